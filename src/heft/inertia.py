@@ -1,0 +1,135 @@
+"""The ten inertial parameters of one rigid body.
+
+Order and frame, here and everywhere: `m, m·cx, m·cy, m·cz, Ixx, Ixy, Iyy, Ixz, Iyz, Izz`,
+the inertia about the *origin* of the body's frame, in that frame's axes (pinocchio's
+`Inertia.toDynamicParameters()`). A body is physically consistent when its 4×4
+pseudo-inertia
+
+    S = [[Σ, h], [hᵀ, m]],   Σ = ½ tr(I) 1 − I
+
+is positive definite: that is positive mass, positive definite inertia about the centre of
+mass and the triangle inequality at once [Wensing2018, eq. 12].
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+PARAMETER_COUNT = 10
+SYMBOLS = ("m", "h.x", "h.y", "h.z", "I.xx", "I.xy", "I.yy", "I.xz", "I.yz", "I.zz")
+UNITS = ("kg", "kg·m", "kg·m", "kg·m", *("kg·m²",) * 6)
+INERTIA_INDEX = ((0, 0), (0, 1), (1, 1), (0, 2), (1, 2), (2, 2))
+AXES = "xyz"
+
+
+def skew(vector: Array) -> Array:
+    """Return the 3×3 matrix with `skew(a) @ b == cross(a, b)`."""
+    x, y, z = vector
+    return np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
+
+
+def inertia_matrix(parameters: Array) -> Array:
+    """Return the inertia about the origin [kg·m²], shape (..., 3, 3), of ten parameters (..., 10)."""
+    pi = np.asarray(parameters, dtype=float)
+    matrix = np.empty((*pi.shape[:-1], 3, 3))
+    for k, (i, j) in enumerate(INERTIA_INDEX):
+        matrix[..., i, j] = matrix[..., j, i] = pi[..., 4 + k]
+    return matrix
+
+
+def from_body(mass: float, com: Array, inertia: Array) -> Array:
+    """Return the ten parameters of a body given as model files give it.
+
+    Args:
+        mass: Mass [kg].
+        com: Centre of mass in the body's frame, shape (3,) [m].
+        inertia: Inertia about the centre of mass in the body's axes, shape (3, 3) [kg·m²].
+    """
+    c = np.asarray(com, dtype=float)
+    # Parallel axes [Featherstone2008, eq. 2.63]: I_origin = I_com + m c× c×ᵀ.
+    about_origin = np.asarray(inertia, dtype=float) + mass * skew(c) @ skew(c).T
+    return np.array([mass, *(mass * c), *(about_origin[i, j] for i, j in INERTIA_INDEX)])
+
+
+def to_body(parameters: Array) -> tuple[float, Array, Array]:
+    """Return mass [kg], centre of mass (3,) [m] and inertia about it (3, 3) [kg·m²].
+
+    The inverse of `from_body`. A body without mass has its centre of mass at the origin.
+    """
+    mass = float(parameters[0])
+    com = parameters[1:4] / mass if mass != 0.0 else np.zeros(3)
+    return mass, com, inertia_matrix(parameters) - mass * skew(com) @ skew(com).T
+
+
+def pseudo_inertia(parameters: Array) -> Array:
+    """Return the pseudo-inertia, shape (..., 4, 4), of ten parameters (..., 10)."""
+    pi = np.asarray(parameters, dtype=float)
+    inertia = inertia_matrix(pi)
+    matrix = np.empty((*pi.shape[:-1], 4, 4))
+    half_trace = 0.5 * np.trace(inertia, axis1=-2, axis2=-1)
+    matrix[..., :3, :3] = half_trace[..., None, None] * np.eye(3) - inertia
+    matrix[..., :3, 3] = matrix[..., 3, :3] = pi[..., 1:4]
+    matrix[..., 3, 3] = pi[..., 0]
+    return matrix
+
+
+def from_pseudo_inertia(matrix: Array) -> Array:
+    """Return the ten parameters (..., 10) of a pseudo-inertia (..., 4, 4)."""
+    second_moment = matrix[..., :3, :3]
+    trace = np.trace(second_moment, axis1=-2, axis2=-1)
+    inertia = trace[..., None, None] * np.eye(3) - second_moment
+    parts = [matrix[..., 3, 3], *(matrix[..., k, 3] for k in range(3))]
+    parts += [inertia[..., i, j] for i, j in INERTIA_INDEX]
+    return np.stack(parts, axis=-1)
+
+
+def consistency_margin(parameters: Array) -> float:
+    """Return the smallest eigenvalue of the pseudo-inertia; positive means consistent."""
+    return float(np.linalg.eigvalsh(pseudo_inertia(parameters))[..., 0].min())
+
+
+def nearest_consistent(parameters: Array, floor: float = 1e-3) -> Array:
+    """Return the parameters with the pseudo-inertia's eigenvalues raised to a floor.
+
+    Lengths are first measured in the body's own radius of gyration, so that the floor does
+    not depend on the unit of length.
+
+    Args:
+        parameters: Ten parameters, shape (10,), with positive mass.
+        floor: Smallest eigenvalue allowed, as a share of the largest.
+    """
+    mass, com, inertia = to_body(parameters)
+    gyration = float(np.sqrt(max(np.trace(inertia), 0.0) / max(2.0 * mass, 1e-300)))
+    scale = np.diag([*(1.0 / max(gyration, 1e-3),) * 3, 1.0]) / np.sqrt(mass)
+    central = pseudo_inertia(from_body(mass, np.zeros(3), inertia))
+    values, vectors = np.linalg.eigh(scale @ central @ scale)
+    raised = (vectors * np.maximum(values, floor * values[-1])) @ vectors.T
+    unscale = np.linalg.inv(scale)
+    shift = np.eye(4)
+    shift[:3, 3] = com  # moves the centre of mass back: S = T S_c Tᵀ
+    return from_pseudo_inertia(shift @ unscale @ raised @ unscale @ shift.T)
+
+
+def frame_change(rotation: Array, translation: Array) -> Array:
+    """Return the 10×10 matrix that expresses a body's parameters in another frame.
+
+    `frame_change(R, p) @ π_child == π_parent`, where `x_parent = R x_child + p`, by
+    `S_parent = T S_child Tᵀ` with the homogeneous transform T.
+
+    Args:
+        rotation: Shape (3, 3).
+        translation: Shape (3,) [m].
+    """
+    transform = np.eye(4)
+    transform[:3, :3] = rotation
+    transform[:3, 3] = translation
+    columns = pseudo_inertia(np.eye(PARAMETER_COUNT))
+    return from_pseudo_inertia(transform @ columns @ transform.T).T
+
+
+def sphere(mass: float, gyration: float) -> Array:
+    """Return a body of the given mass [kg] and radius of gyration [m] about its origin."""
+    return from_body(mass, np.zeros(3), mass * gyration**2 * np.eye(3))

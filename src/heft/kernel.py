@@ -1,0 +1,737 @@
+"""Compiled batch kernels: rows of the regressor of any tree, and their reduction.
+
+One routine serves every robot, since the tree is data. The entry of the regressor for
+channel i and body k is the channel's motion axis, carried into the frame of k, against the
+6×10 block of k:
+
+    Y_ik = S_ikᵀ A_k(v_k, a_k),    A_k π_k = I_k a_k + v_k ×* I_k v_k     [Featherstone2008]
+
+so no intermediate matrix is formed, and only pairs where i moves k are visited. Samples lie
+innermost in blocks of 64: every operation is a vector operation, and a block's rows stay in
+cache until `fold` has turned them into triangles.
+
+Spatial vectors have their linear part first (pinocchio's order); gravity enters as an
+acceleration of the base. The torque of friction and drives is given as values of columns and
+where they act (`Scatter`), so kernels know nothing of friction models.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from .errors import FitError
+from .inertia import PARAMETER_COUNT, Array
+from .robot import FREE, REVOLUTE, Tree
+
+BLOCK = 64  # samples per vector block: eight AVX-512 registers
+IntArray = NDArray[np.int64]
+
+# Sums may be reassociated and contracted, which vectorised dot products need; NaN and
+# infinity keep their meaning.
+#
+# Rows of a block lie 64 apart in flat arrays, and every loop runs over all 64: with constant
+# distances the compiler can prove that rows do not overlap, and uses vector instructions.
+_fast: dict[str, Any] = {
+    "fastmath": {"reassoc", "contract", "nsz"},
+    "nogil": True,
+    "cache": True,
+    "error_model": "numpy",
+    "boundscheck": False,
+}
+N1, N2, N3, N4, N5, N6, N7, N8, N9 = (k * BLOCK for k in range(1, 10))
+DEEPEST = 8  # blocks folded at once, at most
+LANES = DEEPEST * BLOCK
+
+
+@njit(**_fast)
+def _rotations(constant, sine, cosine, s, c, R):  # type: ignore[no-untyped-def]
+    """Rotation of each sample: constant + sine·sin q + cosine·cos q, entries by rows."""
+    for j in range(9):
+        out = R[j * BLOCK : (j + 1) * BLOCK]
+        x, y, z = constant[j], sine[j], cosine[j]
+        for k in range(BLOCK):
+            out[k] = x + y * s[k] + z * c[k]
+
+
+@njit(**_fast)
+def _carry(R, p, m, out):  # type: ignore[no-untyped-def]
+    """Motion vectors m in the child's frame: ω' = Rᵀ ω, v' = Rᵀ (v + ω × p)."""
+    for k in range(BLOCK):
+        wx, wy, wz = m[N3 + k], m[N4 + k], m[N5 + k]
+        px, py, pz = p[k], p[N1 + k], p[N2 + k]
+        x = m[k] + wy * pz - wz * py
+        y = m[N1 + k] + wz * px - wx * pz
+        z = m[N2 + k] + wx * py - wy * px
+        out[k] = R[k] * x + R[N3 + k] * y + R[N6 + k] * z
+        out[N1 + k] = R[N1 + k] * x + R[N4 + k] * y + R[N7 + k] * z
+        out[N2 + k] = R[N2 + k] * x + R[N5 + k] * y + R[N8 + k] * z
+        out[N3 + k] = R[k] * wx + R[N3 + k] * wy + R[N6 + k] * wz
+        out[N4 + k] = R[N1 + k] * wx + R[N4 + k] * wy + R[N7 + k] * wz
+        out[N5 + k] = R[N2 + k] * wx + R[N5 + k] * wy + R[N8 + k] * wz
+
+
+@njit(**_fast)
+def _turn(u, rate, rise, V, A):  # type: ignore[no-untyped-def]
+    """Add a revolute joint's own motion: A += S q̈ + v × S q̇, V += S q̇."""
+    ux, uy, uz = u[0], u[1], u[2]
+    for k in range(BLOCK):
+        r, b = rate[k], rise[k]
+        A[k] += (V[N1 + k] * uz - V[N2 + k] * uy) * r
+        A[N1 + k] += (V[N2 + k] * ux - V[k] * uz) * r
+        A[N2 + k] += (V[k] * uy - V[N1 + k] * ux) * r
+        A[N3 + k] += ux * b + (V[N4 + k] * uz - V[N5 + k] * uy) * r
+        A[N4 + k] += uy * b + (V[N5 + k] * ux - V[N3 + k] * uz) * r
+        A[N5 + k] += uz * b + (V[N3 + k] * uy - V[N4 + k] * ux) * r
+    for k in range(BLOCK):
+        V[N3 + k] += ux * rate[k]
+        V[N4 + k] += uy * rate[k]
+        V[N5 + k] += uz * rate[k]
+
+
+@njit(**_fast)
+def _slide(u, rate, rise, V, A):  # type: ignore[no-untyped-def]
+    """Add a prismatic joint's own motion: A += S q̈ + v × S q̇, V += S q̇."""
+    ux, uy, uz = u[0], u[1], u[2]
+    for k in range(BLOCK):
+        r, b = rate[k], rise[k]
+        A[k] += ux * b + (V[N4 + k] * uz - V[N5 + k] * uy) * r
+        A[N1 + k] += uy * b + (V[N5 + k] * ux - V[N3 + k] * uz) * r
+        A[N2 + k] += uz * b + (V[N3 + k] * uy - V[N4 + k] * ux) * r
+    for k in range(BLOCK):
+        V[k] += ux * rate[k]
+        V[N1 + k] += uy * rate[k]
+        V[N2 + k] += uz * rate[k]
+
+
+@njit(**_fast)
+def _block(V, A, C):  # type: ignore[no-untyped-def]
+    """What a body's 6×10 block is made of: acceleration of its origin, then [α]× + [ω]×²."""
+    for k in range(BLOCK):
+        wx, wy, wz = V[N3 + k], V[N4 + k], V[N5 + k]
+        ax, ay, az = A[N3 + k], A[N4 + k], A[N5 + k]
+        C[k] = A[k] + wy * V[N2 + k] - wz * V[N1 + k]
+        C[N1 + k] = A[N1 + k] + wz * V[k] - wx * V[N2 + k]
+        C[N2 + k] = A[N2 + k] + wx * V[N1 + k] - wy * V[k]
+        C[N3 + k] = -wy * wy - wz * wz
+        C[N4 + k] = wx * wy - az
+        C[N5 + k] = wx * wz + ay
+        C[N6 + k] = wx * wy + az
+        C[N7 + k] = -wx * wx - wz * wz
+        C[N8 + k] = wy * wz - ax
+        C[N9 + k] = wx * wz - ay
+        C[N9 + N1 + k] = wy * wz + ax
+        C[N9 + N2 + k] = -wx * wx - wy * wy
+
+
+@njit(**_fast)
+def _entries(V, A, C, m, o):  # type: ignore[no-untyped-def]
+    """The ten entries of one channel's row for one body: Sᵀ A_k."""
+    for k in range(BLOCK):
+        lx, ly, lz = m[k], m[N1 + k], m[N2 + k]
+        tx, ty, tz = m[N3 + k], m[N4 + k], m[N5 + k]
+        cx, cy, cz = C[k], C[N1 + k], C[N2 + k]
+        o[k] = lx * cx + ly * cy + lz * cz
+        o[N1 + k] = C[N3 + k] * lx + C[N6 + k] * ly + C[N9 + k] * lz + cy * tz - cz * ty
+        o[N2 + k] = C[N4 + k] * lx + C[N7 + k] * ly + C[N9 + N1 + k] * lz + cz * tx - cx * tz
+        o[N3 + k] = C[N5 + k] * lx + C[N8 + k] * ly + C[N9 + N2 + k] * lz + cx * ty - cy * tx
+        wx, wy, wz = V[N3 + k], V[N4 + k], V[N5 + k]
+        ax, ay, az = A[N3 + k], A[N4 + k], A[N5 + k]
+        dx = ty * wz - tz * wy
+        dy = tz * wx - tx * wz
+        dz = tx * wy - ty * wx
+        o[N4 + k] = tx * ax + dx * wx
+        o[N5 + k] = tx * ay + ty * ax + dx * wy + dy * wx
+        o[N6 + k] = ty * ay + dy * wy
+        o[N7 + k] = tx * az + tz * ax + dx * wz + dz * wx
+        o[N8 + k] = ty * az + tz * ay + dy * wz + dz * wy
+        o[N9 + k] = tz * az + dz * wz
+
+
+@njit(**_fast)
+def _copy(source, target, size):  # type: ignore[no-untyped-def]
+    for k in range(size):
+        target[k] = source[k]
+
+
+@njit(**_fast)
+def _scaled(factor, source, target, size):  # type: ignore[no-untyped-def]
+    for k in range(size):
+        target[k] = factor * source[k]
+
+
+@njit(**_fast)
+def _rows(tree, motion, first, size, slots, out, work):  # type: ignore[no-untyped-def]
+    """Rows of one block of samples into `out[channel, slot, sample]`.
+
+    `slots[channel, column]` says where a column goes; −1 drops it. Samples beyond `size` hold
+    whatever the last block left there.
+    """
+    parent, kind, depth, channel, multiplier, constant, sine, cosine, translation, axis = tree
+    sin, cos, rate, rise, gravity = motion
+    R, p, V, A, S, C, still, ten, speeds, held, length = work
+    speed, gain = speeds[:BLOCK], speeds[BLOCK:N2]
+    s, c = speeds[N2:N3], speeds[N3:N4]
+    for b in range(parent.shape[0]):
+        d = depth[b]
+        ch = channel[b]
+        Vd = V[d]
+        Ad = A[d]
+        if kind[b] == 2:
+            for j in range(6):
+                _copy(rate[j, first:], Vd[j * BLOCK :], size)
+                _copy(rise[j, first:], Ad[j * BLOCK :], size)
+            for j in range(3):
+                for k in range(size):
+                    Ad[j * BLOCK + k] -= gravity[j, first + k]
+            for i in range(6):
+                held[d, i] = i
+                S[d, i, :] = 0.0
+                S[d, i, i * BLOCK : (i + 1) * BLOCK] = 1.0
+            length[d] = 6
+        else:
+            Rd = R[d]
+            pd = p[d]
+            _copy(sin[b, first:], s, size)
+            _copy(cos[b, first:], c, size)
+            _rotations(constant[b], sine[b], cosine[b], s, c, Rd)
+            for j in range(3):
+                pd[j * BLOCK : (j + 1) * BLOCK] = translation[b, j]
+                if kind[b] == 1:
+                    along = (
+                        constant[b, 3 * j] * axis[b, 0]
+                        + constant[b, 3 * j + 1] * axis[b, 1]
+                        + constant[b, 3 * j + 2] * axis[b, 2]
+                    )
+                    for k in range(BLOCK):
+                        pd[j * BLOCK + k] += along * s[k]
+            count = 0
+            if parent[b] < 0:
+                Vd[:] = 0.0
+                for j in range(3):
+                    for k in range(size):
+                        still[j * BLOCK + k] = -gravity[j, first + k]
+                _carry(Rd, pd, still, Ad)
+            else:
+                _carry(Rd, pd, V[d - 1], Vd)
+                _carry(Rd, pd, A[d - 1], Ad)
+                count = length[d - 1]
+            _scaled(multiplier[b], rate[ch, first:], speed, size)
+            _scaled(multiplier[b], rise[ch, first:], gain, size)
+            if kind[b] == 0:
+                _turn(axis[b], speed, gain, Vd, Ad)
+            else:
+                _slide(axis[b], speed, gain, Vd, Ad)
+            mine = -1
+            for i in range(count):
+                held[d, i] = held[d - 1, i]
+                if held[d, i] == ch:  # a mimic joint behind its master: their motions add
+                    mine = i
+                _carry(Rd, pd, S[d - 1, i], S[d, i])
+            if mine < 0:
+                mine = count
+                count += 1
+                held[d, mine] = ch
+                S[d, mine, :] = 0.0
+            shift = 3 if kind[b] == 0 else 0
+            for j in range(3):
+                S[d, mine, (shift + j) * BLOCK : (shift + j + 1) * BLOCK] += (
+                    multiplier[b] * axis[b, j]
+                )
+            length[d] = count
+        _block(Vd, Ad, C)
+        for i in range(length[d]):
+            r = held[d, i]
+            to = slots[r, 10 * b : 10 * b + 10]
+            if to.max() < 0:
+                continue
+            _entries(Vd, Ad, C, S[d, i], ten)
+            for j in range(10):
+                if to[j] >= 0:
+                    _copy(ten[j * BLOCK :], out[r, to[j]], BLOCK)
+
+
+@njit(**_fast)
+def _workspace(depths, channels):  # type: ignore[no-untyped-def]
+    return (
+        np.zeros((depths, 9 * BLOCK)),
+        np.zeros((depths, 3 * BLOCK)),
+        np.zeros((depths, 6 * BLOCK)),
+        np.zeros((depths, 6 * BLOCK)),
+        np.zeros((depths, channels, 6 * BLOCK)),
+        np.zeros(12 * BLOCK),
+        np.zeros(6 * BLOCK),
+        np.zeros(10 * BLOCK),
+        np.zeros(4 * BLOCK),
+        np.zeros((depths, channels), dtype=np.int64),
+        np.zeros(depths, dtype=np.int64),
+    )
+
+
+@njit(**_fast)
+def _regress(tree, motion, begin, stop, slots, out):  # type: ignore[no-untyped-def]
+    """Rows of samples begin..stop into `out[channel, column, sample]`."""
+    channels, columns = slots.shape
+    work = _workspace(tree[2].max() + 1, channels)
+    block = np.zeros((channels, columns, BLOCK))
+    for first in range(begin, stop, BLOCK):
+        size = min(BLOCK, stop - first)
+        _rows(tree, motion, first, size, slots, block, work)
+        for c in range(channels):
+            for j in range(columns):
+                if slots[c, j] >= 0:
+                    _copy(block[c, j], out[c, j, first:], size)
+
+
+@njit(**_fast)
+def _efforts(tree, motion, begin, stop, slots, parameters, out):  # type: ignore[no-untyped-def]
+    """Add the rows of samples begin..stop times the parameters to `out[channel, sample]`."""
+    channels, columns = slots.shape
+    work = _workspace(tree[2].max() + 1, channels)
+    block = np.zeros((channels, columns, BLOCK))
+    for first in range(begin, stop, BLOCK):
+        size = min(BLOCK, stop - first)
+        _rows(tree, motion, first, size, slots, block, work)
+        for c in range(channels):
+            for j in range(columns):
+                if slots[c, j] >= 0:
+                    _add(parameters[j], block[c, j], out[c, first:], size)
+
+
+@njit(**_fast)
+def _add(factor, source, target, size):  # type: ignore[no-untyped-def]
+    for k in range(size):
+        target[k] += factor * source[k]
+
+
+@njit(**_fast)
+def _dot(a, b):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for k in range(a.shape[0]):
+        total += a[k] * b[k]
+    return total
+
+
+@njit(**_fast)
+def _minus(w, v, a):  # type: ignore[no-untyped-def]
+    for k in range(a.shape[0]):
+        a[k] -= w * v[k]
+
+
+@njit(**_fast)
+def _reflect(R, j0, c, T, V, a, b):  # type: ignore[no-untyped-def]
+    """Apply the panel's four reflections to columns c and c + 1, whose rows are a and b."""
+    d0 = R[j0, c]
+    d1 = R[j0 + 1, c]
+    d2 = R[j0 + 2, c]
+    d3 = R[j0 + 3, c]
+    e0 = R[j0, c + 1]
+    e1 = R[j0 + 1, c + 1]
+    e2 = R[j0 + 2, c + 1]
+    e3 = R[j0 + 3, c + 1]
+    m = a.shape[0]
+    for k in range(m):
+        x = a[k]
+        y = b[k]
+        d0 += V[k] * x
+        d1 += V[LANES + k] * x
+        d2 += V[2 * LANES + k] * x
+        d3 += V[3 * LANES + k] * x
+        e0 += V[k] * y
+        e1 += V[LANES + k] * y
+        e2 += V[2 * LANES + k] * y
+        e3 += V[3 * LANES + k] * y
+    w0 = T[0, 0] * d0
+    w1 = T[0, 1] * d0 + T[1, 1] * d1
+    w2 = T[0, 2] * d0 + T[1, 2] * d1 + T[2, 2] * d2
+    w3 = T[0, 3] * d0 + T[1, 3] * d1 + T[2, 3] * d2 + T[3, 3] * d3
+    x0 = T[0, 0] * e0
+    x1 = T[0, 1] * e0 + T[1, 1] * e1
+    x2 = T[0, 2] * e0 + T[1, 2] * e1 + T[2, 2] * e2
+    x3 = T[0, 3] * e0 + T[1, 3] * e1 + T[2, 3] * e2 + T[3, 3] * e3
+    R[j0, c] -= w0
+    R[j0 + 1, c] -= w1
+    R[j0 + 2, c] -= w2
+    R[j0 + 3, c] -= w3
+    R[j0, c + 1] -= x0
+    R[j0 + 1, c + 1] -= x1
+    R[j0 + 2, c + 1] -= x2
+    R[j0 + 3, c + 1] -= x3
+    for k in range(m):
+        p = V[k]
+        q = V[LANES + k]
+        r = V[2 * LANES + k]
+        s = V[3 * LANES + k]
+        a[k] -= w0 * p + w1 * q + w2 * r + w3 * s
+        b[k] -= x0 * p + x1 * q + x2 * r + x3 * s
+
+
+@njit(**_fast)
+def fold(R, rows):  # type: ignore[no-untyped-def]
+    """Fold rows into a triangle: R becomes the triangle of R stacked on the rows.
+
+    Householder reflections in panels of four, in compact form `I − V T Vᵀ` [Schreiber1989].
+    The reflectors' upper part is a unit vector, since R is a triangle already; each column of
+    rows behind the panel is read twice and written once for four reflections.
+
+    Args:
+        R: Upper triangle, shape (n, n), overwritten.
+        rows: Shape (n + 1, m), m ≤ 512: column j of the rows is `rows[j]`, the last one is room
+            to work in; destroyed.
+    """
+    n = R.shape[0]
+    m = rows.shape[1]
+    T = np.zeros((4, 4))
+    w = np.zeros(4)
+    V = np.zeros(4 * LANES)
+    spare = np.zeros((n, 2))
+    for j0 in range(0, n, 4):
+        panel = min(4, n - j0)
+        T[:] = 0.0
+        for j in range(panel):
+            col = rows[j0 + j]
+            below = _dot(col, col)
+            alpha = R[j0 + j, j0 + j]
+            if below == 0.0:
+                continue  # nothing to reflect: its part of T stays zero
+            beta = -np.sqrt(alpha * alpha + below)
+            if alpha < 0.0:
+                beta = -beta
+            tau = (beta - alpha) / beta
+            scale = 1.0 / (alpha - beta)
+            for k in range(m):
+                col[k] *= scale
+            R[j0 + j, j0 + j] = beta
+            for c in range(j + 1, panel):
+                other = rows[j0 + c]
+                move = tau * (R[j0 + j, j0 + c] + _dot(col, other))
+                R[j0 + j, j0 + c] -= move
+                _minus(move, col, other)
+            for i in range(j):
+                w[i] = _dot(rows[j0 + i], col)
+            for i in range(j):
+                total = 0.0
+                for k in range(i, j):
+                    total += T[i, k] * w[k]
+                T[i, j] = -tau * total
+            T[j, j] = tau
+        if panel < 4:
+            break  # the last panel has nothing behind it
+        for j in range(4):
+            _copy(rows[j0 + j], V[j * LANES :], m)
+        c = j0 + 4
+        while c + 1 < n:
+            _reflect(R, j0, c, T, V, rows[c], rows[c + 1])
+            c += 2
+        if c < n:  # an odd one out: reflected beside the room to work in
+            rows[n] = 0.0
+            spare[:, 0] = R[:, c]
+            spare[:, 1] = 0.0
+            _reflect(spare, j0, 0, T, V, rows[c], rows[n])
+            R[:, c] = spare[:, 0]
+
+
+@njit(**_fast)
+def _reduce(tree, motion, slots, widths, values, acts, weights, effort, chosen, deep, triangles):  # type: ignore[no-untyped-def]
+    """Fold all samples into one triangle a channel.
+
+    `weights[k] · values[acts[k, 1], sample]` goes to slot acts[k, 2] of channel acts[k, 0],
+    effort[channel, sample] behind the last; `deep` blocks are folded at once.
+    """
+    stop = motion[0].shape[1]
+    channels = slots.shape[0]
+    work = _workspace(tree[2].max() + 1, channels)
+    widest = widths.max() + 2
+    block = np.zeros((channels, widest, BLOCK))
+    stacked = np.zeros((channels, widest, deep * BLOCK))
+    filled = 0
+    for first in range(0, stop, BLOCK):
+        size = min(BLOCK, stop - first)
+        _rows(tree, motion, first, size, slots, block, work)
+        for k in range(acts.shape[0]):
+            _scaled(weights[k], values[acts[k, 1], first:], block[acts[k, 0], acts[k, 2]], size)
+        for i in range(chosen.shape[0]):
+            c = chosen[i]
+            for j in range(widths[c]):
+                _copy(block[c, j], stacked[c, j, filled:], size)
+            _copy(effort[c, first:], stacked[c, widths[c], filled:], size)
+        filled += size
+        if filled + BLOCK > deep * BLOCK or first + size >= stop:
+            for i in range(chosen.shape[0]):
+                c = chosen[i]
+                n = widths[c] + 1
+                fold(triangles[c, :n, :n], stacked[c, : n + 1, :filled])
+            filled = 0
+
+
+@dataclass(frozen=True)
+class Motion:
+    """What the kernels read of N samples, joint-major.
+
+    Attributes:
+        sin, cos: Of each body's joint angle; for prismatic joints its position and 0,
+            shape (bodies, N).
+        velocity: Shape (channels, N) [rad/s or m/s].
+        acceleration: Shape (channels, N) [rad/s² or m/s²].
+        gravity: In the base's frame, shape (3, N) [m/s²].
+    """
+
+    sin: Array
+    cos: Array
+    velocity: Array
+    acceleration: Array
+    gravity: Array
+
+    def tuple(self) -> tuple[Array, ...]:
+        """Return the arrays in the kernels' order."""
+        return (self.sin, self.cos, self.velocity, self.acceleration, self.gravity)
+
+
+def quaternion_matrix(quaternion: Array) -> Array:
+    """Return rotation matrices, shape (N, 3, 3), of quaternions xyzw (N, 4) of any length."""
+    x, y, z, w = (quaternion / np.linalg.norm(quaternion, axis=1, keepdims=True)).T
+    return np.stack(
+        [
+            np.stack([1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)], axis=-1),
+            np.stack([2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)], axis=-1),
+            np.stack([2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)], axis=-1),
+        ],
+        axis=-2,
+    )
+
+
+def motion_of(tree: Tree, gravity: Array, q: Array, v: Array, a: Array) -> Motion:
+    """Return samples as the kernels read them.
+
+    Args:
+        tree: The bodies.
+        gravity: In the world's frame, shape (3,) [m/s²].
+        q: Positions, shape (N, tree.positions); a free base is xyz and quaternion xyzw.
+        v: Velocities, shape (N, tree.channels); a free base's in its own frame, linear first.
+        a: Their derivatives, shape (N, tree.channels); a free base's the spatial acceleration.
+    """
+    count = q.shape[0]
+    bodies = len(tree.names)
+    sin, cos = np.zeros((bodies, count)), np.ones((bodies, count))
+    shift = 1 if tree.free_base else 0
+    for b in range(bodies):
+        if tree.kind[b] == FREE:
+            continue
+        position = tree.multiplier[b] * q[:, tree.channel[b] + shift] + tree.offset[b]
+        if tree.kind[b] == REVOLUTE:
+            np.sin(position, out=sin[b])
+            np.cos(position, out=cos[b])
+        else:
+            sin[b], cos[b] = position, 0.0
+    if tree.free_base:
+        rotation = quaternion_matrix(q[:, 3:7])
+        felt = np.ascontiguousarray(np.einsum("nij,i->jn", rotation, gravity))
+    else:
+        felt = np.repeat(gravity[:, None], count, axis=1)
+    return Motion(sin, cos, np.ascontiguousarray(v.T), np.ascontiguousarray(a.T), felt)
+
+
+def compile_tree(tree: Tree) -> tuple[NDArray[Any], ...]:
+    """Return the tree as the kernels read it, rotations split into constant, sin and cos."""
+    bodies = len(tree.names)
+    depth = np.zeros(bodies, dtype=np.int64)
+    constant, sine, cosine = (np.zeros((bodies, 3, 3)) for _ in range(3))
+    latest: dict[int, int] = {}
+    for b in range(bodies):
+        depth[b] = 0 if tree.parent[b] < 0 else depth[tree.parent[b]] + 1
+        if tree.parent[b] >= 0 and latest[int(depth[b]) - 1] != tree.parent[b]:
+            raise AssertionError("bodies are not in depth-first order")
+        latest[int(depth[b])] = b
+        x, y, z = tree.axis[b]
+        cross = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
+        if tree.kind[b] == REVOLUTE:
+            # Rodrigues: R = R₀ (1 + sin q [u]× + (1 − cos q) [u]×²)
+            constant[b] = tree.rotation[b] @ (np.eye(3) + cross @ cross)
+            sine[b] = tree.rotation[b] @ cross
+            cosine[b] = -tree.rotation[b] @ cross @ cross
+        else:
+            constant[b] = tree.rotation[b]
+    flat = [m.reshape(bodies, 9) for m in (constant, sine, cosine)]
+    return (tree.parent, tree.kind, depth, tree.channel, np.array(tree.multiplier),
+            flat[0], flat[1], flat[2], np.array(tree.translation), np.array(tree.axis))
+
+
+def regressor(tree: Tree, motion: Motion, out: Array | None = None, threads: int = 1) -> Array:
+    """Return the rows of the bodies' parameters: `regressor @ π == inverse dynamics`.
+
+    Args:
+        tree: The bodies.
+        motion: N samples.
+        out: Where to write, shape (channels, 10 bodies, N), zero where a channel does not move
+            a body; made if not given.
+        threads: How many threads share the samples. The result does not depend on it.
+
+    Returns:
+        Y of shape (N, channels, 10 bodies), a view of `out`.
+    """
+    bodies = len(tree.names)
+    count = motion.sin.shape[1]
+    moved = np.repeat(tree.ancestry(), PARAMETER_COUNT, axis=1)
+    slots = np.where(moved, np.arange(PARAMETER_COUNT * bodies), -1)
+    if out is None:
+        out = np.zeros((tree.channels, PARAMETER_COUNT * bodies, count))
+    table, arrays = compile_tree(tree), motion.tuple()
+    share = -(-count // (threads * BLOCK)) * BLOCK if count else 0
+
+    def work(k: int) -> None:
+        _regress(table, arrays, k * share, min((k + 1) * share, count), slots, out)
+
+    _in_threads(work, threads if count else 0, threads)
+    return np.moveaxis(out, 2, 0)
+
+
+def inverse_dynamics(tree: Tree, motion: Motion, parameters: Array) -> Array:
+    """Return the efforts of bodies of these parameters: `regressor(…) @ parameters`.
+
+    Args:
+        tree: The bodies.
+        motion: N samples.
+        parameters: Ten a body, shape (10 bodies,).
+
+    Returns:
+        Efforts [N·m or N], shape (channels, N).
+    """
+    moved = np.repeat(tree.ancestry(), PARAMETER_COUNT, axis=1)
+    moved &= np.asarray(parameters != 0.0)
+    slots = np.where(moved, np.arange(moved.shape[1]), -1)
+    out = np.zeros((tree.channels, motion.sin.shape[1]))
+    if out.size:
+        _efforts(compile_tree(tree), motion.tuple(), 0, out.shape[1], slots,
+                 np.ascontiguousarray(parameters), out)
+    return out
+
+
+def _in_threads(work: Callable[[int], None], tasks: int, threads: int) -> None:
+    if threads <= 1 or tasks <= 1:
+        for k in range(tasks):
+            work(k)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(work, range(tasks)))
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """Columns that do not belong to bodies, and where they act.
+
+    Attributes:
+        values: Shape (columns, N).
+        acts: Channel and column of each action, shape (actions, 2).
+        weights: Shape (actions,).
+    """
+
+    values: Array
+    acts: IntArray
+    weights: Array
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which columns of which channels are reduced; made once for a robot and a choice.
+
+    Attributes:
+        tree: As `compile_tree` returns it.
+        slots: Place of each body column in each channel's triangle, shape (channels, columns);
+            −1 for columns that are not wanted.
+        widths: Columns of each channel, shape (channels,).
+        columns: For each channel the chosen columns it holds, as positions in the choice.
+        acts: Channel, value and slot of each action of the further columns, shape (actions, 3).
+        picked: Which actions of a `Scatter` these are, shape (actions,).
+        measured: The channels to reduce.
+    """
+
+    tree: tuple[NDArray[Any], ...]
+    slots: IntArray
+    widths: IntArray
+    columns: tuple[NDArray[np.intp], ...]
+    acts: IntArray
+    picked: NDArray[np.intp]
+    measured: IntArray
+
+
+def plan(tree: Tree, chosen: NDArray[np.intp], acts: IntArray, measured: NDArray[np.intp]) -> Plan:
+    """Return the plan that reduces the chosen columns only.
+
+    Args:
+        tree: The bodies.
+        chosen: Positions among all columns (ten a body, then the scattered ones), ascending.
+        acts: Channel and column of each action of the scattered columns, shape (actions, 2).
+        measured: The channels to reduce.
+    """
+    bodies = len(tree.names)
+    own = PARAMETER_COUNT * bodies
+    total = own + int(acts[:, 1].max() + 1 if len(acts) else 0)
+    seen = np.zeros((tree.channels, total), dtype=bool)
+    seen[:, :own] = np.repeat(tree.ancestry(), PARAMETER_COUNT, axis=1)
+    for channel, column in acts:
+        seen[channel, own + column] = True
+    wanted = np.zeros(total, dtype=bool)
+    wanted[chosen] = True
+    position = np.cumsum(wanted) - 1
+    slots = np.full((tree.channels, own), -1, dtype=np.int64)
+    widths = np.zeros(tree.channels, dtype=np.int64)
+    columns, rows, picked = [], [], []
+    for c in range(tree.channels):
+        mine = np.flatnonzero(seen[c] & wanted)
+        place = {int(j): k for k, j in enumerate(mine)}
+        widths[c] = len(mine)
+        columns.append(position[mine].astype(np.intp))
+        for b in np.flatnonzero(seen[c, :own:PARAMETER_COUNT]):
+            block = range(PARAMETER_COUNT * b, PARAMETER_COUNT * (b + 1))
+            if c in measured:
+                for j in block:
+                    slots[c, j] = place.get(j, -1)
+        for k, (channel, column) in enumerate(acts):
+            if channel == c and own + column in place and c in measured:
+                rows.append((c, column, place[own + int(column)]))
+                picked.append(k)
+    return Plan(compile_tree(tree), slots, widths, tuple(columns),
+                np.array(rows, dtype=np.int64).reshape(-1, 3), np.array(picked, dtype=np.intp),
+                np.array(measured, dtype=np.int64))
+
+
+def reduce(plan: Plan, motion: Motion, scatter: Scatter, effort: Array) -> list[Array]:
+    """Return the triangle `[R z; 0 ρ]` of each channel's rows, empty ones where unmeasured.
+
+    Args:
+        plan: Which columns.
+        motion: N samples.
+        scatter: Columns that do not belong to bodies.
+        effort: τ, shape (channels, N).
+    """
+    widest = int(plan.widths.max()) + 1
+    triangles = np.zeros((len(plan.widths), widest, widest))
+    # Enough samples at a time to make panels worth while, few enough to stay in cache.
+    deep = int(np.clip(2**20 // (8 * BLOCK * max(int(plan.widths.sum()), 1)), 1, DEEPEST))
+    _reduce(plan.tree, motion.tuple(), plan.slots, plan.widths,
+            scatter.values, plan.acts, scatter.weights[plan.picked], np.ascontiguousarray(effort),
+            plan.measured, deep, triangles)
+    return [triangles[c, : w + 1, : w + 1].copy() for c, w in enumerate(plan.widths)]
+
+
+def is_compiled() -> bool:
+    """Return whether an earlier run left compiled kernels in the cache."""
+    directories = [Path(__file__).parent / "__pycache__"]
+    if os.environ.get("NUMBA_CACHE_DIR"):
+        directories = [p for p in Path(os.environ["NUMBA_CACHE_DIR"]).glob("*") if p.is_dir()]
+    return any(next(d.glob("kernel._reduce*.nbi"), None) for d in directories if d.is_dir())
+
+
+def require_finite(motion: Motion) -> None:
+    """Raise `FitError` if smoothing left numbers that are not finite."""
+    for name, array in vars(motion).items():
+        if not np.isfinite(array).all():
+            raise FitError(f"{name} is not finite", cure="check the log for spikes and gaps")

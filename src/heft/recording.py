@@ -1,0 +1,568 @@
+"""Recordings: named signals over time in SI units, read again and again in blocks.
+
+CSV, Parquet and NPZ files whose columns carry canonical names (`t`, `q.<joint>`,
+`v.<joint>`, `a.<joint>`, `tau.<joint>`, `current.<joint>`) need no map; anything else is
+described by a TOML column map (`ColumnMap`). Joints are found by name, never by position.
+Units are converted here and nowhere else. Nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import InvalidRecording, InvalidSetting, MissingSignal, nearest
+from .inertia import Array
+from .robot import matrix_rows, number, read_toml, refuse_unknown, vector
+
+KINDS = ("q", "v", "a", "tau", "current")
+BLOCK_ROWS = 65_536
+UNITS: dict[str, dict[str, float]] = {
+    "t": {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9},
+    "q": {"rad": 1.0, "deg": np.pi / 180.0, "turn": 2.0 * np.pi, "m": 1.0, "mm": 1e-3},
+    "v": {"rad/s": 1.0, "deg/s": np.pi / 180.0, "rpm": 2.0 * np.pi / 60.0, "m/s": 1.0,
+          "mm/s": 1e-3},
+    "a": {"rad/s^2": 1.0, "deg/s^2": np.pi / 180.0, "m/s^2": 1.0, "mm/s^2": 1e-3},
+    "tau": {"N·m": 1.0, "Nm": 1.0, "N*m": 1.0, "mNm": 1e-3, "kNm": 1e3, "N": 1.0},
+    "current": {"A": 1.0, "mA": 1e-3},
+}
+
+
+@dataclass(frozen=True)
+class SignalMap:
+    """How one kind of signal is made from a file's columns.
+
+    `joint signal = offset + unit · matrix @ (sign / ratio · columns)`; for torques the ratio
+    multiplies, since a gear that slows the joint strengthens it.
+
+    Attributes:
+        kind: `q`, `v`, `a`, `tau` or `current`.
+        columns: The file's columns; of a 2-D array `name[0]`, `name[1]`, …
+        joints: The joints, in the order of the result.
+        unit: Unit in the file.
+        matrix: Joint signals per column, shape (joints, columns), all but the unit in it.
+        offset: Added in the end [SI], shape (joints,).
+    """
+
+    kind: str
+    columns: tuple[str, ...]
+    joints: tuple[str, ...]
+    unit: str
+    matrix: Array
+    offset: Array
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Canonical names of the result."""
+        return tuple(f"{self.kind}.{j}" for j in self.joints)
+
+
+@dataclass(frozen=True)
+class ColumnMap:
+    """How canonical signals are made from a file's columns: the TOML of `--map`.
+
+    ```toml
+    [time]
+    column = "stamp"            # or: step = 0.001
+    unit = "ms"
+    [q]
+    columns = ["pos_1", "pos_2"] # or: array = "positions", a 2-D array of an NPZ file
+    joints = ["shoulder", "elbow"]
+    unit = "deg"
+    sign = [1, -1]
+    ratio = [100, 80]           # motor turns per joint turn
+    offset = [0.0, 1.5708]      # added, in rad
+    # or: matrix = [[..], [..]]   joints = matrix @ columns
+    # or: inverse = [[..], [..]]  columns = inverse @ joints
+    [tau]
+    ...
+    ```
+
+    Attributes:
+        time: The time column, or None where the step is constant.
+        time_unit: Its unit.
+        step: Constant time step [s], or None.
+        signals: One a kind.
+    """
+
+    time: str | None
+    time_unit: str
+    step: float | None
+    signals: tuple[SignalMap, ...]
+
+    @staticmethod
+    def from_toml(path: Path) -> ColumnMap:
+        """Read a column map.
+
+        Raises:
+            InvalidSetting: If it is malformed, or holds unknown keys.
+        """
+        return ColumnMap.from_dict(read_toml(path), str(path))
+
+    @staticmethod
+    def from_dict(table: Mapping[str, Any], where: str = "map") -> ColumnMap:
+        """Return the map of a parsed TOML table; see `from_toml`."""
+        refuse_unknown(table, ("time", *KINDS), where)
+        time = table.get("time", {"column": "t"})
+        if not isinstance(time, Mapping):
+            raise InvalidSetting("a table is expected", argument=f"{where}, [time]")
+        refuse_unknown(time, ("column", "unit", "step"), f"{where}, [time]")
+        if ("column" in time) == ("step" in time):
+            raise InvalidSetting(
+                "either the column of time or a constant step is needed",
+                argument=f"{where}, [time]", valid=("column", "step"),
+            )
+        unit = _unit(time.get("unit", "s"), "t", f"{where}, [time]")
+        step = number(time["step"], f"{where}, [time], step") if "step" in time else None
+        if step is not None and step <= 0.0:
+            raise InvalidSetting(
+                "the time step is not positive", argument=f"{where}, [time], step", got=step
+            )
+        signals = tuple(
+            _signal_map(kind, table[kind], f"{where}, [{kind}]") for kind in KINDS if kind in table
+        )
+        column = None if step is not None else str(time["column"])
+        return ColumnMap(column, unit, step, signals)
+
+
+def _unit(name: object, kind: str, where: str) -> str:
+    if name not in UNITS[kind]:
+        near = nearest(str(name), UNITS[kind])
+        raise InvalidSetting(
+            f"'{name}' is no unit of this signal", argument=f"{where}, unit",
+            valid=UNITS[kind], cure=f"did you mean '{near}'?" if near else None,
+        )
+    return str(name)
+
+
+def _signal_map(kind: str, entry: object, where: str) -> SignalMap:
+    if not isinstance(entry, Mapping):
+        raise InvalidSetting("a table is expected", argument=where, got=repr(entry)[:60])
+    keys = ("columns", "array", "joints", "unit", "sign", "ratio", "scale", "offset", "matrix",
+            "inverse")
+    refuse_unknown(entry, keys, where)
+    joints = entry.get("joints")
+    if not isinstance(joints, list) or not joints:
+        raise InvalidSetting("the joints are not named", argument=f"{where}, joints",
+                             cure='add joints = ["…", "…"] in the order of the columns')
+    count = len(joints)
+    if ("columns" in entry) == ("array" in entry):
+        raise InvalidSetting("either columns or array is needed", argument=where,
+                             valid=("columns", "array"))
+    if "array" in entry:
+        columns = tuple(f"{entry['array']}[{k}]" for k in range(count))
+    else:
+        columns = tuple(map(str, entry["columns"]))
+    if len(columns) != count:
+        raise InvalidSetting(
+            "columns and joints differ in number", argument=where,
+            got=f"{len(columns)} columns, {count} joints",
+        )
+    if "matrix" in entry and "inverse" in entry:
+        raise InvalidSetting("either matrix or inverse, not both", argument=where)
+    matrix = np.eye(count)
+    for key in ("matrix", "inverse"):
+        if key in entry:
+            matrix = matrix_rows(entry[key], f"{where}, {key}")
+            if matrix.shape != (count, count):
+                raise InvalidSetting(
+                    "the matrix does not fit the joints", argument=f"{where}, {key}",
+                    got=f"shape {matrix.shape}", expected=f"({count}, {count})",
+                )
+            if key == "inverse":
+                if np.linalg.matrix_rank(matrix) < count:
+                    raise InvalidSetting("the matrix is singular", argument=f"{where}, {key}")
+                matrix = np.linalg.inv(matrix)
+    gains = np.ones(count)
+    for key in ("sign", "scale", "ratio"):
+        if key in entry:
+            factors = np.array(vector(entry[key], f"{where}, {key}", count))
+            if (factors == 0.0).any() or (key == "sign" and (np.abs(factors) != 1.0).any()):
+                raise InvalidSetting(
+                    "signs are 1 or -1" if key == "sign" else "must not be 0",
+                    argument=f"{where}, {key}", got=factors.tolist(),
+                )
+            gains *= factors if key != "ratio" or kind in ("tau", "current") else 1.0 / factors
+    offset = np.array(vector(entry.get("offset", [0.0] * count), f"{where}, offset", count))
+    default = next(iter(UNITS[kind]))
+    unit = _unit(entry.get("unit", default), kind, where)
+    return SignalMap(kind, columns, tuple(map(str, joints)), unit, matrix * gains, offset)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A file as columns of numbers, read in blocks.
+
+    Attributes:
+        path: The file.
+        columns: Names of its columns.
+        rows: How many rows it has, or None where only reading tells.
+        read: `read(names)` yields arrays of shape (rows, names), in order.
+    """
+
+    path: str
+    columns: tuple[str, ...]
+    rows: int | None
+    read: Callable[[Sequence[str]], Iterator[Array]]
+
+
+def _npz_table(path: Path) -> Table:
+    try:
+        with np.load(path, allow_pickle=False) as data:
+            arrays = {k: data[k] for k in data.files}
+    except (OSError, ValueError, zipfile.BadZipFile, EOFError, KeyError) as problem:
+        hint = None
+        if "pickle" in str(problem):
+            hint = "save the arrays as plain numbers; objects are never unpickled"
+        raise InvalidRecording(
+            "this is not a readable NPZ file", argument=str(path), got=str(problem)[:200], cure=hint
+        ) from problem
+    columns: dict[str, Array] = {}
+    for name, array in arrays.items():
+        if array.dtype.kind not in "fiu":
+            continue
+        if array.ndim == 1:
+            columns[name] = array
+        elif array.ndim == 2:
+            for k in range(array.shape[1]):
+                columns[f"{name}[{k}]"] = array[:, k]
+
+    def read(names: Sequence[str]) -> Iterator[Array]:
+        lengths = {n: len(columns[n]) for n in names}
+        if len(set(lengths.values())) > 1:
+            raise InvalidRecording(
+                "the arrays differ in length", argument=str(path),
+                got=", ".join(f"{k}: {v}" for k, v in lengths.items()),
+            )
+        total = next(iter(lengths.values()), 0)
+        for first in range(0, total, BLOCK_ROWS):
+            yield np.stack(
+                [np.asarray(columns[n][first : first + BLOCK_ROWS], dtype=float) for n in names], 1
+            )
+
+    longest = max((len(c) for c in columns.values()), default=0)
+    return Table(str(path), tuple(columns), longest, read)
+
+
+def _parquet_table(path: Path) -> Table:
+    import pyarrow
+    import pyarrow.parquet
+
+    def open_file() -> Any:
+        try:
+            return pyarrow.parquet.ParquetFile(path, page_checksum_verification=True)
+        except (OSError, pyarrow.ArrowException) as problem:
+            raise InvalidRecording(
+                "this is not a readable Parquet file", argument=str(path), got=str(problem)[:200]
+            ) from problem
+
+    schema = open_file().schema_arrow
+    numeric = []
+    for entry in schema:
+        kind = entry.type
+        if pyarrow.types.is_floating(kind) or pyarrow.types.is_integer(kind):
+            numeric.append(entry.name)
+
+    def read(names: Sequence[str]) -> Iterator[Array]:
+        file = open_file()
+        try:
+            for batch in file.iter_batches(BLOCK_ROWS, columns=list(names), use_threads=False):
+                table = {n: batch.column(batch.schema.get_field_index(n)) for n in names}
+                yield np.stack(
+                    [table[n].to_numpy(zero_copy_only=False).astype(float) for n in names], 1
+                )
+        except (OSError, pyarrow.ArrowException) as problem:
+            raise InvalidRecording(
+                "the Parquet file is damaged", argument=str(path), got=str(problem)[:200],
+                cure="copy it again from where it was recorded",
+            ) from problem
+
+    with open_file() as file:
+        rows = int(file.metadata.num_rows)
+    return Table(str(path), tuple(numeric), rows, read)
+
+
+def _csv_delimiter(path: Path) -> tuple[str, list[str]]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            line = file.readline(1_000_000)
+    except OSError as problem:
+        raise InvalidRecording(
+            "the log cannot be read", argument=str(path), got=problem.strerror or str(problem)
+        ) from problem
+    except UnicodeDecodeError as problem:
+        raise InvalidRecording(
+            "the CSV file is not UTF-8 text", argument=str(path), got=str(problem)
+        ) from problem
+    if not line.strip():
+        raise InvalidRecording("the log is empty", argument=str(path))
+    delimiter = max(",;\t", key=line.count)
+    header = [c.strip() for c in next(csv.reader([line], delimiter=delimiter))]
+    if all(_is_number(c) for c in header):
+        raise InvalidRecording(
+            "the first line holds numbers, not column names", argument=str(path),
+            got=line.strip()[:80], cure="put a line with the columns' names on top",
+        )
+    twice = sorted({c for c in header if header.count(c) > 1})
+    if twice:
+        raise InvalidRecording("column names repeat", argument=str(path), got=", ".join(twice))
+    return delimiter, header
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _csv_table(path: Path) -> Table:
+    import pyarrow
+    import pyarrow.csv
+
+    delimiter, header = _csv_delimiter(path)
+
+    def read(names: Sequence[str]) -> Iterator[Array]:
+        convert = pyarrow.csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pyarrow.float64()), include_columns=list(names),
+            null_values=["", "nan", "NaN", "NAN", "null", "None", "NA"], strings_can_be_null=True,
+        )
+        options = pyarrow.csv.ReadOptions(
+            block_size=8 << 20, column_names=header, skip_rows=1, use_threads=False
+        )
+        parse = pyarrow.csv.ParseOptions(delimiter=delimiter)
+        try:
+            reader = pyarrow.csv.open_csv(path, options, parse, convert)
+            for batch in reader:
+                yield np.stack(
+                    [batch.column(k).to_numpy(zero_copy_only=False) for k in range(len(names))], 1
+                )
+        except (OSError, pyarrow.ArrowException) as problem:
+            decimal = " (decimal commas are not numbers here)" if delimiter == ";" else ""
+            raise InvalidRecording(
+                "the CSV file holds a line that cannot be read", argument=str(path),
+                got=str(problem)[:200] + decimal,
+                cure="look at that line; a log cut off in mid-line can lose its last line",
+            ) from problem
+
+    return Table(str(path), tuple(header), None, read)
+
+
+READERS: dict[str, Callable[[Path], Table]] = {
+    ".npz": _npz_table,
+    ".parquet": _parquet_table,
+    ".pq": _parquet_table,
+    ".csv": _csv_table,
+    ".tsv": _csv_table,
+    ".txt": _csv_table,
+}
+
+
+def read_table(path: str | Path) -> Table:
+    """Return a file as a table, by the ending of its name.
+
+    Raises:
+        InvalidRecording: If it is missing, empty, damaged, or of no known kind.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise InvalidRecording("the log does not exist", argument=str(path))
+    if path.is_dir():
+        raise InvalidRecording("the log is a folder, not a file", argument=str(path))
+    if path.stat().st_size == 0:
+        raise InvalidRecording("the log is empty", argument=str(path))
+    reader = READERS.get(path.suffix.lower())
+    if reader is None:
+        raise InvalidRecording(
+            f"files ending in '{path.suffix}' are not logs that heft reads", argument=str(path),
+            valid=READERS, cure="save the log as CSV, Parquet or NPZ",
+        )
+    return reader(path)
+
+
+def file_hash(path: str | Path) -> str:
+    """Return the SHA-256 of a file."""
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@dataclass(frozen=True)
+class Block:
+    """A piece of a recording.
+
+    Attributes:
+        time: Shape (rows,) [s].
+        values: Shape (rows, names), in the order asked for.
+    """
+
+    time: Array
+    values: Array
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Named signals over time, SI units, readable any number of times in bounded memory.
+
+    Attributes:
+        name: Where it is from.
+        table: The file behind it.
+        sources: For each canonical signal the map that makes it, and its place therein.
+        time: Column of time, or None for a constant step.
+        time_scale: Unit of the time column [s].
+        step: Constant time step [s], or None.
+        start: First row used.
+        stop: Row behind the last used, or None for all.
+        selection: Tells of rows' positions whether they are to be fitted or scored; the
+            others still serve to smooth the motion. All are, if not given.
+        provenance: From which columns each signal is made.
+    """
+
+    name: str
+    table: Table
+    sources: Mapping[str, tuple[SignalMap, int]]
+    time: str | None = "t"
+    time_scale: float = 1.0
+    step: float | None = None
+    start: int = 0
+    stop: int | None = None
+    selection: Callable[[NDArray[np.int64]], NDArray[np.bool_]] | None = None
+    provenance: Mapping[str, str] = field(default_factory=dict)
+
+    @staticmethod
+    def open(path: str | Path, columns: ColumnMap | None = None) -> Recording:
+        """Open a log file.
+
+        Args:
+            path: CSV, Parquet or NPZ.
+            columns: What its columns mean; canonical names if not given.
+
+        Raises:
+            InvalidRecording: If the file cannot be read.
+            MissingSignal: If a column of the map, or the time, is not there.
+        """
+        return Recording.of_table(read_table(path), columns)
+
+    @staticmethod
+    def from_arrays(time: Array, name: str = "arrays", **signals: Mapping[str, Array]) -> Recording:
+        """Return a recording of arrays: `from_arrays(t, q={"elbow": q2}, tau={"elbow": tau2})`."""
+        arrays = {"t": np.asarray(time, dtype=float)}
+        for kind, by_joint in signals.items():
+            for joint, values in by_joint.items():
+                arrays[f"{kind}.{joint}"] = np.asarray(values, dtype=float)
+
+        def read(names: Sequence[str]) -> Iterator[Array]:
+            for first in range(0, len(arrays["t"]), BLOCK_ROWS):
+                yield np.stack([arrays[n][first : first + BLOCK_ROWS] for n in names], 1)
+
+        return Recording.of_table(Table(name, tuple(arrays), len(arrays["t"]), read))
+
+    @staticmethod
+    def of_table(table: Table, columns: ColumnMap | None = None) -> Recording:
+        """Return the recording of a table; see `open`."""
+        where = table.path
+        if columns is None:
+            if "t" not in table.columns:
+                near = nearest("time", table.columns)
+                raise MissingSignal(
+                    "the log has no column 't'", argument=where, valid=table.columns,
+                    cure="describe its columns in a map and give it with --map; see "
+                    "docs/logs.md" + (f" ('{near}' may be the time)" if near else ""),
+                )
+            sources = {}
+            for name in table.columns:
+                kind, _, joint = name.partition(".")
+                if kind in KINDS and joint:
+                    unit = next(iter(UNITS[kind]))
+                    one = SignalMap(kind, (name,), (joint,), unit, np.eye(1), np.zeros(1))
+                    sources[name] = (one, 0)
+            return Recording(where, table, sources, provenance={n: n for n in sources})
+        needed = [c for s in columns.signals for c in s.columns]
+        if columns.time is not None:
+            needed.insert(0, columns.time)
+        for column in needed:
+            if column not in table.columns:
+                near = nearest(column, table.columns)
+                raise MissingSignal(
+                    f"the log has no column '{column}', which the map names", argument=where,
+                    valid=table.columns, cure=f"did you mean '{near}'?" if near else None,
+                )
+        sources = {n: (s, k) for s in columns.signals for k, n in enumerate(s.names)}
+        return Recording(
+            where, table, sources, columns.time, UNITS["t"][columns.time_unit], columns.step,
+            provenance={n: f"{', '.join(s.columns)} [{s.unit}]" for n, (s, _) in sources.items()},
+        )
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """Canonical names of what is there."""
+        return tuple(self.sources)
+
+    def window(self, start: int, stop: int | None) -> Recording:
+        """Return rows start..stop of this recording, counted from 0."""
+        limit = None if stop is None else self.start + stop
+        return replace(self, start=self.start + start, stop=limit)
+
+    def selecting(
+        self, selection: Callable[[NDArray[np.int64]], NDArray[np.bool_]]
+    ) -> Recording:
+        """Return this recording with only some of its rows to be fitted or scored."""
+        return replace(self, selection=selection)
+
+    def require(self, name: str, purpose: str) -> None:
+        """Raise `MissingSignal` unless the signal is there."""
+        if name in self.sources:
+            return
+        kind = name.partition(".")[0]
+        same = [n for n in self.sources if n.startswith(kind + ".")]
+        near = nearest(name, same)
+        raise MissingSignal(
+            f"the log has no signal '{name}', which {purpose}",
+            argument=self.name,
+            valid=same or self.sources or self.table.columns,
+            cure=f"rename '{near}', or map it: [{kind}] in the file of --map" if near
+            else f"name it in the table [{kind}] of a column map (--map)",
+        )
+
+    def blocks(self, names: Sequence[str]) -> Iterator[Block]:
+        """Yield the signals in blocks of rows as logged, converted to SI.
+
+        Args:
+            names: Canonical names, all of which must be there.
+        """
+        maps = list({id(self.sources[n][0]): self.sources[n][0] for n in names}.values())
+        columns = list(dict.fromkeys(c for m in maps for c in m.columns))
+        wanted = columns if self.time is None else [self.time, *columns]
+        position = 0
+        for raw in self.table.read(list(dict.fromkeys(wanted))):
+            first, last = position, position + len(raw)
+            position = last
+            lower = max(self.start - first, 0)
+            upper = len(raw) if self.stop is None else min(self.stop - first, len(raw))
+            if lower >= upper:
+                if self.stop is not None and first >= self.stop:
+                    return
+                continue
+            at = {c: k for k, c in enumerate(dict.fromkeys(wanted))}
+            if self.time is None:
+                assert self.step is not None
+                time = self.step * np.arange(first + lower, first + upper)
+            else:
+                time = self.time_scale * raw[lower:upper, at[self.time]]
+            made = {}
+            for m in maps:
+                block = raw[lower:upper, [at[c] for c in m.columns]]
+                scale = UNITS[m.kind][m.unit]
+                # No product where there is nothing to convert: numbers stay as logged.
+                plain = m.matrix.shape == (1, 1) and m.matrix[0, 0] == 1.0 and scale == 1.0
+                made[id(m)] = block + m.offset if plain else scale * block @ m.matrix.T + m.offset
+            values = [made[id(self.sources[n][0])][:, self.sources[n][1]] for n in names]
+            yield Block(time, np.stack(values, 1) if values else np.empty((len(time), 0)))

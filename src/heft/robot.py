@@ -1,0 +1,664 @@
+"""A robot: a tree of bodies, its links, its drives, and what is believed of them.
+
+The model file is read by pinocchio, after `urdf.check` has seen every number in it. What
+moves together is one *body*, named after the link that its joint moves; the *links* of the
+file are kept apart, each with its place in its body. A `[toml]` says what a model file
+cannot (see `Options`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import inertia, urdf
+from .errors import InvalidModel, InvalidSetting, nearest
+from .inertia import Array
+from .parameters import Labels, read_only
+
+REVOLUTE, PRISMATIC, FREE = 0, 1, 2
+BASE_CHANNELS = tuple(f"base.{k}.{x}" for k in ("force", "torque") for x in "xyz")
+STANDARD_GRAVITY = (0.0, 0.0, -9.81)
+# A link fixed to another with less than this share of the whole is a frame, not a body.
+FRAME_MASS_SHARE = 1e-6
+NOMINAL_MASS = 2.0  # [kg], of a moving link that the file gives no inertial, nor any other link
+NOMINAL_GYRATION = 0.1  # [m]
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The moving bodies, parents first, each subtree in one piece; what kernels walk.
+
+    Attributes:
+        names: Name of each body, n of them.
+        parent: Index of its parent body, −1 for the world, shape (n,).
+        kind: `REVOLUTE`, `PRISMATIC` or `FREE`, shape (n,).
+        rotation: Rotation of its joint in its parent, shape (n, 3, 3).
+        translation: Place of its joint in its parent, shape (n, 3) [m].
+        axis: Unit axis in its own frame, shape (n, 3).
+        channel: Row of τ that moves it (the first of six for a free base), shape (n,).
+        multiplier: Its joint position per position of its channel (mimic), shape (n,).
+        offset: Added to that [rad or m], shape (n,).
+    """
+
+    names: tuple[str, ...]
+    parent: NDArray[np.int64]
+    kind: NDArray[np.int64]
+    rotation: Array
+    translation: Array
+    axis: Array
+    channel: NDArray[np.int64]
+    multiplier: Array
+    offset: Array
+
+    @property
+    def free_base(self) -> bool:
+        """Whether the first body floats."""
+        return bool(len(self.kind) and self.kind[0] == FREE)
+
+    @property
+    def channels(self) -> int:
+        """Number of velocity coordinates, six of a free base included."""
+        if not len(self.kind):
+            return 0
+        return int(max(self.channel.max() + 1, 6 if self.free_base else 0))
+
+    @property
+    def positions(self) -> int:
+        """Number of position coordinates: a free base has seven, xyz and quaternion xyzw."""
+        return self.channels + (1 if self.free_base else 0)
+
+    def ancestry(self) -> NDArray[np.bool_]:
+        """Return which bodies each channel moves, shape (channels, bodies)."""
+        moved = np.zeros((self.channels, len(self.names)), dtype=bool)
+        for b in range(len(self.names)):
+            if self.parent[b] >= 0:
+                moved[:, b] |= moved[:, self.parent[b]]
+            width = 6 if self.kind[b] == FREE else 1
+            moved[self.channel[b] : self.channel[b] + width, b] = True
+        return moved
+
+
+@dataclass(frozen=True)
+class Link:
+    """One link of the model file.
+
+    Attributes:
+        name: Its name.
+        body: Index of the body that it is part of, −1 where it never moves.
+        rotation: Of the link's frame in the body's, shape (3, 3).
+        translation: Of the link's origin in the body's frame, shape (3,) [m].
+        nominal: Ten parameters believed of it, in its own frame, consistent; shape (10,).
+        given: Whether the file says so itself; if not, `nominal` is a stand-in.
+        frame_only: Whether it is only a frame: fixed to another link and without mass.
+    """
+
+    name: str
+    body: int
+    rotation: Array
+    translation: Array
+    nominal: Array
+    given: bool
+    frame_only: bool
+
+
+@dataclass(frozen=True)
+class Drive:
+    """What turns, rubs and is biased: a joint, or a motor coupled to several joints.
+
+    Attributes:
+        name: Of the joint or motor.
+        ratio: Its speed per speed of each channel, shape (channels,); the torque it takes
+            acts on the channels by the same numbers (virtual work).
+        terms: Which of `armature`, `viscous`, `coulomb`, `offset` it has.
+        linear: Whether its speed is in m/s, not rad/s.
+    """
+
+    name: str
+    ratio: Array
+    terms: tuple[str, ...]
+    linear: bool
+
+    def unit(self, term: str) -> str:
+        """Return the unit of one of its terms."""
+        effort, position = ("N", "m") if self.linear else ("N·m", "rad")
+        inertia_unit = "kg" if self.linear else "kg·m²"
+        return {"armature": inertia_unit, "viscous": f"{effort}·s/{position}"}.get(term, effort)
+
+
+@dataclass(frozen=True)
+class JointOptions:
+    """What the file of `--with` says of one joint.
+
+    Attributes:
+        friction: `simple` (viscous, Coulomb, offset) or `none`.
+        armature: Whether to look for rotor inertia.
+        gain: Torque per current [N·m/A], to use `current.<joint>` where no torque is logged.
+        reduction: Motor turns per joint turn, to state rotor inertia on the motor's side.
+        measured: Whether its torque is to be used.
+        position: Where it is held still [rad or m], for joints that are not in the log.
+    """
+
+    friction: Literal["simple", "none"] = "simple"
+    armature: bool = True
+    gain: float | None = None
+    reduction: float | None = None
+    measured: bool = True
+    position: float | None = None
+
+
+@dataclass(frozen=True)
+class Coupling:
+    """Motors that move several joints: `joint torque = matrix @ motor torque`.
+
+    By virtual work `motor speed = matrixᵀ @ joint speed`. Reductions are part of it.
+
+    Attributes:
+        joints: Names of the rows.
+        motors: Names of the columns.
+        matrix: Shape (joints, motors).
+    """
+
+    joints: tuple[str, ...]
+    motors: tuple[str, ...]
+    matrix: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a model file cannot say: the TOML of `--with`; all of it optional.
+
+    Attributes:
+        base: `fixed`, or `free` for a floating base.
+        gravity: Vector in the base's frame [m/s²].
+        joint: By joint name.
+        coupling: Motors that move several joints.
+    """
+
+    base: Literal["fixed", "free"] = "fixed"
+    gravity: tuple[float, float, float] = STANDARD_GRAVITY
+    joint: Mapping[str, JointOptions] | None = None
+    coupling: Coupling | None = None
+
+    @staticmethod
+    def from_toml(path: Path) -> Options:
+        """Read a TOML file.
+
+        Raises:
+            InvalidSetting: If it is malformed, or holds unknown keys.
+        """
+        return Options.from_dict(read_toml(path), str(path))
+
+    @staticmethod
+    def from_dict(table: Mapping[str, Any], where: str = "options") -> Options:
+        """Return the options of a parsed TOML table; see `from_toml`."""
+        refuse_unknown(table, ("base", "gravity", "joint", "coupling"), where)
+        base = table.get("base", "fixed")
+        if base not in ("fixed", "free"):
+            raise InvalidSetting(
+                "base is neither fixed nor free", argument=f"{where}, base", got=repr(base),
+                valid=("fixed", "free"),
+            )
+        gravity = table.get("gravity", STANDARD_GRAVITY)
+        numbers = vector(gravity, f"{where}, gravity", 3)
+        joints = {}
+        entries = table.get("joint", {})
+        if not isinstance(entries, Mapping):
+            raise InvalidSetting("[joint.NAME] tables are expected", argument=f"{where}, joint")
+        for name, entry in entries.items():
+            joints[name] = _joint_options(entry, f"{where}, [joint.{name}]")
+        coupling = None
+        if "coupling" in table:
+            coupling = _coupling(table["coupling"], f"{where}, [coupling]")
+        return Options(base, (numbers[0], numbers[1], numbers[2]), joints, coupling)
+
+    def of(self, joint: str) -> JointOptions:
+        """Return what is said of a joint, defaults if nothing."""
+        return (self.joint or {}).get(joint, JointOptions())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a table from which `from_dict` makes the same options."""
+        table: dict[str, Any] = {"base": self.base, "gravity": list(self.gravity)}
+        if self.joint:
+            table["joint"] = {
+                name: {k: v for k, v in vars(entry).items() if v is not None}
+                for name, entry in self.joint.items()
+            }
+        if self.coupling is not None:
+            table["coupling"] = {
+                "joints": list(self.coupling.joints),
+                "motors": list(self.coupling.motors),
+                "matrix": [list(row) for row in self.coupling.matrix],
+            }
+        return table
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return a TOML file's table.
+
+    Raises:
+        InvalidSetting: If it cannot be read or is no TOML.
+    """
+    try:
+        return tomllib.loads(path.read_bytes().decode())
+    except OSError as problem:
+        raise InvalidSetting(
+            "the file cannot be read", argument=str(path), got=problem.strerror or str(problem)
+        ) from problem
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as problem:
+        raise InvalidSetting(
+            "this is not a TOML file", argument=str(path), got=str(problem)
+        ) from problem
+
+
+def refuse_unknown(table: Mapping[str, Any], valid: tuple[str, ...], where: str) -> None:
+    """Raise `InvalidSetting` for a key that means nothing, with the nearest that does."""
+    for key in table:
+        if key not in valid:
+            near = nearest(key, valid)
+            raise InvalidSetting(
+                f"'{key}' is not known here",
+                argument=where,
+                valid=valid,
+                cure=f"did you mean '{near}'?" if near else None,
+            )
+
+
+def number(value: object, where: str) -> float:
+    """Return a finite number of a TOML file, or raise `InvalidSetting`."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
+        raise InvalidSetting("a finite number is expected", argument=where, got=repr(value))
+    return float(value)
+
+
+def vector(value: object, where: str, length: int | None = None) -> list[float]:
+    """Return a list of finite numbers of a TOML file, or raise `InvalidSetting`."""
+    if not isinstance(value, list | tuple) or (length is not None and len(value) != length):
+        raise InvalidSetting(
+            f"{'a list' if length is None else length} of numbers is expected",
+            argument=where, got=repr(value)[:80],
+        )
+    return [number(v, where) for v in value]
+
+
+def matrix_rows(value: object, where: str) -> Array:
+    """Return a rectangular matrix of a TOML file, or raise `InvalidSetting`."""
+    if not isinstance(value, list) or not value:
+        raise InvalidSetting("a list of rows is expected", argument=where, got=repr(value)[:80])
+    rows = [vector(row, where) for row in value]
+    if len({len(row) for row in rows}) != 1:
+        raise InvalidSetting("the rows differ in length", argument=where)
+    return np.array(rows)
+
+
+def _joint_options(entry: object, where: str) -> JointOptions:
+    if not isinstance(entry, Mapping):
+        raise InvalidSetting("a table is expected", argument=where, got=repr(entry)[:60])
+    refuse_unknown(entry, ("friction", "armature", "gain", "reduction", "measured", "position"),
+                   where)
+    friction = entry.get("friction", "simple")
+    if friction not in ("simple", "none"):
+        raise InvalidSetting(
+            "this friction model is not known", argument=f"{where}, friction",
+            got=repr(friction), valid=("simple", "none"),
+        )
+    flags = {}
+    for key in ("armature", "measured"):
+        flags[key] = entry.get(key, True)
+        if not isinstance(flags[key], bool):
+            raise InvalidSetting(
+                "true or false is expected", argument=f"{where}, {key}", got=repr(flags[key])
+            )
+    numbers = {
+        key: number(entry[key], f"{where}, {key}") if key in entry else None
+        for key in ("gain", "reduction", "position")
+    }
+    for key, value in numbers.items():
+        if value == 0.0 and key != "position":
+            raise InvalidSetting("must not be 0", argument=f"{where}, {key}", got=0.0)
+    return JointOptions(
+        friction, flags["armature"], numbers["gain"], numbers["reduction"], flags["measured"],
+        numbers["position"],
+    )
+
+
+def _coupling(entry: object, where: str) -> Coupling:
+    if not isinstance(entry, Mapping):
+        raise InvalidSetting("a table is expected", argument=where, got=repr(entry)[:60])
+    refuse_unknown(entry, ("joints", "motors", "matrix"), where)
+    matrix = matrix_rows(entry.get("matrix"), f"{where}, matrix")
+    motors = tuple(map(str, entry.get("motors", ())))
+    joints = tuple(map(str, entry.get("joints", ())))
+    if matrix.shape[0] != matrix.shape[1] or matrix.shape[1] != len(motors):
+        raise InvalidSetting(
+            "the matrix is not square with one column a motor", argument=f"{where}, matrix",
+            got=f"{matrix.shape[0]}×{matrix.shape[1]}, {len(motors)} motors",
+        )
+    if abs(np.linalg.det(matrix / np.abs(matrix).max())) < 1e-12:
+        raise InvalidSetting("the matrix is singular", argument=f"{where}, matrix")
+    return Coupling(joints, motors, tuple(tuple(map(float, row)) for row in matrix))
+
+
+@dataclass(frozen=True)
+class Robot:
+    """A robot whose parameters can be identified; made by `from_urdf`.
+
+    Attributes:
+        name: The model's name.
+        tree: Its moving bodies.
+        links: The links of the file, in its order.
+        joints: Names of the channels that are joints, in model order.
+        drives: Joints and coupled motors with their friction and rotor inertia.
+        options: What the model file could not say.
+        source: The model file's bytes.
+        notes: What a user should know of the model file: stand-ins, repairs.
+    """
+
+    name: str
+    tree: Tree
+    links: tuple[Link, ...]
+    joints: tuple[str, ...]
+    drives: tuple[Drive, ...]
+    options: Options
+    source: bytes
+    notes: tuple[str, ...] = ()
+
+    @staticmethod
+    def from_urdf(path: str | Path, options: Options | None = None) -> Robot:
+        """Read a URDF file.
+
+        Args:
+            path: The file. Meshes are never opened.
+            options: What it cannot say.
+
+        Raises:
+            InvalidModel: If it is malformed, or describes no tree of rigid bodies.
+            InvalidSetting: If the options speak of joints that are not there.
+        """
+        try:
+            data = Path(path).read_bytes()
+        except OSError as problem:
+            raise InvalidModel(
+                "the model file cannot be read", argument=str(path),
+                got=problem.strerror or str(problem),
+            ) from problem
+        return Robot.from_urdf_text(data, options, str(path))
+
+    @staticmethod
+    def from_urdf_text(data: bytes, options: Options | None = None, path: str = "URDF") -> Robot:
+        """Return the robot of a URDF file's bytes; see `from_urdf`."""
+        root = urdf.parse(data, path)
+        urdf.check(root, path)
+        return _build(root, data, options or Options(), path)
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """Names of the rows of τ, the base's wrench first where it floats."""
+        return (*(BASE_CHANNELS if self.tree.free_base else ()), *self.joints)
+
+    @property
+    def measured(self) -> NDArray[np.intp]:
+        """Positions of the channels whose effort is known."""
+        first = len(self.channels) - len(self.joints)
+        joints = [first + i for i, j in enumerate(self.joints) if self.options.of(j).measured and self.options.of(j).position is None]
+        return np.array([*range(first), *joints], dtype=np.intp)
+
+    @property
+    def gravity(self) -> Array:
+        """Gravity vector, shape (3,) [m/s²]."""
+        return np.array(self.options.gravity)
+
+    @property
+    def drive_columns(self) -> tuple[tuple[int, str], ...]:
+        """The columns behind the bodies': (drive, term), rotor inertias first."""
+        terms = ("armature", "viscous", "coulomb", "offset")
+        return tuple((d, t) for t in terms for d, drive in enumerate(self.drives) if t in drive.terms)
+
+    @property
+    def labels(self) -> Labels:
+        """Labels of the standard parameters: ten a body, then the drives'."""
+        names, units = [], []
+        for body in self.tree.names:
+            names += [f"{body}.{s}" for s in inertia.SYMBOLS]
+            units += inertia.UNITS
+        for d, term in self.drive_columns:
+            names.append(f"{self.drives[d].name}.{term}")
+            units.append(self.drives[d].unit(term))
+        return Labels(tuple(names), tuple(units), f"{self.name}:{self.structure_hash()}")
+
+    @property
+    def bodies_links(self) -> tuple[Link, ...]:
+        """The links that carry mass which moves."""
+        return tuple(k for k in self.links if k.body >= 0 and not k.frame_only)
+
+    def link_matrix(self) -> Array:
+        """Return the matrix that adds links up to bodies, shape (10 bodies, 10 links).
+
+        `π_bodies = link_matrix() @ π_links`, links as in `bodies_links`, each in its own frame.
+        """
+        links = self.bodies_links
+        matrix = np.zeros((10 * len(self.tree.names), 10 * len(links)))
+        for k, link in enumerate(links):
+            rows = slice(10 * link.body, 10 * link.body + 10)
+            matrix[rows, 10 * k : 10 * k + 10] = inertia.frame_change(link.rotation, link.translation)
+        return matrix
+
+    def nominal(self) -> Array:
+        """Return what the model file believes of the standard parameters, drives at zero."""
+        values = np.zeros(len(self.labels))
+        parts = [k.nominal for k in self.bodies_links]
+        if parts:
+            values[: 10 * len(self.tree.names)] = self.link_matrix() @ np.concatenate(parts)
+        return values
+
+    def structure_hash(self) -> str:
+        """Return a hash of all that decides the regressor, but for numbers of inertia."""
+        digest = hashlib.sha256()
+        tree = self.tree
+        for array in (tree.parent, tree.kind, tree.rotation, tree.translation, tree.axis,
+                      tree.channel, tree.multiplier, tree.offset, self.gravity):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        for text in (*tree.names, *self.joints):
+            digest.update(text.encode() + b"\0")
+        for drive in self.drives:
+            digest.update(drive.name.encode() + ",".join(drive.terms).encode())
+            digest.update(drive.ratio.tobytes())
+        return digest.hexdigest()[:12]
+
+
+def _mimics(root: urdf.Element, path: str) -> dict[str, tuple[str, float, float]]:
+    """Return for each mimicking joint its master, multiplier and offset, chains resolved."""
+    direct = {}
+    for joint in root.all("joint"):
+        mimic = joint.find("mimic")
+        if mimic is not None and joint.attributes["type"] != "fixed":
+            get = mimic.attributes.get
+            direct[joint.attributes["name"]] = (
+                mimic.attributes["joint"], float(get("multiplier", "1")), float(get("offset", "0")),
+            )
+    resolved = {}
+    for name in direct:
+        master, multiplier, offset = direct[name]
+        hops = 0
+        while master in direct:
+            hops += 1
+            if hops > len(direct):
+                raise InvalidModel(
+                    "joints mimic one another in a circle", argument=f"{path}, joint '{name}'"
+                )
+            above, factor, shift = direct[master]
+            master, multiplier, offset = above, multiplier * factor, offset + multiplier * shift
+        resolved[name] = (master, multiplier, offset)
+    return resolved
+
+
+def _build(root: urdf.Element, data: bytes, options: Options, path: str) -> Robot:
+    import pinocchio as pin
+
+    free = options.base == "free"
+    try:
+        text = data.decode()
+        model = (
+            pin.buildModelFromXML(text, pin.JointModelFreeFlyer())
+            if free
+            else pin.buildModelFromXML(text)
+        )
+    except (UnicodeDecodeError, ValueError, RuntimeError) as problem:
+        raise InvalidModel(
+            "pinocchio cannot read the model", argument=path, got=str(problem)[:300]
+        ) from problem
+    mimics = _mimics(root, path)
+    names = list(model.names)
+    if model.njoints == 1:
+        raise InvalidModel(
+            "the model has no moving joint", argument=path,
+            cure="give at least one joint a type other than fixed",
+        )
+    first = 6 if free else 0
+    joints = tuple(n for n in names[(2 if free else 1) :] if n not in mimics)
+    for slave, (master, *_) in mimics.items():
+        if master not in joints:
+            raise InvalidModel(
+                "a joint mimics a joint that does not move",
+                argument=f"{path}, joint '{slave}'", got=master, valid=joints,
+            )
+    for wanted in options.joint or {}:
+        if wanted not in joints:
+            near = nearest(wanted, joints)
+            raise InvalidSetting(
+                f"the robot has no joint '{wanted}'", argument=f"[joint.{wanted}]", valid=joints,
+                cure=f"did you mean '{near}'?" if near else None,
+            )
+    tree = _tree(model, joints, mimics, free, first)
+    links, notes = _links(root, model, free)
+    drives = _drives(joints, tree, options, first)
+    return Robot(root.attributes.get("name") or "robot", tree, links, joints, drives, options,
+                 data, tuple(notes))
+
+
+def _tree(model: Any, joints: tuple[str, ...], mimics: dict[str, tuple[str, float, float]],
+          free: bool, first: int) -> Tree:
+    import pinocchio as pin
+
+    count = model.njoints - 1
+    body_names = [""] * count
+    for frame in model.frames:
+        if frame.type == pin.FrameType.BODY and frame.parentJoint > 0:
+            above = model.frames[frame.parentFrame]
+            if above.type == pin.FrameType.JOINT or above.name == "root_joint":
+                body_names[frame.parentJoint - 1] = frame.name
+    kind = np.zeros(count, dtype=np.int64)
+    axis = np.zeros((count, 3))
+    channel = np.zeros(count, dtype=np.int64)
+    multiplier, offset = np.ones(count), np.zeros(count)
+    for b in range(count):
+        joint = model.joints[b + 1]
+        name = model.names[b + 1]
+        if free and b == 0:
+            kind[b] = FREE
+            continue
+        data = joint.createData()
+        joint.calc(data, pin.neutral(model)[joint.idx_q : joint.idx_q + joint.nq])
+        motion = np.asarray(data.S).reshape(6)
+        kind[b] = REVOLUTE if np.any(motion[3:]) else PRISMATIC
+        axis[b] = motion[3:] if kind[b] == REVOLUTE else motion[:3]
+        master, multiplier[b], offset[b] = mimics.get(name, (name, 1.0, 0.0))
+        channel[b] = first + joints.index(master)
+    placements = [model.jointPlacements[b + 1] for b in range(count)]
+    return Tree(
+        names=tuple(body_names),
+        parent=np.array([model.parents[b + 1] - 1 for b in range(count)], dtype=np.int64),
+        kind=kind,
+        rotation=read_only(np.array([p.rotation for p in placements])),
+        translation=read_only(np.array([p.translation for p in placements])),
+        axis=read_only(axis),
+        channel=channel,
+        multiplier=read_only(multiplier),
+        offset=read_only(offset),
+    )
+
+
+def _links(root: urdf.Element, model: Any, free: bool) -> tuple[tuple[Link, ...], list[str]]:
+    import pinocchio as pin
+
+    frames = {f.name: f for f in model.frames if f.type == pin.FrameType.BODY}
+    has_inertial = {k.attributes["name"]: k.find("inertial") is not None for k in root.all("link")}
+    masses = {n: float(frames[n].inertia.mass) for n in has_inertial if has_inertial[n]}
+    moving = [m for n, m in masses.items() if frames[n].parentJoint > 0 and m > 0.0]
+    total = sum(moving)
+    # A link with all but no mass (a camera, a flange) says nothing of what a link weighs.
+    solid = [m for m in moving if m > FRAME_MASS_SHARE * total]
+    stand_in = inertia.sphere(float(np.median(solid)) if solid else NOMINAL_MASS, NOMINAL_GYRATION)
+    links, notes = [], []
+    for name, given in has_inertial.items():
+        frame = frames[name]
+        fixed = model.frames[frame.parentFrame].type == pin.FrameType.FIXED_JOINT and not (
+            free and frame.parentJoint == 1 and model.frames[frame.parentFrame].name == "root_joint"
+        )
+        massless = masses.get(name, 0.0) <= FRAME_MASS_SHARE * total
+        frame_only = frame.parentJoint > 0 and fixed and massless
+        nominal = np.zeros(10)
+        if given and not massless:
+            written = np.array(frame.inertia.toDynamicParameters())
+            nominal = inertia.nearest_consistent(written)
+            if np.abs(nominal - written).max() > 1e-9 * np.abs(written).max() and frame.parentJoint > 0:
+                notes.append(f"link '{name}': the file's inertia is that of no rigid body, or of a "
+                             "flat one; the nearest consistent one is used as the prior")
+        elif frame.parentJoint > 0 and not frame_only:
+            nominal = stand_in
+            notes.append(f"link '{name}': the file gives it no mass; a sphere of "
+                         f"{stand_in[0]:.3g} kg is used as the prior")
+        links.append(Link(
+            name=name,
+            body=frame.parentJoint - 1,
+            rotation=read_only(frame.placement.rotation),
+            translation=read_only(frame.placement.translation),
+            nominal=read_only(nominal),
+            given=given and not massless,
+            frame_only=frame_only,
+        ))
+    return tuple(links), notes
+
+
+def _drives(joints: tuple[str, ...], tree: Tree, options: Options, first: int) -> tuple[Drive, ...]:
+    unit = np.eye(tree.channels)
+    linear = {int(c) for c, k in zip(tree.channel, tree.kind, strict=True) if k == PRISMATIC}
+    drives = []
+    for i, name in enumerate(joints):
+        option = options.of(name)
+        held = option.position is not None  # a joint held still shows nothing of its drive
+        terms = ("armature",) if option.armature and not held else ()
+        if option.friction == "simple" and not held:
+            terms = (*terms, "viscous", "coulomb", "offset")
+        drives.append(Drive(name, read_only(unit[first + i]), terms, first + i in linear))
+    coupling = options.coupling
+    if coupling is None:
+        return tuple(drives)
+    rows = coupling.joints or joints
+    unknown = [j for j in rows if j not in joints]
+    if unknown or len(rows) != len(coupling.matrix):
+        raise InvalidSetting(
+            "the rows of the coupling matrix are not joints of the robot",
+            argument="[coupling], joints", got=", ".join(unknown) or f"{len(coupling.matrix)} rows",
+            valid=joints,
+        )
+    matrix = np.array(coupling.matrix)
+    for k, motor in enumerate(coupling.motors):
+        column = matrix[:, k]
+        if np.count_nonzero(column) < 2:
+            continue  # moves one joint alone: the joint's own drive says it all
+        ratio = np.zeros(tree.channels)
+        for row, joint in enumerate(rows):
+            ratio[first + joints.index(joint)] = column[row]
+        # Stated at the joint that has the motor's place, so that numbers compare with a joint's.
+        ratio /= column[k] if column[k] != 0.0 else column[np.flatnonzero(column)[0]]
+        name = motor if motor not in joints else f"{motor}_motor"
+        drives.append(Drive(name, read_only(ratio), ("armature", "viscous", "coulomb"), False))
+    return tuple(drives)
