@@ -53,14 +53,20 @@ class Case:
     bound: float | None
 
 
-def arrays(path: Path, fields: dict[str, str], joints: Sequence[str], time: Array,
-           keep: slice | None = None) -> Recording:
+def arrays(
+    path: Path,
+    fields: dict[str, str],
+    joints: Sequence[str],
+    time: Array,
+    keep: slice | None = None,
+) -> Recording:
     """Return a recording of an NPZ file's 2-D arrays, `fields` giving kind → key."""
     with np.load(path) as data:
         stored = {k: np.asarray(data[key], dtype=float) for k, key in fields.items()}
     chosen = keep or slice(None)
     return Recording.from_arrays(
-        time[chosen], path.stem,
+        time[chosen],
+        path.stem,
         **{
             kind: {j: values[chosen, k] for k, j in enumerate(joints)}
             for kind, values in stored.items()
@@ -97,8 +103,9 @@ def lwr4(folder: Path) -> Iterator[Case]:
         path = place / f"measurements_{number}.npz"
         with np.load(path) as data:
             time = data["times"]
-        runs.append(arrays(path, {"q": "positions", "tau": "torques"}, robot.joints, time,
-                           slice(500, -100)))
+        runs.append(
+            arrays(path, {"q": "positions", "tau": "torques"}, robot.joints, time, slice(500, -100))
+        )
     yield Case("LWR4+, run 1 → run 2", robot, urdf, (runs[0],), (runs[1],), 8.0, 0.024)
     yield Case("LWR4+, run 2 → run 1", robot, urdf, (runs[1],), (runs[0],), 8.0, 0.024)
 
@@ -115,14 +122,29 @@ def ur10e(folder: Path) -> Iterator[Case]:
         path = place / "identification_data" / f"ur-{name}.npz"
         with np.load(path) as data:
             time = data["t"]
-        return arrays(path, {"q": "q", "current": "current"}, robot.joints, time,
-                      slice(first - 1, last))
+        return arrays(
+            path, {"q": "q", "current": "current"}, robot.joints, time, slice(first - 1, last)
+        )
 
     score = (run("20_02_05-20sec_8harm", 320, 2310),)
-    yield Case("UR10e, 50 s → 20 s", robot, urdf, (run("20_02_12-50sec_12harm", 355, 5090),),
-               score, 8.0, 0.072)
-    yield Case("UR10e, 30 s → 20 s", robot, urdf, (run("20_02_10-30sec_12harm", 635, 3510),),
-               score, 8.0, None)
+    yield Case(
+        "UR10e, 50 s → 20 s",
+        robot,
+        urdf,
+        (run("20_02_12-50sec_12harm", 355, 5090),),
+        score,
+        8.0,
+        0.072,
+    )
+    yield Case(
+        "UR10e, 30 s → 20 s",
+        robot,
+        urdf,
+        (run("20_02_10-30sec_12harm", 635, 3510),),
+        score,
+        8.0,
+        None,
+    )
 
 
 def tx40(folder: Path) -> Iterator[Case]:
@@ -143,15 +165,20 @@ def tx40(folder: Path) -> Iterator[Case]:
     tau = torque @ matrix.T
     time = step * np.arange(len(q))
     log = Recording.from_arrays(
-        time, "tx40",
+        time,
+        "tx40",
         q={j: q[:, k] for k, j in enumerate(robot.joints)},
         tau={j: tau[:, k] for k, j in enumerate(robot.joints)},
     )
     block = round(0.2 / step)
     yield Case(
-        "TX40, blocks of 0.2 s", robot, urdf,
+        "TX40, blocks of 0.2 s",
+        robot,
+        urdf,
         (log.selecting(lambda row: row // block % 10 < 7),),
-        (log.selecting(lambda row: row // block % 10 >= 7),), 100.0, 0.140,
+        (log.selecting(lambda row: row // block % 10 >= 7),),
+        100.0,
+        0.140,
     )
     first, rest = split(log, 0.7)
     yield Case("TX40, first 70 % → last 30 %", robot, urdf, (first,), (rest,), 100.0, 0.30)
@@ -192,5 +219,9 @@ def rokae(folder: Path) -> Iterator[Case]:
 
 
 ROBOTS: dict[str, Callable[[Path], Iterator[Case]]] = {
-    "panda": panda, "lwr4": lwr4, "ur10e": ur10e, "tx40": tx40, "rokae": rokae,
+    "panda": panda,
+    "lwr4": lwr4,
+    "ur10e": ur10e,
+    "tx40": tx40,
+    "rokae": rokae,
 }

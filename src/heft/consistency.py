@@ -206,9 +206,11 @@ class PhysicallyConsistent:
         limits = [z]
         cones = [clarabel.ZeroConeT(size)]
         if positive:
-            parts.append(-scipy.sparse.hstack(
-                [unit[list(positive)], scipy.sparse.vstack([nothing] * len(positive))]
-            ))
+            parts.append(
+                -scipy.sparse.hstack(
+                    [unit[list(positive)], scipy.sparse.vstack([nothing] * len(positive))]
+                )
+            )
             limits.append(np.zeros(len(positive)))
             cones.append(clarabel.NonnegativeConeT(len(positive)))
         for first in groups:
@@ -220,14 +222,19 @@ class PhysicallyConsistent:
         settings.verbose = False
         settings.max_threads = 1  # one thread, one order of sums: the same bytes each time
         solver = clarabel.DefaultSolver(
-            objective, np.zeros(2 * size), scipy.sparse.vstack(parts).tocsc(),
-            np.concatenate(limits), cones, settings,
+            objective,
+            np.zeros(2 * size),
+            scipy.sparse.vstack(parts).tocsc(),
+            np.concatenate(limits),
+            cones,
+            settings,
         )
         solution = solver.solve()
         status = str(solution.status)
         if status not in ("Solved", "AlmostSolved"):
             raise SolverFailure(
-                "the conic solver found no consistent parameters", got=status,
+                "the conic solver found no consistent parameters",
+                got=status,
                 cure="check the model file's masses, and that torques are in N·m",
             )
         return np.asarray(solution.x)[:size], int(solution.iterations)
@@ -248,7 +255,7 @@ class PhysicallyConsistent:
         for first in believed.groups:
             ten = slice(first, first + 10)
             metric = cone_metric(believed.nominal[ten])
-            unknown = _unstack(np.linalg.solve(metric, values[ten]))
+            unknown = _unstack(np.asarray(np.linalg.solve(metric, values[ten]), dtype=np.float64))
             eigenvalues, vectors = np.linalg.eigh(unknown)
             if eigenvalues[0] < self.margin:
                 raised = (vectors * np.maximum(eigenvalues, self.margin)) @ vectors.T
@@ -259,14 +266,18 @@ class PhysicallyConsistent:
         names = []
         for first in believed.groups:
             metric = cone_metric(believed.nominal[first : first + 10])
-            unknown = _unstack(np.linalg.solve(metric, values[first : first + 10]))
+            unknown = _unstack(
+                np.asarray(np.linalg.solve(metric, values[first : first + 10]), dtype=np.float64)
+            )
             if np.linalg.eigvalsh(unknown)[0] < 2.0 * self.margin:
                 names.append(believed.labels.names[first].rpartition(".")[0])
         names += [believed.labels.names[k] for k in believed.nonnegative if values[k] <= 1e-9]
         return tuple(names)
 
 
-def body_statistics(estimate: ConsistentEstimate, first: int) -> Mapping[str, tuple[float, float, float]]:
+def body_statistics(
+    estimate: ConsistentEstimate, first: int
+) -> Mapping[str, tuple[float, float, float]]:
     """Return value, standard deviation and share seen of a link's numbers as files state them.
 
     Keys are `mass`, `com.x` … and `inertia.xx` … (about the centre of mass, link's axes).

@@ -180,7 +180,10 @@ class LeastSquares:
         # With the weights used, row r of channel c has variance (σ_c/scale_c)² τ_c, so the
         # estimate's is G (Σ_c (σ_c/scale_c)² τ_c R_cᵀR_c/scale_c²) G, with G its inverse.
         factor = [
-            np.sqrt(times[c]) * sigma[c] / scale[c] ** 2 * t.spread(len(information.labels))[:-1, :-1]
+            np.sqrt(times[c])
+            * sigma[c]
+            / scale[c] ** 2
+            * t.spread(len(information.labels))[:-1, :-1]
             for c, t in enumerate(information.triangles)
         ]
         inner = np.where(finite[:, None] & finite[None, :], covariance, 0.0)
@@ -190,7 +193,9 @@ class LeastSquares:
         parameters = Parameters(information.labels, values, total)
         return Estimate(parameters, information, noise, rank, passes, {"weighting": self.weighting})
 
-    def refine(self, problem: ProblemLike, estimate: Estimate, rows: Iterator[RowsLike]) -> Estimate:
+    def refine(
+        self, problem: ProblemLike, estimate: Estimate, rows: Iterator[RowsLike]
+    ) -> Estimate:
         """Return the estimate with its values correct to nearly all digits of a double.
 
         Args:

@@ -7,6 +7,7 @@ squares. Error-free sums and products are Knuth's and Dekker's [Dekker1971].
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -68,8 +69,8 @@ class Extended:
         second = rest.high / other.high
         return Extended(*_two_sum(first, second))
 
-    def __getitem__(self, index: object) -> Extended:
-        return Extended(self.high[index], self.low[index])  # type: ignore[index]
+    def __getitem__(self, index: Any) -> Extended:
+        return Extended(self.high[index], self.low[index])
 
     def sum(self) -> Extended:
         """Return the sum over the first axis, added in pairs."""

@@ -59,7 +59,9 @@ def columns(robot: Robot, velocity: Array, acceleration: Array) -> Scatter:
     return Scatter(values, actions, weights)
 
 
-def effort(robot: Robot, values: Mapping[str, float], velocity: Array, acceleration: Array) -> Array:
+def effort(
+    robot: Robot, values: Mapping[str, float], velocity: Array, acceleration: Array
+) -> Array:
     """Return the drives' effort on each channel, shape (channels, N) [N·m or N].
 
     Args:

@@ -133,3 +133,15 @@ def frame_change(rotation: Array, translation: Array) -> Array:
 def sphere(mass: float, gyration: float) -> Array:
     """Return a body of the given mass [kg] and radius of gyration [m] about its origin."""
     return from_body(mass, np.zeros(3), mass * gyration**2 * np.eye(3))
+
+
+def rotation_rpy(roll: float, pitch: float, yaw: float) -> Array:
+    """Return the rotation matrix of a URDF's `rpy`: about fixed axes x, y, then z."""
+    (sr, sp, sy), (cr, cp, cy) = np.sin([roll, pitch, yaw]), np.cos([roll, pitch, yaw])
+    return np.array(
+        [
+            [cy * cp, cy * sp * sr - sy * cr, cy * sp * cr + sy * sr],
+            [sy * cp, sy * sp * sr + cy * cr, sy * sp * cr - cy * sr],
+            [-sp, cp * sr, cp * cr],
+        ]
+    )

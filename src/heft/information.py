@@ -239,7 +239,9 @@ class Information:
                 if str(data["format"]) != FORMAT:
                     raise ValueError(f"format {data['format']}")
                 labels = Labels(
-                    tuple(map(str, data["names"])), tuple(map(str, data["units"])), str(data["frame"])
+                    tuple(map(str, data["names"])),
+                    tuple(map(str, data["units"])),
+                    str(data["frame"]),
                 )
                 triangles = tuple(
                     Triangle(
@@ -312,7 +314,9 @@ def solve_refined(blocks: Iterable[tuple[Array, Array]], triangle: Triangle) -> 
             moment[i] = moment[i] + (columns[i] * Extended.of(effort)).sum()
             for j in range(i, size):
                 gram[i][j] = gram[i][j] + (columns[i] * columns[j]).sum()
-    rounded = np.array([[float(gram[min(i, j)][max(i, j)].high) for j in range(size)] for i in range(size)])
+    rounded = np.array(
+        [[float(gram[min(i, j)][max(i, j)].high) for j in range(size)] for i in range(size)]
+    )
     solution = stack([Extended.of(np.zeros(())) for _ in range(size)])
     for _ in range(8):  # each sweep gains the digits that cond(G) ≈ 1 leaves: nearly sixteen
         gap = []

@@ -560,8 +560,18 @@ def compile_tree(tree: Tree) -> tuple[NDArray[Any], ...]:
         else:
             constant[b] = tree.rotation[b]
     flat = [m.reshape(bodies, 9) for m in (constant, sine, cosine)]
-    return (tree.parent, tree.kind, depth, tree.channel, np.array(tree.multiplier),
-            flat[0], flat[1], flat[2], np.array(tree.translation), np.array(tree.axis))
+    return (
+        tree.parent,
+        tree.kind,
+        depth,
+        tree.channel,
+        np.array(tree.multiplier),
+        flat[0],
+        flat[1],
+        flat[2],
+        np.array(tree.translation),
+        np.array(tree.axis),
+    )
 
 
 def regressor(tree: Tree, motion: Motion, out: Array | None = None, threads: int = 1) -> Array:
@@ -609,8 +619,15 @@ def inverse_dynamics(tree: Tree, motion: Motion, parameters: Array) -> Array:
     slots = np.where(moved, np.arange(moved.shape[1]), -1)
     out = np.zeros((tree.channels, motion.sin.shape[1]))
     if out.size:
-        _efforts(compile_tree(tree), motion.tuple(), 0, out.shape[1], slots,
-                 np.ascontiguousarray(parameters), out)
+        _efforts(
+            compile_tree(tree),
+            motion.tuple(),
+            0,
+            out.shape[1],
+            slots,
+            np.ascontiguousarray(parameters),
+            out,
+        )
     return out
 
 
@@ -698,9 +715,15 @@ def plan(tree: Tree, chosen: NDArray[np.intp], acts: IntArray, measured: NDArray
             if channel == c and own + column in place and c in measured:
                 rows.append((c, column, place[own + int(column)]))
                 picked.append(k)
-    return Plan(compile_tree(tree), slots, widths, tuple(columns),
-                np.array(rows, dtype=np.int64).reshape(-1, 3), np.array(picked, dtype=np.intp),
-                np.array(measured, dtype=np.int64))
+    return Plan(
+        compile_tree(tree),
+        slots,
+        widths,
+        tuple(columns),
+        np.array(rows, dtype=np.int64).reshape(-1, 3),
+        np.array(picked, dtype=np.intp),
+        np.array(measured, dtype=np.int64),
+    )
 
 
 def reduce(plan: Plan, motion: Motion, scatter: Scatter, effort: Array) -> list[Array]:
@@ -716,9 +739,19 @@ def reduce(plan: Plan, motion: Motion, scatter: Scatter, effort: Array) -> list[
     triangles = np.zeros((len(plan.widths), widest, widest))
     # Enough samples at a time to make panels worth while, few enough to stay in cache.
     deep = int(np.clip(2**20 // (8 * BLOCK * max(int(plan.widths.sum()), 1)), 1, DEEPEST))
-    _reduce(plan.tree, motion.tuple(), plan.slots, plan.widths,
-            scatter.values, plan.acts, scatter.weights[plan.picked], np.ascontiguousarray(effort),
-            plan.measured, deep, triangles)
+    _reduce(
+        plan.tree,
+        motion.tuple(),
+        plan.slots,
+        plan.widths,
+        scatter.values,
+        plan.acts,
+        scatter.weights[plan.picked],
+        np.ascontiguousarray(effort),
+        plan.measured,
+        deep,
+        triangles,
+    )
     return [triangles[c, : w + 1, : w + 1].copy() for c, w in enumerate(plan.widths)]
 
 

@@ -37,9 +37,7 @@ Result = TypeVar("Result")
 STRUCTURE_SEED = 20_260  # any will do: the base parameters do not depend on the draw
 
 
-def random_states(
-    robot: Robot, count: int, rng: np.random.Generator
-) -> tuple[Array, Array, Array]:
+def random_states(robot: Robot, count: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
     """Return random positions, velocities and accelerations, joints held still at rest.
 
     Returns:
@@ -221,13 +219,15 @@ class Problem:
                 found.append((f"current.{joint}", int(channel), gain))
             elif f"current.{joint}" in recording.sources:
                 raise MissingSignal(
-                    f"joint '{joint}' has a current but no torque", argument=recording.name,
+                    f"joint '{joint}' has a current but no torque",
+                    argument=recording.name,
                     cure=f"give its gain in N·m/A: [joint.{joint}] gain = … in the file of --with",
                 )
             else:
                 recording.require(
-                    f"tau.{joint}", f"is needed to identify joint '{joint}' (if it is not "
-                    f"measured, say [joint.{joint}] measured = false)"
+                    f"tau.{joint}",
+                    f"is needed to identify joint '{joint}' (if it is not "
+                    f"measured, say [joint.{joint}] measured = false)",
                 )
         return tuple(found)
 
@@ -254,8 +254,9 @@ class Problem:
         for name in self.position_signals:
             joint = name.partition(".")[2]
             recording.require(
-                name, f"says where joint '{joint}' is (if it was held still, say "
-                f"[joint.{joint}] position = …)"
+                name,
+                f"says where joint '{joint}' is (if it was held still, say "
+                f"[joint.{joint}] position = …)",
             )
         if self.purpose == "predict":
             return self.position_signals
@@ -271,16 +272,20 @@ class Problem:
     def _positions(self, window: Window, at: Array | None, k: int) -> signals.Smoothed:
         moving = len(self.position_signals)
         return signals.smooth(
-            window.time, window.values[:, :moving], self.timelines[k].step, self.corner,
-            self.resolved.order, at,
+            window.time,
+            window.values[:, :moving],
+            self.timelines[k].step,
+            self.corner,
+            self.resolved.order,
+            at,
         )
 
-    def _motion(self, smoothed: signals.Smoothed, chosen: NDArray[np.bool_] | slice) -> kernel.Motion:
+    def _motion(
+        self, smoothed: signals.Smoothed, chosen: NDArray[np.bool_] | slice
+    ) -> kernel.Motion:
         robot = self.robot
         moving = [robot.options.of(j).position is None for j in robot.joints]
-        q, v, a = (
-            np.zeros((len(smoothed.position[chosen]), len(moving))) for _ in range(3)
-        )
+        q, v, a = (np.zeros((len(smoothed.position[chosen]), len(moving))) for _ in range(3))
         q[:, moving] = smoothed.position[chosen]
         v[:, moving] = smoothed.velocity[chosen]
         a[:, moving] = smoothed.acceleration[chosen]
@@ -320,9 +325,7 @@ class Problem:
         work = self._in_order(lambda item: self._sample(*item), self._windows(1.0))
         yield from (s for s in work if s is not None)
 
-    def _in_order(
-        self, work: Callable[[Item], Result], items: Iterator[Item]
-    ) -> Iterator[Result]:
+    def _in_order(self, work: Callable[[Item], Result], items: Iterator[Item]) -> Iterator[Result]:
         """Yield work(item) in the items' order, a few of them at a time in threads."""
         if self.threads <= 1:
             yield from map(work, items)
@@ -400,7 +403,9 @@ class Problem:
             total = Information.neutral(self.labels, self.channels)
             for rows in self.rows():
                 total = total + Information.from_rows(
-                    self.labels, self.channels, rows.regressor[:, measured],
+                    self.labels,
+                    self.channels,
+                    rows.regressor[:, measured],
                     rows.effort[:, measured],
                 )
         else:
@@ -427,9 +432,7 @@ class Problem:
                 return None
             scatter = friction.columns(robot, s.motion.velocity, s.motion.acceleration)
             factors = kernel.reduce(plan, s.motion, scatter, s.effort)
-            triangles = tuple(
-                Triangle(plan.columns[c], factors[c], len(s.time)) for c in measured
-            )
+            triangles = tuple(Triangle(plan.columns[c], factors[c], len(s.time)) for c in measured)
             return Information(self.labels, self.channels, triangles)
 
         total = Information.neutral(self.labels, self.channels)
@@ -456,7 +459,9 @@ class Problem:
         for s, predicted, _ in self.predictions(standard[:own], drives):
             yield (s.effort - predicted)[measured].T
 
-    def predictions(self, bodies: Array, drives: dict[str, float]) -> Iterator[tuple[Samples, Array, Array]]:
+    def predictions(
+        self, bodies: Array, drives: dict[str, float]
+    ) -> Iterator[tuple[Samples, Array, Array]]:
         """Yield samples with predicted effort and its rigid part, each (channels, N).
 
         Args:

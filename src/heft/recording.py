@@ -28,8 +28,13 @@ BLOCK_ROWS = 65_536
 UNITS: dict[str, dict[str, float]] = {
     "t": {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9},
     "q": {"rad": 1.0, "deg": np.pi / 180.0, "turn": 2.0 * np.pi, "m": 1.0, "mm": 1e-3},
-    "v": {"rad/s": 1.0, "deg/s": np.pi / 180.0, "rpm": 2.0 * np.pi / 60.0, "m/s": 1.0,
-          "mm/s": 1e-3},
+    "v": {
+        "rad/s": 1.0,
+        "deg/s": np.pi / 180.0,
+        "rpm": 2.0 * np.pi / 60.0,
+        "m/s": 1.0,
+        "mm/s": 1e-3,
+    },
     "a": {"rad/s^2": 1.0, "deg/s^2": np.pi / 180.0, "m/s^2": 1.0, "mm/s^2": 1e-3},
     "tau": {"N·m": 1.0, "Nm": 1.0, "N*m": 1.0, "mNm": 1e-3, "kNm": 1e3, "N": 1.0},
     "current": {"A": 1.0, "mA": 1e-3},
@@ -118,7 +123,8 @@ class ColumnMap:
         if ("column" in time) == ("step" in time):
             raise InvalidSetting(
                 "either the column of time or a constant step is needed",
-                argument=f"{where}, [time]", valid=("column", "step"),
+                argument=f"{where}, [time]",
+                valid=("column", "step"),
             )
         unit = _unit(time.get("unit", "s"), "t", f"{where}, [time]")
         step = number(time["step"], f"{where}, [time], step") if "step" in time else None
@@ -137,8 +143,10 @@ def _unit(name: object, kind: str, where: str) -> str:
     if name not in UNITS[kind]:
         near = nearest(str(name), UNITS[kind])
         raise InvalidSetting(
-            f"'{name}' is no unit of this signal", argument=f"{where}, unit",
-            valid=UNITS[kind], cure=f"did you mean '{near}'?" if near else None,
+            f"'{name}' is no unit of this signal",
+            argument=f"{where}, unit",
+            valid=UNITS[kind],
+            cure=f"did you mean '{near}'?" if near else None,
         )
     return str(name)
 
@@ -146,24 +154,39 @@ def _unit(name: object, kind: str, where: str) -> str:
 def _signal_map(kind: str, entry: object, where: str) -> SignalMap:
     if not isinstance(entry, Mapping):
         raise InvalidSetting("a table is expected", argument=where, got=repr(entry)[:60])
-    keys = ("columns", "array", "joints", "unit", "sign", "ratio", "scale", "offset", "matrix",
-            "inverse")
+    keys = (
+        "columns",
+        "array",
+        "joints",
+        "unit",
+        "sign",
+        "ratio",
+        "scale",
+        "offset",
+        "matrix",
+        "inverse",
+    )
     refuse_unknown(entry, keys, where)
     joints = entry.get("joints")
     if not isinstance(joints, list) or not joints:
-        raise InvalidSetting("the joints are not named", argument=f"{where}, joints",
-                             cure='add joints = ["…", "…"] in the order of the columns')
+        raise InvalidSetting(
+            "the joints are not named",
+            argument=f"{where}, joints",
+            cure='add joints = ["…", "…"] in the order of the columns',
+        )
     count = len(joints)
     if ("columns" in entry) == ("array" in entry):
-        raise InvalidSetting("either columns or array is needed", argument=where,
-                             valid=("columns", "array"))
+        raise InvalidSetting(
+            "either columns or array is needed", argument=where, valid=("columns", "array")
+        )
     if "array" in entry:
         columns = tuple(f"{entry['array']}[{k}]" for k in range(count))
     else:
         columns = tuple(map(str, entry["columns"]))
     if len(columns) != count:
         raise InvalidSetting(
-            "columns and joints differ in number", argument=where,
+            "columns and joints differ in number",
+            argument=where,
             got=f"{len(columns)} columns, {count} joints",
         )
     if "matrix" in entry and "inverse" in entry:
@@ -174,8 +197,10 @@ def _signal_map(kind: str, entry: object, where: str) -> SignalMap:
             matrix = matrix_rows(entry[key], f"{where}, {key}")
             if matrix.shape != (count, count):
                 raise InvalidSetting(
-                    "the matrix does not fit the joints", argument=f"{where}, {key}",
-                    got=f"shape {matrix.shape}", expected=f"({count}, {count})",
+                    "the matrix does not fit the joints",
+                    argument=f"{where}, {key}",
+                    got=f"shape {matrix.shape}",
+                    expected=f"({count}, {count})",
                 )
             if key == "inverse":
                 if np.linalg.matrix_rank(matrix) < count:
@@ -188,7 +213,8 @@ def _signal_map(kind: str, entry: object, where: str) -> SignalMap:
             if (factors == 0.0).any() or (key == "sign" and (np.abs(factors) != 1.0).any()):
                 raise InvalidSetting(
                     "signs are 1 or -1" if key == "sign" else "must not be 0",
-                    argument=f"{where}, {key}", got=factors.tolist(),
+                    argument=f"{where}, {key}",
+                    got=factors.tolist(),
                 )
             gains *= factors if key != "ratio" or kind in ("tau", "current") else 1.0 / factors
     offset = np.array(vector(entry.get("offset", [0.0] * count), f"{where}, offset", count))
@@ -225,7 +251,7 @@ def _npz_table(path: Path) -> Table:
         raise InvalidRecording(
             "this is not a readable NPZ file", argument=str(path), got=str(problem)[:200], cure=hint
         ) from problem
-    columns: dict[str, Array] = {}
+    columns: dict[str, NDArray[Any]] = {}
     for name, array in arrays.items():
         if array.dtype.kind not in "fiu":
             continue
@@ -239,7 +265,8 @@ def _npz_table(path: Path) -> Table:
         lengths = {n: len(columns[n]) for n in names}
         if len(set(lengths.values())) > 1:
             raise InvalidRecording(
-                "the arrays differ in length", argument=str(path),
+                "the arrays differ in length",
+                argument=str(path),
                 got=", ".join(f"{k}: {v}" for k, v in lengths.items()),
             )
         total = next(iter(lengths.values()), 0)
@@ -281,7 +308,9 @@ def _parquet_table(path: Path) -> Table:
                 )
         except (OSError, pyarrow.ArrowException) as problem:
             raise InvalidRecording(
-                "the Parquet file is damaged", argument=str(path), got=str(problem)[:200],
+                "the Parquet file is damaged",
+                argument=str(path),
+                got=str(problem)[:200],
                 cure="copy it again from where it was recorded",
             ) from problem
 
@@ -308,8 +337,10 @@ def _csv_delimiter(path: Path) -> tuple[str, list[str]]:
     header = [c.strip() for c in next(csv.reader([line], delimiter=delimiter))]
     if all(_is_number(c) for c in header):
         raise InvalidRecording(
-            "the first line holds numbers, not column names", argument=str(path),
-            got=line.strip()[:80], cure="put a line with the columns' names on top",
+            "the first line holds numbers, not column names",
+            argument=str(path),
+            got=line.strip()[:80],
+            cure="put a line with the columns' names on top",
         )
     twice = sorted({c for c in header if header.count(c) > 1})
     if twice:
@@ -333,8 +364,10 @@ def _csv_table(path: Path) -> Table:
 
     def read(names: Sequence[str]) -> Iterator[Array]:
         convert = pyarrow.csv.ConvertOptions(
-            column_types=dict.fromkeys(names, pyarrow.float64()), include_columns=list(names),
-            null_values=["", "nan", "NaN", "NAN", "null", "None", "NA"], strings_can_be_null=True,
+            column_types=dict.fromkeys(names, pyarrow.float64()),
+            include_columns=list(names),
+            null_values=["", "nan", "NaN", "NAN", "null", "None", "NA"],
+            strings_can_be_null=True,
         )
         options = pyarrow.csv.ReadOptions(
             block_size=8 << 20, column_names=header, skip_rows=1, use_threads=False
@@ -349,7 +382,8 @@ def _csv_table(path: Path) -> Table:
         except (OSError, pyarrow.ArrowException) as problem:
             decimal = " (decimal commas are not numbers here)" if delimiter == ";" else ""
             raise InvalidRecording(
-                "the CSV file holds a line that cannot be read", argument=str(path),
+                "the CSV file holds a line that cannot be read",
+                argument=str(path),
                 got=str(problem)[:200] + decimal,
                 cure="look at that line; a log cut off in mid-line can lose its last line",
             ) from problem
@@ -383,8 +417,10 @@ def read_table(path: str | Path) -> Table:
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         raise InvalidRecording(
-            f"files ending in '{path.suffix}' are not logs that heft reads", argument=str(path),
-            valid=READERS, cure="save the log as CSV, Parquet or NPZ",
+            f"files ending in '{path.suffix}' are not logs that heft reads",
+            argument=str(path),
+            valid=READERS,
+            cure="save the log as CSV, Parquet or NPZ",
         )
     return reader(path)
 
@@ -473,7 +509,9 @@ class Recording:
             if "t" not in table.columns:
                 near = nearest("time", table.columns)
                 raise MissingSignal(
-                    "the log has no column 't'", argument=where, valid=table.columns,
+                    "the log has no column 't'",
+                    argument=where,
+                    valid=table.columns,
                     cure="describe its columns in a map and give it with --map; see "
                     "docs/logs.md" + (f" ('{near}' may be the time)" if near else ""),
                 )
@@ -492,12 +530,19 @@ class Recording:
             if column not in table.columns:
                 near = nearest(column, table.columns)
                 raise MissingSignal(
-                    f"the log has no column '{column}', which the map names", argument=where,
-                    valid=table.columns, cure=f"did you mean '{near}'?" if near else None,
+                    f"the log has no column '{column}', which the map names",
+                    argument=where,
+                    valid=table.columns,
+                    cure=f"did you mean '{near}'?" if near else None,
                 )
         sources = {n: (s, k) for s in columns.signals for k, n in enumerate(s.names)}
         return Recording(
-            where, table, sources, columns.time, UNITS["t"][columns.time_unit], columns.step,
+            where,
+            table,
+            sources,
+            columns.time,
+            UNITS["t"][columns.time_unit],
+            columns.step,
             provenance={n: f"{', '.join(s.columns)} [{s.unit}]" for n, (s, _) in sources.items()},
         )
 
@@ -511,11 +556,13 @@ class Recording:
         limit = None if stop is None else self.start + stop
         return replace(self, start=self.start + start, stop=limit)
 
-    def selecting(
-        self, selection: Callable[[NDArray[np.int64]], NDArray[np.bool_]]
-    ) -> Recording:
+    def selecting(self, selection: Callable[[NDArray[np.int64]], NDArray[np.bool_]]) -> Recording:
         """Return this recording with only some of its rows to be fitted or scored."""
         return replace(self, selection=selection)
+
+    def selecting_all(self) -> Recording:
+        """Return this recording with all of its rows to be fitted or scored."""
+        return replace(self, selection=None)
 
     def require(self, name: str, purpose: str) -> None:
         """Raise `MissingSignal` unless the signal is there."""
@@ -528,7 +575,8 @@ class Recording:
             f"the log has no signal '{name}', which {purpose}",
             argument=self.name,
             valid=same or self.sources or self.table.columns,
-            cure=f"rename '{near}', or map it: [{kind}] in the file of --map" if near
+            cure=f"rename '{near}', or map it: [{kind}] in the file of --map"
+            if near
             else f"name it in the table [{kind}] of a column map (--map)",
         )
 

@@ -96,6 +96,7 @@ class Link:
         rotation: Of the link's frame in the body's, shape (3, 3).
         translation: Of the link's origin in the body's frame, shape (3,) [m].
         nominal: Ten parameters believed of it, in its own frame, consistent; shape (10,).
+        written: Ten parameters as the file has them, consistent or not; shape (10,).
         given: Whether the file says so itself; if not, `nominal` is a stand-in.
         frame_only: Whether it is only a frame: fixed to another link and without mass.
     """
@@ -105,6 +106,7 @@ class Link:
     rotation: Array
     translation: Array
     nominal: Array
+    written: Array
     given: bool
     frame_only: bool
 
@@ -203,7 +205,9 @@ class Options:
         base = table.get("base", "fixed")
         if base not in ("fixed", "free"):
             raise InvalidSetting(
-                "base is neither fixed nor free", argument=f"{where}, base", got=repr(base),
+                "base is neither fixed nor free",
+                argument=f"{where}, base",
+                got=repr(base),
                 valid=("fixed", "free"),
             )
         gravity = table.get("gravity", STANDARD_GRAVITY)
@@ -283,7 +287,8 @@ def vector(value: object, where: str, length: int | None = None) -> list[float]:
     if not isinstance(value, list | tuple) or (length is not None and len(value) != length):
         raise InvalidSetting(
             f"{'a list' if length is None else length} of numbers is expected",
-            argument=where, got=repr(value)[:80],
+            argument=where,
+            got=repr(value)[:80],
         )
     return [number(v, where) for v in value]
 
@@ -301,13 +306,16 @@ def matrix_rows(value: object, where: str) -> Array:
 def _joint_options(entry: object, where: str) -> JointOptions:
     if not isinstance(entry, Mapping):
         raise InvalidSetting("a table is expected", argument=where, got=repr(entry)[:60])
-    refuse_unknown(entry, ("friction", "armature", "gain", "reduction", "measured", "position"),
-                   where)
+    refuse_unknown(
+        entry, ("friction", "armature", "gain", "reduction", "measured", "position"), where
+    )
     friction = entry.get("friction", "simple")
     if friction not in ("simple", "none"):
         raise InvalidSetting(
-            "this friction model is not known", argument=f"{where}, friction",
-            got=repr(friction), valid=("simple", "none"),
+            "this friction model is not known",
+            argument=f"{where}, friction",
+            got=repr(friction),
+            valid=("simple", "none"),
         )
     flags = {}
     for key in ("armature", "measured"):
@@ -324,7 +332,11 @@ def _joint_options(entry: object, where: str) -> JointOptions:
         if value == 0.0 and key != "position":
             raise InvalidSetting("must not be 0", argument=f"{where}, {key}", got=0.0)
     return JointOptions(
-        friction, flags["armature"], numbers["gain"], numbers["reduction"], flags["measured"],
+        friction,
+        flags["armature"],
+        numbers["gain"],
+        numbers["reduction"],
+        flags["measured"],
         numbers["position"],
     )
 
@@ -338,7 +350,8 @@ def _coupling(entry: object, where: str) -> Coupling:
     joints = tuple(map(str, entry.get("joints", ())))
     if matrix.shape[0] != matrix.shape[1] or matrix.shape[1] != len(motors):
         raise InvalidSetting(
-            "the matrix is not square with one column a motor", argument=f"{where}, matrix",
+            "the matrix is not square with one column a motor",
+            argument=f"{where}, matrix",
             got=f"{matrix.shape[0]}×{matrix.shape[1]}, {len(motors)} motors",
         )
     if abs(np.linalg.det(matrix / np.abs(matrix).max())) < 1e-12:
@@ -386,7 +399,8 @@ class Robot:
             data = Path(path).read_bytes()
         except OSError as problem:
             raise InvalidModel(
-                "the model file cannot be read", argument=str(path),
+                "the model file cannot be read",
+                argument=str(path),
                 got=problem.strerror or str(problem),
             ) from problem
         return Robot.from_urdf_text(data, options, str(path))
@@ -407,7 +421,11 @@ class Robot:
     def measured(self) -> NDArray[np.intp]:
         """Positions of the channels whose effort is known."""
         first = len(self.channels) - len(self.joints)
-        joints = [first + i for i, j in enumerate(self.joints) if self.options.of(j).measured and self.options.of(j).position is None]
+        joints = [
+            first + i
+            for i, j in enumerate(self.joints)
+            if self.options.of(j).measured and self.options.of(j).position is None
+        ]
         return np.array([*range(first), *joints], dtype=np.intp)
 
     @property
@@ -419,12 +437,15 @@ class Robot:
     def drive_columns(self) -> tuple[tuple[int, str], ...]:
         """The columns behind the bodies': (drive, term), rotor inertias first."""
         terms = ("armature", "viscous", "coulomb", "offset")
-        return tuple((d, t) for t in terms for d, drive in enumerate(self.drives) if t in drive.terms)
+        return tuple(
+            (d, t) for t in terms for d, drive in enumerate(self.drives) if t in drive.terms
+        )
 
     @property
     def labels(self) -> Labels:
         """Labels of the standard parameters: ten a body, then the drives'."""
-        names, units = [], []
+        names: list[str] = []
+        units: list[str] = []
         for body in self.tree.names:
             names += [f"{body}.{s}" for s in inertia.SYMBOLS]
             units += inertia.UNITS
@@ -447,7 +468,9 @@ class Robot:
         matrix = np.zeros((10 * len(self.tree.names), 10 * len(links)))
         for k, link in enumerate(links):
             rows = slice(10 * link.body, 10 * link.body + 10)
-            matrix[rows, 10 * k : 10 * k + 10] = inertia.frame_change(link.rotation, link.translation)
+            matrix[rows, 10 * k : 10 * k + 10] = inertia.frame_change(
+                link.rotation, link.translation
+            )
         return matrix
 
     def nominal(self) -> Array:
@@ -458,12 +481,30 @@ class Robot:
             values[: 10 * len(self.tree.names)] = self.link_matrix() @ np.concatenate(parts)
         return values
 
+    def written_bodies(self) -> Array:
+        """Return the ten parameters of each body as the file has them, shape (10 bodies,)."""
+        total = np.zeros(10 * len(self.tree.names))
+        for link in self.links:
+            if link.body >= 0:
+                change = inertia.frame_change(link.rotation, link.translation)
+                total[10 * link.body : 10 * link.body + 10] += change @ link.written
+        return total
+
     def structure_hash(self) -> str:
         """Return a hash of all that decides the regressor, but for numbers of inertia."""
         digest = hashlib.sha256()
         tree = self.tree
-        for array in (tree.parent, tree.kind, tree.rotation, tree.translation, tree.axis,
-                      tree.channel, tree.multiplier, tree.offset, self.gravity):
+        for array in (
+            tree.parent,
+            tree.kind,
+            tree.rotation,
+            tree.translation,
+            tree.axis,
+            tree.channel,
+            tree.multiplier,
+            tree.offset,
+            self.gravity,
+        ):
             digest.update(np.ascontiguousarray(array).tobytes())
         for text in (*tree.names, *self.joints):
             digest.update(text.encode() + b"\0")
@@ -481,7 +522,9 @@ def _mimics(root: urdf.Element, path: str) -> dict[str, tuple[str, float, float]
         if mimic is not None and joint.attributes["type"] != "fixed":
             get = mimic.attributes.get
             direct[joint.attributes["name"]] = (
-                mimic.attributes["joint"], float(get("multiplier", "1")), float(get("offset", "0")),
+                mimic.attributes["joint"],
+                float(get("multiplier", "1")),
+                float(get("offset", "0")),
             )
     resolved = {}
     for name in direct:
@@ -518,7 +561,8 @@ def _build(root: urdf.Element, data: bytes, options: Options, path: str) -> Robo
     names = list(model.names)
     if model.njoints == 1:
         raise InvalidModel(
-            "the model has no moving joint", argument=path,
+            "the model has no moving joint",
+            argument=path,
             cure="give at least one joint a type other than fixed",
         )
     first = 6 if free else 0
@@ -527,24 +571,41 @@ def _build(root: urdf.Element, data: bytes, options: Options, path: str) -> Robo
         if master not in joints:
             raise InvalidModel(
                 "a joint mimics a joint that does not move",
-                argument=f"{path}, joint '{slave}'", got=master, valid=joints,
+                argument=f"{path}, joint '{slave}'",
+                got=master,
+                valid=joints,
             )
     for wanted in options.joint or {}:
         if wanted not in joints:
             near = nearest(wanted, joints)
             raise InvalidSetting(
-                f"the robot has no joint '{wanted}'", argument=f"[joint.{wanted}]", valid=joints,
+                f"the robot has no joint '{wanted}'",
+                argument=f"[joint.{wanted}]",
+                valid=joints,
                 cure=f"did you mean '{near}'?" if near else None,
             )
     tree = _tree(model, joints, mimics, free, first)
     links, notes = _links(root, model, free)
     drives = _drives(joints, tree, options, first)
-    return Robot(root.attributes.get("name") or "robot", tree, links, joints, drives, options,
-                 data, tuple(notes))
+    return Robot(
+        root.attributes.get("name") or "robot",
+        tree,
+        links,
+        joints,
+        drives,
+        options,
+        data,
+        tuple(notes),
+    )
 
 
-def _tree(model: Any, joints: tuple[str, ...], mimics: dict[str, tuple[str, float, float]],
-          free: bool, first: int) -> Tree:
+def _tree(
+    model: Any,
+    joints: tuple[str, ...],
+    mimics: dict[str, tuple[str, float, float]],
+    free: bool,
+    first: int,
+) -> Tree:
     import pinocchio as pin
 
     count = model.njoints - 1
@@ -589,15 +650,16 @@ def _links(root: urdf.Element, model: Any, free: bool) -> tuple[tuple[Link, ...]
     import pinocchio as pin
 
     frames = {f.name: f for f in model.frames if f.type == pin.FrameType.BODY}
-    has_inertial = {k.attributes["name"]: k.find("inertial") is not None for k in root.all("link")}
-    masses = {n: float(frames[n].inertia.mass) for n in has_inertial if has_inertial[n]}
+    tens = {k.attributes["name"]: _written(k) for k in root.all("link")}
+    masses = {n: float(ten[0]) for n, ten in tens.items() if ten is not None}
     moving = [m for n, m in masses.items() if frames[n].parentJoint > 0 and m > 0.0]
     total = sum(moving)
     # A link with all but no mass (a camera, a flange) says nothing of what a link weighs.
     solid = [m for m in moving if m > FRAME_MASS_SHARE * total]
     stand_in = inertia.sphere(float(np.median(solid)) if solid else NOMINAL_MASS, NOMINAL_GYRATION)
     links, notes = [], []
-    for name, given in has_inertial.items():
+    for name, ten in tens.items():
+        given = ten is not None
         frame = frames[name]
         fixed = model.frames[frame.parentFrame].type == pin.FrameType.FIXED_JOINT and not (
             free and frame.parentJoint == 1 and model.frames[frame.parentFrame].name == "root_joint"
@@ -605,26 +667,48 @@ def _links(root: urdf.Element, model: Any, free: bool) -> tuple[tuple[Link, ...]
         massless = masses.get(name, 0.0) <= FRAME_MASS_SHARE * total
         frame_only = frame.parentJoint > 0 and fixed and massless
         nominal = np.zeros(10)
+        written = np.zeros(10) if ten is None else ten
         if given and not massless:
-            written = np.array(frame.inertia.toDynamicParameters())
             nominal = inertia.nearest_consistent(written)
-            if np.abs(nominal - written).max() > 1e-9 * np.abs(written).max() and frame.parentJoint > 0:
-                notes.append(f"link '{name}': the file's inertia is that of no rigid body, or of a "
-                             "flat one; the nearest consistent one is used as the prior")
+            if (
+                np.abs(nominal - written).max() > 1e-9 * np.abs(written).max()
+                and frame.parentJoint > 0
+            ):
+                notes.append(
+                    f"link '{name}': the file's inertia is that of no rigid body, or of a "
+                    "flat one; the nearest consistent one is used as the prior"
+                )
         elif frame.parentJoint > 0 and not frame_only:
             nominal = stand_in
-            notes.append(f"link '{name}': the file gives it no mass; a sphere of "
-                         f"{stand_in[0]:.3g} kg is used as the prior")
-        links.append(Link(
-            name=name,
-            body=frame.parentJoint - 1,
-            rotation=read_only(frame.placement.rotation),
-            translation=read_only(frame.placement.translation),
-            nominal=read_only(nominal),
-            given=given and not massless,
-            frame_only=frame_only,
-        ))
+            notes.append(
+                f"link '{name}': the file gives it no mass; a sphere of "
+                f"{stand_in[0]:.3g} kg is used as the prior"
+            )
+        links.append(
+            Link(
+                name=name,
+                body=frame.parentJoint - 1,
+                rotation=read_only(frame.placement.rotation),
+                translation=read_only(frame.placement.translation),
+                nominal=read_only(nominal),
+                written=read_only(written),
+                given=given and not massless,
+                frame_only=frame_only,
+            )
+        )
     return tuple(links), notes
+
+
+def _written(link: urdf.Element) -> Array | None:
+    """Return the ten parameters that a link's `<inertial>` states, in the link's frame."""
+    found = urdf.inertial(link)
+    if found is None:
+        return None
+    axes = inertia.rotation_rpy(*found.rpy)
+    tensor = np.zeros((3, 3))
+    for (i, j), value in zip(inertia.INERTIA_INDEX, found.moments, strict=True):
+        tensor[i, j] = tensor[j, i] = value
+    return inertia.from_body(found.mass, np.array(found.xyz), axes @ tensor @ axes.T)
 
 
 def _drives(joints: tuple[str, ...], tree: Tree, options: Options, first: int) -> tuple[Drive, ...]:
@@ -646,7 +730,8 @@ def _drives(joints: tuple[str, ...], tree: Tree, options: Options, first: int) -
     if unknown or len(rows) != len(coupling.matrix):
         raise InvalidSetting(
             "the rows of the coupling matrix are not joints of the robot",
-            argument="[coupling], joints", got=", ".join(unknown) or f"{len(coupling.matrix)} rows",
+            argument="[coupling], joints",
+            got=", ".join(unknown) or f"{len(coupling.matrix)} rows",
             valid=joints,
         )
     matrix = np.array(coupling.matrix)

@@ -57,14 +57,18 @@ class Smoothing:
     def __post_init__(self) -> None:
         if self.corner is not None and not (math.isfinite(self.corner) and self.corner > 0.0):
             raise InvalidSetting(
-                "the corner of the low-pass is no positive frequency", argument="corner",
-                got=self.corner, expected="Hz, or none to choose it from the data",
+                "the corner of the low-pass is no positive frequency",
+                argument="corner",
+                got=self.corner,
+                expected="Hz, or none to choose it from the data",
             )
         if not (math.isfinite(self.trim) and self.trim >= 0.0):
             raise InvalidSetting("the trim is negative", argument="trim", got=self.trim)
         if self.torque not in ("raw", "filtered"):
             raise InvalidSetting(
-                "torque is neither raw nor filtered", argument="torque", got=self.torque,
+                "torque is neither raw nor filtered",
+                argument="torque",
+                got=self.torque,
                 valid=("raw", "filtered"),
             )
 
@@ -184,7 +188,8 @@ def survey(recording: Recording, names: Sequence[str] = ()) -> Timeline:
             medians.append((float(np.median(steps)), len(steps)))
     if not medians:
         raise InvalidRecording(
-            "the log's time does not advance", argument=recording.name,
+            "the log's time does not advance",
+            argument=recording.name,
             expected="at least two rows with times in increasing order [s]",
         )
     order = sorted(medians)
@@ -197,14 +202,23 @@ def survey(recording: Recording, names: Sequence[str] = ()) -> Timeline:
     lost = tally.rows - tally.used
     if lost > MOST_LOST * tally.rows:
         raise InvalidRecording(
-            "too many rows of the log are unusable", argument=recording.name,
+            "too many rows of the log are unusable",
+            argument=recording.name,
             got=f"{tally.broken} rows with numbers that are not finite, {tally.repeated} whose "
             f"time is not behind the one before, of {tally.rows}",
             expected=f"at most {MOST_LOST:.0%}",
             cure="look at how the log was written; cut out what is broken",
         )
-    return Timeline(step, tally.rows, tally.used, tally.duration, tally.repeated, tally.broken,
-                    tally.gaps, tally.segments)
+    return Timeline(
+        step,
+        tally.rows,
+        tally.used,
+        tally.duration,
+        tally.repeated,
+        tally.broken,
+        tally.gaps,
+        tally.segments,
+    )
 
 
 @dataclass(frozen=True)
@@ -228,7 +242,10 @@ class Window:
 
 
 def windows(
-    recording: Recording, names: Sequence[str], step: float, margin: float,
+    recording: Recording,
+    names: Sequence[str],
+    step: float,
+    margin: float,
     core_rows: int = BLOCK_ROWS // 2,
 ) -> Iterator[Window]:
     """Yield a recording in windows, every usable row in the core of exactly one.
@@ -248,8 +265,14 @@ def windows(
         low = int(np.searchsorted(time, time[start] - margin))
         high = int(np.searchsorted(time, time[stop - 1] + margin, side="right"))
         first = begin if low == 0 else -np.inf
-        return Window(time[low:high], values[low:high], slice(start - low, stop - low), first,
-                      end if high == len(time) else np.inf, index[low:high])
+        return Window(
+            time[low:high],
+            values[low:high],
+            slice(start - low, stop - low),
+            first,
+            end if high == len(time) else np.inf,
+            index[low:high],
+        )
 
     for piece in _pieces(recording, names, step, _Tally()):
         if piece.begins:
@@ -338,7 +361,11 @@ def uniform_step(time: Array, step: float) -> float:
 
 
 def smooth(
-    time: Array, positions: Array, step: float, corner: float, order: int = 4,
+    time: Array,
+    positions: Array,
+    step: float,
+    corner: float,
+    order: int = 4,
     at: Array | None = None,
 ) -> Smoothed:
     """Return smooth positions, velocities and accelerations.
@@ -356,7 +383,8 @@ def smooth(
     """
     if len(time) < 2 * REACH + 2:
         raise InvalidRecording(
-            "a piece of the log is too short to differentiate", got=f"{len(time)} rows",
+            "a piece of the log is too short to differentiate",
+            got=f"{len(time)} rows",
             expected=f"at least {2 * REACH + 2}",
         )
     exact = uniform_step(time, step)
@@ -445,13 +473,16 @@ def choose_corner(recordings: Sequence[Recording], names: Sequence[str]) -> floa
     f99 = _highest_f99(edges, power, bins, 0.5 * rate) if bins.any() else 0.0
     if f99 == 0.0:
         raise InvalidRecording(
-            "no joint moves in these logs", argument=", ".join(r.name for r in recordings),
+            "no joint moves in these logs",
+            argument=", ".join(r.name for r in recordings),
             cure="record a motion, or check which columns hold the positions",
         )
     return float(min(CORNER_PER_F99 * f99, LARGEST_CORNER * rate))
 
 
-def resolve(smoothing: Smoothing, recordings: Sequence[Recording], names: Sequence[str]) -> Smoothing:
+def resolve(
+    smoothing: Smoothing, recordings: Sequence[Recording], names: Sequence[str]
+) -> Smoothing:
     """Return the smoothing with its corner chosen, and checked against the sampling rate."""
     if smoothing.corner is None:
         return replace(smoothing, corner=choose_corner(recordings, names))
@@ -460,7 +491,8 @@ def resolve(smoothing: Smoothing, recordings: Sequence[Recording], names: Sequen
         if smoothing.corner >= 0.5 * rate:
             raise InvalidSetting(
                 "the corner of the low-pass is not below half the sampling rate",
-                argument="corner", got=f"{smoothing.corner:g} Hz",
+                argument="corner",
+                got=f"{smoothing.corner:g} Hz",
                 expected=f"below {0.5 * rate:.4g} Hz ({recording.name} has {rate:.4g} rows a second)",
             )
     return smoothing

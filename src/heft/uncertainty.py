@@ -87,9 +87,7 @@ def memory(covariance: Array) -> Array:
     return times
 
 
-def posterior(
-    data: Array, prior: Array, doubt: float
-) -> tuple[Array, Array]:
+def posterior(data: Array, prior: Array, doubt: float) -> tuple[Array, Array]:
     """Return the covariance of a prior-weighted least-squares estimate, and its noise part.
 
     The estimate is `(J + Λ)⁻¹ (…)`, with J the data's information and Λ the prior's. Its noise
@@ -115,8 +113,6 @@ def posterior(
     return noise + doubt**2 * pull @ pull.T, noise
 
 
-def joint_interval(
-    value: float, std: float, multiple: float = 1.96
-) -> tuple[float, float]:
+def joint_interval(value: float, std: float, multiple: float = 1.96) -> tuple[float, float]:
     """Return the interval of a number from its standard deviation."""
     return value - multiple * std, value + multiple * std

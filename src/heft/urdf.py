@@ -86,12 +86,16 @@ def parse(data: bytes, path: str) -> Element:
     """
     if len(data) > LARGEST_FILE:
         raise InvalidModel(
-            "the model file is too large", argument=path, got=f"{len(data)} bytes",
+            "the model file is too large",
+            argument=path,
+            got=f"{len(data)} bytes",
             expected=f"at most {LARGEST_FILE}",
         )
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise InvalidModel(
-            "the model file is not UTF-8", argument=path, got="UTF-16",
+            "the model file is not UTF-8",
+            argument=path,
+            got="UTF-16",
             cure="save it as UTF-8",
         )
     parser = expat.ParserCreate()
@@ -103,14 +107,13 @@ def parse(data: bytes, path: str) -> Element:
         raise InvalidModel(
             "a model file must not define a document type or entities",
             argument=f"{path}, line {parser.CurrentLineNumber}",
-            got="<!DOCTYPE", cure="remove the <!DOCTYPE …> declaration",
+            got="<!DOCTYPE",
+            cure="remove the <!DOCTYPE …> declaration",
         )
 
     def start(tag: str, attributes: dict[str, str]) -> None:
         begin = parser.CurrentByteIndex
-        element = Element(
-            tag, attributes, begin, _tag_end(data, begin), parser.CurrentLineNumber
-        )
+        element = Element(tag, attributes, begin, _tag_end(data, begin), parser.CurrentLineNumber)
         if len(stack) > 200:
             raise InvalidModel("elements are nested too deeply", argument=path)
         (stack[-1].children if stack else roots).append(element)
@@ -197,7 +200,10 @@ def _check_inertial(link: Element, where: str) -> None:
         raise InvalidModel("a link has two <inertial> elements", argument=where)
     inertial = inertials[0]
     _check_origin(inertial, where)
-    for tag, keys in (("mass", ("value",)), ("inertia", ("ixx", "ixy", "ixz", "iyy", "iyz", "izz"))):
+    for tag, keys in (
+        ("mass", ("value",)),
+        ("inertia", ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")),
+    ):
         found = inertial.find(tag)
         if found is None:
             raise InvalidModel(f"<inertial> has no <{tag}>", argument=where)
@@ -209,7 +215,9 @@ def _check_inertial(link: Element, where: str) -> None:
                 )
 
 
-def _check_joint(joint: Element, links: dict[str, Element], joints: dict[str, Element], path: str) -> None:
+def _check_joint(
+    joint: Element, links: dict[str, Element], joints: dict[str, Element], path: str
+) -> None:
     where = f"{path}, joint '{joint.attributes['name']}', line {joint.line}"
     kind = joint.attributes.get("type", "")
     if kind not in JOINT_TYPES:
@@ -218,8 +226,9 @@ def _check_joint(joint: Element, links: dict[str, Element], joints: dict[str, El
             f"joints of type '{kind}' cannot be identified",
             argument=where,
             valid=JOINT_TYPES,
-            cure=f"did you mean '{near}'?" if near else "make a floating base with base = \"free\""
-            " in the file of --with",
+            cure=f"did you mean '{near}'?"
+            if near
+            else 'make a floating base with base = "free" in the file of --with',
         )
     for end in ("parent", "child"):
         element = joint.find(end)
@@ -244,7 +253,9 @@ def _check_joint(joint: Element, links: dict[str, Element], joints: dict[str, El
         master = mimic.attributes.get("joint", "")
         if master not in joints or joints[master] is joint:
             raise InvalidModel(
-                "a joint mimics a joint that is not there", argument=where, got=repr(master),
+                "a joint mimics a joint that is not there",
+                argument=where,
+                got=repr(master),
                 valid=[j for j in joints if joints[j] is not joint],
             )
         for key in ("multiplier", "offset"):
@@ -267,7 +278,8 @@ def _check_tree(links: dict[str, Element], joints: dict[str, Element], path: str
         raise InvalidModel(
             "the links do not form one tree",
             argument=path,
-            got=f"{len(roots)} root links" + (f": {', '.join(roots[:8])}" if roots else " (a cycle)"),
+            got=f"{len(roots)} root links"
+            + (f": {', '.join(roots[:8])}" if roots else " (a cycle)"),
             expected="one",
             cure="connect them with joints of type fixed" if roots else "cut the cycle",
         )
@@ -277,7 +289,8 @@ def _check_tree(links: dict[str, Element], joints: dict[str, Element], path: str
             name = parents[name].find("parent").attributes["link"]  # type: ignore[union-attr]
             if name in seen:
                 raise InvalidModel(
-                    "the joints form a cycle", argument=f"{path}, link '{name}'",
+                    "the joints form a cycle",
+                    argument=f"{path}, link '{name}'",
                     cure="cut the cycle at one joint",
                 )
             seen.add(name)
@@ -310,3 +323,31 @@ def check(root: Element, path: str) -> None:
     for joint in joints.values():
         _check_joint(joint, links, joints, path)
     _check_tree(links, joints, path)
+
+
+@dataclass(frozen=True)
+class Inertial:
+    """What a link's `<inertial>` says: mass [kg], place and axes of the inertia [kg·m²]."""
+
+    mass: float
+    xyz: tuple[float, float, float]
+    rpy: tuple[float, float, float]
+    moments: tuple[float, float, float, float, float, float]
+
+
+def inertial(link: Element) -> Inertial | None:
+    """Return the `<inertial>` of a link that `check` has passed, moments `xx xy yy xz yz zz`."""
+    found = link.find("inertial")
+    if found is None:
+        return None
+    origin, mass, tensor = found.find("origin"), found.find("mass"), found.find("inertia")
+    assert mass is not None and tensor is not None
+    place = origin.attributes if origin is not None else {}
+    x, y, z = _numbers(place.get("xyz", "0 0 0"), 3, "origin xyz", "inertial")
+    roll, pitch, yaw = _numbers(place.get("rpy", "0 0 0"), 3, "origin rpy", "inertial")
+    xx, xy, yy, xz, yz, zz = (
+        float(tensor.attributes[k]) for k in ("ixx", "ixy", "iyy", "ixz", "iyz", "izz")
+    )
+    return Inertial(
+        float(mass.attributes["value"]), (x, y, z), (roll, pitch, yaw), (xx, xy, yy, xz, yz, zz)
+    )

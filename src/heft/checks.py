@@ -1,0 +1,296 @@
+"""What an estimate must pass, with stated limits, and the verdict that adds it up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import signals
+from .estimators import Estimate
+from .inertia import Array
+from .plants import Problem
+
+Status = Literal["pass", "warn", "fail"]
+Verdict = Literal["good", "usable", "poor"]
+PIECE_ROWS = 1_000_000
+CONDITION_WARN, CONDITION_FAIL = 100.0, 1000.0
+HELD_OUT_WARN, HELD_OUT_FAIL = 0.15, 0.4
+GENERALISES_WARN, GENERALISES_FAIL = 1.5, 3.0
+STILL_VELOCITY = 1e-3  # rms [rad/s or m/s] below which a joint counts as still
+EXPLAINS_NOTHING = 0.9  # of the torque left over: such a fit cannot stand
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing looked at, and what came of it.
+
+    Attributes:
+        name: What.
+        status: `pass`, `warn` or `fail`.
+        value: What was found.
+        limit: Up to where it passes.
+        message: What it means and what to do.
+    """
+
+    name: str
+    status: Status
+    value: float
+    limit: float
+    message: str
+
+    @staticmethod
+    def at_most(name: str, value: float, warn: float, fail: float, message: str) -> Check:
+        """Return a check that passes up to `warn` and fails beyond `fail`."""
+        status: Status = "pass" if value <= warn else "warn" if value <= fail else "fail"
+        return Check(name, status, float(value), warn, message)
+
+
+@dataclass(frozen=True)
+class Score:
+    """How far predicted effort is from measured.
+
+    Attributes:
+        path: The log.
+        filter_hz: Corner of the low-pass on both, None for raw.
+        total: ‖τ − τ̂‖ / ‖τ‖ over all channels.
+        mean: Mean of the channels' own ratios.
+        per_joint: Each channel's own ratio.
+    """
+
+    path: str
+    filter_hz: float | None
+    total: float
+    mean: float
+    per_joint: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Measured and predicted effort over time, for drawing.
+
+    Attributes:
+        path: The log.
+        time: Shape (N,) [s].
+        measured, predicted: Shape (N, channels).
+    """
+
+    path: str
+    time: Array
+    measured: Array
+    predicted: Array
+
+
+def pieces(
+    problem: Problem, bodies: Array, drives: dict[str, float]
+) -> Iterator[tuple[int, Array, Array, Array, NDArray[np.int64]]]:
+    """Yield recording, time, measured, predicted and row numbers in pieces without gaps.
+
+    Only measured channels; at most about `PIECE_ROWS` rows at a time.
+    """
+    measured = problem.robot.measured
+    parts: list[tuple[Array, Array, Array, NDArray[np.int64]]] = []
+    current, last = -1, -np.inf
+
+    def joined() -> tuple[int, Array, Array, Array, NDArray[np.int64]]:
+        time, tau, estimate = (np.concatenate([p[k] for p in parts]) for k in range(3))
+        return current, time, tau, estimate, np.concatenate([p[3] for p in parts])
+
+    for s, predicted, _ in problem.predictions(bodies, drives):
+        gap = signals.GAP_STEPS * problem.timelines[s.recording].step
+        broken = s.recording != current or s.time[0] > last + gap or s.time[0] <= last
+        if parts and (broken or sum(len(p[0]) for p in parts) > PIECE_ROWS):
+            yield joined()
+            parts = []
+        current, last = s.recording, float(s.time[-1])
+        parts.append((s.time, s.effort[measured].T, predicted[measured].T, s.index))
+    if parts:
+        yield joined()
+
+
+def filtered(time: Array, values: Array, step: float, corner: float) -> Array:
+    """Return values at their own times through the zero-phase low-pass of scores."""
+    grid = time[0] + step * np.arange(int((time[-1] - time[0]) / step + 1e-9) + 1)
+    even = np.stack([np.interp(grid, time, column) for column in values.T], 1)
+    smooth = signals.low_pass(even, step, corner)
+    return np.stack([np.interp(time, grid, column) for column in smooth.T], 1)
+
+
+def scores(
+    problem: Problem,
+    bodies: Array,
+    drives: dict[str, float],
+    corner: float,
+    traces: list[Trace] | None = None,
+) -> list[Score]:
+    """Return for each recording the score raw and filtered.
+
+    Raw compares torque as logged with the prediction at the same rows. Filtered passes both
+    through the same zero-phase fourth-order Butterworth low-pass. Half a second is cut at each
+    end, by the problem's smoothing.
+
+    Args:
+        problem: Its recordings are scored; rows that they do not select only pass the filter.
+        bodies: Ten parameters a body.
+        drives: The drives' terms by name.
+        corner: Of the low-pass [Hz].
+        traces: Where to leave curves for drawing.
+    """
+    channels = problem.channels
+    count = len(problem.recordings)
+    energy = np.zeros((count, 2, 2, len(channels)))
+    whole = problem.of([r.selecting_all() for r in problem.recordings])
+    for k, time, tau, estimate, index in pieces(whole, bodies, drives):
+        selection = problem.recordings[k].selection
+        chosen = np.ones(len(time), dtype=bool) if selection is None else selection(index)
+        step = whole.timelines[k].step
+        for f, pair in enumerate(((tau, estimate), (tau, estimate))):
+            a, b = pair
+            if f == 1:
+                if len(time) < 32:
+                    continue
+                a, b = filtered(time, a, step, corner), filtered(time, b, step, corner)
+            energy[k, f, 0] += np.sum((a[chosen] - b[chosen]) ** 2, axis=0)
+            energy[k, f, 1] += np.sum(a[chosen] ** 2, axis=0)
+        if traces is not None:
+            traces.append(Trace(problem.recordings[k].name, time, tau, estimate))
+    found = []
+    for k, recording in enumerate(problem.recordings):
+        for f, hz in enumerate((None, corner)):
+            error, size = energy[k, f]
+            if not size.sum() > 0.0:
+                continue
+            own = np.sqrt(error / np.where(size > 0.0, size, np.inf))
+            found.append(
+                Score(
+                    recording.name,
+                    hz,
+                    float(np.sqrt(error.sum() / size.sum())),
+                    float(own.mean()),
+                    dict(zip(channels, own.tolist(), strict=True)),
+                )
+            )
+    return found
+
+
+def judge(
+    problem: Problem,
+    estimate: Estimate,
+    fit: Iterable[Score],
+    held_out: Iterable[Score],
+    velocities: Array,
+    active: tuple[str, ...],
+    margin: float,
+) -> list[Check]:
+    """Return the checks of an estimate.
+
+    Args:
+        problem: What was fitted.
+        estimate: Its base parameters.
+        fit: Scores on the logs fitted.
+        held_out: Scores on logs not fitted.
+        velocities: Each joint's rms velocity in the logs, shape (joints,).
+        active: What lies on the boundary of consistency.
+        margin: Smallest eigenvalue of the links' pseudo-inertias, as written.
+    """
+    rank = estimate.rank
+    found = [
+        Check(
+            "rank",
+            "pass" if rank.rank == rank.columns else "fail",
+            rank.rank,
+            rank.columns,
+            f"the motion shows {rank.rank} of {rank.columns} base parameters"
+            + ("" if rank.rank == rank.columns else f"; least of all {', '.join(rank.weakest)}"),
+        ),
+        Check.at_most(
+            "condition",
+            rank.condition,
+            CONDITION_WARN,
+            CONDITION_FAIL,
+            "condition number of the scaled base columns; lower it with a motion that moves all "
+            "joints at once, faster and farther"
+            + (f" (weakest: {', '.join(rank.weakest)})" if rank.condition > CONDITION_WARN else ""),
+        ),
+    ]
+    still = [
+        j
+        for j, v in zip(problem.robot.joints, velocities, strict=True)
+        if v < STILL_VELOCITY and problem.robot.options.of(j).position is None
+    ]
+    found.append(
+        Check(
+            "motion",
+            "fail" if still else "pass",
+            float(len(still)),
+            0.0,
+            f"joints that never move: {', '.join(still)}; nothing is learnt of their friction"
+            if still
+            else "every joint moves",
+        )
+    )
+    lost = sum(t.rows - t.used for t in problem.timelines)
+    share = lost / max(sum(t.rows for t in problem.timelines), 1)
+    found.append(
+        Check.at_most(
+            "lost rows",
+            share,
+            0.01,
+            0.1,
+            f"{lost} rows of the logs are not finite or out of order and were left out",
+        )
+    )
+    raw_fit = [s for s in fit if s.filter_hz is not None]
+    raw_held = [s for s in held_out if s.filter_hz is not None]
+    inside = max((s.total for s in raw_fit), default=np.nan)
+    if raw_held:
+        outside = max(s.total for s in raw_held)
+        found.append(
+            Check.at_most(
+                "held-out error",
+                outside,
+                HELD_OUT_WARN,
+                HELD_OUT_FAIL,
+                "torque on logs that the fit did not see, relative, filtered",
+            )
+        )
+        found.append(
+            Check.at_most(
+                "generalisation",
+                outside / max(inside, 1e-300),
+                GENERALISES_WARN,
+                GENERALISES_FAIL,
+                "held-out error over fit error; much above 1 means that the fit leans on its own "
+                "motion: give logs of other motions",
+            )
+        )
+    else:
+        found.append(
+            Check.at_most(
+                "fit error",
+                inside,
+                HELD_OUT_WARN,
+                HELD_OUT_FAIL,
+                "torque on the logs fitted, relative, filtered; give --validate to see more",
+            )
+        )
+    found.append(
+        Check(
+            "consistency",
+            "pass" if margin > 0.0 else "fail",
+            margin,
+            0.0,
+            "smallest eigenvalue of the written pseudo-inertias"
+            + (f"; on the boundary: {', '.join(active)}" if active else ""),
+        )
+    )
+    return found
+
+
+def verdict(checks: Iterable[Check]) -> Verdict:
+    """Return what checks add up to: poor if one fails, usable if one warns."""
+    statuses = {c.status for c in checks}
+    return "poor" if "fail" in statuses else "usable" if "warn" in statuses else "good"

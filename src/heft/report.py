@@ -1,0 +1,266 @@
+"""What was found, as text and as a page that opens offline."""
+
+from __future__ import annotations
+
+import html as escape
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from . import __version__
+from .checks import Check, Score, Trace
+from .consistency import body_statistics
+from .identification import Identification
+from .inertia import Array
+
+POINTS = 1500  # drawn per curve; more cannot be told apart on a screen
+MARKS = {"pass": "✓", "warn": "!", "fail": "✗"}
+
+
+def rounded(value: float | None, std: float | None = None) -> str:
+    """Return a number with the digits that its standard deviation leaves it."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    if std is None or not math.isfinite(std) or std <= 0.0:
+        return f"{value:.4g}"
+    places = max(0, min(6, 1 - math.floor(math.log10(std))))
+    return f"{value:.{places}f}"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a text table, first column to the left, the others to the right."""
+    cells = [list(head), *(list(r) for r in rows)]
+    widths = [max(len(r[k]) for r in cells) for k in range(len(head))]
+    lines = []
+    for r in cells:
+        first, rest = (
+            r[0].ljust(widths[0]),
+            (c.rjust(w) for c, w in zip(r[1:], widths[1:], strict=True)),
+        )
+        lines.append("  ".join([first, *rest]).rstrip())
+    return "\n".join(lines)
+
+
+def _links(found: Identification) -> list[list[str]]:
+    rows = []
+    for k, link in enumerate(found.problem.robot.bodies_links):
+        numbers = body_statistics(found.consistent, 10 * k)
+        mass, std, share = numbers["mass"]
+        given = f"{link.written[0]:.3g}" if link.given else "–"
+        com = ", ".join(rounded(numbers[f"com.{x}"][0], numbers[f"com.{x}"][1]) for x in "xyz")
+        rows.append([link.name, given, rounded(mass, std), f"±{std:.2g}", com, f"{share:.0%}"])
+    return rows
+
+
+def _joints(found: Identification) -> list[list[str]]:
+    rows = []
+    for drive in found.problem.robot.drives:
+        get = found.drives.get
+        rows.append(
+            [
+                drive.name,
+                *(
+                    rounded(get(f"{drive.name}.{t}"))
+                    for t in ("viscous", "coulomb", "offset", "armature")
+                ),
+            ]
+        )
+    return rows
+
+
+LINK_HEAD = ("link", "mass before", "mass [kg]", "±", "centre of mass [m]", "mass seen")
+JOINT_HEAD = ("joint", "viscous", "Coulomb", "offset", "rotor inertia")
+
+
+def _scores(found: Identification) -> list[list[str]]:
+    rows = []
+    for role, scores in (("fit", found.fit), ("held out", found.validation)):
+        for s in scores:
+            kind = "raw" if s.filter_hz is None else f"{s.filter_hz:.3g} Hz"
+            rows.append([s.path, role, kind, f"{s.total:.2%}", f"{s.mean:.2%}"])
+    return rows
+
+
+SCORE_HEAD = ("log", "role", "filter", "torque error", "mean of joints")
+
+
+def _judgement(check: Check) -> str:
+    return f"{MARKS[check.status]} {check.name}: {check.value:.3g} (limit {check.limit:.3g}), {check.message}"
+
+
+def text(found: Identification) -> str:
+    """Return what a terminal shows: the verdict and what failed first."""
+    order = {"fail": 0, "warn": 1, "pass": 2}
+    judged = sorted(found.checks, key=lambda c: order[c.status])
+    parts = [
+        f"{found.problem.robot.name}: {found.verdict}",
+        "\n".join(_judgement(c) for c in judged if c.status != "pass") or "all checks passed",
+        table(LINK_HEAD, _links(found)),
+        table(JOINT_HEAD, _joints(found)),
+        table(SCORE_HEAD, _scores(found)),
+    ]
+    parts += [f"note: {note}" for note in found.problem.robot.notes]
+    return "\n\n".join(parts)
+
+
+def _thinned(trace: Trace) -> tuple[Array, Array, Array]:
+    """Return time, measured and predicted with the extremes of each bin kept."""
+    count = len(trace.time)
+    if count <= POINTS:
+        return trace.time, trace.measured, trace.predicted
+    bins = np.array_split(np.arange(count), POINTS // 2)
+    reference = np.abs(trace.measured - trace.predicted).sum(axis=1)
+    chosen = np.unique([k for b in bins for k in (b[0], b[int(np.argmax(reference[b]))])])
+    return trace.time[chosen], trace.measured[chosen], trace.predicted[chosen]
+
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #1b1f24; --paper: #ffffff; --soft: #6a737d;
+  --line: #d8dee4; --good: #1a7f37; --usable: #9a6700; --poor: #cf222e; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --paper: #10151b; --soft: #9aa4af;
+  --line: #30363d; --good: #3fb950; --usable: #d29922; --poor: #f85149; } }
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
+  max-width: 72rem; margin: 0 auto; padding: 1rem; }
+h1 { font-size: 1.6rem; margin: .5rem 0; } h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; }
+.verdict { font-weight: 700; } .good { color: var(--good); } .usable { color: var(--usable); }
+.poor { color: var(--poor); } .wide { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .92rem; }
+th, td { text-align: right; padding: .25rem .7rem; border-bottom: 1px solid var(--line);
+  white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; } th { color: var(--soft); font-weight: 600; }
+td.long { white-space: normal; text-align: left; min-width: 18rem; }
+ul { padding-left: 1.2rem; } code { font-size: .9em; } footer { color: var(--soft); margin: 2rem 0; }
+"""
+
+
+def _html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    def cell(tag: str, value: str) -> str:
+        long = ' class="long"' if len(value) > 60 else ""
+        return f"<{tag}{long}>{escape.escape(value)}</{tag}>"
+
+    top = "".join(cell("th", h) for h in head)
+    body = "".join("<tr>" + "".join(cell("td", c) for c in r) + "</tr>" for r in rows)
+    return (
+        f'<div class="wide"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
+    )
+
+
+def _figures(found: Identification) -> str:
+    import plotly.graph_objects as go
+    from plotly.offline import get_plotlyjs
+    from plotly.subplots import make_subplots
+
+    channels = found.problem.channels
+    fitted = {r.name for r in found.problem.recordings}
+    parts = [f"<script>{get_plotlyjs()}</script>"]
+    for number, trace in enumerate(found.traces[:4]):
+        time, measured, predicted = _thinned(trace)
+        figure = make_subplots(
+            rows=len(channels),
+            cols=1,
+            shared_xaxes=True,
+            vertical_spacing=0.012,
+        )
+        for c, name in enumerate(channels):
+            for values, label, colour in (
+                (measured[:, c], "measured", "#8b949e"),
+                (predicted[:, c], "predicted", "#0969da"),
+                (measured[:, c] - predicted[:, c], "residual", "#cf222e"),
+            ):
+                figure.add_trace(
+                    go.Scatter(
+                        x=np.round(time, 5),
+                        y=np.round(values, 4),
+                        name=label,
+                        mode="lines",
+                        line={"color": colour, "width": 1},
+                        legendgroup=label,
+                        showlegend=c == 0,
+                    ),
+                    row=c + 1,
+                    col=1,
+                )
+            figure.update_yaxes(title_text=escape.escape(name), row=c + 1, col=1)
+        figure.update_xaxes(title_text="time [s]", row=len(channels), col=1)
+        figure.update_layout(
+            height=120 + 150 * len(channels),
+            margin={"l": 70, "r": 10, "t": 30, "b": 40},
+            paper_bgcolor="rgba(0,0,0,0)",
+            plot_bgcolor="rgba(128,128,128,.06)",
+            font={"color": "#7d8590"},
+            legend={"orientation": "h", "y": 1.02},
+            hovermode="x unified",
+        )
+        role = "fitted" if trace.path in fitted else "held out"
+        parts.append(f"<h2>Torque, {escape.escape(trace.path)} ({role}) [N·m or N]</h2>")
+        parts.append(
+            figure.to_html(
+                full_html=False,
+                include_plotlyjs=False,
+                div_id=f"torque-{number}",
+                config={"responsive": True, "displaylogo": False},
+            )
+        )
+    return "\n".join(parts)
+
+
+def _score_line(scores: Sequence[Score]) -> str:
+    chosen = [s for s in scores if s.filter_hz is not None]
+    return f"{max(s.total for s in chosen):.1%}" if chosen else "–"
+
+
+def html(found: Identification) -> str:
+    """Return a self-contained page: it opens offline and asks nobody for anything."""
+    robot = found.problem.robot
+    order = {"fail": 0, "warn": 1, "pass": 2}
+    judged = sorted(found.checks, key=lambda c: order[c.status])
+    style = {"pass": "good", "warn": "usable", "fail": "poor"}
+    checks = "".join(
+        f'<li><span class="{style[c.status]}">{MARKS[c.status]}</span> '
+        f"{escape.escape(_judgement(c)[2:])}</li>"
+        for c in judged
+    )
+    parameters = found.estimate.parameters
+    base = [
+        [e, rounded(float(v), float(s)), f"±{s:.2g}" if math.isfinite(s) else "∞", u]
+        for e, v, s, u in zip(
+            found.problem.base.expressions(),
+            parameters.values,
+            parameters.std,
+            parameters.labels.units,
+            strict=True,
+        )
+    ]
+    inputs = [[str(i["role"]), str(i["path"]), str(i["sha256"])[:16]] for i in found.inputs]
+    notes = "".join(f"<li>{escape.escape(n)}</li>" for n in robot.notes)
+    held = (
+        f"On logs that the fit did not see, {_score_line(found.validation)} of the torque is not "
+        "explained."
+        if found.validation
+        else f"On the logs fitted, {_score_line(found.fit)} of the torque is not explained; give "
+        "<code>--validate</code> to see how it holds on others."
+    )
+    return f"""<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="data:,">
+<title>{escape.escape(robot.name)}: what it weighs</title><style>{STYLE}</style></head><body>
+<h1>{escape.escape(robot.name)}: what it weighs</h1>
+<p>Verdict: <span class="verdict {found.verdict}">{found.verdict}</span>. {held}</p>
+<ul>{checks}</ul>{f"<h2>To know</h2><ul>{notes}</ul>" if notes else ""}
+<h2>Links</h2>{_html_table(LINK_HEAD, _links(found))}
+<p>± is one standard deviation, widened by what the prior may be wrong. “Seen” is the share of the
+prior's doubt that the data took away: what is not seen is held by the model file.</p>
+<h2>Joints</h2>{_html_table(JOINT_HEAD, _joints(found))}
+<p>Torque is the rigid body's + rotor inertia · a + viscous · v + Coulomb · sign(v) + offset.</p>
+<h2>Scores</h2>{_html_table(SCORE_HEAD, _scores(found))}
+{_figures(found)}
+<h2>What the data tell directly</h2>
+<p>Base parameters: least squares without prior or constraints.</p>
+{_html_table(("base parameter", "value", "±", "unit"), base)}
+<h2>From what</h2>{_html_table(("role", "file", "sha256"), inputs)}
+<footer>heft {__version__}, low-pass {found.problem.corner:.4g} Hz, prior worth
+{found.consistent.strength:g} samples, structure {robot.structure_hash()}.</footer>
+</body></html>
+"""

@@ -1,0 +1,254 @@
+"""The robots of the tests: every URDF of the `example-robot-data` package, and small ones as text.
+
+`Oracle` is pinocchio's inverse dynamics of the same file. pinocchio reads it *without* mimic;
+the motion of mimicking joints is written out here, `q' = multiplier · q + offset`, and their
+torques are folded back by the transpose (virtual work). Mimic elements and inertials are read
+from the XML by other code than heft's.
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import distribution
+from pathlib import Path
+
+import numpy as np
+import pinocchio as pin
+from numpy.typing import NDArray
+
+from heft.robot import JointOptions, Options, Robot
+
+FloatArray = NDArray[np.float64]
+
+ROOT = Path(
+    str(distribution("example-robot-data").locate_file("cmeel.prefix/share/example-robot-data"))
+)
+FILES: tuple[str, ...] = tuple(
+    sorted(p.relative_to(ROOT / "robots").as_posix() for p in ROOT.glob("robots/**/*.urdf"))
+)
+
+# What pinocchio forgives and heft refuses, with the words that must say why.
+REFUSED: dict[str, str] = {
+    # a joint mimics 'index_q1', which the file calls 'Left_index_q1'
+    "alex_description/urdf/alex_psyonic_hands.urdf": "mimics a joint that is not there",
+}
+# Single bodies: refused on a fixed base, where there is nothing to identify; they may float.
+IMMOBILE: tuple[str, ...] = (
+    "hector_description/robots/quadrotor_base.urdf",
+    "iris_description/robots/iris_simple.urdf",
+)
+
+# One of each kind: serial arms, branching, continuous, prismatic, mimic, hands, legs.
+CHOSEN: tuple[str, ...] = (
+    "a1_description/urdf/a1.urdf",
+    "baxter_description/urdf/baxter.urdf",
+    "borinot_description/urdf/borinot_flying_arm_2.urdf",
+    "double_pendulum_description/urdf/double_pendulum_continuous.urdf",
+    "finger_edu_description/robots/finger_edu.urdf",
+    "iris_description/robots/iris.urdf",
+    "kinova_description/robots/kinova.urdf",
+    "panda_description/urdf/panda.urdf",
+    "pr2_description/urdf/pr2.urdf",
+    "simple_humanoid_description/urdf/simple_humanoid.urdf",
+    "solo_description/robots/solo12.urdf",
+    "talos_data/robots/talos_full_v2.urdf",
+    "tiago_description/robots/tiago_no_hand.urdf",
+    "tiago_pro_description/robots/tiago_pro.urdf",
+    "ur_description/urdf/ur10_robot.urdf",
+)
+
+
+def path_of(file: str) -> Path:
+    """Return where a file of the package lies."""
+    return ROOT / "robots" / file
+
+
+@cache
+def readable() -> tuple[str, ...]:
+    """Return the files that pinocchio reads."""
+    found = []
+    for file in FILES:
+        try:
+            pin.buildModelFromUrdf(str(path_of(file)))
+        except (ValueError, RuntimeError):
+            continue
+        found.append(file)
+    return tuple(found)
+
+
+@cache
+def loadable() -> tuple[str, ...]:
+    """Return the files that pinocchio reads and heft must, on a fixed base."""
+    return tuple(f for f in readable() if f not in REFUSED and f not in IMMOBILE)
+
+
+def floating() -> tuple[str, ...]:
+    """Return the files that are tested with a free base."""
+    return (*CHOSEN, *IMMOBILE)
+
+
+def rigid(robot: Robot) -> Robot:
+    """Return the robot of the same file and base without friction and rotor inertia."""
+    still = JointOptions(friction="none", armature=False)
+    options = Options(robot.options.base, robot.options.gravity, dict.fromkeys(robot.joints, still))
+    return Robot.from_urdf_text(robot.source, options)
+
+
+@cache
+def load(file: str, base: str = "fixed", drives: bool = True) -> Robot:
+    """Return a robot of the package."""
+    robot = Robot.from_urdf(path_of(file), Options(base="free" if base == "free" else "fixed"))
+    return robot if drives else rigid(robot)
+
+
+def mimics(source: bytes) -> dict[str, tuple[str, float, float]]:
+    """Return master, multiplier and offset of each mimicking joint, chains followed."""
+    said = {
+        joint.get("name", ""): (
+            mimic.get("joint", ""),
+            float(mimic.get("multiplier", "1")),
+            float(mimic.get("offset", "0")),
+        )
+        for joint in ET.fromstring(source).iter("joint")
+        if (mimic := joint.find("mimic")) is not None
+    }
+
+    def follow(name: str) -> tuple[str, float, float]:
+        if name not in said:
+            return name, 1.0, 0.0
+        above, factor, shift = said[name]
+        master, multiplier, offset = follow(above)
+        return master, factor * multiplier, factor * offset + shift
+
+    return {name: follow(name) for name in said}
+
+
+def written_inertias(source: bytes) -> dict[str, FloatArray]:
+    """Return the ten parameters of each link that has an inertial, as the file writes them."""
+    found = {}
+    for link in ET.fromstring(source).findall("link"):
+        inertial = link.find("inertial")
+        if inertial is None:
+            continue
+        origin, mass, tensor = (inertial.find(tag) for tag in ("origin", "mass", "inertia"))
+        assert mass is not None and tensor is not None
+        place = {} if origin is None else origin.attrib
+        com = np.array([float(x) for x in place.get("xyz", "0 0 0").split()])
+        turn = pin.rpy.rpyToMatrix(np.array([float(x) for x in place.get("rpy", "0 0 0").split()]))
+        xx, xy, xz, yy, yz, zz = (
+            float(tensor.attrib[k]) for k in ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")
+        )
+        central = turn @ np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]) @ turn.T
+        m = float(mass.attrib["value"])
+        # Written out: pinocchio's Inertia refuses numbers that are those of no rigid body.
+        ixx, iyy, izz = np.diag(central) + m * (com @ com - com**2)
+        ixy, ixz, iyz = (central[i, j] - m * com[i] * com[j] for i, j in ((0, 1), (0, 2), (1, 2)))
+        found[link.attrib["name"]] = np.array([m, *(m * com), ixx, ixy, iyy, ixz, iyz, izz])
+    return found
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """pinocchio's view of a heft robot.
+
+    Attributes:
+        model: Read without mimic.
+        spread: Velocities of all joints per velocity of a channel, shape (nv, channels).
+        sources: For each joint: index of q, index in heft's positions, multiplier, offset.
+        free: Whether the base floats.
+    """
+
+    model: pin.Model
+    spread: FloatArray
+    sources: tuple[tuple[int, int, float, float], ...]
+    free: bool
+
+    @staticmethod
+    def of(robot: Robot) -> Oracle:
+        """Return the oracle of a robot, from the bytes of its file."""
+        free = robot.options.base == "free"
+        text = robot.source.decode()
+        model = (
+            pin.buildModelFromXML(text, pin.JointModelFreeFlyer(), False)
+            if free
+            else pin.buildModelFromXML(text, False)
+        )
+        model.gravity.linear = np.array(robot.options.gravity)
+        coupled = mimics(robot.source)
+        spread = np.zeros((model.nv, len(robot.channels)))
+        if free:
+            spread[:6, :6] = np.eye(6)
+        sources = []
+        for j in range(2 if free else 1, model.njoints):
+            name = model.names[j]
+            master, multiplier, offset = coupled.get(name, (name, 1.0, 0.0))
+            channel = robot.channels.index(master)
+            spread[model.joints[j].idx_v, channel] = multiplier
+            sources.append((j, channel + free, multiplier, offset))
+        return Oracle(model, spread, tuple(sources), free)
+
+    def parameters(self) -> FloatArray:
+        """Return ten parameters a moving joint, fixed links added up, shape (10 joints,)."""
+        inertias = list(self.model.inertias)[1:]
+        return np.concatenate([i.toDynamicParameters() for i in inertias])
+
+    def expand(self, q: FloatArray) -> FloatArray:
+        """Return pinocchio's configuration of one of heft's."""
+        full = pin.neutral(self.model)
+        if self.free:
+            full[:3] = q[:3]
+            full[3:7] = q[3:7] / np.linalg.norm(q[3:7])
+        for j, position, multiplier, offset in self.sources:
+            joint, angle = self.model.joints[j], multiplier * q[position] + offset
+            value = [angle] if joint.nq == 1 else [np.cos(angle), np.sin(angle)]
+            full[joint.idx_q : joint.idx_q + joint.nq] = value
+        return full
+
+    def inverse_dynamics(self, q: FloatArray, v: FloatArray, a: FloatArray) -> FloatArray:
+        """Return the efforts of the channels, shape (N, channels), by recursive Newton-Euler."""
+        data = self.model.createData()
+        full = [
+            pin.rnea(self.model, data, self.expand(x), self.spread @ y, self.spread @ z)
+            for x, y, z in zip(q, v, a, strict=True)
+        ]
+        return np.array(full) @ self.spread
+
+
+PLANAR_LENGTH = 0.7  # of the first link of PLANAR_ARM [m]
+PLANAR_ARM = f"""
+<robot name="planar">
+  <link name="base"/>
+  <link name="upper"><inertial><origin xyz="0.3 0.02 0.01"/><mass value="3"/>
+    <inertia ixx="0.02" iyy="0.2" izz="0.21" ixy="0.001" ixz="0" iyz="0"/></inertial></link>
+  <link name="lower"><inertial><origin xyz="0.2 -0.01 0"/><mass value="2"/>
+    <inertia ixx="0.01" iyy="0.1" izz="0.105" ixy="0" ixz="0.001" iyz="0"/></inertial></link>
+  <joint name="shoulder" type="revolute"><parent link="base"/><child link="upper"/>
+    <axis xyz="0 0 1"/><limit lower="-3" upper="3" effort="1" velocity="1"/></joint>
+  <joint name="elbow" type="revolute"><parent link="upper"/><child link="lower"/>
+    <origin xyz="{PLANAR_LENGTH} 0 0"/><axis xyz="0 0 1"/>
+    <limit lower="-3" upper="3" effort="1" velocity="1"/></joint>
+</robot>
+""".encode()
+# The same robot, its elements in another order.
+PLANAR_ARM_SHUFFLED = (
+    b"<robot name='planar'>"
+    + b"".join(
+        ET.tostring(e)
+        for e in sorted(ET.fromstring(PLANAR_ARM), key=lambda e: (e.tag, e.attrib["name"]))
+    )
+    + b"</robot>"
+)
+
+
+def planar_arm(
+    gravity: tuple[float, float, float] = (0.0, -9.81, 0.0),
+    drives: bool = False,
+    source: bytes = PLANAR_ARM,
+) -> Robot:
+    """Return the planar arm; its joints turn about z."""
+    joint = JointOptions() if drives else JointOptions(friction="none", armature=False)
+    return Robot.from_urdf_text(
+        source, Options(gravity=gravity, joint={"shoulder": joint, "elbow": joint})
+    )
