@@ -1,0 +1,1 @@
+"""Figures, measured: `python -m benchmarks.core` and `python -m benchmarks.real_data`."""

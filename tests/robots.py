@@ -18,7 +18,8 @@ import numpy as np
 import pinocchio as pin
 from numpy.typing import NDArray
 
-from heft.robot import JointOptions, Options, Robot
+from heft.options import JointOptions, Options
+from heft.robot import Robot
 
 FloatArray = NDArray[np.float64]
 

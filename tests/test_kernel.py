@@ -10,6 +10,7 @@ import pytest
 from heft import friction, inertia, kernel, plants
 from heft.errors import InvalidModel
 from heft.information import Information, Triangle
+from heft.options import Options
 from heft.plants import Problem
 from heft.recording import Recording
 from heft.robot import PRISMATIC, REVOLUTE, Robot
@@ -120,8 +121,7 @@ def test_rows_times_parameters_is_inverse_dynamics(file: str, base: str) -> None
 @pytest.mark.parametrize("file", robots.CHOSEN)
 def test_gravity_may_point_anywhere(file: str) -> None:
     gravity = (1.3, -4.0, 2.5)
-    options = robots.Options(gravity=gravity)
-    robot = Robot.from_urdf(robots.path_of(file), options)
+    robot = Robot.from_urdf(robots.path_of(file), Options(gravity=gravity))
     oracle, (q, v, a) = Oracle.of(robot), states(robot)
     rows = kernel.regressor(robot.tree, kernel.motion_of(robot.tree, robot.gravity, q, v, a))
     expected = oracle.inverse_dynamics(q, v, a)

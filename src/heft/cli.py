@@ -87,7 +87,8 @@ def identify(
     from . import report
     from .consistency import PhysicallyConsistent
     from .errors import InvalidSetting
-    from .identification import Settings, identify_files, refuse_foreign, silent
+    from .identification import Settings, identify_files, silent
+    from .results import refuse_foreign, write
     from .signals import Smoothing
 
     if not logs:
@@ -109,7 +110,7 @@ def identify(
     )
     if not quiet:
         tell("writing the report")
-    found.write(out, report.html)
+    write(found, out, report.html)
     say(report.text(found))
     say(f"\n{out / 'robot.urdf'}   {out / 'estimate.json'}   {out / 'report.html'}")
 
@@ -138,7 +139,7 @@ def predict(
     friction
         Simple, or none for the rigid body and rotor inertia only.
     """
-    from .identification import predict_files
+    from .results import predict_files
 
     rows = predict_files(results, log, out, columns, friction)
     say(f"{out}: {rows} rows")

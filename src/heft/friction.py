@@ -67,7 +67,8 @@ def effort(
     Args:
         robot: Whose drives.
         values: By name, such as `elbow.viscous`; what is missing counts as zero.
-        velocity, acceleration: Shape (channels, N).
+        velocity: Shape (channels, N) [rad/s or m/s].
+        acceleration: Shape (channels, N) [rad/s² or m/s²].
     """
     scatter = columns(robot, velocity, acceleration)
     total = np.zeros_like(velocity)

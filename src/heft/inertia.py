@@ -32,7 +32,7 @@ def skew(vector: Array) -> Array:
 
 
 def inertia_matrix(parameters: Array) -> Array:
-    """Return the inertia about the origin [kg·m²], shape (..., 3, 3), of ten parameters (..., 10)."""
+    """Return the inertia about the origin, (..., 3, 3) [kg·m²], of ten parameters (..., 10)."""
     pi = np.asarray(parameters, dtype=float)
     matrix = np.empty((*pi.shape[:-1], 3, 3))
     for k, (i, j) in enumerate(INERTIA_INDEX):

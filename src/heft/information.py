@@ -283,7 +283,8 @@ def solve(triangle: Triangle, tolerance: float | None = None) -> Array:
             got="a column that is zero" if blind else f"rank {rank} of {size} columns",
             cure="record a motion that moves every joint, or solve for base parameters only",
         )
-    return np.asarray(scipy.linalg.solve_triangular(triangle.R / scale, triangle.z)) / scale
+    scaled = scipy.linalg.solve_triangular(triangle.R / scale, triangle.z)
+    return np.asarray(scaled / scale)
 
 
 def solve_refined(blocks: Iterable[tuple[Array, Array]], triangle: Triangle) -> Array:

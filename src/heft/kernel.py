@@ -21,6 +21,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,58 @@ _fast: dict[str, Any] = {
 N1, N2, N3, N4, N5, N6, N7, N8, N9 = (k * BLOCK for k in range(1, 10))
 DEEPEST = 8  # blocks folded at once, at most
 LANES = DEEPEST * BLOCK
+
+
+# π/2 in three parts of 33 bits: exact products with small integers [Cody1980].
+HALF_PI = (1.57079632673412561417e00, 6.07710050630396597660e-11, 2.02226624871116645580e-21)
+LARGEST_ANGLE = 1e5  # [rad] beyond which the reduction by three parts loses digits
+# Minimax polynomials of sin and cos on [−π/4, π/4], coefficients as published [Moshier1989].
+SIN = (
+    1.58962301576546568060e-10,
+    -2.50507477628578072866e-8,
+    2.75573136213857245213e-6,
+    -1.98412698295895385996e-4,
+    8.33333333332211858878e-3,
+    -1.66666666666666307295e-1,
+)
+COS = (
+    -1.13585365213876817300e-11,
+    2.08757008419747316778e-9,
+    -2.75573141792967388112e-7,
+    2.48015872888517045348e-5,
+    -1.38888888888730564116e-3,
+    4.16666666666665929218e-2,
+)
+
+
+@njit(fastmath={"contract"}, nogil=True, cache=True, error_model="numpy")  # order matters here
+def sine_cosine(angle, sine, cosine):  # type: ignore[no-untyped-def]
+    """Sine and cosine of angles up to 1e5 rad, to an ulp or two, as vector operations."""
+    for k in range(angle.shape[0]):
+        x = angle[k]
+        n = np.floor(x * (2.0 / np.pi) + 0.5)
+        r = ((x - n * HALF_PI[0]) - n * HALF_PI[1]) - n * HALF_PI[2]
+        z = r * r
+        s = SIN[0]
+        s = s * z + SIN[1]
+        s = s * z + SIN[2]
+        s = s * z + SIN[3]
+        s = s * z + SIN[4]
+        s = s * z + SIN[5]
+        s = r + r * z * s
+        c = COS[0]
+        c = c * z + COS[1]
+        c = c * z + COS[2]
+        c = c * z + COS[3]
+        c = c * z + COS[4]
+        c = c * z + COS[5]
+        c = 1.0 - 0.5 * z + z * z * c
+        quadrant = n - 4.0 * np.floor(0.25 * n)
+        odd = quadrant == 1.0 or quadrant == 3.0
+        first = c if odd else s
+        second = s if odd else c
+        sine[k] = -first if quadrant >= 2.0 else first
+        cosine[k] = -second if quadrant == 1.0 or quadrant == 2.0 else second
 
 
 @njit(**_fast)
@@ -169,11 +222,10 @@ def _scaled(factor, source, target, size):  # type: ignore[no-untyped-def]
 
 
 @njit(**_fast)
-def _rows(tree, motion, first, size, slots, out, work):  # type: ignore[no-untyped-def]
-    """Rows of one block of samples into `out[channel, slot, sample]`.
+def _rows(tree, motion, first, size, slots, out, at, work):  # type: ignore[no-untyped-def]
+    """Rows of one block of samples into `out[channel, slot, at:]`.
 
-    `slots[channel, column]` says where a column goes; −1 drops it. Samples beyond `size` hold
-    whatever the last block left there.
+    `slots[channel, column]` says where a column goes; −1 drops it.
     """
     parent, kind, depth, channel, multiplier, constant, sine, cosine, translation, axis = tree
     sin, cos, rate, rise, gravity = motion
@@ -256,7 +308,7 @@ def _rows(tree, motion, first, size, slots, out, work):  # type: ignore[no-untyp
             _entries(Vd, Ad, C, S[d, i], ten)
             for j in range(10):
                 if to[j] >= 0:
-                    _copy(ten[j * BLOCK :], out[r, to[j]], BLOCK)
+                    _copy(ten[j * BLOCK :], out[r, to[j]][at:], size)
 
 
 @njit(**_fast)
@@ -279,16 +331,9 @@ def _workspace(depths, channels):  # type: ignore[no-untyped-def]
 @njit(**_fast)
 def _regress(tree, motion, begin, stop, slots, out):  # type: ignore[no-untyped-def]
     """Rows of samples begin..stop into `out[channel, column, sample]`."""
-    channels, columns = slots.shape
-    work = _workspace(tree[2].max() + 1, channels)
-    block = np.zeros((channels, columns, BLOCK))
+    work = _workspace(tree[2].max() + 1, slots.shape[0])
     for first in range(begin, stop, BLOCK):
-        size = min(BLOCK, stop - first)
-        _rows(tree, motion, first, size, slots, block, work)
-        for c in range(channels):
-            for j in range(columns):
-                if slots[c, j] >= 0:
-                    _copy(block[c, j], out[c, j, first:], size)
+        _rows(tree, motion, first, min(BLOCK, stop - first), slots, out, first, work)
 
 
 @njit(**_fast)
@@ -299,7 +344,7 @@ def _efforts(tree, motion, begin, stop, slots, parameters, out):  # type: ignore
     block = np.zeros((channels, columns, BLOCK))
     for first in range(begin, stop, BLOCK):
         size = min(BLOCK, stop - first)
-        _rows(tree, motion, first, size, slots, block, work)
+        _rows(tree, motion, first, size, slots, block, 0, work)
         for c in range(channels):
             for j in range(columns):
                 if slots[c, j] >= 0:
@@ -375,20 +420,16 @@ def _reflect(R, j0, c, T, V, a, b):  # type: ignore[no-untyped-def]
 
 
 @njit(**_fast)
-def fold(R, rows):  # type: ignore[no-untyped-def]
-    """Fold rows into a triangle: R becomes the triangle of R stacked on the rows.
+def _fold(R, rows, n, m):  # type: ignore[no-untyped-def]
+    """Fold m rows into the first n columns of a triangle; see `fold`.
 
     Householder reflections in panels of four, in compact form `I − V T Vᵀ` [Schreiber1989].
     The reflectors' upper part is a unit vector, since R is a triangle already; each column of
     rows behind the panel is read twice and written once for four reflections.
 
-    Args:
-        R: Upper triangle, shape (n, n), overwritten.
-        rows: Shape (n + 1, m), m ≤ 512: column j of the rows is `rows[j]`, the last one is room
-            to work in; destroyed.
+    Both arrays may be larger than what is used of them: a part of an array has no constant
+    distances, and would cost the vector instructions.
     """
-    n = R.shape[0]
-    m = rows.shape[1]
     T = np.zeros((4, 4))
     w = np.zeros(4)
     V = np.zeros(4 * LANES)
@@ -397,7 +438,7 @@ def fold(R, rows):  # type: ignore[no-untyped-def]
         panel = min(4, n - j0)
         T[:] = 0.0
         for j in range(panel):
-            col = rows[j0 + j]
+            col = rows[j0 + j][:m]
             below = _dot(col, col)
             alpha = R[j0 + j, j0 + j]
             if below == 0.0:
@@ -411,12 +452,12 @@ def fold(R, rows):  # type: ignore[no-untyped-def]
                 col[k] *= scale
             R[j0 + j, j0 + j] = beta
             for c in range(j + 1, panel):
-                other = rows[j0 + c]
+                other = rows[j0 + c][:m]
                 move = tau * (R[j0 + j, j0 + c] + _dot(col, other))
                 R[j0 + j, j0 + c] -= move
                 _minus(move, col, other)
             for i in range(j):
-                w[i] = _dot(rows[j0 + i], col)
+                w[i] = _dot(rows[j0 + i][:m], col)
             for i in range(j):
                 total = 0.0
                 for k in range(i, j):
@@ -429,14 +470,28 @@ def fold(R, rows):  # type: ignore[no-untyped-def]
             _copy(rows[j0 + j], V[j * LANES :], m)
         c = j0 + 4
         while c + 1 < n:
-            _reflect(R, j0, c, T, V, rows[c], rows[c + 1])
+            _reflect(R, j0, c, T, V, rows[c][:m], rows[c + 1][:m])
             c += 2
         if c < n:  # an odd one out: reflected beside the room to work in
-            rows[n] = 0.0
-            spare[:, 0] = R[:, c]
-            spare[:, 1] = 0.0
-            _reflect(spare, j0, 0, T, V, rows[c], rows[n])
-            R[:, c] = spare[:, 0]
+            rows[n, :] = 0.0
+            for i in range(n):
+                spare[i, 0] = R[i, c]
+                spare[i, 1] = 0.0
+            _reflect(spare, j0, 0, T, V, rows[c][:m], rows[n][:m])
+            for i in range(n):
+                R[i, c] = spare[i, 0]
+
+
+@njit(**_fast)
+def fold(R, rows):  # type: ignore[no-untyped-def]
+    """Fold rows into a triangle: R becomes the triangle of R stacked on the rows.
+
+    Args:
+        R: Upper triangle, shape (n, n), overwritten.
+        rows: Shape (n + 1, m), m ≤ 512: column j of the rows is `rows[j]`, the last one is room
+            to work in; destroyed.
+    """
+    _fold(R, rows, R.shape[0], rows.shape[1])
 
 
 @njit(**_fast)
@@ -450,25 +505,22 @@ def _reduce(tree, motion, slots, widths, values, acts, weights, effort, chosen, 
     channels = slots.shape[0]
     work = _workspace(tree[2].max() + 1, channels)
     widest = widths.max() + 2
-    block = np.zeros((channels, widest, BLOCK))
     stacked = np.zeros((channels, widest, deep * BLOCK))
     filled = 0
     for first in range(0, stop, BLOCK):
         size = min(BLOCK, stop - first)
-        _rows(tree, motion, first, size, slots, block, work)
+        _rows(tree, motion, first, size, slots, stacked, filled, work)
         for k in range(acts.shape[0]):
-            _scaled(weights[k], values[acts[k, 1], first:], block[acts[k, 0], acts[k, 2]], size)
+            target = stacked[acts[k, 0], acts[k, 2]][filled:]
+            _scaled(weights[k], values[acts[k, 1]][first:], target, size)
         for i in range(chosen.shape[0]):
             c = chosen[i]
-            for j in range(widths[c]):
-                _copy(block[c, j], stacked[c, j, filled:], size)
-            _copy(effort[c, first:], stacked[c, widths[c], filled:], size)
+            _copy(effort[c][first:], stacked[c, widths[c]][filled:], size)
         filled += size
         if filled + BLOCK > deep * BLOCK or first + size >= stop:
             for i in range(chosen.shape[0]):
                 c = chosen[i]
-                n = widths[c] + 1
-                fold(triangles[c, :n, :n], stacked[c, : n + 1, :filled])
+                _fold(triangles[c], stacked[c], widths[c] + 1, filled)
             filled = 0
 
 
@@ -527,8 +579,11 @@ def motion_of(tree: Tree, gravity: Array, q: Array, v: Array, a: Array) -> Motio
             continue
         position = tree.multiplier[b] * q[:, tree.channel[b] + shift] + tree.offset[b]
         if tree.kind[b] == REVOLUTE:
-            np.sin(position, out=sin[b])
-            np.cos(position, out=cos[b])
+            if np.abs(position).max(initial=0.0) <= LARGEST_ANGLE:
+                sine_cosine(position, sin[b], cos[b])
+            else:
+                np.sin(position, out=sin[b])
+                np.cos(position, out=cos[b])
         else:
             sin[b], cos[b] = position, 0.0
     if tree.free_base:
@@ -539,6 +594,7 @@ def motion_of(tree: Tree, gravity: Array, q: Array, v: Array, a: Array) -> Motio
     return Motion(sin, cos, np.ascontiguousarray(v.T), np.ascontiguousarray(a.T), felt)
 
 
+@lru_cache(maxsize=16)
 def compile_tree(tree: Tree) -> tuple[NDArray[Any], ...]:
     """Return the tree as the kernels read it, rotations split into constant, sin and cos."""
     bodies = len(tree.names)
@@ -574,6 +630,13 @@ def compile_tree(tree: Tree) -> tuple[NDArray[Any], ...]:
     )
 
 
+@lru_cache(maxsize=16)
+def full_slots(tree: Tree) -> IntArray:
+    """Return the place of each column in each channel's row when all are kept, −1 for none."""
+    moved = np.repeat(tree.ancestry(), PARAMETER_COUNT, axis=1)
+    return np.where(moved, np.arange(moved.shape[1]), -1)
+
+
 def regressor(tree: Tree, motion: Motion, out: Array | None = None, threads: int = 1) -> Array:
     """Return the rows of the bodies' parameters: `regressor @ π == inverse dynamics`.
 
@@ -589,8 +652,7 @@ def regressor(tree: Tree, motion: Motion, out: Array | None = None, threads: int
     """
     bodies = len(tree.names)
     count = motion.sin.shape[1]
-    moved = np.repeat(tree.ancestry(), PARAMETER_COUNT, axis=1)
-    slots = np.where(moved, np.arange(PARAMETER_COUNT * bodies), -1)
+    slots = full_slots(tree)
     if out is None:
         out = np.zeros((tree.channels, PARAMETER_COUNT * bodies, count))
     table, arrays = compile_tree(tree), motion.tuple()
@@ -614,9 +676,7 @@ def inverse_dynamics(tree: Tree, motion: Motion, parameters: Array) -> Array:
     Returns:
         Efforts [N·m or N], shape (channels, N).
     """
-    moved = np.repeat(tree.ancestry(), PARAMETER_COUNT, axis=1)
-    moved &= np.asarray(parameters != 0.0)
-    slots = np.where(moved, np.arange(moved.shape[1]), -1)
+    slots = np.where(parameters != 0.0, full_slots(tree), -1)
     out = np.zeros((tree.channels, motion.sin.shape[1]))
     if out.size:
         _efforts(

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from .errors import InvalidRecording, InvalidSetting, MissingSignal, nearest
 from .inertia import Array
-from .robot import matrix_rows, number, read_toml, refuse_unknown, vector
+from .options import matrix_rows, number, read_toml, refuse_unknown, vector
 
 KINDS = ("q", "v", "a", "tau", "current")
 BLOCK_ROWS = 65_536
@@ -191,7 +191,7 @@ def _signal_map(kind: str, entry: object, where: str) -> SignalMap:
         )
     if "matrix" in entry and "inverse" in entry:
         raise InvalidSetting("either matrix or inverse, not both", argument=where)
-    matrix = np.eye(count)
+    matrix: Array = np.eye(count)
     for key in ("matrix", "inverse"):
         if key in entry:
             matrix = matrix_rows(entry[key], f"{where}, {key}")
@@ -605,12 +605,15 @@ class Recording:
                 time = self.step * np.arange(first + lower, first + upper)
             else:
                 time = self.time_scale * raw[lower:upper, at[self.time]]
-            made = {}
+            made: dict[int, Array] = {}
             for m in maps:
                 block = raw[lower:upper, [at[c] for c in m.columns]]
                 scale = UNITS[m.kind][m.unit]
                 # No product where there is nothing to convert: numbers stay as logged.
                 plain = m.matrix.shape == (1, 1) and m.matrix[0, 0] == 1.0 and scale == 1.0
                 made[id(m)] = block + m.offset if plain else scale * block @ m.matrix.T + m.offset
-            values = [made[id(self.sources[n][0])][:, self.sources[n][1]] for n in names]
-            yield Block(time, np.stack(values, 1) if values else np.empty((len(time), 0)))
+            values = np.empty((len(time), len(names)))
+            for k, name in enumerate(names):
+                source, column = self.sources[name]
+                values[:, k] = made[id(source)][:, column]
+            yield Block(np.asarray(time, dtype=np.float64), values)

@@ -86,7 +86,8 @@ SCORE_HEAD = ("log", "role", "filter", "torque error", "mean of joints")
 
 
 def _judgement(check: Check) -> str:
-    return f"{MARKS[check.status]} {check.name}: {check.value:.3g} (limit {check.limit:.3g}), {check.message}"
+    limit = f"(limit {check.limit:.3g})"
+    return f"{MARKS[check.status]} {check.name}: {check.value:.3g} {limit}, {check.message}"
 
 
 def text(found: Identification) -> str:
@@ -130,7 +131,8 @@ th, td { text-align: right; padding: .25rem .7rem; border-bottom: 1px solid var(
   white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; } th { color: var(--soft); font-weight: 600; }
 td.long { white-space: normal; text-align: left; min-width: 18rem; }
-ul { padding-left: 1.2rem; } code { font-size: .9em; } footer { color: var(--soft); margin: 2rem 0; }
+ul { padding-left: 1.2rem; } code { font-size: .9em; } 
+footer { color: var(--soft); margin: 2rem 0; }
 """
 
 

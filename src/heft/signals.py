@@ -493,6 +493,6 @@ def resolve(
                 "the corner of the low-pass is not below half the sampling rate",
                 argument="corner",
                 got=f"{smoothing.corner:g} Hz",
-                expected=f"below {0.5 * rate:.4g} Hz ({recording.name} has {rate:.4g} rows a second)",
+                expected=f"below {0.5 * rate:.4g} Hz, half the rate of {recording.name}",
             )
     return smoothing

@@ -104,7 +104,7 @@ def posterior(data: Array, prior: Array, doubt: float) -> tuple[Array, Array]:
     scale = np.linalg.norm(np.vstack([data, prior]), axis=0)
     scale = np.where(scale > 0.0, scale, 1.0)
     factor = np.linalg.qr(np.vstack([data, prior]) / scale, mode="r")
-    left, singular, right = np.linalg.svd(factor)
+    _, singular, right = np.linalg.svd(factor)
     safe = np.maximum(singular, singular[0] * n * np.finfo(float).eps)
     inverse = (right.T / safe**2) @ right / np.outer(scale, scale)
     spread = inverse @ data.T

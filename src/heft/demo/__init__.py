@@ -23,6 +23,7 @@ def run(out: Path, progress: Callable[[str], None]) -> str:
     from .. import report
     from ..consistency import body_statistics
     from ..identification import identify_files
+    from ..results import write
 
     found = identify_files(
         FOLDER / "arm.urdf",
@@ -30,7 +31,7 @@ def run(out: Path, progress: Callable[[str], None]) -> str:
         [FOLDER / "run2.parquet"],
         progress=progress,
     )
-    found.write(out, report.html)
+    write(found, out, report.html)
     truth = json.loads((FOLDER / "truth.json").read_text())
     lines = [report.text(found), "", "Against the truth of the simulation:", ""]
     rows = []

@@ -1,0 +1,244 @@
+"""What a model file cannot say: the TOML of `--with`, all of it optional.
+
+Unknown keys are refused with the nearest known one; so is everything that is not the number
+it should be.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from .errors import InvalidSetting, nearest
+from .inertia import Array
+
+STANDARD_GRAVITY = (0.0, 0.0, -9.81)
+
+
+@dataclass(frozen=True)
+class JointOptions:
+    """What the file of `--with` says of one joint.
+
+    Attributes:
+        friction: `simple` (viscous, Coulomb, offset) or `none`.
+        armature: Whether to look for rotor inertia.
+        gain: Torque per current [N·m/A], to use `current.<joint>` where no torque is logged.
+        reduction: Motor turns per joint turn, to state rotor inertia on the motor's side.
+        measured: Whether its torque is to be used.
+        position: Where it is held still [rad or m], for joints that are not in the log.
+    """
+
+    friction: Literal["simple", "none"] = "simple"
+    armature: bool = True
+    gain: float | None = None
+    reduction: float | None = None
+    measured: bool = True
+    position: float | None = None
+
+
+@dataclass(frozen=True)
+class Coupling:
+    """Motors that move several joints: `joint torque = matrix @ motor torque`.
+
+    By virtual work `motor speed = matrixᵀ @ joint speed`. Reductions are part of it.
+
+    Attributes:
+        joints: Names of the rows.
+        motors: Names of the columns.
+        matrix: Shape (joints, motors).
+    """
+
+    joints: tuple[str, ...]
+    motors: tuple[str, ...]
+    matrix: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a model file cannot say: the TOML of `--with`; all of it optional.
+
+    Attributes:
+        base: `fixed`, or `free` for a floating base.
+        gravity: Vector in the base's frame [m/s²].
+        joint: By joint name.
+        coupling: Motors that move several joints.
+    """
+
+    base: Literal["fixed", "free"] = "fixed"
+    gravity: tuple[float, float, float] = STANDARD_GRAVITY
+    joint: Mapping[str, JointOptions] | None = None
+    coupling: Coupling | None = None
+
+    @staticmethod
+    def from_toml(path: Path) -> Options:
+        """Read a TOML file.
+
+        Raises:
+            InvalidSetting: If it is malformed, or holds unknown keys.
+        """
+        return Options.from_dict(read_toml(path), str(path))
+
+    @staticmethod
+    def from_dict(table: Mapping[str, Any], where: str = "options") -> Options:
+        """Return the options of a parsed TOML table; see `from_toml`."""
+        refuse_unknown(table, ("base", "gravity", "joint", "coupling"), where)
+        base = table.get("base", "fixed")
+        if base not in ("fixed", "free"):
+            raise InvalidSetting(
+                "base is neither fixed nor free",
+                argument=f"{where}, base",
+                got=repr(base),
+                valid=("fixed", "free"),
+            )
+        gravity = table.get("gravity", STANDARD_GRAVITY)
+        numbers = vector(gravity, f"{where}, gravity", 3)
+        joints = {}
+        entries = table.get("joint", {})
+        if not isinstance(entries, Mapping):
+            raise InvalidSetting("[joint.NAME] tables are expected", argument=f"{where}, joint")
+        for name, entry in entries.items():
+            joints[name] = _joint_options(entry, f"{where}, [joint.{name}]")
+        coupling = None
+        if "coupling" in table:
+            coupling = _coupling(table["coupling"], f"{where}, [coupling]")
+        return Options(base, (numbers[0], numbers[1], numbers[2]), joints, coupling)
+
+    def of(self, joint: str) -> JointOptions:
+        """Return what is said of a joint, defaults if nothing."""
+        return (self.joint or {}).get(joint, JointOptions())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a table from which `from_dict` makes the same options."""
+        table: dict[str, Any] = {"base": self.base, "gravity": list(self.gravity)}
+        if self.joint:
+            table["joint"] = {
+                name: {k: v for k, v in vars(entry).items() if v is not None}
+                for name, entry in self.joint.items()
+            }
+        if self.coupling is not None:
+            table["coupling"] = {
+                "joints": list(self.coupling.joints),
+                "motors": list(self.coupling.motors),
+                "matrix": [list(row) for row in self.coupling.matrix],
+            }
+        return table
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return a TOML file's table.
+
+    Raises:
+        InvalidSetting: If it cannot be read or is no TOML.
+    """
+    try:
+        return tomllib.loads(path.read_bytes().decode())
+    except OSError as problem:
+        raise InvalidSetting(
+            "the file cannot be read", argument=str(path), got=problem.strerror or str(problem)
+        ) from problem
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as problem:
+        raise InvalidSetting(
+            "this is not a TOML file", argument=str(path), got=str(problem)
+        ) from problem
+
+
+def refuse_unknown(table: Mapping[str, Any], valid: tuple[str, ...], where: str) -> None:
+    """Raise `InvalidSetting` for a key that means nothing, with the nearest that does."""
+    for key in table:
+        if key not in valid:
+            near = nearest(key, valid)
+            raise InvalidSetting(
+                f"'{key}' is not known here",
+                argument=where,
+                valid=valid,
+                cure=f"did you mean '{near}'?" if near else None,
+            )
+
+
+def number(value: object, where: str) -> float:
+    """Return a finite number of a TOML file, or raise `InvalidSetting`."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
+        raise InvalidSetting("a finite number is expected", argument=where, got=repr(value))
+    return float(value)
+
+
+def vector(value: object, where: str, length: int | None = None) -> list[float]:
+    """Return a list of finite numbers of a TOML file, or raise `InvalidSetting`."""
+    if not isinstance(value, list | tuple) or (length is not None and len(value) != length):
+        raise InvalidSetting(
+            f"{'a list' if length is None else length} of numbers is expected",
+            argument=where,
+            got=repr(value)[:80],
+        )
+    return [number(v, where) for v in value]
+
+
+def matrix_rows(value: object, where: str) -> Array:
+    """Return a rectangular matrix of a TOML file, or raise `InvalidSetting`."""
+    if not isinstance(value, list) or not value:
+        raise InvalidSetting("a list of rows is expected", argument=where, got=repr(value)[:80])
+    rows = [vector(row, where) for row in value]
+    if len({len(row) for row in rows}) != 1:
+        raise InvalidSetting("the rows differ in length", argument=where)
+    return np.array(rows)
+
+
+def _joint_options(entry: object, where: str) -> JointOptions:
+    if not isinstance(entry, Mapping):
+        raise InvalidSetting("a table is expected", argument=where, got=repr(entry)[:60])
+    refuse_unknown(
+        entry, ("friction", "armature", "gain", "reduction", "measured", "position"), where
+    )
+    friction = entry.get("friction", "simple")
+    if friction not in ("simple", "none"):
+        raise InvalidSetting(
+            "this friction model is not known",
+            argument=f"{where}, friction",
+            got=repr(friction),
+            valid=("simple", "none"),
+        )
+    flags = {}
+    for key in ("armature", "measured"):
+        flags[key] = entry.get(key, True)
+        if not isinstance(flags[key], bool):
+            raise InvalidSetting(
+                "true or false is expected", argument=f"{where}, {key}", got=repr(flags[key])
+            )
+    numbers = {
+        key: number(entry[key], f"{where}, {key}") if key in entry else None
+        for key in ("gain", "reduction", "position")
+    }
+    for key, value in numbers.items():
+        if value == 0.0 and key != "position":
+            raise InvalidSetting("must not be 0", argument=f"{where}, {key}", got=0.0)
+    return JointOptions(
+        friction,
+        flags["armature"],
+        numbers["gain"],
+        numbers["reduction"],
+        flags["measured"],
+        numbers["position"],
+    )
+
+
+def _coupling(entry: object, where: str) -> Coupling:
+    if not isinstance(entry, Mapping):
+        raise InvalidSetting("a table is expected", argument=where, got=repr(entry)[:60])
+    refuse_unknown(entry, ("joints", "motors", "matrix"), where)
+    matrix = matrix_rows(entry.get("matrix"), f"{where}, matrix")
+    motors = tuple(map(str, entry.get("motors", ())))
+    joints = tuple(map(str, entry.get("joints", ())))
+    if matrix.shape[0] != matrix.shape[1] or matrix.shape[1] != len(motors):
+        raise InvalidSetting(
+            "the matrix is not square with one column a motor",
+            argument=f"{where}, matrix",
+            got=f"{matrix.shape[0]}×{matrix.shape[1]}, {len(motors)} motors",
+        )
+    if abs(np.linalg.det(matrix / np.abs(matrix).max())) < 1e-12:
+        raise InvalidSetting("the matrix is singular", argument=f"{where}, matrix")
+    return Coupling(joints, motors, tuple(tuple(map(float, row)) for row in matrix))

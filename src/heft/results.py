@@ -1,0 +1,427 @@
+"""The folder of results: written whole or not at all, and read again.
+
+`estimate.json` is the contract that programs read (`estimate.schema.json`), `robot.urdf` the
+model file with new numbers, `information.npz` what was learnt, `report.html` the page.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from . import __version__, inertia
+from .consistency import body_statistics
+from .errors import InputError, InvalidRecording, InvalidSetting
+from .identifiability import channel_ranks
+from .identification import Identification
+from .inertia import Array
+from .options import Options
+from .plants import Problem
+from .recording import ColumnMap, Recording
+from .robot import Robot
+from .signals import Smoothing
+
+SCHEMA = 1
+
+SEEN = 0.5  # share of the prior's variance that data must take away to count as seen
+
+FILES = ("robot.urdf", "estimate.json", "information.npz", "report.html")
+
+
+def to_json(found: Identification) -> dict[str, Any]:
+    """Return the contract that programs read (`estimate.schema.json`)."""
+    problem, robot = found.problem, found.problem.robot
+    return {
+        "heft": __version__,
+        "schema": SCHEMA,
+        "inputs": [dict(i) for i in found.inputs],
+        "settings": {
+            "robot": {
+                "name": robot.name,
+                "structure": robot.structure_hash(),
+                "options": robot.options.to_dict(),
+            },
+            "smoothing": vars(problem.resolved)
+            | {"chosen": found.settings.smoothing.corner is None},
+            "least_squares": vars(found.settings.least_squares),
+            "consistent": vars(found.settings.consistent),
+        },
+        "parameters": list(_parameter_entries(found)),
+        "joints": _joint_entries(found),
+        "motors": _motor_entries(found),
+        "base_parameters": _base_entries(found),
+        "information": {
+            "condition": found.estimate.rank.condition,
+            "rank": found.estimate.rank.rank,
+            "columns": found.estimate.rank.columns,
+            "tolerance": found.estimate.rank.tolerance,
+            "weakest": list(found.estimate.rank.weakest),
+            "channels": _channel_entries(found),
+        },
+        "fit": [vars(s) for s in found.fit],
+        "validation": [vars(s) for s in found.validation],
+        "notes": list(robot.notes),
+        "checks": [vars(c) for c in found.checks],
+        "verdict": found.verdict,
+    }
+
+
+def write(
+    found: Identification, out: Path, report: Callable[[Identification], str] | None = None
+) -> None:
+    """Write the folder of results, whole or not at all.
+
+    Args:
+        found: What was found.
+        out: The folder; replaced if it holds earlier results.
+        report: Makes `report.html`, if given.
+
+    Raises:
+        InvalidSetting: If the folder holds other things.
+    """
+    refuse_foreign(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    try:
+        (temporary / "robot.urdf").write_bytes(found.urdf)
+        text = json.dumps(_plain(to_json(found)), indent=1, ensure_ascii=False, allow_nan=False)
+        (temporary / "estimate.json").write_text(text + "\n", encoding="utf-8")
+        covariance = found.consistent.parameters.covariance
+        assert covariance is not None
+        found.estimate.information.save(
+            temporary / "information.npz",
+            base_matrix=found.problem.base.matrix,
+            standard_names=np.array(found.problem.base.standard.names),
+            sigma=found.estimate.noise.sigma,
+            memory=found.estimate.noise.memory,
+            parameter_names=np.array(found.consistent.parameters.labels.names),
+            parameter_values=found.consistent.parameters.values,
+            parameter_covariance=covariance,
+        )
+        if report is not None:
+            (temporary / "report.html").write_text(report(found), encoding="utf-8")
+        temporary.chmod(0o755)
+        for file in temporary.iterdir():
+            _flush(file)
+        _swap(temporary, out)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def refuse_foreign(out: Path) -> None:
+    """Raise `InvalidSetting` if a folder for results holds anything else."""
+    if out.exists() and not out.is_dir():
+        raise InvalidSetting("the place for results is a file", argument=f"--out {out}")
+    others = sorted({p.name for p in out.iterdir()} - set(FILES)) if out.exists() else []
+    if others:
+        raise InvalidSetting(
+            "the folder for results holds other files, which are not overwritten",
+            argument=f"--out {out}",
+            got=", ".join(others[:5]),
+            cure="name an empty or new folder",
+        )
+
+
+def _flush(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def _swap(temporary: Path, out: Path) -> None:
+    """Put the new folder in the old one's place; a reader sees one or the other."""
+    if not out.exists():
+        temporary.rename(out)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{out.name}.old.", dir=out.parent))
+    out.rename(old / "results")
+    try:
+        temporary.rename(out)
+    except OSError:
+        (old / "results").rename(out)
+        raise
+    finally:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it: infinities and NaN become null."""
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value
+
+
+def _parameter_entries(found: Identification) -> Iterator[dict[str, Any]]:
+    """Yield each link's numbers with what is known of them."""
+    problem = found.problem
+    units = {"mass": "kg", "com": "m", "inertia": "kg·m²"}
+    structure = np.abs(problem.believed.matrix).sum(axis=0)
+    lonely = {problem.base.standard.names[i] for i in problem.base.alone()}
+    bodies = problem.robot.tree.names
+    crowded = [link.body for link in problem.robot.bodies_links]
+    for k, link in enumerate(problem.robot.bodies_links):
+        visible = structure[10 * k : 10 * k + 10] > 0.0
+        for name, (value, std, share) in body_statistics(found.consistent, 10 * k).items():
+            if not _visible(name, visible):
+                seen = "not at all"
+            elif share < SEEN:
+                seen = "prior"
+            elif crowded.count(link.body) == 1 and _alone(name, bodies[link.body], lonely):
+                seen = "alone"
+            else:
+                seen = "in combination"
+            yield {
+                "name": f"{link.name}.{name}",
+                "value": value,
+                "std": std,
+                "unit": units[name.partition(".")[0]],
+                "seen": seen,
+                "share": share,
+            }
+
+
+def _needed(name: str) -> list[int]:
+    """Return which of a body's ten parameters a stated number is made of."""
+    kind, _, axis = name.partition(".")
+    if kind == "mass":
+        return [0]
+    if kind == "com":
+        return [0, 1 + inertia.AXES.index(axis)]
+    return [4 + inertia.SYMBOLS[4:].index(f"I.{axis}")]
+
+
+def _visible(name: str, visible: Array) -> bool:
+    return bool(visible[_needed(name)].any())
+
+
+def _alone(name: str, body: str, lonely: set[str]) -> bool:
+    return all(f"{body}.{inertia.SYMBOLS[k]}" in lonely for k in _needed(name))
+
+
+def _drive_entry(found: Identification, name: str) -> dict[str, Any]:
+    drives = found.drives
+    parameters = found.consistent.parameters
+    std = dict(zip(parameters.labels.names, parameters.std.tolist(), strict=True))
+
+    def get(term: str) -> float | None:
+        return drives.get(f"{name}.{term}")
+
+    simple = {t: get(t) for t in ("viscous", "coulomb", "offset")}
+    return {
+        "armature": get("armature"),
+        "simple": {k: v for k, v in simple.items() if v is not None},
+        "full": [
+            {"term": k, "scale": None, "value": v} for k, v in simple.items() if v is not None
+        ],
+        "std": {t: std[f"{name}.{t}"] for t in ("armature", *simple) if f"{name}.{t}" in drives},
+    }
+
+
+def _joint_entries(found: Identification) -> dict[str, Any]:
+    robot = found.problem.robot
+    entries = {}
+    for joint in robot.joints:
+        entry = _drive_entry(found, joint)
+        option = robot.options.of(joint)
+        if option.gain is not None:
+            entry["gain"] = option.gain
+        if option.reduction is not None and entry["armature"] is not None:
+            entry["rotor"] = entry["armature"] / option.reduction**2
+        entries[joint] = entry
+    return entries
+
+
+def _motor_entries(found: Identification) -> dict[str, Any]:
+    robot = found.problem.robot
+    first = len(robot.channels) - len(robot.joints)
+    return {
+        d.name: _drive_entry(found, d.name)
+        | {
+            "speed": {
+                j: float(d.ratio[first + k])
+                for k, j in enumerate(robot.joints)
+                if d.ratio[first + k]
+            }
+        }
+        for d in robot.drives
+        if d.name not in robot.joints
+    }
+
+
+def _base_entries(found: Identification) -> list[dict[str, Any]]:
+    parameters = found.estimate.parameters
+    return [
+        {
+            "expression": expression,
+            "value": float(value),
+            "std": float(std),
+            "unit": unit,
+            "relative_std": float(abs(std / value)) if value else None,
+        }
+        for expression, value, std, unit in zip(
+            found.problem.base.expressions(),
+            parameters.values,
+            parameters.std,
+            parameters.labels.units,
+            strict=True,
+        )
+    ]
+
+
+def _channel_entries(found: Identification) -> list[dict[str, Any]]:
+    noise, information = found.estimate.noise, found.estimate.information
+    ranks = channel_ranks(information)
+    return [
+        {
+            "name": name,
+            "rows": int(noise.rows[c]),
+            "independent_rows": float(noise.effective[c]),
+            "residual_std": float(noise.sigma[c]),
+            "rank": ranks[name],
+            "columns": len(information.triangles[c].columns),
+        }
+        for c, name in enumerate(information.channels)
+    ]
+
+
+@dataclass(frozen=True)
+class Identified:
+    """A folder of results, read again.
+
+    Attributes:
+        folder: Where it is.
+        robot: The identified model.
+        drives: The drives' terms by name.
+        smoothing: How motion was made smooth.
+        estimate: What `estimate.json` holds.
+    """
+
+    folder: Path
+    robot: Robot
+    drives: dict[str, float]
+    smoothing: Smoothing
+    estimate: Mapping[str, Any]
+
+    @staticmethod
+    def load(folder: Path) -> Identified:
+        """Read a folder that `heft identify` left.
+
+        Raises:
+            InputError: If it is not one.
+        """
+        try:
+            data = json.loads((folder / "estimate.json").read_text(encoding="utf-8"))
+            options = Options.from_dict(data["settings"]["robot"]["options"], "estimate.json")
+            entry = dict(data["settings"]["smoothing"])
+            entry.pop("chosen")
+            smoothing = Smoothing(**entry)
+            drives: dict[str, float] = {}
+            for name, joint in {**data["joints"], **data["motors"]}.items():
+                drives |= {f"{name}.{k}": float(v) for k, v in joint["simple"].items()}
+                if joint["armature"] is not None:
+                    drives[f"{name}.armature"] = float(joint["armature"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
+            raise InputError(
+                "this is not a folder of results",
+                argument=str(folder),
+                got=f"{type(problem).__name__}: {problem}",
+                expected="the folder that `heft identify --out` wrote",
+            ) from problem
+        return Identified(
+            folder, Robot.from_urdf(folder / "robot.urdf", options), drives, smoothing, data
+        )
+
+    def predict(
+        self, recording: Recording, friction: Literal["simple", "none"] = "simple", threads: int = 2
+    ) -> Iterator[tuple[Array, Array, Array]]:
+        """Yield time, effort and its rigid part, at the log's own times, in pieces.
+
+        The log's torques, if any, are not looked at.
+
+        Args:
+            recording: The log.
+            friction: `simple`, or `none` for the rigid part and rotor inertia only.
+            threads: How many threads share the work.
+        """
+        drives = self.drives
+        if friction == "none":
+            drives = {k: v for k, v in drives.items() if k.endswith(".armature")}
+        smoothing = replace(self.smoothing, trim=0.0, torque="raw")
+        problem = Problem(self.robot, (recording,), smoothing, threads, "predict")
+        for s, effort, rigid in problem.predictions(self.robot.written_bodies(), drives):
+            yield s.time, effort.T, rigid.T
+
+
+def predict_files(
+    folder: Path,
+    log: Path,
+    out: Path,
+    columns: Path | None = None,
+    friction: Literal["simple", "none"] = "simple",
+) -> int:
+    """Predict the torques of a log and write them, whole or not at all; return the rows.
+
+    Args:
+        folder: Results of `heft identify`.
+        log: CSV, Parquet or NPZ with positions.
+        out: Parquet or CSV file to write: `t`, `tau.<joint>` and `tau_rigid.<joint>`.
+        columns: TOML that says what the log's columns mean.
+        friction: `simple` or `none`.
+
+    Raises:
+        InvalidSetting: If the kind of the output is not known.
+    """
+    import pyarrow
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    if out.suffix.lower() not in (".parquet", ".csv"):
+        raise InvalidSetting(
+            "the output is neither Parquet nor CSV",
+            argument=f"--out {out}",
+            valid=(".parquet", ".csv"),
+        )
+    identified = Identified.load(folder)
+    recording = Recording.open(log, ColumnMap.from_toml(columns) if columns else None)
+    channels = identified.robot.channels
+    names = ["t", *(f"tau.{c}" for c in channels), *(f"tau_rigid.{c}" for c in channels)]
+    schema = pyarrow.schema([(n, pyarrow.float64()) for n in names])
+    out.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=f".{out.name}.", dir=out.parent)
+    os.close(handle)
+    rows = 0
+    try:
+        make = (
+            pyarrow.csv.CSVWriter if out.suffix.lower() == ".csv" else pyarrow.parquet.ParquetWriter
+        )
+        with make(temporary, schema) as writer:
+            for time, effort, rigid in identified.predict(recording, friction):
+                columns_ = [time, *effort.T, *rigid.T]
+                arrays = [pyarrow.array(np.ascontiguousarray(c)) for c in columns_]
+                writer.write_table(pyarrow.Table.from_arrays(arrays, schema=schema))
+                rows += len(time)
+        if rows == 0:
+            raise InvalidRecording(
+                "the log is too short to predict anything",
+                argument=str(log),
+                expected="at least ten rows without a gap",
+            )
+        _flush(Path(temporary))
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, out)
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+    return rows
