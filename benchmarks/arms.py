@@ -15,8 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from heft.inertia import Array
+from heft.options import Coupling, JointOptions, Options
 from heft.recording import Recording
-from heft.robot import Coupling, JointOptions, Options, Robot
+from heft.robot import Robot
 
 DE_LUCA = (14.87, 13.26, 11.13, 10.62, 11.03, 11.47)  # N·m/A
 TX40_RATIO = (32.0, 32.0, 45.0, -48.0, 45.0, 32.0)

@@ -131,14 +131,21 @@ def at(text: str) -> str:
 def urdf(name: str, data: str | bytes | tuple[str, str], says: str, *where: str) -> Case:
     content = changed(data) if isinstance(data, tuple) else data
     return Case(
-        f"URDF: {name}", InvalidModel, says, ("arm.urdf", *where),
+        f"URDF: {name}",
+        InvalidModel,
+        says,
+        ("arm.urdf", *where),
         lambda folder: Robot.from_urdf(written(folder, "arm.urdf", content)),
     )
 
 
 def mass(value: str) -> Case:
-    return urdf(f"mass {value!r}", (MASS, f'value="{value}"'), "mass value is not a finite number",
-                "link 'upper'")
+    return urdf(
+        f"mass {value!r}",
+        (MASS, f'value="{value}"'),
+        "mass value is not a finite number",
+        "link 'upper'",
+    )
 
 
 def options(name: str, toml: str | bytes, says: str, *where: str) -> Case:
@@ -151,7 +158,10 @@ def options(name: str, toml: str | bytes, says: str, *where: str) -> Case:
 
 def column_map(name: str, toml: str, says: str, *where: str) -> Case:
     return Case(
-        f"map: {name}", InvalidSetting, says, ("map.toml", *where),
+        f"map: {name}",
+        InvalidSetting,
+        says,
+        ("map.toml", *where),
         lambda folder: ColumnMap.from_toml(written(folder, "map.toml", toml)),
     )
 
@@ -163,9 +173,14 @@ def walk(recording: Recording, smoothing: Smoothing, settings: Options | None = 
 
 
 def log(
-    name: str, file: str, data: str | bytes | Callable[[Path], object], says: str,
-    error: type[HeftError] = InvalidRecording, corner: float | None = 10.0,
-    columns: dict[str, Any] | None = None, where: tuple[str, ...] = (),
+    name: str,
+    file: str,
+    data: str | bytes | Callable[[Path], object],
+    says: str,
+    error: type[HeftError] = InvalidRecording,
+    corner: float | None = 10.0,
+    columns: dict[str, Any] | None = None,
+    where: tuple[str, ...] = (),
 ) -> Case:
     def use(folder: Path) -> object:
         path = folder / file
@@ -203,8 +218,13 @@ def parquet(
     name: str, says: str, error: type[HeftError] = InvalidRecording, **columns: Any
 ) -> Case:
     table = pyarrow.table({**LOG, **{k.replace("_", "."): v for k, v in columns.items()}})
-    return log(f"Parquet, {name}", "run.parquet",
-               lambda path: pyarrow.parquet.write_table(table, path), says, error=error)
+    return log(
+        f"Parquet, {name}",
+        "run.parquet",
+        lambda path: pyarrow.parquet.write_table(table, path),
+        says,
+        error=error,
+    )
 
 
 def zipped(**entries: bytes) -> bytes:
@@ -218,9 +238,7 @@ def zipped(**entries: bytes) -> bytes:
 def lying_shape() -> bytes:
     """Return an array file that claims 7 TiB and holds eight bytes."""
     memory = io.BytesIO()
-    npy.write_array_header_1_0(
-        memory, {"descr": "<f8", "fortran_order": False, "shape": (10**12,)}
-    )
+    npy.write_array_header_1_0(memory, {"descr": "<f8", "fortran_order": False, "shape": (10**12,)})
     return memory.getvalue() + bytes(8)
 
 
@@ -247,14 +265,34 @@ def arrays(time: Any = TIME, **signals: Any) -> Recording:
 
 def setting(name: str, says: str, argument: str, **settings: Any) -> Case:
     recording = arrays(q={"elbow": LOG["q.elbow"]}, tau={"elbow": LOG["tau.elbow"]})
-    return Case(f"setting: {name}", InvalidSetting, says, (argument,),
-                lambda _: walk(recording, Smoothing(**settings)))
+    return Case(
+        f"setting: {name}",
+        InvalidSetting,
+        says,
+        (argument,),
+        lambda _: walk(recording, Smoothing(**settings)),
+    )
 
 
 CASES = (
     # Model files
-    *(mass(value) for value in ("nan", "inf", "-inf", "1e309", "1,5", "heavy", "1.5kg", "1_5",
-                                "0x2", "", "1 2", "２.５")),
+    *(
+        mass(value)
+        for value in (
+            "nan",
+            "inf",
+            "-inf",
+            "1e309",
+            "1,5",
+            "heavy",
+            "1.5kg",
+            "1_5",
+            "0x2",
+            "",
+            "1 2",
+            "２.５",
+        )
+    ),
     urdf("a decimal comma, with the cure", (MASS, 'value="1,5"'), "decimal point, not a comma"),
     urdf("a mass without value", (f"<mass {MASS}/>", "<mass/>"), "mass value", "link 'upper'"),
     urdf("a negative mass", (MASS, 'value="-2.5"'), "mass is negative", "link 'upper'", at(UPPER)),
@@ -262,129 +300,268 @@ CASES = (
     urdf("no inertia", (INERTIA_LINE, ""), "<inertial> has no <inertia>", "link 'upper'"),
     urdf("half an inertia", (INERTIA, ""), "inertia ixx is not a finite number", "link 'upper'"),
     urdf("inertia nan", (INERTIA, 'ixx="nan"'), "inertia ixx is not a finite number"),
-    urdf("two inertials", (UPPER, UPPER.replace("</link>", "<inertial/></link>")),
-         "two <inertial> elements", "link 'upper'"),
-    urdf("a centre of two numbers", ('xyz="0 0 0.25"', 'xyz="0 0.25"'),
-         "origin xyz is not 3 finite numbers", "link 'upper'", at("<origin")),
+    urdf(
+        "two inertials",
+        (UPPER, UPPER.replace("</link>", "<inertial/></link>")),
+        "two <inertial> elements",
+        "link 'upper'",
+    ),
+    urdf(
+        "a centre of two numbers",
+        ('xyz="0 0 0.25"', 'xyz="0 0.25"'),
+        "origin xyz is not 3 finite numbers",
+        "link 'upper'",
+        at("<origin"),
+    ),
     urdf("an origin turned by nan", ('rpy="0 0 0.1"', 'rpy="0 0 nan"'), "origin rpy"),
     urdf("a joint nowhere", ('xyz="0 0 0.5"', 'xyz="0 0 inf"'), "origin xyz", "joint 'elbow'"),
     urdf("a document type", ("<robot", "<!DOCTYPE robot>\n<robot"), "document type", "line 2"),
     urdf("entities that explode", ("<robot", BOMB + "<robot"), "entities", "line 2"),
-    urdf("an entity from elsewhere",
-         ("<robot", '<!DOCTYPE r [<!ENTITY x SYSTEM "file:///etc/hostname">]><robot'), "entities"),
+    urdf(
+        "an entity from elsewhere",
+        ("<robot", '<!DOCTYPE r [<!ENTITY x SYSTEM "file:///etc/hostname">]><robot'),
+        "entities",
+    ),
     urdf("a xacro element", ('<link name="base"/>', '<xacro:macro name="m"/>'), "expand it"),
     urdf("a xacro expression", (MASS, 'value="${m}"'), "this is a xacro file"),
-    urdf("a cycle of all links",
-         ("</robot>", '<joint name="back" type="fixed"><parent link="thumb"/>'
-          '<child link="base"/></joint></robot>'), "0 root links (a cycle)"),
-    urdf("a cycle that cuts off the base", ('<parent link="base"/>', '<parent link="forearm"/>'),
-         "cycle", "link 'upper'"),
-    urdf("a cycle beside the tree",
-         ('<link name="base"/>', '<link name="base"/><link name="x"/><link name="y"/>'
-          '<joint name="xy" type="fixed"><parent link="x"/><child link="y"/></joint>'
-          '<joint name="yx" type="fixed"><parent link="y"/><child link="x"/></joint>'),
-         "cycle", "link 'x'"),
-    urdf("two roots", ('<link name="base"/>', '<link name="base"/><link name="lost"/>'),
-         "2 root links: base, lost"),
-    urdf("a closed loop",
-         ("</robot>", '<joint name="bar" type="fixed"><parent link="base"/>'
-          '<child link="thumb"/></joint></robot>'), "closed loops", "link 'thumb'"),
-    urdf("two links of one name", ('<link name="thumb"/>', '<link name="finger"/>'),
-         "two links are called 'finger'",
-         at('<link name="finger"')[5:], at('<link name="thumb"')[5:]),
-    urdf("two joints of one name", ('name="grip" type', 'name="elbow" type'),
-         "two joints are called 'elbow'",
-         at('<joint name="elbow"')[5:], at('<joint name="grip"')[5:]),
-    urdf("a link without name", ('<link name="thumb"/>', "<link/>"), "a link has no name",
-         at('<link name="thumb"')),
-    urdf("a joint without name", (ELBOW, 'type="continuous"'), "a joint has no name",
-         at('<joint name="elbow"')),
-    urdf("a parent that is not there", ('<parent link="base"/>', '<parent link="bse"/>'),
-         "did you mean 'base'?", "joint 'shoulder'"),
+    urdf(
+        "a cycle of all links",
+        (
+            "</robot>",
+            '<joint name="back" type="fixed"><parent link="thumb"/>'
+            '<child link="base"/></joint></robot>',
+        ),
+        "0 root links (a cycle)",
+    ),
+    urdf(
+        "a cycle that cuts off the base",
+        ('<parent link="base"/>', '<parent link="forearm"/>'),
+        "cycle",
+        "link 'upper'",
+    ),
+    urdf(
+        "a cycle beside the tree",
+        (
+            '<link name="base"/>',
+            '<link name="base"/><link name="x"/><link name="y"/>'
+            '<joint name="xy" type="fixed"><parent link="x"/><child link="y"/></joint>'
+            '<joint name="yx" type="fixed"><parent link="y"/><child link="x"/></joint>',
+        ),
+        "cycle",
+        "link 'x'",
+    ),
+    urdf(
+        "two roots",
+        ('<link name="base"/>', '<link name="base"/><link name="lost"/>'),
+        "2 root links: base, lost",
+    ),
+    urdf(
+        "a closed loop",
+        (
+            "</robot>",
+            '<joint name="bar" type="fixed"><parent link="base"/>'
+            '<child link="thumb"/></joint></robot>',
+        ),
+        "closed loops",
+        "link 'thumb'",
+    ),
+    urdf(
+        "two links of one name",
+        ('<link name="thumb"/>', '<link name="finger"/>'),
+        "two links are called 'finger'",
+        at('<link name="finger"')[5:],
+        at('<link name="thumb"')[5:],
+    ),
+    urdf(
+        "two joints of one name",
+        ('name="grip" type', 'name="elbow" type'),
+        "two joints are called 'elbow'",
+        at('<joint name="elbow"')[5:],
+        at('<joint name="grip"')[5:],
+    ),
+    urdf(
+        "a link without name",
+        ('<link name="thumb"/>', "<link/>"),
+        "a link has no name",
+        at('<link name="thumb"'),
+    ),
+    urdf(
+        "a joint without name",
+        (ELBOW, 'type="continuous"'),
+        "a joint has no name",
+        at('<joint name="elbow"'),
+    ),
+    urdf(
+        "a parent that is not there",
+        ('<parent link="base"/>', '<parent link="bse"/>'),
+        "did you mean 'base'?",
+        "joint 'shoulder'",
+    ),
     urdf("no parent", ('<parent link="base"/>', ""), "the parent of a joint", "joint 'shoulder'"),
     urdf("no child", ('<child link="thumb"/>', ""), "the child of a joint", "joint 'follow'"),
     urdf("an axis of length zero", ('xyz="1 0 0"', 'xyz="0 0 0"'), "no direction", "joint 'elbow'"),
-    urdf("an axis nan", ('xyz="1 0 0"', 'xyz="nan 0 0"'), "axis xyz", "joint 'elbow'",
-         at('<joint name="elbow"')),
+    urdf(
+        "an axis nan",
+        ('xyz="1 0 0"', 'xyz="nan 0 0"'),
+        "axis xyz",
+        "joint 'elbow'",
+        at('<joint name="elbow"'),
+    ),
     urdf("an axis beyond measure", ('xyz="1 0 0"', 'xyz="1e300 0 0"'), "axis", "joint 'elbow'"),
     urdf("an axis of two numbers", ('xyz="1 0 0"', 'xyz="1 0"'), "3 finite numbers"),
-    urdf("a floating joint", (ELBOW, 'name="elbow" type="floating"'), 'base = "free"',
-         "joint 'elbow'"),
-    urdf("a planar joint", (ELBOW, 'name="elbow" type="planar"'), "'planar' cannot be identified",
-         "joint 'elbow'"),
-    urdf("a joint type misspelt", (ELBOW, 'name="elbow" type="continous"'),
-         "did you mean 'continuous'?", "joint 'elbow'"),
+    urdf(
+        "a floating joint",
+        (ELBOW, 'name="elbow" type="floating"'),
+        'base = "free"',
+        "joint 'elbow'",
+    ),
+    urdf(
+        "a planar joint",
+        (ELBOW, 'name="elbow" type="planar"'),
+        "'planar' cannot be identified",
+        "joint 'elbow'",
+    ),
+    urdf(
+        "a joint type misspelt",
+        (ELBOW, 'name="elbow" type="continous"'),
+        "did you mean 'continuous'?",
+        "joint 'elbow'",
+    ),
     urdf("a joint without type", (ELBOW, 'name="elbow"'), "cannot be identified", "joint 'elbow'"),
-    urdf("a joint that mimics itself", ('<mimic joint="grip"', '<mimic joint="follow"'),
-         "mimics a joint that is not there", "joint 'follow'"),
-    urdf("joints that mimic one another",
-         ('<axis xyz="0 0 1"/>', '<axis xyz="0 0 1"/><mimic joint="follow"/>'),
-         "mimic one another", "joint"),
-    urdf("a joint that mimics nobody", ('<mimic joint="grip"', '<mimic joint="grab"'),
-         "mimics a joint that is not there", "joint 'follow'"),
-    urdf("a joint that mimics a fixed one",
-         ('name="grip" type="prismatic"', 'name="grip" type="fixed"'),
-         "mimics a joint that does not move", "joint 'follow'"),
-    urdf("a mimic multiplied by nan", ('multiplier="1"', 'multiplier="nan"'), "mimic multiplier",
-         "joint 'follow'"),
+    urdf(
+        "a joint that mimics itself",
+        ('<mimic joint="grip"', '<mimic joint="follow"'),
+        "mimics a joint that is not there",
+        "joint 'follow'",
+    ),
+    urdf(
+        "joints that mimic one another",
+        ('<axis xyz="0 0 1"/>', '<axis xyz="0 0 1"/><mimic joint="follow"/>'),
+        "mimic one another",
+        "joint",
+    ),
+    urdf(
+        "a joint that mimics nobody",
+        ('<mimic joint="grip"', '<mimic joint="grab"'),
+        "mimics a joint that is not there",
+        "joint 'follow'",
+    ),
+    urdf(
+        "a joint that mimics a fixed one",
+        ('name="grip" type="prismatic"', 'name="grip" type="fixed"'),
+        "mimics a joint that does not move",
+        "joint 'follow'",
+    ),
+    urdf(
+        "a mimic multiplied by nan",
+        ('multiplier="1"', 'multiplier="nan"'),
+        "mimic multiplier",
+        "joint 'follow'",
+    ),
     urdf("an empty file", "", "not well-formed"),
     urdf("a file cut off", URDF[: len(URDF) // 2], "not well-formed", "line"),
     urdf("a tag cut off", URDF[:-3], "not well-formed", "line"),
     urdf("UTF-16", URDF.encode("utf-16"), "not UTF-8"),
     urdf("UTF-16 without mark", URDF.encode("utf-16-le"), "not UTF-8"),
-    urdf("Latin-1, declared",
-         URDF.replace('?>', ' encoding="ISO-8859-1"?>').replace("arm", "ärm").encode("latin-1"),
-         "not UTF-8"),
-    urdf("Latin-1, not declared", URDF.replace("arm", "ärm").encode("latin-1"), "not well-formed"),
+    urdf(
+        "Latin-1, declared",
+        URDF.replace("?>", ' encoding="ISO-8859-1"?>').replace("arm", "ärm").encode("latin-1"),
+        "not UTF-8",
+    ),
+    urdf("Latin-1, not declared", URDF.replace("arm", "ärm").encode("latin-1"), "not UTF-8"),
     urdf("an encoding that nobody knows", URDF.replace("?>", ' encoding="klingon"?>'), "klingon"),
-    urdf("a picture", b"\x89PNG\r\n\x1a\n" + bytes(range(256)), "not well-formed"),
+    urdf("a picture", b"\x89PNG\r\n\x1a\n" + bytes(range(256)), "not UTF-8"),
     urdf("a NUL byte", URDF.replace("arm", "a\0m"), "not well-formed"),
     urdf("200 000 elements nested", "<robot>" + "<a>" * 200_000, "nested too deeply"),
     urdf("an SDF", "<sdf version='1.9'><model name='m'/></sdf>", "<sdf>"),
     urdf("a robot of nothing", "<robot name='r'/>", "no links"),
     urdf("a robot that cannot move", "<robot name='r'><link name='a'/></robot>", "no moving joint"),
-    Case("URDF: no such file", InvalidModel, "No such file", ("none.urdf",),
-         lambda folder: Robot.from_urdf(folder / "none.urdf")),
-    Case("URDF: a folder", InvalidModel, "directory", ("folder.urdf",),
-         lambda folder: [(folder / "folder.urdf").mkdir(),
-                         Robot.from_urdf(folder / "folder.urdf")]),
+    Case(
+        "URDF: no such file",
+        InvalidModel,
+        "No such file",
+        ("none.urdf",),
+        lambda folder: Robot.from_urdf(folder / "none.urdf"),
+    ),
+    Case(
+        "URDF: a folder",
+        InvalidModel,
+        "directory",
+        ("folder.urdf",),
+        lambda folder: [(folder / "folder.urdf").mkdir(), Robot.from_urdf(folder / "folder.urdf")],
+    ),
     # Options (--with)
     options("not TOML", "gravity = ", "not a TOML file"),
     options("not UTF-8", b"\xff\xfe", "not a TOML file"),
     options("brackets without end", "x = " + "[" * 100_000, "not a TOML file"),
     options("an integer of 5000 digits", f"[joint.elbow]\ngain = 1{'0' * 5000}", "TOML"),
     options("an unknown key", "graviti = [0, 0, -9.81]", "did you mean 'gravity'?"),
-    options("an unknown key of a joint", '[joint.elbow]\nfrction = "simple"',
-            "did you mean 'friction'?", "with.toml", "[joint.elbow]"),
-    options("an unknown key of the coupling", PAIR + "matrx = [[1, 0], [0, 1]]",
-            "did you mean 'matrix'?", "with.toml", "[coupling]"),
-    options("an unknown joint", "[joint.elbo]\narmature = true", "did you mean 'elbow'?",
-            "[joint.elbo]"),
-    options("a joint that is a number", "[joint]\nelbow = 3", "a table is expected",
-            "with.toml", "[joint.elbow]"),
+    options(
+        "an unknown key of a joint",
+        '[joint.elbow]\nfrction = "simple"',
+        "did you mean 'friction'?",
+        "with.toml",
+        "[joint.elbow]",
+    ),
+    options(
+        "an unknown key of the coupling",
+        PAIR + "matrx = [[1, 0], [0, 1]]",
+        "did you mean 'matrix'?",
+        "with.toml",
+        "[coupling]",
+    ),
+    options(
+        "an unknown joint", "[joint.elbo]\narmature = true", "did you mean 'elbow'?", "[joint.elbo]"
+    ),
+    options(
+        "a joint that is a number",
+        "[joint]\nelbow = 3",
+        "a table is expected",
+        "with.toml",
+        "[joint.elbow]",
+    ),
     options("joints that are a number", "joint = 3", "tables are expected", "with.toml", "joint"),
     options("a base that flies", 'base = "flying"', "neither fixed nor free", "with.toml", "base"),
     options("a gravity of words", 'gravity = "down"', "3 numbers", "with.toml", "gravity"),
     options("a gravity of two", "gravity = [0, 0]", "3 numbers", "with.toml", "gravity"),
     options("a gravity of nan", "gravity = [0, 0, nan]", "finite number", "with.toml", "gravity"),
     options("a gravity of truth", "gravity = [0, 0, true]", "finite number", "gravity"),
-    options("an unknown friction", '[joint.elbow]\nfriction = "sticky"', "friction model",
-            "with.toml", "[joint.elbow], friction"),
+    options(
+        "an unknown friction",
+        '[joint.elbow]\nfriction = "sticky"',
+        "friction model",
+        "with.toml",
+        "[joint.elbow], friction",
+    ),
     options("an armature of 1", "[joint.elbow]\narmature = 1", "true or false", "armature"),
     options("measured: no", '[joint.elbow]\nmeasured = "no"', "true or false", "measured"),
     *(
-        options(f"{key} = {value:.9}", f"[joint.elbow]\n{key} = {value}", says, "with.toml",
-                f"[joint.elbow], {key}")
+        options(
+            f"{key} = {value:.9}",
+            f"[joint.elbow]\n{key} = {value}",
+            says,
+            "with.toml",
+            f"[joint.elbow], {key}",
+        )
         for key, value, says in (
-            ("gain", "nan", "a finite number"), ("gain", '"10"', "a finite number"),
-            ("gain", "0", "must not be 0"), ("gain", "1" + "0" * 400, "a finite number"),
-            ("reduction", "inf", "a finite number"), ("reduction", "0.0", "must not be 0"),
-            ("position", "[1]", "a finite number"), ("position", "1e400", "a finite number"),
+            ("gain", "nan", "a finite number"),
+            ("gain", '"10"', "a finite number"),
+            ("gain", "0", "must not be 0"),
+            ("gain", "1" + "0" * 400, "a finite number"),
+            ("reduction", "inf", "a finite number"),
+            ("reduction", "0.0", "must not be 0"),
+            ("position", "[1]", "a finite number"),
+            ("position", "1e400", "a finite number"),
         )
     ),
     *(
-        options(f"a coupling, {name}", PAIR + f"matrix = {matrix}", says, "with.toml",
-                "[coupling], matrix")
+        options(
+            f"a coupling, {name}",
+            PAIR + f"matrix = {matrix}",
+            says,
+            "with.toml",
+            "[coupling], matrix",
+        )
         for name, matrix, says in (
             ("singular", "[[1, 1], [1, 1]]", "singular"),
             ("of zeros", "[[0, 0], [0, 0]]", "singular"),
@@ -397,22 +574,51 @@ CASES = (
     ),
     options("a coupling without matrix", PAIR, "list of rows", "[coupling], matrix"),
     options("a coupling that is a number", "coupling = 3", "a table is expected", "[coupling]"),
-    options("motors that are one text",
-            '[coupling]\nmotors = "ab"\nmatrix = [[1, 0], [0, 1]]\njoints = ["shoulder", "elbow"]',
-            "list of names", "with.toml", "[coupling], motors"),
-    options("motors that are a number", "[coupling]\nmotors = 1\nmatrix = [[1]]", "list of names",
-            "with.toml", "[coupling], motors"),
-    options("a motor named twice", PAIR.replace("m2", "m1") + "matrix = [[1, 1], [0, 1]]", "twice",
-            "[coupling], motors"),
-    options("a coupled joint named twice", PAIR.replace("shoulder", "elbow")
-            + "matrix = [[1, 1], [0, 1]]", "twice", "[coupling], joints"),
-    options("a coupling of an unknown joint", PAIR.replace("elbow", "elbo")
-            + "matrix = [[1, 1], [0, 1]]", "not joints of the robot", "[coupling], joints"),
-    options("a coupling of one joint by two motors",
-            PAIR.replace('"shoulder", ', "") + "matrix = [[1, 1], [0, 1]]",
-            "not joints of the robot", "[coupling], joints"),
-    Case("options: no such file", InvalidSetting, "No such file", ("none.toml",),
-         lambda folder: Options.from_toml(folder / "none.toml")),
+    options(
+        "motors that are one text",
+        '[coupling]\nmotors = "ab"\nmatrix = [[1, 0], [0, 1]]\njoints = ["shoulder", "elbow"]',
+        "list of names",
+        "with.toml",
+        "[coupling], motors",
+    ),
+    options(
+        "motors that are a number",
+        "[coupling]\nmotors = 1\nmatrix = [[1]]",
+        "list of names",
+        "with.toml",
+        "[coupling], motors",
+    ),
+    options(
+        "a motor named twice",
+        PAIR.replace("m2", "m1") + "matrix = [[1, 1], [0, 1]]",
+        "twice",
+        "[coupling], motors",
+    ),
+    options(
+        "a coupled joint named twice",
+        PAIR.replace("shoulder", "elbow") + "matrix = [[1, 1], [0, 1]]",
+        "twice",
+        "[coupling], joints",
+    ),
+    options(
+        "a coupling of an unknown joint",
+        PAIR.replace("elbow", "elbo") + "matrix = [[1, 1], [0, 1]]",
+        "not joints of the robot",
+        "[coupling], joints",
+    ),
+    options(
+        "a coupling of one joint by two motors",
+        PAIR.replace('"shoulder", ', "") + "matrix = [[1, 1], [0, 1]]",
+        "not joints of the robot",
+        "[coupling], joints",
+    ),
+    Case(
+        "options: no such file",
+        InvalidSetting,
+        "No such file",
+        ("none.toml",),
+        lambda folder: Options.from_toml(folder / "none.toml"),
+    ),
     Case("options: a folder", InvalidSetting, "directory", ("/",), Options.from_toml),
     # Column maps (--map)
     column_map("not TOML", "[q", "not a TOML file"),
@@ -422,43 +628,71 @@ CASES = (
     column_map("a time that is a number", "time = 3", "a table is expected", "[time]"),
     column_map("a column and a step", '[time]\ncolumn = "t"\nstep = 0.1', "either", "[time]"),
     column_map("neither column nor step", '[time]\nunit = "s"', "either", "[time]"),
-    column_map("an unknown unit of time", '[time]\ncolumn = "t"\nunit = "sec"',
-               "did you mean 's'?", "[time], unit"),
+    column_map(
+        "an unknown unit of time",
+        '[time]\ncolumn = "t"\nunit = "sec"',
+        "did you mean 's'?",
+        "[time], unit",
+    ),
     *(
         column_map(f"a step of {step}", f"[time]\nstep = {step}", says, "[time], step")
-        for step, says in (("0", "not positive"), ("-0.001", "not positive"),
-                           ("nan", "finite number"), ('"1 ms"', "finite number"))
+        for step, says in (
+            ("0", "not positive"),
+            ("-0.001", "not positive"),
+            ("nan", "finite number"),
+            ('"1 ms"', "finite number"),
+        )
     ),
     column_map("a column that is a list", '[time]\ncolumn = ["t"]', "name", "[time], column"),
     column_map("a signal that is a number", "q = 3", "a table is expected", "[q]"),
     column_map("no joints", '[q]\ncolumns = ["x"]', "joints are not named", "[q], joints"),
-    column_map("joints that are one text", '[q]\ncolumns = ["x"]\njoints = "elbow"',
-               "joints are not named", "[q], joints"),
-    column_map("a joint named twice", '[q]\njoints = ["a", "a"]\ncolumns = ["x", "y"]', "twice",
-               "[q], joints"),
+    column_map(
+        "joints that are one text",
+        '[q]\ncolumns = ["x"]\njoints = "elbow"',
+        "joints are not named",
+        "[q], joints",
+    ),
+    column_map(
+        "a joint named twice",
+        '[q]\njoints = ["a", "a"]\ncolumns = ["x", "y"]',
+        "twice",
+        "[q], joints",
+    ),
     column_map("no columns", MAP, "either columns or array", "[q]"),
     column_map("columns and an array", TWO + 'array = "z"', "either columns or array", "[q]"),
     column_map("a column too few", MAP + 'columns = ["x"]', "differ in number", "[q]"),
-    column_map("columns that are one text", MAP + 'columns = "xy"', "list of names",
-               "[q], columns"),
+    column_map(
+        "columns that are one text", MAP + 'columns = "xy"', "list of names", "[q], columns"
+    ),
     column_map("columns that are a number", MAP + "columns = 3", "list of names", "[q], columns"),
     column_map("an unknown unit", TWO + 'unit = "degree"', "did you mean 'deg'?", "[q], unit"),
     column_map("a unit of another signal", TWO + 'unit = "rpm"', "no unit of this signal"),
-    column_map("a unit that is a list", TWO + 'unit = ["deg"]', "no unit of this signal",
-               "[q], unit"),
+    column_map(
+        "a unit that is a list", TWO + 'unit = ["deg"]', "no unit of this signal", "[q], unit"
+    ),
     *(
         column_map(f"{key} = {value}", TWO + f"{key} = {value}", says, f"[q], {key}")
         for key, value, says in (
-            ("sign", "[1, 2]", "1 or -1"), ("sign", "-1", "2 numbers"),
-            ("sign", "[1, true]", "finite number"), ("ratio", "[100, 0]", "must not be 0"),
-            ("scale", '[1, "2"]', "finite number"), ("offset", "[0]", "2 numbers"),
-            ("offset", "[0, inf]", "finite number"), ("matrix", "[[1, 0]]", "does not fit"),
-            ("matrix", "[[1, 0], [0]]", "rows differ"), ("matrix", "[[1, 0], [0, nan]]", "finite"),
-            ("matrix", "3", "list of rows"), ("inverse", "[[1, 1], [1, 1]]", "singular"),
+            ("sign", "[1, 2]", "1 or -1"),
+            ("sign", "-1", "2 numbers"),
+            ("sign", "[1, true]", "finite number"),
+            ("ratio", "[100, 0]", "must not be 0"),
+            ("scale", '[1, "2"]', "finite number"),
+            ("offset", "[0]", "2 numbers"),
+            ("offset", "[0, inf]", "finite number"),
+            ("matrix", "[[1, 0]]", "does not fit"),
+            ("matrix", "[[1, 0], [0]]", "rows differ"),
+            ("matrix", "[[1, 0], [0, nan]]", "finite"),
+            ("matrix", "3", "list of rows"),
+            ("inverse", "[[1, 1], [1, 1]]", "singular"),
         )
     ),
-    column_map("a matrix and its inverse",
-               TWO + "matrix = [[1, 0], [0, 1]]\ninverse = [[1, 0], [0, 1]]", "not both", "[q]"),
+    column_map(
+        "a matrix and its inverse",
+        TWO + "matrix = [[1, 0], [0, 1]]\ninverse = [[1, 0], [0, 1]]",
+        "not both",
+        "[q]",
+    ),
     # Logs: what is no log at all
     log("missing", "run.csv", lambda path: None, "does not exist"),
     log("a folder", "run.csv", lambda path: path.mkdir(), "a folder"),
@@ -470,43 +704,78 @@ CASES = (
     csv("a header only", [HEAD], "does not advance"),
     csv("one row", LINES[:2], "does not advance"),
     csv("no header", LINES[1:], "numbers, not column names"),
-    csv("a header of commas", [",,", *LINES[1:]], "no name"),
+    csv("a header of commas", [",,", *LINES[1:]], "names no column"),
     csv("a column named twice", renamed(tau="q.elbow"), "repeat"),
     csv("a short row", fifth("0.04,1"), "Row #6"),
     csv("a long row", fifth("0.04,1,1,1"), "Row #6"),
-    *(csv(f"{text} for a number", fifth(f"0.04,{text},1"), "Row #6")
-      for text in ("abc", "0x10", "1_000", '"1,234.5"', "1\0", "1.5 rad", "-", "1..5")),
+    *(
+        csv(f"{text} for a number", fifth(f"0.04,{text},1"), "Row #6")
+        for text in ("abc", "0x10", "1_000", '"1,234.5"', "1\0", "1.5 rad", "-", "1..5")
+    ),
     csv("a time of day", fifth("12:30:45,1,1"), "Row #6"),
     csv("a quote without end", fifth('0.04,"1,1'), "cannot be read"),
-    csv("decimal commas", [";".join(line.replace(".", ",").split(",")[:3]) if k == 0 else
-                           line.replace(",", ";").replace(".", ",")
-                           for k, line in enumerate([HEAD.replace(".", "_"), *LINES[1:]])],
-        "decimal commas", columns={"time": {"column": "t"}, "q": {
-            "columns": ["q_elbow"], "joints": ["elbow"]}, "tau": {
-            "columns": ["tau_elbow"], "joints": ["elbow"]}}),
+    csv(
+        "decimal commas",
+        [
+            ";".join(line.replace(".", ",").split(",")[:3])
+            if k == 0
+            else line.replace(",", ";").replace(".", ",")
+            for k, line in enumerate([HEAD.replace(".", "_"), *LINES[1:]])
+        ],
+        "decimal commas",
+        columns={
+            "time": {"column": "t"},
+            "q": {"columns": ["q_elbow"], "joints": ["elbow"]},
+            "tau": {"columns": ["tau_elbow"], "joints": ["elbow"]},
+        },
+    ),
     log("CSV, the last line cut off", "run.csv", "\n".join(LINES)[:-30], "Row #401"),
     log("CSV, Latin-1", "run.csv", "\n".join(fifth("0.04,1µ,1")).encode("latin-1"), "not UTF-8"),
     log("CSV, UTF-16", "run.csv", "\n".join(LINES).encode("utf-16"), "not UTF-8"),
     csv("no time", renamed(t="time,"), "('time' may be the time)", error=MissingSignal),
     csv("no positions", renamed(q="x"), "'q.elbow'", error=MissingSignal),
-    csv("positions under another name", renamed(q="q.ellbow"), "rename 'q.ellbow'",
-        error=MissingSignal),
+    csv(
+        "positions under another name",
+        renamed(q="q.ellbow"),
+        "rename 'q.ellbow'",
+        error=MissingSignal,
+    ),
     csv("no torques", renamed(tau="x"), "'tau.elbow'", error=MissingSignal),
     csv("a current without gain", renamed(tau="current.elbow"), "gain", error=MissingSignal),
-    csv("a map that names no column", LINES, "did you mean 'q.elbow'?", error=MissingSignal,
-        columns={"q": {"columns": ["q.elbo"], "joints": ["elbow"]}}),
-    csv("a map whose time is no column", LINES, "no column 'stamp'", error=MissingSignal,
-        columns={"time": {"column": "stamp"}}),
+    csv(
+        "a map that names no column",
+        LINES,
+        "did you mean 'q.elbow'?",
+        error=MissingSignal,
+        columns={"q": {"columns": ["q.elbo"], "joints": ["elbow"]}},
+    ),
+    csv(
+        "a map whose time is no column",
+        LINES,
+        "no column 'stamp'",
+        error=MissingSignal,
+        columns={"time": {"column": "stamp"}},
+    ),
     # Logs: clocks and contents
     csv("time stands still", [HEAD, *["1,0,0"] * 50], "does not advance"),
     csv("time runs backwards", [HEAD, *LINES[:0:-1]], "does not advance"),
     csv("time is never a number", [HEAD, *["nan,0,0"] * 50], "does not advance"),
-    csv("positions are never numbers", [HEAD, *(f"{k},nan,0" for k in range(50))],
-        "50 rows with numbers that are not finite"),
-    csv("every other time repeats", [HEAD, *(f"{k // 2},{k},0" for k in range(50))],
-        "25 whose time is not behind the one before"),
-    csv("nothing moves", [HEAD, *(f"{STEP * k},1,0" for k in range(200))], "no joint moves",
-        corner=None),
+    csv(
+        "positions are never numbers",
+        [HEAD, *(f"{k},nan,0" for k in range(50))],
+        "50 rows with numbers that are not finite",
+    ),
+    csv(
+        "every other time repeats",
+        [HEAD, *(f"{k // 2},{k},0" for k in range(50))],
+        "25 whose time is not behind the one before",
+    ),
+    csv(
+        "nothing moves",
+        [HEAD, *(f"{STEP * k},1,0" for k in range(200))],
+        "no joint moves",
+        corner=None,
+    ),
     csv("too short to see what moves", LINES[:21], "short", corner=None),
     csv("nothing left between the trims", LINES[:80], "--trim", error=TooLittleData),
     # Logs: NPZ
@@ -515,45 +784,85 @@ CASES = (
     npz("a signal shorter than time", "differ in length", q_elbow=TIME[:-1]),
     npz("a time shorter than its signals", "differ in length", t=TIME[:-1]),
     npz("positions that are text", "number", MissingSignal, q_elbow=TIME.astype(str)),
-    npz("times that are dates", "number", MissingSignal,
-        t=(TIME * 1e9).astype("datetime64[ns]")),
+    npz("times that are dates", "number", MissingSignal, t=(TIME * 1e9).astype("datetime64[ns]")),
     log("NPZ, a pickle", "run.npz", pickle.dumps([1]), "not a readable NPZ file"),
     log("NPZ, text", "run.npz", "hello", "not a readable NPZ file"),
     log("NPZ, one array", "run.npz", single_array(), "not a readable NPZ file"),
     log("NPZ, a zip of text", "run.npz", zipped(t_txt=b"hello"), "not a readable NPZ file"),
-    log("NPZ, half a header", "run.npz", zipped(t_npy=b"\x93NUMPY\x01\x00"),
-        "not a readable NPZ file"),
-    log("NPZ, an array that lies of its size", "run.npz", zipped(t_npy=lying_shape()),
-        "not a readable NPZ file"),
-    log("NPZ, of nothing", "run.npz", lambda path: np.savez(path), "no column 't'",
-        error=MissingSignal),
+    log(
+        "NPZ, half a header",
+        "run.npz",
+        zipped(t_npy=b"\x93NUMPY\x01\x00"),
+        "not a readable NPZ file",
+    ),
+    log(
+        "NPZ, an array that lies of its size",
+        "run.npz",
+        zipped(t_npy=lying_shape()),
+        "not a readable NPZ file",
+    ),
+    log(
+        "NPZ, of nothing",
+        "run.npz",
+        lambda path: np.savez(path),
+        "no column 't'",
+        error=MissingSignal,
+    ),
     # Logs: Parquet
     log("Parquet, text", "run.parquet", "hello world", "not a readable Parquet file"),
-    log("Parquet, its footer lost", "run.parquet", parquet_bytes()[:-100],
-        "not a readable Parquet file"),
-    log("Parquet, its beginning lost", "run.parquet", parquet_bytes()[100:],
-        "Parquet file"),
+    log(
+        "Parquet, its footer lost",
+        "run.parquet",
+        parquet_bytes()[:-100],
+        "not a readable Parquet file",
+    ),
+    log("Parquet, its beginning lost", "run.parquet", parquet_bytes()[100:], "Parquet file"),
     log("Parquet, a column twice", "run.parquet", twice_named, "repeat"),
-    parquet("nothing but gaps", "400 rows with numbers that are not finite",
-            q_elbow=pyarrow.array([None] * ROWS, pyarrow.float64())),
+    parquet(
+        "nothing but gaps",
+        "400 rows with numbers that are not finite",
+        q_elbow=pyarrow.array([None] * ROWS, pyarrow.float64()),
+    ),
     parquet("positions that are text", "number", MissingSignal, q_elbow=TIME.astype(str)),
-    parquet("times that are dates", "number", MissingSignal,
-            t=(TIME * 1e9).astype("datetime64[ns]")),
+    parquet(
+        "times that are dates", "number", MissingSignal, t=(TIME * 1e9).astype("datetime64[ns]")
+    ),
     # Arrays
-    Case("arrays: of unlike length", InvalidRecording, "differ in length", ("arrays",),
-         lambda _: survey(arrays(q={"elbow": TIME[:-1]}), ["q.elbow"])),
-    Case("arrays: of an unknown kind", InvalidSetting, "'taus'", ("taus",),
-         lambda _: arrays(taus={"elbow": TIME})),
+    Case(
+        "arrays: of unlike length",
+        InvalidRecording,
+        "differ in length",
+        ("arrays",),
+        lambda _: survey(arrays(q={"elbow": TIME[:-1]}), ["q.elbow"]),
+    ),
+    Case(
+        "arrays: of an unknown kind",
+        InvalidSetting,
+        "'taus'",
+        ("taus",),
+        lambda _: arrays(taus={"elbow": TIME}),
+    ),
     # Settings
-    *(setting(f"a corner of {corner}", "no positive frequency", "corner", corner=corner)
-      for corner in (0.0, -1.0, math.nan, math.inf)),
-    *(setting(f"a corner of {corner} at 100 Hz", "not below half the sampling rate", "corner",
-              corner=corner) for corner in (0.5 / STEP, 0.51 / STEP, 1e9)),
+    *(
+        setting(f"a corner of {corner}", "no positive frequency", "corner", corner=corner)
+        for corner in (0.0, -1.0, math.nan, math.inf)
+    ),
+    *(
+        setting(
+            f"a corner of {corner} at 100 Hz",
+            "not below half the sampling rate",
+            "corner",
+            corner=corner,
+        )
+        for corner in (0.5 / STEP, 0.51 / STEP, 1e9)
+    ),
     setting("a negative trim", "trim is negative", "trim", trim=-0.1),
     setting("a trim of nan", "trim", "trim", trim=math.nan),
     setting("an unknown torque mode", "neither raw nor filtered", "torque", torque="smooth"),
-    *(setting(f"an order of {order}", "order", "order", corner=10.0, order=order)
-      for order in (0, -1, 2.5)),
+    *(
+        setting(f"an order of {order}", "order", "order", corner=10.0, order=order)
+        for order in (0, -1, 2.5)
+    ),
 )
 
 
@@ -578,30 +887,57 @@ def test_every_case_is_there_once() -> None:
 
 def good_inputs() -> Iterator[tuple[str, Callable[[Path], object]]]:
     yield "URDF", lambda folder: Robot.from_urdf(written(folder, "arm.urdf", URDF))
-    yield "URDF with a byte order mark", lambda folder: Robot.from_urdf(
-        written(folder, "arm.urdf", URDF.replace("<?xml version=\"1.0\"?>\n", "\ufeff"))
+    yield (
+        "URDF with a byte order mark",
+        lambda folder: Robot.from_urdf(
+            written(folder, "arm.urdf", URDF.replace('<?xml version="1.0"?>\n', "\ufeff"))
+        ),
     )
-    yield "URDF of other line ends", lambda folder: Robot.from_urdf(
-        written(folder, "arm.urdf", URDF.replace("\n", "\r\n"))
+    yield (
+        "URDF of other line ends",
+        lambda folder: Robot.from_urdf(written(folder, "arm.urdf", URDF.replace("\n", "\r\n"))),
     )
-    yield "options", lambda folder: Robot.from_urdf_text(
-        URDF.encode(),
-        Options.from_toml(written(
-            folder, "with.toml", 'base = "fixed"\ngravity = [0, 0, -9.81]\n[joint.elbow]\n'
-            "gain = 10\nreduction = 100\nposition = 0.1\narmature = false\n" + PAIR
-            + "matrix = [[1, 1], [0, 1]]")),
+    yield (
+        "options",
+        lambda folder: Robot.from_urdf_text(
+            URDF.encode(),
+            Options.from_toml(
+                written(
+                    folder,
+                    "with.toml",
+                    'base = "fixed"\ngravity = [0, 0, -9.81]\n[joint.elbow]\n'
+                    "gain = 10\nreduction = 100\nposition = 0.1\narmature = false\n"
+                    + PAIR
+                    + "matrix = [[1, 1], [0, 1]]",
+                )
+            ),
+        ),
     )
-    yield "map", lambda folder: ColumnMap.from_toml(written(folder, "map.toml", (
-        '[time]\ncolumn = "t"\nunit = "ms"\n' + TWO + 'unit = "deg"\nsign = [1, -1]\n'
-        "ratio = [100, -80]\noffset = [0, 1]\nmatrix = [[1, 1], [0, 1]]")))
+    yield (
+        "map",
+        lambda folder: ColumnMap.from_toml(
+            written(
+                folder,
+                "map.toml",
+                (
+                    '[time]\ncolumn = "t"\nunit = "ms"\n' + TWO + 'unit = "deg"\nsign = [1, -1]\n'
+                    "ratio = [100, -80]\noffset = [0, 1]\nmatrix = [[1, 1], [0, 1]]"
+                ),
+            )
+        ),
+    )
     for name, data in (
-        ("CSV", "\n".join(LINES)), ("CSV with line feeds at the end", "\n".join(LINES) + "\n\n"),
-        ("CSV with CRLF", "\r\n".join(LINES)), ("CSV with a comma at the end of each line",
-                                               "".join(f"{line},\n" for line in LINES)),
+        ("CSV", "\n".join(LINES)),
+        ("CSV with line feeds at the end", "\n".join(LINES) + "\n\n"),
+        ("CSV with CRLF", "\r\n".join(LINES)),
+        ("CSV with a comma at the end of each line", "".join(f"{line},\n" for line in LINES)),
         ("CSV with quoted names", "\n".join(['"t","q.elbow","tau.elbow"', *LINES[1:]])),
     ):
-        yield name, lambda folder, data=data: walk(
-            Recording.open(written(folder, "run.csv", data)), Smoothing(10.0)
+        yield (
+            name,
+            lambda folder, data=data: walk(
+                Recording.open(written(folder, "run.csv", data)), Smoothing(10.0)
+            ),
         )
 
 
@@ -623,8 +959,10 @@ def test_a_mass_that_is_accepted_is_read_as_written(spelling: str) -> None:
 
 @pytest.mark.parametrize("space", [" ", "  ", "\t", "\n", "\r\n    "])
 def test_any_white_space_of_xml_separates_numbers(space: str) -> None:
-    text = changed(('xyz="1 0 0"', f'xyz="{space.join("100")}"'),
-                   ('xyz="0 0 0.5"', f'xyz="{space}0{space}0{space}0.5{space}"'))
+    text = changed(
+        ('xyz="1 0 0"', f'xyz="{space.join("100")}"'),
+        ('xyz="0 0 0.5"', f'xyz="{space}0{space}0{space}0.5{space}"'),
+    )
     robot = Robot.from_urdf_text(text.encode())
     elbow = robot.joints.index("elbow")
     assert robot.tree.axis[elbow].tolist() == [1.0, 0.0, 0.0]
@@ -653,7 +991,10 @@ def compressed(path: Path) -> None:
 
 def checksummed(path: Path) -> None:
     pyarrow.parquet.write_table(
-        pyarrow.table(SMALL), path, write_page_checksum=True, use_dictionary=False,
+        pyarrow.table(SMALL),
+        path,
+        write_page_checksum=True,
+        use_dictionary=False,
         compression="none",
     )
 

@@ -167,7 +167,7 @@ def test_written_links_add_up_to_the_bodies_of_pinocchio(file: str, base: str) -
 
 def is_sound(parameters: np.ndarray) -> bool:
     """Whether a body is consistent and no flat one either, so that it is not to be repaired."""
-    mass, com, about = inertia.to_body(parameters)
+    mass, _, about = inertia.to_body(parameters)
     if mass <= 0.0:
         return False
     moments = np.linalg.eigvalsh(about)
@@ -209,6 +209,42 @@ def test_the_nominal_robot_is_the_robot_of_pinocchio_where_the_file_is_sound(
             np.testing.assert_allclose(nominal[ten], expected[ten], rtol=0, atol=atol, err_msg=body)
 
 
+@every_robot
+def test_the_bodies_as_written_are_those_of_pinocchio(file: str, base: str) -> None:
+    robot = robots.load(file, base)
+    expected = Oracle.of(robot).parameters()
+    scale = np.abs(expected.reshape(-1, 10)).max(axis=1).repeat(10)
+    tolerance = 16.0 * len(robot.links) * EPS
+    assert (np.abs(robot.written_bodies() - expected) <= tolerance * scale).all()
+
+
+# ---- angles ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reach", [1e-300, 1e-9, 0.8, 4.0, 100.0, 1e4, kernel.LARGEST_ANGLE])
+def test_sine_and_cosine_are_right_to_the_last_places(reach: float) -> None:
+    angle = np.random.default_rng(1).uniform(-reach, reach, 20_001)
+    octants = np.arange(-20, 21) * np.pi / 4
+    near = np.concatenate([octants, np.nextafter(octants, np.inf), np.nextafter(octants, -np.inf)])
+    angle = np.concatenate([angle, near[np.abs(near) <= reach], [0.0, reach, -reach]])
+    sine, cosine = np.empty_like(angle), np.empty_like(angle)
+    kernel.sine_cosine(angle, sine, cosine)
+    exact = angle.astype(np.longdouble)  # eleven bits more, enough to judge the last ones
+    assert np.abs(sine - np.sin(exact)).max() <= 2.0 * EPS
+    assert np.abs(cosine - np.cos(exact)).max() <= 2.0 * EPS
+    assert np.abs(sine**2 + cosine**2 - 1.0).max() <= 4.0 * EPS
+
+
+@pytest.mark.parametrize("angle", [2e5, -1e9, 1e15])
+def test_angles_of_many_turns_are_right_too(angle: float) -> None:
+    robot = robots.planar_arm()
+    q = np.array([[angle, 0.3], [0.1, -angle]])
+    motion = kernel.motion_of(robot.tree, robot.gravity, q, 0.0 * q, 0.0 * q)
+    exact = q.T.astype(np.longdouble)
+    assert np.abs(motion.sin - np.sin(exact)).max() <= 2.0 * EPS
+    assert np.abs(motion.cos - np.cos(exact)).max() <= 2.0 * EPS
+
+
 # ---- blocks, chunks, threads ----------------------------------------------------------------
 
 
@@ -220,7 +256,7 @@ def test_samples_do_not_know_of_one_another(count: int) -> None:
     assert whole.shape == (count, len(robot.channels), 10 * len(robot.tree.names))
     for k in range(0, count, 13):
         one = kernel.motion_of(robot.tree, robot.gravity, *(x[k : k + 1] for x in (q, v, a)))
-        # sin and cos may be another routine for one number than for many: one unit in the last place
+        # The compiler may contract sums otherwise for the last few samples than for a block.
         single = kernel.regressor(robot.tree, one)[0]
         np.testing.assert_allclose(whole[k], single, rtol=0, atol=64 * EPS * np.abs(single).max())
 

@@ -116,14 +116,15 @@ def test_blocks_of_any_size_add_up_to_the_same_recording(
     assert bits(everything(recording)) == bits(columns)
     if kind in ("parquet", "npz"):  # the reader of text blocks by bytes
         assert {len(b.time) for b in recording.blocks(["q.elbow"])} <= {
-            min(size, ROWS), ROWS % size or size
+            min(size, ROWS),
+            ROWS % size or size,
         }
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "npz"])
 def test_a_log_of_many_blocks_is_read_whole_and_in_order(kind: str, tmp_path: Path) -> None:
     count = 2 * module.BLOCK_ROWS + 17
-    columns = {"t": np.arange(count) / 1024.0, "q.elbow": np.arange(count) * -0.5}
+    columns = {"t": np.arange(count) / 1024.0, "q.elbow": np.arange(1, count + 1) * -0.5}
     recording = Recording.open(SAVE[kind](tmp_path / f"run.{kind}", columns))
     assert bits(everything(recording)) == bits(columns)
     if kind != "csv":
@@ -179,8 +180,12 @@ def test_no_signals_are_still_times(tmp_path: Path) -> None:
 
 
 def test_columns_that_mean_nothing_are_left_out(tmp_path: Path) -> None:
-    columns = {**numbers(), "temperature": np.zeros(ROWS), "q.": np.ones(ROWS), "x.elbow":
-               np.ones(ROWS)}
+    columns = {
+        **numbers(),
+        "temperature": np.zeros(ROWS),
+        "q.": np.ones(ROWS),
+        "x.elbow": np.ones(ROWS),
+    }
     recording = Recording.open(save_npz(tmp_path / "run.npz", columns))
     assert set(recording.signals) == set(numbers()) - {"t"}
 
@@ -224,14 +229,32 @@ def test_whole_and_short_numbers_are_widened_without_loss(
 
 # What a unit is worth, from its definition, in exact numbers times a power of π.
 WORTH = {
-    "s": (1, 0), "ms": (Fraction(1, 1000), 0), "us": (Fraction(1, 10**6), 0),
-    "µs": (Fraction(1, 10**6), 0), "ns": (Fraction(1, 10**9), 0),
-    "rad": (1, 0), "deg": (Fraction(1, 180), 1), "turn": (2, 1), "m": (1, 0),
-    "mm": (Fraction(1, 1000), 0), "rad/s": (1, 0), "deg/s": (Fraction(1, 180), 1),
-    "rpm": (Fraction(2, 60), 1), "m/s": (1, 0), "mm/s": (Fraction(1, 1000), 0),
-    "rad/s^2": (1, 0), "deg/s^2": (Fraction(1, 180), 1), "m/s^2": (1, 0),
-    "mm/s^2": (Fraction(1, 1000), 0), "N·m": (1, 0), "Nm": (1, 0), "N*m": (1, 0),
-    "mNm": (Fraction(1, 1000), 0), "kNm": (1000, 0), "N": (1, 0), "A": (1, 0),
+    "s": (1, 0),
+    "ms": (Fraction(1, 1000), 0),
+    "us": (Fraction(1, 10**6), 0),
+    "µs": (Fraction(1, 10**6), 0),
+    "ns": (Fraction(1, 10**9), 0),
+    "rad": (1, 0),
+    "deg": (Fraction(1, 180), 1),
+    "turn": (2, 1),
+    "m": (1, 0),
+    "mm": (Fraction(1, 1000), 0),
+    "rad/s": (1, 0),
+    "deg/s": (Fraction(1, 180), 1),
+    "rpm": (Fraction(2, 60), 1),
+    "m/s": (1, 0),
+    "mm/s": (Fraction(1, 1000), 0),
+    "rad/s^2": (1, 0),
+    "deg/s^2": (Fraction(1, 180), 1),
+    "m/s^2": (1, 0),
+    "mm/s^2": (Fraction(1, 1000), 0),
+    "N·m": (1, 0),
+    "Nm": (1, 0),
+    "N*m": (1, 0),
+    "mNm": (Fraction(1, 1000), 0),
+    "kNm": (1000, 0),
+    "N": (1, 0),
+    "A": (1, 0),
     "mA": (Fraction(1, 1000), 0),
 }
 
@@ -267,7 +290,8 @@ def maps(kind: str, joints: int) -> st.SearchStrategy[dict[str, Any]]:
             "offset": st.lists(small, min_size=joints, max_size=joints),
             "matrix": st.lists(
                 st.lists(st.floats(-10, 10), min_size=joints, max_size=joints),
-                min_size=joints, max_size=joints,
+                min_size=joints,
+                max_size=joints,
             ),
         }
     )
@@ -327,8 +351,18 @@ def test_matrix_and_inverse_of_one_another_are_the_same_map() -> None:
     columns = {"x": rng.normal(size=COUNT), "y": rng.normal(size=COUNT)}
     matrix = np.array([[1.0, 0.5], [0.0, 2.0]])
     both = [
-        of_columns(columns, {"time": {"step": 1.0}, "q": {
-            "columns": ["x", "y"], "joints": ["a", "b"], key: value.tolist(), "sign": [1, -1]}})
+        of_columns(
+            columns,
+            {
+                "time": {"step": 1.0},
+                "q": {
+                    "columns": ["x", "y"],
+                    "joints": ["a", "b"],
+                    key: value.tolist(),
+                    "sign": [1, -1],
+                },
+            },
+        )
         for key, value in (("matrix", matrix), ("inverse", np.linalg.inv(matrix)))
     ]
     assert bits(both[0]) == bits(both[1])  # halves and quarters: nothing is rounded
@@ -355,18 +389,24 @@ def test_an_array_of_two_dimensions_is_its_columns(tmp_path: Path) -> None:
     path = tmp_path / "run.npz"
     for order in "CF":
         np.savez(path, stamp=columns["t"], pos=np.asarray(positions, order=order))
-        table = {"time": {"column": "stamp"},
-                 "q": {"array": "pos", "joints": ["shoulder", "elbow"]}}
+        table = {
+            "time": {"column": "stamp"},
+            "q": {"array": "pos", "joints": ["shoulder", "elbow"]},
+        }
         made = everything(Recording.open(path, ColumnMap.from_dict(table)))
         assert np.array_equal(np.stack([made["q.shoulder"], made["q.elbow"]], 1), positions)
 
 
 def test_a_map_read_from_toml_is_the_map_of_its_table(tmp_path: Path) -> None:
     path = tmp_path / "map.toml"
-    path.write_text('[time]\ncolumn = "stamp"\nunit = "ms"\n[q]\ncolumns = ["x"]\n'
-                    'joints = ["elbow"]\nunit = "deg"\nsign = [-1]\n')
-    table = {"time": {"column": "stamp", "unit": "ms"},
-             "q": {"columns": ["x"], "joints": ["elbow"], "unit": "deg", "sign": [-1]}}
+    path.write_text(
+        '[time]\ncolumn = "stamp"\nunit = "ms"\n[q]\ncolumns = ["x"]\n'
+        'joints = ["elbow"]\nunit = "deg"\nsign = [-1]\n'
+    )
+    table = {
+        "time": {"column": "stamp", "unit": "ms"},
+        "q": {"columns": ["x"], "joints": ["elbow"], "unit": "deg", "sign": [-1]},
+    }
     columns = {"stamp": np.arange(3.0), "x": np.array([0.0, 90.0, 180.0])}
     log = save_csv(tmp_path / "run.csv", columns)
     read = everything(Recording.open(log, ColumnMap.from_toml(path)))
@@ -385,7 +425,9 @@ def test_a_constant_step_counts_rows_from_the_start_of_the_file(
 
 
 @given(
-    start=st.integers(0, 60), length=st.integers(1, 60), inner=st.integers(0, 60),
+    start=st.integers(0, 60),
+    length=st.integers(1, 60),
+    inner=st.integers(0, 60),
     size=st.integers(1, 60),
 )
 @settings(max_examples=60, deadline=None)
@@ -419,13 +461,21 @@ def test_a_selection_marks_rows_and_reads_all_of_them() -> None:
 
 
 def test_provenance_names_the_columns_and_the_unit_of_every_signal() -> None:
-    table = {"time": {"column": "t"}, "q": {
-        "columns": ["x", "y"], "joints": ["a", "b"], "unit": "deg", "matrix": [[1, 1], [0, 1]]}}
+    table = {
+        "time": {"column": "t"},
+        "q": {
+            "columns": ["x", "y"],
+            "joints": ["a", "b"],
+            "unit": "deg",
+            "matrix": [[1, 1], [0, 1]],
+        },
+    }
     columns = ColumnMap.from_dict(table)
     recording = Recording.of_table(Table("memory", ("t", "x", "y"), 0, lambda _: iter(())), columns)
     assert set(recording.provenance) == {"q.a", "q.b"}
-    assert all(all(part in text for part in ("x", "y", "deg"))
-               for text in recording.provenance.values())
+    assert all(
+        all(part in text for part in ("x", "y", "deg")) for text in recording.provenance.values()
+    )
 
 
 def test_a_needed_signal_that_is_not_there_is_named_with_the_nearest() -> None:

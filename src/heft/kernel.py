@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from .errors import FitError
 from .inertia import PARAMETER_COUNT, Array
-from .robot import FREE, REVOLUTE, Tree
+from .robot import PRISMATIC, REVOLUTE, Tree
 
 BLOCK = 64  # samples per vector block: eight AVX-512 registers
 IntArray = NDArray[np.int64]
@@ -571,26 +571,24 @@ def motion_of(tree: Tree, gravity: Array, q: Array, v: Array, a: Array) -> Motio
         a: Their derivatives, shape (N, tree.channels); a free base's the spatial acceleration.
     """
     count = q.shape[0]
-    bodies = len(tree.names)
-    sin, cos = np.zeros((bodies, count)), np.ones((bodies, count))
-    shift = 1 if tree.free_base else 0
-    for b in range(bodies):
-        if tree.kind[b] == FREE:
-            continue
-        position = tree.multiplier[b] * q[:, tree.channel[b] + shift] + tree.offset[b]
-        if tree.kind[b] == REVOLUTE:
-            if np.abs(position).max(initial=0.0) <= LARGEST_ANGLE:
-                sine_cosine(position, sin[b], cos[b])
-            else:
-                np.sin(position, out=sin[b])
-                np.cos(position, out=cos[b])
-        else:
-            sin[b], cos[b] = position, 0.0
+    shift = tree.positions - tree.channels
+    position = np.ascontiguousarray(q.T[tree.channel + shift])
+    if not tree.plain:
+        position = tree.multiplier[:, None] * position + tree.offset[:, None]
+    sin, cos = np.empty_like(position), np.empty_like(position)
+    if max(position.max(initial=0.0), -position.min(initial=0.0)) <= LARGEST_ANGLE:
+        sine_cosine(position.reshape(-1), sin.reshape(-1), cos.reshape(-1))
+    else:  # also where a position is not finite: the caller's check names it
+        np.sin(position, out=sin)
+        np.cos(position, out=cos)
+    for b in np.flatnonzero(tree.kind == PRISMATIC):
+        sin[b], cos[b] = position[b], 0.0
     if tree.free_base:
         rotation = quaternion_matrix(q[:, 3:7])
         felt = np.ascontiguousarray(np.einsum("nij,i->jn", rotation, gravity))
     else:
-        felt = np.repeat(gravity[:, None], count, axis=1)
+        felt = np.empty((3, count))
+        felt[:] = gravity[:, None]
     return Motion(sin, cos, np.ascontiguousarray(v.T), np.ascontiguousarray(a.T), felt)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,11 @@ class Tree:
     def free_base(self) -> bool:
         """Whether the first body floats."""
         return bool(len(self.kind) and self.kind[0] == FREE)
+
+    @cached_property
+    def plain(self) -> bool:
+        """Whether every joint's position is its channel's: nothing mimics."""
+        return bool((self.multiplier == 1.0).all() and (self.offset == 0.0).all())
 
     @property
     def channels(self) -> int:
