@@ -97,7 +97,8 @@ def rows_and_reduction() -> Iterator[Row]:
         scatter = friction.columns(robot, motion.velocity, motion.acceleration)
         factors = kernel.reduce(plan, motion, scatter, tau[cut].T)
         return Information(
-            base.labels, robot.channels,
+            base.labels,
+            robot.channels,
             tuple(Triangle(plan.columns[c], factors[c], CHUNK) for c in range(6)),
         )
 
@@ -133,7 +134,10 @@ def rows_and_reduction() -> Iterator[Row]:
     yield Row("heft rows to information, one thread", 1e6 * single, "µs a sample")
     yield Row("heft rows to information, two threads", 1e6 * double, "µs a sample")
     yield at_least(
-        "rows to information, one thread", whole / single, "times as fast", 10.0,
+        "rows to information, one thread",
+        whole / single,
+        "times as fast",
+        10.0,
         "that loop and numpy.linalg.lstsq",
     )
     yield from _figaroh(path, q, v, a, tau, single)
@@ -159,8 +163,13 @@ def _figaroh(
         return
     yield Row("FIGAROH regressor", build, "µs a sample")
     yield Row("FIGAROH double_QR", solve, "µs a sample")
-    yield at_least(name, (build + solve) / (1e6 * own), "times as fast", 100.0,
-                   "FIGAROH RegressorBuilder and double_QR")
+    yield at_least(
+        name,
+        (build + solve) / (1e6 * own),
+        "times as fast",
+        100.0,
+        "FIGAROH RegressorBuilder and double_QR",
+    )
 
 
 def _limit(widths: np.ndarray, own: float) -> Iterator[Row]:
@@ -168,8 +177,12 @@ def _limit(widths: np.ndarray, own: float) -> Iterator[Row]:
     blocks = [np.asfortranarray(np.random.default_rng(0).normal(size=(512, n))) for n in widths]
     lapack = median(lambda: [scipy.linalg.lapack.dgeqrf(b) for b in blocks], 20) / 512
     yield Row(
-        "rows to information over LAPACK dgeqrf of the same rows alone, in cache", own / lapack,
-        "times its time", None, None, "one thread each; the rows are in heft's time",
+        "rows to information over LAPACK dgeqrf of the same rows alone, in cache",
+        own / lapack,
+        "times its time",
+        None,
+        None,
+        "one thread each; the rows are in heft's time",
     )
 
 
@@ -254,8 +267,9 @@ def commands() -> Iterator[Row]:
 
     def run(arguments: list[str], **environment: str) -> float:
         begin = time.perf_counter()
-        subprocess.run([*heft, *arguments], capture_output=True, check=True,
-                       env=os.environ | environment)
+        subprocess.run(
+            [*heft, *arguments], capture_output=True, check=True, env=os.environ | environment
+        )
         return time.perf_counter() - begin
 
     run(["--help"])
@@ -273,8 +287,15 @@ def commands() -> Iterator[Row]:
         log.write_text(
             f'[q]\narray = "q"\njoints = [{names}]\n[tau]\narray = "tau"\njoints = [{names}]\n'
         )
-        arguments = ["identify", str(place / "panda_arm.urdf"), str(place / "exciting_traj.npz"),
-                     "--map", str(log), "--out", str(out)]
+        arguments = [
+            "identify",
+            str(place / "panda_arm.urdf"),
+            str(place / "exciting_traj.npz"),
+            "--map",
+            str(log),
+            "--out",
+            str(out),
+        ]
         cold = run(arguments, NUMBA_CACHE_DIR=str(Path(scratch) / "cache"))
         warm = statistics.median(run(arguments) for _ in range(4))
     yield at_most("heft identify on the Panda log, kernels in the cache", warm, "s", 6.0)

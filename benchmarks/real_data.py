@@ -63,8 +63,15 @@ def pieces(problem: Problem, logs: tuple[Recording, ...]) -> Iterator[Piece]:
         selection = recording.selection
         chosen = np.ones(len(time_), dtype=bool) if selection is None else selection(index)
         tau = np.concatenate([s.effort for s in parts], axis=1).T
-        yield Piece(time_, angles, smooth["velocity"], smooth["acceleration"], tau, chosen,
-                    whole.timelines[0].step)
+        yield Piece(
+            time_,
+            angles,
+            smooth["velocity"],
+            smooth["acceleration"],
+            tau,
+            chosen,
+            whole.timelines[0].step,
+        )
 
 
 def rigid(urdf: bytes, gravity: Array, piece: Piece) -> Array:
@@ -113,7 +120,8 @@ def error(scored: list[Piece], predicted: list[Array], corner: float) -> Error:
     a, b, c, d = (np.concatenate(x) for x in (left, whole, left_raw, whole_raw))
     own = np.linalg.norm(a, axis=0) / np.linalg.norm(b, axis=0)
     return Error(
-        float(np.linalg.norm(a) / np.linalg.norm(b)), float(own.mean()),
+        float(np.linalg.norm(a) / np.linalg.norm(b)),
+        float(own.mean()),
         float(np.linalg.norm(c) / np.linalg.norm(d)),
     )
 
@@ -126,8 +134,14 @@ def peer_input(case: Case, problem: Problem, scored: list[Piece], folder: Path) 
     test = {f"{k}_test": np.concatenate([getattr(p, k) for p in scored]) for k in ("q", "v", "a")}
     segment = np.concatenate([np.full(int(p.chosen.sum()), k) for k, p in enumerate(fit)])
     np.savez(
-        folder / "in.npz", names=np.array(case.robot.joints), **columns, tau=np.concatenate(tau),
-        segment=segment, step=fit[0].step, gravity=case.robot.gravity, **test,
+        folder / "in.npz",
+        names=np.array(case.robot.joints),
+        **columns,
+        tau=np.concatenate(tau),
+        segment=segment,
+        step=fit[0].step,
+        gravity=case.robot.gravity,
+        **test,
     )
     stand_ins = {k.name: k.nominal for k in case.robot.bodies_links if not k.given}
     (folder / "robot.urdf").write_bytes(export.write_urdf(case.urdf, stand_ins, {}))
@@ -146,8 +160,14 @@ def peers(case: Case, problem: Problem, scored: list[Piece]) -> Iterator[tuple[s
         ):
             out = folder / "out.npz"
             out.unlink(missing_ok=True)
-            call = [interpreter, str(place / script), str(folder / "in.npz"),
-                    str(folder / "robot.urdf"), str(out), *extra]
+            call = [
+                interpreter,
+                str(place / script),
+                str(folder / "in.npz"),
+                str(folder / "robot.urdf"),
+                str(out),
+                *extra,
+            ]
             environment = os.environ | {"OMP_NUM_THREADS": "1"}
             try:
                 subprocess.run(call, capture_output=True, timeout=300, check=False, env=environment)
@@ -170,7 +190,9 @@ def plain(found: Identification, scored: list[Piece]) -> list[Array]:
     predicted = []
     for piece in scored:
         parts = [
-            plants.standard_rows(found.problem.robot, piece.q[k], piece.v[k], piece.a[k])[:, :, kept]
+            plants.standard_rows(found.problem.robot, piece.q[k], piece.v[k], piece.a[k])[
+                :, :, kept
+            ]
             @ values
             for k in np.array_split(np.arange(len(piece.time)), len(piece.time) // 2000 + 1)
         ]

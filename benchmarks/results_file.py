@@ -64,6 +64,7 @@ def machine() -> dict[str, object]:
 
 def commit() -> str:
     """Return the commit measured, with a mark if files were changed since."""
+
     def git(*arguments: str) -> str:
         call = ["git", "-C", str(ROOT), *arguments]
         return subprocess.run(call, capture_output=True, text=True, check=False).stdout.strip()
@@ -80,9 +81,7 @@ def table(rows: list[Row]) -> str:
         bound = "" if r.bound is None else f"{r.bound:.4g}"
         cells.append([r.name, f"{r.value:.4g} {r.unit}", bound, mark, r.against or ""])
     widths = [max(len(c[k]) for c in cells) for k in range(5)]
-    return "\n".join(
-        "  ".join(c[k].ljust(widths[k]) for k in range(5)).rstrip() for c in cells
-    )
+    return "\n".join("  ".join(c[k].ljust(widths[k]) for k in range(5)).rstrip() for c in cells)
 
 
 def store(name: str, rows: list[Row]) -> Path:

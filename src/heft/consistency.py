@@ -23,7 +23,7 @@ import scipy.linalg
 import scipy.sparse
 
 from . import inertia
-from .errors import SolverFailure
+from .errors import SolverFailure, TooLittleData
 from .inertia import Array
 from .information import Triangle, triangle_of
 from .parameters import Labels, Parameters
@@ -162,7 +162,15 @@ class PhysicallyConsistent:
             [np.column_stack([data, triangle.z]), np.column_stack([prior, prior @ start])]
         )
         factor = triangle_of(stacked)
-        unknown, iterations = self._solve(factor, believed, scale)
+        if not (np.abs(np.diag(factor)[:-1]) > 0.0).all():
+            raise TooLittleData(
+                "without a prior the data do not determine all parameters",
+                argument="strength",
+                got=self.strength,
+                expected="above 0",
+            )
+        unknown, iterations, bound = self._solve(factor, believed)
+        unknown[list(bound)] = 0.0
         values = metric @ (unknown / scale)
         values = self._inside(values, believed)
         back = metric / scale
@@ -180,18 +188,19 @@ class PhysicallyConsistent:
             Parameters(believed.labels, values, total),
             back @ noise @ back.T,
             share,
-            self._active(values, believed),
+            self._active(values, believed, bound),
             iterations,
             self.strength,
             self.doubt,
         )
 
-    def _solve(self, factor: Array, believed: BelievedLike, scale: Array) -> tuple[Array, int]:
+    def _solve(self, factor: Array, believed: BelievedLike) -> tuple[Array, int, tuple[int, ...]]:
+        """Return the unknowns, the iterations, and which of them lie at zero."""
         size = factor.shape[0] - 1
         R, z = factor[:-1, :-1], factor[:-1, -1]
         free = np.asarray(scipy.linalg.solve_triangular(R, z))
         if self._feasible(free, believed):
-            return free, 0
+            return free, 0, ()
         import clarabel
 
         groups, positive = believed.groups, believed.nonnegative
@@ -237,7 +246,10 @@ class PhysicallyConsistent:
                 got=status,
                 cure="check the model file's masses, and that torques are in N·m",
             )
-        return np.asarray(solution.x)[:size], int(solution.iterations)
+        # A term lies at zero where its multiplier outweighs its distance from it.
+        distance, multiplier = np.asarray(solution.s), np.asarray(solution.z)
+        bound = tuple(k for i, k in enumerate(positive, size) if multiplier[i] > distance[i])
+        return np.array(solution.x)[:size], int(solution.iterations), bound
 
     def _feasible(self, unknown: Array, believed: BelievedLike) -> bool:
         if any(unknown[k] < 0.0 for k in believed.nonnegative):
@@ -262,7 +274,9 @@ class PhysicallyConsistent:
                 inside[ten] = metric @ _stack(raised)
         return inside
 
-    def _active(self, values: Array, believed: BelievedLike) -> tuple[str, ...]:
+    def _active(
+        self, values: Array, believed: BelievedLike, bound: tuple[int, ...]
+    ) -> tuple[str, ...]:
         names = []
         for first in believed.groups:
             metric = cone_metric(believed.nominal[first : first + 10])
@@ -271,7 +285,7 @@ class PhysicallyConsistent:
             )
             if np.linalg.eigvalsh(unknown)[0] < 2.0 * self.margin:
                 names.append(believed.labels.names[first].rpartition(".")[0])
-        names += [believed.labels.names[k] for k in believed.nonnegative if values[k] <= 1e-9]
+        names += [believed.labels.names[k] for k in bound]
         return tuple(names)
 
 

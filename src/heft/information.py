@@ -13,6 +13,8 @@ at condition 1e7 it would lose all but three digits.
 
 from __future__ import annotations
 
+import zipfile
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -243,19 +245,47 @@ class Information:
                     tuple(map(str, data["units"])),
                     str(data["frame"]),
                 )
+                channels = tuple(map(str, data["channels"]))
+                rows = [int(n) for n in data["rows"]]
+                if len(rows) != len(channels):
+                    raise ValueError(f"{len(channels)} channels, {len(rows)} counts of rows")
                 triangles = tuple(
-                    Triangle(
-                        data[f"columns_{k}"].astype(np.intp),
-                        read_only(data[f"factor_{k}"]),
-                        int(rows),
-                    )
-                    for k, rows in enumerate(data["rows"])
+                    _checked(data[f"columns_{k}"], data[f"factor_{k}"], n, len(labels))
+                    for k, n in enumerate(rows)
                 )
-                return Information(labels, tuple(map(str, data["channels"])), triangles)
-        except (OSError, ValueError, KeyError) as problem:
+                return Information(labels, channels, triangles)
+        except UNREADABLE as problem:
             raise InvalidRecording(
-                "this is not a file of information", argument=str(path), got=str(problem)
+                "this is not a file of information", argument=str(path), got=str(problem)[:200]
             ) from problem
+
+
+# What numpy and zipfile raise at files that are no NPZ, or not of this kind.
+UNREADABLE = (
+    OSError,
+    ValueError,
+    KeyError,
+    EOFError,
+    TypeError,
+    IndexError,
+    zipfile.BadZipFile,
+    zlib.error,
+    InvalidSetting,
+)
+
+
+def _checked(columns: NDArray[np.intp], factor: Array, rows: int, size: int) -> Triangle:
+    """Return a triangle of stored arrays, or raise ValueError if they cannot be one."""
+    columns = np.asarray(columns).astype(np.intp)
+    factor = np.asarray(factor, dtype=float)
+    k = len(columns)
+    if columns.ndim != 1 or factor.shape != (k + 1, k + 1) or rows < 0:
+        raise ValueError(f"a factor of shape {factor.shape} for {k} columns and {rows} rows")
+    if k and (columns[0] < 0 or columns[-1] >= size or (np.diff(columns) <= 0).any()):
+        raise ValueError(f"columns out of range or order, of {size}")
+    if not np.isfinite(factor).all() or np.tril(factor, -1).any():
+        raise ValueError("a factor that is no finite upper triangle")
+    return Triangle(columns, read_only(factor), rows)
 
 
 def solve(triangle: Triangle, tolerance: float | None = None) -> Array:

@@ -6,6 +6,7 @@ it should be.
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -141,7 +142,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise InvalidSetting(
             "the file cannot be read", argument=str(path), got=problem.strerror or str(problem)
         ) from problem
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as problem:
+    except (ValueError, RecursionError) as problem:  # also TOMLDecodeError, UnicodeDecodeError
         raise InvalidSetting(
             "this is not a TOML file", argument=str(path), got=str(problem)
         ) from problem
@@ -162,16 +163,30 @@ def refuse_unknown(table: Mapping[str, Any], valid: tuple[str, ...], where: str)
 
 def number(value: object, where: str) -> float:
     """Return a finite number of a TOML file, or raise `InvalidSetting`."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
-        raise InvalidSetting("a finite number is expected", argument=where, got=repr(value))
-    return float(value)
+    try:
+        result = float(value) if type(value) in (int, float) else math.nan  # type: ignore[arg-type]
+    except OverflowError:
+        result = math.inf
+    if not math.isfinite(result):
+        raise InvalidSetting("a finite number is expected", argument=where, got=repr(value)[:80])
+    return result
+
+
+def name_list(value: object, where: str) -> tuple[str, ...]:
+    """Return a list of different names of a TOML file, or raise `InvalidSetting`."""
+    if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
+        raise InvalidSetting("a list of names is expected", argument=where, got=repr(value)[:80])
+    twice = sorted({v for v in value if value.count(v) > 1})
+    if twice:
+        raise InvalidSetting("a name is there twice", argument=where, got=", ".join(twice))
+    return tuple(value)
 
 
 def vector(value: object, where: str, length: int | None = None) -> list[float]:
     """Return a list of finite numbers of a TOML file, or raise `InvalidSetting`."""
     if not isinstance(value, list | tuple) or (length is not None and len(value) != length):
         raise InvalidSetting(
-            f"{'a list' if length is None else length} of numbers is expected",
+            f"a list of {'' if length is None else f'{length} '}numbers is expected",
             argument=where,
             got=repr(value)[:80],
         )
@@ -231,14 +246,14 @@ def _coupling(entry: object, where: str) -> Coupling:
         raise InvalidSetting("a table is expected", argument=where, got=repr(entry)[:60])
     refuse_unknown(entry, ("joints", "motors", "matrix"), where)
     matrix = matrix_rows(entry.get("matrix"), f"{where}, matrix")
-    motors = tuple(map(str, entry.get("motors", ())))
-    joints = tuple(map(str, entry.get("joints", ())))
+    motors = name_list(entry.get("motors", []), f"{where}, motors")
+    joints = name_list(entry.get("joints", []), f"{where}, joints")
     if matrix.shape[0] != matrix.shape[1] or matrix.shape[1] != len(motors):
         raise InvalidSetting(
             "the matrix is not square with one column a motor",
             argument=f"{where}, matrix",
             got=f"{matrix.shape[0]}×{matrix.shape[1]}, {len(motors)} motors",
         )
-    if abs(np.linalg.det(matrix / np.abs(matrix).max())) < 1e-12:
+    if np.linalg.matrix_rank(matrix) < len(motors):
         raise InvalidSetting("the matrix is singular", argument=f"{where}, matrix")
     return Coupling(joints, motors, tuple(tuple(map(float, row)) for row in matrix))

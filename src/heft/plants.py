@@ -264,8 +264,8 @@ class Problem:
 
     def _windows(self, margins: float) -> Iterator[tuple[int, Window]]:
         for k, recording in enumerate(self.recordings):
-            margin = margins * signals.settling(self.corner)
             step = self.timelines[k].step
+            margin = margins * signals.settling(self.corner, step, self.resolved.order)
             for window in signals.windows(recording, self._names(recording), step, margin):
                 yield k, window
 

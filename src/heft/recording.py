@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 
 from .errors import InvalidRecording, InvalidSetting, MissingSignal, nearest
 from .inertia import Array
-from .options import matrix_rows, number, read_toml, refuse_unknown, vector
+from .options import matrix_rows, name_list, number, read_toml, refuse_unknown, vector
 
 KINDS = ("q", "v", "a", "tau", "current")
 BLOCK_ROWS = 65_536
@@ -135,12 +136,18 @@ class ColumnMap:
         signals = tuple(
             _signal_map(kind, table[kind], f"{where}, [{kind}]") for kind in KINDS if kind in table
         )
-        column = None if step is not None else str(time["column"])
+        column = None if step is not None else time["column"]
+        if column is not None and not isinstance(column, str):
+            raise InvalidSetting(
+                "the name of a column is expected",
+                argument=f"{where}, [time], column",
+                got=repr(column)[:80],
+            )
         return ColumnMap(column, unit, step, signals)
 
 
 def _unit(name: object, kind: str, where: str) -> str:
-    if name not in UNITS[kind]:
+    if not isinstance(name, str) or name not in UNITS[kind]:
         near = nearest(str(name), UNITS[kind])
         raise InvalidSetting(
             f"'{name}' is no unit of this signal",
@@ -174,6 +181,7 @@ def _signal_map(kind: str, entry: object, where: str) -> SignalMap:
             argument=f"{where}, joints",
             cure='add joints = ["…", "…"] in the order of the columns',
         )
+    joints = name_list(joints, f"{where}, joints")
     count = len(joints)
     if ("columns" in entry) == ("array" in entry):
         raise InvalidSetting(
@@ -182,7 +190,7 @@ def _signal_map(kind: str, entry: object, where: str) -> SignalMap:
     if "array" in entry:
         columns = tuple(f"{entry['array']}[{k}]" for k in range(count))
     else:
-        columns = tuple(map(str, entry["columns"]))
+        columns = name_list(entry["columns"], f"{where}, columns")
     if len(columns) != count:
         raise InvalidSetting(
             "columns and joints differ in number",
@@ -205,7 +213,7 @@ def _signal_map(kind: str, entry: object, where: str) -> SignalMap:
             if key == "inverse":
                 if np.linalg.matrix_rank(matrix) < count:
                     raise InvalidSetting("the matrix is singular", argument=f"{where}, {key}")
-                matrix = np.linalg.inv(matrix)
+                matrix = np.asarray(np.linalg.inv(matrix), dtype=np.float64)
     gains = np.ones(count)
     for key in ("sign", "scale", "ratio"):
         if key in entry:
@@ -232,19 +240,36 @@ class Table:
         columns: Names of its columns.
         rows: How many rows it has, or None where only reading tells.
         read: `read(names)` yields arrays of shape (rows, names), in order.
+        others: Names of columns that do not hold numbers.
     """
 
     path: str
     columns: tuple[str, ...]
     rows: int | None
     read: Callable[[Sequence[str]], Iterator[Array]]
+    others: tuple[str, ...] = ()
 
 
 def _npz_table(path: Path) -> Table:
     try:
+        with path.open("rb") as file:
+            if not zipfile.is_zipfile(file):
+                raise ValueError("it is no zip archive of arrays")
         with np.load(path, allow_pickle=False) as data:
-            arrays = {k: data[k] for k in data.files}
-    except (OSError, ValueError, zipfile.BadZipFile, EOFError, KeyError) as problem:
+            arrays = {k: a for k in data.files if isinstance(a := data[k], np.ndarray)}
+            if not arrays and data.files:
+                raise ValueError("it holds no arrays")
+    except (
+        OSError,
+        ValueError,
+        EOFError,
+        KeyError,
+        MemoryError,
+        zipfile.BadZipFile,
+        zlib.error,
+        NotImplementedError,
+        RuntimeError,  # an unknown compression; encryption
+    ) as problem:
         hint = None
         if "pickle" in str(problem):
             hint = "save the arrays as plain numbers; objects are never unpickled"
@@ -276,7 +301,8 @@ def _npz_table(path: Path) -> Table:
             )
 
     longest = max((len(c) for c in columns.values()), default=0)
-    return Table(str(path), tuple(columns), longest, read)
+    others = tuple(n for n in arrays if n not in columns and f"{n}[0]" not in columns)
+    return Table(str(path), tuple(columns), longest, read, others)
 
 
 def _parquet_table(path: Path) -> Table:
@@ -291,7 +317,13 @@ def _parquet_table(path: Path) -> Table:
                 "this is not a readable Parquet file", argument=str(path), got=str(problem)[:200]
             ) from problem
 
-    schema = open_file().schema_arrow
+    try:
+        schema = open_file().schema_arrow
+    except UnicodeDecodeError as problem:
+        raise InvalidRecording(
+            "the Parquet file is damaged", argument=str(path), got=str(problem)
+        ) from problem
+    _refuse_twice(schema.names, path)
     numeric = []
     for entry in schema:
         kind = entry.type
@@ -316,7 +348,8 @@ def _parquet_table(path: Path) -> Table:
 
     with open_file() as file:
         rows = int(file.metadata.num_rows)
-    return Table(str(path), tuple(numeric), rows, read)
+    others = tuple(n for n in schema.names if n not in numeric)
+    return Table(str(path), tuple(numeric), rows, read, others)
 
 
 def _csv_delimiter(path: Path) -> tuple[str, list[str]]:
@@ -342,10 +375,18 @@ def _csv_delimiter(path: Path) -> tuple[str, list[str]]:
             got=line.strip()[:80],
             cure="put a line with the columns' names on top",
         )
-    twice = sorted({c for c in header if header.count(c) > 1})
+    if not any(header):
+        raise InvalidRecording(
+            "the first line names no columns", argument=str(path), got=line.strip()[:80]
+        )
+    _refuse_twice([c for c in header if c], path)
+    return delimiter, header
+
+
+def _refuse_twice(names: Sequence[str], path: Path) -> None:
+    twice = sorted({c for c in names if names.count(c) > 1})
     if twice:
         raise InvalidRecording("column names repeat", argument=str(path), got=", ".join(twice))
-    return delimiter, header
 
 
 def _is_number(text: str) -> bool:
@@ -492,8 +533,17 @@ class Recording:
         """Return a recording of arrays: `from_arrays(t, q={"elbow": q2}, tau={"elbow": tau2})`."""
         arrays = {"t": np.asarray(time, dtype=float)}
         for kind, by_joint in signals.items():
+            if kind not in KINDS:
+                raise InvalidSetting(f"'{kind}' is no signal", argument=kind, valid=KINDS)
             for joint, values in by_joint.items():
                 arrays[f"{kind}.{joint}"] = np.asarray(values, dtype=float)
+        unlike = {n: a.shape for n, a in arrays.items() if a.shape != (arrays["t"].size,)}
+        if unlike:
+            raise InvalidRecording(
+                "the arrays differ in length",
+                argument=name,
+                got=", ".join(f"{n}: {s}" for n, s in {"t": arrays["t"].shape, **unlike}.items()),
+            )
 
         def read(names: Sequence[str]) -> Iterator[Array]:
             for first in range(0, len(arrays["t"]), BLOCK_ROWS):
@@ -508,6 +558,12 @@ class Recording:
         if columns is None:
             if "t" not in table.columns:
                 near = nearest("time", table.columns)
+                if "t" in table.others:
+                    raise MissingSignal(
+                        "the log's column 't' holds no numbers",
+                        argument=where,
+                        cure="write the time in seconds",
+                    )
                 raise MissingSignal(
                     "the log has no column 't'",
                     argument=where,
@@ -553,8 +609,10 @@ class Recording:
 
     def window(self, start: int, stop: int | None) -> Recording:
         """Return rows start..stop of this recording, counted from 0."""
-        limit = None if stop is None else self.start + stop
-        return replace(self, start=self.start + start, stop=limit)
+        ends = [
+            e for e in (self.stop, None if stop is None else self.start + stop) if e is not None
+        ]
+        return replace(self, start=self.start + start, stop=min(ends, default=None))
 
     def selecting(self, selection: Callable[[NDArray[np.int64]], NDArray[np.bool_]]) -> Recording:
         """Return this recording with only some of its rows to be fitted or scored."""
@@ -568,6 +626,12 @@ class Recording:
         """Raise `MissingSignal` unless the signal is there."""
         if name in self.sources:
             return
+        if name in self.table.others:
+            raise MissingSignal(
+                f"the log's column '{name}' holds no numbers",
+                argument=self.name,
+                expected=f"numbers, for it {purpose}",
+            )
         kind = name.partition(".")[0]
         same = [n for n in self.sources if n.startswith(kind + ".")]
         near = nearest(name, same)
@@ -611,7 +675,9 @@ class Recording:
                 scale = UNITS[m.kind][m.unit]
                 # No product where there is nothing to convert: numbers stay as logged.
                 plain = m.matrix.shape == (1, 1) and m.matrix[0, 0] == 1.0 and scale == 1.0
-                made[id(m)] = block + m.offset if plain else scale * block @ m.matrix.T + m.offset
+                made[id(m)] = block if plain else scale * block @ m.matrix.T
+                if m.offset.any():
+                    made[id(m)] = made[id(m)] + m.offset
             values = np.empty((len(time), len(names)))
             for k, name in enumerate(names):
                 source, column = self.sources[name]

@@ -26,7 +26,7 @@ from .parameters import Labels, read_only
 REVOLUTE, PRISMATIC, FREE = 0, 1, 2
 BASE_CHANNELS = tuple(f"base.{k}.{x}" for k in ("force", "torque") for x in "xyz")
 # A link fixed to another with less than this share of the whole is a frame, not a body.
-FRAME_MASS_SHARE = 1e-6
+FRAME_MASS_SHARE = 1e-7
 NOMINAL_MASS = 2.0  # [kg], of a moving link that the file gives no inertial, nor any other link
 NOMINAL_GYRATION = 0.1  # [m]
 
@@ -329,7 +329,8 @@ def _build(root: urdf.Element, data: bytes, options: Options, path: str) -> Robo
 
     free = options.base == "free"
     try:
-        text = data.decode()
+        # To XML all white space in attributes is a space; to pinocchio it is not.
+        text = data.decode().translate({9: " ", 10: " ", 13: " "})
         model = (
             pin.buildModelFromXML(text, pin.JointModelFreeFlyer())
             if free
@@ -439,6 +440,10 @@ def _links(root: urdf.Element, model: Any, free: bool) -> tuple[tuple[Link, ...]
     # A link with all but no mass (a camera, a flange) says nothing of what a link weighs.
     solid = [m for m in moving if m > FRAME_MASS_SHARE * total]
     stand_in = inertia.sphere(float(np.median(solid)) if solid else NOMINAL_MASS, NOMINAL_GYRATION)
+    body_mass: dict[int, float] = {}
+    for name, mass in masses.items():
+        body = frames[name].parentJoint
+        body_mass[body] = body_mass.get(body, 0.0) + mass
     links, notes = [], []
     for name, ten in tens.items():
         given = ten is not None
@@ -447,7 +452,9 @@ def _links(root: urdf.Element, model: Any, free: bool) -> tuple[tuple[Link, ...]
             free and frame.parentJoint == 1 and model.frames[frame.parentFrame].name == "root_joint"
         )
         massless = masses.get(name, 0.0) <= FRAME_MASS_SHARE * total
-        frame_only = frame.parentJoint > 0 and fixed and massless
+        # A link without mass is only a frame if it is fixed to another, or another to it.
+        carried = fixed or body_mass.get(frame.parentJoint, 0.0) > FRAME_MASS_SHARE * total
+        frame_only = frame.parentJoint > 0 and carried and massless
         nominal = np.zeros(10)
         written = np.zeros(10) if ten is None else ten
         if given and not massless:

@@ -64,6 +64,13 @@ class Smoothing:
             )
         if not (math.isfinite(self.trim) and self.trim >= 0.0):
             raise InvalidSetting("the trim is negative", argument="trim", got=self.trim)
+        if type(self.order) is not int or not 1 <= self.order <= 8:
+            raise InvalidSetting(
+                "the order of the low-pass is none",
+                argument="order",
+                got=self.order,
+                expected="1 to 8",
+            )
         if self.torque not in ("raw", "filtered"):
             raise InvalidSetting(
                 "torque is neither raw nor filtered",
@@ -143,7 +150,8 @@ def _pieces(
         tally.broken += int(np.sum(~finite))
         time, values, position = block.time[finite], block.values[finite], position[finite]
         while len(time):
-            jumps = np.flatnonzero(np.diff(time, prepend=last) < -GAP_STEPS * step)
+            latest = np.maximum.accumulate(np.concatenate([[last], time]))[:-1]
+            jumps = np.flatnonzero(time - latest < -GAP_STEPS * step)
             back = int(jumps[0]) if len(jumps) else len(time)
             if back == 0 and not np.isinf(last):  # the clock was set back: begin anew
                 last = -np.inf
@@ -312,13 +320,17 @@ def low_pass(values: Array, step: float, corner: float, order: int = 4) -> Array
     """
     sections = _sections(order, 2.0 * corner * step)
     # The padding must outlast the filter, or its start shows; odd, so that slopes go on.
-    pad = min(values.shape[0] - 1, max(3 * (2 * order + 1), int(3.0 / (corner * step))))
+    pad = min(
+        values.shape[0] - 1, max(3 * (2 * order + 1), round(settling(corner, step, order) / step))
+    )
     return np.asarray(scipy.signal.sosfiltfilt(sections, values, axis=0, padlen=pad))
 
 
-def settling(corner: float) -> float:
-    """Return how long a fourth-order Butterworth remembers [s], to 1e-10 of the signal."""
-    return 9.6 / corner
+@lru_cache(maxsize=32)
+def settling(corner: float, step: float, order: int = 4) -> float:
+    """Return how long the low-pass remembers [s], to 1e-10 of the signal."""
+    _, poles, _ = scipy.signal.butter(order, 2.0 * corner * step, output="zpk")
+    return float(step * math.ceil(math.log(1e-10) / math.log(np.abs(poles).max())))
 
 
 def _differences(values: Array, step: float) -> tuple[Array, Array]:
@@ -470,7 +482,14 @@ def choose_corner(recordings: Sequence[Recording], names: Sequence[str]) -> floa
             place = np.clip(np.searchsorted(edges, frequency) - 1, 0, len(power) - 1)
             np.add.at(power, place, spectrum[1:] / count)
             np.add.at(bins, place, 1.0)
-    f99 = _highest_f99(edges, power, bins, 0.5 * rate) if bins.any() else 0.0
+    if not bins.any():
+        raise InvalidRecording(
+            "the logs are too short to see what moves",
+            argument=", ".join(r.name for r in recordings),
+            expected="64 rows without a gap at least",
+            cure="give longer logs, or a corner",
+        )
+    f99 = _highest_f99(edges, power, bins, 0.5 * rate)
     if f99 == 0.0:
         raise InvalidRecording(
             "no joint moves in these logs",

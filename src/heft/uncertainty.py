@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.linalg
 
 from .inertia import Array
 
@@ -97,22 +98,19 @@ def posterior(data: Array, prior: Array, doubt: float) -> tuple[Array, Array]:
 
     Args:
         data: R with RᵀR = J, shape (m, n).
-        prior: W^½ scaled so that its rows are one unit of doubt each, times √w, shape (k, n).
-        doubt: `doubt · √w`, so that the bias term is `doubt² A ΛΛ… A`.
+        prior: √w W^½, so that its square is Λ, shape (k, n).
+        doubt: By how much the prior's numbers may be off in its own metric, times √w.
+
+    Returns:
+        Total and noise part, each (n, n).
     """
-    n = data.shape[1]
-    scale = np.linalg.norm(np.vstack([data, prior]), axis=0)
+    stacked = np.vstack([data, prior])
+    scale = np.linalg.norm(stacked, axis=0)
     scale = np.where(scale > 0.0, scale, 1.0)
-    factor = np.linalg.qr(np.vstack([data, prior]) / scale, mode="r")
-    _, singular, right = np.linalg.svd(factor)
-    safe = np.maximum(singular, singular[0] * n * np.finfo(float).eps)
-    inverse = (right.T / safe**2) @ right / np.outer(scale, scale)
-    spread = inverse @ data.T
+    # By the orthogonal factor, so that no accuracy is lost to the square of the condition.
+    left, right = np.linalg.qr(stacked / scale)
+    rows = len(data)
+    spread = scipy.linalg.solve_triangular(right, left[:rows].T) / scale[:, None]
+    pull = scipy.linalg.solve_triangular(right, left[rows:].T) / scale[:, None]
     noise = spread @ spread.T
-    pull = inverse @ prior.T
     return noise + doubt**2 * pull @ pull.T, noise
-
-
-def joint_interval(value: float, std: float, multiple: float = 1.96) -> tuple[float, float]:
-    """Return the interval of a number from its standard deviation."""
-    return value - multiple * std, value + multiple * std

@@ -19,6 +19,7 @@ from .errors import InvalidModel, nearest
 
 JOINT_TYPES = ("revolute", "continuous", "prismatic", "fixed")
 ATTRIBUTE = re.compile(rb"""\s([A-Za-z_:][\w:.-]*)\s*=\s*("[^"]*"|'[^']*')""")
+NUMBERS = re.compile(r"[-+.0-9eE\s]*")  # float() also takes underscores and other scripts' digits
 LARGEST_FILE = 64 * 1024 * 1024
 
 
@@ -91,12 +92,14 @@ def parse(data: bytes, path: str) -> Element:
             got=f"{len(data)} bytes",
             expected=f"at most {LARGEST_FILE}",
         )
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+    encoding = "UTF-16" if b"\0" in data[:4] else None
+    try:
+        data.decode()
+    except UnicodeDecodeError as problem:
+        encoding = str(problem)
+    if encoding is not None:
         raise InvalidModel(
-            "the model file is not UTF-8",
-            argument=path,
-            got="UTF-16",
-            cure="save it as UTF-8",
+            "the model file is not UTF-8", argument=path, got=encoding, cure="save it as UTF-8"
         )
     parser = expat.ParserCreate()
     parser.buffer_text = True
@@ -150,7 +153,11 @@ def _numbers(text: str | None, count: int, what: str, where: str) -> list[float]
         values = [float(p) for p in parts]
     except ValueError:
         values = []
-    if len(values) != count or not all(map(math.isfinite, values)) or "_" in (text or ""):
+    if (
+        len(values) != count
+        or not all(map(math.isfinite, values))
+        or not NUMBERS.fullmatch(text or "")
+    ):
         comma = " with a decimal point, not a comma" if text and "," in text else ""
         raise InvalidModel(
             f"{what} is not {'a finite number' if count == 1 else f'{count} finite numbers'}",
@@ -246,8 +253,10 @@ def _check_joint(
     axis = joint.find("axis")
     if axis is not None:
         direction = _numbers(axis.attributes.get("xyz"), 3, "axis xyz", where)
-        if kind != "fixed" and math.hypot(*direction) < 1e-9:
-            raise InvalidModel("a joint axis has no direction", argument=where, got="0 0 0")
+        if kind != "fixed" and not 1e-9 < math.hypot(*direction) < 1e9:
+            raise InvalidModel(
+                "a joint axis has no direction", argument=where, got=axis.attributes["xyz"]
+            )
     mimic = joint.find("mimic")
     if mimic is not None:
         master = mimic.attributes.get("joint", "")
