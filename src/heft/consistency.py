@@ -31,6 +31,9 @@ from .uncertainty import posterior
 
 # Upper triangle of a 4×4 matrix, column by column, as the conic solver stacks it.
 UPPER = [(i, j) for j in range(4) for i in range(j + 1)]
+# 1.96 standard deviations of a number hold the worst error of a link's prior of that size, not
+# the usual one: a wrong model file is not noise, and does not average out over ten parameters.
+WORST_DIRECTION = float(np.sqrt(10.0)) / 1.96
 DRIVE_RIDGE = 1e-6  # of a drive column's own length: only there where the data say nothing
 
 
@@ -90,6 +93,33 @@ def cone_metric(nominal: Array) -> Array:
     return inertia.from_pseudo_inertia(factor @ columns @ factor.T).T
 
 
+def found_doubt(data: Array, right: Array, start: Array, bodies: int) -> float:
+    """Return by how much the data find the model file's numbers to be off, in the cone's metric.
+
+    The root mean square of `u − u₀` over the directions that the data show well (to better
+    than half of a doubt of one), their noise subtracted, the drives left free. What the
+    model file says of directions that nobody sees is no better than that.
+
+    Args:
+        data: Rows of unit variance on the scaled unknowns, bodies first, shape (m, n).
+        right: Their right-hand side, shape (m,).
+        start: The model file's u₀, zero for drives, shape (n,).
+        bodies: How many unknowns are the bodies'.
+    """
+    size = data.shape[1]
+    order = [*range(bodies, size), *range(bodies)]
+    gap = right - data @ start
+    factor = triangle_of(np.column_stack([data[:, order], gap]))
+    drives = size - bodies
+    R, z = factor[drives:size, drives:size], factor[drives:size, size]
+    left, singular, _ = np.linalg.svd(R)
+    shown = singular > 2.0
+    if not shown.any():
+        return 0.0
+    off = (left.T @ z)[shown] / singular[shown]
+    return float(np.sqrt(max(np.mean(off**2 - 1.0 / singular[shown] ** 2), 0.0)))
+
+
 @dataclass(frozen=True)
 class ConsistentEstimate:
     """Parameters that a model file can hold.
@@ -121,8 +151,9 @@ class PhysicallyConsistent:
 
     Attributes:
         strength: Of the prior, in effective samples.
-        doubt: By how much the model file's numbers may be off, in the metric of the cone, as
-            a share of themselves; it widens what is stated beside each number.
+        doubt: By how much the model file's numbers may be off at least, in the metric of the
+            cone, as a share of themselves; more if the data find them farther off
+            (`found_doubt`). It widens what is stated beside each number.
         margin: ε, the share of the nominal pseudo-inertia that is kept at least.
     """
 
@@ -174,11 +205,12 @@ class PhysicallyConsistent:
         values = metric @ (unknown / scale)
         values = self._inside(values, believed)
         back = metric / scale
-        doubt = np.zeros(size)
-        doubt[:bodies] = self.doubt
+        doubt = max(self.doubt, found_doubt(data, triangle.z, start, bodies))
         # The bias is A Λ (u₀ − u): rows of Λ^½ carry √n₀ each, and u₀ − u up to doubt.
-        covariance, noise = posterior(data, prior, self.doubt * float(np.sqrt(self.strength)))
-        before = np.diag(back @ np.diag(doubt**2) @ back.T).copy()
+        reach = WORST_DIRECTION * doubt
+        covariance, noise = posterior(data, prior, reach * float(np.sqrt(self.strength)))
+        doubts = np.append(np.full(bodies, reach), np.zeros(size - bodies))
+        before = np.diag(back @ np.diag(doubts**2) @ back.T).copy()
         before[drives] = np.inf
         total = back @ covariance @ back.T
         after = np.diag(total)
@@ -191,65 +223,68 @@ class PhysicallyConsistent:
             self._active(values, believed, bound),
             iterations,
             self.strength,
-            self.doubt,
+            doubt,
         )
 
     def _solve(self, factor: Array, believed: BelievedLike) -> tuple[Array, int, tuple[int, ...]]:
         """Return the unknowns, the iterations, and which of them lie at zero."""
-        size = factor.shape[0] - 1
         R, z = factor[:-1, :-1], factor[:-1, -1]
         free = np.asarray(scipy.linalg.solve_triangular(R, z))
         if self._feasible(free, believed):
             return free, 0, ()
+        for scale in (1.0, 1.0 / max(float(np.linalg.norm(z)), 1e-300)):
+            found = self._cone_program(scale * R, free, believed)
+            if found is not None:
+                return found
+        raise SolverFailure(
+            "the conic solver found no consistent parameters",
+            cure="check the model file's masses, and that torques are in N·m",
+        )
+
+    def _cone_program(
+        self, R: Array, free: Array, believed: BelievedLike
+    ) -> tuple[Array, int, tuple[int, ...]] | None:
+        """Return the point of the cone nearest to `free` in the norm of R, or None.
+
+        Minimises `t` subject to `‖R (u − free)‖ ≤ t`: a norm, not its square, so that RᵀR is
+        never formed, and steps from the unconstrained optimum, which keeps numbers small.
+        """
         import clarabel
 
         groups, positive = believed.groups, believed.nonnegative
-        # Unknowns are x and the residual y = R x − z: the objective is ½‖y‖², and RᵀR is
-        # never formed.
-        objective = scipy.sparse.block_diag(
-            [scipy.sparse.csc_matrix((size, size)), scipy.sparse.identity(size)], format="csc"
-        )
+        size = len(free)
         unit = scipy.sparse.identity(size, format="csr")
-        nothing = scipy.sparse.csr_matrix((1, size))
-        parts = [scipy.sparse.hstack([scipy.sparse.csr_matrix(R), -unit])]
-        limits = [z]
-        cones = [clarabel.ZeroConeT(size)]
+        parts, limits, cones = [], [], []
         if positive:
-            parts.append(
-                -scipy.sparse.hstack(
-                    [unit[list(positive)], scipy.sparse.vstack([nothing] * len(positive))]
-                )
-            )
-            limits.append(np.zeros(len(positive)))
+            parts.append(-unit[list(positive)])
+            limits.append(free[list(positive)])
             cones.append(clarabel.NonnegativeConeT(len(positive)))
         for first in groups:
-            rows = unit[first : first + 10]
-            parts.append(-scipy.sparse.hstack([rows, scipy.sparse.csr_matrix((10, size))]))
-            limits.append(-self.margin * IDENTITY)
+            parts.append(-unit[first : first + 10])
+            limits.append(free[first : first + 10] - self.margin * IDENTITY)
             cones.append(clarabel.PSDTriangleConeT(4))
+        parts.append(-scipy.sparse.vstack([scipy.sparse.csr_matrix((1, size)), R]))
+        limits.append(np.zeros(size + 1))
+        cones.append(clarabel.SecondOrderConeT(size + 1))
+        rows = sum(part.shape[0] for part in parts)
+        bound_by = scipy.sparse.csr_matrix(([-1.0], ([rows - size - 1], [0])), shape=(rows, 1))
         settings = clarabel.DefaultSettings()
         settings.verbose = False
         settings.max_threads = 1  # one thread, one order of sums: the same bytes each time
-        solver = clarabel.DefaultSolver(
-            objective,
-            np.zeros(2 * size),
-            scipy.sparse.vstack(parts).tocsc(),
+        solution = clarabel.DefaultSolver(
+            scipy.sparse.csc_matrix((size + 1, size + 1)),
+            np.append(np.zeros(size), 1.0),
+            scipy.sparse.hstack([scipy.sparse.vstack(parts), bound_by]).tocsc(),
             np.concatenate(limits),
             cones,
             settings,
-        )
-        solution = solver.solve()
-        status = str(solution.status)
-        if status not in ("Solved", "AlmostSolved"):
-            raise SolverFailure(
-                "the conic solver found no consistent parameters",
-                got=status,
-                cure="check the model file's masses, and that torques are in N·m",
-            )
+        ).solve()
+        if str(solution.status) not in ("Solved", "AlmostSolved"):
+            return None
         # A term lies at zero where its multiplier outweighs its distance from it.
         distance, multiplier = np.asarray(solution.s), np.asarray(solution.z)
-        bound = tuple(k for i, k in enumerate(positive, size) if multiplier[i] > distance[i])
-        return np.array(solution.x)[:size], int(solution.iterations), bound
+        bound = tuple(k for i, k in enumerate(positive) if multiplier[i] > distance[i])
+        return free + np.asarray(solution.x)[:size], int(solution.iterations), bound
 
     def _feasible(self, unknown: Array, believed: BelievedLike) -> bool:
         if any(unknown[k] < 0.0 for k in believed.nonnegative):

@@ -103,7 +103,9 @@ def nearest_consistent(parameters: Array, floor: float = 1e-3) -> Array:
     """
     mass, com, inertia = to_body(parameters)
     gyration = float(np.sqrt(max(np.trace(inertia), 0.0) / max(2.0 * mass, 1e-300)))
-    scale = np.diag([*(1.0 / (gyration if gyration > 0.0 else 1e-3),) * 3, 1.0]) / np.sqrt(mass)
+    # A point mass has no radius of its own: it gets one of a hundredth of its distance.
+    radius = max(gyration, 1e-2 * float(np.linalg.norm(com))) or 1e-3
+    scale = np.diag([*(1.0 / radius,) * 3, 1.0]) / np.sqrt(mass)
     central = pseudo_inertia(from_body(mass, np.zeros(3), inertia))
     values, vectors = np.linalg.eigh(scale @ central @ scale)
     raised = (vectors * np.maximum(values, floor * values[-1])) @ vectors.T
