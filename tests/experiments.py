@@ -69,8 +69,12 @@ def true_robot(path: Path, rng: np.random.Generator, options: Options | None = N
 
 
 def fourier(
-    count: int, time: np.ndarray, rng: np.random.Generator, harmonics: int = 5,
-    base: float = 0.1, reach: float = 0.8,
+    count: int,
+    time: np.ndarray,
+    rng: np.random.Generator,
+    harmonics: int = 5,
+    base: float = 0.1,
+    reach: float = 0.8,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return positions, velocities and accelerations of a periodic motion, each (N, count)."""
     q = np.zeros((3, len(time), count))
@@ -90,8 +94,12 @@ def torque(truth: Truth, q: np.ndarray, v: np.ndarray, a: np.ndarray) -> np.ndar
     model = pin.buildModelFromXML(truth.robot.source.decode())
     data = model.createData()
     get = truth.drives.get
-    tau = np.array([pin.rnea(model, data, configuration(model, x), y, z)
-                    for x, y, z in zip(q, v, a, strict=True)])
+    tau = np.array(
+        [
+            pin.rnea(model, data, configuration(model, x), y, z)
+            for x, y, z in zip(q, v, a, strict=True)
+        ]
+    )
     for k, joint in enumerate(truth.robot.joints):
         tau[:, k] += get(f"{joint}.armature", 0.0) * a[:, k]
         tau[:, k] += get(f"{joint}.viscous", 0.0) * v[:, k]
@@ -113,8 +121,13 @@ def configuration(model: pin.Model, q: np.ndarray) -> np.ndarray:
 
 
 def log(
-    truth: Truth, duration: float, rate: float, rng: np.random.Generator,
-    noise: float = 0.02, encoder: float = 1e-5, name: str = "simulated",
+    truth: Truth,
+    duration: float,
+    rate: float,
+    rng: np.random.Generator,
+    noise: float = 0.02,
+    encoder: float = 1e-5,
+    name: str = "simulated",
 ) -> Recording:
     """Return a log of a motion: encoder noise [rad], torque noise as a share of its rms."""
     time = np.arange(round(duration * rate)) / rate
@@ -124,7 +137,8 @@ def log(
     seen = q + encoder * rng.normal(size=q.shape)
     joints = truth.robot.joints
     return Recording.from_arrays(
-        time, name,
+        time,
+        name,
         q={j: seen[:, k] for k, j in enumerate(joints)},
         tau={j: tau[:, k] for k, j in enumerate(joints)},
     )

@@ -347,9 +347,7 @@ LINKS: dict[str, str] = {
     "brackets inside values": PLAIN_LINK.replace(
         'name="arm"', """name="arm" note="a > b, mass value='8' />" """
     ),
-    "names that end like others": PLAIN_LINK.replace(
-        "<mass ", '<mass x:value="4" my-value="5" '
-    ),
+    "names that end like others": PLAIN_LINK.replace("<mass ", '<mass x:value="4" my-value="5" '),
     "numbers written in other ways": PLAIN_LINK.replace('"2"', '" +2.0E0 "').replace(
         '"0.1 0 0"', '"  .1\t0.\n0e5 "'
     ),

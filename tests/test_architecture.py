@@ -1,0 +1,127 @@
+"""The tree shows the theory: import order, one owner a heavy dependency, light imports."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "src" / "heft"
+# A module imports only what stands before it. Reading order of the code.
+ORDER = [
+    "errors",
+    "inertia",
+    "parameters",
+    "extended",
+    "information",
+    "identifiability",
+    "urdf",
+    "options",
+    "robot",
+    "kernel",
+    "friction",
+    "recording",
+    "signals",
+    "plants",
+    "uncertainty",
+    "estimators",
+    "consistency",
+    "checks",
+    "export",
+    "identification",
+    "results",
+    "report",
+    "demo",
+    "cli",
+]
+# Heavy dependencies and who may import them.
+OWNERS = {
+    "pinocchio": {"robot"},
+    "numba": {"kernel"},
+    "pyarrow": {"recording", "results"},
+    "scipy.signal": {"signals"},
+    "clarabel": {"consistency"},
+    "plotly": {"report"},
+    "cyclopts": {"cli"},
+}
+HIDDEN = {"mujoco", "matplotlib", "cvxpy", "pandas", "pickle", "requests", "urllib"}
+
+
+def source(module: str) -> Path:
+    path = PACKAGE / f"{module}.py"
+    return path if path.exists() else PACKAGE / module / "__init__.py"
+
+
+def imports(module: str) -> Iterator[tuple[bool, str]]:
+    """Yield (is_ours, name) for every import anywhere in a module, nested ones too."""
+    for node in ast.walk(ast.parse(source(module).read_text())):
+        if isinstance(node, ast.ImportFrom):
+            if node.level:
+                parts = [node.module] if node.module else [a.name for a in node.names]
+                yield from ((True, str(p).split(".")[0]) for p in parts)
+            else:
+                yield False, str(node.module)
+        elif isinstance(node, ast.Import):
+            yield from ((False, a.name) for a in node.names)
+
+
+def test_every_module_has_a_place_in_the_order() -> None:
+    found = {p.stem for p in PACKAGE.glob("*.py")} | {p.parent.name for p in PACKAGE.glob("*/*.py")}
+    assert found - {"__init__", "heft"} == set(ORDER)
+
+
+@pytest.mark.parametrize("module", ORDER)
+def test_a_module_imports_only_what_stands_before_it(module: str) -> None:
+    before = set(ORDER[: ORDER.index(module)]) | {"__version__"}
+    above = {name for ours, name in imports(module) if ours} - before
+    assert not above
+
+
+@pytest.mark.parametrize("module", ORDER)
+def test_a_heavy_dependency_has_one_owner(module: str) -> None:
+    for ours, name in imports(module):
+        if ours:
+            continue
+        for heavy, owners in OWNERS.items():
+            if name == heavy or name.startswith(heavy + "."):
+                assert module in owners, f"{module} imports {name}"
+        assert name.split(".")[0] not in HIDDEN
+
+
+@pytest.mark.parametrize("module", ORDER)
+def test_nothing_prints_or_evaluates_text(module: str) -> None:
+    called = {
+        node.func.id
+        for node in ast.walk(ast.parse(source(module).read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    assert not called & {"print", "eval", "exec"}
+
+
+@pytest.mark.parametrize("module", ORDER)
+def test_every_public_name_says_what_it_is(module: str) -> None:
+    loaded = importlib.import_module(f"heft.{module}")
+    for name, thing in vars(loaded).items():
+        if name.startswith("_") or getattr(thing, "__module__", None) != loaded.__name__:
+            continue
+        if inspect.isclass(thing) or inspect.isfunction(thing):
+            assert inspect.getdoc(thing), name
+
+
+@pytest.mark.parametrize("module", ["inertia", "signals", "recording", "plants", "consistency"])
+def test_numbers_in_public_docstrings_have_units(module: str) -> None:
+    assert re.search(r"\[(kg|m|s|Hz|rad|N·m)", source(module).read_text())
+
+
+def test_importing_heft_is_light() -> None:
+    code = "import sys, heft; print(' '.join(sys.modules))"
+    call = [sys.executable, "-c", code]
+    loaded = subprocess.run(call, capture_output=True, text=True, check=True).stdout.split()
+    assert not {"numpy", "scipy", "numba", "pinocchio", "pyarrow", "plotly"} & set(loaded)

@@ -1,0 +1,179 @@
+"""Laws of least squares, over estimators and robots with known truth."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from heft.errors import TooLittleData
+from heft.estimators import LeastSquares
+from heft.identifiability import data_rank
+from heft.information import Information
+from heft.options import Options
+from heft.plants import Problem, random_states, standard_rows
+from heft.robot import Robot
+from tests.experiments import ARMS, HUMANOID, log, true_robot
+from tests.nist import NAMES, digits, exact_solution, load
+
+ESTIMATORS = {
+    "ordinary": LeastSquares(weighting="none", coloured=False),
+    "per channel": LeastSquares(coloured=False),
+}
+ROBOTS = {**{k: (v, "fixed") for k, v in ARMS.items()}, "humanoid": (HUMANOID, "free")}
+
+
+def experiment(
+    name: str, samples: int, noise: float, seed: int = 0
+) -> tuple[Problem, Information, np.ndarray]:
+    """Return a problem, information of random states with noisy torque, and the true β."""
+    path, base = ROBOTS[name]
+    robot = Robot.from_urdf(path, Options(base=base))  # type: ignore[arg-type]
+    problem = Problem(robot, ())
+    rng = np.random.default_rng(seed)
+    q, v, a = random_states(robot, samples, rng)
+    rows = standard_rows(robot, q, v, a)[:, :, list(problem.base.kept)]
+    standard = robot.nominal()
+    standard[10 * len(robot.tree.names) :] = rng.uniform(
+        0.1, 1.0, len(robot.labels) - 10 * len(robot.tree.names)
+    )
+    true = problem.base.matrix @ standard
+    effort = rows @ true
+    spread = noise * (1.0 + np.arange(effort.shape[1]))
+    effort = effort + spread * rng.normal(size=effort.shape)
+    information = Information.from_rows(problem.labels, robot.channels, rows, effort)
+    return problem, information, true
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("name", ROBOTS)
+def test_noise_free_rows_give_back_the_truth(name: str, estimator: str) -> None:
+    """To 1e-8 times the condition number, the accuracy of data rounded to eight digits."""
+    _, information, true = experiment(name, 400, 0.0)
+    found = ESTIMATORS[estimator].solve(information)
+    condition = found.rank.condition
+    error = np.linalg.norm(found.parameters.values - true) / np.linalg.norm(true)
+    assert error <= 1e-8 * condition
+    assert error <= 1e-12 * condition  # what double precision in fact allows
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("name", list(ARMS))
+def test_the_error_falls_with_the_root_of_the_number_of_samples(name: str, estimator: str) -> None:
+    sizes = np.array([250, 1000, 4000])
+    errors = []
+    for samples in sizes:
+        squares = []
+        for seed in range(6):
+            problem, information, true = experiment(name, int(samples), 0.1, seed)
+            found = ESTIMATORS[estimator].solve(information)
+            scaled = (found.parameters.values - true) / found.parameters.std
+            squares.append(np.mean((scaled * found.parameters.std / true.std()) ** 2))
+            del problem
+        errors.append(np.sqrt(np.mean(squares)))
+    slope = np.polyfit(np.log(sizes), np.log(errors), 1)[0]
+    # Each point averages at least 6 · 13 squares, so its logarithm is within 0.16 (two sigma)
+    # and the slope over a factor of 16 within 0.16 · 2 / ln 16.
+    assert slope == pytest.approx(-0.5, abs=0.12)
+
+
+@pytest.mark.parametrize("name", list(ARMS))
+def test_intervals_of_base_parameters_hold_under_white_noise(name: str) -> None:
+    inside = total = 0
+    for seed in range(20):
+        _, information, true = experiment(name, 300, 0.2, seed)
+        found = LeastSquares(coloured=False).solve(information).parameters
+        inside += int(np.sum(np.abs(found.values - true) <= 1.96 * found.std))
+        total += len(true)
+    # Binomial with 95 %, parameters of one fit counted as a third independent.
+    slack = 3.0 * np.sqrt(0.95 * 0.05 / (total / 3.0))
+    assert inside / total == pytest.approx(0.95, abs=slack)
+
+
+def test_equal_noise_makes_weighted_least_squares_ordinary() -> None:
+    _, information, _ = experiment("six joints", 400, 0.0)
+    rng = np.random.default_rng(5)
+    path, _ = ROBOTS["six joints"]
+    robot = Robot.from_urdf(path)
+    q, v, a = random_states(robot, 4000, rng)
+    rows = standard_rows(robot, q, v, a)[:, :, list(Problem(robot, ()).base.kept)]
+    effort = rows @ np.ones(rows.shape[2]) + rng.normal(size=rows.shape[:2])
+    information = Information.from_rows(information.labels, robot.channels, rows, effort)
+    plain = ESTIMATORS["ordinary"].solve(information).parameters
+    weighted = ESTIMATORS["per channel"].solve(information).parameters
+    # Noise levels are known to 1/√(2·4000) each, which moves the answer by far less than its std.
+    assert np.abs(plain.values - weighted.values).max() <= 0.2 * weighted.std.max()
+
+
+def test_unequal_noise_is_what_weights_are_for() -> None:
+    ratio = []
+    for seed in range(6):
+        _, information, true = experiment("six joints", 400, 1.0, seed)
+        errors = [
+            np.linalg.norm(e.solve(information).parameters.values - true)
+            for e in (ESTIMATORS["per channel"], ESTIMATORS["ordinary"])
+        ]
+        ratio.append(errors[0] / errors[1])
+    assert np.median(ratio) < 1.0
+
+
+def test_more_parameters_than_rows_are_refused() -> None:
+    _, information, _ = experiment("six joints", 5, 0.1)
+    with pytest.raises(TooLittleData, match="not more rows than parameters"):
+        LeastSquares().solve(information)
+
+
+def test_a_parameter_that_the_data_do_not_show_gets_no_number() -> None:
+    _, information, true = experiment("six joints", 400, 0.0)
+    labels = information.labels
+    gone = labels.index("elbow_joint.viscous")
+    still = information.transformed(
+        np.delete(np.eye(len(labels)), gone, axis=1),
+        labels.select([k for k in range(len(labels)) if k != gone]),
+    )
+    matrix = np.delete(np.eye(len(labels)), gone, axis=0)  # the column comes back as zeros
+    blind = still.transformed(matrix, labels)
+    found = ESTIMATORS["per channel"].solve(blind)
+    assert np.isnan(found.parameters.values[gone])
+    assert np.isinf(found.parameters.std[gone])
+    assert found.rank.rank == len(labels) - 1
+    assert np.isfinite(np.delete(found.parameters.values, gone)).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_refinement_is_right_to_the_last_digits_on_nist_data(name: str) -> None:
+    data = load(name)
+    p = data.X.shape[1]
+    from heft.information import solve_refined
+    from heft.parameters import Labels
+
+    labels = Labels(tuple(f"b{k}" for k in range(p)), ("",) * p)
+    total = Information.neutral(labels, ["y"])
+    blocks = [(data.X[k : k + 7], data.y[k : k + 7]) for k in range(0, len(data.y), 7)]
+    for X, y in blocks:
+        total = total + Information.from_rows(labels, ["y"], X[:, None, :], y[:, None])
+    answer = solve_refined(blocks, total.combined())
+    assert digits(answer, exact_solution(data.X, data.y)) >= 14.5
+
+
+def test_a_fit_can_be_refined_from_its_problem() -> None:
+    truth = true_robot(ARMS["two joints"], np.random.default_rng(0))
+    problem = Problem(truth.robot, (log(truth, 4.0, 100.0, np.random.default_rng(1)),))
+    solver = LeastSquares(coloured=False)
+    found = solver.fit(problem)
+    better = solver.refine(problem, found, problem.rows())
+    # Both solve one well-conditioned problem: they agree to rounding times its condition.
+    scale = np.abs(found.parameters.values).max()
+    assert np.abs(better.parameters.values - found.parameters.values).max() <= (
+        1e-13 * found.rank.condition * scale
+    )
+    assert better.passes == found.passes + 1
+
+
+def test_rank_and_condition_are_those_of_the_scaled_columns() -> None:
+    _, information, _ = experiment("six joints", 400, 0.1)
+    R = information.combined().R
+    once = data_rank(R, information.labels, information.rows)
+    units = np.geomspace(1e-6, 1e6, R.shape[1])
+    again = data_rank(R * units, information.labels, information.rows)
+    assert once.rank == again.rank == R.shape[1]
+    assert again.condition == pytest.approx(once.condition, rel=1e-6)
