@@ -123,7 +123,7 @@ def test_more_parameters_than_rows_are_refused() -> None:
 
 
 def test_a_parameter_that_the_data_do_not_show_gets_no_number() -> None:
-    _, information, true = experiment("six joints", 400, 0.0)
+    _, information, _ = experiment("six joints", 400, 0.0)
     labels = information.labels
     gone = labels.index("elbow_joint.viscous")
     still = information.transformed(

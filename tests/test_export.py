@@ -249,15 +249,16 @@ def test_a_written_robots_own_values_written_again_change_no_byte(robot: Robot) 
 
 def test_a_zero_moment_stays_a_plain_zero(robot: Robot) -> None:
     """Not the rounding of one: who reads the file should see which products are zero."""
-    data = write_urdf(robot.source, own(robot), {})
+    said = own(robot)
+    data = write_urdf(robot.source, said, {})
     for link in ET.fromstring(data).findall("link"):
-        tensor = link.find("inertial/inertia")
-        if tensor is None or link.attrib["name"] not in own(robot):
+        name, tensor = link.attrib["name"], link.find("inertial/inertia")
+        if name not in said:
             continue
+        assert tensor is not None
         moments = np.abs([float(tensor.attrib[k]) for k in MOMENTS])
-        said = own(robot)[link.attrib["name"]]
-        dust = 1e-14 * np.abs(said[4:]).max()
-        assert not ((moments > 0.0) & (moments < dust)).any(), link.attrib["name"]
+        dust = 1e-14 * np.abs(said[name][4:]).max()
+        assert not ((moments > 0.0) & (moments < dust)).any(), name
 
 
 def test_links_that_are_only_frames_or_never_move_are_left_alone(robot: Robot) -> None:

@@ -19,13 +19,15 @@ MARKS = {"pass": "✓", "warn": "!", "fail": "✗"}
 
 
 def rounded(value: float | None, std: float | None = None) -> str:
-    """Return a number with the digits that its standard deviation leaves it."""
+    """Return a number with the digits that its standard deviation leaves it, three at least."""
     if value is None or not math.isfinite(value):
         return "–"
     if std is None or not math.isfinite(std) or std <= 0.0:
         return f"{value:.4g}"
-    places = max(0, min(6, 1 - math.floor(math.log10(std))))
-    return f"{value:.{places}f}"
+    digits = 1 - math.floor(math.log10(std))
+    if value != 0.0:  # never less than three digits, however unsure
+        digits = max(digits, 2 - math.floor(math.log10(abs(value))))
+    return f"{value:.{max(0, min(6, digits))}f}"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -131,7 +133,8 @@ th, td { text-align: right; padding: .25rem .7rem; border-bottom: 1px solid var(
   white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; } th { color: var(--soft); font-weight: 600; }
 td.long { white-space: normal; text-align: left; min-width: 18rem; }
-ul { padding-left: 1.2rem; } code { font-size: .9em; } 
+ul { padding-left: 1.2rem; } ul.checks { list-style: none; padding-left: 0; }
+code { font-size: .9em; }
 footer { color: var(--soft); margin: 2rem 0; }
 """
 
@@ -250,7 +253,7 @@ def html(found: Identification) -> str:
 <title>{escape.escape(robot.name)}: what it weighs</title><style>{STYLE}</style></head><body>
 <h1>{escape.escape(robot.name)}: what it weighs</h1>
 <p>Verdict: <span class="verdict {found.verdict}">{found.verdict}</span>. {held}</p>
-<ul>{checks}</ul>{f"<h2>To know</h2><ul>{notes}</ul>" if notes else ""}
+<ul class="checks">{checks}</ul>{f"<h2>To know</h2><ul>{notes}</ul>" if notes else ""}
 <h2>Links</h2>{_html_table(LINK_HEAD, _links(found))}
 <p>± is one standard deviation, widened by what the prior may be wrong. “Seen” is the share of the
 prior's doubt that the data took away: what is not seen is held by the model file.</p>

@@ -1,0 +1,504 @@
+"""The command line, as real processes: what it prints, leaves behind and exits with."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+from heft import __version__
+from heft.cli import main
+from heft.demo import FOLDER as DEMO
+from heft.results import FILES
+
+SOURCE = Path(__file__).parents[1] / "src"
+ARM, RUN1, RUN2 = DEMO / "arm.urdf", DEMO / "run1.parquet", DEMO / "run2.parquet"
+HEFT = [sys.executable, "-m", "heft.cli"]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(SOURCE), "COLUMNS": "100", "LC_ALL": "C.UTF-8"}
+HEAVY = ("clarabel", "numba", "pinocchio", "plotly", "pyarrow", "scipy")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a process left."""
+
+    code: int
+    said: str
+    told: str
+
+
+def heft(*arguments: str | Path, cwd: Path, timeout: float = 120.0) -> Ended:
+    """Run the command line in a folder, to its end."""
+    done = subprocess.run(
+        [*HEFT, *map(str, arguments)],
+        cwd=cwd,
+        env=ENVIRONMENT,
+        capture_output=True,
+        timeout=timeout,
+        check=False,
+    )
+    return Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def tree(folder: Path) -> dict[str, bytes | None]:
+    """Return all that is below a folder: bytes of files, None of folders."""
+    return {
+        str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None
+        for p in folder.rglob("*")
+    }
+
+
+def is_clean(text: str) -> bool:
+    """Return whether a text shows a user nothing of Python."""
+    return not any(w in text for w in ("Traceback", "Exception ignored", 'File "'))
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder of good and bad inputs, and good results in `found`."""
+    folder = tmp_path_factory.mktemp("inputs")
+    for name, text in TEXTS.items():
+        (folder / name).write_text(text)
+    shutil.copy(ARM, folder / "arm.urdf")
+    (folder / "cut.urdf").write_bytes(ARM.read_bytes()[:2000])
+    table = pyarrow.parquet.read_table(RUN1)
+    columns = {n: table[n].to_numpy() for n in table.column_names}
+
+    def log(name: str, changed: dict[str, object], rows: int | None = None) -> None:
+        chosen = {k: v[:rows] for k, v in {**columns, **changed}.items() if v is not None}  # type: ignore[index]
+        pyarrow.parquet.write_table(pyarrow.table(chosen), folder / name)
+
+    torques = [n for n in columns if n.startswith("tau.")]
+    rng = np.random.default_rng(1)
+    log("run.parquet", {})
+    log("short.parquet", {}, rows=5)
+    log("no_torque.parquet", dict.fromkeys(torques))
+    log("no_elbow.parquet", {"q.elbow": None})
+    log("no_time.parquet", {"t": None})
+    log("backwards.parquet", {"t": columns["t"][::-1]})
+    log("all_nan.parquet", {"q.elbow": np.full(len(columns["t"]), np.nan)})
+    # About zero, or the offsets would explain the mean.
+    log("shuffled.parquet", {n: rng.permuted(columns[n]) - columns[n].mean() for n in torques})
+    pyarrow.csv.write_csv(table, folder / "run.csv")
+    (folder / "cut.parquet").write_bytes(RUN1.read_bytes()[:100_000])
+    (folder / "foreign").mkdir()
+    (folder / "foreign" / "thesis.tex").write_text("four years")
+    done = heft("identify", ARM, RUN1, "--validate", RUN2, "--out", "found", cwd=folder)
+    assert done.code == 0, done.told
+    (folder / "said").write_text(done.said)
+    (folder / "told").write_text(done.told)
+    for name in ("damaged", "headless"):
+        shutil.copytree(folder / "found", folder / name)
+    information = folder / "damaged" / "information.npz"
+    information.write_bytes(information.read_bytes()[:5000])
+    (folder / "headless" / "estimate.json").write_text("{}")
+    return folder
+
+
+TEXTS = {
+    "broken.toml": "gravity = [0, 0",
+    "unknown.toml": "gravitation = [0, 0, -9.81]",
+    "unknown_joint.toml": "[joint.elbo]\narmature = false",
+    "free.toml": 'base = "free"',
+    "broken_map.toml": '[q]\njoints = ["elbow"]\ncolumns = ["a", "b"]',
+    "other_map.toml": '[time]\ncolumn = "stamp"',
+    "text.parquet": "this is no Parquet",
+    "text.npz": "this is no archive",
+    "empty.csv": "",
+    "headless.csv": "0.0,1.0,2.0\n0.1,1.0,2.0\n",
+    "words.csv": "t,q.elbow,tau.elbow\n0.0,much,little\n",
+    "log.xlsx": "t,q.elbow",
+    "empty.urdf": "",
+    "robot.xacro": '<robot xmlns:xacro="x" name="r"><xacro:include filename="f"/></robot>',
+}
+
+
+# Happy paths
+
+
+def test_help_names_the_commands(tmp_path: Path) -> None:
+    for asked in (("--help",), ("-h",), ()):
+        done = heft(*asked, cwd=tmp_path)
+        assert done.code == 0
+        assert done.told == ""
+        assert {"identify", "predict", "demo"} <= set(done.said.split())
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("identify", ("--out", "--validate", "--map", "--with", "--given", "--corner", "--quiet")),
+        ("predict", ("--out", "--map", "--friction")),
+        ("demo", ("--out", "--quiet")),
+    ],
+)
+def test_help_of_a_command_names_its_options(
+    command: str, words: tuple[str, ...], tmp_path: Path
+) -> None:
+    done = heft(command, "--help", cwd=tmp_path)
+    assert done.code == 0
+    assert [w for w in words if w not in done.said] == []
+
+
+def test_the_version_is_the_packages(tmp_path: Path) -> None:
+    assert heft("--version", cwd=tmp_path).said.strip() == __version__
+
+
+def test_the_installed_command_is_the_module(tmp_path: Path) -> None:
+    script = Path(sys.executable).with_name("heft")
+    done = subprocess.run(
+        [script, "--help"], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, check=True
+    )
+    assert done.stdout.decode() == heft("--help", cwd=tmp_path).said
+
+
+def test_identify_leaves_its_folder_and_says_what_it_found(files: Path) -> None:
+    assert sorted(p.name for p in (files / "found").iterdir()) == sorted(FILES)
+    said, told = ((files / name).read_text() for name in ("said", "told"))
+    assert "upper_arm" in said and "wrist_3_joint" in said and "found/robot.urdf" in said
+    assert told and all(line.startswith("heft: ") for line in told.splitlines())
+    assert [p.name for p in files.iterdir() if p.name.startswith(".")] == []
+
+
+def test_quiet_is_quiet_and_changes_nothing(files: Path, tmp_path: Path) -> None:
+    done = heft("identify", ARM, RUN1, "--validate", RUN2, "--quiet", cwd=tmp_path)
+    assert (done.code, done.told) == (0, "")
+    assert tree(tmp_path / "identified") == tree(files / "found")
+
+
+def test_results_are_taken_for_earlier_information_and_replaced_by_new_ones(
+    files: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(files / "found", tmp_path / "found")
+    (tmp_path / "options.toml").write_text("[joint.elbow]\nreduction = 100.0\n")
+    done = heft(
+        *("identify", ARM, RUN2, "--given", "found", "--with", "options.toml", "--out", "found"),
+        *("--corner", "15", "--trim", "1", "--threads", "1"),
+        cwd=tmp_path,
+    )
+    assert done.code == 0, done.told
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["found", "options.toml"]
+    estimate = json.loads((tmp_path / "found" / "estimate.json").read_text())
+    before = json.loads((files / "found" / "estimate.json").read_text())
+    rows = [k["rows"] for k in estimate["information"]["channels"]]
+    already = [k["rows"] for k in before["information"]["channels"]]
+    assert all(now > 1.3 * then for now, then in zip(rows, already, strict=True))
+    elbow = estimate["joints"]["elbow"]
+    assert elbow["rotor"] == pytest.approx(elbow["armature"] / 1e4)
+    assert estimate["settings"]["smoothing"]["corner"] == 15.0
+    fitted = [i["path"] for i in estimate["inputs"] if i["role"] == "fit"]
+    assert [Path(p).name for p in fitted] == ["run2.parquet"]
+
+
+def test_earlier_information_is_named_among_the_inputs(files: Path, tmp_path: Path) -> None:
+    given = files / "found"
+    done = heft("identify", ARM, RUN2, "--given", given, "--out", "found", cwd=tmp_path)
+    assert done.code == 0, done.told
+    inputs = json.loads((tmp_path / "found" / "estimate.json").read_text())["inputs"]
+    digest = hashlib.sha256((given / "information.npz").read_bytes()).hexdigest()
+    assert ("given", digest) in [(i["role"], i["sha256"]) for i in inputs]
+
+
+@pytest.mark.parametrize("friction", ["simple", "none"])
+def test_predict_writes_torques_at_the_logs_times(
+    friction: str, files: Path, tmp_path: Path
+) -> None:
+    arguments = (files / "found", files / "run.csv", "--out", "tau.parquet", "--friction", friction)
+    done = heft("predict", *arguments, cwd=tmp_path)
+    assert (done.code, done.told) == (0, "")
+    table = pyarrow.parquet.read_table(tmp_path / "tau.parquet")
+    log = pyarrow.parquet.read_table(RUN1)
+    assert np.array_equal(table["t"].to_numpy(), log["t"].to_numpy())
+    assert str(log.num_rows) in done.said
+    measured, said = log["tau.elbow"].to_numpy(), table["tau.elbow"].to_numpy()
+    left = np.linalg.norm(said - measured) / np.linalg.norm(measured)
+    assert left < 0.1 if friction == "simple" else left > 0.1
+
+
+def test_demo_compares_with_the_truth(tmp_path: Path) -> None:
+    done = heft("demo", cwd=tmp_path)
+    assert done.code == 0
+    assert sorted(p.name for p in (tmp_path / "demo-out").iterdir()) == sorted(FILES)
+    assert "truth" in done.said
+    assert is_clean(done.told)
+
+
+# Bad inputs
+
+GOOD = "identify {arm} {run}"
+BAD: dict[str, tuple[str, str]] = {
+    # name: the command line, and a word that must be said
+    "an unknown command": ("identfy {arm} {run}", "identfy"),
+    "an unknown option": (f"{GOOD} --wait 3", "--wait"),
+    "nothing to identify": ("identify", "urdf"),
+    "no log": ("identify {arm}", "no log"),
+    "an option without its value": (f"{GOOD} --corner", "--corner"),
+    "a corner in words": (f"{GOOD} --corner low", "--corner"),
+    "a negative corner": (f"{GOOD} --corner=-3", "corner"),
+    "a corner that is not a number": (f"{GOOD} --corner nan", "corner"),
+    "a corner above what was sampled": (f"{GOOD} --corner 1000", "corner"),
+    "a negative trim": (f"{GOOD} --trim=-1", "trim"),
+    "a trim that is not a number": (f"{GOOD} --trim nan", "trim"),
+    "no strength": (f"{GOOD} --strength 0", "strength"),
+    "a strength that is not a number": (f"{GOOD} --strength nan", "strength"),
+    "a strength without end": (f"{GOOD} --strength inf", "strength"),
+    "no threads": (f"{GOOD} --threads 0", "threads"),
+    "another kind of torque": (f"{GOOD} --torque smooth", "torque"),
+    "a model that is not there": ("identify {files}/no.urdf {run}", "no.urdf"),
+    "a model cut off": ("identify {files}/cut.urdf {run}", "well-formed"),
+    "an empty model": ("identify {files}/empty.urdf {run}", "well-formed"),
+    "a xacro file": ("identify {files}/robot.xacro {run}", "xacro"),
+    "a log for a model": ("identify {run} {run}", "run.parquet"),
+    "a log that is not there": ("identify {arm} {files}/no.csv", "no.csv"),
+    "a log that is a folder": ("identify {arm} {files}", "folder"),
+    "a log of unknown kind": ("identify {arm} {files}/log.xlsx", "xlsx"),
+    "a log that is empty": ("identify {arm} {files}/empty.csv", "empty"),
+    "a log without column names": ("identify {arm} {files}/headless.csv", "column"),
+    "a log of words": ("identify {arm} {files}/words.csv", "words.csv"),
+    "a log that is no Parquet": ("identify {arm} {files}/text.parquet", "Parquet"),
+    "a log that is no archive": ("identify {arm} {files}/text.npz", "NPZ"),
+    "a log cut off": ("identify {arm} {files}/cut.parquet", "cut.parquet"),
+    "a log of five rows": ("identify {arm} {files}/short.parquet", "short.parquet"),
+    "a log without torques": ("identify {arm} {files}/no_torque.parquet", "tau.shoulder_pan"),
+    "a log without a joint": ("identify {arm} {files}/no_elbow.parquet", "q.elbow"),
+    "a log without time": ("identify {arm} {files}/no_time.parquet", "'t'"),
+    "a log that runs backwards": ("identify {arm} {files}/backwards.parquet", "backwards.parquet"),
+    "a log of nothing": ("identify {arm} {files}/all_nan.parquet", "all_nan.parquet"),
+    "a bad second log": ("identify {arm} {run} {files}/no_torque.parquet", "no_torque.parquet"),
+    "a bad log to validate": (f"{GOOD} --validate {{files}}/no_elbow.parquet", "q.elbow"),
+    "a missing log to validate": (f"{GOOD} --validate {{files}}/no.csv", "no.csv"),
+    "one log for both": (f"{GOOD} --validate {{run}}", "--validate"),
+    "one log for both by another path": (f"{GOOD} --validate {{around}}", "--validate"),
+    "a broken file of options": (f"{GOOD} --with {{files}}/broken.toml", "broken.toml"),
+    "an unknown option in a file": (f"{GOOD} --with {{files}}/unknown.toml", "gravitation"),
+    "options of an unknown joint": (f"{GOOD} --with {{files}}/unknown_joint.toml", "elbow"),
+    "options that are not there": (f"{GOOD} --with {{files}}/no.toml", "no.toml"),
+    "a floating base without its pose": (f"{GOOD} --with {{files}}/free.toml", "free"),
+    "a broken map": (f"{GOOD} --map {{files}}/broken_map.toml", "broken_map.toml"),
+    "a map of another log": (f"{GOOD} --map {{files}}/other_map.toml", "stamp"),
+    "nothing earlier": (f"{GOOD} --given {{files}}/no", "no"),
+    "damaged earlier information": (f"{GOOD} --given {{files}}/damaged", "information"),
+    "results among other files": (f"{GOOD} --out {{files}}/foreign", "thesis.tex"),
+    "results in the place of a file": (f"{GOOD} --out {{files}}/arm.urdf", "arm.urdf"),
+    "results below a file": (f"{GOOD} --out {{files}}/arm.urdf/found", "arm.urdf"),
+    "prediction without a place": ("predict {files}/found {run}", "--out"),
+    "prediction from nothing": ("predict {files}/no {run} --out tau.csv", "folder of results"),
+    "prediction from other files": (
+        "predict {files}/foreign {run} --out tau.csv",
+        "folder of results",
+    ),
+    "prediction from a damaged estimate": (
+        "predict {files}/headless {run} --out tau.csv",
+        "folder of results",
+    ),
+    "prediction of a missing log": ("predict {files}/found {files}/no.csv --out t.csv", "no.csv"),
+    "prediction without a joint": (
+        "predict {files}/found {files}/no_elbow.parquet --out new/tau.csv",
+        "q.elbow",
+    ),
+    "prediction of five rows": (
+        "predict {files}/found {files}/short.parquet --out new/tau.csv",
+        "short.parquet",
+    ),
+    "prediction of an unknown kind": ("predict {files}/found {run} --out tau.xlsx", ".parquet"),
+    "prediction over the log itself": (
+        "predict {files}/found mine.parquet --out mine.parquet",
+        "mine",
+    ),
+    "prediction over the log by another path": (
+        "predict {files}/found mine.parquet --out ../{here}/mine.parquet",
+        "mine.parquet",
+    ),
+    "prediction with unknown friction": (
+        "predict {files}/found {run} --out t.csv --friction much",
+        "friction",
+    ),
+    "a demonstration among other files": ("demo --out {files}/foreign", "thesis.tex"),
+}
+
+
+def arguments(name: str, files: Path, here: Path) -> list[str]:
+    """Return a bad command line, with copies of a good log in the folder it runs in."""
+    run = files / "run.parquet"
+    (here / "log.parquet").symlink_to(run)
+    shutil.copy(run, here / "mine.parquet")
+    places = {
+        "arm": files / "arm.urdf",
+        "run": run,
+        "files": files,
+        "around": "log.parquet",
+        "here": here.name,
+    }
+    return [part.format(**places) for part in BAD[name][0].split()]
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_exits_with_2_says_why_and_writes_nothing(
+    name: str,
+    files: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """In this process, which is quicker: what would be a traceback fails the test by itself."""
+    asked = arguments(name, files, tmp_path)
+    before = tree(files), tree(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["heft", *asked])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said, told = capfd.readouterr()
+    assert ended.value.code == 2, told[-600:]
+    assert said == ""
+    assert BAD[name][1] in told
+    after = tree(files), tree(tmp_path)
+    assert [sorted(k) for k in after] == [sorted(k) for k in before]
+    assert after == before
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "an unknown option",
+        "no log",
+        "a corner in words",
+        "a model that is not there",
+        "a log cut off",
+        "a log without torques",
+        "one log for both",
+        "a broken file of options",
+        "results among other files",
+        "prediction from nothing",
+    ],
+)
+def test_bad_input_ends_a_real_process_the_same_way(name: str, files: Path, tmp_path: Path) -> None:
+    asked = arguments(name, files, tmp_path)
+    before = tree(files), tree(tmp_path)
+    done = heft(*asked, cwd=tmp_path)
+    assert (done.code, done.said) == (2, "")
+    assert BAD[name][1] in done.told
+    assert is_clean(done.told)
+    assert (tree(files), tree(tmp_path)) == before
+
+
+def test_torques_that_nothing_explains_exit_with_1_and_write_nothing(
+    files: Path, tmp_path: Path
+) -> None:
+    done = heft("identify", ARM, files / "shuffled.parquet", "--out", "found", cwd=tmp_path)
+    assert done.code == 1, done.said
+    assert "no parameters explain these torques" in done.told
+    assert done.said == ""
+    assert is_clean(done.told)
+    assert tree(tmp_path) == {}
+
+
+def test_a_log_too_short_for_its_trim_exits_with_1_and_writes_nothing(tmp_path: Path) -> None:
+    done = heft("identify", ARM, RUN1, "--trim", "100", cwd=tmp_path)
+    assert done.code == 1
+    assert "no rows are left" in done.told
+    assert tree(tmp_path) == {}
+
+
+# Signals and pipes
+
+
+@pytest.mark.parametrize(
+    ("phase", "earlier"), [("reading", False), ("summing up rows", False), ("scoring", True)]
+)
+def test_an_interrupt_exits_with_130_and_writes_nothing(
+    phase: str, earlier: bool, files: Path, tmp_path: Path
+) -> None:
+    if earlier:
+        shutil.copytree(files / "found", tmp_path / "found")
+    before = tree(tmp_path)
+    process = subprocess.Popen(
+        [*HEFT, "identify", ARM, RUN1, "--out", "found"],
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if phase in line:
+            process.send_signal(signal.SIGINT)
+            break
+    said, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert said == ""
+    assert told.endswith("heft: interrupted; nothing was written\n")
+    assert is_clean(told)
+    assert tree(tmp_path) == before
+
+
+def test_a_reader_that_has_gone_away_is_no_disaster(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as nobody:
+        done = subprocess.run(
+            [*HEFT, "identify", "--help"],
+            cwd=tmp_path,
+            env=ENVIRONMENT,
+            stdout=nobody,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert is_clean(done.stderr.decode()), done.stderr.decode()[-600:]
+
+
+def test_the_first_line_of_a_demonstration_can_be_piped(tmp_path: Path) -> None:
+    done = subprocess.run(
+        f"'{sys.executable}' -m heft.cli demo | head -1",
+        shell=True,
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        capture_output=True,
+        check=True,
+    )
+    assert done.stdout.decode().startswith("arm: ")
+    assert len(done.stdout.splitlines()) == 1
+    assert sorted(p.name for p in (tmp_path / "demo-out").iterdir()) == sorted(FILES)
+    assert is_clean(done.stderr.decode()), done.stderr.decode()[-600:]
+
+
+# Light imports
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import heft",
+        "import heft.cli, heft.errors",
+        "from heft.cli import main\nsys.argv = ['heft', '--help']\ntry: main()\n"
+        "except SystemExit as done: assert not done.code",
+        "from heft.cli import main\nsys.argv = ['heft', 'identify', '--help']\ntry: main()\n"
+        "except SystemExit as done: assert not done.code",
+    ],
+    ids=["import heft", "import the command line", "heft --help", "heft identify --help"],
+)
+def test_what_is_light_imports_nothing_heavy(code: str, tmp_path: Path) -> None:
+    probe = f"import sys\n{code}\nprint(*sorted({{m.partition('.')[0] for m in sys.modules}}))"
+    done = subprocess.run(
+        [sys.executable, "-c", probe],
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = done.stdout.splitlines()[-1].split()
+    assert "heft" in loaded
+    assert [m for m in HEAVY if m in loaded] == []

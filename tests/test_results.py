@@ -1,0 +1,657 @@
+"""The folder of results: what it holds, that it is true, and that it is whole or not there.
+
+The arm that comes with heft is identified once; the witnesses are pinocchio, jsonschema and the
+truth that the arm was simulated with.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import math
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pinocchio as pin
+import pyarrow
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+import heft
+from heft import report
+from heft.demo import FOLDER as DEMO
+from heft.errors import InputError, InvalidSetting, UnlikeLabels
+from heft.identification import Identification, Settings, identify, identify_files
+from heft.information import Information
+from heft.options import Coupling, JointOptions, Options
+from heft.plants import Problem
+from heft.recording import Recording
+from heft.results import FILES, Identified, predict_files, refuse_foreign, to_json, write
+from heft.robot import Robot
+from tests.robots import PLANAR_ARM, FloatArray, Oracle
+
+SCHEMA = json.loads((Path(heft.__file__).parent / "estimate.schema.json").read_text())
+ARM, RUN1, RUN2 = DEMO / "arm.urdf", DEMO / "run1.parquet", DEMO / "run2.parquet"
+TRUTH = json.loads((DEMO / "truth.json").read_text())
+JOINTS = tuple(TRUTH["joints"])
+AXES = "xyz"
+MOMENTS = ("xx", "xy", "yy", "xz", "yz", "zz")
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return the bytes of all files of a folder, by name."""
+    return {p.name: p.read_bytes() for p in folder.iterdir()}
+
+
+@dataclass(frozen=True)
+class Run:
+    """An identification and the folder that it left."""
+
+    found: Identification
+    folder: Path
+    estimate: dict[str, Any]
+
+
+def run(folder: Path, threads: int = 2, given: Path | None = None) -> Run:
+    settings = Settings(threads=threads)
+    found = identify_files(ARM, [RUN1], [RUN2], given=given, settings=settings)
+    write(found, folder, report.html)
+    return Run(found, folder, json.loads((folder / "estimate.json").read_text(encoding="utf-8")))
+
+
+@pytest.fixture(scope="module")
+def arm(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Return the arm that comes with heft, identified. Nobody writes to its folder."""
+    return run(tmp_path_factory.mktemp("arm") / "found")
+
+
+@pytest.fixture(scope="module")
+def second(arm: Run) -> Identification:
+    """Return the arm identified from its second log alone."""
+    return identify_files(ARM, [RUN2])
+
+
+DOWN = (0.0, -9.81, 0.0)
+RIGID = JointOptions(friction="none", armature=False)
+# Options of the planar arm, and which of its joints never move.
+CASES: dict[str, tuple[Options, tuple[str, ...]]] = {
+    "two joints": (Options(gravity=DOWN), ()),
+    "a joint that never moves": (Options(gravity=DOWN), ("elbow",)),
+    "no friction": (Options(gravity=DOWN, joint={"shoulder": RIGID, "elbow": RIGID}), ()),
+    "a gear": (Options(gravity=DOWN, joint={"elbow": JointOptions(gain=2.0, reduction=50.0)}), ()),
+    "torque that is not measured": (
+        Options(gravity=DOWN, joint={"elbow": JointOptions(measured=False)}),
+        (),
+    ),
+    "a joint held still": (
+        Options(gravity=DOWN, joint={"elbow": JointOptions(position=0.5)}),
+        (),
+    ),
+    "coupled motors": (
+        Options(gravity=DOWN, coupling=Coupling((), ("m1", "m2"), ((1.0, -1.0), (0.0, 1.0)))),
+        (),
+    ),
+}
+
+
+def planar(name: str, folder: Path) -> dict[str, Any]:
+    """Return the estimate of one of `CASES`, as the file has it, of a log made by pinocchio."""
+    options, still = CASES[name]
+    robot = Robot.from_urdf_text(PLANAR_ARM, options)
+    oracle = Oracle.of(robot)
+    t = np.arange(0.0, 12.0, 0.005)
+    q, v, a = (np.zeros((len(t), 2)) for _ in range(3))
+    for k, joint in enumerate(robot.joints):
+        held = options.of(joint).position
+        q[:, k] = held or 0.0
+        for w, size in ((1.7 + k, 0.7), (3.1 - 0.3 * k, 0.4), (5.3 + 0.7 * k, 0.2)):
+            if joint in still or held is not None:
+                break
+            phase = w * t + k + w
+            q[:, k] += size * np.sin(phase)
+            v[:, k] += size * w * np.cos(phase)
+            a[:, k] -= size * w**2 * np.sin(phase)
+    tau = oracle.inverse_dynamics(q, v, a) + 0.3 * v + 0.1 * np.sign(v) + 0.05 * a
+    tau += 0.02 * np.random.default_rng(1).standard_normal(tau.shape)
+    signals = {k: dict(zip(robot.joints, x.T, strict=True)) for k, x in (("q", q), ("tau", tau))}
+    log = Recording.from_arrays(t, "planar", q=signals["q"], tau=signals["tau"])
+    write(identify(robot, [log]), folder)
+    return strict((folder / "estimate.json").read_text(encoding="utf-8"))
+
+
+def problems(estimate: object) -> list[str]:
+    """Return what is wrong with an estimate by the schema that heft ships."""
+    validator = jsonschema.Draft202012Validator(SCHEMA)
+    return [f"{list(e.absolute_path)}: {e.message}" for e in validator.iter_errors(estimate)]
+
+
+def strict(text: str) -> Any:
+    """Return parsed JSON, NaN and infinities refused."""
+
+    def refuse(name: str) -> None:
+        raise AssertionError(name)
+
+    return json.loads(text, parse_constant=refuse)
+
+
+# What the files say
+
+
+def test_the_schema_is_a_schema() -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+
+
+def test_the_estimate_is_what_its_schema_promises(arm: Run) -> None:
+    text = (arm.folder / "estimate.json").read_text(encoding="utf-8")
+    assert problems(strict(text)) == []
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_any_robots_estimate_is_what_the_schema_promises(name: str, tmp_path: Path) -> None:
+    assert problems(planar(name, tmp_path / "found")) == []
+
+
+def test_what_is_not_known_is_null_and_not_a_number(tmp_path: Path) -> None:
+    estimate = planar("a joint that never moves", tmp_path / "found")
+    assert estimate["verdict"] == "poor"
+    assert estimate["information"]["condition"] is None
+    assert estimate["information"]["rank"] < estimate["information"]["columns"]
+    blind = [e for e in estimate["base_parameters"] if e["value"] is None]
+    assert blind
+    assert all(e["std"] is None and e["relative_std"] is None for e in blind)
+
+
+SPOILT: dict[str, Callable[[dict[str, Any]], object]] = {
+    "an unknown key": lambda e: e.update(more=1),
+    "no verdict": lambda e: e.pop("verdict"),
+    "another verdict": lambda e: e.update(verdict="fine"),
+    "another version": lambda e: e.update(schema=2),
+    "a status in capitals": lambda e: e["checks"][0].update(status="PASS"),
+    "another word for seen": lambda e: e["parameters"][0].update(seen="yes"),
+    "a number as text": lambda e: e["parameters"][0].update(value="1.0"),
+    "a parameter without a value": lambda e: e["parameters"][0].update(value=None),
+    "a mass in metres": lambda e: e["parameters"][0].update(unit="m"),
+    "a negative mass": lambda e: e["parameters"][0].update(value=-1.0),
+    "a negative deviation": lambda e: e["parameters"][0].update(std=-1.0),
+    "a share above one": lambda e: e["parameters"][0].update(share=1.5),
+    "a negative viscosity": lambda e: e["joints"]["elbow"]["simple"].update(viscous=-1.0),
+    "a term of no model": lambda e: e["joints"]["elbow"]["full"][0].update(term="magic"),
+    "a hash cut off": lambda e: e["inputs"][0].update(sha256="abc"),
+    "a log without its rows": lambda e: e["inputs"][1].pop("samples"),
+    "a model with rows": lambda e: e["inputs"][0].update(samples=3),
+    "a setting gone": lambda e: e["settings"]["smoothing"].pop("corner"),
+}
+
+
+@pytest.mark.parametrize("name", SPOILT)
+def test_the_schema_refuses(name: str, arm: Run) -> None:
+    spoilt = json.loads(json.dumps(arm.estimate))
+    SPOILT[name](spoilt)
+    assert problems(spoilt)
+
+
+def test_units_and_numbers_of_the_estimate_are_those_of_the_model_file(arm: Run) -> None:
+    model = pin.buildModelFromUrdf(str(arm.folder / "robot.urdf"))
+    names = ("mass", *(f"com.{x}" for x in AXES), *(f"inertia.{k}" for k in MOMENTS))
+    by_name = {p["name"]: p["value"] for p in arm.estimate["parameters"]}
+    assert len(by_name) == 10 * len(TRUTH["links"]) == len(arm.estimate["parameters"])
+    for link in TRUTH["links"]:
+        own = model.inertias[model.frames[model.getFrameId(link)].parentJoint]
+        i = own.inertia
+        wanted = [own.mass, *own.lever, i[0, 0], i[0, 1], i[1, 1], i[0, 2], i[1, 2], i[2, 2]]
+        got = [by_name[f"{link}.{n}"] for n in names]
+        assert got[:4] == pytest.approx(wanted[:4], rel=1e-9)
+        assert np.allclose(got[4:], wanted[4:], rtol=0.0, atol=1e-9 * np.abs(wanted[4:]).max())
+
+
+def test_friction_of_the_estimate_is_that_of_the_model_file(arm: Run) -> None:
+    model = pin.buildModelFromUrdf(str(arm.folder / "robot.urdf"))
+    for joint, entry in arm.estimate["joints"].items():
+        at = model.joints[model.getJointId(joint)].idx_v
+        assert model.damping[at] == pytest.approx(entry["simple"]["viscous"], rel=1e-9)
+        dry = model.upperDryFrictionLimit[at]
+        assert dry == pytest.approx(entry["simple"]["coulomb"], rel=1e-9)
+
+
+def test_inputs_are_named_with_their_hashes(arm: Run) -> None:
+    named = {(i["path"], i["role"]): i["sha256"] for i in arm.estimate["inputs"]}
+    files = {(ARM, "model"), (RUN1, "fit"), (RUN2, "validation")}
+    assert named == {
+        (str(p), role): hashlib.sha256(p.read_bytes()).hexdigest() for p, role in files
+    }
+
+
+def test_the_fit_explains_torque_that_it_did_not_see(arm: Run) -> None:
+    """Raw, recomputed with pinocchio from the folder alone."""
+    measured = pyarrow.parquet.read_table(RUN2)
+    time = measured["t"].to_numpy()
+    tau = np.stack([measured[f"tau.{j}"].to_numpy() for j in JOINTS], 1)
+    robot, q, v, a = motion(arm.folder, Recording.open(RUN2))
+    predicted = oracle_effort(arm.folder, robot, q, v, a)
+    inside = (time >= time[0] + 0.5) & (time <= time[-1] - 0.5)
+    left = np.linalg.norm((tau - predicted)[inside]) / np.linalg.norm(tau[inside])
+    stated = next(s for s in arm.estimate["validation"] if s["filter_hz"] is None)
+    assert stated["total"] == pytest.approx(left, rel=1e-6)
+    assert left < 0.05
+
+
+# What the model predicts
+
+
+def motion(folder: Path, recording: Recording) -> tuple[Robot, FloatArray, FloatArray, FloatArray]:
+    """Return the robot of results, and q, v, a of a log as heft smooths it, (rows, joints)."""
+    identified = Identified.load(folder)
+    smoothing = replace(identified.smoothing, trim=0.0, torque="raw")
+    problem = Problem(identified.robot, (recording,), smoothing, 1, "predict")
+    parts = list(problem.samples())
+    angle = np.concatenate([np.arctan2(s.motion.sin, s.motion.cos).T for s in parts])
+    v = np.concatenate([s.motion.velocity.T for s in parts])
+    a = np.concatenate([s.motion.acceleration.T for s in parts])
+    return identified.robot, angle, v, a
+
+
+def oracle_effort(
+    folder: Path, robot: Robot, q: FloatArray, v: FloatArray, a: FloatArray
+) -> FloatArray:
+    """Return the torque that a user would compute from robot.urdf and estimate.json."""
+    model = pin.buildModelFromUrdf(str(folder / "robot.urdf"))
+    data = model.createData()
+    joints = json.loads((folder / "estimate.json").read_text(encoding="utf-8"))["joints"]
+    order = [model.joints[model.getJointId(j)].idx_v for j in robot.joints]
+    back = np.argsort(order)
+    rigid = np.array(
+        [pin.rnea(model, data, x[back], y[back], z[back]) for x, y, z in zip(q, v, a, strict=True)]
+    )[:, order]
+    say = [joints[j] for j in robot.joints]
+    armature = np.array([k["armature"] for k in say])
+    viscous, coulomb, offset = (
+        np.array([k["simple"][t] for k in say]) for t in ("viscous", "coulomb", "offset")
+    )
+    return rigid + armature * a + viscous * v + coulomb * np.sign(v) + offset
+
+
+def predicted(
+    folder: Path, recording: Recording, **how: Any
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    parts = list(Identified.load(folder).predict(recording, **how))
+    time, effort, rigid = (np.concatenate([p[k] for p in parts]) for k in range(3))
+    return time, effort, rigid
+
+
+@pytest.mark.parametrize("log", [RUN1, RUN2], ids=lambda p: p.stem)
+def test_the_prediction_is_what_pinocchio_computes_from_the_written_files(
+    arm: Run, log: Path
+) -> None:
+    recording = Recording.open(log)
+    robot, q, v, a = motion(arm.folder, recording)
+    wanted = oracle_effort(arm.folder, robot, q, v, a)
+    effort = predicted(arm.folder, recording)[1]
+    assert np.abs(effort - wanted).max() <= 1e-9 * np.abs(wanted).max()
+
+
+def test_without_friction_only_rotor_inertia_is_added_to_the_rigid_part(arm: Run) -> None:
+    recording = Recording.open(RUN2)
+    robot, _, _, a = motion(arm.folder, recording)
+    _, effort, rigid = predicted(arm.folder, recording, friction="none")
+    armature = np.array([arm.estimate["joints"][j]["armature"] for j in robot.joints])
+    assert np.abs(effort - rigid - armature * a).max() <= 1e-9 * np.abs(effort).max()
+
+
+def test_the_prediction_is_at_the_logs_own_times(arm: Run) -> None:
+    time, effort, _ = predicted(arm.folder, Recording.open(RUN2))
+    assert np.array_equal(time, pyarrow.parquet.read_table(RUN2)["t"].to_numpy())
+    assert np.isfinite(effort).all()
+
+
+def without_torque(folder: Path) -> Path:
+    """Return the second log without its torques."""
+    table = pyarrow.parquet.read_table(RUN2)
+    kept = [n for n in table.column_names if not n.startswith("tau.")]
+    path = folder / "motion.parquet"
+    pyarrow.parquet.write_table(table.select(kept), path)
+    return path
+
+
+def test_torques_of_the_log_are_not_looked_at(arm: Run, tmp_path: Path) -> None:
+    bare = predicted(arm.folder, Recording.open(without_torque(tmp_path)))
+    whole = predicted(arm.folder, Recording.open(RUN2))
+    assert all(np.array_equal(x, y) for x, y in zip(bare, whole, strict=True))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_the_prediction_does_not_depend_on_how_many_threads_work(arm: Run, threads: int) -> None:
+    wanted = predicted(arm.folder, Recording.open(RUN2))
+    got = predicted(arm.folder, Recording.open(RUN2), threads=threads)
+    assert all(np.array_equal(x, y) for x, y in zip(got, wanted, strict=True))
+
+
+def test_csv_and_parquet_hold_the_same_prediction(arm: Run, tmp_path: Path) -> None:
+    log = without_torque(tmp_path)
+    rows = {
+        predict_files(arm.folder, log, tmp_path / "new" / f"tau.{kind}")
+        for kind in ("csv", "parquet")
+    }
+    text = pyarrow.csv.read_csv(tmp_path / "new" / "tau.csv")
+    table = pyarrow.parquet.read_table(tmp_path / "new" / "tau.parquet")
+    heads = ["t", *(f"tau.{j}" for j in JOINTS), *(f"tau_rigid.{j}" for j in JOINTS)]
+    assert sorted(table.column_names) == sorted(text.column_names) == sorted(heads)
+    assert rows == {table.num_rows} == {text.num_rows} == {pyarrow.parquet.read_table(log).num_rows}
+    for name in heads:
+        assert np.array_equal(table[name].to_numpy(), text[name].to_numpy()), name
+    _, effort, rigid = predicted(arm.folder, Recording.open(RUN2))
+    order = Identified.load(arm.folder).robot.joints
+    for k, joint in enumerate(order):
+        assert np.array_equal(table[f"tau.{joint}"].to_numpy(), effort[:, k])
+        assert np.array_equal(table[f"tau_rigid.{joint}"].to_numpy(), rigid[:, k])
+
+
+@pytest.mark.parametrize("with_rotors", [False, True], ids=["rigid", "with rotor inertia"])
+def test_the_mass_matrix_is_positive_definite_in_ten_thousand_poses(
+    arm: Run, with_rotors: bool
+) -> None:
+    model = pin.buildModelFromUrdf(str(arm.folder / "robot.urdf"))
+    data = model.createData()
+    pin.seed(1)
+    rotors = np.zeros(model.nv)
+    for joint, entry in arm.estimate["joints"].items():
+        rotors[model.joints[model.getJointId(joint)].idx_v] = entry["armature"] * with_rotors
+    matrices = np.empty((10_000, model.nv, model.nv))
+    for k in range(len(matrices)):
+        upper = np.triu(pin.crba(model, data, pin.randomConfiguration(model)))
+        matrices[k] = upper + np.triu(upper, 1).T + np.diag(rotors)
+    factors = np.linalg.cholesky(matrices)  # raises where one is not
+    assert np.diagonal(factors, axis1=1, axis2=2).min() > 1e-3
+
+
+# What was found is true
+
+
+def test_masses_and_centres_that_were_seen_lie_within_three_deviations(arm: Run) -> None:
+    far = {}
+    looked = 0
+    for entry in arm.estimate["parameters"]:
+        link, _, what = entry["name"].partition(".")
+        kind, _, axis = what.partition(".")
+        if kind == "inertia" or entry["seen"] not in ("alone", "in combination"):
+            continue
+        looked += 1
+        true = TRUTH["links"][link]
+        true = true["mass"] if kind == "mass" else true["com"][AXES.index(axis)]
+        away = (entry["value"] - true) / entry["std"]
+        if not abs(away) <= 3.0:
+            far[entry["name"]] = round(away, 2)
+    assert looked >= 15
+    assert far == {}
+
+
+@pytest.mark.parametrize("joint", JOINTS)
+def test_friction_and_rotor_inertia_are_found_within_a_fifth(arm: Run, joint: str) -> None:
+    true, entry = TRUTH["joints"][joint], arm.estimate["joints"][joint]
+    for term in ("viscous", "coulomb"):
+        assert entry["simple"][term] == pytest.approx(true[term], rel=0.2)
+    assert entry["armature"] == pytest.approx(true["armature"], rel=0.2)
+    size = true["coulomb"]  # an offset is small beside what it comes with
+    assert entry["simple"]["offset"] == pytest.approx(true["offset"], abs=0.2 * size)
+
+
+def test_what_was_not_seen_is_what_the_model_file_says(arm: Run) -> None:
+    given = {k.name: k for k in Robot.from_urdf(ARM).links}
+    unseen = [p for p in arm.estimate["parameters"] if p["seen"] == "not at all"]
+    assert {p["name"].partition(".")[0] for p in unseen} == {"shoulder"}
+    for entry in unseen:
+        assert entry["share"] < 1e-6
+        if entry["name"] == "shoulder.mass":
+            assert entry["value"] == pytest.approx(given["shoulder"].written[0], rel=1e-6)
+
+
+# Information
+
+
+def test_information_comes_back_with_its_labels(arm: Run) -> None:
+    loaded = Information.load(arm.folder / "information.npz")
+    kept = arm.found.estimate.information
+    assert loaded.labels == kept.labels
+    assert loaded.channels == kept.channels == JOINTS
+    assert len(loaded.labels) == arm.estimate["information"]["columns"]
+    assert loaded.rows == sum(c["rows"] for c in arm.estimate["information"]["channels"])
+    for a, b in zip(loaded.triangles, kept.triangles, strict=True):
+        assert np.array_equal(a.columns, b.columns)
+        assert np.array_equal(a.factor, b.factor)
+
+
+def test_information_opens_without_heft_and_without_unpickling(arm: Run) -> None:
+    with np.load(arm.folder / "information.npz", allow_pickle=False) as data:
+        arrays = {k: data[k] for k in data.files}
+    assert tuple(arrays["channels"]) == JOINTS
+    assert len(arrays["names"]) == len(arrays["units"]) == len(arrays["base_matrix"])
+    size = len(arrays["parameter_names"])
+    assert arrays["parameter_values"].shape == (size,)
+    assert arrays["parameter_covariance"].shape == (size, size)
+    assert (
+        np.linalg.eigvalsh(arrays["parameter_covariance"])[0]
+        >= -1e-9 * np.abs(arrays["parameter_covariance"]).max()
+    )
+    by_name = dict(zip(arrays["parameter_names"], arrays["parameter_values"], strict=True))
+    masses = {p["name"]: p["value"] for p in arm.estimate["parameters"] if "mass" in p["name"]}
+    assert {n: by_name[n.replace(".mass", ".m")] for n in masses} == masses
+
+
+def test_given_information_adds_to_that_of_the_logs(arm: Run, second: Identification) -> None:
+    before = Information.load(arm.folder / "information.npz")
+    both = identify_files(ARM, [RUN2], given=arm.folder).estimate.information
+    alone = second.estimate.information
+    pairs = zip(before.triangles, alone.triangles, strict=True)
+    wanted = [a.rows + b.rows for a, b in pairs]
+    assert [t.rows for t in both.triangles] == wanted
+    one, other, total = before.combined(), alone.combined(), both.combined()
+    gram = one.factor.T @ one.factor + other.factor.T @ other.factor
+    assert np.allclose(total.factor.T @ total.factor, gram, rtol=0.0, atol=1e-9 * gram.max())
+
+
+def test_given_information_makes_surer(arm: Run, second: Identification) -> None:
+    both = identify_files(ARM, [RUN2], given=arm.folder)
+    assert (both.estimate.parameters.std <= 1.02 * second.estimate.parameters.std).all()
+    assert both.estimate.parameters.std.sum() < 0.8 * second.estimate.parameters.std.sum()
+
+
+def test_information_of_another_robot_does_not_add(tmp_path: Path) -> None:
+    planar("two joints", tmp_path / "found")
+    with pytest.raises(UnlikeLabels):
+        identify_files(ARM, [RUN2], given=tmp_path / "found")
+
+
+# Written whole or not at all
+
+
+def test_the_folder_holds_the_four_files_and_nothing_else(arm: Run) -> None:
+    assert sorted(contents(arm.folder)) == sorted(FILES)
+    assert [p.name for p in arm.folder.parent.iterdir()] == [arm.folder.name]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_same_input_gives_the_same_bytes(arm: Run, threads: int, tmp_path: Path) -> None:
+    again = contents(run(tmp_path / "found", threads).folder)
+    first = contents(arm.folder)
+    assert {n for n in FILES if again[n] != first[n]} == set()
+
+
+def test_earlier_results_are_replaced(arm: Run, tmp_path: Path) -> None:
+    out = tmp_path / "found"
+    shutil.copytree(arm.folder, out)
+    (out / "estimate.json").write_text("{}")
+    write(arm.found, out)
+    assert sorted(contents(out)) == sorted(set(FILES) - {"report.html"})
+    assert contents(out)["estimate.json"] == contents(arm.folder)["estimate.json"]
+    assert [p.name for p in tmp_path.iterdir()] == ["found"]
+
+
+def test_an_empty_folder_is_used_and_missing_ones_above_are_made(arm: Run, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for out in (tmp_path / "empty", tmp_path / "a" / "b" / "found"):
+        write(arm.found, out)
+        assert contents(out)["robot.urdf"] == arm.found.urdf
+
+
+FOREIGN: dict[str, Callable[[Path], object]] = {
+    "another file": lambda out: (out / "notes.txt").write_text("mine"),
+    "a hidden file": lambda out: (out / ".gitignore").write_text("mine"),
+    "another folder": lambda out: (out / "runs").mkdir(),
+    "another file beside results": lambda out: [
+        (out / n).write_text("mine") for n in ("estimate.json", "robot.urdf", "arm.urdf")
+    ],
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_a_folder_that_holds_other_things_is_refused_and_kept(
+    name: str, arm: Run, tmp_path: Path
+) -> None:
+    out = tmp_path / "mine"
+    out.mkdir()
+    FOREIGN[name](out)
+    before = sorted(p.name for p in out.iterdir())
+    for refuse in (lambda: refuse_foreign(out), lambda: write(arm.found, out)):
+        with pytest.raises(InvalidSetting, match="holds other files"):
+            refuse()
+    assert sorted(p.name for p in out.iterdir()) == before
+    assert all(p.read_text() == "mine" for p in out.iterdir() if p.is_file())
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused_and_kept(arm: Run, tmp_path: Path) -> None:
+    (tmp_path / "found").write_text("mine")
+    with pytest.raises(InvalidSetting, match="is a file"):
+        write(arm.found, tmp_path / "found")
+    assert (tmp_path / "found").read_text() == "mine"
+
+
+class Failure(Exception):
+    """What no one in heft expects."""
+
+
+def failing(error: BaseException, after: int = 0) -> Callable[..., Any]:
+    """Return a function that raises, the first few times returning nothing."""
+    calls = iter(range(after))
+
+    def fail(*_: object, **__: object) -> None:
+        if next(calls, None) is None:
+            raise error
+
+    return fail
+
+
+FULL = OSError(errno.ENOSPC, "No space left on device")
+BREAKS: dict[str, Callable[[pytest.MonkeyPatch], object]] = {
+    "the disk is full at the first file": lambda m: m.setattr(Path, "write_bytes", failing(FULL)),
+    "the disk is full at the text": lambda m: m.setattr(Path, "write_text", failing(FULL)),
+    "the disk is full at the triangles": lambda m: m.setattr(np, "savez_compressed", failing(FULL)),
+    "the disk fails at the first flush": lambda m: m.setattr(os, "fsync", failing(FULL)),
+    "the disk fails at the last flush": lambda m: m.setattr(os, "fsync", failing(FULL, 3)),
+    "a number cannot be written": lambda m: m.setattr(json, "dumps", failing(ValueError("NaN"))),
+    "the report breaks": lambda m: m.setattr(report, "html", failing(Failure())),
+    "interrupted while writing": lambda m: m.setattr(os, "fsync", failing(KeyboardInterrupt(), 2)),
+    "memory ends": lambda m: m.setattr(json, "dumps", failing(MemoryError())),
+    "the folder cannot be moved": lambda m: m.setattr(Path, "rename", moving(FULL)),
+    "interrupted while moving the folder": lambda m: m.setattr(
+        Path, "rename", moving(KeyboardInterrupt())
+    ),
+}
+
+
+def moving(error: BaseException) -> Callable[[Path, Path], Path]:
+    """Return a `Path.rename` that fails when the new folder is to take its place, once."""
+    real = Path.rename
+    failures: Iterator[BaseException] = iter([error])
+
+    def rename(self: Path, target: Path) -> Path:
+        new = self.name.startswith(".") and (self / "robot.urdf").exists()
+        broken = next(failures, None) if new else None
+        if broken is not None:
+            raise broken
+        return real(self, target)
+
+    return rename
+
+
+@pytest.mark.parametrize("earlier", [False, True], ids=["new", "over earlier results"])
+@pytest.mark.parametrize("name", BREAKS)
+def test_what_fails_half_way_leaves_all_as_it_was(
+    name: str, earlier: bool, arm: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "found"
+    before = contents(arm.folder) if earlier else {}
+    if earlier:
+        shutil.copytree(arm.folder, out)
+    with monkeypatch.context() as broken:
+        BREAKS[name](broken)
+        with pytest.raises((OSError, ValueError, Failure, MemoryError, KeyboardInterrupt)):
+            write(arm.found, out, report.html)
+    assert [p.name for p in tmp_path.iterdir()] == (["found"] if earlier else [])
+    assert (contents(out) if earlier else {}) == before
+    write(arm.found, out, report.html)
+    assert contents(out) == contents(arm.folder)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_prediction_that_fails_half_way_leaves_the_earlier_one(
+    kind: str, arm: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / f"tau.{kind}"
+    out.write_text("earlier")
+    monkeypatch.setattr(os, "fsync", failing(FULL))
+    with pytest.raises(OSError, match="No space"):
+        predict_files(arm.folder, RUN2, out)
+    assert out.read_text() == "earlier"
+    assert [p.name for p in tmp_path.iterdir()] == [out.name]
+
+
+# Read again
+
+
+def test_results_are_read_again_as_they_were_found(arm: Run) -> None:
+    identified = Identified.load(arm.folder)
+    assert identified.drives == arm.found.drives
+    assert identified.smoothing == arm.found.problem.resolved
+    assert identified.robot.structure_hash() == arm.found.problem.robot.structure_hash()
+    assert identified.estimate["verdict"] == arm.found.verdict
+
+
+def test_what_is_printed_as_json_is_what_was_found(arm: Run) -> None:
+    assert json.loads(json.dumps(to_json(arm.found), default=float))["verdict"] == "good"
+    assert math.isclose(arm.estimate["parameters"][0]["value"], arm.found.links["shoulder"][0])
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "nothing there": lambda out: shutil.rmtree(out),
+    "an empty folder": lambda out: [p.unlink() for p in out.iterdir()],
+    "no estimate": lambda out: (out / "estimate.json").unlink(),
+    "no model": lambda out: (out / "robot.urdf").unlink(),
+    "an estimate cut off": lambda out: (out / "estimate.json").write_bytes(
+        (out / "estimate.json").read_bytes()[:1000]
+    ),
+    "an estimate that is a list": lambda out: (out / "estimate.json").write_text("[1, 2]"),
+    "an estimate of nothing": lambda out: (out / "estimate.json").write_text("{}"),
+    "an estimate in another encoding": lambda out: (out / "estimate.json").write_bytes(b"\xff\xfe"),
+    "a model cut off": lambda out: (out / "robot.urdf").write_bytes(
+        (out / "robot.urdf").read_bytes()[:500]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_folder_that_is_no_results_is_refused_by_name(
+    name: str, arm: Run, tmp_path: Path
+) -> None:
+    out = tmp_path / "found"
+    shutil.copytree(arm.folder, out)
+    DAMAGE[name](out)
+    with pytest.raises(InputError) as caught:
+        Identified.load(out)
+    assert str(out) in str(caught.value)
