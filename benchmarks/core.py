@@ -32,7 +32,8 @@ from heft.options import JointOptions, Options
 from heft.robot import Robot
 
 SAMPLES = 65_536
-CHUNK = 2_048
+CHUNK = 2_048  # rows that are written out
+WINDOW = 16_384  # rows that are folded and never leave the cache; heft itself uses 32 768
 
 
 def robots() -> Path:
@@ -92,20 +93,20 @@ def rows_and_reduction() -> Iterator[Row]:
     plan = kernel.plan(robot.tree, chosen, friction.acts(robot), robot.measured)
 
     def part_of(first: int) -> Information:
-        cut = slice(first, first + CHUNK)
+        cut = slice(first, first + WINDOW)
         motion = kernel.motion_of(robot.tree, robot.gravity, q[cut], v[cut], a[cut])
         scatter = friction.columns(robot, motion.velocity, motion.acceleration)
         factors = kernel.reduce(plan, motion, scatter, tau[cut].T)
         return Information(
             base.labels,
             robot.channels,
-            tuple(Triangle(plan.columns[c], factors[c], CHUNK) for c in range(6)),
+            tuple(Triangle(plan.columns[c], factors[c], WINDOW) for c in range(6)),
         )
 
     def reduce(threads: int) -> Information:
         total = Information.neutral(base.labels, robot.channels)
         work = map if threads == 1 else pool.map
-        for part in work(part_of, range(0, SAMPLES, CHUNK)):
+        for part in work(part_of, range(0, SAMPLES, WINDOW)):
             total = total + part
         return total
 

@@ -11,7 +11,13 @@ import pytest
 import scipy.linalg
 
 from heft import inertia, plants
-from heft.consistency import ConsistentEstimate, PhysicallyConsistent, body_statistics, cone_metric
+from heft.consistency import (
+    WORST_DIRECTION,
+    ConsistentEstimate,
+    PhysicallyConsistent,
+    body_statistics,
+    cone_metric,
+)
 from heft.information import Information, Triangle
 from heft.parameters import Labels
 from heft.plants import Believed, Problem
@@ -488,7 +494,8 @@ def test_the_same_input_gives_the_same_bytes(name: str, binding: bool) -> None:
 def test_a_doubt_of_one_effective_sample_each_is_the_bayesian_posterior() -> None:
     c = case("flyer")
     triangle, strength = c.triangle(sigma=5.0), 10.0
-    method = PhysicallyConsistent(strength=strength, doubt=strength**-0.5)
+    # 1.96 standard deviations hold the worst direction of the doubt: its usual one is smaller.
+    method = PhysicallyConsistent(strength=strength, doubt=strength**-0.5 / WORST_DIRECTION)
     found = method.fit(triangle, c.believed).parameters.covariance
     rows, _ = prior_rows(c.believed)
     stacked = np.vstack([triangle.R @ c.believed.matrix, np.sqrt(strength) * rows])

@@ -17,6 +17,7 @@ from .plants import Problem
 Status = Literal["pass", "warn", "fail"]
 Verdict = Literal["good", "usable", "poor"]
 PIECE_ROWS = 1_000_000
+POINTS = 1500  # kept of a curve for drawing; more cannot be told apart on a screen
 CONDITION_WARN, CONDITION_FAIL = 100.0, 1000.0
 HELD_OUT_WARN, HELD_OUT_FAIL = 0.15, 0.4
 GENERALISES_WARN, GENERALISES_FAIL = 1.5, 3.0
@@ -125,8 +126,8 @@ def scores(
     drives: dict[str, float],
     corner: float,
     traces: list[Trace] | None = None,
-) -> list[Score]:
-    """Return for each recording the score raw and filtered.
+) -> tuple[list[Score], float]:
+    """Return for each recording the score raw and filtered, and what is left of all variation.
 
     Raw compares torque as logged with the prediction at the same rows. Filtered passes both
     through the same zero-phase fourth-order Butterworth low-pass. Half a second is cut at each
@@ -138,10 +139,16 @@ def scores(
         drives: The drives' terms by name.
         corner: Of the low-pass [Hz].
         traces: Where to leave curves for drawing.
+
+    Returns:
+        The scores, and ‖τ − τ̂‖ / ‖τ − mean τ‖ over all recordings, filtered: a constant
+        explains nothing of a motion.
     """
     channels = problem.channels
     count = len(problem.recordings)
     energy = np.zeros((count, 2, 2, len(channels)))
+    moments = np.zeros((2, len(channels)))  # sums of filtered torque and of its square
+    rows = 0
     whole = problem.of([r.selecting_all() for r in problem.recordings])
     for k, time, tau, estimate, index in pieces(whole, bodies, drives):
         selection = problem.recordings[k].selection
@@ -155,8 +162,11 @@ def scores(
                 a, b = filtered(time, a, step, corner), filtered(time, b, step, corner)
             energy[k, f, 0] += np.sum((a[chosen] - b[chosen]) ** 2, axis=0)
             energy[k, f, 1] += np.sum(a[chosen] ** 2, axis=0)
+            if f == 1:
+                moments += np.stack([a[chosen].sum(axis=0), np.sum(a[chosen] ** 2, axis=0)])
+                rows += int(chosen.sum())
         if traces is not None:
-            traces.append(Trace(problem.recordings[k].name, time, tau, estimate))
+            traces.append(Trace(problem.recordings[k].name, *_thinned(time, tau, estimate)))
     found = []
     for k, recording in enumerate(problem.recordings):
         for f, hz in enumerate((None, corner)):
@@ -173,7 +183,19 @@ def scores(
                     dict(zip(channels, own.tolist(), strict=True)),
                 )
             )
-    return found
+    varying = float(np.sum(moments[1] - moments[0] ** 2 / max(rows, 1)))
+    unexplained = float(energy[:, 1, 0].sum())
+    return found, float(np.sqrt(unexplained / varying)) if varying > 0.0 else 0.0
+
+
+def _thinned(time: Array, measured: Array, predicted: Array) -> tuple[Array, Array, Array]:
+    """Return at most `POINTS` rows, the worst of each bin among them."""
+    if len(time) <= POINTS:
+        return time, measured, predicted
+    bins = np.array_split(np.arange(len(time)), POINTS // 2)
+    error = np.abs(measured - predicted).sum(axis=1)
+    chosen = np.unique([k for b in bins for k in (b[0], b[int(np.argmax(error[b]))])])
+    return time[chosen], measured[chosen], predicted[chosen]
 
 
 def judge(

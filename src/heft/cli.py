@@ -6,6 +6,7 @@ exits with 1; never a traceback.
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
@@ -20,6 +21,7 @@ app = App(
     help="What a robot weighs, how much friction it has, and how sure that is, from its logs.",
     version=__version__,
     version_flags=["--version"],
+    suppress_keyboard_interrupt=False,
 )
 
 
@@ -95,7 +97,7 @@ def identify(
         raise InvalidSetting(
             "no log is given", argument="LOGS", cure="heft identify arm.urdf run1.csv --out found/"
         )
-    if strength <= 0.0 or threads < 1:
+    if not (math.isfinite(strength) and strength > 0.0) or threads < 1:
         raise InvalidSetting(
             "strength and threads must be positive", got=f"strength {strength:g}, threads {threads}"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -75,6 +76,9 @@ def _child(data: bytes, parent: Element, tag: str, lines: list[str]) -> list[Edi
 
 def _inertial(data: bytes, link: Element, parameters: Array) -> list[Edit]:
     mass, com, tensor = inertia.to_body(parameters)
+    largest = float(np.abs(parameters[4:]).max())
+    if largest > 0.0:  # moving to the centre of mass leaves rounding of this size, not numbers
+        tensor = np.round(tensor, 13 - math.floor(math.log10(largest)))
     place = {"xyz": " ".join(map(number, com)), "rpy": "0 0 0"}
     moments = {
         k: number(tensor[i, j])
@@ -125,6 +129,13 @@ def write_urdf(
         FitError: If the numbers as written are not those of rigid bodies.
     """
     root = urdf.parse(data, "the model file")
+    for name, parameters in links.items():
+        if not (np.isfinite(parameters).all() and inertia.consistency_margin(parameters) > 0.0):
+            raise FitError(
+                "the numbers for a link are those of no rigid body",
+                argument=name,
+                got=np.asarray(parameters).tolist(),
+            )
     edits: list[Edit] = []
     for element in root.all("link"):
         name = element.attributes["name"]

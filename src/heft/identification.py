@@ -143,16 +143,17 @@ def identify(
     bodies = Robot.from_urdf_text(urdf, robot.options).written_bodies()
     progress("scoring")
     traces: list[Trace] = []
-    fit = checks.scores(problem, bodies, found.drives, corner, traces)
-    worst = min((s.total for s in fit), default=0.0)
-    if worst > checks.EXPLAINS_NOTHING:
+    fit, left = checks.scores(problem, bodies, found.drives, corner, traces)
+    if left > checks.EXPLAINS_NOTHING:
         raise FitError(
             "no parameters explain these torques",
-            got=f"{worst:.0%} of the torque is left over on the logs fitted themselves",
+            got=f"{left:.0%} of the torque's variation is left over on the logs fitted themselves",
             cure="check units, signs, the order of the joints and the delay between motion and "
             "torque",
         )
-    held = checks.scores(held_out, bodies, found.drives, corner, traces) if held_out else []
+    held: list[Score] = []
+    if held_out is not None:
+        held, _ = checks.scores(held_out, bodies, found.drives, corner, traces)
     margin = min((inertia.consistency_margin(v) for v in found.links.values()), default=1.0)
     judged = checks.judge(problem, estimate, fit, held, _speeds(problem), consistent.active, margin)
     return replace(
@@ -236,7 +237,12 @@ def identify_files(
     """
     robot = Robot.from_urdf(urdf, Options.from_toml(options) if options else None)
     mapping = ColumnMap.from_toml(columns) if columns else None
-    same = sorted({str(p) for p in logs} & {str(p) for p in validate})
+    twice = sorted({str(p) for p in logs if [k.resolve() for k in logs].count(p.resolve()) > 1})
+    if twice:
+        raise InvalidSetting(
+            "a log is given twice", argument="LOGS", got=", ".join(twice), cure="name it once"
+        )
+    same = sorted(str(p) for p in validate if p.resolve() in {k.resolve() for k in logs})
     if same:
         raise InvalidSetting(
             "a log is given for fitting and for validation",
@@ -253,6 +259,7 @@ def identify_files(
         describe(urdf, "model"),
         *(describe(p, "options") for p in [options] if p),
         *(describe(p, "columns") for p in [columns] if p),
+        *(describe(p / "information.npz", "given") for p in [given] if p),
         *(describe(p, "fit", r, found.problem) for p, r in zip(logs, fit, strict=True)),
         *(describe(p, "validation", r, second) for p, r in zip(validate, held, strict=True)),
     ]

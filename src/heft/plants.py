@@ -23,7 +23,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from . import friction, kernel, signals
-from .errors import MissingSignal, TooLittleData
+from .errors import InvalidSetting, MissingSignal, TooLittleData
 from .identifiability import BaseParameters, base_parameters, column_order
 from .inertia import PARAMETER_COUNT, SYMBOLS, UNITS, Array
 from .information import Information, Triangle, triangle_of
@@ -196,7 +196,17 @@ class Problem:
 
     @cached_property
     def position_signals(self) -> tuple[str, ...]:
-        """Signals of the joints that move."""
+        """Signals of the joints that move.
+
+        Raises:
+            InvalidSetting: If the base floats: logs hold no pose yet.
+        """
+        if self.robot.tree.free_base:
+            raise InvalidSetting(
+                "a free base needs its pose, which logs do not hold yet",
+                argument='base = "free"',
+                cure="fix the base, and identify its limbs",
+            )
         moving = [j for j in self.robot.joints if self.robot.options.of(j).position is None]
         return tuple(f"q.{j}" for j in moving)
 

@@ -9,12 +9,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from . import __version__
-from .checks import Check, Score, Trace
+from .checks import Check, Score
 from .consistency import body_statistics
 from .identification import Identification
-from .inertia import Array
 
-POINTS = 1500  # drawn per curve; more cannot be told apart on a screen
 MARKS = {"pass": "✓", "warn": "!", "fail": "✗"}
 
 
@@ -107,17 +105,6 @@ def text(found: Identification) -> str:
     return "\n\n".join(parts)
 
 
-def _thinned(trace: Trace) -> tuple[Array, Array, Array]:
-    """Return time, measured and predicted with the extremes of each bin kept."""
-    count = len(trace.time)
-    if count <= POINTS:
-        return trace.time, trace.measured, trace.predicted
-    bins = np.array_split(np.arange(count), POINTS // 2)
-    reference = np.abs(trace.measured - trace.predicted).sum(axis=1)
-    chosen = np.unique([k for b in bins for k in (b[0], b[int(np.argmax(reference[b]))])])
-    return trace.time[chosen], trace.measured[chosen], trace.predicted[chosen]
-
-
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --paper: #ffffff; --soft: #6a737d;
   --line: #d8dee4; --good: #1a7f37; --usable: #9a6700; --poor: #cf222e; }
@@ -160,7 +147,7 @@ def _figures(found: Identification) -> str:
     fitted = {r.name for r in found.problem.recordings}
     parts = [f"<script>{get_plotlyjs()}</script>"]
     for number, trace in enumerate(found.traces[:4]):
-        time, measured, predicted = _thinned(trace)
+        time, measured, predicted = trace.time, trace.measured, trace.predicted
         figure = make_subplots(
             rows=len(channels),
             cols=1,

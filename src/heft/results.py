@@ -6,6 +6,7 @@ model file with new numbers, `information.npz` what was learnt, `report.html` th
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -136,16 +137,17 @@ def _flush(path: Path) -> None:
 
 
 def _swap(temporary: Path, out: Path) -> None:
-    """Put the new folder in the old one's place; a reader sees one or the other."""
+    """Put the new folder in the old one's place, which is empty for a moment in between."""
     if not out.exists():
         temporary.rename(out)
         return
     old = Path(tempfile.mkdtemp(prefix=f".{out.name}.old.", dir=out.parent))
-    out.rename(old / "results")
     try:
+        out.rename(old / "results")
         temporary.rename(out)
-    except OSError:
-        (old / "results").rename(out)
+    except BaseException:  # also an interrupt: the earlier results go back to their place
+        if (old / "results").exists() and not out.exists():
+            (old / "results").rename(out)
         raise
     finally:
         shutil.rmtree(old, ignore_errors=True)
@@ -337,7 +339,7 @@ class Identified:
             raise InputError(
                 "this is not a folder of results",
                 argument=str(folder),
-                got=f"{type(problem).__name__}: {problem}",
+                got=f"no usable estimate.json ({type(problem).__name__}: {problem})",
                 expected="the folder that `heft identify --out` wrote",
             ) from problem
         return Identified(
@@ -396,6 +398,20 @@ def predict_files(
         )
     identified = Identified.load(folder)
     recording = Recording.open(log, ColumnMap.from_toml(columns) if columns else None)
+    if out.exists() and out.samefile(log):
+        raise InvalidSetting(
+            "the output would overwrite the log",
+            argument=f"--out {out}",
+            cure="name another file",
+        )
+    pieces = identified.predict(recording, friction)
+    first = next(pieces, None)  # a log that cannot be used is refused before anything is made
+    if first is None:
+        raise InvalidRecording(
+            "the log is too short to predict anything",
+            argument=str(log),
+            expected="at least ten rows without a gap",
+        )
     channels = identified.robot.channels
     names = ["t", *(f"tau.{c}" for c in channels), *(f"tau_rigid.{c}" for c in channels)]
     schema = pyarrow.schema([(n, pyarrow.float64()) for n in names])
@@ -408,17 +424,11 @@ def predict_files(
             pyarrow.csv.CSVWriter if out.suffix.lower() == ".csv" else pyarrow.parquet.ParquetWriter
         )
         with make(temporary, schema) as writer:
-            for time, effort, rigid in identified.predict(recording, friction):
+            for time, effort, rigid in itertools.chain([first], pieces):
                 columns_ = [time, *effort.T, *rigid.T]
                 arrays = [pyarrow.array(np.ascontiguousarray(c)) for c in columns_]
                 writer.write_table(pyarrow.Table.from_arrays(arrays, schema=schema))
                 rows += len(time)
-        if rows == 0:
-            raise InvalidRecording(
-                "the log is too short to predict anything",
-                argument=str(log),
-                expected="at least ten rows without a gap",
-            )
         _flush(Path(temporary))
         os.chmod(temporary, 0o644)
         os.replace(temporary, out)
