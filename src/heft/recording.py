@@ -311,7 +311,9 @@ def _parquet_table(path: Path) -> Table:
 
     def open_file() -> Any:
         try:
-            return pyarrow.parquet.ParquetFile(path, page_checksum_verification=True)
+            return pyarrow.parquet.ParquetFile(
+                path, page_checksum_verification=True, pre_buffer=False, buffer_size=1 << 20
+            )  # else the whole file would be read ahead
         except (OSError, pyarrow.ArrowException) as problem:
             raise InvalidRecording(
                 "this is not a readable Parquet file", argument=str(path), got=str(problem)[:200]
