@@ -27,6 +27,7 @@ ORDER = [
     "robot",
     "kernel",
     "friction",
+    "tables",
     "recording",
     "signals",
     "plants",
@@ -45,7 +46,7 @@ ORDER = [
 OWNERS = {
     "pinocchio": {"robot"},
     "numba": {"kernel"},
-    "pyarrow": {"recording", "results"},
+    "pyarrow": {"tables", "results"},
     "scipy.signal": {"signals"},
     "clarabel": {"consistency"},
     "plotly": {"report"},

@@ -18,8 +18,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from heft import recording as module
+from heft import tables
 from heft.errors import MissingSignal
-from heft.recording import UNITS, ColumnMap, Recording, Table, file_hash
+from heft.recording import UNITS, ColumnMap, Recording, Table
+from heft.tables import file_hash
 
 Array = NDArray[np.float64]
 ROWS = 1_000
@@ -112,7 +114,7 @@ def test_blocks_of_any_size_add_up_to_the_same_recording(
 ) -> None:
     columns = numbers()
     recording = Recording.open(SAVE[kind](tmp_path / f"run.{kind}", columns))
-    monkeypatch.setattr(module, "BLOCK_ROWS", size)
+    monkeypatch.setattr(tables, "BLOCK_ROWS", size)
     assert bits(everything(recording)) == bits(columns)
     if kind in ("parquet", "npz"):  # the reader of text blocks by bytes
         assert {len(b.time) for b in recording.blocks(["q.elbow"])} <= {
@@ -418,7 +420,7 @@ def test_a_constant_step_counts_rows_from_the_start_of_the_file(
 ) -> None:
     path = save_npz(tmp_path / "run.npz", {"x": np.arange(50.0)})
     table = {"time": {"step": 0.002}, "q": {"columns": ["x"], "joints": ["elbow"]}}
-    monkeypatch.setattr(module, "BLOCK_ROWS", 7)
+    monkeypatch.setattr(tables, "BLOCK_ROWS", 7)
     recording = Recording.open(path, ColumnMap.from_dict(table))
     assert np.array_equal(everything(recording)["t"], 0.002 * np.arange(50))
     assert np.array_equal(everything(recording.window(11, 30))["t"], 0.002 * np.arange(11, 30))

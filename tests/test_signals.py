@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 from heft import signals
 from heft.errors import InvalidRecording
 from heft.plants import Problem, Samples
-from heft.recording import BLOCK_ROWS, Recording, Table
+from heft.recording import Recording
 from heft.robot import Robot
 from heft.signals import GAP_STEPS, REACH, Smoothing, choose_corner, settling, survey
+from heft.tables import BLOCK_ROWS, Table
 
 Array = NDArray[np.float64]
 EPS = float(np.finfo(float).eps)

@@ -218,98 +218,97 @@ def judge(
         active: What lies on the boundary of consistency.
         margin: Smallest eigenvalue of the links' pseudo-inertias, as written.
     """
-    rank = estimate.rank
-    found = [
-        Check(
-            "rank",
-            "pass" if rank.rank == rank.columns else "fail",
-            rank.rank,
-            rank.columns,
-            f"the motion shows {rank.rank} of {rank.columns} base parameters"
-            + ("" if rank.rank == rank.columns else f"; least of all {', '.join(rank.weakest)}"),
-        ),
-        Check.at_most(
-            "condition",
-            rank.condition,
-            CONDITION_WARN,
-            CONDITION_FAIL,
-            "condition number of the scaled base columns; lower it with a motion that moves all "
-            "joints at once, faster and farther"
-            + (f" (weakest: {', '.join(rank.weakest)})" if rank.condition > CONDITION_WARN else ""),
-        ),
-    ]
-    still = [
-        j
-        for j, v in zip(problem.robot.joints, velocities, strict=True)
-        if v < STILL_VELOCITY and problem.robot.options.of(j).position is None
-    ]
-    found.append(
-        Check(
-            "motion",
-            "fail" if still else "pass",
-            float(len(still)),
-            0.0,
-            f"joints that never move: {', '.join(still)}; nothing is learnt of their friction"
-            if still
-            else "every joint moves",
-        )
+    found = [*_of_the_motion(problem, estimate, velocities)]
+    found += _of_the_torque(
+        [s for s in fit if s.filter_hz is not None],
+        [s for s in held_out if s.filter_hz is not None],
     )
-    lost = sum(t.rows - t.used for t in problem.timelines)
-    share = lost / max(sum(t.rows for t in problem.timelines), 1)
-    found.append(
-        Check.at_most(
-            "lost rows",
-            share,
-            0.01,
-            0.1,
-            f"{lost} rows of the logs are not finite or out of order and were left out",
-        )
-    )
-    raw_fit = [s for s in fit if s.filter_hz is not None]
-    raw_held = [s for s in held_out if s.filter_hz is not None]
-    inside = max((s.total for s in raw_fit), default=np.nan)
-    if raw_held:
-        outside = max(s.total for s in raw_held)
-        found.append(
-            Check.at_most(
-                "held-out error",
-                outside,
-                HELD_OUT_WARN,
-                HELD_OUT_FAIL,
-                "torque on logs that the fit did not see, relative, filtered",
-            )
-        )
-        found.append(
-            Check.at_most(
-                "generalisation",
-                outside / max(inside, 1e-300),
-                GENERALISES_WARN,
-                GENERALISES_FAIL,
-                "held-out error over fit error; much above 1 means that the fit leans on its own "
-                "motion: give logs of other motions",
-            )
-        )
-    else:
-        found.append(
-            Check.at_most(
-                "fit error",
-                inside,
-                HELD_OUT_WARN,
-                HELD_OUT_FAIL,
-                "torque on the logs fitted, relative, filtered; give --validate to see more",
-            )
-        )
+    boundary = f"; on the boundary: {', '.join(active)}" if active else ""
     found.append(
         Check(
             "consistency",
             "pass" if margin > 0.0 else "fail",
             margin,
             0.0,
-            "smallest eigenvalue of the written pseudo-inertias"
-            + (f"; on the boundary: {', '.join(active)}" if active else ""),
+            "smallest eigenvalue of the written pseudo-inertias" + boundary,
         )
     )
     return found
+
+
+def _of_the_motion(problem: Problem, estimate: Estimate, velocities: Array) -> Iterator[Check]:
+    rank = estimate.rank
+    complete = rank.rank == rank.columns
+    least = f"; least of all {', '.join(rank.weakest)}"
+    yield Check(
+        "rank",
+        "pass" if complete else "fail",
+        rank.rank,
+        rank.columns,
+        f"the motion shows {rank.rank} of {rank.columns} base parameters"
+        + ("" if complete else least),
+    )
+    weakest = f" (weakest: {', '.join(rank.weakest)})" if rank.condition > CONDITION_WARN else ""
+    yield Check.at_most(
+        "condition",
+        rank.condition,
+        CONDITION_WARN,
+        CONDITION_FAIL,
+        "condition number of the scaled base columns; lower it with a motion that moves all "
+        f"joints at once, faster and farther{weakest}",
+    )
+    still = [
+        j
+        for j, v in zip(problem.robot.joints, velocities, strict=True)
+        if v < STILL_VELOCITY and problem.robot.options.of(j).position is None
+    ]
+    yield Check(
+        "motion",
+        "fail" if still else "pass",
+        float(len(still)),
+        0.0,
+        f"joints that never move: {', '.join(still)}; nothing is learnt of their friction"
+        if still
+        else "every joint moves",
+    )
+    rows = sum(t.rows for t in problem.timelines)
+    lost = rows - sum(t.used for t in problem.timelines)
+    yield Check.at_most(
+        "lost rows",
+        lost / max(rows, 1),
+        0.01,
+        0.1,
+        f"{lost} rows of the logs are not finite or out of order and were left out",
+    )
+
+
+def _of_the_torque(fit: list[Score], held_out: list[Score]) -> Iterator[Check]:
+    inside = max((s.total for s in fit), default=np.nan)
+    if not held_out:
+        yield Check.at_most(
+            "fit error",
+            inside,
+            HELD_OUT_WARN,
+            HELD_OUT_FAIL,
+            "torque on the logs fitted, relative, filtered; give --validate to see more",
+        )
+        return
+    outside = max(s.total for s in held_out)
+    yield Check.at_most(
+        "held-out error",
+        outside,
+        HELD_OUT_WARN,
+        HELD_OUT_FAIL,
+        "torque on logs that the fit did not see, relative, filtered",
+    )
+    yield Check.at_most(
+        "generalisation",
+        outside / max(inside, 1e-300),
+        GENERALISES_WARN,
+        GENERALISES_FAIL,
+        "held-out error over fit error; much above 1 means that the fit leans on its own "
+        "motion: give logs of other motions",
+    )
 
 
 def verdict(checks: Iterable[Check]) -> Verdict:

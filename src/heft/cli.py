@@ -166,7 +166,7 @@ def demo(*, out: Path = Path("demo-out"), quiet: bool = False) -> None:
 def main() -> None:
     """Run the command line."""
     try:
-        app(exit_on_error=False, print_error=True)
+        app(sys.argv[1:], exit_on_error=False, print_error=True)
     except HeftError as error:
         sys.stderr.write(f"heft: {error.explain()}\n")
         sys.exit(error.exit_code)

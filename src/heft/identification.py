@@ -18,9 +18,10 @@ from .inertia import Array
 from .information import Information
 from .options import Options
 from .plants import Problem
-from .recording import ColumnMap, Recording, file_hash
+from .recording import ColumnMap, Recording
 from .robot import Robot
 from .signals import Smoothing
+from .tables import file_hash
 
 Progress = Callable[[str], None]
 

@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from .errors import InvalidRecording, InvalidSetting
 from .inertia import Array
-from .recording import BLOCK_ROWS, Recording
+from .recording import Recording
+from .tables import BLOCK_ROWS
 
 # Central differences of eighth order on a grid of step h, for offsets 1 to 4 [Fornberg1988].
 FIRST_DERIVATIVE = (4 / 5, -1 / 5, 4 / 105, -1 / 280)
