@@ -542,6 +542,10 @@ class Motion:
     acceleration: Array
     gravity: Array
 
+    def part(self, cut: slice) -> Motion:
+        """Return some of the samples."""
+        return Motion(*(np.ascontiguousarray(array[:, cut]) for array in self.tuple()))
+
     def tuple(self) -> tuple[Array, ...]:
         """Return the arrays in the kernels' order."""
         return (self.sin, self.cos, self.velocity, self.acceleration, self.gravity)

@@ -22,7 +22,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from . import friction, kernel, signals
+from . import friction, kernel, signals, tables
 from .errors import InvalidSetting, MissingSignal, TooLittleData
 from .identifiability import BaseParameters, base_parameters, column_order
 from .inertia import PARAMETER_COUNT, SYMBOLS, UNITS, Array
@@ -34,6 +34,7 @@ from .signals import Smoothing, Timeline, Window
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+DENSE_BYTES = 64 << 20  # of rows that are spelt out, for estimators that need them
 STRUCTURE_SEED = 20_260  # any will do: the base parameters do not depend on the draw
 
 
@@ -62,10 +63,14 @@ def random_states(robot: Robot, count: int, rng: np.random.Generator) -> tuple[A
 
 def standard_rows(robot: Robot, q: Array, v: Array, a: Array) -> Array:
     """Return rows of all standard parameters, shape (N, channels, p), as `robot.labels`."""
-    motion = kernel.motion_of(robot.tree, robot.gravity, q, v, a)
+    return rows_of(robot, kernel.motion_of(robot.tree, robot.gravity, q, v, a))
+
+
+def rows_of(robot: Robot, motion: kernel.Motion, threads: int = 1) -> Array:
+    """Return the rows of all standard parameters at a motion, shape (N, channels, p)."""
     own = PARAMETER_COUNT * len(robot.tree.names)
-    out = np.zeros((robot.tree.channels, len(robot.labels), len(q)))
-    kernel.regressor(robot.tree, motion, out[:, :own])
+    out = np.zeros((robot.tree.channels, len(robot.labels), motion.sin.shape[1]))
+    kernel.regressor(robot.tree, motion, out[:, :own], threads)
     scatter = friction.columns(robot, motion.velocity, motion.acceleration)
     for (channel, column), weight in zip(scatter.acts, scatter.weights, strict=True):
         out[channel, own + column] += weight * scatter.values[column]
@@ -272,11 +277,20 @@ class Problem:
             return self.position_signals
         return (*self.position_signals, *(n for n, *_ in self.effort_signals(recording)))
 
-    def _windows(self, margins: float) -> Iterator[tuple[int, Window]]:
+    @property
+    def _dense_rows(self) -> int:
+        """How many samples' rows may be spelt out at once."""
+        size = 8 * self.robot.tree.channels * max(len(self.robot.labels), 1)
+        return int(np.clip(DENSE_BYTES // size, 256, tables.BLOCK_ROWS // 2))
+
+    def _windows(
+        self, margins: float, core_rows: int = tables.BLOCK_ROWS // 2
+    ) -> Iterator[tuple[int, Window]]:
         for k, recording in enumerate(self.recordings):
             step = self.timelines[k].step
             margin = margins * signals.settling(self.corner, step, self.resolved.order)
-            for window in signals.windows(recording, self._names(recording), step, margin):
+            names = self._names(recording)
+            for window in signals.windows(recording, names, step, margin, core_rows):
                 yield k, window
 
     def _positions(self, window: Window, at: Array | None, k: int) -> signals.Smoothed:
@@ -360,14 +374,9 @@ class Problem:
         kernel.require_finite(motion)
         effort = self._effort(window.values, self.recordings[k])
         even = np.stack([np.interp(grid, time, row) for row in effort])
-        own = PARAMETER_COUNT * len(self.robot.tree.names)
-        full = np.zeros((self.robot.tree.channels, len(self.robot.labels), len(grid)))
-        kernel.regressor(self.robot.tree, motion, full[:, :own])
-        scatter = friction.columns(self.robot, motion.velocity, motion.acceleration)
-        for (channel, column), weight in zip(scatter.acts, scatter.weights, strict=True):
-            full[channel, own + column] += weight * scatter.values[column]
-        both = np.concatenate([full[:, list(self.base.kept)], even[:, None]], axis=1)
-        smooth = signals.low_pass(np.moveaxis(both, 2, 0), step, self.corner, self.resolved.order)
+        rows = rows_of(self.robot, motion)[:, :, list(self.base.kept)]
+        both = np.concatenate([rows, even.T[:, :, None]], axis=2)
+        smooth = signals.low_pass(both, step, self.corner, self.resolved.order)
         thin = max(1, int(1.0 / (4.0 * self.corner * step)))
         core = time[window.core]
         after = time[window.core.stop] if window.core.stop < len(time) else np.inf
@@ -384,18 +393,15 @@ class Problem:
         """Yield the rows of each window, on the base parameters; channels in model order."""
         kept = list(self.base.kept)
         if self.resolved.torque == "filtered":
-            work = self._in_order(lambda item: self._filtered(*item), self._windows(2.0))
+            windows = self._windows(2.0, self._dense_rows)
+            work = self._in_order(lambda item: self._filtered(*item), windows)
             yield from (r for r in work if r is not None)
             return
         for s in self.samples():
-            own = PARAMETER_COUNT * len(self.robot.tree.names)
-            full = np.zeros((self.robot.tree.channels, len(self.robot.labels), len(s.time)))
-            kernel.regressor(self.robot.tree, s.motion, full[:, :own], self.threads)
-            scatter = friction.columns(self.robot, s.motion.velocity, s.motion.acceleration)
-            for (channel, column), weight in zip(scatter.acts, scatter.weights, strict=True):
-                full[channel, own + column] += weight * scatter.values[column]
-            chosen = np.moveaxis(full[:, kept], 2, 0)
-            yield Rows(chosen, s.effort.T, s.time, s.recording)
+            for first in range(0, len(s.time), self._dense_rows):
+                cut = slice(first, first + self._dense_rows)
+                chosen = rows_of(self.robot, s.motion.part(cut), self.threads)[:, :, kept]
+                yield Rows(chosen, s.effort[:, cut].T, s.time[cut], s.recording)
 
     @property
     def channels(self) -> tuple[str, ...]:
