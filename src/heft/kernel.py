@@ -18,10 +18,12 @@ where they act (`Scatter`), so kernels know nothing of friction models.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -574,6 +576,7 @@ def motion_of(tree: Tree, gravity: Array, q: Array, v: Array, a: Array) -> Motio
         v: Velocities, shape (N, tree.channels); a free base's in its own frame, linear first.
         a: Their derivatives, shape (N, tree.channels); a free base's the spatial acceleration.
     """
+    prepare()
     count = q.shape[0]
     shift = tree.positions - tree.channels
     position = np.ascontiguousarray(q.T[tree.channel + shift])
@@ -593,12 +596,14 @@ def motion_of(tree: Tree, gravity: Array, q: Array, v: Array, a: Array) -> Motio
     else:
         felt = np.empty((3, count))
         felt[:] = gravity[:, None]
-    return Motion(sin, cos, np.ascontiguousarray(v.T), np.ascontiguousarray(a.T), felt)
+    velocity, acceleration = _plain(v.T, a.T)
+    return Motion(sin, cos, velocity, acceleration, felt)
 
 
 @lru_cache(maxsize=16)
 def compile_tree(tree: Tree) -> tuple[NDArray[Any], ...]:
     """Return the tree as the kernels read it, rotations split into constant, sin and cos."""
+    prepare()
     bodies = len(tree.names)
     depth = np.zeros(bodies, dtype=np.int64)
     constant, sine, cosine = (np.zeros((bodies, 3, 3)) for _ in range(3))
@@ -618,18 +623,9 @@ def compile_tree(tree: Tree) -> tuple[NDArray[Any], ...]:
         else:
             constant[b] = tree.rotation[b]
     flat = [m.reshape(bodies, 9) for m in (constant, sine, cosine)]
-    return (
-        tree.parent,
-        tree.kind,
-        depth,
-        tree.channel,
-        np.array(tree.multiplier),
-        flat[0],
-        flat[1],
-        flat[2],
-        np.array(tree.translation),
-        np.array(tree.axis),
-    )
+    whole = [np.array(a, dtype=np.int64) for a in (tree.parent, tree.kind, depth, tree.channel)]
+    real = [np.array(a) for a in (tree.multiplier, *flat, tree.translation, tree.axis)]
+    return (*whole, *real)
 
 
 @lru_cache(maxsize=16)
@@ -645,19 +641,21 @@ def regressor(tree: Tree, motion: Motion, out: Array | None = None, threads: int
     Args:
         tree: The bodies.
         motion: N samples.
-        out: Where to write, shape (channels, 10 bodies, N), zero where a channel does not move
-            a body; made if not given.
+        out: Where to write, C-contiguous, shape (channels, 10 bodies or more, N), zero where a
+            channel does not move a body; made if not given. Further columns are left alone.
         threads: How many threads share the samples. The result does not depend on it.
 
     Returns:
-        Y of shape (N, channels, 10 bodies), a view of `out`.
+        Y of shape (N, channels, columns of `out`), a view of `out`.
     """
     bodies = len(tree.names)
     count = motion.sin.shape[1]
     slots = full_slots(tree)
     if out is None:
         out = np.zeros((tree.channels, PARAMETER_COUNT * bodies, count))
-    table, arrays = compile_tree(tree), motion.tuple()
+    if not (out.flags.c_contiguous and out.flags.writeable and out.dtype == np.float64):
+        raise AssertionError("rows are written to contiguous doubles only")
+    table, arrays = compile_tree(tree), _plain(*motion.tuple())
     share = -(-count // (threads * BLOCK)) * BLOCK if count else 0
 
     def work(k: int) -> None:
@@ -683,11 +681,11 @@ def inverse_dynamics(tree: Tree, motion: Motion, parameters: Array) -> Array:
     if out.size:
         _efforts(
             compile_tree(tree),
-            motion.tuple(),
+            _plain(*motion.tuple()),
             0,
             out.shape[1],
             slots,
-            np.ascontiguousarray(parameters),
+            *_plain(parameters),
             out,
         )
     return out
@@ -801,20 +799,31 @@ def reduce(plan: Plan, motion: Motion, scatter: Scatter, effort: Array) -> list[
     triangles = np.zeros((len(plan.widths), widest, widest))
     # Enough samples at a time to make panels worth while, few enough to stay in cache.
     deep = int(np.clip(2**20 // (8 * BLOCK * max(int(plan.widths.sum()), 1)), 1, DEEPEST))
+    values, weights, tau = _plain(scatter.values, scatter.weights[plan.picked], effort)
     _reduce(
         plan.tree,
-        motion.tuple(),
+        _plain(*motion.tuple()),
         plan.slots,
         plan.widths,
-        scatter.values,
+        values,
         plan.acts,
-        scatter.weights[plan.picked],
-        np.ascontiguousarray(effort),
+        weights,
+        tau,
         plan.measured,
         deep,
         triangles,
     )
     return [triangles[c, : w + 1, : w + 1].copy() for c, w in enumerate(plan.widths)]
+
+
+def _plain(*arrays: Array) -> tuple[Array, ...]:
+    """Return arrays as contiguous, writable doubles: anything else compiles kernels anew."""
+    return tuple(
+        a
+        if a.flags.c_contiguous and a.flags.writeable and a.dtype == np.float64
+        else np.array(a, dtype=np.float64, order="C")
+        for a in arrays
+    )
 
 
 def is_compiled() -> bool:
@@ -823,6 +832,50 @@ def is_compiled() -> bool:
     if os.environ.get("NUMBA_CACHE_DIR"):
         directories = [p for p in Path(os.environ["NUMBA_CACHE_DIR"]).glob("*") if p.is_dir()]
     return any(next(d.glob("kernel._reduce*.nbi"), None) for d in directories if d.is_dir())
+
+
+@cache
+def prepare() -> None:
+    """Load the compiled kernels, or compile them, one process at a time.
+
+    Two processes that write numba's cache at once can leave an index that names the other's
+    code, and wrong numbers without a word. So the first use in a process waits for its turn.
+    """
+    with _turn_taken():
+        one = np.zeros((1, 1))
+        index = np.zeros(1, dtype=np.int64)
+        flat, three = np.zeros((1, 9)), np.zeros((1, 3))
+        tree = (index - 1, index, index, index, np.ones(1), flat, flat, flat, three, three)
+        motion = (one, one, one, one, np.zeros((3, 1)))
+        slots = np.arange(10)[None, :]
+        sine_cosine(np.zeros(1), np.zeros(1), np.zeros(1))
+        _regress(tree, motion, 0, 1, slots, np.zeros((1, 10, 1)))
+        _efforts(tree, motion, 0, 1, slots, np.zeros(10), one.copy())
+        acts = np.zeros((1, 3), dtype=np.int64)
+        triangles = np.zeros((1, 11, 11))
+        _reduce(tree, motion, slots, index + 10, one, acts, np.ones(1), one, index, 1, triangles)
+        fold(np.zeros((2, 2)), np.zeros((3, 2)))
+
+
+@contextmanager
+def _turn_taken() -> Iterator[None]:
+    """Hold a lock that all processes of this user share, where the system has such locks."""
+    try:
+        import fcntl
+    except ImportError:  # not a POSIX system
+        yield
+        return
+    path = Path(tempfile.gettempdir()) / f"heft-kernels-{os.getuid()}.lock"
+    try:
+        handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
+    except OSError:  # no place to lock: as safe as numba alone
+        yield
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def require_finite(motion: Motion) -> None:

@@ -70,7 +70,7 @@ def rows_of(robot: Robot, motion: kernel.Motion, threads: int = 1) -> Array:
     """Return the rows of all standard parameters at a motion, shape (N, channels, p)."""
     own = PARAMETER_COUNT * len(robot.tree.names)
     out = np.zeros((robot.tree.channels, len(robot.labels), motion.sin.shape[1]))
-    kernel.regressor(robot.tree, motion, out[:, :own], threads)
+    kernel.regressor(robot.tree, motion, out, threads)
     scatter = friction.columns(robot, motion.velocity, motion.acceleration)
     for (channel, column), weight in zip(scatter.acts, scatter.weights, strict=True):
         out[channel, own + column] += weight * scatter.values[column]
