@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import signals
+from .consistency import ConsistentEstimate
 from .estimators import Estimate
 from .inertia import Array
 from .plants import Problem
@@ -22,6 +23,10 @@ CONDITION_WARN, CONDITION_FAIL = 100.0, 1000.0
 HELD_OUT_WARN, HELD_OUT_FAIL = 0.15, 0.4
 GENERALISES_WARN, GENERALISES_FAIL = 1.5, 3.0
 STILL_VELOCITY = 1e-3  # rms [rad/s or m/s] below which a joint counts as still
+JOINT_WARN, JOINT_FAIL = 0.5, 0.9  # of a joint's own torque left over, filtered
+SHIFT_WARN, SHIFT_FAIL = 5.0, 50.0  # times that a mass the data see is off the model file's
+SLOWEST_STEP = 0.1  # [s] between rows, beyond which a log is suspect
+CURE = "check units, gains, signs, the order of the joints, and the delay between motion and torque"
 EXPLAINS_NOTHING = 0.9  # of the torque left over: such a fit cannot stand
 
 
@@ -204,7 +209,7 @@ def judge(
     fit: Iterable[Score],
     held_out: Iterable[Score],
     velocities: Array,
-    active: tuple[str, ...],
+    consistent: ConsistentEstimate,
     margin: float,
 ) -> list[Check]:
     """Return the checks of an estimate.
@@ -215,7 +220,7 @@ def judge(
         fit: Scores on the logs fitted.
         held_out: Scores on logs not fitted.
         velocities: Each joint's rms velocity in the logs, shape (joints,).
-        active: What lies on the boundary of consistency.
+        consistent: The numbers for the model file.
         margin: Smallest eigenvalue of the links' pseudo-inertias, as written.
     """
     found = [*_of_the_motion(problem, estimate, velocities)]
@@ -223,6 +228,8 @@ def judge(
         [s for s in fit if s.filter_hz is not None],
         [s for s in held_out if s.filter_hz is not None],
     )
+    found += _of_the_numbers(problem, consistent)
+    active = consistent.active
     boundary = f"; on the boundary: {', '.join(active)}" if active else ""
     found.append(
         Check(
@@ -254,8 +261,13 @@ def _of_the_motion(problem: Problem, estimate: Estimate, velocities: Array) -> I
         rank.condition,
         CONDITION_WARN,
         CONDITION_FAIL,
-        "condition number of the scaled base columns; lower it with a motion that moves all "
-        f"joints at once, faster and farther{weakest}",
+        "condition number of the scaled base columns"
+        + (
+            "; check the units of the positions; else lower it with a motion that moves all "
+            f"joints at once, faster and farther{weakest}"
+            if weakest
+            else ""
+        ),
     )
     still = [
         j
@@ -271,6 +283,15 @@ def _of_the_motion(problem: Problem, estimate: Estimate, velocities: Array) -> I
         if still
         else "every joint moves",
     )
+    step = max(t.step for t in problem.timelines)
+    yield Check.at_most(
+        "time step",
+        step,
+        SLOWEST_STEP,
+        10.0 * SLOWEST_STEP,
+        f"seconds between rows of the logs, {sum(t.duration for t in problem.timelines):.4g} s long"
+        + ("; is the time in milliseconds?" if step > SLOWEST_STEP else ""),
+    )
     rows = sum(t.rows for t in problem.timelines)
     lost = rows - sum(t.used for t in problem.timelines)
     yield Check.at_most(
@@ -282,15 +303,59 @@ def _of_the_motion(problem: Problem, estimate: Estimate, velocities: Array) -> I
     )
 
 
+def _of_the_numbers(problem: Problem, consistent: ConsistentEstimate) -> Iterator[Check]:
+    values, seen = consistent.parameters.values, consistent.seen
+    shifts = {}
+    for k, link in enumerate(problem.robot.bodies_links):
+        if link.given and seen[10 * k] >= 0.5:
+            ratio = values[10 * k] / link.nominal[0]
+            shifts[link.name] = float(max(ratio, 1.0 / max(ratio, 1e-12)))
+    far = [f"{name} {shift:.3g}" for name, shift in shifts.items() if shift > SHIFT_WARN]
+    # A light wrist may well be off by that; most of the links may not.
+    value = float(np.median(list(shifts.values()))) if shifts else 1.0
+    yield Check.at_most(
+        "shift of masses",
+        value,
+        SHIFT_WARN,
+        SHIFT_FAIL,
+        "median times by which masses that the data see are off the model file's"
+        + (f" ({', '.join(far)}): {CURE}" if value > SHIFT_WARN else ""),
+    )
+    bodies = {n for n in consistent.active if "." not in n}
+    share = len(bodies) / max(len(problem.robot.bodies_links), 1)
+    yield Check.at_most(
+        "links on the boundary",
+        share,
+        0.75,
+        1.0,
+        "share of links whose numbers are only just those of a body"
+        + (f": no body fits these torques well; {CURE}" if share > 0.75 else ""),
+    )
+
+
 def _of_the_torque(fit: list[Score], held_out: list[Score]) -> Iterator[Check]:
     inside = max((s.total for s in fit), default=np.nan)
+    scored = held_out or fit
+    joints = scored[0].per_joint if scored else {}
+    worst = {j: max(s.per_joint[j] for s in scored) for j in joints}
+    bad = [f"{j} {e:.0%}" for j, e in worst.items() if e > JOINT_WARN]
+    yield Check.at_most(
+        "worst joint",
+        max(worst.values(), default=np.nan),
+        JOINT_WARN,
+        JOINT_FAIL,
+        f"a joint's own torque left over, filtered; {', '.join(bad)}: {CURE}"
+        if bad
+        else "a joint's own torque left over, filtered",
+    )
     if not held_out:
         yield Check.at_most(
             "fit error",
             inside,
             HELD_OUT_WARN,
             HELD_OUT_FAIL,
-            "torque on the logs fitted, relative, filtered; give --validate to see more",
+            "torque on the logs fitted, relative, filtered; give --validate to see more"
+            + (f"; {CURE}" if inside > HELD_OUT_WARN else ""),
         )
         return
     outside = max(s.total for s in held_out)
@@ -299,15 +364,20 @@ def _of_the_torque(fit: list[Score], held_out: list[Score]) -> Iterator[Check]:
         outside,
         HELD_OUT_WARN,
         HELD_OUT_FAIL,
-        "torque on logs that the fit did not see, relative, filtered",
+        "torque on logs that the fit did not see, relative, filtered"
+        + (f"; {CURE}" if outside > HELD_OUT_WARN else ""),
     )
     yield Check.at_most(
         "generalisation",
         outside / max(inside, 1e-300),
         GENERALISES_WARN,
         GENERALISES_FAIL,
-        "held-out error over fit error; much above 1 means that the fit leans on its own "
-        "motion: give logs of other motions",
+        "held-out error over fit error"
+        + (
+            "; much above 1 means that the fit leans on its own motion: give logs of other motions"
+            if outside > GENERALISES_WARN * inside
+            else ""
+        ),
     )
 
 

@@ -95,7 +95,9 @@ def identify(
 
     if not logs:
         raise InvalidSetting(
-            "no log is given", argument="LOGS", cure="heft identify arm.urdf run1.csv --out found/"
+            "no log is given (--validate takes all files behind it)",
+            argument="LOGS",
+            cure="heft identify arm.urdf run1.csv --out found/",
         )
     if not (math.isfinite(strength) and strength > 0.0) or threads < 1:
         raise InvalidSetting(

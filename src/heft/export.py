@@ -46,7 +46,11 @@ def apply(data: bytes, edits: list[Edit]) -> bytes:
 def _attributes(data: bytes, element: Element, values: Mapping[str, str]) -> list[Edit]:
     """Return edits that give an element these attributes, the others untouched."""
     spans = element.spans(data)
-    edits = [Edit(*spans[k], v) for k, v in values.items() if k in spans]
+    edits = [
+        Edit(*spans[k], v)
+        for k, v in values.items()
+        if k in spans and not _same(element.attributes[k], v)
+    ]
     missing = "".join(f' {k}="{v}"' for k, v in values.items() if k not in spans)
     if missing:
         closing = 2 if data[element.opened - 2 : element.opened - 1] == b"/" else 1
@@ -55,6 +59,17 @@ def _attributes(data: bytes, element: Element, values: Mapping[str, str]) -> lis
             end -= 1
         edits.append(Edit(end, end, missing))
     return edits
+
+
+def _same(old: str, new: str) -> bool:
+    """Return whether a text already says these numbers, to the digits that are written."""
+    try:
+        before, after = ([float(x) for x in text.split()] for text in (old, new))
+    except ValueError:
+        return False
+    return len(before) == len(after) and all(
+        math.isclose(a, b, rel_tol=10.0 ** (1 - DIGITS)) for a, b in zip(before, after, strict=True)
+    )
 
 
 def _indent(data: bytes, element: Element) -> str:

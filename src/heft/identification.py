@@ -12,7 +12,7 @@ import numpy as np
 from . import checks, export, inertia, kernel
 from .checks import Check, Score, Trace, Verdict
 from .consistency import ConsistentEstimate, PhysicallyConsistent
-from .errors import FitError, InvalidRecording, InvalidSetting
+from .errors import FitError, InvalidRecording, InvalidSetting, nearest
 from .estimators import Estimate, LeastSquares
 from .inertia import Array
 from .information import Information
@@ -149,14 +149,13 @@ def identify(
         raise FitError(
             "no parameters explain these torques",
             got=f"{left:.0%} of the torque's variation is left over on the logs fitted themselves",
-            cure="check units, signs, the order of the joints and the delay between motion and "
-            "torque",
+            cure=checks.CURE,
         )
     held: list[Score] = []
     if held_out is not None:
         held, _ = checks.scores(held_out, bodies, found.drives, corner, traces)
     margin = min((inertia.consistency_margin(v) for v in found.links.values()), default=1.0)
-    judged = checks.judge(problem, estimate, fit, held, _speeds(problem), consistent.active, margin)
+    judged = checks.judge(problem, estimate, fit, held, _speeds(problem), consistent, margin)
     return replace(
         found,
         urdf=urdf,
@@ -251,6 +250,16 @@ def identify_files(
             got=", ".join(same),
             cure="validate on a log that the fit does not see",
         )
+    for signal in mapping.signals if mapping else ():
+        for joint in signal.joints:
+            if joint not in robot.joints:
+                near = nearest(joint, robot.joints)
+                raise InvalidSetting(
+                    f"the map names a joint '{joint}', which the robot does not have",
+                    argument=f"{columns}, [{signal.kind}]",
+                    valid=robot.joints,
+                    cure=f"did you mean '{near}'?" if near else None,
+                )
     fit = [Recording.open(p, mapping) for p in logs]
     held = [Recording.open(p, mapping) for p in validate]
     before = Information.load(given / "information.npz") if given else None

@@ -430,7 +430,8 @@ class Recording:
                 scale = UNITS[m.kind][m.unit]
                 # No product where there is nothing to convert: numbers stay as logged.
                 plain = m.matrix.shape == (1, 1) and m.matrix[0, 0] == 1.0 and scale == 1.0
-                made[id(m)] = block if plain else scale * block @ m.matrix.T
+                with np.errstate(invalid="ignore"):  # rows that are not finite are left out later
+                    made[id(m)] = block if plain else scale * block @ m.matrix.T
                 if m.offset.any():
                     made[id(m)] = made[id(m)] + m.offset
             values = np.empty((len(time), len(names)))

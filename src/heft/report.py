@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import html as escape
 import math
+import textwrap
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -54,23 +56,42 @@ def _links(found: Identification) -> list[list[str]]:
 
 
 def _joints(found: Identification) -> list[list[str]]:
+    parameters = found.consistent.parameters
+    std = dict(zip(parameters.labels.names, parameters.std.tolist(), strict=True))
+    scored = [s for s in (found.validation or found.fit) if s.filter_hz is not None]
     rows = []
     for drive in found.problem.robot.drives:
-        get = found.drives.get
-        rows.append(
-            [
-                drive.name,
-                *(
-                    rounded(get(f"{drive.name}.{t}"))
-                    for t in ("viscous", "coulomb", "offset", "armature")
-                ),
-            ]
-        )
+        cells = [drive.name]
+        for term in ("viscous", "coulomb", "offset", "armature"):
+            name = f"{drive.name}.{term}"
+            value = found.drives.get(name)
+            if value is None:
+                cells.append("–")
+            elif name in found.consistent.active:
+                cells.append("0*")
+            else:
+                cells.append(f"{rounded(value, std[name])} ±{std[name]:.1g}")
+        errors = [s.per_joint[drive.name] for s in scored if drive.name in s.per_joint]
+        rows.append([*cells, f"{max(errors):.1%}" if errors else "–"])
     return rows
 
 
-LINK_HEAD = ("link", "mass before", "mass [kg]", "±", "centre of mass [m]", "mass seen")
-JOINT_HEAD = ("joint", "viscous", "Coulomb", "offset", "rotor inertia")
+LINK_HEAD = ("link", "before [kg]", "mass [kg]", "±", "centre of mass [m]", "mass seen")
+JOINT_HEAD = (
+    "joint",
+    "viscous [N·m·s/rad]",
+    "Coulomb [N·m]",
+    "offset [N·m]",
+    "rotor [kg·m²]",
+    "error",
+)
+LEGEND = (
+    "± is one standard deviation, for masses widened by what the model file may be wrong; “seen” "
+    "is the share of that doubt which the data took away: at 0% the number is the model file's. "
+    "± of friction counts the noise, not what this friction model misses (stiction, delay). "
+    "0* is held at zero, where the data ask for less. Sliding joints: N, m and kg. “Error” is the "
+    "joint's own torque left over, filtered."
+)
 
 
 def _scores(found: Identification) -> list[list[str]]:
@@ -78,7 +99,7 @@ def _scores(found: Identification) -> list[list[str]]:
     for role, scores in (("fit", found.fit), ("held out", found.validation)):
         for s in scores:
             kind = "raw" if s.filter_hz is None else f"{s.filter_hz:.3g} Hz"
-            rows.append([s.path, role, kind, f"{s.total:.2%}", f"{s.mean:.2%}"])
+            rows.append([Path(s.path).name, role, kind, f"{s.total:.2%}", f"{s.mean:.2%}"])
     return rows
 
 
@@ -95,10 +116,12 @@ def text(found: Identification) -> str:
     order = {"fail": 0, "warn": 1, "pass": 2}
     judged = sorted(found.checks, key=lambda c: order[c.status])
     parts = [
-        f"{found.problem.robot.name}: {found.verdict}",
+        f"{found.problem.robot.name}: {found.verdict}"
+        + ("" if found.validation else ", on the logs fitted only (give --validate)"),
         "\n".join(_judgement(c) for c in judged if c.status != "pass") or "all checks passed",
         table(LINK_HEAD, _links(found)),
         table(JOINT_HEAD, _joints(found)),
+        "\n".join(textwrap.wrap(LEGEND, 96)),
         table(SCORE_HEAD, _scores(found)),
     ]
     parts += [f"note: {note}" for note in found.problem.robot.notes]
@@ -113,6 +136,7 @@ STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
   max-width: 72rem; margin: 0 auto; padding: 1rem; }
 h1 { font-size: 1.6rem; margin: .5rem 0; } h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; }
+h1, h2, li { overflow-wrap: anywhere; } .plot { overflow: hidden; }
 .verdict { font-weight: 700; } .good { color: var(--good); } .usable { color: var(--usable); }
 .poor { color: var(--poor); } .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .92rem; }
@@ -185,14 +209,16 @@ def _figures(found: Identification) -> str:
             hovermode="x unified",
         )
         role = "fitted" if trace.path in fitted else "held out"
-        parts.append(f"<h2>Torque, {escape.escape(trace.path)} ({role}) [N·m or N]</h2>")
+        parts.append(f"<h2>Torque, {escape.escape(Path(trace.path).name)} ({role}) [N·m or N]</h2>")
         parts.append(
-            figure.to_html(
+            '<div class="plot">'
+            + figure.to_html(
                 full_html=False,
                 include_plotlyjs=False,
                 div_id=f"torque-{number}",
                 config={"responsive": True, "displaylogo": False},
             )
+            + "</div>"
         )
     return "\n".join(parts)
 
@@ -242,9 +268,8 @@ def html(found: Identification) -> str:
 <p>Verdict: <span class="verdict {found.verdict}">{found.verdict}</span>. {held}</p>
 <ul class="checks">{checks}</ul>{f"<h2>To know</h2><ul>{notes}</ul>" if notes else ""}
 <h2>Links</h2>{_html_table(LINK_HEAD, _links(found))}
-<p>± is one standard deviation, widened by what the prior may be wrong. “Seen” is the share of the
-prior's doubt that the data took away: what is not seen is held by the model file.</p>
 <h2>Joints</h2>{_html_table(JOINT_HEAD, _joints(found))}
+<p>{escape.escape(LEGEND)}</p>
 <p>Torque is the rigid body's + rotor inertia · a + viscous · v + Coulomb · sign(v) + offset.</p>
 <h2>Scores</h2>{_html_table(SCORE_HEAD, _scores(found))}
 {_figures(found)}

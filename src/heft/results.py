@@ -89,6 +89,7 @@ def write(
         InvalidSetting: If the folder holds other things.
     """
     refuse_foreign(out)
+    refuse_other_robot(out, found.problem.robot)
     out.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
@@ -128,6 +129,23 @@ def refuse_foreign(out: Path) -> None:
             argument=f"--out {out}",
             got=", ".join(others[:5]),
             cure="name an empty or new folder",
+        )
+
+
+def refuse_other_robot(out: Path, robot: Robot) -> None:
+    """Raise `InvalidSetting` if a folder holds the results of a robot of another name."""
+    try:
+        text = (out / "estimate.json").read_text(encoding="utf-8")
+        name = json.loads(text)["settings"]["robot"]["name"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    if name != robot.name:
+        raise InvalidSetting(
+            "the folder holds the results of another robot, which are not overwritten",
+            argument=f"--out {out}",
+            got=name,
+            expected=robot.name,
+            cure="name another folder",
         )
 
 
