@@ -1,0 +1,124 @@
+"""Wrong data must not get a good verdict: the arm that comes with heft, spoilt on purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from heft import checks, demo
+from heft.errors import FitError
+from heft.identification import Identification, identify
+from heft.recording import Recording
+from heft.robot import Robot
+
+Columns = dict[str, np.ndarray]
+
+
+def columns() -> tuple[np.ndarray, Columns]:
+    """Return time and signals of the shipped log."""
+    log = Recording.open(demo.FOLDER / "run1.parquet")
+    blocks = list(log.blocks(log.signals))
+    values = np.concatenate([b.values for b in blocks])
+    time = np.concatenate([b.time for b in blocks])
+    return time, {n: values[:, k] for k, n in enumerate(log.signals)}
+
+
+def identified(
+    spoil: Callable[[np.ndarray, Columns], tuple[np.ndarray, Columns]],
+) -> Identification:
+    robot = Robot.from_urdf(demo.FOLDER / "arm.urdf")
+    time, signals = spoil(*columns())
+    kinds: dict[str, Columns] = {"q": {}, "tau": {}}
+    for name, values in signals.items():
+        kind, _, joint = name.partition(".")
+        kinds[kind][joint] = values
+    return identify(robot, [Recording.from_arrays(time, "spoilt", **kinds)])
+
+
+def milli(time: np.ndarray, s: Columns) -> tuple[np.ndarray, Columns]:
+    return time, {n: 1e-3 * v if n.startswith("tau") else v for n, v in s.items()}
+
+
+def flipped(time: np.ndarray, s: Columns) -> tuple[np.ndarray, Columns]:
+    return time, {n: -v if n.startswith("tau") else v for n, v in s.items()}
+
+
+def swapped(time: np.ndarray, s: Columns) -> tuple[np.ndarray, Columns]:
+    a, b = "tau.wrist_1_joint", "tau.wrist_2_joint"
+    return time, {**s, a: s[b], b: s[a]}
+
+
+def degrees(time: np.ndarray, s: Columns) -> tuple[np.ndarray, Columns]:
+    return time, {n: np.degrees(v) if n.startswith("q") else v for n, v in s.items()}
+
+
+def milliseconds(time: np.ndarray, s: Columns) -> tuple[np.ndarray, Columns]:
+    return 1e3 * time, s
+
+
+def still(time: np.ndarray, s: Columns) -> tuple[np.ndarray, Columns]:
+    return time, {**s, "q.elbow": np.full_like(time, 0.5)}
+
+
+SPOILT = {
+    "torque in mN·m": milli,
+    "all signs flipped": flipped,
+    "two joints swapped": swapped,
+    "degrees for radians": degrees,
+    "milliseconds for seconds": milliseconds,
+    "a joint that never moves": still,
+}
+
+
+def test_the_log_as_it_was_recorded_is_good() -> None:
+    assert identified(lambda t, s: (t, s)).verdict == "good"
+
+
+@pytest.mark.parametrize("name", SPOILT)
+def test_a_spoilt_log_is_not_good_and_says_what_to_look_at(name: str) -> None:
+    try:
+        found = identified(SPOILT[name])
+    except FitError as refused:
+        assert refused.cure
+        return
+    assert found.verdict != "good"
+    said = [c.message for c in found.checks if c.status != "pass"]
+    assert any(word in " ".join(said) for word in ("check", "milliseconds", "never move"))
+
+
+def test_torque_that_follows_nothing_is_refused() -> None:
+    def noise(time: np.ndarray, s: Columns) -> tuple[np.ndarray, Columns]:
+        rng = np.random.default_rng(0)
+        made = {
+            n: 5.0 + np.convolve(rng.normal(size=len(v)), np.ones(50) / 50, "same")
+            for n, v in s.items()
+            if n.startswith("tau")
+        }
+        return time, {**s, **made}
+
+    with pytest.raises(FitError, match="no parameters explain"):
+        identified(noise)
+
+
+@pytest.mark.parametrize(
+    ("statuses", "verdict"),
+    [
+        (["pass", "pass"], "good"),
+        (["pass", "warn"], "usable"),
+        (["warn", "fail"], "poor"),
+        ([], "good"),
+    ],
+)
+def test_checks_add_up(statuses: list[checks.Status], verdict: str) -> None:
+    made = [checks.Check("x", s, 0.0, 0.0, "") for s in statuses]
+    assert checks.verdict(made) == verdict
+
+
+@pytest.mark.parametrize(
+    ("value", "status"),
+    [(0.5, "pass"), (1.0, "pass"), (1.5, "warn"), (2.0, "warn"), (2.1, "fail"), (np.nan, "fail")],
+)
+def test_a_limit_passes_what_it_says(value: float, status: str) -> None:
+    assert checks.Check.at_most("x", value, 1.0, 2.0, "").status == status
