@@ -24,6 +24,7 @@ import scipy.sparse
 
 from . import inertia
 from .errors import SolverFailure, TooLittleData
+from .identifiability import visible_share
 from .inertia import Array
 from .information import Triangle, triangle_of
 from .parameters import Labels, Parameters
@@ -214,7 +215,7 @@ class PhysicallyConsistent:
         before[drives] = np.inf
         total = back @ covariance @ back.T
         after = np.diag(total)
-        share = np.clip(1.0 - after / np.where(before > 0.0, before, np.inf), 0.0, 1.0)
+        share = visible_share(after, before)
         share[drives] = np.where(lengths[drives] > 0.0, 1.0, 0.0)
         return ConsistentEstimate(
             Parameters(believed.labels, values, total),

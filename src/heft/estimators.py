@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 import numpy as np
-import scipy.linalg
 
 from .errors import TooLittleData
 from .identifiability import DataRank, data_rank
@@ -215,8 +214,3 @@ class LeastSquares:
         values = solve_refined(blocks(), triangle)
         parameters = replace(estimate.parameters, values=values)
         return replace(estimate, parameters=parameters, passes=estimate.passes + 1)
-
-
-def pseudo_solution(triangle: Triangle) -> Array:
-    """Return the least-squares solution of a full-rank triangle by back substitution."""
-    return np.asarray(scipy.linalg.solve_triangular(triangle.R, triangle.z))
