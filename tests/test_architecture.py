@@ -34,6 +34,8 @@ ORDER = [
     "uncertainty",
     "estimators",
     "consistency",
+    "gains",
+    "simple",
     "checks",
     "export",
     "identification",
