@@ -36,6 +36,7 @@ ORDER = [
     "consistency",
     "checks",
     "export",
+    "friction_code",
     "identification",
     "results",
     "report",
