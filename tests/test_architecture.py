@@ -38,6 +38,7 @@ ORDER = [
     "simple",
     "checks",
     "export",
+    "friction_code",
     "identification",
     "results",
     "report",
