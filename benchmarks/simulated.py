@@ -43,6 +43,8 @@ from heft.recording import Recording
 from heft.robot import Robot
 
 Array = NDArray[np.float64]
+MotionKind = Literal["periodic", "free"]
+FrictionKind = Literal["full", "simple", "viscous"]
 
 PANDA = ROBOTS / "panda_description" / "urdf" / "panda.urdf"
 LAST_LINK = 8  # the flange; what is behind it is left out
@@ -75,7 +77,7 @@ INERTIA = (1.8, 2.2, 1.2, 1.1, 0.30, 0.26, 0.17)  # that the gains are set for [
 
 @dataclass(frozen=True, eq=False)
 class Friction:
-    """What rubs in the joints, an entry a joint; all that is not rigid nor rotor inertia.
+    """What rubs in the joints, an entry a joint: all that is neither rigid nor rotor inertia.
 
         viscous·v + coulomb·tanh(v/scale) + offset
           + presliding·slip + load·tanh(v/0.02)·|τ_rigid|
@@ -272,16 +274,17 @@ def rigid_torque(urdf: bytes, q: Array, v: Array, a: Array) -> Array:
     return np.array([pin.rnea(model, data, *row) for row in zip(q, v, a, strict=True)])
 
 
-def true_friction(kind: Literal["full", "simple"], scale: float | None = None) -> Friction:
+def true_friction(kind: FrictionKind, scale: float | None = None) -> Friction:
     """Return the friction of the arm.
 
     Args:
-        kind: `full`, or `simple`: viscous, Coulomb and offset only.
+        kind: `full`; `simple`, viscous, Coulomb and offset only; or `viscous`, without Coulomb.
         scale: Of the Coulomb sigmoid of all joints [rad/s], if not each its own.
     """
     rest = 1.0 if kind == "full" else 0.0
     # What presliding does not take of the Coulomb torque is the sigmoid's.
     coulomb = np.array(COULOMB) + (1.0 - rest) * np.array(PRESLIDING)
+    coulomb = coulomb if kind != "viscous" else 0.0 * coulomb
     return Friction(
         np.array(VISCOUS),
         coulomb,
@@ -378,7 +381,7 @@ class Motion:
 
 
 @lru_cache(maxsize=16)
-def choose_motion(kind: Literal["periodic", "free"], duration: float, seed: int) -> Motion:
+def choose_motion(kind: MotionKind, duration: float, seed: int) -> Motion:
     """Return the best of some random motions within the limits of the model file.
 
     The best has the largest determinant of the information about the base parameters. Nothing
@@ -589,12 +592,12 @@ def _inverse_dynamics(urdf: bytes, q: Array, v: Array, a: Array) -> Array:
 
 @lru_cache(maxsize=4)
 def _undisturbed(
-    motion: Literal["periodic", "free"],
+    motion: MotionKind,
     motion_seed: int,
     duration: float,
     step: float,
     truth_urdf: bytes,
-    friction: Literal["full", "simple"],
+    friction: FrictionKind,
     scale: float | None,
 ) -> Exact:
     """Return a run without encoder noise, its controller's wrong model the motion's own."""
@@ -616,12 +619,12 @@ def _undisturbed(
 
 @lru_cache(maxsize=4)
 def validation(
-    motion: Literal["periodic", "free"],
+    motion: MotionKind,
     motion_seed: int,
     duration: float,
     rate: float,
     truth_urdf: bytes,
-    friction: Literal["full", "simple"],
+    friction: FrictionKind,
     scale: float | None,
 ) -> Exact:
     """Return another motion with its true torque, both analytic; the slip from its start."""
@@ -640,12 +643,12 @@ def validation(
 
 def experiment(
     seed: int,
-    motion: Literal["periodic", "free"] = "periodic",
+    motion: MotionKind = "periodic",
     noise: Literal["white", "ar1"] = "white",
     rho: float = 0.9,
     duration: float = 30.0,
     rate: float = 1000.0,
-    friction: Literal["full", "simple"] = "full",
+    friction: FrictionKind = "full",
     delay: float = 0.002,
     *,
     truth: Literal["fixed", "drawn"] = "fixed",
@@ -668,7 +671,7 @@ def experiment(
         rho: Of `ar1`.
         duration: Of the log [s].
         rate: Of the log [Hz]; a whole number of steps a row.
-        friction: `full` or `simple`; see `Friction`.
+        friction: `full`, `simple` or `viscous`; see `true_friction`.
         delay: Of the logged torque [s]; a whole number of steps.
         truth: `fixed`, the same arm for all seeds; or `drawn`, from the seed.
         motion_seed: Of the motion; None takes the seed.
@@ -802,8 +805,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=2)
     arguments = parser.parse_args()
     identity(experiment(0, duration=1.0))  # compiles
-    kinds: tuple[Literal["periodic", "free"], ...] = ("periodic", "free")
-    frictions: tuple[Literal["full", "simple"], ...] = ("full", "simple")
+    kinds: tuple[MotionKind, ...] = ("periodic", "free")
+    frictions: tuple[FrictionKind, ...] = ("full", "simple")
     for kind in kinds:
         for friction in frictions:
             choose_motion(kind, 30.0, 0)
