@@ -242,6 +242,10 @@ class DelayedLike(ProblemLike, Protocol):
         """Return the same problem with at most about so many rows."""
         ...
 
+    def sharpened(self, factor: float) -> DelayedLike | None:
+        """Return the same problem with a higher corner of the low-pass, if there is room."""
+        ...
+
     def residual_energy(self, values: Array) -> Array:
         """Return the energy of τ − Y β in the motion's band, shape (channels,)."""
         ...
@@ -313,3 +317,39 @@ class Delay:
         best = min(found, key=lambda d: found[d])
         ratio = found[best] / found[0.0] if found[0.0] > 0.0 else 1.0
         return DelayFound(best if ratio < self.gate else 0.0, best, ratio)
+
+
+@dataclass(frozen=True)
+class Sharpness:
+    """How much higher than the motion's band the low-pass may reach, seen from what is left.
+
+    Friction turns its sign faster than the motion swings: a low corner blurs that. A high one
+    lets the encoders' noise into the accelerations, which biases what they multiply. Both leave
+    more of the torque in the motion's band unexplained, so the corner that leaves least is taken.
+
+    Attributes:
+        factors: Of the corner, tried one after the other while the residual falls.
+        gain: By how much its variance must fall for a step up.
+        rows: How many rows are looked at, at most about.
+    """
+
+    factors: tuple[float, ...] = (1.0, 1.4, 2.0, 2.8)
+    gain: float = 0.02
+    rows: int = 60_000
+
+    def fit(self, problem: DelayedLike) -> float:
+        """Return the factor for the corner."""
+        short = problem.shortened(self.rows)
+        chosen, least, scale = 1.0, np.inf, np.ones(1)
+        for factor in self.factors:
+            sharper = short.sharpened(factor)
+            if sharper is None:
+                break
+            values = LeastSquares().solve(sharper.information()).parameters.values
+            energy = sharper.residual_energy(np.nan_to_num(values))
+            scale = energy if factor == 1.0 else scale
+            left = float(np.mean(energy / np.where(scale > 0.0, scale, np.inf)))
+            if left > (1.0 - self.gain) * least:
+                break
+            chosen, least = factor, left
+        return chosen

@@ -15,7 +15,7 @@ from . import checks, export, friction, inertia, kernel
 from .checks import Check, Score, Trace, Verdict
 from .consistency import ConsistentEstimate, PhysicallyConsistent
 from .errors import FitError, InvalidRecording, InvalidSetting, nearest
-from .estimators import Delay, DelayFound, Estimate, LeastSquares
+from .estimators import Delay, DelayFound, Estimate, LeastSquares, Sharpness
 from .gains import Calibrated, DriveGains
 from .inertia import Array
 from .information import Information, Triangle
@@ -43,6 +43,7 @@ class Settings:
     Attributes:
         smoothing: How motion is made smooth.
         delay: How a delay of torque behind motion is looked for, if the smoothing states none.
+        sharpness: How much sharper motion may be than its band, if no corner is stated.
         least_squares: The base parameters, and the weights of the channels.
         consistent: What goes into the model file.
         threads: How many threads share the work; the result does not depend on it.
@@ -50,6 +51,7 @@ class Settings:
 
     smoothing: Smoothing = Smoothing()
     delay: Delay = Delay()
+    sharpness: Sharpness = Sharpness()
     least_squares: LeastSquares = LeastSquares()
     consistent: PhysicallyConsistent = PhysicallyConsistent()
     threads: int = 2
@@ -184,7 +186,10 @@ def identify(
         progress("looking for a delay of the torque")
         delay = settings.delay.fit(problem)
     problem = problem.delayed(delay.delay)
-    progress(f"smoothing at {corner:.3g} Hz, summing up rows")
+    if settings.smoothing.corner is None:
+        progress("looking how sharp the motion may be")
+        problem = problem.sharpened(settings.sharpness.fit(problem)) or problem
+    progress(f"smoothing at {problem.corner:.3g} Hz, summing up rows")
     if any(t.kind == "load" for _, t in robot.drive_columns):
         # The load on the gears is known only once the bodies are.
         first = settings.least_squares.solve(problem.information())

@@ -222,6 +222,7 @@ class Problem:
         bodies: Ten parameters a body, whose torque the load term of friction is to take,
             shape (10 bodies,); without them it is zero in rows, and that of the bodies given
             in predictions.
+        band: Upper end of the motion's band [Hz], where it is not the corner.
     """
 
     robot: Robot
@@ -230,6 +231,7 @@ class Problem:
     threads: int = 2
     purpose: Literal["fit", "predict"] = "fit"
     bodies: Array | None = None
+    band: float | None = None
 
     @cached_property
     def base(self) -> BaseParameters:
@@ -619,7 +621,7 @@ class Problem:
                 yield Residuals(left[rows], partial(regressor, s, rows))
 
     def residual_energy(self, values: Array) -> Array:
-        """Return the energy of τ − Y β below the corner, shape (measured channels,).
+        """Return the energy of τ − Y β in the motion's band, shape (measured channels,).
 
         Args:
             values: β, shape (b,).
@@ -628,7 +630,7 @@ class Problem:
         step = min(t.step for t in self.timelines)
         for piece in self.residuals(values):
             if len(piece.values) > SHORTEST_FILTERED:
-                smooth = signals.low_pass(piece.values, step, self.corner, self.resolved.order)
+                smooth = signals.low_pass(piece.values, step, self.band_corner)
                 total += np.sum(smooth**2, axis=0)
         return total
 
@@ -661,6 +663,21 @@ class Problem:
     def delayed(self, delay: float) -> Problem:
         """Return the same problem with torque that much behind motion [s]."""
         return self.like(smoothing=replace(self.resolved, delay=delay))
+
+    def sharpened(self, factor: float) -> Problem | None:
+        """Return the same problem with a higher corner, None if the sampling leaves no room.
+
+        Residuals are still compared in the band of the corner chosen before.
+        """
+        corner = factor * self.corner
+        if corner > signals.LARGEST_CORNER / max(t.step for t in self.timelines):
+            return None
+        return self.like(smoothing=replace(self.resolved, corner=corner), band=self.band_corner)
+
+    @property
+    def band_corner(self) -> float:
+        """Upper end of the motion's band [Hz]."""
+        return self.band or self.corner
 
     def shortened(self, rows: int) -> Problem:
         """Return the same problem with at most about so many rows, from the logs' beginnings."""

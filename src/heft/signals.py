@@ -54,7 +54,7 @@ class Smoothing:
     """
 
     corner: float | None = None
-    order: int = 4
+    order: int = 8
     trim: float = 0.5
     torque: Literal["raw", "filtered"] = "raw"
     delay: float | None = None
