@@ -259,30 +259,38 @@ class DelayFound:
         delay: To be used [s]; 0 if the evidence is weak.
         best: Where the residual is smallest [s].
         ratio: Residual variance there over that without a delay.
+        agreement: How many standard errors the channels' own delays, weighted by how sharply
+            each shows it, are together from zero.
     """
 
     delay: float
     best: float
     ratio: float
+    agreement: float
 
 
 @dataclass(frozen=True)
 class Delay:
     """One delay of all torques behind the motion, taken only on strong evidence.
 
-    Presliding and flexibility look like small delays: the friction model must hold stops, and
-    the variance of the residual in the motion's band must fall by more than 7 % (the mean
-    over channels). On measured arms without a delay it falls by up to 4 %, and using that harms
-    as often as it helps.
+    Presliding and flexibility look like small delays, but not like the same one in every
+    joint: on measured arms without a delay the joints' own best delays differ by as much as
+    they are, and using their mean harms as often as it helps. So the friction model must hold
+    stops, the channels must agree, and the variance of the residual in the motion's band (mean
+    over channels) must fall.
 
     Attributes:
-        gate: The variance ratio below which the delay is taken.
+        agreement: Standard errors from zero that the channels must show together.
+        gate: Variance ratio below which a delay is taken.
+        alone: The same where there are too few channels to ask whether they agree.
         reach: Largest delay looked at, either way [s].
         first: First step of the search [s].
         rows: How many rows are looked at, at most about.
     """
 
-    gate: float = 0.93
+    agreement: float = 3.5
+    gate: float = 0.96
+    alone: float = 0.9
     reach: float = 0.04
     first: float = 0.002
     rows: int = 60_000
@@ -290,66 +298,114 @@ class Delay:
     def fit(self, problem: DelayedLike) -> DelayFound:
         """Return the delay found: a bracket by doubled steps, then two parabolas."""
         short = problem.shortened(self.rows)
-        scale: Array | None = None
-        found: dict[float, float] = {}
+        channels: dict[float, Array] = {}
 
         def energy(delay: float) -> float:
-            nonlocal scale
-            if delay not in found:
+            if delay not in channels:
                 moved = short.delayed(delay)
                 values = LeastSquares().solve(moved.information()).parameters.values
                 left = moved.residual_energy(np.nan_to_num(values))
-                scale = left if scale is None else scale
-                found[delay] = float(np.mean(left / np.where(scale > 0.0, scale, np.inf)))
-            return found[delay]
+                scale = channels.get(0.0, left)
+                channels[delay] = left / scale if delay else np.where(scale > 0.0, scale, np.inf)
+            return float(np.mean(channels[delay])) if delay else 1.0
 
         energy(0.0)
         step = self.first if energy(self.first) < energy(-self.first) else -self.first
         while abs(2.0 * step) <= self.reach and energy(step) > energy(2.0 * step):
             step *= 2.0
         for _ in range(2):
-            best = min(found, key=lambda d: found[d])
-            around = sorted(found, key=lambda d: abs(d - best))[:3]
-            curve = np.polyfit([d - best for d in around], [found[d] for d in around], 2)
+            best = min(channels, key=energy)
+            curve = _parabola(best, {d: energy(d) for d in channels})
             if not curve[0] > 0.0:
                 break
             energy(float(np.clip(best - 0.5 * curve[1] / curve[0], -self.reach, self.reach)))
-        best = min(found, key=lambda d: found[d])
-        ratio = found[best] / found[0.0] if found[0.0] > 0.0 else 1.0
-        return DelayFound(best if ratio < self.gate else 0.0, best, ratio)
+        best, ratio = min(channels, key=energy), min(energy(d) for d in channels)
+        agreement = self._agreement(best, channels)
+        count = len(channels[0.0])
+        taken = ratio < (self.alone if count < 3 else self.gate) and abs(best) < 0.9 * self.reach
+        taken = taken and (count < 3 or abs(agreement) > self.agreement)
+        return DelayFound(best if taken else 0.0, best, ratio, agreement)
+
+    def _agreement(self, best: float, channels: Mapping[float, Array]) -> float:
+        """Return the weighted mean of the channels' own delays over its standard error."""
+        count = len(channels[0.0])
+        curves = []
+        for c in range(count):
+            one = {d: float(left[c]) if d else 1.0 for d, left in channels.items()}
+            curves.append(_parabola(best, one))
+        sharp = np.array([a for a, _, _ in curves])
+        used = sharp > 0.0
+        if np.sum(used) < 3:
+            return 0.0
+        own = np.array([best - 0.5 * b / a for a, b, _ in np.array(curves)[used]])
+        own = np.clip(own, -self.reach, self.reach)
+        weight = sharp[used] / sharp[used].sum()
+        mean = float(weight @ own)
+        spread = float(weight @ (own - mean) ** 2) / (len(own) - 1)
+        return float(mean / max(np.sqrt(spread), 1e-9))
+
+
+def _parabola(centre: float, heights: Mapping[float, float]) -> Array:
+    """Return the parabola through the centre's neighbourhood: at least three heights."""
+    below = max((d for d in heights if d < centre), default=centre)
+    above = min((d for d in heights if d > centre), default=centre)
+    reach = max(centre - below, above - centre, 0.002)
+    near = [d for d in heights if abs(d - centre) <= 1.001 * reach]
+    if len(near) < 3:
+        near = sorted(heights, key=lambda d: abs(d - centre))[:3]
+    return np.asarray(np.polyfit([d - centre for d in near], [heights[d] for d in near], 2))
 
 
 @dataclass(frozen=True)
 class Sharpness:
-    """How much higher than the motion's band the low-pass may reach, seen from what is left.
+    """How sharp motion may be, seen from what is left of the torque.
 
-    Friction turns its sign faster than the motion swings: a low corner blurs that. A high one
-    lets the encoders' noise into the accelerations, which biases what they multiply. Both leave
-    more of the torque in the motion's band unexplained, so the corner that leaves least is taken.
+    Friction turns its sign faster than the motion swings: a low corner of the low-pass blurs
+    that. A high one lets the encoders' noise into the accelerations, which biases what they
+    multiply. Both leave more of the torque in the motion's band unexplained, so the corner is
+    moved, up or down, as long as that falls.
 
     Attributes:
-        factors: Of the corner, tried one after the other while the residual falls.
-        gain: By how much its variance must fall for a step up.
+        step: Factor between one corner and the next.
+        steps: Most steps, either way.
+        up, down: By how much the residual's variance must fall for a step.
         rows: How many rows are looked at, at most about.
     """
 
-    factors: tuple[float, ...] = (1.0, 1.4, 2.0, 2.8)
-    gain: float = 0.02
+    step: float = float(np.sqrt(2.0))
+    steps: int = 3
+    up: float = 0.005
+    down: float = 0.02
     rows: int = 60_000
 
-    def fit(self, problem: DelayedLike) -> float:
-        """Return the factor for the corner."""
+    def fit(self, problem: DelayedLike, ways: tuple[int, ...] = (1, -1)) -> float:
+        """Return the factor for the corner.
+
+        Args:
+            problem: With the corner to begin with.
+            ways: 1 to look at higher corners, −1 at lower ones.
+        """
         short = problem.shortened(self.rows)
-        chosen, least, scale = 1.0, np.inf, np.ones(1)
-        for factor in self.factors:
-            sharper = short.sharpened(factor)
-            if sharper is None:
+        scale: Array | None = None
+
+        def left(power: int) -> float:
+            nonlocal scale
+            moved = short.sharpened(self.step**power)
+            if moved is None:
+                return np.inf
+            values = LeastSquares().solve(moved.information()).parameters.values
+            energy = moved.residual_energy(np.nan_to_num(values))
+            scale = energy if scale is None else scale
+            return float(np.mean(energy / np.where(scale > 0.0, scale, np.inf)))
+
+        chosen, least = 0, left(0)
+        for way in ways:
+            gain = self.up if way > 0 else self.down
+            while chosen * way < self.steps:
+                now = left(chosen + way)
+                if not now < (1.0 - gain) * least:
+                    break
+                chosen, least = chosen + way, now
+            if chosen:
                 break
-            values = LeastSquares().solve(sharper.information()).parameters.values
-            energy = sharper.residual_energy(np.nan_to_num(values))
-            scale = energy if factor == 1.0 else scale
-            left = float(np.mean(energy / np.where(scale > 0.0, scale, np.inf)))
-            if left > (1.0 - self.gain) * least:
-                break
-            chosen, least = factor, left
-        return chosen
+        return float(self.step**chosen)

@@ -124,9 +124,7 @@ class DriveGains:
         for k, channel in enumerate(unsure):
             prior[k, size + k] = 1.0 / spread[channel]
             prior[k, -1] = (1.0 - gains[channel]) / spread[channel]
-        return Triangle(
-            np.arange(width), triangle_of(np.vstack([*parts, prior])), information.rows
-        )
+        return Triangle(np.arange(width), triangle_of(np.vstack([*parts, prior])), information.rows)
 
 
 def _with_gains(believed: BelievedLike, unsure: list[str]) -> WithGains:

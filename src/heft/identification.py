@@ -17,6 +17,7 @@ from .consistency import ConsistentEstimate, PhysicallyConsistent
 from .errors import FitError, InvalidRecording, InvalidSetting, nearest
 from .estimators import Delay, DelayFound, Estimate, LeastSquares, Sharpness
 from .gains import Calibrated, DriveGains
+from .identifiability import DataRank, data_rank
 from .inertia import Array
 from .information import Information, Triangle
 from .options import Options
@@ -181,14 +182,17 @@ def identify(
         _ = held_out.resolved, held_out.timelines  # refuse a bad log before the work begins
     if not kernel.is_compiled():
         progress("compiling the kernels for this machine, once: about 20 s")
-    delay = DelayFound(problem.delay, problem.delay, 1.0)
+    if settings.smoothing.corner is None:
+        progress("looking how sharp the motion may be")
+        raised = settings.sharpness.fit(problem, (1,))
+        problem = problem.sharpened(raised) or problem
+    delay = DelayFound(problem.delay, problem.delay, 1.0, 0.0)
     if settings.smoothing.delay is None:
         progress("looking for a delay of the torque")
         delay = settings.delay.fit(problem)
     problem = problem.delayed(delay.delay)
-    if settings.smoothing.corner is None:
-        progress("looking how sharp the motion may be")
-        problem = problem.sharpened(settings.sharpness.fit(problem)) or problem
+    if settings.smoothing.corner is None and raised == 1.0:
+        problem = problem.sharpened(settings.sharpness.fit(problem, (-1,))) or problem
     progress(f"smoothing at {problem.corner:.3g} Hz, summing up rows")
     if any(t.kind == "load" for _, t in robot.drive_columns):
         # The load on the gears is known only once the bodies are.
@@ -201,9 +205,11 @@ def identify(
     if given is not None:
         gathered = gathered + given  # the logs' own noise weights the sum
     estimate = settings.least_squares.solve(gathered.only(range(len(problem.labels))))
+    estimate = replace(estimate, rank=_shown(problem, gathered, estimate))
     if settings.least_squares.coloured:
         progress("looking at what is left over")
-        estimate = settings.least_squares.colour(problem, estimate)
+        coloured = settings.least_squares.colour(problem, estimate)
+        estimate = replace(coloured, rank=estimate.rank)
     progress("solving for physically consistent parameters")
     calibrated = DriveGains(settings.consistent).fit(
         estimate, problem.believed, _gain_spread(problem)
@@ -251,6 +257,17 @@ def identify(
         checks=tuple(judged),
         traces=tuple(traces),
     )
+
+
+def _shown(problem: Problem, gathered: Information, estimate: Estimate) -> DataRank:
+    """Return how much the motion shows of the bodies and of simple friction.
+
+    Friction's dictionary is left out: its columns all but depend on one another, on purpose.
+    """
+    labels = gathered.labels
+    kept = [k for k, n in enumerate(labels.names) if n.partition("[")[0] == n]
+    triangle = gathered.only(kept).combined(estimate.weights(worth=False))
+    return data_rank(triangle.R, labels.select(kept), triangle.rows)
 
 
 def _gain_spread(problem: Problem) -> dict[str, float]:

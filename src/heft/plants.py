@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 
 from . import friction, kernel, signals, tables
 from .errors import InvalidSetting, MissingSignal, TooLittleData
+from .friction import Course
 from .identifiability import BaseParameters, base_parameters, column_order
 from .inertia import PARAMETER_COUNT, SYMBOLS, UNITS, Array
 from .information import Information, Triangle, triangle_of
 from .parameters import Labels
 from .recording import Recording
-from .friction import Course, Presliding
 from .robot import PRISMATIC, Robot
 from .signals import Smoothing, Timeline, Window
 
@@ -63,8 +63,22 @@ def random_states(robot: Robot, count: int, rng: np.random.Generator) -> tuple[A
     return q, v, a
 
 
-def standard_rows(robot: Robot, q: Array, v: Array, a: Array, course: Course) -> Array:
-    """Return rows of all standard parameters, shape (N, channels, p), as `robot.labels`."""
+def standard_rows(
+    robot: Robot, q: Array, v: Array, a: Array, course: Course | None = None
+) -> Array:
+    """Return rows of all standard parameters, shape (N, channels, p), as `robot.labels`.
+
+    Args:
+        robot: The plant.
+        q: Positions, shape (N, positions) [rad or m].
+        v: Velocities, shape (N, channels).
+        a: Accelerations, shape (N, channels).
+        course: What friction is a function of; without, its memory and loads are zero.
+    """
+    if course is None:
+        course = Course(
+            v.T, a.T, np.zeros((len(friction.stop_columns(robot)), len(v))), np.zeros(v.T.shape)
+        )
     return rows_of(robot, kernel.motion_of(robot.tree, robot.gravity, q, v, a), course)
 
 
@@ -430,7 +444,7 @@ class Problem:
         return Samples(k, time, position, motion, np.empty((0, len(time))), effort, index, chosen)
 
     def _remembering(self, parts: Iterator[Samples | None]) -> Iterator[Samples]:
-        """Yield samples with the memory of friction, which every row of a log leaves its mark on."""
+        """Yield samples with the memory of friction, on which every row leaves its mark."""
         recording, before = -1, None
         for s in parts:
             if s is None:

@@ -58,8 +58,7 @@ class Noise:
         size = len(information.labels)
         spread = self.sigma * np.sqrt(self.memory)
         return [
-            s * t.spread(size)[:-1, :-1]
-            for s, t in zip(spread, information.triangles, strict=True)
+            s * t.spread(size)[:-1, :-1] for s, t in zip(spread, information.triangles, strict=True)
         ]
 
 
@@ -227,9 +226,9 @@ def posterior(
     """Return the covariance of a prior-weighted least-squares estimate, and its noise part.
 
     The estimate is `(J + Λ)⁻¹ (…)`, with J the data's information and Λ the prior's. Its noise
-    is `A J A` with `A = (J + Λ)⁻¹`, or `A SᵀS A` where a factor S of the noise is given. Its bias is `A Λ (x₀ − x)`: unknown, but if the prior's
-    numbers may be off by `doubt` in its own metric W (Λ = w W), its second moment is at most
-    `doubt² w² A W A`.
+    is `A J A` with `A = (J + Λ)⁻¹`, or `A SᵀS A` where a factor S of the noise is given. Its
+    bias is `A Λ (x₀ − x)`: unknown, but if the prior's numbers may be off by `doubt` in its own
+    metric W (Λ = w W), its second moment is at most `doubt² w² A W A`.
 
     Args:
         data: R with RᵀR = J, shape (m, n).
