@@ -33,7 +33,9 @@ ORDER = [
     "plants",
     "uncertainty",
     "estimators",
+    "cone",
     "consistency",
+    "bounds",
     "checks",
     "export",
     "identification",
@@ -48,7 +50,7 @@ OWNERS = {
     "numba": {"kernel"},
     "pyarrow": {"tables", "results"},
     "scipy.signal": {"signals"},
-    "clarabel": {"consistency"},
+    "clarabel": {"consistency", "bounds"},
     "plotly": {"report"},
     "cyclopts": {"cli"},
 }
