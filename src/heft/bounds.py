@@ -23,8 +23,8 @@ import scipy.linalg
 import scipy.sparse
 import scipy.special
 
+from . import inertia
 from .cone import (
-    IDENTITY,
     BelievedLike,
     Limits,
     LinearConstraints,
@@ -36,16 +36,22 @@ from .consistency import PhysicallyConsistent, conic_settings
 from .inertia import Array
 from .information import Triangle
 
-# Of the prior that picks one of the best points: it can only widen, by as little.
-CENTRING = 1e-6
+NO_LIMITS = Limits()
+# Strength of the prior that picks one of the best points: it can only widen, by as little.
+LEAST_PRIOR = 1e-6
+# Of the one that picks a point near them whose numbers are moderate, to measure from.
+CENTRING = 1.0
 # Directions in which the data leave the model file's numbers this many times themselves count as
 # not seen. Leaving a row out can only widen.
 UNSEEN = 1e5
-# Bounds beyond this many times the model file's masses, or metres, are none.
+# Bounds beyond this many times the link's mass and size in the model file are none.
 MASS_CAP = 1e4
-LENGTH_CAP = 1e3
+LENGTH_CAP = 100.0
+# What is added, as a share, where the solver ended with a lower accuracy than asked: runs from
+# different centres then differed by up to 2 %, between links that may nearly vanish.
+ALMOST = 0.05
 # A body whose least mass is this share of the model file's can vanish: its centre is anywhere.
-VANISHED = 1e-6
+VANISHED = 1e-3
 
 
 @dataclass(frozen=True)
@@ -92,7 +98,7 @@ class PossibleFits:
         triangle: Triangle,
         believed: BelievedLike,
         level: float = 0.95,
-        limits: Limits = Limits(),
+        limits: Limits = NO_LIMITS,
         drives: bool = True,
     ) -> PossibleFits:
         """Return the set.
@@ -109,8 +115,9 @@ class PossibleFits:
             SolverFailure: If no possible parameters are found.
         """
         constraints = linear_constraints(believed, limits)
-        best = PhysicallyConsistent(strength=CENTRING, margin=0.0, limits=limits).fit(
-            triangle, believed
+        best, middle = (
+            PhysicallyConsistent(strength=n, margin=0.0, limits=limits).fit(triangle, believed)
+            for n in (LEAST_PRIOR, CENTRING)
         )
         metric = scaled_metric(believed)
         bodies = 10 * len(believed.groups)
@@ -118,22 +125,18 @@ class PossibleFits:
         lengths = np.linalg.norm(columns[:, bodies:], axis=0)
         metric[:, bodies:] /= np.where(lengths > 0.0, lengths, 1.0)
         columns = triangle.R @ believed.matrix @ metric
-        centre = np.asarray(np.linalg.solve(metric, best.parameters.values), dtype=np.float64)
+        constraints = constraints.measured(metric)
+        centre = np.asarray(np.linalg.solve(metric, middle.parameters.values), dtype=np.float64)
         rest = triangle.z - columns @ centre
-        energy = float(rest @ rest) + float(scipy.special.chdtri(1, 1.0 - level))
+        least = triangle.R @ (believed.matrix @ best.parameters.values) - triangle.z
+        energy = float(least @ least) + float(scipy.special.chdtri(1, 1.0 - level))
         if not drives:
             seen, _, _ = _range(columns[:, bodies:], 1e-10)
             columns, rest = (v - seen @ (seen.T @ v) for v in (columns[:, :bodies], rest))
             centre, metric = centre[:bodies], metric[:, :bodies]
-            chosen = ~np.any(constraints.rows[:, bodies:] != 0.0, axis=1)
-            constraints = LinearConstraints(
-                tuple(n for n, c in zip(constraints.names, chosen, strict=True) if c),
-                constraints.rows[chosen],
-                constraints.least[chosen],
-                constraints.equal[chosen],
-            )
+            constraints = constraints.part(slice(0, bodies))
         left, singular, right = _range(columns, 0.0)
-        kept = singular > 1.0 / UNSEEN
+        kept = singular > 1.0 / UNSEEN  # others only narrow, and only what is far outside
         inside = left.T @ rest
         energy -= max(float(rest @ rest - inside @ inside), 0.0)
         return PossibleFits(
@@ -143,14 +146,14 @@ class PossibleFits:
             inside[kept],
             float(np.sqrt(energy)),
             len(believed.groups),
-            constraints.measured(metric),
+            constraints,
         )
 
     def bound(self, c: Array) -> tuple[float, float]:
         """Return the least and the most of c·x; infinite where open.
 
         Args:
-            c: Shape (N,).
+            c: Shape (N,), of all parameters x.
         """
         direction = c @ self.metric
         solver = self._solver(None)
@@ -237,13 +240,13 @@ class PossibleFits:
             return 0.0
         solver.update(q=np.append(direction / scale, 0.0))
         solution = solver.solve()
-        if STAT is not None:
-            STAT.append((str(solution.status), solution.iterations, solution.obj_val*scale, solution.obj_val_dual*scale))
+        # Unbounded comes as a certificate or, along a parabola, as a failure: open either way.
         if str(solution.status) not in ("Solved", "AlmostSolved"):
             return -np.inf
-        return scale * min(float(solution.obj_val), float(solution.obj_val_dual))
+        found = min(float(solution.obj_val), float(solution.obj_val_dual))
+        slack = ALMOST if str(solution.status) == "AlmostSolved" else 0.0
+        return scale * (found - slack * abs(found))
 
-STAT = None
 
 def _range(columns: Array, tolerance: float) -> tuple[Array, Array, Array]:
     """Return the singular vectors and values above a share of the largest."""
@@ -256,7 +259,7 @@ def strict_bounds(
     triangle: Triangle,
     believed: BelievedLike,
     level: float = 0.95,
-    limits: Limits = Limits(),
+    limits: Limits = NO_LIMITS,
 ) -> StrictBounds:
     """Return between what each link's mass and centre of mass lie, from data and possibility only.
 
@@ -274,14 +277,21 @@ def strict_bounds(
     links = link_names(believed)
     mass = np.empty((len(links), 2))
     com = np.full((len(links), 3, 2), [-np.inf, np.inf])
+    bodies = believed.nominal[: 10 * len(links)].reshape(-1, 10)
+    moments = inertia.pseudo_inertia(bodies)
     for k, first in enumerate(believed.groups):
-        mass[k] = fits.bound(unit[first])
-    for k, (link, first) in enumerate(zip(links, believed.groups, strict=True)):
         nominal = float(believed.nominal[first])
+        mass[k] = fits.bound(unit[first])
         mass[k, 0] = max(mass[k, 0], 0.0)
         if mass[k, 1] > MASS_CAP * nominal:
             mass[k, 1] = np.inf
         if mass[k, 0] > VANISHED * nominal:
             com[k] = fits.ratios(unit[first + 1 : first + 4], unit[first])
-            com[k][np.abs(com[k]) > LENGTH_CAP] *= np.inf
+            size = float(np.sqrt(np.trace(moments[k, :3, :3]) / nominal))
+            com[k][np.abs(com[k]) > LENGTH_CAP * size] *= np.inf
+    for k, link in enumerate(links):
+        if link in limits.mass:
+            mass[k] = np.clip(mass[k], *limits.mass[link])
+        for axis, (least, most) in enumerate(limits.com.get(link, ())):
+            com[k, axis] = np.clip(com[k, axis], least, most)
     return StrictBounds(links, mass, com, level)
