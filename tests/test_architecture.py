@@ -34,6 +34,7 @@ ORDER = [
     "uncertainty",
     "estimators",
     "cone",
+    "logdet",
     "consistency",
     "bounds",
     "checks",

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import scipy.linalg
@@ -36,10 +36,11 @@ from .cone import (
     stack,
     unstack,
 )
-from .errors import SolverFailure, TooLittleData
+from .errors import InvalidSetting, SolverFailure, TooLittleData
 from .identifiability import visible_share
 from .inertia import Array
 from .information import Triangle, triangle_of
+from .logdet import LogDetProblem
 from .parameters import Parameters
 from .uncertainty import posterior
 
@@ -95,7 +96,7 @@ class ConsistentEstimate:
         noise: Covariance from the data's noise alone.
         seen: Share of the prior's variance that the data took away, shape (n,), 0 to 1.
         active: Names of what lies on a boundary: bodies (`link3`) and terms (`elbow.viscous`).
-        iterations: Of the conic solver; 0 where no constraint binds.
+        iterations: Of the conic solver, 0 where no constraint binds; or Newton's steps.
         strength: Of the prior, in effective samples.
         doubt: By how much the model file's numbers may be off, in the metric of the cone.
     """
@@ -122,12 +123,25 @@ class PhysicallyConsistent:
             (`found_doubt`). It widens what is stated beside each number.
         margin: ε, the share of the nominal pseudo-inertia that is kept at least.
         limits: What is known for sure of links.
+        prior: How far a body counts as being from the model file's, with S = L U Lᵀ:
+            `quadratic` is ‖U − 1‖²_F; `logdet` is 2 (tr U − log det U − 4), the same to second
+            order, but without bound as a body becomes impossible, so that `margin` is not used.
     """
 
     strength: float = 10.0
     doubt: float = 0.5
     margin: float = 1e-4
     limits: Limits = Limits()
+    prior: Literal["quadratic", "logdet"] = "quadratic"
+
+    def __post_init__(self) -> None:
+        if self.prior not in ("quadratic", "logdet"):
+            raise InvalidSetting(
+                "this prior is not known",
+                argument="prior",
+                got=repr(self.prior),
+                valid=("quadratic", "logdet"),
+            )
 
     def fit(self, triangle: Triangle, believed: BelievedLike) -> ConsistentEstimate:
         """Return the estimate.
@@ -167,7 +181,12 @@ class PhysicallyConsistent:
             )
         back = metric / scale
         measured = constraints.measured(back)
-        unknown, iterations, binds = self._solve(factor, believed, measured)
+        if self.prior == "logdet":
+            unknown, iterations, binds = self._logdet(
+                np.vstack([data, prior[bodies:]]), triangle.z, believed, measured
+            )
+        else:
+            unknown, iterations, binds = self._solve(factor, believed, measured)
         positive = np.array(believed.nonnegative, dtype=np.intp)
         unknown[positive[binds[: len(positive)]]] = 0.0
         bound = tuple(n for n, b in zip(constraints.names, binds, strict=True) if b)
@@ -210,6 +229,21 @@ class PhysicallyConsistent:
             "the conic solver found no consistent parameters",
             cure="check the model file's masses, and that torques are in N·m",
         )
+
+    def _logdet(
+        self, data: Array, right: Array, believed: BelievedLike, constraints: LinearConstraints
+    ) -> tuple[Array, int, NDArray[np.bool_]]:
+        """Return the unknowns, the steps, and which linear constraints bind."""
+        right = np.append(right, np.zeros(len(data) - len(right)))
+        factor = triangle_of(np.column_stack([data, right]))[:-1]
+        start = np.ones(len(believed.labels))  # a drive's unit is the length of its column
+        for link, first in zip(link_names(believed), believed.groups, strict=True):
+            nominal = believed.nominal[first : first + 10]
+            inside = self.limits.moved_inside(link, nominal, room=0.1)
+            start[first : first + 10] = np.linalg.solve(cone_metric(nominal), inside)
+        return LogDetProblem(
+            factor[:, :-1], factor[:, -1], len(believed.groups), self.strength, constraints
+        ).solve(start)
 
     def _refuse_conflicts(self, believed: BelievedLike) -> None:
         """Raise `SolverFailure` for limits of a link that no body fulfils."""
@@ -290,7 +324,7 @@ class PhysicallyConsistent:
             metric = cone_metric(believed.nominal[ten])
             unknown = unstack(np.asarray(np.linalg.solve(metric, values[ten]), dtype=np.float64))
             eigenvalues, vectors = np.linalg.eigh(unknown)
-            if eigenvalues[0] < self.margin:
+            if eigenvalues[0] < self.margin and self.prior == "quadratic":
                 raised = (vectors * np.maximum(eigenvalues, self.margin)) @ vectors.T
                 inside[ten] = metric @ stack(raised)
             inside[ten] = self.limits.moved_inside(link, inside[ten])
