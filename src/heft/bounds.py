@@ -4,13 +4,16 @@ For a number c·x of the parameters, its least and its most over
 
     { x possible : ‖R M x − z‖² ≤ (least misfit of a possible x) + χ²₁(level) }
 
-with no prior at all, R of independent rows of unit variance [Rust1972; Stanley2025]. Where no
+with no prior at all, R of independent rows of unit variance [Rust1972]. Where no
 constraint is near, that is the value ± 1.96 standard deviations; where one is, the interval
 ends there, and a direction that nobody sees is open. The set is convex: each end is one conic
 problem. A centre of mass h/m is a ratio; measured in multiples y = s x of the parameters with
 mass one [Charnes1962] it is linear again.
 
-That χ²₁ covers is a rule, not a theorem, once constraints bind: it held in simulation.
+That χ²₁ covers is no theorem once constraints bind [Batlle2023]. In simulation, truths on the
+boundary (rods without width, drives without friction), 300 experiments each: masses, centres of
+mass and combinations that a planar arm shows are covered in 93 to 100 of 100 cases, at a nominal
+95; but sums of second moments of a rod all of whose ten parameters are seen in 84 to 90 only.
 """
 
 from __future__ import annotations
@@ -47,6 +50,9 @@ UNSEEN = 1e5
 # Bounds beyond this many times the link's mass and size in the model file are none.
 MASS_CAP = 1e4
 LENGTH_CAP = 100.0
+# What is added for the solver's tolerance of 1e-8, as a share and in the model file's units:
+# a friction that is zero must not fall out of its bounds by rounding.
+EXACT = 1e-7
 # What is added, as a share, where the solver ended with a lower accuracy than asked: runs from
 # different centres then differed by up to 2 %, between links that may nearly vanish.
 ALMOST = 0.05
@@ -244,8 +250,8 @@ class PossibleFits:
         if str(solution.status) not in ("Solved", "AlmostSolved"):
             return -np.inf
         found = min(float(solution.obj_val), float(solution.obj_val_dual))
-        slack = ALMOST if str(solution.status) == "AlmostSolved" else 0.0
-        return scale * (found - slack * abs(found))
+        slack = ALMOST if str(solution.status) == "AlmostSolved" else EXACT
+        return scale * (found - slack * abs(found) - EXACT)
 
 
 def _range(columns: Array, tolerance: float) -> tuple[Array, Array, Array]:

@@ -199,8 +199,8 @@ class Limits:
             body: Ten parameters with positive mass.
             room: Share of each limit's width to stay away from its ends.
         """
-        mass, com = float(body[0]), body[1:4] / body[0]
         if link in self.mass:
+            mass = float(body[0])
             least, most = self.mass[link]
             least = max(least, 0.0)
             gap = room * (most - least)
@@ -209,6 +209,7 @@ class Limits:
         if link in self.com:
             ends = np.array(self.com[link], dtype=float)
             gaps = room * (ends[:, 1] - ends[:, 0])
+            com = body[1:4] / body[0]
             shift = np.clip(com, ends[:, 0] + gaps, ends[:, 1] - gaps) - com
             if shift.any():
                 body = inertia.frame_change(np.eye(3), shift) @ body
