@@ -340,6 +340,14 @@ def test_limits_narrow_strict_bounds() -> None:
     assert np.isfinite(held.mass[finite]).all()
 
 
+def test_a_body_may_vanish_within_limits() -> None:
+    rows, believed = body(UNIT[:1], np.array([-3.0]))
+    limits = Limits({"body": (0.0, 2.0)}, {"body": ((-0.1, 0.1),) * 3})
+    bounds = strict_bounds(rows, believed, limits=limits)
+    assert bounds.mass[0].tolist() == [0.0, pytest.approx(np.sqrt(9.0 + CHI) - 3.0, abs=1e-4)]
+    assert np.array_equal(bounds.com[0], [[-0.1, 0.1]] * 3)
+
+
 def test_limits_of_links_that_are_not_there_are_refused_by_name() -> None:
     c = case("ur10")
     rows = c.triangle(sigma=0.02)

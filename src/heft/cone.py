@@ -196,9 +196,11 @@ class Limits:
 
         Args:
             link: Its name.
-            body: Ten parameters with positive mass.
+            body: Ten parameters; one without mass has no centre, and stays.
             room: Share of each limit's width to stay away from its ends.
         """
+        if body[0] <= 0.0:
+            return body
         if link in self.mass:
             mass = float(body[0])
             least, most = self.mass[link]
