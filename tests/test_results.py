@@ -31,7 +31,7 @@ from heft.demo import FOLDER as DEMO
 from heft.errors import InputError, InvalidSetting, UnlikeLabels
 from heft.identification import Identification, Settings, identify, identify_files
 from heft.information import Information
-from heft.options import Coupling, JointOptions, Options
+from heft.options import Coupling, JointOptions, LinkOptions, Options
 from heft.plants import Problem
 from heft.recording import Recording
 from heft.results import FILES, Identified, predict_files, refuse_foreign, to_json, write
@@ -93,6 +93,13 @@ CASES: dict[str, tuple[Options, tuple[str, ...]]] = {
     ),
     "a joint held still": (
         Options(gravity=DOWN, joint={"elbow": JointOptions(position=0.5)}),
+        (),
+    ),
+    "limits of a link": (
+        Options(
+            gravity=DOWN,
+            limits={"lower": LinkOptions((0.1, 20.0), ((-1.0, 1.0), (-1.0, 1.0), (0.0, 0.0)))},
+        ),
         (),
     ),
     "coupled motors": (

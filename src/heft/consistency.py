@@ -16,82 +16,48 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Literal
 
 import numpy as np
 import scipy.linalg
 import scipy.sparse
+from numpy.typing import NDArray
 
 from . import inertia
-from .errors import SolverFailure, TooLittleData
+from .cone import (
+    IDENTITY,
+    BelievedLike,
+    Limits,
+    LinearConstraints,
+    cone_metric,
+    linear_constraints,
+    link_names,
+    scaled_metric,
+    stack,
+    unstack,
+)
+from .errors import InvalidSetting, SolverFailure, TooLittleData
 from .identifiability import visible_share
 from .inertia import Array
 from .information import Triangle, triangle_of
-from .parameters import Labels, Parameters
+from .logdet import LogDetProblem
+from .parameters import Parameters
 from .uncertainty import posterior
 
-# Upper triangle of a 4×4 matrix, column by column, as the conic solver stacks it.
-UPPER = [(i, j) for j in range(4) for i in range(j + 1)]
 # 1.96 standard deviations of a number hold the worst error of a link's prior of that size, not
 # the usual one: a wrong model file is not noise, and does not average out over ten parameters.
 WORST_DIRECTION = float(np.sqrt(10.0)) / 1.96
 DRIVE_RIDGE = 1e-6  # of a drive column's own length: only there where the data say nothing
 
 
-class BelievedLike(Protocol):
-    """What must be known of a plant's parameters; see `plants.Believed`."""
+def conic_settings() -> Any:
+    """Return the conic solver's settings: silent, and the same bytes each time."""
+    import clarabel
 
-    @property
-    def labels(self) -> Labels:
-        """The parameters x."""
-        ...
-
-    @property
-    def matrix(self) -> Array:
-        """`β = matrix @ x`."""
-        ...
-
-    @property
-    def nominal(self) -> Array:
-        """What the model file believes of x."""
-        ...
-
-    @property
-    def groups(self) -> tuple[int, ...]:
-        """First positions of tens."""
-        ...
-
-    @property
-    def nonnegative(self) -> tuple[int, ...]:
-        """Positions that must not be negative."""
-        ...
-
-
-def _stack(matrices: Array) -> Array:
-    """Return symmetric matrices (..., 4, 4) as vectors (..., 10) of the same length."""
-    parts = [matrices[..., i, j] * (1.0 if i == j else np.sqrt(2.0)) for i, j in UPPER]
-    return np.stack(parts, axis=-1)
-
-
-def _unstack(vectors: Array) -> Array:
-    matrices = np.zeros((*vectors.shape[:-1], 4, 4))
-    for k, (i, j) in enumerate(UPPER):
-        entry = vectors[..., k] * (1.0 if i == j else np.sqrt(0.5))
-        matrices[..., i, j] = matrices[..., j, i] = entry
-    return matrices
-
-
-IDENTITY = _stack(np.eye(4))
-
-
-def cone_metric(nominal: Array) -> Array:
-    """Return the 10×10 matrix G with `π = G u`, u the body measured at its nominal value.
-
-    u stacks `L⁻¹ S(π) L⁻ᵀ`, so that the nominal body is the identity.
-    """
-    factor = np.linalg.cholesky(inertia.pseudo_inertia(nominal))
-    columns = _unstack(np.eye(inertia.PARAMETER_COUNT))
-    return inertia.from_pseudo_inertia(factor @ columns @ factor.T).T
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    settings.max_threads = 1  # one thread, one order of sums
+    return settings
 
 
 def found_doubt(data: Array, right: Array, start: Array, bodies: int) -> float:
@@ -130,7 +96,7 @@ class ConsistentEstimate:
         noise: Covariance from the data's noise alone.
         seen: Share of the prior's variance that the data took away, shape (n,), 0 to 1.
         active: Names of what lies on a boundary: bodies (`link3`) and terms (`elbow.viscous`).
-        iterations: Of the conic solver; 0 where no constraint binds.
+        iterations: Of the conic solver, 0 where no constraint binds; or Newton's steps.
         strength: Of the prior, in effective samples.
         doubt: By how much the model file's numbers may be off, in the metric of the cone.
     """
@@ -156,11 +122,26 @@ class PhysicallyConsistent:
             cone, as a share of themselves; more if the data find them farther off
             (`found_doubt`). It widens what is stated beside each number.
         margin: ε, the share of the nominal pseudo-inertia that is kept at least.
+        limits: What is known for sure of links.
+        prior: How far a body counts as being from the model file's, with S = L U Lᵀ:
+            `quadratic` is ‖U − 1‖²_F; `logdet` is 2 (tr U − log det U − 4), the same to second
+            order, but without bound as a body becomes impossible, so that `margin` is not used.
     """
 
     strength: float = 10.0
     doubt: float = 0.5
     margin: float = 1e-4
+    limits: Limits = Limits()
+    prior: Literal["quadratic", "logdet"] = "quadratic"
+
+    def __post_init__(self) -> None:
+        if self.prior not in ("quadratic", "logdet"):
+            raise InvalidSetting(
+                "this prior is not known",
+                argument="prior",
+                got=repr(self.prior),
+                valid=("quadratic", "logdet"),
+            )
 
     def fit(
         self, triangle: Triangle, believed: BelievedLike, noise_factor: Array | None = None
@@ -178,13 +159,10 @@ class PhysicallyConsistent:
         """
         size = len(believed.labels)
         bodies = 10 * len(believed.groups)
-        metric = np.eye(size)
+        constraints = linear_constraints(believed, self.limits)
+        metric = scaled_metric(believed)
         start = np.zeros(size)
-        for first in believed.groups:
-            metric[first : first + 10, first : first + 10] = cone_metric(
-                believed.nominal[first : first + 10]
-            )
-            start[first : first + 10] = IDENTITY
+        start[:bodies] = np.tile(IDENTITY, len(believed.groups))
         columns = triangle.R @ believed.matrix @ metric
         lengths = np.linalg.norm(columns, axis=0)
         drives = np.arange(bodies, size)
@@ -205,11 +183,18 @@ class PhysicallyConsistent:
                 got=self.strength,
                 expected="above 0",
             )
-        unknown, iterations, bound = self._solve(factor, believed)
-        unknown[list(bound)] = 0.0
-        values = metric @ (unknown / scale)
-        values = self._inside(values, believed)
         back = metric / scale
+        measured = constraints.measured(back)
+        if self.prior == "logdet":
+            unknown, iterations, binds = self._logdet(
+                np.vstack([data, prior[bodies:]]), triangle.z, believed, measured
+            )
+        else:
+            unknown, iterations, binds = self._solve(factor, believed, measured)
+        positive = np.array(believed.nonnegative, dtype=np.intp)
+        unknown[positive[binds[: len(positive)]]] = 0.0
+        bound = tuple(n for n, b in zip(constraints.names, binds, strict=True) if b)
+        values = self._inside(back @ unknown, believed)
         doubt = max(self.doubt, found_doubt(data, triangle.z, start, bodies))
         # The bias is A Λ (u₀ − u): rows of Λ^½ carry √n₀ each, and u₀ − u up to doubt.
         reach = WORST_DIRECTION * doubt
@@ -233,24 +218,55 @@ class PhysicallyConsistent:
             doubt,
         )
 
-    def _solve(self, factor: Array, believed: BelievedLike) -> tuple[Array, int, tuple[int, ...]]:
-        """Return the unknowns, the iterations, and which of them lie at zero."""
+    def _solve(
+        self, factor: Array, believed: BelievedLike, constraints: LinearConstraints
+    ) -> tuple[Array, int, NDArray[np.bool_]]:
+        """Return the unknowns, the iterations, and which linear constraints bind."""
         R, z = factor[:-1, :-1], factor[:-1, -1]
         free = np.asarray(scipy.linalg.solve_triangular(R, z))
-        if self._feasible(free, believed):
-            return free, 0, ()
+        if self._feasible(free, believed, constraints):
+            return free, 0, np.zeros(len(constraints.names), dtype=bool)
         for scale in (1.0, 1.0 / max(float(np.linalg.norm(z)), 1e-300)):
-            found = self._cone_program(scale * R, free, believed)
+            found = self._cone_program(scale * R, free, len(believed.groups), constraints)
             if found is not None:
                 return found
+        self._refuse_conflicts(believed)
         raise SolverFailure(
             "the conic solver found no consistent parameters",
             cure="check the model file's masses, and that torques are in N·m",
         )
 
+    def _logdet(
+        self, data: Array, right: Array, believed: BelievedLike, constraints: LinearConstraints
+    ) -> tuple[Array, int, NDArray[np.bool_]]:
+        """Return the unknowns, the steps, and which linear constraints bind."""
+        right = np.append(right, np.zeros(len(data) - len(right)))
+        factor = triangle_of(np.column_stack([data, right]))[:-1]
+        start = np.ones(len(believed.labels))  # a drive's unit is the length of its column
+        for link, first in zip(link_names(believed), believed.groups, strict=True):
+            nominal = believed.nominal[first : first + 10]
+            inside = self.limits.moved_inside(link, nominal, room=0.1)
+            start[first : first + 10] = np.linalg.solve(cone_metric(nominal), inside)
+        return LogDetProblem(
+            factor[:, :-1], factor[:, -1], len(believed.groups), self.strength, constraints
+        ).solve(start)
+
+    def _refuse_conflicts(self, believed: BelievedLike) -> None:
+        """Raise `SolverFailure` for limits of a link that no body fulfils."""
+        constraints = linear_constraints(believed, self.limits).measured(scaled_metric(believed))
+        for link, first in zip(link_names(believed), believed.groups, strict=True):
+            own = constraints.part(slice(first, first + 10))
+            if own.names and self._cone_program(np.eye(10), IDENTITY, 1, own) is None:
+                raise SolverFailure(
+                    f"no body keeps the limits of link '{link}'",
+                    argument="limits",
+                    got=self.limits.text(link),
+                    cure="widen them, or give the model file's link a mass within them",
+                )
+
     def _cone_program(
-        self, R: Array, free: Array, believed: BelievedLike
-    ) -> tuple[Array, int, tuple[int, ...]] | None:
+        self, R: Array, free: Array, links: int, constraints: LinearConstraints
+    ) -> tuple[Array, int, NDArray[np.bool_]] | None:
         """Return the point of the cone nearest to `free` in the norm of R, or None.
 
         Minimises `t` subject to `‖R (u − free)‖ ≤ t`: a norm, not its square, so that RᵀR is
@@ -258,15 +274,17 @@ class PhysicallyConsistent:
         """
         import clarabel
 
-        groups, positive = believed.groups, believed.nonnegative
         size = len(free)
+        order = np.argsort(~constraints.equal, kind="stable")
+        equations = int(constraints.equal.sum())
+        parts = [-scipy.sparse.csr_matrix(constraints.rows[order])]
+        limits = [(constraints.rows @ free - constraints.least)[order]]
+        cones = [
+            clarabel.ZeroConeT(equations),
+            clarabel.NonnegativeConeT(len(order) - equations),
+        ]
         unit = scipy.sparse.identity(size, format="csr")
-        parts, limits, cones = [], [], []
-        if positive:
-            parts.append(-unit[list(positive)])
-            limits.append(free[list(positive)])
-            cones.append(clarabel.NonnegativeConeT(len(positive)))
-        for first in groups:
+        for first in range(0, 10 * links, 10):
             parts.append(-unit[first : first + 10])
             limits.append(free[first : first + 10] - self.margin * IDENTITY)
             cones.append(clarabel.PSDTriangleConeT(4))
@@ -275,60 +293,61 @@ class PhysicallyConsistent:
         cones.append(clarabel.SecondOrderConeT(size + 1))
         rows = sum(part.shape[0] for part in parts)
         bound_by = scipy.sparse.csr_matrix(([-1.0], ([rows - size - 1], [0])), shape=(rows, 1))
-        settings = clarabel.DefaultSettings()
-        settings.verbose = False
-        settings.max_threads = 1  # one thread, one order of sums: the same bytes each time
         solution = clarabel.DefaultSolver(
             scipy.sparse.csc_matrix((size + 1, size + 1)),
             np.append(np.zeros(size), 1.0),
             scipy.sparse.hstack([scipy.sparse.vstack(parts), bound_by]).tocsc(),
             np.concatenate(limits),
             cones,
-            settings,
+            conic_settings(),
         ).solve()
         if str(solution.status) not in ("Solved", "AlmostSolved"):
             return None
-        # A term lies at zero where its multiplier outweighs its distance from it.
-        distance, multiplier = np.asarray(solution.s), np.asarray(solution.z)
-        bound = tuple(k for i, k in enumerate(positive) if multiplier[i] > distance[i])
-        return free + np.asarray(solution.x)[:size], int(solution.iterations), bound
+        # A constraint binds where its multiplier outweighs its distance from it.
+        count = len(order)
+        distance, multiplier = np.asarray(solution.s)[:count], np.asarray(solution.z)[:count]
+        binds = np.empty(count, dtype=bool)
+        binds[order] = (multiplier > distance) | constraints.equal[order]
+        return free + np.asarray(solution.x)[:size], int(solution.iterations), binds
 
-    def _feasible(self, unknown: Array, believed: BelievedLike) -> bool:
-        if any(unknown[k] < 0.0 for k in believed.nonnegative):
+    def _feasible(
+        self, unknown: Array, believed: BelievedLike, constraints: LinearConstraints
+    ) -> bool:
+        if not constraints.hold(unknown):
             return False
         bodies = unknown[: 10 * len(believed.groups)].reshape(-1, 10)
         if not len(bodies):
             return True
-        return bool(np.linalg.eigvalsh(_unstack(bodies))[:, 0].min() >= self.margin)
+        return bool(np.linalg.eigvalsh(unstack(bodies))[:, 0].min() >= self.margin)
 
     def _inside(self, values: Array, believed: BelievedLike) -> Array:
         """Return the values with what the solver's tolerance left outside moved inside."""
         inside = values.copy()
         for k in believed.nonnegative:
             inside[k] = max(inside[k], 0.0)
-        for first in believed.groups:
+        for link, first in zip(link_names(believed), believed.groups, strict=True):
             ten = slice(first, first + 10)
             metric = cone_metric(believed.nominal[ten])
-            unknown = _unstack(np.asarray(np.linalg.solve(metric, values[ten]), dtype=np.float64))
+            unknown = unstack(np.asarray(np.linalg.solve(metric, values[ten]), dtype=np.float64))
             eigenvalues, vectors = np.linalg.eigh(unknown)
-            if eigenvalues[0] < self.margin:
+            if eigenvalues[0] < self.margin and self.prior == "quadratic":
                 raised = (vectors * np.maximum(eigenvalues, self.margin)) @ vectors.T
-                inside[ten] = metric @ _stack(raised)
+                inside[ten] = metric @ stack(raised)
+            inside[ten] = self.limits.moved_inside(link, inside[ten])
         return inside
 
     def _active(
-        self, values: Array, believed: BelievedLike, bound: tuple[int, ...]
+        self, values: Array, believed: BelievedLike, bound: tuple[str, ...]
     ) -> tuple[str, ...]:
         names = []
-        for first in believed.groups:
+        for link, first in zip(link_names(believed), believed.groups, strict=True):
             metric = cone_metric(believed.nominal[first : first + 10])
-            unknown = _unstack(
+            unknown = unstack(
                 np.asarray(np.linalg.solve(metric, values[first : first + 10]), dtype=np.float64)
             )
             if np.linalg.eigvalsh(unknown)[0] < 2.0 * self.margin:
-                names.append(believed.labels.names[first].rpartition(".")[0])
-        names += [believed.labels.names[k] for k in bound]
-        return tuple(names)
+                names.append(link)
+        return (*names, *bound)
 
 
 def body_statistics(

@@ -13,6 +13,7 @@ import scipy.linalg
 
 from . import checks, export, friction, inertia, kernel
 from .checks import Check, Score, Trace, Verdict
+from .cone import Limits
 from .consistency import ConsistentEstimate, PhysicallyConsistent
 from .errors import FitError, InvalidRecording, InvalidSetting, nearest
 from .estimators import Delay, DelayFound, Estimate, LeastSquares, Sharpness
@@ -174,6 +175,10 @@ def identify(
     """
     if not logs:
         raise InvalidRecording("no log is given", cure="name at least one log after the model file")
+    if robot.options.limits:
+        limits = Limits.from_options(robot.options.limits)
+        limits.require_known(tuple(k.name for k in robot.bodies_links))
+        settings = replace(settings, consistent=replace(settings.consistent, limits=limits))
     problem = Problem(robot, tuple(logs), settings.smoothing, settings.threads)
     progress(f"reading {len(logs)} log{'s' if len(logs) > 1 else ''}")
     corner = problem.corner

@@ -62,6 +62,19 @@ class Coupling:
 
 
 @dataclass(frozen=True)
+class LinkOptions:
+    """What is known of one link for sure: `[limits.NAME]`.
+
+    Attributes:
+        mass: Least and most [kg].
+        com: Least and most of x, y and z of the centre of mass, in the link's frame [m].
+    """
+
+    mass: tuple[float, float] | None = None
+    com: tuple[tuple[float, float], ...] | None = None
+
+
+@dataclass(frozen=True)
 class Options:
     """What a model file cannot say: the TOML of `--with`; all of it optional.
 
@@ -70,12 +83,14 @@ class Options:
         gravity: Vector in the base's frame [m/s²].
         joint: By joint name.
         coupling: Motors that move several joints.
+        limits: Of mass and centre of mass, by link name.
     """
 
     base: Literal["fixed", "free"] = "fixed"
     gravity: tuple[float, float, float] = STANDARD_GRAVITY
     joint: Mapping[str, JointOptions] | None = None
     coupling: Coupling | None = None
+    limits: Mapping[str, LinkOptions] | None = None
 
     @staticmethod
     def from_toml(path: Path) -> Options:
@@ -89,7 +104,7 @@ class Options:
     @staticmethod
     def from_dict(table: Mapping[str, Any], where: str = "options") -> Options:
         """Return the options of a parsed TOML table; see `from_toml`."""
-        refuse_unknown(table, ("base", "gravity", "joint", "coupling"), where)
+        refuse_unknown(table, ("base", "gravity", "joint", "coupling", "limits"), where)
         base = table.get("base", "fixed")
         if base not in ("fixed", "free"):
             raise InvalidSetting(
@@ -109,7 +124,8 @@ class Options:
         coupling = None
         if "coupling" in table:
             coupling = _coupling(table["coupling"], f"{where}, [coupling]")
-        return Options(base, (numbers[0], numbers[1], numbers[2]), joints, coupling)
+        limits = _limits(table.get("limits", {}), where)
+        return Options(base, (numbers[0], numbers[1], numbers[2]), joints, coupling, limits)
 
     def of(self, joint: str) -> JointOptions:
         """Return what is said of a joint, defaults if nothing."""
@@ -128,6 +144,11 @@ class Options:
                 "joints": list(self.coupling.joints),
                 "motors": list(self.coupling.motors),
                 "matrix": [list(row) for row in self.coupling.matrix],
+            }
+        if self.limits:
+            table["limits"] = {
+                name: {k: np.array(v).tolist() for k, v in vars(entry).items() if v is not None}
+                for name, entry in self.limits.items()
             }
         return table
 
@@ -195,6 +216,23 @@ def vector(value: object, where: str, length: int | None = None) -> list[float]:
     return [number(v, where) for v in value]
 
 
+def interval(value: object, where: str) -> tuple[float, float]:
+    """Return a pair least ≤ most of finite numbers, or raise `InvalidSetting`."""
+    least, most = vector(value, where, 2)
+    if least > most:
+        raise InvalidSetting("the least is above the most", argument=where, got=[least, most])
+    return least, most
+
+
+def box(value: object, where: str) -> tuple[tuple[float, float], ...]:
+    """Return the least and most of x, y and z, or raise `InvalidSetting`."""
+    if not isinstance(value, list | tuple) or len(value) != 3:
+        raise InvalidSetting(
+            "least and most of x, y and z are expected", argument=where, got=repr(value)[:80]
+        )
+    return tuple(interval(pair, f"{where}.{axis}") for axis, pair in zip("xyz", value, strict=True))
+
+
 def matrix_rows(value: object, where: str) -> Array:
     """Return a rectangular matrix of a TOML file, or raise `InvalidSetting`."""
     if not isinstance(value, list) or not value:
@@ -240,6 +278,21 @@ def _joint_options(entry: object, where: str) -> JointOptions:
         )
     given: dict[str, Any] = {**flags, **numbers}
     return JointOptions(friction=friction, **given)
+
+
+def _limits(entries: object, where: str) -> dict[str, LinkOptions]:
+    if not isinstance(entries, Mapping):
+        raise InvalidSetting("[limits.NAME] tables are expected", argument=f"{where}, limits")
+    found = {}
+    for name, entry in entries.items():
+        here = f"{where}, [limits.{name}]"
+        if not isinstance(entry, Mapping):
+            raise InvalidSetting("a table is expected", argument=here, got=repr(entry)[:60])
+        refuse_unknown(entry, ("mass", "com"), here)
+        mass = interval(entry["mass"], f"{here}, mass") if "mass" in entry else None
+        com = box(entry["com"], f"{here}, com") if "com" in entry else None
+        found[name] = LinkOptions(mass, com)
+    return found
 
 
 def _coupling(entry: object, where: str) -> Coupling:

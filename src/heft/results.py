@@ -12,7 +12,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -54,7 +54,7 @@ def to_json(found: Identification) -> dict[str, Any]:
             "smoothing": vars(problem.resolved)
             | {"chosen": found.settings.smoothing.corner is None},
             "least_squares": vars(found.settings.least_squares),
-            "consistent": vars(found.settings.consistent),
+            "consistent": asdict(found.settings.consistent),
         },
         "parameters": list(_parameter_entries(found)),
         "joints": _joint_entries(found),
