@@ -10,6 +10,8 @@ so no intermediate matrix is formed, and only pairs where i moves k are visited.
 innermost in blocks of 64: every operation is a vector operation, and a block's rows stay in
 cache until `fold` has turned them into triangles.
 
+The momentum's rows come from the same walk, which then carries the rate of each axis as well.
+
 Spatial vectors have their linear part first (pinocchio's order); gravity enters as an
 acceleration of the base. The torque of friction and drives is given as values of columns and
 where they act (`Scatter`), so kernels know nothing of friction models.

@@ -26,7 +26,7 @@ from .inertia import Array
 
 LENGTH_PER_CORNER = 2.0  # a window's length in periods of the corner frequency
 SHORTEST = 20  # samples a window must span
-TOGETHER = 4  # windows weighted at once: few, since each of them touches all their samples
+TOGETHER = 8  # windows weighted at once: more reuse samples in cache, fewer waste less
 
 
 @dataclass(frozen=True)
@@ -220,9 +220,9 @@ def integrate(
     Args:
         windows: Which.
         samples: Without a gap between them.
-        begin: Only windows that begin then [s] or later,
-        end: but before this [s]. Pieces of a log that share samples, but no such interval, share
-            no window either.
+        begin: Windows that start earlier are left out [s].
+        end: Those that start then or later are left out too [s]. Pieces of a log may share
+            samples: where one's end is the next one's begin, each window is in one of them.
     """
     if not len(samples.time):
         return _integrals(windows, samples, 0, 0)
