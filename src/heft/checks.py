@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from . import signals
+from . import friction, signals
 from .consistency import ConsistentEstimate
 from .estimators import Estimate
 from .inertia import Array
@@ -61,6 +61,7 @@ class Score:
 
     Attributes:
         path: The log.
+        friction: Whose friction was used, `full` or `simple`.
         filter_hz: Corner of the low-pass on both, None for raw.
         total: ‖τ − τ̂‖ / ‖τ‖ over all channels.
         mean: Mean of the channels' own ratios.
@@ -68,6 +69,7 @@ class Score:
     """
 
     path: str
+    friction: str
     filter_hz: float | None
     total: float
     mean: float
@@ -90,29 +92,41 @@ class Trace:
     predicted: Array
 
 
+Models = Mapping[str, Mapping[str, float]]  # drives' terms by name, for each kind of friction
+
+
 def pieces(
-    problem: Problem, bodies: Array, drives: dict[str, float]
+    problem: Problem, bodies: Array, models: Models
 ) -> Iterator[tuple[int, Array, Array, Array, NDArray[np.int64]]]:
     """Yield recording, time, measured, predicted and row numbers in pieces without gaps.
 
-    Only measured channels; at most about `PIECE_ROWS` rows at a time.
+    Only measured channels; predicted has shape (models, rows, channels); at most about
+    `PIECE_ROWS` rows at a time.
     """
     measured = problem.robot.measured
     parts: list[tuple[Array, Array, Array, NDArray[np.int64]]] = []
     current, last = -1, -np.inf
 
     def joined() -> tuple[int, Array, Array, Array, NDArray[np.int64]]:
-        time, tau, estimate = (np.concatenate([p[k] for p in parts]) for k in range(3))
+        time, tau = (np.concatenate([p[k] for p in parts]) for k in range(2))
+        estimate = np.concatenate([p[2] for p in parts], axis=1)
         return current, time, tau, estimate, np.concatenate([p[3] for p in parts])
 
-    for s, predicted, _ in problem.predictions(bodies, drives):
+    for s, rigid in problem.rigid(bodies):
         gap = signals.GAP_STEPS * problem.timelines[s.recording].step
         broken = s.recording != current or s.time[0] > last + gap or s.time[0] <= last
         if parts and (broken or sum(len(p[0]) for p in parts) > PIECE_ROWS):
             yield joined()
             parts = []
         current, last = s.recording, float(s.time[-1])
-        parts.append((s.time, s.effort[measured].T, predicted[measured].T, s.index))
+        course = s.course(rigid)
+        predicted = np.stack(
+            [
+                (rigid + friction.effort(problem.robot, drives, course))[measured].T
+                for drives in models.values()
+            ]
+        )
+        parts.append((s.time, s.effort[measured].T, predicted, s.index))
     if parts:
         yield joined()
 
@@ -128,7 +142,7 @@ def filtered(time: Array, values: Array, step: float, corner: float) -> Array:
 def scores(
     problem: Problem,
     bodies: Array,
-    drives: dict[str, float],
+    models: Models,
     corner: float,
     traces: list[Trace] | None = None,
 ) -> tuple[list[Score], float]:
@@ -141,55 +155,50 @@ def scores(
     Args:
         problem: Its recordings are scored; rows that they do not select only pass the filter.
         bodies: Ten parameters a body.
-        drives: The drives' terms by name.
+        models: The drives' terms by name, for each kind of friction, the best first.
         corner: Of the low-pass [Hz].
-        traces: Where to leave curves for drawing.
+        traces: Where to leave curves of the first model for drawing.
 
     Returns:
-        The scores, and ‖τ − τ̂‖ / ‖τ − mean τ‖ over all recordings, filtered: a constant
-        explains nothing of a motion.
+        The scores, and ‖τ − τ̂‖ / ‖τ − mean τ‖ of the first model over all recordings, filtered:
+        a constant explains nothing of a motion.
     """
     channels = problem.channels
     count = len(problem.recordings)
-    energy = np.zeros((count, 2, 2, len(channels)))
+    error = np.zeros((count, len(models), 2, len(channels)))
+    size = np.zeros((count, 2, len(channels)))
     moments = np.zeros((2, len(channels)))  # sums of filtered torque and of its square
     rows = 0
-    whole = problem.of([r.selecting_all() for r in problem.recordings])
-    for k, time, tau, estimate, index in pieces(whole, bodies, drives):
+    whole = problem.of([r.selecting_all() for r in problem.recordings], bodies=None)
+    for k, time, tau, estimates, index in pieces(whole, bodies, models):
         selection = problem.recordings[k].selection
         chosen = np.ones(len(time), dtype=bool) if selection is None else selection(index)
         step = whole.timelines[k].step
-        for f, pair in enumerate(((tau, estimate), (tau, estimate))):
-            a, b = pair
-            if f == 1:
-                if len(time) < 32:
-                    continue
-                a, b = filtered(time, a, step, corner), filtered(time, b, step, corner)
-            energy[k, f, 0] += np.sum((a[chosen] - b[chosen]) ** 2, axis=0)
-            energy[k, f, 1] += np.sum(a[chosen] ** 2, axis=0)
-            if f == 1:
-                moments += np.stack([a[chosen].sum(axis=0), np.sum(a[chosen] ** 2, axis=0)])
-                rows += int(chosen.sum())
+        size[k, 0] += np.sum(tau[chosen] ** 2, axis=0)
+        error[k, :, 0] += np.sum((tau - estimates)[:, chosen] ** 2, axis=1)
+        if len(time) >= 32:
+            # The filter is linear: what it leaves of the error is the error of what it leaves.
+            smooth = filtered(time, tau, step, corner)[chosen]
+            size[k, 1] += np.sum(smooth**2, axis=0)
+            moments += np.stack([smooth.sum(axis=0), np.sum(smooth**2, axis=0)])
+            rows += len(smooth)
+            for m, estimate in enumerate(estimates):
+                left = filtered(time, tau - estimate, step, corner)[chosen]
+                error[k, m, 1] += np.sum(left**2, axis=0)
         if traces is not None:
-            traces.append(Trace(problem.recordings[k].name, *_thinned(time, tau, estimate)))
+            traces.append(Trace(problem.recordings[k].name, *_thinned(time, tau, estimates[0])))
     found = []
     for k, recording in enumerate(problem.recordings):
-        for f, hz in enumerate((None, corner)):
-            error, size = energy[k, f]
-            if not size.sum() > 0.0:
-                continue
-            own = np.sqrt(error / np.where(size > 0.0, size, np.inf))
-            found.append(
-                Score(
-                    recording.name,
-                    hz,
-                    float(np.sqrt(error.sum() / size.sum())),
-                    float(own.mean()),
-                    dict(zip(channels, own.tolist(), strict=True)),
-                )
-            )
+        for m, name in enumerate(models):
+            for f, hz in enumerate((None, corner)):
+                if not size[k, f].sum() > 0.0:
+                    continue
+                own = np.sqrt(error[k, m, f] / np.where(size[k, f] > 0.0, size[k, f], np.inf))
+                total = float(np.sqrt(error[k, m, f].sum() / size[k, f].sum()))
+                per_joint = dict(zip(channels, own.tolist(), strict=True))
+                found.append(Score(recording.name, name, hz, total, float(own.mean()), per_joint))
     varying = float(np.sum(moments[1] - moments[0] ** 2 / max(rows, 1)))
-    unexplained = float(energy[:, 1, 0].sum())
+    unexplained = float(error[:, 0, 1].sum())
     return found, float(np.sqrt(unexplained / varying)) if varying > 0.0 else 0.0
 
 
@@ -224,10 +233,9 @@ def judge(
         margin: Smallest eigenvalue of the links' pseudo-inertias, as written.
     """
     found = [*_of_the_motion(problem, estimate, velocities)]
-    found += _of_the_torque(
-        [s for s in fit if s.filter_hz is not None],
-        [s for s in held_out if s.filter_hz is not None],
-    )
+    best = [s for s in fit if s.filter_hz is not None and s.friction == "full"]
+    held = [s for s in held_out if s.filter_hz is not None and s.friction == "full"]
+    found += _of_the_torque(best, held)
     found += _of_the_numbers(problem, consistent)
     active = consistent.active
     boundary = f"; on the boundary: {', '.join(active)}" if active else ""

@@ -126,7 +126,7 @@ def predict(
     *,
     out: Path,
     columns: Annotated[Path | None, Parameter(name="--map")] = None,
-    friction: Literal["simple", "none"] = "simple",
+    friction: Literal["full", "simple", "none"] = "full",
 ) -> None:
     """Predict the torques of a log from an identified robot.
 
@@ -141,7 +141,7 @@ def predict(
     columns
         TOML that says what the log's columns mean.
     friction
-        Simple, or none for the rigid body and rotor inertia only.
+        Full, simple (as the model file has it), or none for the rigid body and rotor inertia only.
     """
     from .results import predict_files
 

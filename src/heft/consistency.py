@@ -162,12 +162,16 @@ class PhysicallyConsistent:
     doubt: float = 0.5
     margin: float = 1e-4
 
-    def fit(self, triangle: Triangle, believed: BelievedLike) -> ConsistentEstimate:
+    def fit(
+        self, triangle: Triangle, believed: BelievedLike, noise_factor: Array | None = None
+    ) -> ConsistentEstimate:
         """Return the estimate.
 
         Args:
             triangle: Information about β in independent rows of unit variance.
             believed: What x is, and what the model file says of it.
+            noise_factor: S with `SᵀS` the covariance of the rows' moments `Yᵀε`, shape (any, b);
+                that of independent rows if not given.
 
         Raises:
             SolverFailure: If the conic solver finds no solution.
@@ -209,7 +213,9 @@ class PhysicallyConsistent:
         doubt = max(self.doubt, found_doubt(data, triangle.z, start, bodies))
         # The bias is A Λ (u₀ − u): rows of Λ^½ carry √n₀ each, and u₀ − u up to doubt.
         reach = WORST_DIRECTION * doubt
-        covariance, noise = posterior(data, prior, reach * float(np.sqrt(self.strength)))
+        spread = None if noise_factor is None else noise_factor @ believed.matrix @ metric / scale
+        pull = reach * float(np.sqrt(self.strength))
+        covariance, noise = posterior(data, prior, pull, spread)
         doubts = np.append(np.full(bodies, reach), np.zeros(size - bodies))
         before = np.diag(back @ np.diag(doubts**2) @ back.T).copy()
         before[drives] = np.inf

@@ -1,78 +1,179 @@
-"""The columns of friction and drives: what turns, rubs and is biased.
+"""Friction and drives: what each term is a function of, its memory, its columns.
 
-A drive of speed `w = r·v` and acceleration `ẇ` takes the effort
+A drive of position x, speed `w` and acceleration `ẇ` takes the effort
 
     armature · ẇ + viscous · w + coulomb · sign(w) + offset
+        + Σ_s sigmoid_s · tanh(w/s) + Σ_b stop_b · z_b/b + load · tanh(w/s) |τ_rigid|
 
-which acts on the channels by the same ratios r (virtual work). A joint is a drive of its own;
-a motor coupled to several joints is one more.
+which acts on the channels by the drive's ratios r (virtual work). A joint is a drive of its
+own; a motor coupled to several joints is one more. The *stop* operator remembers: `z_b` follows
+the position, `z ← clip(z + Δx, ±b)`, as a spring that slips at the width b (presliding, the
+element of the Maxwell-slip model [AlBender2005]); it is 0 at a log's first row. τ_rigid is the
+torque of the rigid body on the drive's joint: gears rub more under load.
+
+All of it is linear in coefficients that are not negative, the offset apart. So a few fixed
+scales stand for any course of friction that rises with speed and travel, and what is found
+never extrapolates to nonsense, as polynomials in the speed do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from . import kernel
 from .inertia import Array
 from .kernel import Scatter
-from .robot import Robot
+from .robot import Robot, Term
 
-POSITIVE_TERMS = ("armature", "viscous", "coulomb")
+Column = tuple[int, Term]  # position of the drive in the robot, and which of its terms
+DICTIONARY = ("sigmoid", "stop", "load")  # kinds that stand for a course of friction together
 
 
-def acts(robot: Robot) -> NDArray[np.int64]:
-    """Return channel and column of each action of the drives' columns, shape (actions, 2)."""
+def is_nonnegative(term: Term) -> bool:
+    """Return whether a term's coefficient must not be negative."""
+    return term.kind != "offset"
+
+
+@dataclass(frozen=True)
+class Course:
+    """What drives' columns are functions of, at N samples.
+
+    Attributes:
+        velocity, acceleration: Shape (channels, N) [rad/s or m/s, and per s].
+        stops: z/b of each stop of the robot, in [−1, 1], shape (stops, N); see `presliding`.
+        rigid: Torque of the rigid body, shape (channels, N) [N·m or N].
+    """
+
+    velocity: Array
+    acceleration: Array
+    stops: Array
+    rigid: Array
+
+
+def stop_columns(robot: Robot) -> tuple[Column, ...]:
+    """Return the robot's stops, in the order of `Course.stops`."""
+    return tuple(c for c in robot.drive_columns if c[1].kind == "stop")
+
+
+@dataclass(frozen=True)
+class Presliding:
+    """The memory of friction along a stretch of a log.
+
+    Attributes:
+        time: Shape (N,) [s].
+        position: Of each stop's drive, shape (stops, N) [rad or m].
+        values: z/b of each stop, shape (stops, N).
+    """
+
+    time: Array
+    position: Array
+    values: Array
+
+
+def presliding(
+    robot: Robot, time: Array, position: Array, before: Presliding | None = None
+) -> Presliding:
+    """Return the stops along a stretch of a log, going on from the stretch before.
+
+    Args:
+        robot: Whose drives.
+        time: Shape (N,) [s].
+        position: Shape (channels, N) [rad or m].
+        before: The stretch before, which may reach into this one; at rest if there is none.
+            What happened in a silence between them counts as one move.
+    """
+    columns = stop_columns(robot)
+    if not columns or not len(time):
+        empty = np.empty((len(columns), len(time)))
+        return Presliding(time, empty, empty.copy())
+    moved = np.stack([_projected(robot.drives[d].ratio, position) for d, _ in columns])
+    widths = np.array([t.scale for _, t in columns])
+    if before is None or not len(before.time):
+        last, held = moved[:, 0].copy(), np.zeros(len(columns))
+    else:
+        k = max(int(np.searchsorted(before.time, time[0], side="right")) - 1, 0)
+        if before.time[-1] > time[-1]:  # the clock was set back: go on from the end
+            k = len(before.time) - 1
+        last, held = before.position[:, k].copy(), before.values[:, k].copy()
+    return Presliding(time, moved, kernel.stops(moved, widths, last, held))
+
+
+def acts(robot: Robot, columns: Sequence[Column]) -> NDArray[np.int64]:
+    """Return channel and column of each action of drives' columns, shape (actions, 2)."""
     pairs = [
         (channel, column)
-        for column, (d, _) in enumerate(robot.drive_columns)
+        for column, (d, _) in enumerate(columns)
         for channel in np.flatnonzero(robot.drives[d].ratio)
     ]
     return np.array(pairs, dtype=np.int64).reshape(-1, 2)
 
 
-def columns(robot: Robot, velocity: Array, acceleration: Array) -> Scatter:
-    """Return the drives' columns at samples.
+def columns(robot: Robot, chosen: Sequence[Column], course: Course) -> Scatter:
+    """Return drives' columns at samples.
 
     Args:
         robot: Whose drives.
-        velocity: Shape (channels, N) [rad/s or m/s].
-        acceleration: Shape (channels, N) [rad/s² or m/s²].
+        chosen: Which columns.
+        course: What they are functions of.
     """
-    count = velocity.shape[1]
-    values = np.empty((len(robot.drive_columns), count))
-    for column, (d, term) in enumerate(robot.drive_columns):
+    values = np.empty((len(chosen), course.velocity.shape[1]))
+    places = {c: k for k, c in enumerate(stop_columns(robot))}
+    for column, (d, term) in enumerate(chosen):
         ratio = robot.drives[d].ratio
-        moved = np.flatnonzero(ratio)
-        alone = len(moved) == 1 and ratio[moved[0]] == 1.0
-        source = acceleration if term == "armature" else velocity
-        speed = source[moved[0]] if alone else ratio[moved] @ source[moved]
-        if term == "coulomb":
-            np.sign(speed, out=values[column])
-        elif term == "offset":
+        if term.kind == "offset":
             values[column] = 1.0
+        elif term.kind == "stop":
+            values[column] = course.stops[places[d, term]]
         else:
-            values[column] = speed
-    actions = acts(robot)
-    weights = np.array([robot.drives[robot.drive_columns[k][0]].ratio[c] for c, k in actions])
+            rate = _projected(
+                ratio, course.acceleration if term.kind == "armature" else course.velocity
+            )
+            values[column] = _of_speed(term, rate, ratio, course)
+    actions = acts(robot, chosen)
+    weights = np.array([robot.drives[chosen[k][0]].ratio[c] for c, k in actions])
     return Scatter(values, actions, weights)
 
 
-def effort(
-    robot: Robot, values: Mapping[str, float], velocity: Array, acceleration: Array
-) -> Array:
+def _of_speed(term: Term, rate: Array, ratio: Array, course: Course) -> Array:
+    """Return a term at a drive's speed (for a rotor's inertia, its acceleration)."""
+    if term.kind == "coulomb":
+        return np.asarray(np.sign(rate))
+    if term.scale is None:
+        return rate
+    smooth = np.tanh(rate / term.scale)
+    if term.kind == "load":
+        smooth *= np.abs(_projected(ratio, course.rigid))
+    return np.asarray(smooth)
+
+
+def _projected(ratio: Array, values: Array) -> Array:
+    moved = np.flatnonzero(ratio)
+    if len(moved) == 1 and ratio[moved[0]] == 1.0:
+        return np.asarray(values[moved[0]])
+    return np.asarray(ratio[moved] @ values[moved])
+
+
+def effort(robot: Robot, values: Mapping[str, float], course: Course) -> Array:
     """Return the drives' effort on each channel, shape (channels, N) [N·m or N].
 
     Args:
         robot: Whose drives.
         values: By name, such as `elbow.viscous`; what is missing counts as zero.
-        velocity: Shape (channels, N) [rad/s or m/s].
-        acceleration: Shape (channels, N) [rad/s² or m/s²].
+        course: What it is a function of.
     """
-    scatter = columns(robot, velocity, acceleration)
-    total = np.zeros_like(velocity)
-    names = [f"{robot.drives[d].name}.{term}" for d, term in robot.drive_columns]
+    chosen = [
+        (d, term)
+        for d, term in (*robot.drive_columns, *robot.simpler_columns)
+        if values.get(f"{robot.drives[d].name}.{term.name}", 0.0) != 0.0
+    ]
+    scatter = columns(robot, chosen, course)
+    total = np.zeros_like(course.velocity)
     for (channel, column), weight in zip(scatter.acts, scatter.weights, strict=True):
-        total[channel] += weight * values.get(names[column], 0.0) * scatter.values[column]
+        d, term = chosen[column]
+        factor = weight * values[f"{robot.drives[d].name}.{term.name}"]
+        total[channel] += factor * scatter.values[column]
     return total

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 
-from . import checks, export, inertia, kernel
+from . import checks, export, friction, inertia, kernel
 from .checks import Check, Score, Trace, Verdict
 from .consistency import ConsistentEstimate, PhysicallyConsistent
 from .errors import FitError, InvalidRecording, InvalidSetting, nearest
-from .estimators import Estimate, LeastSquares
+from .estimators import Delay, DelayFound, Estimate, LeastSquares, Sharpness
+from .gains import Calibrated, DriveGains
 from .inertia import Array
-from .information import Information
+from .information import Information, Triangle
 from .options import Options
 from .plants import Problem
 from .recording import ColumnMap, Recording
 from .robot import Robot
 from .signals import Smoothing
+from .simple import fit_held
 from .tables import file_hash
+
+SIMPLE_TERMS = ("viscous", "coulomb", "offset")
 
 Progress = Callable[[str], None]
 
@@ -36,15 +42,32 @@ class Settings:
 
     Attributes:
         smoothing: How motion is made smooth.
+        delay: How a delay of torque behind motion is looked for, if the smoothing states none.
+        sharpness: How much sharper motion may be than its band, if no corner is stated.
         least_squares: The base parameters, and the weights of the channels.
         consistent: What goes into the model file.
         threads: How many threads share the work; the result does not depend on it.
     """
 
     smoothing: Smoothing = Smoothing()
+    delay: Delay = Delay()
+    sharpness: Sharpness = Sharpness()
     least_squares: LeastSquares = LeastSquares()
     consistent: PhysicallyConsistent = PhysicallyConsistent()
     threads: int = 2
+
+
+@dataclass(frozen=True)
+class SimpleFriction:
+    """Viscous and Coulomb friction and offset, an alternative to friction's dictionary.
+
+    Attributes:
+        values: By name, such as `elbow.coulomb`.
+        std: Their standard deviations.
+    """
+
+    values: Mapping[str, float]
+    std: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -53,8 +76,11 @@ class Identification:
 
     Attributes:
         problem: What was fitted.
+        gathered: What all rows say, of the simpler stand-ins for friction's dictionary too.
         estimate: The base parameters.
-        consistent: What goes into the model file.
+        calibrated: What goes into the model file, and the drives' gains.
+        simple: Simple friction, the rest held.
+        delay: How far torque comes behind motion.
         urdf: The model file with new numbers.
         fit: Scores on the logs fitted.
         validation: Scores on logs not fitted.
@@ -65,8 +91,11 @@ class Identification:
     """
 
     problem: Problem
+    gathered: Information
     estimate: Estimate
-    consistent: ConsistentEstimate
+    calibrated: Calibrated
+    simple: SimpleFriction
+    delay: DelayFound
     urdf: bytes
     fit: tuple[Score, ...]
     validation: tuple[Score, ...]
@@ -76,9 +105,28 @@ class Identification:
     settings: Settings = field(default_factory=Settings)
 
     @property
+    def consistent(self) -> ConsistentEstimate:
+        """What goes into the model file."""
+        return self.calibrated.consistent
+
+    @property
     def verdict(self) -> Verdict:
         """What the checks add up to."""
         return checks.verdict(self.checks)
+
+    @cached_property
+    def calibrated_problem(self) -> Problem:
+        """The problem with torque by the gains found, for predictions."""
+        robot, gains = self.problem.robot, self.calibrated.gains
+        changed = {
+            j: replace(robot.options.of(j), gain=gain / gains[j])
+            for j in robot.joints
+            if (gain := robot.options.of(j).gain) is not None and j in gains
+        }
+        if not changed:
+            return self.problem.like(bodies=None)
+        options = replace(robot.options, joint={**(robot.options.joint or {}), **changed})
+        return self.problem.like(robot=replace(robot, options=options), bodies=None)
 
     @property
     def links(self) -> dict[str, Array]:
@@ -90,11 +138,13 @@ class Identification:
         }
 
     @property
-    def drives(self) -> dict[str, float]:
-        """The drives' terms by name, such as `elbow.viscous`."""
+    def friction(self) -> dict[str, dict[str, float]]:
+        """The drives' terms by name, such as `elbow.viscous`, with full and simple friction."""
         first = 10 * len(self.problem.believed.groups)
-        names = self.consistent.parameters.labels.names[first:]
-        return dict(zip(names, self.consistent.parameters.values[first:].tolist(), strict=True))
+        labels, values = self.problem.believed.labels, self.consistent.parameters.values
+        drives = dict(zip(labels.names[first:], values[first:].tolist(), strict=False))
+        rotors = {k: v for k, v in drives.items() if k.endswith(".armature")}
+        return {"full": drives, "simple": {**rotors, **self.simple.values}}
 
 
 def identify(
@@ -131,20 +181,56 @@ def identify(
         _ = held_out.resolved, held_out.timelines  # refuse a bad log before the work begins
     if not kernel.is_compiled():
         progress("compiling the kernels for this machine, once: about 20 s")
-    progress(f"smoothing at {corner:.3g} Hz, summing up rows")
-    estimate = _base_estimate(problem, settings.least_squares, given)
+    delay = DelayFound(problem.delay, problem.delay, 1.0)
+    if settings.smoothing.delay is None:
+        progress("looking for a delay of the torque")
+        delay = settings.delay.fit(problem)
+    problem = problem.delayed(delay.delay)
+    if settings.smoothing.corner is None:
+        progress("looking how sharp the motion may be")
+        problem = problem.sharpened(settings.sharpness.fit(problem)) or problem
+    progress(f"smoothing at {problem.corner:.3g} Hz, summing up rows")
+    if any(t.kind == "load" for _, t in robot.drive_columns):
+        # The load on the gears is known only once the bodies are.
+        first = settings.least_squares.solve(problem.information())
+        triangle = first.information.combined(first.weights())
+        rough = settings.consistent.fit(triangle, problem.believed).parameters.values
+        problem = problem.like(bodies=problem.bodies_of(rough))
+        progress("summing up rows with the load on the gears")
+    gathered = problem.gathered()
+    if given is not None:
+        gathered = gathered + given  # the logs' own noise weights the sum
+    estimate = settings.least_squares.solve(gathered.only(range(len(problem.labels))))
+    if settings.least_squares.coloured:
+        progress("looking at what is left over")
+        estimate = settings.least_squares.colour(problem, estimate)
     progress("solving for physically consistent parameters")
-    triangle = estimate.information.combined(estimate.weights())
-    consistent = settings.consistent.fit(triangle, problem.believed)
+    calibrated = DriveGains(settings.consistent).fit(
+        estimate, problem.believed, _gain_spread(problem)
+    )
+    simple = _simple(problem, gathered, estimate, calibrated)
     found = Identification(
-        problem, estimate, consistent, b"", (), (), (), (), tuple(inputs), settings
+        problem,
+        gathered,
+        estimate,
+        calibrated,
+        simple,
+        delay,
+        b"",
+        (),
+        (),
+        (),
+        (),
+        tuple(inputs),
+        settings,
     )
     urdf = export.write_urdf(robot.source, found.links, _urdf_friction(found))
     # What is scored is what the file says, rounded as it is.
     bodies = Robot.from_urdf_text(urdf, robot.options).written_bodies()
+    problem = found.calibrated_problem
     progress("scoring")
     traces: list[Trace] = []
-    fit, left = checks.scores(problem, bodies, found.drives, corner, traces)
+    fit, left = checks.scores(problem, bodies, found.friction, corner, traces)
     if left > checks.EXPLAINS_NOTHING:
         raise FitError(
             "no parameters explain these torques",
@@ -153,9 +239,10 @@ def identify(
         )
     held: list[Score] = []
     if held_out is not None:
-        held, _ = checks.scores(held_out, bodies, found.drives, corner, traces)
+        scored = problem.of(validate)
+        held, _ = checks.scores(scored, bodies, found.friction, corner, traces)
     margin = min((inertia.consistency_margin(v) for v in found.links.values()), default=1.0)
-    judged = checks.judge(problem, estimate, fit, held, _speeds(problem), consistent, margin)
+    judged = checks.judge(problem, estimate, fit, held, _speeds(problem), found.consistent, margin)
     return replace(
         found,
         urdf=urdf,
@@ -166,23 +253,58 @@ def identify(
     )
 
 
-def _base_estimate(problem: Problem, solver: LeastSquares, given: Information | None) -> Estimate:
-    estimate = solver.fit(problem)
-    if given is None:
-        return estimate
-    # The logs' own noise weights the sum: the same robot, the same sensors.
-    total = estimate.information + given
-    again = solver.solve(total)
-    noise = replace(again.noise, memory=estimate.noise.memory)
-    return replace(again, noise=noise)
+def _gain_spread(problem: Problem) -> dict[str, float]:
+    """Return the relative standard deviation of each gain that is stated to be unsure."""
+    robot = problem.robot
+    spread = {}
+    for signal, channel, gain in problem.effort_signals(problem.recordings[0]):
+        if signal.startswith("current."):
+            stated = robot.options.of(robot.channels[channel]).gain_std
+            if stated is not None:
+                spread[robot.channels[channel]] = stated / abs(gain)
+    return spread
+
+
+def _simple(
+    problem: Problem, gathered: Information, estimate: Estimate, calibrated: Calibrated
+) -> SimpleFriction:
+    """Return viscous, Coulomb friction and offset, with the bodies and rotors held."""
+    robot, believed = problem.robot, problem.believed
+    stand_ins = robot.simpler_columns
+    first = 10 * len(believed.groups)
+    columns = (*robot.drive_columns, *stand_ins)
+    matrix = scipy.linalg.block_diag(believed.matrix, np.eye(len(stand_ins)))
+    free = [first + k for k, (_, t) in enumerate(columns) if t.kind in SIMPLE_TERMS]
+    size = len(believed.labels)
+    held = np.zeros(matrix.shape[1])
+    held[:size] = calibrated.consistent.parameters.values[:size]
+    held[[first + k for k, (_, t) in enumerate(columns) if t.kind != "armature"]] = 0.0
+    covariance = np.zeros((len(held), len(held)))
+    covariance[:size, :size] = calibrated.consistent.noise[:size, :size]
+    weights = {c: w * calibrated.gains[c] for c, w in estimate.weights().items()}
+    scaled = Information(
+        gathered.labels,
+        gathered.channels,
+        tuple(
+            Triangle(t.columns, t.factor * np.append(np.ones(len(t.columns)), 1.0 / g), t.rows)
+            for t, g in zip(gathered.triangles, calibrated.gains.values(), strict=True)
+        ),
+    )
+    positive = [friction.is_nonnegative(columns[k - first][1]) for k in free]
+    answer = fit_held(scaled, weights, matrix, held, covariance, free, positive)
+    names = [robot.drive_labels(columns).names[k - first] for k in free]
+    return SimpleFriction(
+        dict(zip(names, answer.values.tolist(), strict=True)),
+        dict(zip(names, answer.std.tolist(), strict=True)),
+    )
 
 
 def _urdf_friction(found: Identification) -> dict[str, tuple[float, float]]:
-    drives = found.drives
+    simple = found.simple.values
     return {
-        joint: (drives[f"{joint}.viscous"], drives[f"{joint}.coulomb"])
+        joint: (simple[f"{joint}.viscous"], simple[f"{joint}.coulomb"])
         for joint in found.problem.robot.joints
-        if f"{joint}.viscous" in drives
+        if f"{joint}.viscous" in simple
     }
 
 

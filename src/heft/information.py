@@ -182,6 +182,22 @@ class Information:
             parts.append(weight * triangle.spread(size))
         return Triangle(np.arange(size), triangle_of(np.vstack(parts)), self.rows)
 
+    def only(self, keep: Sequence[int]) -> Information:
+        """Return what the same rows say when all other parameters are zero.
+
+        Args:
+            keep: Positions of the parameters to keep, ascending.
+        """
+        place = {int(j): k for k, j in enumerate(keep)}
+        triangles = []
+        for t in self.triangles:
+            mine = [k for k, j in enumerate(t.columns.tolist()) if j in place]
+            whole = len(mine) == len(t.columns)
+            factor = t.factor if whole else triangle_of(t.factor[:, [*mine, len(t.columns)]])
+            columns = np.array([place[int(t.columns[k])] for k in mine], dtype=np.intp)
+            triangles.append(Triangle(columns, factor, t.rows))
+        return Information(self.labels.select(keep), self.channels, tuple(triangles))
+
     def transformed(self, matrix: Array, labels: Labels) -> Information:
         """Return the same information about x, where `π = matrix @ x`.
 

@@ -680,6 +680,32 @@ def _reduce(tree, motion, slots, widths, values, acts, weights, effort, chosen, 
             filled = 0
 
 
+@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)  # order matters here
+def _slip(position, widths, last, held, out):  # type: ignore[no-untyped-def]
+    for j in range(position.shape[0]):
+        width, x, z = widths[j], last[j], held[j] * widths[j]
+        for k in range(position.shape[1]):
+            z = min(max(z + (position[j, k] - x), -width), width)
+            x = position[j, k]
+            out[j, k] = z / width
+
+
+def stops(position: Array, widths: Array, last: Array, held: Array) -> Array:
+    """Return stop operators along samples: `z ← clip(z + Δx, ±width)`, as z/width.
+
+    Args:
+        position: Shape (stops, N) [rad or m].
+        widths: Shape (stops,) [rad or m].
+        last: Position of the sample before, shape (stops,).
+        held: z/width there, shape (stops,).
+    """
+    prepare()
+    out = np.empty(position.shape)
+    x, b, before, z = _plain(position, widths, last, held)
+    _slip(x, b, before, z, out)
+    return out
+
+
 @dataclass(frozen=True)
 class Motion:
     """What the kernels read of N samples, joint-major.
@@ -698,7 +724,7 @@ class Motion:
     acceleration: Array
     gravity: Array
 
-    def part(self, cut: slice) -> Motion:
+    def part(self, cut: slice | NDArray[np.intp]) -> Motion:
         """Return some of the samples."""
         return Motion(*(np.ascontiguousarray(array[:, cut]) for array in self.tuple()))
 
@@ -1055,6 +1081,7 @@ def prepare() -> None:
         triangles = np.zeros((1, 11, 11))
         _reduce(tree, motion, slots, index + 10, one, acts, np.ones(1), one, index, 1, triangles)
         fold(np.zeros((2, 2)), np.zeros((3, 2)))
+        _slip(one, np.ones(1), np.zeros(1), np.zeros(1), one.copy())
 
 
 @contextmanager

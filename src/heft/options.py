@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,17 +26,19 @@ class JointOptions:
     """What the file of `--with` says of one joint.
 
     Attributes:
-        friction: `simple` (viscous, Coulomb, offset) or `none`.
+        friction: `full` (the dictionary), `simple` (viscous, Coulomb, offset) or `none`.
         armature: Whether to look for rotor inertia.
         gain: Torque per current [N·m/A], to use `current.<joint>` where no torque is logged.
+        gain_std: How sure that is [N·m/A]; the gain is then estimated too. Exact if not given.
         reduction: Motor turns per joint turn, to state rotor inertia on the motor's side.
         measured: Whether its torque is to be used.
         position: Where it is held still [rad or m], for joints that are not in the log.
     """
 
-    friction: Literal["simple", "none"] = "simple"
+    friction: Literal["full", "simple", "none"] = "full"
     armature: bool = True
     gain: float | None = None
+    gain_std: float | None = None
     reduction: float | None = None
     measured: bool = True
     position: float | None = None
@@ -206,16 +208,14 @@ def matrix_rows(value: object, where: str) -> Array:
 def _joint_options(entry: object, where: str) -> JointOptions:
     if not isinstance(entry, Mapping):
         raise InvalidSetting("a table is expected", argument=where, got=repr(entry)[:60])
-    refuse_unknown(
-        entry, ("friction", "armature", "gain", "reduction", "measured", "position"), where
-    )
-    friction = entry.get("friction", "simple")
-    if friction not in ("simple", "none"):
+    refuse_unknown(entry, tuple(f.name for f in fields(JointOptions)), where)
+    friction = entry.get("friction", "full")
+    if friction not in ("full", "simple", "none"):
         raise InvalidSetting(
             "this friction model is not known",
             argument=f"{where}, friction",
             got=repr(friction),
-            valid=("simple", "none"),
+            valid=("full", "simple", "none"),
         )
     flags = {}
     for key in ("armature", "measured"):
@@ -226,19 +226,20 @@ def _joint_options(entry: object, where: str) -> JointOptions:
             )
     numbers = {
         key: number(entry[key], f"{where}, {key}") if key in entry else None
-        for key in ("gain", "reduction", "position")
+        for key in ("gain", "gain_std", "reduction", "position")
     }
-    for key, value in numbers.items():
-        if value == 0.0 and key != "position":
+    for key in ("gain", "reduction"):
+        if numbers[key] == 0.0:
             raise InvalidSetting("must not be 0", argument=f"{where}, {key}", got=0.0)
-    return JointOptions(
-        friction,
-        flags["armature"],
-        numbers["gain"],
-        numbers["reduction"],
-        flags["measured"],
-        numbers["position"],
-    )
+    spread = numbers["gain_std"]
+    if spread is not None and (spread < 0.0 or numbers["gain"] is None):
+        raise InvalidSetting(
+            "gain_std says how sure a gain is: a gain and a number of 0 or more are expected",
+            argument=f"{where}, gain_std",
+            got=spread,
+        )
+    given: dict[str, Any] = {**flags, **numbers}
+    return JointOptions(friction=friction, **given)
 
 
 def _coupling(entry: object, where: str) -> Coupling:

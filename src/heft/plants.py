@@ -15,8 +15,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Literal, TypeVar
+from functools import cached_property, lru_cache, partial
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import scipy.linalg
@@ -29,12 +29,14 @@ from .inertia import PARAMETER_COUNT, SYMBOLS, UNITS, Array
 from .information import Information, Triangle, triangle_of
 from .parameters import Labels
 from .recording import Recording
+from .friction import Course, Presliding
 from .robot import PRISMATIC, Robot
 from .signals import Smoothing, Timeline, Window
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 DENSE_BYTES = 64 << 20  # of rows that are spelt out, for estimators that need them
+SHORTEST_FILTERED = 32  # rows of a piece that can be filtered
 STRUCTURE_SEED = 20_260  # any will do: the base parameters do not depend on the draw
 
 
@@ -61,22 +63,40 @@ def random_states(robot: Robot, count: int, rng: np.random.Generator) -> tuple[A
     return q, v, a
 
 
-def standard_rows(robot: Robot, q: Array, v: Array, a: Array) -> Array:
+def standard_rows(robot: Robot, q: Array, v: Array, a: Array, course: Course) -> Array:
     """Return rows of all standard parameters, shape (N, channels, p), as `robot.labels`."""
-    return rows_of(robot, kernel.motion_of(robot.tree, robot.gravity, q, v, a))
+    return rows_of(robot, kernel.motion_of(robot.tree, robot.gravity, q, v, a), course)
 
 
-def rows_of(robot: Robot, motion: kernel.Motion, threads: int = 1) -> Array:
-    """Return the rows of all standard parameters at a motion, shape (N, channels, p)."""
+def rows_of(
+    robot: Robot, motion: kernel.Motion, course: Course, threads: int = 1, simpler: bool = False
+) -> Array:
+    """Return the rows of all standard parameters at a motion, shape (N, channels, p).
+
+    Args:
+        robot: The plant.
+        motion: Of the bodies.
+        course: Of the drives.
+        threads: How many threads share the work.
+        simpler: Whether the simpler stand-ins for friction's dictionary come behind.
+    """
     own = PARAMETER_COUNT * len(robot.tree.names)
-    out = np.zeros((robot.tree.channels, len(robot.labels), motion.sin.shape[1]))
+    columns = (*robot.drive_columns, *(robot.simpler_columns if simpler else ()))
+    out = np.zeros((robot.tree.channels, own + len(columns), motion.sin.shape[1]))
     kernel.regressor(robot.tree, motion, out, threads)
-    scatter = friction.columns(robot, motion.velocity, motion.acceleration)
+    scatter = friction.columns(robot, columns, course)
     for (channel, column), weight in zip(scatter.acts, scatter.weights, strict=True):
         out[channel, own + column] += weight * scatter.values[column]
     return np.moveaxis(out, 2, 0)
 
 
+def random_course(robot: Robot, v: Array, a: Array, rng: np.random.Generator) -> Course:
+    """Return a course of random states: its memory and loads are drawn, not lived through."""
+    stops = rng.uniform(-1.0, 1.0, size=(len(friction.stop_columns(robot)), len(v)))
+    return Course(v.T, a.T, stops, rng.normal(size=v.T.shape))
+
+
+@lru_cache(maxsize=8)
 def structural_base(robot: Robot) -> BaseParameters:
     """Return the base parameters of a robot: what any motion could tell at best.
 
@@ -86,8 +106,10 @@ def structural_base(robot: Robot) -> BaseParameters:
     labels = robot.labels
     measured = robot.measured
     count = max(32, -(-4 * len(labels) // max(len(measured), 1)))
-    states = random_states(robot, count, np.random.default_rng(STRUCTURE_SEED))
-    rows = standard_rows(robot, *states)[:, measured].reshape(-1, len(labels))
+    rng = np.random.default_rng(STRUCTURE_SEED)
+    q, v, a = random_states(robot, count, rng)
+    course = random_course(robot, v, a, rng)
+    rows = standard_rows(robot, q, v, a, course)[:, measured].reshape(-1, len(labels))
     order = column_order(len(robot.tree.names), len(labels))
     return base_parameters(triangle_of(rows), labels, order)
 
@@ -118,16 +140,39 @@ class Samples:
     Attributes:
         recording: Position of the recording in the problem.
         time: Shape (N,) [s].
+        position: Shape (channels, N) [rad or m].
         motion: What the kernels read.
+        stops: The memory of friction, shape (stops, N); see `friction.presliding`.
         effort: τ, shape (channels, N) [N·m or N]; zero where not measured.
         index: Rows' positions in the recording, shape (N,).
+        chosen: Which rows are asked for, shape (N,).
     """
 
     recording: int
     time: Array
+    position: Array
     motion: kernel.Motion
+    stops: Array
     effort: Array
     index: NDArray[np.int64]
+    chosen: NDArray[np.bool_]
+
+    def course(self, rigid: Array) -> Course:
+        """Return what friction is a function of, given the rigid body's torque."""
+        return Course(self.motion.velocity, self.motion.acceleration, self.stops, rigid)
+
+    def part(self, rows: slice | NDArray[np.intp]) -> Samples:
+        """Return some of the samples."""
+        return Samples(
+            self.recording,
+            self.time[rows],
+            self.position[:, rows],
+            self.motion.part(rows),
+            self.stops[:, rows],
+            self.effort[:, rows],
+            self.index[rows],
+            self.chosen[rows],
+        )
 
 
 @dataclass(frozen=True)
@@ -148,6 +193,23 @@ class Rows:
 
 
 @dataclass(frozen=True)
+class Residuals:
+    """What is left of a piece of rows without gaps.
+
+    Attributes:
+        values: τ − Y β, shape (N, measured channels).
+        regressor: Returns Y at some of the rows, shape (n, measured channels, b).
+    """
+
+    values: Array
+    regressor: Callable[[NDArray[np.intp]], Array]
+
+
+def _some(rows: Array, chosen: NDArray[np.intp]) -> Array:
+    return rows[chosen]
+
+
+@dataclass(frozen=True)
 class Problem:
     """A robot and the logs of an experiment with it, ready to be walked.
 
@@ -157,6 +219,10 @@ class Problem:
         smoothing: How motion is made smooth.
         threads: How many threads share the work; the result does not depend on it.
         purpose: `fit` needs torques; `predict` does without.
+        bodies: Ten parameters a body, whose torque the load term of friction is to take,
+            shape (10 bodies,); without them it is zero in rows, and that of the bodies given
+            in predictions.
+        band: Upper end of the motion's band [Hz], where it is not the corner.
     """
 
     robot: Robot
@@ -164,6 +230,8 @@ class Problem:
     smoothing: Smoothing = Smoothing()
     threads: int = 2
     purpose: Literal["fit", "predict"] = "fit"
+    bodies: Array | None = None
+    band: float | None = None
 
     @cached_property
     def base(self) -> BaseParameters:
@@ -189,7 +257,7 @@ class Problem:
         positive = [
             first + k
             for k, (_, term) in enumerate(robot.drive_columns)
-            if term in friction.POSITIVE_TERMS
+            if friction.is_nonnegative(term)
         ]
         return Believed(
             Labels((*names, *drives.names), (*UNITS * len(links), *drives.units), labels.frame),
@@ -198,6 +266,10 @@ class Problem:
             tuple(range(0, first, PARAMETER_COUNT)),
             tuple(positive),
         )
+
+    def bodies_of(self, values: Array) -> Array:
+        """Return ten parameters a body, shape (10 bodies,), of the exported parameters."""
+        return self.robot.link_matrix() @ values[: 10 * len(self.believed.groups)]
 
     @cached_property
     def position_signals(self) -> tuple[str, ...]:
@@ -259,6 +331,11 @@ class Problem:
         return signals.resolve(self.smoothing, self.recordings, self.position_signals)
 
     @property
+    def delay(self) -> float:
+        """By how much torque comes behind motion [s]."""
+        return self.resolved.delay or 0.0
+
+    @property
     def corner(self) -> float:
         """Corner of the low-pass [Hz]."""
         corner = self.resolved.corner
@@ -305,19 +382,22 @@ class Problem:
         )
 
     def _motion(
-        self, smoothed: signals.Smoothed, chosen: NDArray[np.bool_] | slice
-    ) -> kernel.Motion:
+        self, smoothed: signals.Smoothed, cut: slice = slice(None)
+    ) -> tuple[Array, kernel.Motion]:
+        """Return positions, shape (channels, N), and what the kernels read."""
         robot = self.robot
         moving = [robot.options.of(j).position is None for j in robot.joints]
-        q, v, a = (np.zeros((len(smoothed.position[chosen]), len(moving))) for _ in range(3))
-        q[:, moving] = smoothed.position[chosen]
-        v[:, moving] = smoothed.velocity[chosen]
-        a[:, moving] = smoothed.acceleration[chosen]
+        q, v, a = (np.zeros((len(smoothed.position[cut]), len(moving))) for _ in range(3))
+        q[:, moving] = smoothed.position[cut]
+        v[:, moving] = smoothed.velocity[cut]
+        a[:, moving] = smoothed.acceleration[cut]
         for k, joint in enumerate(robot.joints):
             held = robot.options.of(joint).position
             if held is not None:
                 q[:, k] = held
-        return kernel.motion_of(robot.tree, robot.gravity, q, v, a)
+        motion = kernel.motion_of(robot.tree, robot.gravity, q, v, a)
+        kernel.require_finite(motion)
+        return q.T, motion
 
     def _effort(self, values: Array, recording: Recording) -> Array:
         """Return τ, shape (channels, rows), of a window's values."""
@@ -328,26 +408,52 @@ class Problem:
                 effort[channel] = factor * values[:, moving + k]
         return effort
 
-    def _sample(self, k: int, window: Window) -> Samples | None:
+    def _chosen(
+        self, k: int, window: Window, time: Array, index: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        """Return which rows are neither cut off at an end nor left out by a selection."""
         trim = self.resolved.trim
-        time = window.time
-        inside = np.zeros(len(time), dtype=bool)
-        inside[window.core] = True
-        inside &= (time >= window.begin + trim) & (time <= window.end - trim)
+        inside = (time >= window.begin + trim) & (time <= window.end - trim)
         selection = self.recordings[k].selection
-        if selection is not None:
-            inside &= selection(window.index)
-        if not inside.any() or len(time) < 2 * signals.REACH + 2:
+        return inside if selection is None else inside & selection(index)
+
+    def _sample(self, k: int, window: Window) -> Samples | None:
+        """Return all rows that a window answers for, friction's memory still to come."""
+        if len(window.time) < 2 * signals.REACH + 2:
             return None
-        motion = self._motion(self._positions(window, None, k), inside)
-        kernel.require_finite(motion)
-        effort = self._effort(window.values[inside], self.recordings[k])
-        return Samples(k, time[inside], motion, effort, window.index[inside])
+        cut, delay = window.core, self.delay
+        at = None if delay == 0.0 else window.time - delay
+        position, motion = self._motion(self._positions(window, at, k), cut)
+        time, index = window.time[cut], window.index[cut]
+        effort = self._effort(window.values[cut], self.recordings[k])
+        chosen = self._chosen(k, window, time, index)
+        return Samples(k, time, position, motion, np.empty((0, len(time))), effort, index, chosen)
+
+    def _remembering(self, parts: Iterator[Samples | None]) -> Iterator[Samples]:
+        """Yield samples with the memory of friction, which every row of a log leaves its mark on."""
+        recording, before = -1, None
+        for s in parts:
+            if s is None:
+                continue
+            if s.recording != recording:
+                recording, before = s.recording, None
+            before = friction.presliding(self.robot, s.time, s.position, before)
+            yield replace(s, stops=before.values)
 
     def samples(self) -> Iterator[Samples]:
         """Yield smooth motion and raw effort, window by window, at the log's own times."""
         work = self._in_order(lambda item: self._sample(*item), self._windows(1.0))
-        yield from (s for s in work if s is not None)
+        for s in self._remembering(work):
+            if s.chosen.all():
+                yield s
+            elif s.chosen.any():
+                yield s.part(np.flatnonzero(s.chosen))
+
+    def loads(self, motion: kernel.Motion) -> Array:
+        """Return the rigid torque that friction's load term is to take, shape (channels, N)."""
+        if self.bodies is None:
+            return np.zeros_like(motion.velocity)
+        return kernel.inverse_dynamics(self.robot.tree, motion, self.bodies)
 
     def _in_order(self, work: Callable[[Item], Result], items: Iterator[Item]) -> Iterator[Result]:
         """Yield work(item) in the items' order, a few of them at a time in threads."""
@@ -363,50 +469,69 @@ class Problem:
             while pending:
                 yield pending.popleft().result()
 
-    def _filtered(self, k: int, window: Window) -> Rows | None:
-        """Rows and torque of a window through one low-pass, thinned out to what it leaves."""
-        step, trim = self.timelines[k].step, self.resolved.trim
-        time = window.time
+    def _even(self, k: int, window: Window) -> Samples | None:
+        """Return a window with its margins on an even grid, the effort shifted by the delay."""
+        step, time = self.timelines[k].step, window.time
         if len(time) < 2 * signals.REACH + 2:
             return None
         grid = step * np.arange(np.ceil(time[0] / step), np.floor(time[-1] / step) + 1)
-        motion = self._motion(self._positions(window, grid, k), slice(None))
-        kernel.require_finite(motion)
+        position, motion = self._motion(self._positions(window, grid, k))
         effort = self._effort(window.values, self.recordings[k])
-        even = np.stack([np.interp(grid, time, row) for row in effort])
-        rows = rows_of(self.robot, motion)[:, :, list(self.base.kept)]
-        both = np.concatenate([rows, even.T[:, :, None]], axis=2)
-        smooth = signals.low_pass(both, step, self.corner, self.resolved.order)
-        thin = max(1, int(1.0 / (4.0 * self.corner * step)))
+        even = np.stack([np.interp(grid + self.delay, time, row) for row in effort])
         core = time[window.core]
         after = time[window.core.stop] if window.core.stop < len(time) else np.inf
-        inside = (grid >= core[0]) & (grid < after) & (np.round(grid / step) % thin == 0)
-        inside &= (grid >= window.begin + trim) & (grid <= window.end - trim)
-        selection = self.recordings[k].selection
-        if selection is not None:
-            inside &= selection(window.index)[np.searchsorted(time, grid - 0.5 * step)]
-        if not inside.any():
+        index = window.index[np.searchsorted(time, grid - 0.5 * step)]
+        chosen = (grid >= core[0]) & (grid < after) & self._chosen(k, window, grid, index)
+        thin = max(1, int(1.0 / (4.0 * self.corner * step)))
+        chosen &= np.round(grid / step) % thin == 0
+        return Samples(k, grid, position, motion, np.empty((0, len(grid))), even, index, chosen)
+
+    def _filtered(self, s: Samples) -> Rows | None:
+        """Rows and torque of a window through one low-pass, thinned out to what it leaves."""
+        if not s.chosen.any():
             return None
-        return Rows(smooth[inside][:, :, :-1], smooth[inside][:, :, -1], grid[inside], k)
+        step = self.timelines[s.recording].step
+        rows = rows_of(self.robot, s.motion, s.course(self.loads(s.motion)), 1, True)
+        both = np.concatenate([rows[:, :, self._gathered], s.effort.T[:, :, None]], axis=2)
+        smooth = signals.low_pass(both, step, self.corner, self.resolved.order)[s.chosen]
+        return Rows(smooth[:, :, :-1], smooth[:, :, -1], s.time[s.chosen], s.recording)
+
+    def _filtered_rows(self) -> Iterator[Rows]:
+        windows = self._windows(2.0, self._dense_rows)
+        parts = self._remembering(self._in_order(lambda item: self._even(*item), windows))
+        yield from (r for r in self._in_order(self._filtered, parts) if r is not None)
 
     def rows(self) -> Iterator[Rows]:
         """Yield the rows of each window, on the base parameters; channels in model order."""
         kept = list(self.base.kept)
         if self.resolved.torque == "filtered":
-            windows = self._windows(2.0, self._dense_rows)
-            work = self._in_order(lambda item: self._filtered(*item), windows)
-            yield from (r for r in work if r is not None)
+            for r in self._filtered_rows():
+                yield replace(r, regressor=r.regressor[:, :, : len(kept)])
             return
         for s in self.samples():
             for first in range(0, len(s.time), self._dense_rows):
-                cut = slice(first, first + self._dense_rows)
-                chosen = rows_of(self.robot, s.motion.part(cut), self.threads)[:, :, kept]
-                yield Rows(chosen, s.effort[:, cut].T, s.time[cut], s.recording)
+                part = s.part(slice(first, first + self._dense_rows))
+                course = part.course(self.loads(part.motion))
+                chosen = rows_of(self.robot, part.motion, course, self.threads)[:, :, kept]
+                yield Rows(chosen, part.effort.T, part.time, s.recording)
 
     @property
     def channels(self) -> tuple[str, ...]:
         """Names of the measured channels, in model order."""
         return tuple(self.robot.channels[c] for c in self.robot.measured)
+
+    @cached_property
+    def gathered_labels(self) -> Labels:
+        """Labels of the base parameters, then of the simpler stand-ins for the dictionary."""
+        simpler = self.robot.drive_labels(self.robot.simpler_columns)
+        base = self.labels
+        return Labels((*base.names, *simpler.names), (*base.units, *simpler.units), base.frame)
+
+    @property
+    def _gathered(self) -> list[int]:
+        """Positions of the gathered columns among the standard ones and the stand-ins."""
+        count = len(self.robot.labels)
+        return [*self.base.kept, *range(count, count + len(self.robot.simpler_columns))]
 
     def information(self) -> Information:
         """Return what all rows say of the base parameters.
@@ -414,12 +539,23 @@ class Problem:
         Raises:
             TooLittleData: If no rows are left.
         """
+        return self.gathered().only(range(len(self.labels)))
+
+    def gathered(self) -> Information:
+        """Return what all rows say of the base parameters and of the simpler stand-ins.
+
+        The stand-ins of friction's dictionary (Coulomb friction) are columns beside it, so that
+        the simple model is fitted without walking the rows once more.
+
+        Raises:
+            TooLittleData: If no rows are left.
+        """
         measured = self.robot.measured
         if self.resolved.torque == "filtered":
-            total = Information.neutral(self.labels, self.channels)
-            for rows in self.rows():
+            total = Information.neutral(self.gathered_labels, self.channels)
+            for rows in self._filtered_rows():
                 total = total + Information.from_rows(
-                    self.labels,
+                    self.gathered_labels,
                     self.channels,
                     rows.regressor[:, measured],
                     rows.effort[:, measured],
@@ -439,55 +575,114 @@ class Problem:
 
     def _fused(self) -> Information:
         robot, measured = self.robot, self.robot.measured
-        chosen = np.array(self.base.kept, dtype=np.intp)
-        plan = kernel.plan(robot.tree, chosen, friction.acts(robot), measured)
+        columns = (*robot.drive_columns, *robot.simpler_columns)
+        chosen = np.array(self._gathered, dtype=np.intp)
+        plan = kernel.plan(robot.tree, chosen, friction.acts(robot, columns), measured)
 
-        def work(item: tuple[int, Window]) -> Information | None:
-            s = self._sample(*item)
-            if s is None:
-                return None
-            scatter = friction.columns(robot, s.motion.velocity, s.motion.acceleration)
+        def work(s: Samples) -> Information:
+            scatter = friction.columns(robot, columns, s.course(self.loads(s.motion)))
             factors = kernel.reduce(plan, s.motion, scatter, s.effort)
             triangles = tuple(Triangle(plan.columns[c], factors[c], len(s.time)) for c in measured)
-            return Information(self.labels, self.channels, triangles)
+            return Information(self.gathered_labels, self.channels, triangles)
 
-        total = Information.neutral(self.labels, self.channels)
-        for part in self._in_order(work, self._windows(1.0)):
-            total = total if part is None else total + part
+        total = Information.neutral(self.gathered_labels, self.channels)
+        for part in self._in_order(work, self.samples()):
+            total = total + part
         return total
 
-    def residuals(self, values: Array) -> Iterator[Array]:
-        """Yield τ − Y β by pieces without gaps, shape (N, measured channels).
+    def residuals(self, values: Array) -> Iterator[Residuals]:
+        """Yield τ − Y β by pieces without gaps.
 
         Args:
             values: β, shape (b,).
         """
-        measured = self.robot.measured
+        measured, kept = self.robot.measured, list(self.base.kept)
         if self.resolved.torque == "filtered":
-            for rows in self.rows():
-                yield rows.effort[:, measured] - rows.regressor[:, measured] @ values
+            for r in self.rows():
+                left = r.effort[:, measured] - r.regressor[:, measured] @ values
+                yield Residuals(left, partial(_some, r.regressor[:, measured]))
             return
         own = PARAMETER_COUNT * len(self.robot.tree.names)
         standard = np.zeros(len(self.robot.labels))
-        standard[list(self.base.kept)] = values
+        standard[kept] = values
         names = self.robot.labels.names
         drives = dict(zip(names[own:], standard[own:].tolist(), strict=True))
-        for s, predicted, _ in self.predictions(standard[:own], drives):
-            yield (s.effort - predicted)[measured].T
 
-    def predictions(
-        self, bodies: Array, drives: dict[str, float]
-    ) -> Iterator[tuple[Samples, Array, Array]]:
-        """Yield samples with predicted effort and its rigid part, each (channels, N).
+        def regressor(s: Samples, piece: NDArray[np.intp], rows: NDArray[np.intp]) -> Array:
+            part = s.part(piece[rows])
+            course = part.course(self.loads(part.motion))
+            return rows_of(self.robot, part.motion, course)[:, measured][:, :, kept]
+
+        for s, rigid in self.rigid(standard[:own]):
+            rest = friction.effort(self.robot, drives, s.course(self.loads(s.motion)))
+            left = (s.effort - rigid - rest)[measured].T
+            cuts = np.flatnonzero(np.diff(s.index) > 1) + 1
+            for rows in np.split(np.arange(len(left)), cuts):
+                yield Residuals(left[rows], partial(regressor, s, rows))
+
+    def residual_energy(self, values: Array) -> Array:
+        """Return the energy of τ − Y β in the motion's band, shape (measured channels,).
+
+        Args:
+            values: β, shape (b,).
+        """
+        total = np.zeros(len(self.robot.measured))
+        step = min(t.step for t in self.timelines)
+        for piece in self.residuals(values):
+            if len(piece.values) > SHORTEST_FILTERED:
+                smooth = signals.low_pass(piece.values, step, self.band_corner)
+                total += np.sum(smooth**2, axis=0)
+        return total
+
+    @property
+    def spacing(self) -> int:
+        """How many rows may stand for one: motion hardly changes within an eighth of a period."""
+        if self.resolved.torque == "filtered":
+            return 1
+        return max(1, int(min(1.0 / (8.0 * self.corner * t.step) for t in self.timelines)))
+
+    def rigid(self, bodies: Array) -> Iterator[tuple[Samples, Array]]:
+        """Yield samples with the rigid body's torque, shape (channels, N).
 
         Args:
             bodies: Ten parameters a body, shape (10 bodies,).
-            drives: Values of the drives' terms by name.
         """
-        for s in self.samples():
-            rigid = kernel.inverse_dynamics(self.robot.tree, s.motion, bodies)
-            rest = friction.effort(self.robot, drives, s.motion.velocity, s.motion.acceleration)
-            yield s, rigid + rest, rigid
+
+        def work(s: Samples) -> tuple[Samples, Array]:
+            return s, kernel.inverse_dynamics(self.robot.tree, s.motion, bodies)
+
+        yield from self._in_order(work, self.samples())
+
+    def like(self, **changes: Any) -> Problem:
+        """Return a problem with the same recordings, whose clocks need not be surveyed again."""
+        other = replace(self, **({"smoothing": self.resolved} | changes))
+        other.__dict__["timelines"] = self.timelines  # what `cached_property` would find out
+        other.__dict__["resolved"] = other.smoothing
+        return other
+
+    def delayed(self, delay: float) -> Problem:
+        """Return the same problem with torque that much behind motion [s]."""
+        return self.like(smoothing=replace(self.resolved, delay=delay))
+
+    def sharpened(self, factor: float) -> Problem | None:
+        """Return the same problem with a higher corner, None if the sampling leaves no room.
+
+        Residuals are still compared in the band of the corner chosen before.
+        """
+        corner = factor * self.corner
+        if corner > signals.LARGEST_CORNER / max(t.step for t in self.timelines):
+            return None
+        return self.like(smoothing=replace(self.resolved, corner=corner), band=self.band_corner)
+
+    @property
+    def band_corner(self) -> float:
+        """Upper end of the motion's band [Hz]."""
+        return self.band or self.corner
+
+    def shortened(self, rows: int) -> Problem:
+        """Return the same problem with at most about so many rows, from the logs' beginnings."""
+        share = rows // len(self.recordings)
+        return self.of([r.window(0, share) for r in self.recordings])
 
     def of(self, recordings: Sequence[Recording], **changes: object) -> Problem:
         """Return the same problem with other recordings, at the corner chosen here."""

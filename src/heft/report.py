@@ -58,16 +58,22 @@ def _links(found: Identification) -> list[list[str]]:
 def _joints(found: Identification) -> list[list[str]]:
     parameters = found.consistent.parameters
     std = dict(zip(parameters.labels.names, parameters.std.tolist(), strict=True))
-    scored = [s for s in (found.validation or found.fit) if s.filter_hz is not None]
+    std |= found.simple.std
+    simple = found.friction["simple"]
+    scored = [
+        s
+        for s in (found.validation or found.fit)
+        if s.filter_hz is not None and s.friction == "full"
+    ]
     rows = []
     for drive in found.problem.robot.drives:
         cells = [drive.name]
         for term in ("viscous", "coulomb", "offset", "armature"):
             name = f"{drive.name}.{term}"
-            value = found.drives.get(name)
+            value = simple.get(name)
             if value is None:
                 cells.append("–")
-            elif name in found.consistent.active:
+            elif value == 0.0:
                 cells.append("0*")
             else:
                 cells.append(f"{rounded(value, std[name])} ±{std[name]:.1g}")
@@ -99,11 +105,12 @@ def _scores(found: Identification) -> list[list[str]]:
     for role, scores in (("fit", found.fit), ("held out", found.validation)):
         for s in scores:
             kind = "raw" if s.filter_hz is None else f"{s.filter_hz:.3g} Hz"
-            rows.append([Path(s.path).name, role, kind, f"{s.total:.2%}", f"{s.mean:.2%}"])
+            name = Path(s.path).name
+            rows.append([name, role, s.friction, kind, f"{s.total:.2%}", f"{s.mean:.2%}"])
     return rows
 
 
-SCORE_HEAD = ("log", "role", "filter", "torque error", "mean of joints")
+SCORE_HEAD = ("log", "role", "friction", "filter", "torque error", "mean of joints")
 
 
 def _judgement(check: Check) -> str:

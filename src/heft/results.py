@@ -21,13 +21,14 @@ import numpy as np
 from . import __version__, inertia
 from .consistency import body_statistics
 from .errors import InputError, InvalidRecording, InvalidSetting
+from .friction import effort as friction_of
 from .identifiability import channel_ranks
 from .identification import Identification
 from .inertia import Array
 from .options import Options
 from .plants import Problem
 from .recording import ColumnMap, Recording
-from .robot import Robot
+from .robot import Drive, Robot, Term
 from .signals import Smoothing
 
 SCHEMA = 1
@@ -98,7 +99,7 @@ def write(
         (temporary / "estimate.json").write_text(text + "\n", encoding="utf-8")
         covariance = found.consistent.parameters.covariance
         assert covariance is not None
-        found.estimate.information.save(
+        found.gathered.save(
             temporary / "information.npz",
             base_matrix=found.problem.base.matrix,
             standard_names=np.array(found.problem.base.standard.names),
@@ -231,33 +232,41 @@ def _alone(name: str, body: str, lonely: set[str]) -> bool:
     return all(f"{body}.{inertia.SYMBOLS[k]}" in lonely for k in _needed(name))
 
 
-def _drive_entry(found: Identification, name: str) -> dict[str, Any]:
-    drives = found.drives
+def _drive_entry(found: Identification, drive: Drive) -> dict[str, Any]:
+    full, simple = found.friction["full"], found.simple
     parameters = found.consistent.parameters
     std = dict(zip(parameters.labels.names, parameters.std.tolist(), strict=True))
-
-    def get(term: str) -> float | None:
-        return drives.get(f"{name}.{term}")
-
-    simple = {t: get(t) for t in ("viscous", "coulomb", "offset")}
+    terms = [t for t in drive.terms if t.kind != "armature"]
+    armature = f"{drive.name}.armature"
+    wanted = {k: f"{drive.name}.{k}" for k in ("viscous", "coulomb", "offset")}
+    there = {k: n for k, n in wanted.items() if n in simple.values}
+    stds = {k: simple.std[n] for k, n in there.items()}
+    if armature in full:
+        stds = {"armature": std[armature]} | stds
     return {
-        "armature": get("armature"),
-        "simple": {k: v for k, v in simple.items() if v is not None},
+        "armature": full.get(armature),
+        "simple": {k: simple.values[n] for k, n in there.items()},
         "full": [
-            {"term": k, "scale": None, "value": v} for k, v in simple.items() if v is not None
+            {"term": t.kind, "scale": t.scale, "value": full[f"{drive.name}.{t.name}"]}
+            for t in terms
         ],
-        "std": {t: std[f"{name}.{t}"] for t in ("armature", *simple) if f"{name}.{t}" in drives},
+        "std": stds,
     }
 
 
 def _joint_entries(found: Identification) -> dict[str, Any]:
     robot = found.problem.robot
     entries = {}
-    for joint in robot.joints:
-        entry = _drive_entry(found, joint)
+    for drive in robot.drives:
+        joint = drive.name
+        if joint not in robot.joints:
+            continue
+        entry = _drive_entry(found, drive)
         option = robot.options.of(joint)
+        gain = found.calibrated.gains.get(joint, 1.0)
         if option.gain is not None:
-            entry["gain"] = option.gain
+            entry["gain"] = option.gain / gain
+            entry["std"]["gain"] = found.calibrated.std.get(joint, 0.0) * option.gain / gain**2
         if option.reduction is not None and entry["armature"] is not None:
             entry["rotor"] = entry["armature"] / option.reduction**2
         entries[joint] = entry
@@ -268,7 +277,7 @@ def _motor_entries(found: Identification) -> dict[str, Any]:
     robot = found.problem.robot
     first = len(robot.channels) - len(robot.joints)
     return {
-        d.name: _drive_entry(found, d.name)
+        d.name: _drive_entry(found, d)
         | {
             "speed": {
                 j: float(d.ratio[first + k])
@@ -324,14 +333,14 @@ class Identified:
     Attributes:
         folder: Where it is.
         robot: The identified model.
-        drives: The drives' terms by name.
+        friction: The drives' terms by name, with full and with simple friction.
         smoothing: How motion was made smooth.
         estimate: What `estimate.json` holds.
     """
 
     folder: Path
     robot: Robot
-    drives: dict[str, float]
+    friction: dict[str, dict[str, float]]
     smoothing: Smoothing
     estimate: Mapping[str, Any]
 
@@ -348,11 +357,16 @@ class Identified:
             entry = dict(data["settings"]["smoothing"])
             entry.pop("chosen")
             smoothing = Smoothing(**entry)
-            drives: dict[str, float] = {}
+            drives: dict[str, dict[str, float]] = {"full": {}, "simple": {}, "none": {}}
             for name, joint in {**data["joints"], **data["motors"]}.items():
-                drives |= {f"{name}.{k}": float(v) for k, v in joint["simple"].items()}
+                drives["simple"] |= {f"{name}.{k}": float(v) for k, v in joint["simple"].items()}
+                drives["full"] |= {
+                    f"{name}.{Term(t['term'], t['scale']).name}": float(t["value"])
+                    for t in joint["full"]
+                }
                 if joint["armature"] is not None:
-                    drives[f"{name}.armature"] = float(joint["armature"])
+                    for terms in drives.values():
+                        terms[f"{name}.armature"] = float(joint["armature"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
             raise InputError(
                 "this is not a folder of results",
@@ -365,7 +379,10 @@ class Identified:
         )
 
     def predict(
-        self, recording: Recording, friction: Literal["simple", "none"] = "simple", threads: int = 2
+        self,
+        recording: Recording,
+        friction: Literal["full", "simple", "none"] = "full",
+        threads: int = 2,
     ) -> Iterator[tuple[Array, Array, Array]]:
         """Yield time, effort and its rigid part, at the log's own times, in pieces.
 
@@ -373,16 +390,15 @@ class Identified:
 
         Args:
             recording: The log.
-            friction: `simple`, or `none` for the rigid part and rotor inertia only.
+            friction: `full`, `simple`, or `none` for the rigid part and rotor inertia only.
             threads: How many threads share the work.
         """
-        drives = self.drives
-        if friction == "none":
-            drives = {k: v for k, v in drives.items() if k.endswith(".armature")}
+        drives = self.friction[friction]
         smoothing = replace(self.smoothing, trim=0.0, torque="raw")
         problem = Problem(self.robot, (recording,), smoothing, threads, "predict")
-        for s, effort, rigid in problem.predictions(self.robot.written_bodies(), drives):
-            yield s.time, effort.T, rigid.T
+        for s, rigid in problem.rigid(self.robot.written_bodies()):
+            rest = friction_of(self.robot, drives, s.course(rigid))
+            yield s.time, (rigid + rest).T, rigid.T
 
 
 def predict_files(
@@ -390,7 +406,7 @@ def predict_files(
     log: Path,
     out: Path,
     columns: Path | None = None,
-    friction: Literal["simple", "none"] = "simple",
+    friction: Literal["full", "simple", "none"] = "full",
 ) -> int:
     """Predict the torques of a log and write them, whole or not at all; return the rows.
 
@@ -399,7 +415,7 @@ def predict_files(
         log: CSV, Parquet or NPZ with positions.
         out: Parquet or CSV file to write: `t`, `tau.<joint>` and `tau_rigid.<joint>`.
         columns: TOML that says what the log's columns mean.
-        friction: `simple` or `none`.
+        friction: `full`, `simple` or `none`.
 
     Raises:
         InvalidSetting: If the kind of the output is not known.

@@ -9,6 +9,7 @@ cannot (see `options`).
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +28,13 @@ REVOLUTE, PRISMATIC, FREE = 0, 1, 2
 BASE_CHANNELS = tuple(f"base.{k}.{x}" for k in ("force", "torque") for x in "xyz")
 # A link fixed to another with less than this share of the whole is a frame, not a body.
 FRAME_MASS_SHARE = 1e-7
+# What friction of real arms is made of; see `friction`. Coefficients are not negative, so that
+# sums of a few fixed scales stand for any monotone course between them: one convex problem.
+SIGMOID_SPEEDS = (0.01, 0.03, 0.1, 0.3)  # [rad/s]
+STOP_WIDTHS = (0.003, 0.01, 0.03, 0.1)  # [rad]
+LOAD_SPEED = 0.02  # [rad/s]
+LINEAR_SCALE = 0.1  # [m/rad], of sliding joints' speeds and widths
+KINDS = ("armature", "viscous", "coulomb", "sigmoid", "stop", "load", "offset")
 NOMINAL_MASS = 2.0  # [kg], of a moving link that the file gives no inertial, nor any other link
 NOMINAL_GYRATION = 0.1  # [m]
 
@@ -118,6 +126,41 @@ class Link:
 
 
 @dataclass(frozen=True)
+class Term:
+    """One term of a drive's effort; `friction` says what it is a function of.
+
+    Attributes:
+        kind: `armature`, `viscous`, `coulomb`, `sigmoid`, `stop`, `load` or `offset`.
+        scale: Speed of a sigmoid or load [rad/s or m/s], width of a stop [rad or m].
+    """
+
+    kind: str
+    scale: float | None = None
+
+    @property
+    def name(self) -> str:
+        """How it is called: `viscous`, `sigmoid[0.03]`."""
+        return self.kind if self.scale is None else f"{self.kind}[{self.scale:g}]"
+
+
+def _dictionary(scale: float) -> tuple[Term, ...]:
+    return (
+        Term("viscous"),
+        *(Term("sigmoid", scale * s) for s in SIGMOID_SPEEDS),
+        *(Term("stop", scale * w) for w in STOP_WIDTHS),
+        Term("load", scale * LOAD_SPEED),
+        Term("offset"),
+    )
+
+
+FRICTION: dict[str, Callable[[float], tuple[Term, ...]]] = {
+    "none": lambda _: (),
+    "simple": lambda _: (Term("viscous"), Term("coulomb"), Term("offset")),
+    "full": _dictionary,
+}
+
+
+@dataclass(frozen=True)
 class Drive:
     """What turns, rubs and is biased: a joint, or a motor coupled to several joints.
 
@@ -125,25 +168,34 @@ class Drive:
         name: Of the joint or motor.
         ratio: Its speed per speed of each channel, shape (channels,); the torque it takes
             acts on the channels by the same numbers (virtual work).
-        terms: Which of `armature`, `viscous`, `coulomb`, `offset` it has.
+        terms: What its effort is made of.
+        simpler: Terms that stand in for the dictionary where only viscous friction, Coulomb
+            friction and an offset are wanted, as in a URDF.
         linear: Whether its speed is in m/s, not rad/s.
     """
 
     name: str
     ratio: Array
-    terms: tuple[str, ...]
+    terms: tuple[Term, ...]
     linear: bool
+    simpler: tuple[Term, ...] = ()
 
-    def unit(self, term: str) -> str:
+    def unit(self, term: Term) -> str:
         """Return the unit of one of its terms."""
         effort, position = ("N", "m") if self.linear else ("N·m", "rad")
-        inertia_unit = "kg" if self.linear else "kg·m²"
-        return {"armature": inertia_unit, "viscous": f"{effort}·s/{position}"}.get(term, effort)
+        units = {
+            "armature": "kg" if self.linear else "kg·m²",
+            "viscous": f"{effort}·s/{position}",
+            "load": "1",
+        }
+        return units.get(term.kind, effort)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Robot:
     """A robot whose parameters can be identified; made by `from_urdf`.
+
+    Compared by identity, so that what is derived from it can be remembered.
 
     Attributes:
         name: The model's name.
@@ -216,12 +268,20 @@ class Robot:
         return np.array(self.options.gravity)
 
     @property
-    def drive_columns(self) -> tuple[tuple[int, str], ...]:
+    def drive_columns(self) -> tuple[tuple[int, Term], ...]:
         """The columns behind the bodies': (drive, term), rotor inertias first."""
-        terms = ("armature", "viscous", "coulomb", "offset")
-        return tuple(
-            (d, t) for t in terms for d, drive in enumerate(self.drives) if t in drive.terms
-        )
+        return _by_kind([(d, t) for d, drive in enumerate(self.drives) for t in drive.terms])
+
+    @property
+    def simpler_columns(self) -> tuple[tuple[int, Term], ...]:
+        """Columns of terms that stand in for the dictionary: (drive, term)."""
+        return _by_kind([(d, t) for d, drive in enumerate(self.drives) for t in drive.simpler])
+
+    def drive_labels(self, columns: tuple[tuple[int, Term], ...]) -> Labels:
+        """Return the labels of drives' columns."""
+        names = tuple(f"{self.drives[d].name}.{term.name}" for d, term in columns)
+        units = tuple(self.drives[d].unit(term) for d, term in columns)
+        return Labels(names, units, f"{self.name}:{self.structure_hash()}")
 
     @property
     def labels(self) -> Labels:
@@ -231,10 +291,8 @@ class Robot:
         for body in self.tree.names:
             names += [f"{body}.{s}" for s in inertia.SYMBOLS]
             units += inertia.UNITS
-        for d, term in self.drive_columns:
-            names.append(f"{self.drives[d].name}.{term}")
-            units.append(self.drives[d].unit(term))
-        return Labels(tuple(names), tuple(units), f"{self.name}:{self.structure_hash()}")
+        drives = self.drive_labels(self.drive_columns)
+        return Labels((*names, *drives.names), (*units, *drives.units), drives.frame)
 
     @property
     def bodies_links(self) -> tuple[Link, ...]:
@@ -291,7 +349,7 @@ class Robot:
         for text in (*tree.names, *self.joints):
             digest.update(text.encode() + b"\0")
         for drive in self.drives:
-            digest.update(drive.name.encode() + ",".join(drive.terms).encode())
+            digest.update(drive.name.encode() + ",".join(t.name for t in drive.terms).encode())
             digest.update(drive.ratio.tobytes())
         return digest.hexdigest()[:12]
 
@@ -507,10 +565,13 @@ def _drives(joints: tuple[str, ...], tree: Tree, options: Options, first: int) -
     for i, name in enumerate(joints):
         option = options.of(name)
         held = option.position is not None  # a joint held still shows nothing of its drive
-        terms = ("armature",) if option.armature and not held else ()
-        if option.friction == "simple" and not held:
-            terms = (*terms, "viscous", "coulomb", "offset")
-        drives.append(Drive(name, read_only(unit[first + i]), terms, first + i in linear))
+        slides = first + i in linear
+        friction = "none" if held else option.friction
+        terms = FRICTION[friction](LINEAR_SCALE if slides else 1.0)
+        if option.armature and not held:
+            terms = (Term("armature"), *terms)
+        simpler = (Term("coulomb"),) if friction == "full" else ()
+        drives.append(Drive(name, read_only(unit[first + i]), terms, slides, simpler))
     coupling = options.coupling
     if coupling is None:
         return tuple(drives)
@@ -534,5 +595,16 @@ def _drives(joints: tuple[str, ...], tree: Tree, options: Options, first: int) -
         # Stated at the joint that has the motor's place, so that numbers compare with a joint's.
         ratio /= column[k] if column[k] != 0.0 else column[np.flatnonzero(column)[0]]
         name = motor if motor not in joints else f"{motor}_motor"
-        drives.append(Drive(name, read_only(ratio), ("armature", "viscous", "coulomb"), False))
+        moved = [options.of(j).friction for j, r in zip(rows, column, strict=True) if r]
+        friction = max(moved, key=tuple(FRICTION).index)
+        # An offset is the joints' own, and so is what their load rubs.
+        own = [t for t in FRICTION[friction](1.0) if t.kind not in ("offset", "load")]
+        simpler = (Term("coulomb"),) if friction == "full" else ()
+        terms = (Term("armature"), *own)
+        drives.append(Drive(name, read_only(ratio), terms, False, simpler))
     return tuple(drives)
+
+
+def _by_kind(columns: list[tuple[int, Term]]) -> tuple[tuple[int, Term], ...]:
+    """Return columns sorted by the kind of their term, its scale, and their drive."""
+    return tuple(sorted(columns, key=lambda c: (KINDS.index(c[1].kind), c[1].scale or 0.0, c[0])))

@@ -33,6 +33,7 @@ SECOND_CENTRE = -205 / 72
 REACH = 4
 GAP_STEPS = 10  # a longer silence ends a segment: nothing is interpolated across it
 CORNER_PER_F99 = 20.0
+LARGEST_DELAY = 0.05  # [s]
 LARGEST_CORNER = 0.4  # of the sampling rate
 MOST_LOST = 0.2  # share of rows that may be unusable before a log is refused
 
@@ -48,12 +49,15 @@ class Smoothing:
         order: Order of the Butterworth filter, which runs forwards and backwards.
         trim: Time cut off at each end of a segment [s].
         torque: `raw`, or `filtered` to filter rows and torque alike and thin both out.
+        delay: By how much torque comes behind motion [s]; None to look for it, and to take it
+            only on strong evidence (see `estimators.Delay`).
     """
 
     corner: float | None = None
-    order: int = 4
+    order: int = 8
     trim: float = 0.5
     torque: Literal["raw", "filtered"] = "raw"
+    delay: float | None = None
 
     def __post_init__(self) -> None:
         if self.corner is not None and not (math.isfinite(self.corner) and self.corner > 0.0):
@@ -71,6 +75,13 @@ class Smoothing:
                 argument="order",
                 got=self.order,
                 expected="1 to 8",
+            )
+        if self.delay is not None and not abs(self.delay) <= LARGEST_DELAY:
+            raise InvalidSetting(
+                "the delay is none",
+                argument="delay",
+                got=self.delay,
+                expected=f"seconds, at most {LARGEST_DELAY:g}",
             )
         if self.torque not in ("raw", "filtered"):
             raise InvalidSetting(
@@ -327,6 +338,17 @@ def low_pass(values: Array, step: float, corner: float, order: int = 4) -> Array
     return np.asarray(scipy.signal.sosfiltfilt(sections, values, axis=0, padlen=pad))
 
 
+def remembered(rows: Array, coefficients: Array) -> Array:
+    """Return rows through the recursive filter `y_k = x_k + Σ_i a_i y_{k+i}`, from the end.
+
+    Args:
+        rows: Shape (rows, ...).
+        coefficients: a_i, shape (order,).
+    """
+    denominator = np.concatenate([[1.0], -coefficients])
+    return np.asarray(scipy.signal.lfilter([1.0], denominator, rows[::-1], axis=0)[::-1])
+
+
 @lru_cache(maxsize=32)
 def settling(corner: float, step: float, order: int = 4) -> float:
     """Return how long the low-pass remembers [s], to 1e-10 of the signal."""
@@ -414,7 +436,7 @@ def smooth(
     together = np.concatenate([position, velocity, acceleration], axis=1)
     # What was smoothed lies far below the grid's rate, so a spline through it is exact enough.
     back = scipy.interpolate.CubicSpline(grid, together)(
-        np.minimum(time if at is None else at, grid[-1])
+        np.clip(time if at is None else at, grid[0], grid[-1])
     )
     joints = positions.shape[1]
     return Smoothed(back[:, :joints], back[:, joints : 2 * joints], back[:, 2 * joints :])

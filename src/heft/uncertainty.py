@@ -3,21 +3,30 @@
 Residuals of robots are friction and flexibility, not white noise: neighbouring rows repeat
 each other. A channel's n rows are worth `n / τ` independent ones, with τ the integrated
 autocorrelation of its residual; the usual formula, which takes τ = 1, covers the truth in 15
-to 35 of 100 cases instead of 95 (measured). What a prior holds is widened by what the prior
-may be wrong.
+to 35 of 100 cases instead of 95 (measured). The weights count rows by τ; the covariance goes
+further: the error of `Yᵀε` is `Yᵀ Γ Y`, with Γ the covariance of an autoregression fitted to
+each channel's residual, kept as a square root like all information (the sandwich
+[Huber1967, White1980]). What a prior holds is widened by what the prior may be wrong.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import NDArray
 
+from . import signals
 from .inertia import Array
+from .information import Information, triangle_of
 
 LONGEST_MEMORY = 4096  # rows
+ORDER = 20  # of the autoregression, on the thinned residual
+ROWS_PER_ORDER = 20  # thinned rows needed for each of its coefficients
+MOST_THINNED = 20_000  # thinned rows that are kept for the sandwich; it is scaled to all
 
 
 @dataclass(frozen=True)
@@ -28,16 +37,30 @@ class Noise:
         sigma: Standard deviation of the residual [N·m or N], shape (channels,).
         memory: Integrated autocorrelation τ ≥ 1 [rows], shape (channels,).
         rows: Rows, shape (channels,).
+        influence: For each channel S with `SᵀS = Yᵀ Γ Y`, Γ the covariance of its residual; see
+            `influence`. None where residuals are taken for white, or for as good as that.
     """
 
     sigma: Array
     memory: Array
     rows: Array
+    influence: tuple[Array, ...] | None = None
 
     @property
     def effective(self) -> Array:
         """Independent rows that each channel is worth, shape (channels,)."""
         return self.rows / self.memory
+
+    def factors(self, information: Information) -> list[Array]:
+        """Return for each channel S with `SᵀS = Yᵀ Γ Y` over all columns, shape (any, b)."""
+        if self.influence is not None:
+            return list(self.influence)
+        size = len(information.labels)
+        spread = self.sigma * np.sqrt(self.memory)
+        return [
+            s * t.spread(size)[:-1, :-1]
+            for s, t in zip(spread, information.triangles, strict=True)
+        ]
 
 
 def autocovariance(residuals: Iterable[Array], longest: int = LONGEST_MEMORY) -> Array:
@@ -88,11 +111,123 @@ def memory(covariance: Array) -> Array:
     return times
 
 
-def posterior(data: Array, prior: Array, doubt: float) -> tuple[Array, Array]:
+class ResidualsLike(Protocol):
+    """What is left of a piece of rows without gaps; see `plants.Residuals`."""
+
+    @property
+    def values(self) -> Array:
+        """τ − Y β, shape (N, channels)."""
+        ...
+
+    @property
+    def regressor(self) -> Callable[[NDArray[np.intp]], Array]:
+        """Returns Y at some of the rows."""
+        ...
+
+
+@dataclass(frozen=True)
+class Thinned:
+    """Rows thinned out to what the motion's band leaves, with residuals averaged in between.
+
+    Attributes:
+        rows: Y at the middle of each block, shape (blocks, channels, b).
+        residuals: Mean residual of each block, shape (blocks, channels).
+        every: Rows a block.
+        share: Part of all rows that the blocks kept stand for.
+    """
+
+    rows: Array
+    residuals: Array
+    every: int
+    share: float
+
+
+def thinned(pieces: Iterable[ResidualsLike], every: int) -> tuple[Array, Thinned]:
+    """Return the residuals' autocovariance by lag, and the rows thinned out, in one walk.
+
+    Args:
+        pieces: Residuals with their rows.
+        every: How many rows one of them may stand for.
+    """
+    kept: list[tuple[Array, Array]] = []
+    count = [0, 0]  # rows that the blocks kept stand for, and all rows
+
+    def passing() -> Iterator[Array]:
+        for piece in pieces:
+            rows = len(piece.values)
+            blocks = rows // every
+            count[1] += rows
+            if blocks and count[0] < MOST_THINNED * every:
+                count[0] += blocks * every
+                means = piece.values[: blocks * every].reshape(blocks, every, -1).mean(axis=1)
+                kept.append((piece.regressor(every // 2 + every * np.arange(blocks)), means))
+            yield piece.values
+
+    covariance = autocovariance(passing())
+    if not kept:
+        return covariance, Thinned(np.zeros((0, 0, 0)), np.zeros((0, 0)), every, 1.0)
+    rows = np.concatenate([r for r, _ in kept])
+    means = np.concatenate([m for _, m in kept])
+    return covariance, Thinned(rows, means, every, count[0] / max(count[1], 1))
+
+
+def autoregression(series: Array, order: int) -> tuple[Array, float]:
+    """Return coefficients and innovation's standard deviation of a series, by Yule-Walker.
+
+    Args:
+        series: Shape (n,), of mean zero.
+        order: How many coefficients.
+    """
+    size = 1 << int(np.ceil(np.log2(2 * len(series))))
+    lags = np.fft.irfft(np.abs(np.fft.rfft(series, size)) ** 2, size)[: order + 1] / len(series)
+    if not lags[0] > 0.0:
+        return np.zeros(order), 0.0
+    coefficients = scipy.linalg.solve_toeplitz(lags[:-1] * (1.0 + 1e-9 * _first(order)), lags[1:])
+    rest = lags[0] - coefficients @ lags[1:]
+    return np.asarray(coefficients), float(np.sqrt(max(rest, 0.0)))
+
+
+def _first(size: int) -> Array:
+    unit = np.zeros(size)
+    unit[0] = 1.0
+    return unit
+
+
+def influence(sample: Thinned) -> tuple[Array, ...] | None:
+    """Return for each channel a factor S with `SᵀS = Yᵀ Γ Y`, shape (≤ b, b).
+
+    Γ is the covariance of an autoregression fitted to the channel's residual. With
+    `Γ = σ² F Fᵀ`, F the recursive filter, S is the triangle of `σ Fᵀ Y`.
+
+    Returns:
+        None if there are too few rows to tell.
+    """
+    blocks, channels = sample.residuals.shape
+    order = min(ORDER, blocks // ROWS_PER_ORDER)
+    if order < 1:
+        return None
+    factors = []
+    for c in range(channels):
+        coefficients, sigma = autoregression(sample.residuals[:, c], order)
+        # The fit took its share of the residual's freedom in this band.
+        used = sample.rows.shape[2] / max(channels, 1)
+        slow = max(sigma / max(1.0 - coefficients.sum(), 1e-6), 1e-300)  # spectrum's root at 0
+        worth = min(1.0, float(np.mean(sample.residuals[:, c] ** 2)) / slow**2)
+        independent = worth * blocks / sample.share
+        grown = independent / max(independent - used, 0.25 * independent)
+        filtered = signals.remembered(sample.rows[:, c], coefficients)
+        scale = sample.every * sigma * np.sqrt(grown / sample.share)
+        factors.append(scale * triangle_of(filtered))
+    return tuple(factors)
+
+
+def posterior(
+    data: Array, prior: Array, doubt: float, noise_factor: Array | None = None
+) -> tuple[Array, Array]:
     """Return the covariance of a prior-weighted least-squares estimate, and its noise part.
 
     The estimate is `(J + Λ)⁻¹ (…)`, with J the data's information and Λ the prior's. Its noise
-    is `A J A` with `A = (J + Λ)⁻¹`. Its bias is `A Λ (x₀ − x)`: unknown, but if the prior's
+    is `A J A` with `A = (J + Λ)⁻¹`, or `A SᵀS A` where a factor S of the noise is given. Its bias is `A Λ (x₀ − x)`: unknown, but if the prior's
     numbers may be off by `doubt` in its own metric W (Λ = w W), its second moment is at most
     `doubt² w² A W A`.
 
@@ -100,6 +235,7 @@ def posterior(data: Array, prior: Array, doubt: float) -> tuple[Array, Array]:
         data: R with RᵀR = J, shape (m, n).
         prior: √w W^½, so that its square is Λ, shape (k, n).
         doubt: By how much the prior's numbers may be off in its own metric, times √w.
+        noise_factor: S, shape (l, n).
 
     Returns:
         Total and noise part, each (n, n).
@@ -112,5 +248,8 @@ def posterior(data: Array, prior: Array, doubt: float) -> tuple[Array, Array]:
     rows = len(data)
     spread = scipy.linalg.solve_triangular(right, left[:rows].T) / scale[:, None]
     pull = scipy.linalg.solve_triangular(right, left[rows:].T) / scale[:, None]
+    if noise_factor is not None:
+        inner = scipy.linalg.solve_triangular(right, (noise_factor / scale).T, trans="T")
+        spread = scipy.linalg.solve_triangular(right, inner) / scale[:, None]
     noise = spread @ spread.T
     return noise + doubt**2 * pull @ pull.T, noise

@@ -66,13 +66,14 @@ def run(out: Path, progress: Callable[[str], None]) -> str:
         )
     )
     rows = []
+    simple = found.friction["simple"]
     for joint in found.problem.robot.joints:
         true = truth["joints"][joint]
         rows.append(
             [
                 joint,
                 *(
-                    f"{found.drives[f'{joint}.{t}']:.3f} / {true[t]:.3f}"
+                    f"{simple[f'{joint}.{t}']:.3f} / {true[t]:.3f}"
                     for t in ("viscous", "coulomb", "offset", "armature")
                 ),
             ]

@@ -1,0 +1,381 @@
+"""How far off estimates are and how often their intervals hold, over simulated experiments.
+
+    python -m benchmarks.coverage [--seeds 40] [--jobs 2] [--condition NAME ...] [--store]
+    python -m benchmarks.coverage --reference [--corner HZ ...]
+
+Each condition is a kind of experiment (see `benchmarks.simulated`), repeated over seeds. Of each
+fit these quantities are taken, a function each, as a `Quantity`: value, stated standard
+deviation, true value and, where there is one, the deviation that an oracle would have, who saw
+q, v and a without error, knew the form of the friction, the delay and the noise, and had no
+prior: the Cramér-Rao bound of the torque sensors' noise at the full rate of the log.
+
+    base       base parameters of links and rotors (friction terms depend on the dictionary)
+    torque     rigid and rotor torque of another motion, at its exact q, v and a
+    mass, com  of the links, as the model file has them
+
+Printed are the share of truths within value ± 1.96 std, |error| over the oracle's deviation (0.67
+is its median at best), the mean error over seeds likewise (what is below 2/√seeds is zero), and
+the interval's width over the oracle's.
+
+With `--reference` nothing of the estimator is judged, but what it is judged by: the oracle itself,
+and fits that know the form of the friction as the oracle does but have the log's positions,
+smoothed at several corners. What these miss is the smoothing's; no dictionary of friction that
+is fitted after the same smoothing can be expected to do better.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the jobs share the cores
+import multiprocessing
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.results_file import Row, store, table
+from benchmarks.simulated import Exact, Experiment, experiment
+from heft import kernel, plants
+from heft.consistency import body_statistics
+from heft.identifiability import BaseParameters
+from heft.identification import Identification, Settings, identify
+from heft.information import triangle_of
+from heft.options import JointOptions, Options
+from heft.robot import Robot
+from heft.signals import Smoothing
+
+Array = NDArray[np.float64]
+
+NORMAL = 1.96
+CHUNK = 2048  # rows
+TORQUE_ROWS = 25  # of the other motion, evenly spaced
+
+# What differs from `experiment`'s defaults. First what any dictionary of friction can explain
+# exactly, without delay: there the intervals have nothing to excuse them.
+CONDITIONS: Mapping[str, Mapping[str, Any]] = {
+    "viscous white": {"friction": "viscous", "delay": 0.0},
+    "viscous ar1": {"friction": "viscous", "delay": 0.0, "noise": "ar1"},
+    "simple white": {"friction": "simple", "delay": 0.0, "scale": 0.005, "step": 0.0005},
+    "simple ar1": {
+        "friction": "simple",
+        "delay": 0.0,
+        "scale": 0.005,
+        "step": 0.0005,
+        "noise": "ar1",
+    },
+    "white": {},
+    "ar1": {"noise": "ar1"},
+    "free white": {"motion": "free"},
+    "free ar1": {"motion": "free", "noise": "ar1"},
+    "drawn ar1": {"truth": "drawn", "motion_seed": None, "noise": "ar1"},
+    "250 Hz ar1": {"rate": 250.0, "noise": "ar1"},
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Quantity:
+    """Some numbers of one fit, with the truth.
+
+    Attributes:
+        names: One a number.
+        value: Estimated.
+        std: Stated.
+        truth: As simulated.
+        ideal: The oracle's standard deviation; NaN where it has none.
+    """
+
+    names: tuple[str, ...]
+    value: Array
+    std: Array
+    truth: Array
+    ideal: Array
+
+
+# --- the oracle
+
+
+def without_friction(urdf: bytes) -> Robot:
+    """Return the robot with links and rotors only."""
+    plain = Robot.from_urdf_text(urdf)
+    none = {j: JointOptions(friction="none") for j in plain.joints}
+    return Robot.from_urdf_text(urdf, Options(joint=none))
+
+
+@lru_cache(maxsize=4)
+def _base(urdf: bytes) -> tuple[Robot, BaseParameters]:
+    robot = without_friction(urdf)
+    return robot, plants.structural_base(robot)
+
+
+def exact_rows(urdf: bytes, exact: Exact, rows: Any = slice(None)) -> Array:
+    """Return Y of the links' and rotors' base parameters, shape (N, joints, b)."""
+    robot, base = _base(urdf)
+    standard = plants.standard_rows(robot, exact.q[rows], exact.v[rows], exact.a[rows])
+    return np.asarray(standard[:, :, list(base.kept)])
+
+
+def _friction_columns(found: Experiment, v: Array, slip: Array, rigid: Array) -> Array:
+    """Return the columns of the friction that there is, shape (terms, N, joints)."""
+    friction = found.truth.friction
+    columns = friction.columns(v, slip, rigid)
+    return np.array([c for name, c in columns.items() if getattr(friction, name).any()])
+
+
+def _beside(inertial: Array, columns: Array) -> Array:
+    """Return rows with each joint's friction columns put before them, (N, joints, … + b)."""
+    count, n, b = inertial.shape
+    rows = np.zeros((count, n, n * len(columns) + b))
+    for k, column in enumerate(columns):
+        rows[:, np.arange(n), n * k + np.arange(n)] = column
+    rows[:, :, n * len(columns) :] = inertial
+    return rows
+
+
+def ideal_covariance(found: Experiment) -> Array:
+    """Return the oracle's covariance of the links' and rotors' base parameters, shape (b, b).
+
+    The inverse of the information of all exact rows, their noise whitened by its true
+    autocorrelation, with the friction's coefficients estimated beside.
+    """
+    exact, rho = found.exact, found.correlation
+    columns = _friction_columns(found, exact.v, exact.slip, exact.tau_rigid)
+    extra = len(columns) * exact.q.shape[1]
+    total = np.zeros((0, 0))
+    before = None
+    for first in range(0, len(exact.t), CHUNK):
+        cut = slice(first, first + CHUNK)
+        rows = _beside(exact_rows(found.urdf_true, exact, cut), columns[:, cut])
+        previous = np.concatenate([np.zeros_like(rows[:1]) if before is None else before, rows])
+        before = rows[-1:].copy()
+        white = rows - rho * previous[:-1]
+        white /= np.sqrt(1.0 - rho**2)
+        if first == 0:
+            white[0] = rows[0]
+        white /= found.torque_noise_std[:, None]
+        stacked = white.reshape(-1, white.shape[2])
+        total = triangle_of(stacked if not total.size else np.vstack([total, stacked]))
+    block = total[extra:, extra:]
+    inverse = np.linalg.inv(block)
+    return np.asarray(inverse @ inverse.T)
+
+
+# --- the quantities
+
+
+def base_quantity(found: Identification, truth: Experiment, ideal: Array) -> Quantity:
+    """Base parameters of links and rotors, unconstrained."""
+    robot, base = _base(truth.urdf_true)
+    names = base.labels.names
+    labels = found.estimate.parameters.labels
+    at = [labels.index(n) for n in names]
+    covariance = found.estimate.parameters.covariance
+    assert covariance is not None
+    return Quantity(
+        names,
+        found.estimate.parameters.values[at],
+        np.sqrt(np.diag(covariance)[at]),
+        base.matrix @ truth.truth.standard(robot),
+        np.sqrt(np.diag(ideal)),
+    )
+
+
+def torque_quantity(found: Identification, truth: Experiment, ideal: Array) -> Quantity:
+    """Rigid and rotor torque of another motion by the base parameters."""
+    robot, base = _base(truth.urdf_true)
+    labels = found.estimate.parameters.labels
+    at = [labels.index(n) for n in base.labels.names]
+    other = truth.validation
+    chosen = np.linspace(0, len(other.t) - 1, TORQUE_ROWS).astype(int)
+    rows = exact_rows(truth.urdf_true, other, chosen)
+    covariance = found.estimate.parameters.covariance
+    assert covariance is not None
+    spread = np.einsum("njb,bc,njc->nj", rows, covariance[np.ix_(at, at)], rows)
+    least = np.einsum("njb,bc,njc->nj", rows, ideal, rows)
+    right = other.tau_rigid[chosen] + truth.truth.armature * other.a[chosen]
+    return Quantity(
+        tuple(f"{j} {k}" for k in chosen for j in robot.joints),
+        (rows @ found.estimate.parameters.values[at]).ravel(),
+        np.sqrt(spread).ravel(),
+        right.ravel(),
+        np.sqrt(least).ravel(),
+    )
+
+
+def link_quantity(
+    found: Identification, truth: Experiment, ideal: Array, keys: tuple[str, ...]
+) -> Quantity:
+    """Numbers of the links as the model file has them."""
+    names, numbers = [], []
+    for first, name in zip(found.problem.believed.groups, truth.truth.links, strict=True):
+        stated = body_statistics(found.consistent, first)
+        right = true_numbers(truth.truth.links[name])
+        for key in keys:
+            names.append(f"{name}.{key}")
+            numbers.append((*stated[key][:2], right[key]))
+    value, std, right_value = np.array(numbers).T
+    return Quantity(tuple(names), value, std, right_value, np.full(len(names), np.nan))
+
+
+def true_numbers(ten: Array) -> dict[str, float]:
+    """Return mass and centre of mass of a body."""
+    return {"mass": ten[0], **{f"com.{x}": ten[1 + k] / ten[0] for k, x in enumerate("xyz")}}
+
+
+QUANTITIES: Mapping[str, Callable[[Identification, Experiment, Array], Quantity]] = {
+    "base": base_quantity,
+    "torque": torque_quantity,
+    "mass": partial(link_quantity, keys=("mass",)),
+    "com": partial(link_quantity, keys=("com.x", "com.y", "com.z")),
+}
+
+
+# --- what fits are judged by
+
+
+def reference_fit(truth: Experiment, ideal: Array, corner: float | None = None) -> Quantity:
+    """Return base parameters by one who knows the form of the friction, the noise and no prior.
+
+    For white noise, no delay and no gain error; nothing is stated but the bound.
+
+    Args:
+        truth: The experiment.
+        ideal: Its oracle's covariance.
+        corner: Of the smoothing of the logged positions [Hz]; None takes the exact motion, which
+            is the oracle: it covers the truth in 95 of 100 cases and misses it by the bound.
+    """
+    robot, base = _base(truth.urdf_true)
+    names = [f"{kind}.{j}" for kind in ("q", "tau") for j in robot.joints]
+    logged = np.concatenate([b.values for b in truth.recording.blocks(names)])
+    n, exact = len(robot.joints), truth.exact
+    if corner is None:
+        v, a, index, slip = exact.v, exact.a, np.arange(len(exact.t)), exact.slip
+        motions = [(kernel.motion_of(robot.tree, robot.gravity, exact.q, v, a), index)]
+    else:
+        slip = truth.truth.friction.slip(logged[:, :n])
+        problem = plants.Problem(robot, (truth.recording,), Smoothing(corner=corner), 1)
+        motions = [(s.motion, s.index) for s in problem.samples()]
+    total = np.zeros((0, 0))
+    for motion, index in motions:
+        columns = _friction_columns(truth, motion.velocity.T, slip[index], exact.tau_rigid[index])
+        for first in range(0, len(index), CHUNK):
+            cut = slice(first, first + CHUNK)
+            inertial = plants.rows_of(robot, motion.part(cut))[:, :, list(base.kept)]
+            rows = _beside(inertial, columns[:, cut])
+            rows = np.concatenate([rows, logged[index[cut], n:, None]], axis=2)
+            rows = (rows / truth.torque_noise_std[:, None]).reshape(-1, rows.shape[2])
+            total = triangle_of(rows if not total.size else np.vstack([total, rows]))
+    answer = np.linalg.solve(total[:-1, :-1], total[:-1, -1])[-len(base.kept) :]
+    std = np.sqrt(np.diag(ideal))
+    right = base.matrix @ truth.truth.standard(robot)
+    return Quantity(base.labels.names, answer, std, right, std)
+
+
+def references(seeds: int, corners: list[float]) -> Iterator[Row]:
+    """Yield the figures of the oracle and of smoothed logs under known friction."""
+    made = [experiment(s, delay=0.0) for s in range(seeds)]
+    ideal = ideal_covariance(made[0])
+    for corner in (None, *corners):
+        label = "exact motion" if corner is None else f"smoothed at {corner:g} Hz"
+        fits = [reference_fit(e, ideal, corner) for e in made]
+        yield from figures("white, known friction", label, fits)
+
+
+# --- the study
+
+
+_IDEAL: dict[str, Array] = {}  # of a condition whose motion and arm are the same for all seeds
+
+
+def one(condition: str, seed: int, reuse: bool) -> tuple[dict[str, Quantity], dict[str, float]]:
+    """Return the quantities of one seed, and the seconds that its parts took."""
+    arguments = dict(CONDITIONS[condition])
+    begin = time.process_time()
+    truth = experiment(seed, reuse=reuse, **arguments)
+    made = time.process_time()
+    same = arguments.get("truth", "fixed") == "fixed" and arguments.get("motion_seed", 0) == 0
+    ideal = _IDEAL.get(condition) if same else None
+    if ideal is None:
+        ideal = _IDEAL[condition] = ideal_covariance(truth)
+    bound = time.process_time()
+    found = identify(truth.robot, [truth.recording], settings=Settings(threads=1))
+    fitted = time.process_time()
+    return {name: make(found, truth, ideal) for name, make in QUANTITIES.items()}, {
+        "simulation": made - begin,
+        "oracle": bound - made,
+        "fit": fitted - bound,
+    }
+
+
+def coverage(fits: list[Quantity]) -> Array:
+    """Return for each number how often its interval held the truth."""
+    inside = [np.abs(f.value - f.truth) <= NORMAL * f.std for f in fits]
+    return np.asarray(np.mean(inside, axis=0))
+
+
+def figures(condition: str, name: str, fits: list[Quantity]) -> Iterator[Row]:
+    """Yield the figures of one quantity over its seeds."""
+    label = f"{condition}: {name}"
+    share = coverage(fits)
+    count = f"{len(fits)} seeds × {len(share)}"
+    yield Row(f"{label}, truths within 1.96 std", float(share.mean()), "", against=count)
+    yield Row(f"{label}, the same of the worst number", float(share.min()), "")
+    error = np.array([f.value - f.truth for f in fits])
+    std = np.array([f.std for f in fits])
+    ideal = np.array([f.ideal for f in fits])
+    if np.isnan(ideal).any():
+        relative = np.sqrt(np.mean(error**2, axis=0)) / np.sqrt(np.mean(std**2, axis=0))
+        yield Row(f"{label}, rms error over stated std, median", float(np.median(relative)), "")
+        return
+    yield Row(f"{label}, |error| over bound, median", float(np.median(np.abs(error) / ideal)), "")
+    rms = np.sqrt(np.mean((error / ideal) ** 2, axis=0))
+    yield Row(f"{label}, rms error over bound, median number", float(np.median(rms)), "")
+    yield Row(f"{label}, rms error over bound, 90 % number", float(np.quantile(rms, 0.9)), "")
+    if len({f.truth.tobytes() for f in fits}) == 1:
+        bias = np.abs(np.mean(error / ideal, axis=0))
+        yield Row(f"{label}, |mean error| over bound, median number", float(np.median(bias)), "")
+        yield Row(f"{label}, |mean error| over bound, 90 %", float(np.quantile(bias, 0.9)), "")
+    yield Row(f"{label}, stated over ideal width, median", float(np.median(std / ideal)), "")
+
+
+def main() -> None:
+    """Print the table; store it if asked."""
+    parser = argparse.ArgumentParser(description="Bias and coverage over simulated experiments.")
+    parser.add_argument("--seeds", type=int, default=40)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--condition", nargs="+", default=list(CONDITIONS), choices=CONDITIONS)
+    parser.add_argument("--reuse", action="store_true", help="one run for all seeds of a motion")
+    parser.add_argument("--store", action="store_true")
+    parser.add_argument("--reference", action="store_true", help="what the fits are judged by")
+    parser.add_argument("--corner", type=float, nargs="*", default=[12.5, 25.0, 50.0])
+    arguments = parser.parse_args()
+    rows: list[Row] = []
+    if arguments.reference:
+        print(table(list(references(arguments.seeds, arguments.corner))))
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(arguments.jobs, context) as pool:
+        for condition in arguments.condition:
+            seeds = range(arguments.first, arguments.first + arguments.seeds)
+            work = [pool.submit(one, condition, s, arguments.reuse) for s in seeds]
+            done = [w.result() for w in work]
+            spent = {k: float(np.median([t[k] for _, t in done])) for k in done[0][1]}
+            new: list[Row] = []
+            for name in QUANTITIES:
+                new += figures(condition, name, [quantities[name] for quantities, _ in done])
+            parts = ", ".join(f"{k} {v:.2f} s" for k, v in spent.items())
+            print(f"{table(new)}\nmedian CPU a seed: {parts}\n", flush=True)
+            rows += new
+    if arguments.store:
+        print(store("coverage", rows))
+
+
+if __name__ == "__main__":
+    main()
