@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from heft import friction, kernel, plants, weak
 from heft.errors import InvalidSetting
+from heft.friction import Course
 from heft.robot import Robot
 from heft.weak import Held, Integrals, Samples, Weak, Windows
 from tests import robots
@@ -150,16 +152,16 @@ def swing(time: Array, joints: int) -> tuple[Array, Array, Array]:
     )
 
 
-def both_sides(robot: Robot, motion: kernel.Motion) -> tuple[Array, Array]:
+def both_sides(robot: Robot, motion: kernel.Motion, course: Course) -> tuple[Array, Array]:
     """W₂ and F of all standard parameters, each (N, channels, p): friction enters F by −1."""
     own, drives = 10 * len(robot.tree.names), robot.drive_columns
-    shape = (robot.tree.channels, len(robot.labels), motion.sin.shape[1])
+    shape = (robot.tree.channels, own + len(drives), motion.sin.shape[1])
     momentum, remainder = np.zeros(shape), np.zeros(shape)
     kernel.momentum(robot.tree, motion, (momentum, remainder))
-    # A rotor's momentum is its armature times what it turns at, in the place of ẇ.
-    scatter = friction.columns(robot, motion.velocity, motion.velocity)
+    # A rotor's momentum is its armature times its speed, which takes the place of ẇ.
+    scatter = friction.columns(robot, drives, replace(course, acceleration=course.velocity))
     for (channel, column), weight in zip(scatter.acts, scatter.weights, strict=True):
-        if drives[column][1] == "armature":
+        if drives[column][1].kind == "armature":
             momentum[channel, own + column] += weight * scatter.values[column]
         else:
             remainder[channel, own + column] -= weight * scatter.values[column]
@@ -170,13 +172,14 @@ def samples_of(robot: Robot, time: Array) -> tuple[Samples, Array, Array]:
     """Both sides at these times, the true parameters and the rows with acceleration."""
     q, v, a = swing(time, len(robot.joints))
     motion = kernel.motion_of(robot.tree, robot.gravity, q, v, a)
-    rng = np.random.default_rng(2)
-    own = 10 * len(robot.tree.names)
-    truth = np.concatenate(
-        [robots.Oracle.of(robot).parameters(), rng.uniform(0.1, 1.0, len(robot.labels) - own)]
-    )
-    rows = plants.rows_of(robot, motion)
-    return Samples(time, *both_sides(robot, motion), rows @ truth), truth, rows
+    bodies = robots.Oracle.of(robot).parameters()
+    memory = friction.presliding(robot, time, q.T).values
+    rigid = kernel.inverse_dynamics(robot.tree, motion, bodies)
+    course = Course(motion.velocity, motion.acceleration, memory, rigid)
+    drives = np.random.default_rng(2).uniform(0.1, 1.0, len(robot.drive_columns))
+    truth = np.concatenate([bodies, drives])
+    rows = plants.rows_of(robot, motion, course)
+    return Samples(time, *both_sides(robot, motion, course), rows @ truth), truth, rows
 
 
 ARMS = {
