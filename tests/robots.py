@@ -216,6 +216,18 @@ class Oracle:
         ]
         return np.array(full) @ self.spread
 
+    def momentum(self, q: FloatArray, v: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return M v and Cᵀ v − g of the channels, each (N, channels), from the matrices."""
+        data = self.model.createData()
+        momentum, remainder = [], []
+        for x, y in zip(q, v, strict=True):
+            x, y = self.expand(x), self.spread @ y
+            upper = np.triu(pin.crba(self.model, data, x))
+            momentum.append(upper @ y + np.triu(upper, 1).T @ y)
+            coriolis = pin.computeCoriolisMatrix(self.model, data, x, y)
+            remainder.append(coriolis.T @ y - pin.computeGeneralizedGravity(self.model, data, x))
+        return np.array(momentum) @ self.spread, np.array(remainder) @ self.spread
+
 
 PLANAR_LENGTH = 0.7  # of the first link of PLANAR_ARM [m]
 PLANAR_ARM = f"""

@@ -30,6 +30,7 @@ ORDER = [
     "tables",
     "recording",
     "signals",
+    "weak",
     "plants",
     "uncertainty",
     "estimators",
@@ -122,7 +123,9 @@ def test_every_public_name_says_what_it_is(module: str) -> None:
             assert inspect.getdoc(thing), name
 
 
-@pytest.mark.parametrize("module", ["inertia", "signals", "recording", "plants", "consistency"])
+@pytest.mark.parametrize(
+    "module", ["inertia", "signals", "weak", "recording", "plants", "consistency"]
+)
 def test_numbers_in_public_docstrings_have_units(module: str) -> None:
     assert re.search(r"\[(kg|m|s|Hz|rad|N·m)", source(module).read_text())
 

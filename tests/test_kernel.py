@@ -5,9 +5,10 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
+import pinocchio as pin
 import pytest
 
-from heft import friction, inertia, kernel, plants
+from heft import friction, inertia, kernel, plants, signals
 from heft.errors import InvalidModel
 from heft.information import Information, Triangle
 from heft.options import Options
@@ -142,6 +143,101 @@ def test_each_body_is_called_after_the_link_that_its_joint_moves(file: str, base
     if floating:
         (root,) = {k.name for k in robot.links} - set(child.values())
         assert robot.tree.names[0] == root
+
+
+# ---- momentum -------------------------------------------------------------------------------
+
+
+def momenta_are_those_of_pinocchio(robot: Robot) -> None:
+    oracle, (q, v, a) = Oracle.of(robot), states(robot)
+    found = kernel.momentum(robot.tree, kernel.motion_of(robot.tree, robot.gravity, q, v, a))
+    parameters = oracle.parameters()
+    # Terms may cancel: balanced rotors have no remainder at all, but for pinocchio's rounding.
+    # Velocities are about 1/s, so that momenta and remainders are of one size.
+    size = sum(np.linalg.norm(np.abs(rows) @ np.abs(parameters)) for rows in found)
+    for rows, expected in zip(found, oracle.momentum(q, v), strict=True):
+        assert rows.shape == (SAMPLES, len(robot.channels), len(parameters))
+        assert np.linalg.norm(rows @ parameters - expected) <= rounding(robot) * size
+
+
+@every_robot
+def test_momentum_and_remainder_are_those_of_pinocchio(file: str, base: str) -> None:
+    momenta_are_those_of_pinocchio(robots.load(file, base))
+
+
+@pytest.mark.parametrize("base", ["fixed", "free"])
+@pytest.mark.parametrize("file", robots.CHOSEN)
+def test_the_remainder_holds_gravity_from_anywhere(file: str, base: str) -> None:
+    options = Options(base="free" if base == "free" else "fixed", gravity=(1.3, -4.0, 2.5))
+    momenta_are_those_of_pinocchio(Robot.from_urdf(robots.path_of(file), options))
+
+
+def along(robot: Robot, q: np.ndarray, v: np.ndarray, t: np.ndarray) -> np.ndarray:
+    """Return positions a time t (N,) later at constant velocity; a base moves on a screw."""
+    base, joints = (7, 6) if robot.tree.free_base else (0, 0)
+    moved = q.copy()
+    moved[:, base:] += t[:, None] * v[:, joints:]
+    if base:
+        for k in range(len(q)):
+            quaternion = q[k, 3:7] / np.linalg.norm(q[k, 3:7])
+            start = pin.XYZQUATToSE3(np.concatenate([q[k, :3], quaternion]))
+            moved[k, :7] = pin.SE3ToXYZQUAT(start * pin.exp6(t[k] * v[k, :6]))
+    return moved
+
+
+@every_robot
+def test_momentum_changes_by_its_remainder_and_the_effort(file: str, base: str) -> None:
+    robot = robots.load(file, base)
+    q, v, a = states(robot)
+    # The fastest that anything turns, and twice that since two rotations are multiplied.
+    rates = np.abs(v) @ robot.tree.ancestry() * np.abs(robot.tree.multiplier).max()
+    # Steps so short that the eighth-order stencil errs by (1/50)⁸/630: rounding is all there is.
+    step = 1.0 / (50.0 * (1.0 + 2.0 * rates.max(axis=1)))
+
+    def at(t: np.ndarray) -> np.ndarray:
+        motion = kernel.motion_of(
+            robot.tree, robot.gravity, along(robot, q, v, t), v + t[:, None] * a, a
+        )
+        return kernel.momentum(robot.tree, motion)[0]
+
+    change = np.zeros((SAMPLES, len(robot.channels), 10 * len(robot.tree.names)))
+    for k, weight in enumerate(signals.FIRST_DERIVATIVE, 1):
+        change += weight * (at(k * step) - at(-k * step))
+    change /= step[:, None, None]
+    motion = kernel.motion_of(robot.tree, robot.gravity, q, v, a)
+    momentum, remainder = kernel.momentum(robot.tree, motion)
+    rows = kernel.regressor(robot.tree, motion)
+    # Body by body: the momentum's rounding over the step, the stencil's weights added up.
+    stencil = 2.0 * sum(abs(w) for w in signals.FIRST_DERIVATIVE)
+    size, error = (
+        np.sqrt((x.reshape(SAMPLES, -1, len(robot.tree.names), 10) ** 2).sum(axis=(0, 1, 3)))
+        for x in (momentum / step[:, None, None], change - remainder - rows)
+    )
+    assert (error <= stencil * rounding(robot) * size).all()
+
+
+@pytest.mark.parametrize("count", [0, 1, 64, 130, 1000])
+@pytest.mark.parametrize("threads", [2, 3])
+@pytest.mark.parametrize("file", robots.CHOSEN[:4])
+def test_momenta_do_not_depend_on_threads(file: str, threads: int, count: int) -> None:
+    robot = robots.load(file)
+    motion = motion_of(robot, count)
+    one = kernel.momentum(robot.tree, motion)
+    for a, b in zip(one, kernel.momentum(robot.tree, motion, threads=threads), strict=True):
+        assert np.array_equal(a, b)
+
+
+def test_momenta_leave_further_columns_alone() -> None:
+    robot = robots.load("panda_description/urdf/panda.urdf")
+    motion, bodies = motion_of(robot), 10 * len(robot.tree.names)
+    shape = (robot.tree.channels, bodies + 3, SAMPLES)
+    out = np.zeros(shape), np.zeros(shape)
+    for array in out:
+        array[:, bodies:] = 7.0
+    wide = kernel.momentum(robot.tree, motion, out)
+    for rows, alone in zip(wide, kernel.momentum(robot.tree, motion), strict=True):
+        assert np.array_equal(rows[:, :, :bodies], alone)
+        assert (rows[:, :, bodies:] == 7.0).all()
 
 
 # ---- links add up to bodies -----------------------------------------------------------------

@@ -10,6 +10,8 @@ so no intermediate matrix is formed, and only pairs where i moves k are visited.
 innermost in blocks of 64: every operation is a vector operation, and a block's rows stay in
 cache until `fold` has turned them into triangles.
 
+The momentum's rows come from the same walk, which then carries the rate of each axis as well.
+
 Spatial vectors have their linear part first (pinocchio's order); gravity enters as an
 acceleration of the base. The torque of friction and drives is given as values of columns and
 where they act (`Scatter`), so kernels know nothing of friction models.
@@ -115,6 +117,33 @@ def _rotations(constant, sine, cosine, s, c, R):  # type: ignore[no-untyped-def]
         x, y, z = constant[j], sine[j], cosine[j]
         for k in range(BLOCK):
             out[k] = x + y * s[k] + z * c[k]
+
+
+@njit(**_fast)
+def _places(constant, translation, axis, slides, s, p):  # type: ignore[no-untyped-def]
+    """Place of each sample's joint in its parent; a prismatic one slides along its axis by s."""
+    for j in range(3):
+        p[j * BLOCK : (j + 1) * BLOCK] = translation[j]
+        if slides:
+            along = (
+                constant[3 * j] * axis[0]
+                + constant[3 * j + 1] * axis[1]
+                + constant[3 * j + 2] * axis[2]
+            )
+            for k in range(BLOCK):
+                p[j * BLOCK + k] += along * s[k]
+
+
+@njit(**_fast)
+def _join(above, ch, count, held):  # type: ignore[no-untyped-def]
+    """List the channels that move a body, its joint's one among them; return that one's place."""
+    mine = count
+    for i in range(count):
+        held[i] = above[i]
+        if above[i] == ch:  # a mimic joint behind its master: their motions add
+            mine = i
+    held[mine] = ch
+    return mine
 
 
 @njit(**_fast)
@@ -257,16 +286,7 @@ def _rows(tree, motion, first, size, slots, out, at, work):  # type: ignore[no-u
             _copy(sin[b, first:], s, size)
             _copy(cos[b, first:], c, size)
             _rotations(constant[b], sine[b], cosine[b], s, c, Rd)
-            for j in range(3):
-                pd[j * BLOCK : (j + 1) * BLOCK] = translation[b, j]
-                if kind[b] == 1:
-                    along = (
-                        constant[b, 3 * j] * axis[b, 0]
-                        + constant[b, 3 * j + 1] * axis[b, 1]
-                        + constant[b, 3 * j + 2] * axis[b, 2]
-                    )
-                    for k in range(BLOCK):
-                        pd[j * BLOCK + k] += along * s[k]
+            _places(constant[b], translation[b], axis[b], kind[b] == 1, s, pd)
             count = 0
             if parent[b] < 0:
                 Vd[:] = 0.0
@@ -284,23 +304,17 @@ def _rows(tree, motion, first, size, slots, out, at, work):  # type: ignore[no-u
                 _turn(axis[b], speed, gain, Vd, Ad)
             else:
                 _slide(axis[b], speed, gain, Vd, Ad)
-            mine = -1
             for i in range(count):
-                held[d, i] = held[d - 1, i]
-                if held[d, i] == ch:  # a mimic joint behind its master: their motions add
-                    mine = i
                 _carry(Rd, pd, S[d - 1, i], S[d, i])
-            if mine < 0:
-                mine = count
-                count += 1
-                held[d, mine] = ch
+            mine = _join(held[d - 1], ch, count, held[d])
+            if mine == count:
                 S[d, mine, :] = 0.0
             shift = 3 if kind[b] == 0 else 0
             for j in range(3):
                 S[d, mine, (shift + j) * BLOCK : (shift + j + 1) * BLOCK] += (
                     multiplier[b] * axis[b, j]
                 )
-            length[d] = count
+            length[d] = max(count, mine + 1)
         _block(Vd, Ad, C)
         for i in range(length[d]):
             r = held[d, i]
@@ -357,6 +371,146 @@ def _efforts(tree, motion, begin, stop, slots, parameters, out):  # type: ignore
 def _add(factor, source, target, size):  # type: ignore[no-untyped-def]
     for k in range(size):
         target[k] += factor * source[k]
+
+
+@njit(**_fast)
+def _spin(u, factor, V, out):  # type: ignore[no-untyped-def]
+    """Add how a revolute axis moves with its body: out += factor · V × (0, u)."""
+    x, y, z = factor * u[0], factor * u[1], factor * u[2]
+    for k in range(BLOCK):
+        out[k] += V[N1 + k] * z - V[N2 + k] * y
+        out[N1 + k] += V[N2 + k] * x - V[k] * z
+        out[N2 + k] += V[k] * y - V[N1 + k] * x
+        out[N3 + k] += V[N4 + k] * z - V[N5 + k] * y
+        out[N4 + k] += V[N5 + k] * x - V[N3 + k] * z
+        out[N5 + k] += V[N3 + k] * y - V[N4 + k] * x
+
+
+@njit(**_fast)
+def _swing(u, factor, V, out):  # type: ignore[no-untyped-def]
+    """Add how a prismatic axis moves with its body: out += factor · V × (u, 0)."""
+    x, y, z = factor * u[0], factor * u[1], factor * u[2]
+    for k in range(BLOCK):
+        out[k] += V[N4 + k] * z - V[N5 + k] * y
+        out[N1 + k] += V[N5 + k] * x - V[N3 + k] * z
+        out[N2 + k] += V[N3 + k] * y - V[N4 + k] * x
+
+
+@njit(**_fast)
+def _against(V, m, o):  # type: ignore[no-untyped-def]
+    """The ten entries of a motion vector's product with a body's momentum: mᵀ I V."""
+    for k in range(BLOCK):
+        lx, ly, lz = m[k], m[N1 + k], m[N2 + k]
+        tx, ty, tz = m[N3 + k], m[N4 + k], m[N5 + k]
+        vx, vy, vz = V[k], V[N1 + k], V[N2 + k]
+        wx, wy, wz = V[N3 + k], V[N4 + k], V[N5 + k]
+        o[k] = lx * vx + ly * vy + lz * vz
+        o[N1 + k] = ly * wz - lz * wy + vy * tz - vz * ty
+        o[N2 + k] = lz * wx - lx * wz + vz * tx - vx * tz
+        o[N3 + k] = lx * wy - ly * wx + vx * ty - vy * tx
+        o[N4 + k] = tx * wx
+        o[N5 + k] = tx * wy + ty * wx
+        o[N6 + k] = ty * wy
+        o[N7 + k] = tx * wz + tz * wx
+        o[N8 + k] = ty * wz + tz * wy
+        o[N9 + k] = tz * wz
+
+
+@njit(**_fast)
+def _weighs(g, m, o):  # type: ignore[no-untyped-def]
+    """Add the entries of a motion vector's product with a body's weight: mᵀ I g."""
+    for k in range(BLOCK):
+        tx, ty, tz = m[N3 + k], m[N4 + k], m[N5 + k]
+        gx, gy, gz = g[k], g[N1 + k], g[N2 + k]
+        o[k] += m[k] * gx + m[N1 + k] * gy + m[N2 + k] * gz
+        o[N1 + k] += gy * tz - gz * ty
+        o[N2 + k] += gz * tx - gx * tz
+        o[N3 + k] += gx * ty - gy * tx
+
+
+@njit(**_fast)
+def _momenta(tree, motion, begin, stop, momentum, remainder):  # type: ignore[no-untyped-def]
+    """Momentum and remainder of samples begin..stop into arrays `[channel, column, sample]`.
+
+    The walk is that of `_rows`; besides a channel's axis S it carries V × S, which is how that
+    axis moves with the bodies it sits on, each joint's part with the velocity of its own body.
+    """
+    parent, kind, depth, channel, multiplier, constant, sine, cosine, translation, axis = tree
+    sin, cos, rate, _, gravity = motion
+    R, p, V, G, S, _, still, ten, speeds, held, length = _workspace(
+        depth.max() + 1, momentum.shape[0]
+    )
+    D = np.zeros_like(S)
+    unit = np.zeros(3)
+    speed, s, c = speeds[:BLOCK], speeds[N2:N3], speeds[N3:N4]
+    for first in range(begin, stop, BLOCK):
+        size = min(BLOCK, stop - first)
+        for j in range(3):
+            _copy(gravity[j, first:], still[j * BLOCK :], size)
+        for b in range(parent.shape[0]):
+            d = depth[b]
+            ch = channel[b]
+            Vd = V[d]
+            Gd = G[d]
+            if kind[b] == 2:
+                for j in range(6):
+                    _copy(rate[j, first:], Vd[j * BLOCK :], size)
+                _copy(still, Gd, 6 * BLOCK)
+                for i in range(6):
+                    held[d, i] = i
+                    S[d, i, :] = 0.0
+                    S[d, i, i * BLOCK : (i + 1) * BLOCK] = 1.0
+                    D[d, i, :] = 0.0
+                    unit[:] = 0.0
+                    unit[i % 3] = 1.0
+                    if i < 3:
+                        _swing(unit, 1.0, Vd, D[d, i])
+                    else:
+                        _spin(unit, 1.0, Vd, D[d, i])
+                length[d] = 6
+            else:
+                Rd = R[d]
+                pd = p[d]
+                _copy(sin[b, first:], s, size)
+                _copy(cos[b, first:], c, size)
+                _rotations(constant[b], sine[b], cosine[b], s, c, Rd)
+                _places(constant[b], translation[b], axis[b], kind[b] == 1, s, pd)
+                count = 0
+                if parent[b] < 0:
+                    Vd[:] = 0.0
+                    _carry(Rd, pd, still, Gd)
+                else:
+                    _carry(Rd, pd, V[d - 1], Vd)
+                    _carry(Rd, pd, G[d - 1], Gd)
+                    count = length[d - 1]
+                for i in range(count):
+                    _carry(Rd, pd, S[d - 1, i], S[d, i])
+                    _carry(Rd, pd, D[d - 1, i], D[d, i])
+                mine = _join(held[d - 1], ch, count, held[d])
+                if mine == count:
+                    S[d, mine, :] = 0.0
+                    D[d, mine, :] = 0.0
+                _scaled(multiplier[b], rate[ch, first:], speed, size)
+                if kind[b] == 0:
+                    _spin(axis[b], multiplier[b], Vd, D[d, mine])
+                else:
+                    _swing(axis[b], multiplier[b], Vd, D[d, mine])
+                shift = 3 if kind[b] == 0 else 0
+                for j in range(3):
+                    own = multiplier[b] * axis[b, j]
+                    S[d, mine, (shift + j) * BLOCK : (shift + j + 1) * BLOCK] += own
+                    for k in range(BLOCK):
+                        Vd[(shift + j) * BLOCK + k] += axis[b, j] * speed[k]
+                length[d] = max(count, mine + 1)
+            for i in range(length[d]):
+                r = held[d, i]
+                _against(Vd, S[d, i], ten)
+                for j in range(10):
+                    _copy(ten[j * BLOCK :], momentum[r, 10 * b + j][first:], size)
+                _against(Vd, D[d, i], ten)
+                _weighs(Gd, S[d, i], ten)
+                for j in range(10):
+                    _copy(ten[j * BLOCK :], remainder[r, 10 * b + j][first:], size)
 
 
 @njit(**_fast)
@@ -679,8 +833,7 @@ def regressor(tree: Tree, motion: Motion, out: Array | None = None, threads: int
     slots = full_slots(tree)
     if out is None:
         out = np.zeros((tree.channels, PARAMETER_COUNT * bodies, count))
-    if not (out.flags.c_contiguous and out.flags.writeable and out.dtype == np.float64):
-        raise AssertionError("rows are written to contiguous doubles only")
+    out = _writable(out)
     table, arrays = compile_tree(tree), _plain(*motion.tuple())
     share = -(-count // (threads * BLOCK)) * BLOCK if count else 0
 
@@ -689,6 +842,46 @@ def regressor(tree: Tree, motion: Motion, out: Array | None = None, threads: int
 
     _in_threads(work, threads if count else 0, threads)
     return np.moveaxis(out, 2, 0)
+
+
+def momentum(
+    tree: Tree, motion: Motion, out: tuple[Array, Array] | None = None, threads: int = 1
+) -> tuple[Array, Array]:
+    """Return the rows of the generalised momentum and of its change without any effort.
+
+    With `p = W₂ π = M(q) v` and `W₁ π = C(q, v)ᵀ v − g(q)` the equation of motion is
+
+        d/dt(W₂ π) − W₁ π == inverse_dynamics(q, v, a)
+
+    which needs no acceleration once it is integrated over time. The momentum of a body against
+    a channel's axis S gives W₂. The axis moves with the body i that it sits on, so its rate
+    V_i × S against the same momentum gives W₁, together with the body's weight against S: no
+    difference is formed. Since Ṁ = C + Cᵀ this is the momentum of collision observers
+    [DeLuca2005]. It holds for a free base as well: p is then the momentum in the base's own
+    frame, and the axes turn with it.
+
+    Args:
+        tree: The bodies.
+        motion: N samples; their acceleration is not looked at.
+        out: Where to write, two arrays as in `regressor`; made if not given.
+        threads: How many threads share the samples. The result does not depend on it.
+
+    Returns:
+        W₂ and W₁, each of shape (N, channels, columns of `out`), views of `out`.
+    """
+    count = motion.sin.shape[1]
+    if out is None:
+        shape = (tree.channels, PARAMETER_COUNT * len(tree.names), count)
+        out = np.zeros(shape), np.zeros(shape)
+    second, first = (_writable(array) for array in out)
+    table, arrays = compile_tree(tree), _plain(*motion.tuple())
+    share = -(-count // (threads * BLOCK)) * BLOCK if count else 0
+
+    def work(k: int) -> None:
+        _momenta(table, arrays, k * share, min((k + 1) * share, count), second, first)
+
+    _in_threads(work, threads if count else 0, threads)
+    return np.moveaxis(second, 2, 0), np.moveaxis(first, 2, 0)
 
 
 def inverse_dynamics(tree: Tree, motion: Motion, parameters: Array) -> Array:
@@ -714,6 +907,12 @@ def inverse_dynamics(tree: Tree, motion: Motion, parameters: Array) -> Array:
             *_plain(parameters),
             out,
         )
+    return out
+
+
+def _writable(out: Array) -> Array:
+    if not (out.flags.c_contiguous and out.flags.writeable and out.dtype == np.float64):
+        raise AssertionError("rows are written to contiguous doubles only")
     return out
 
 
@@ -877,6 +1076,7 @@ def prepare() -> None:
         sine_cosine(np.zeros(1), np.zeros(1), np.zeros(1))
         _regress(tree, motion, 0, 1, slots, np.zeros((1, 10, 1)))
         _efforts(tree, motion, 0, 1, slots, np.zeros(10), one.copy())
+        _momenta(tree, motion, 0, 1, np.zeros((1, 10, 1)), np.zeros((1, 10, 1)))
         acts = np.zeros((1, 3), dtype=np.int64)
         triangles = np.zeros((1, 11, 11))
         _reduce(tree, motion, slots, index + 10, one, acts, np.ones(1), one, index, 1, triangles)
