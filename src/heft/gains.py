@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
-from .consistency import BelievedLike, ConsistentEstimate, PhysicallyConsistent
+from .cone import BelievedLike
+from .consistency import ConsistentEstimate, PhysicallyConsistent
 from .estimators import Estimate
 from .inertia import Array
 from .information import Triangle, triangle_of
