@@ -117,8 +117,8 @@ def _correction(time: Array, values: Array, period: float) -> float:
     harmonics = max(1, min(30, int(0.4 * period / (time[1] - time[0]))))
     middle = 0.5 * (time[0] + time[-1])
     basis = _basis(time - middle, period, harmonics)
-    left, _ = np.linalg.qr(basis)
-    coefficients = np.linalg.lstsq(basis, values, rcond=None)[0]
+    left, right = np.linalg.qr(basis)
+    coefficients = scipy.linalg.solve_triangular(right, left.T @ values)
     slope = _basis(time - middle, period, harmonics, 1) @ coefficients
     lever = -((time - middle) / period)[:, None] * slope
     lever -= left @ (left.T @ lever)
@@ -202,8 +202,8 @@ def fit_series(
             total = triangle_of(np.vstack([total, both]) if total.size else both)
         rows += len(time)
         last = float(time[-1])
-    # The last row ends a step that belongs to the period.
-    covered = (last - origin) * rows / max(rows - 1, 1)
+    # The last row ends a step that belongs to the period; jitter may have cost one more.
+    covered = (last - origin) * (1.0 + 2.0 / max(rows - 1, 1))
     if rows <= size or covered < period * (1.0 - 1e-6):
         raise TooLittleData(
             "the log holds too little for a Fourier series",

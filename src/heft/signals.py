@@ -702,20 +702,22 @@ def choose_corner(recordings: Sequence[Recording], names: Sequence[str]) -> floa
 
 
 def choose_corners(
-    recordings: Sequence[Recording], names: Sequence[str], corner: float
+    recordings: Sequence[Recording], names: Sequence[str], corner: float, trim: float = 0.5
 ) -> tuple[float, ...]:
     """Return the corner of each joint's spline [Hz] by generalised cross-validation.
 
     The smallest `(RSS/n) / (1 − d)²` [Craven1979], with d the trace of the smoother's matrix a
     row: the mean of its response `1/(1 + (f/f_c)⁶)` over all frequencies that the rows can show.
     Tried are corners from an eighth to twice the common one, half an octave apart, so it can
-    never do much harm where the encoder's noise is not white; the lowest of those within
-    1 % of the best is taken, since a curve as flat as that says nothing.
+    never do much harm where the encoder's noise is not white; the lowest is taken of those that
+    leave, by the score, a tenth more than the best of what noise is left in its curve.
 
     Args:
         recordings: The logs of one experiment.
         names: Their position signals.
         corner: The common corner, 20 · f99 [Hz].
+        trim: Time at each end of a segment that does not count [s]: there a spline is no more
+            than a parabola, and would ask for a higher corner.
     """
     rate = min(survey(recording, names).rate for recording in recordings)
     tried = [min(corner * k, LARGEST_CORNER * rate) for k in SPLINE_CORNERS]
@@ -728,18 +730,22 @@ def choose_corners(
         for window in windows(recording, names, step, margin):
             if len(window.time) < 2 * REACH + 2:
                 continue
-            count = window.core.stop - window.core.start
+            time, values = window.time[window.core], window.values[window.core]
+            inside = (time >= window.begin + trim) & (time <= window.end - trim)
+            count = int(np.sum(inside))
             rows += count
             for k, f in enumerate(tried):
                 spline = splines.fit(window.time, window.values, step, f)
-                fitted = splines.evaluate(*spline, window.time[window.core])
-                energy[k] += np.sum((window.values[window.core] - fitted) ** 2, axis=0)
+                fitted = splines.evaluate(*spline, time[inside])
+                energy[k] += np.sum((values[inside] - fitted) ** 2, axis=0)
                 freedom[k] += count * np.mean(1.0 / (1.0 + (frequency / f) ** 6))
     if rows == 0:
         return (corner,) * len(names)
-    score = energy / rows / (1.0 - freedom[:, None] / rows) ** 2
+    share = freedom / rows
+    score = energy / rows / (1.0 - share[:, None]) ** 2
     floor = 1e-24 * (energy.max(axis=0) / rows) + np.finfo(float).tiny
-    best = np.argmax(score <= 1.01 * score.min(axis=0) + floor, axis=0)
+    limit = score.min(axis=0) * (1.0 + 0.1 * share[np.argmin(score, axis=0)]) + floor
+    best = np.argmax(score <= limit, axis=0)
     return tuple(float(tried[k]) for k in best)
 
 
@@ -750,7 +756,7 @@ def resolve(
     if smoothing.corner is None:
         corner = choose_corner(recordings, names)
         if smoothing.method == "spline" and smoothing.corners is None:
-            corners = choose_corners(recordings, names, corner)
+            corners = choose_corners(recordings, names, corner, smoothing.trim)
             return replace(smoothing, corner=corner, corners=corners)
         return replace(smoothing, corner=corner)
     for recording in recordings:
