@@ -137,7 +137,7 @@ class LeastSquares:
             return estimate
         values = np.nan_to_num(estimate.parameters.values)
         times = memory(autocovariance(problem.residuals(values)))
-        return self._finish(estimate.information, estimate.noise.sigma, times, 2)
+        return self.conclude(estimate.information, estimate.noise.sigma, times, 2)
 
     def solve(self, information: Information) -> Estimate:
         """Return the estimate from information alone, residuals taken for white."""
@@ -163,11 +163,19 @@ class LeastSquares:
             sigma = np.maximum(np.sqrt(energy / freedom), least)
             if self.weighting == "none" or sweep == self.sweeps:
                 break
-        return self._finish(information, sigma, np.ones(channels), 1)
+        return self.conclude(information, sigma, np.ones(channels), 1)
 
-    def _finish(
+    def conclude(
         self, information: Information, sigma: Array, times: Array, passes: int
     ) -> Estimate:
+        """Return the estimate from information and what is known of its noise.
+
+        Args:
+            information: Unweighted by channel.
+            sigma: Standard deviation of each channel's residual [N·m or N].
+            times: Integrated autocorrelation of each channel's residual [rows].
+            passes: How many times the rows were walked.
+        """
         rows = np.array([t.rows for t in information.triangles], dtype=float)
         noise = Noise(sigma, times, rows)
         ordinary = self.weighting == "none"
