@@ -37,6 +37,7 @@ HAMPEL_BYTES = 32 << 20  # of windows spelt out at once
 FIRST_ROWS = 64  # of a segment's smallest part
 BORROWED = 1.0  # of what a block holds on average, when its own estimate is made
 FAR = 4.0  # median distances, beyond which a block counts for nothing
+LEAST_SEEN = 0.02  # of the information in any direction that a consensus must hold
 ROUNDS = 100  # at most, of the median and of a consensus
 
 
@@ -627,6 +628,24 @@ def _enough(segments: tuple[Segment, ...], least: int) -> tuple[Segment, ...]:
     return segments
 
 
+def _require_seen(whole: Triangle, part: Triangle, inside: NDArray[np.bool_]) -> None:
+    """Refuse a consensus that says nothing of what the log as a whole shows.
+
+    Segments at rest agree with one another, whatever the parameters are: an agreement of those
+    is none. What is seen of a direction is compared with its share of the rows.
+    """
+    relative = scipy.linalg.solve_triangular(whole.R, part.R.T, trans="T", check_finite=False)
+    least = float(np.linalg.svd(relative, compute_uv=False)[-1]) ** 2
+    if least < LEAST_SEEN:
+        raise TooLittleData(
+            "the segments that agree do not show what the log as a whole shows",
+            got=f"{int(inside.sum())} of {len(inside)} segments agree; of one combination of the "
+            f"parameters they hold {least:.1%} of what is known",
+            expected=f"{LEAST_SEEN:.0%} at least",
+            cure="leave out where the robot stands still; or take 'huber'",
+        )
+
+
 def _combined(segment: Segment, weights: dict[str, float]) -> Triangle:
     return segment.information.combined(weights)
 
@@ -690,7 +709,8 @@ class Ransac:
         """Return the estimate and which segments are in; the rows are walked once.
 
         Raises:
-            TooLittleData: If no subset determines all parameters.
+            TooLittleData: If no subset determines all parameters, or the segments that agree
+                leave unseen what the others show.
         """
         segments = _enough(segments_of(problem, self.segments), 5)
         total, floor = _sum(segments), _floor(segments)
@@ -737,6 +757,9 @@ class Ransac:
             values = solve(chosen.combined(_weights(total.channels, sigma)))
         energy = _mean_energy(segments, values)
         sigma = np.maximum(np.sqrt(energy[inside].mean(axis=0)), floor)
+        weights = _weights(total.channels, sigma)
+        chosen = _sum(s for s, k in zip(segments, inside, strict=True) if k)
+        _require_seen(total.combined(weights), chosen.combined(weights), inside)
         settings: dict[str, object] = {
             "robust": "ransac",
             "segments": len(segments),
