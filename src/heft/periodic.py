@@ -175,7 +175,7 @@ class FourierSeries:
 
 
 def fit_series(
-    pieces: Iterable[tuple[Array, Array]], period: float, harmonics: int, chosen: bool = False
+    pieces: Iterable[tuple[Array, Array]], period: float, harmonics: int
 ) -> FourierSeries:
     """Return the Fourier series of least squares, in one pass and bounded memory.
 
@@ -186,7 +186,6 @@ def fit_series(
         pieces: Times, shape (rows,) [s], and positions, shape (rows, joints); all of one clock.
         period: [s].
         harmonics: The most that are tried.
-        chosen: Whether to take that number, and not fewer.
 
     Raises:
         TooLittleData: If less than a period is seen, or too few rows.
@@ -223,7 +222,7 @@ def fit_series(
         score = rows * np.log(tail + max(floor, np.finfo(float).tiny)) + 2 * numbers * math.log(
             rows
         )
-        n = harmonics if chosen else int(np.argmin(score))
+        n = int(np.argmin(score))
         m = 2 * n + 1
         coefficients[:m, j] = scipy.linalg.solve_triangular(R[:m, :m], Z[:m, j])
         noise[j] = math.sqrt(tail[n] / (rows - m))
