@@ -151,7 +151,7 @@ class LeastSquares:
         values = np.nan_to_num(estimate.parameters.values)
         covariance, sample = thinned(problem.residuals(values), problem.spacing)
         sandwich = influence(sample)
-        return self._finish(
+        return self.conclude(
             estimate.information, estimate.noise.sigma, memory(covariance), 2, sandwich
         )
 
@@ -179,9 +179,9 @@ class LeastSquares:
             sigma = np.maximum(np.sqrt(energy / freedom), least)
             if self.weighting == "none" or sweep == self.sweeps:
                 break
-        return self._finish(information, sigma, np.ones(channels), 1)
+        return self.conclude(information, sigma, np.ones(channels), 1)
 
-    def _finish(
+    def conclude(
         self,
         information: Information,
         sigma: Array,
@@ -189,6 +189,15 @@ class LeastSquares:
         passes: int,
         sandwich: tuple[Array, ...] | None = None,
     ) -> Estimate:
+        """Return the estimate from information and what is known of its noise.
+
+        Args:
+            information: Unweighted by channel.
+            sigma: Standard deviation of each channel's residual [N·m or N].
+            times: Integrated autocorrelation of each channel's residual [rows].
+            passes: How many times the rows were walked.
+            sandwich: What the residuals' colour makes of `Yᵀε`; see `uncertainty.influence`.
+        """
         rows = np.array([t.rows for t in information.triangles], dtype=float)
         noise = Noise(sigma, times, rows, sandwich)
         ordinary = self.weighting == "none"

@@ -22,7 +22,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from . import friction, kernel, signals, tables
+from . import friction, kernel, signals, tables, weak
 from .errors import InvalidSetting, MissingSignal, TooLittleData
 from .friction import Course
 from .identifiability import BaseParameters, base_parameters, column_order
@@ -32,6 +32,7 @@ from .parameters import Labels
 from .recording import Recording
 from .robot import PRISMATIC, Robot
 from .signals import Smoothing, Timeline, Window
+from .weak import Weak
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -102,6 +103,29 @@ def rows_of(
     for (channel, column), weight in zip(scatter.acts, scatter.weights, strict=True):
         out[channel, own + column] += weight * scatter.values[column]
     return np.moveaxis(out, 2, 0)
+
+
+def both_sides(
+    robot: Robot, motion: kernel.Motion, course: Course, simpler: bool = False
+) -> tuple[Array, Array]:
+    """Return W₂ and F of the weak form `∫(−φ̇ W₂ − φ F) π dt = ∫φ τ dt`, each (N, channels, p).
+
+    W₂ π is the generalised momentum, rotors' included; F π = W₁ π less friction. Arguments as
+    those of `rows_of`.
+    """
+    own = PARAMETER_COUNT * len(robot.tree.names)
+    columns = (*robot.drive_columns, *(robot.simpler_columns if simpler else ()))
+    shape = (robot.tree.channels, own + len(columns), motion.sin.shape[1])
+    momentum, remainder = np.zeros(shape), np.zeros(shape)
+    kernel.momentum(robot.tree, motion, (momentum, remainder))
+    # A rotor's momentum is its armature times its speed, which takes the place of ẇ.
+    scatter = friction.columns(robot, columns, replace(course, acceleration=course.velocity))
+    for (channel, column), weight in zip(scatter.acts, scatter.weights, strict=True):
+        if columns[column][1].kind == "armature":
+            momentum[channel, own + column] += weight * scatter.values[column]
+        else:
+            remainder[channel, own + column] -= weight * scatter.values[column]
+    return np.moveaxis(momentum, 2, 0), np.moveaxis(remainder, 2, 0)
 
 
 def random_course(robot: Robot, v: Array, a: Array, rng: np.random.Generator) -> Course:
@@ -213,10 +237,14 @@ class Residuals:
     Attributes:
         values: τ − Y β, shape (N, measured channels).
         regressor: Returns Y at some of the rows, shape (n, measured channels, b).
+        recording: Position of the recording in the problem.
+        index: Rows' positions in the recording; None where a row is made of many.
     """
 
     values: Array
     regressor: Callable[[NDArray[np.intp]], Array]
+    recording: int
+    index: NDArray[np.int64] | None
 
 
 def _some(rows: Array, chosen: NDArray[np.intp]) -> Array:
@@ -237,6 +265,8 @@ class Problem:
             shape (10 bodies,); without them it is zero in rows, and that of the bodies given
             in predictions.
         band: Upper end of the motion's band [Hz], where it is not the corner.
+        weak: Windows of the weak form, whose rows need no acceleration; rows are differentiated
+            if not given.
     """
 
     robot: Robot
@@ -246,6 +276,7 @@ class Problem:
     purpose: Literal["fit", "predict"] = "fit"
     bodies: Array | None = None
     band: float | None = None
+    weak: Weak | None = None
 
     @cached_property
     def base(self) -> BaseParameters:
@@ -379,21 +410,22 @@ class Problem:
     ) -> Iterator[tuple[int, Window]]:
         for k, recording in enumerate(self.recordings):
             step = self.timelines[k].step
-            margin = margins * signals.settling(self.corner, step, self.resolved.order)
+            margin = self.smoothers[k].margin
+            if margins > 1.0:  # rows pass a low-pass of their own
+                margin += signals.settling(self.corner, step, self.resolved.order)
             names = self._names(recording)
             for window in signals.windows(recording, names, step, margin, core_rows):
                 yield k, window
 
+    @cached_property
+    def smoothers(self) -> tuple[signals.Smoother, ...]:
+        """What makes the motion of each recording smooth."""
+        names = self.position_signals
+        return tuple(signals.smoother(self.resolved, r, names) for r in self.recordings)
+
     def _positions(self, window: Window, at: Array | None, k: int) -> signals.Smoothed:
         moving = len(self.position_signals)
-        return signals.smooth(
-            window.time,
-            window.values[:, :moving],
-            self.timelines[k].step,
-            self.corner,
-            self.resolved.order,
-            at,
-        )
+        return self.smoothers[k].smooth(window.time, window.values[:, :moving], at)
 
     def _motion(
         self, smoothed: signals.Smoothed, cut: slice = slice(None)
@@ -515,11 +547,51 @@ class Problem:
         parts = self._remembering(self._in_order(lambda item: self._even(*item), windows))
         yield from (r for r in self._in_order(self._filtered, parts) if r is not None)
 
+    def _weak_rows(self) -> Iterator[Rows]:
+        """Rows of the weak form, a window each, on the gathered columns."""
+        assert self.weak is not None
+        held: weak.Held | None = None
+        recording, last = -1, -np.inf
+        parts = self._in_order(lambda item: self._sample(*item), self._windows(1.0))
+        for s in self._remembering(parts):
+            step = self.timelines[s.recording].step
+            windows, gap = self.weak.windows(self.corner, step), signals.GAP_STEPS * step
+            for first in range(0, len(s.time), self._dense_rows):
+                part = s.part(slice(first, first + self._dense_rows))
+                apart = np.diff(part.time)
+                breaks = (apart <= 0.0) | (apart > gap) | np.diff(part.chosen)
+                for run in np.split(np.arange(len(part.time)), np.flatnonzero(breaks) + 1):
+                    piece = part.part(run)
+                    if s.recording != recording or not 0.0 < piece.time[0] - last <= gap:
+                        held = None
+                    recording = s.recording
+                    last = float(piece.time[-1]) if piece.chosen[0] else -np.inf
+                    if not piece.chosen[0]:
+                        continue
+                    course = piece.course(self.loads(piece.motion))
+                    sides = both_sides(self.robot, piece.motion, course, simpler=True)
+                    momentum, remainder = (side[:, :, self._gathered] for side in sides)
+                    held, found = weak.advance(
+                        windows,
+                        held,
+                        weak.Samples(piece.time, momentum, remainder, piece.effort.T),
+                    )
+                    if len(found.time):
+                        yield Rows(found.regressor, found.effort, found.time, s.recording)
+
+    @property
+    def _spelt_out(self) -> bool:
+        """Whether rows are made of many samples each, and not reduced as they come."""
+        return self.weak is not None or self.resolved.torque == "filtered"
+
+    def _made_rows(self) -> Iterator[Rows]:
+        return self._weak_rows() if self.weak is not None else self._filtered_rows()
+
     def rows(self) -> Iterator[Rows]:
         """Yield the rows of each window, on the base parameters; channels in model order."""
         kept = list(self.base.kept)
-        if self.resolved.torque == "filtered":
-            for r in self._filtered_rows():
+        if self._spelt_out:
+            for r in self._made_rows():
                 yield replace(r, regressor=r.regressor[:, :, : len(kept)])
             return
         for s in self.samples():
@@ -528,6 +600,11 @@ class Problem:
                 course = part.course(self.loads(part.motion))
                 chosen = rows_of(self.robot, part.motion, course, self.threads)[:, :, kept]
                 yield Rows(chosen, part.effort.T, part.time, s.recording)
+
+    @property
+    def measured(self) -> NDArray[np.intp]:
+        """Positions of `channels` among the channels of rows."""
+        return self.robot.measured
 
     @property
     def channels(self) -> tuple[str, ...]:
@@ -565,9 +642,9 @@ class Problem:
             TooLittleData: If no rows are left.
         """
         measured = self.robot.measured
-        if self.resolved.torque == "filtered":
+        if self._spelt_out:
             total = Information.neutral(self.gathered_labels, self.channels)
-            for rows in self._filtered_rows():
+            for rows in self._made_rows():
                 total = total + Information.from_rows(
                     self.gathered_labels,
                     self.channels,
@@ -611,10 +688,11 @@ class Problem:
             values: β, shape (b,).
         """
         measured, kept = self.robot.measured, list(self.base.kept)
-        if self.resolved.torque == "filtered":
+        if self._spelt_out:
             for r in self.rows():
                 left = r.effort[:, measured] - r.regressor[:, measured] @ values
-                yield Residuals(left, partial(_some, r.regressor[:, measured]))
+                regressors = r.regressor[:, measured]
+                yield Residuals(left, partial(_some, regressors), r.recording, None)
             return
         own = PARAMETER_COUNT * len(self.robot.tree.names)
         standard = np.zeros(len(self.robot.labels))
@@ -632,7 +710,8 @@ class Problem:
             left = (s.effort - rigid - rest)[measured].T
             cuts = np.flatnonzero(np.diff(s.index) > 1) + 1
             for rows in np.split(np.arange(len(left)), cuts):
-                yield Residuals(left[rows], partial(regressor, s, rows))
+                made = partial(regressor, s, rows)
+                yield Residuals(left[rows], made, s.recording, s.index[rows])
 
     def residual_energy(self, values: Array) -> Array:
         """Return the energy of τ − Y β in the motion's band, shape (measured channels,).
@@ -643,7 +722,9 @@ class Problem:
         total = np.zeros(len(self.robot.measured))
         step = min(t.step for t in self.timelines)
         for piece in self.residuals(values):
-            if len(piece.values) > SHORTEST_FILTERED:
+            if self._spelt_out:  # rows that hold nothing above the band
+                total += np.sum(piece.values**2, axis=0)
+            elif len(piece.values) > SHORTEST_FILTERED:
                 smooth = signals.low_pass(piece.values, step, self.band_corner)
                 total += np.sum(smooth**2, axis=0)
         return total
@@ -651,7 +732,7 @@ class Problem:
     @property
     def spacing(self) -> int:
         """How many rows may stand for one: motion hardly changes within an eighth of a period."""
-        if self.resolved.torque == "filtered":
+        if self._spelt_out:
             return 1
         return max(1, int(min(1.0 / (8.0 * self.corner * t.step) for t in self.timelines)))
 

@@ -1,0 +1,431 @@
+"""Rows that are not the robot: estimators stay at the clean answer while least squares leaves it.
+
+Errors are measured in the metric of the clean estimate's covariance: 1 is what noise alone
+makes of them, in the root mean square over parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from heft import robust
+from heft.errors import InvalidSetting, TooLittleData
+from heft.estimators import LeastSquares
+from heft.plants import Problem
+from heft.recording import Recording
+from heft.robust import (
+    BlockMedian,
+    Hampel,
+    Huber,
+    MedianSketch,
+    Ransac,
+    hampel,
+    hampel_gate,
+    huber_weights,
+    segments_of,
+    weighted,
+    weighted_information,
+)
+from heft.signals import Smoothing
+from tests.experiments import ARMS, fourier, torque, true_robot
+
+Array = NDArray[np.float64]
+RATE, ROWS, SHARE = 100.0, 3000, 0.02
+ORDINARY = LeastSquares(coloured=False)
+
+
+class RowsOf(Problem):
+    """A problem that says which channels of its rows are measured."""
+
+    @property
+    def measured(self) -> NDArray[np.intp]:
+        return self.robot.measured
+
+
+@cache
+def experiment() -> tuple[object, Array, Array, Array]:
+    """Return a robot, positions and true torque of a motion, and the noise of each joint."""
+    truth = true_robot(ARMS["six joints"], np.random.default_rng(0))
+    time = np.arange(ROWS) / RATE
+    q, v, a = fourier(len(truth.robot.joints), time, np.random.default_rng(7))
+    tau = torque(truth, q, v, a)
+    return truth, q, tau, SHARE * np.sqrt(np.mean(tau**2, axis=0))
+
+
+def clean(tau: Array, rng: np.random.Generator) -> Array:
+    return np.zeros_like(tau)
+
+
+def spikes(tau: Array, rng: np.random.Generator) -> Array:
+    """One row in twenty of each channel is off, always upwards, by three times its size."""
+    size = np.sqrt(np.mean(tau**2, axis=0))
+    hit = rng.random(tau.shape) < 0.05
+    return np.asarray(hit * 3.0 * size * np.abs(rng.normal(size=tau.shape)))
+
+
+def pushes(tau: Array, rng: np.random.Generator) -> Array:
+    """Six pushes of half a second against all joints."""
+    size, out = np.sqrt(np.mean(tau**2, axis=0)), np.zeros_like(tau)
+    for k in range(6):
+        first = 150 + 470 * k + int(rng.integers(0, 300))
+        pull = size * rng.uniform(0.5, 2.0, tau.shape[1])
+        out[first : first + 50] += np.hanning(50)[:, None] * pull
+    return out
+
+
+def block(tau: Array, rng: np.random.Generator) -> Array:
+    """For a fifth of the log it holds something else."""
+    out = np.zeros_like(tau)
+    out[1800:2400] = 0.5 * tau[1800:2400] + 0.3 * np.sqrt(np.mean(tau**2, axis=0))
+    return out
+
+
+def problem(
+    spoil: Callable[[Array, np.random.Generator], Array], seed: int = 0, cut: int = ROWS
+) -> RowsOf:
+    truth, q, tau, noise = experiment()
+    rng = np.random.default_rng(seed)
+    seen = tau + noise * rng.normal(size=tau.shape)
+    seen = seen + spoil(tau, np.random.default_rng(seed + 100))
+    joints = truth.robot.joints  # type: ignore[attr-defined]
+    time = np.arange(ROWS) / RATE
+    log = Recording.from_arrays(
+        time[:cut],
+        q={j: q[:cut, k] for k, j in enumerate(joints)},
+        tau={j: seen[:cut, k] for k, j in enumerate(joints)},
+    )
+    return RowsOf(truth.robot, (log,), Smoothing(10.0), 1)  # type: ignore[attr-defined]
+
+
+def truth_of(made: RowsOf) -> Array:
+    truth = experiment()[0]
+    drives = [
+        truth.drives[f"{made.robot.drives[d].name}.{t}"]  # type: ignore[attr-defined]
+        for d, t in made.robot.drive_columns
+    ]
+    bodies = made.robot.nominal()[: 10 * len(made.robot.tree.names)]
+    return np.asarray(made.base.matrix @ np.concatenate([bodies, drives]))
+
+
+def metric(seed: int) -> Array:
+    """Return what makes the clean estimate's covariance one."""
+    found = ORDINARY.fit(problem(clean, seed)).parameters
+    assert found.covariance is not None
+    return np.linalg.inv(np.linalg.cholesky(found.covariance))
+
+
+def rms(vector: Array) -> float:
+    return float(np.sqrt(np.mean(vector**2)))
+
+
+# Estimators
+
+# How far each may be off, in units of what noise alone makes. A share ε of outliers pulls
+# Huber's estimate by ε k deviations of a row, in as many directions as there are channels:
+# 1 + ε k √(N channels/parameters)/0.82, twice that where the outliers come together.
+PULL = 1.345 / 0.82 * np.sqrt(2900 * 6 / 58)
+LIMITS = {
+    ("huber", spikes): 1.0 + 0.05 * PULL,
+    ("huber", pushes): 1.0 + 2.0 * 0.1 * PULL,
+    ("hampel", spikes): 1.3,
+    ("hampel", pushes): 1.5,
+    ("median", pushes): 2.0,
+    ("median", block): 1.5,
+    ("ransac", pushes): 1.6,
+    ("ransac", block): 1.5,
+}
+ESTIMATORS = {
+    "huber": Huber(),
+    "hampel": Hampel(),
+    "median": BlockMedian(),
+    "ransac": Ransac(trials=100),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil"), list(LIMITS), ids=[f"{n} {s.__name__}" for n, s in LIMITS]
+)
+def test_the_clean_answer_is_found_among_outliers(
+    name: str, spoil: Callable[[Array, np.random.Generator], Array]
+) -> None:
+    for seed in (0, 1):
+        made, whiten = problem(spoil, seed), metric(seed)
+        plain = ORDINARY.fit(made).parameters.values - truth_of(made)
+        found = ESTIMATORS[name].fit(made)
+        off = found.parameters.values - truth_of(made)
+        assert rms(whiten @ plain) > 30.0
+        assert rms(whiten @ off) <= LIMITS[name, spoil]
+        # What builds on the estimate builds on the same numbers.
+        triangle = found.information.combined(found.weights(worth=False))
+        again = np.linalg.solve(triangle.R, triangle.z)
+        assert np.abs(again - found.parameters.values).max() <= 1e-6 * np.abs(again).max()
+        inside = np.mean(np.abs(off) <= 1.96 * found.parameters.std)
+        assert inside >= 0.75  # intervals know nothing of the bias, but are not absurd
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_without_outliers_little_is_lost(name: str) -> None:
+    """The difference to the best estimate has variance (1/efficiency − 1) C: 95 % for all."""
+    made, whiten = problem(clean, 3), metric(3)
+    best = ORDINARY.fit(made).parameters
+    found = ESTIMATORS[name].fit(made).parameters
+    lost = rms(whiten @ (found.values - best.values))
+    count = len(best.values)
+    assert lost <= np.sqrt(1.0 / 0.95 - 1.0) * (1.0 + 3.0 / np.sqrt(2.0 * count))
+    # Its own deviations say so: 1/0.95 in variance, give or take what σ is known to.
+    assert np.median(found.std / best.std) == pytest.approx(1.0, abs=0.1)
+
+
+def test_huber_without_a_threshold_is_least_squares() -> None:
+    made = problem(spikes)
+    plain, huber = ORDINARY.fit(made), Huber(threshold=1e6).fit(made)
+    # The weights of the channels differ: 1.4826 median sizes are not standard deviations here.
+    sigma = robust.scale_of(made.residuals(huber.parameters.values), 6)
+    triangle = plain.information.combined(
+        dict(zip(made.channels, (1.0 / sigma).tolist(), strict=True))
+    )
+    wanted = np.linalg.solve(triangle.R, triangle.z)
+    assert rms(metric(0) @ (huber.parameters.values - wanted)) <= 0.05 * rms(metric(0) @ wanted)
+
+
+def test_passes_are_counted() -> None:
+    walked = 0
+
+    class Counting(RowsOf):
+        def rows(self):  # type: ignore[no-untyped-def]
+            nonlocal walked
+            walked += 1
+            return super().rows()
+
+        def residuals(self, values: Array):  # type: ignore[no-untyped-def]
+            nonlocal walked
+            walked += 1
+            return super().residuals(values)
+
+        def information(self):  # type: ignore[no-untyped-def]
+            nonlocal walked
+            walked += 1
+            return super().information()
+
+    made = problem(pushes)
+    for name, estimator in ESTIMATORS.items():
+        walked = 0
+        counting = Counting(made.robot, made.recordings, made.smoothing, 1)
+        assert estimator.fit(counting).passes == walked, name
+
+
+def test_the_segments_of_a_block_are_told() -> None:
+    found = Ransac(trials=100).fit(problem(block))
+    assert found.settings["inside"] == len(found.inside)
+    for segment, share in zip(found.segments, found.shares, strict=True):
+        spoilt = segment.begin < 23.99 and segment.end > 18.01
+        assert share == (0.0 if spoilt else 1.0)
+
+
+def test_a_draw_is_the_same_for_the_same_seed() -> None:
+    made = problem(pushes)
+    one, other = (Ransac(trials=20, seed=5).fit(made) for _ in range(2))
+    assert one.parameters.values.tobytes() == other.parameters.values.tobytes()
+    assert one.shares == other.shares
+
+
+def test_segments_at_rest_are_no_consensus() -> None:
+    truth, q, tau, noise = experiment()
+    rng = np.random.default_rng(0)
+    rest = 2 * ROWS
+    still_q = np.concatenate([q[:1500], np.repeat(q[1499:1500], rest, axis=0)])
+    still_tau = np.concatenate([tau[:1500] * 1.3, np.repeat(tau[1499:1500], rest, axis=0)])
+    still_tau[:1500] += 20 * noise * rng.normal(size=(1500, 6))
+    still_tau = still_tau + 1e-3 * noise * rng.normal(size=still_tau.shape)
+    joints = truth.robot.joints  # type: ignore[attr-defined]
+    log = Recording.from_arrays(
+        np.arange(len(still_q)) / RATE,
+        q={j: still_q[:, k] for k, j in enumerate(joints)},
+        tau={j: still_tau[:, k] for k, j in enumerate(joints)},
+    )
+    made = RowsOf(truth.robot, (log,), Smoothing(10.0), 1)  # type: ignore[attr-defined]
+    with pytest.raises(TooLittleData, match="do not show"):
+        Ransac(trials=50).fit(made)
+
+
+# Weights
+
+
+def test_huber_weights_make_a_residuals_pull_at_most_its_threshold() -> None:
+    rng = np.random.default_rng(0)
+    r, sigma = 5.0 * rng.normal(size=(400, 3)), np.array([0.1, 1.0, 10.0])
+    w = huber_weights(r, sigma, 1.345)
+    assert np.array_equal(w == 1.0, np.abs(r) <= 1.345 * sigma)
+    assert np.abs(w * r) == pytest.approx(np.minimum(np.abs(r), 1.345 * sigma))
+    assert huber_weights(np.zeros((1, 3)), sigma).tolist() == [[1.0] * 3]
+
+
+@pytest.mark.parametrize("window", [3, 7, 31])
+def test_hampel_is_what_its_definition_says(window: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(1)
+    values = rng.normal(size=(200, 2)) + 5.0 * (rng.random((200, 2)) < 0.1)
+    half = window // 2
+    padded = np.pad(values, ((half, half), (0, 0)), mode="reflect")
+    wanted = np.zeros((200, 2), dtype=bool)
+    for k in range(200):
+        near = padded[k : k + window]
+        middle = np.median(near, axis=0)
+        mad = 1.4826022 * np.median(np.abs(near - middle), axis=0)
+        wanted[k] = np.abs(values[k] - middle) > 2.0 * np.maximum(mad, 0.3)
+    assert np.array_equal(hampel(values, window, 2.0, 0.3), wanted)
+    monkeypatch.setattr(robust, "HAMPEL_BYTES", 8 * window * 2 * 17)  # in blocks of 17 rows
+    assert np.array_equal(hampel(values, window, 2.0, 0.3), wanted)
+
+
+def test_spikes_are_seen_on_a_moving_signal_and_few_else() -> None:
+    rng = np.random.default_rng(2)
+    time = np.arange(20000) / 1000.0
+    signal = 10.0 * np.sin(2.0 * time) + 0.1 * rng.normal(size=len(time))
+    at = rng.choice(len(time), 200, replace=False)
+    signal[at] += 2.0 * rng.choice([-1.0, 1.0], 200)
+    found = hampel(signal[:, None], 51)[:, 0]
+    assert found[at].all()
+    # Beyond three deviations lie 0.27 % of normal numbers; a MAD of 51 is known to 12 %.
+    rest = np.delete(found, at)
+    assert rest.mean() <= 0.01
+
+
+def test_a_quantised_signal_at_rest_has_no_outliers_with_a_floor() -> None:
+    values = np.zeros((500, 1))
+    values[::50] = 0.01  # one step of the converter
+    assert hampel(values, 21).any()
+    assert not hampel(values, 21, floor=0.005).any()
+
+
+@pytest.mark.parametrize("window", [0, 2, 4, -3, 5.0])
+def test_a_window_that_has_no_middle_is_refused(window: int) -> None:
+    with pytest.raises(InvalidSetting, match="odd"):
+        hampel(np.zeros((10, 1)), window)
+
+
+def test_the_gate_takes_the_feet_of_a_push_along_and_leaves_the_neighbours_of_spikes() -> None:
+    rng = np.random.default_rng(3)
+    residuals = rng.normal(size=(4000, 2))
+    residuals[1000:1100, 0] += 40.0 * np.hanning(100)
+    residuals[[2000, 3000], 1] += 30.0
+    keep = hampel_gate(residuals, np.ones(2), 401, 4.0, 10)
+    assert not keep[1010:1090, 0].any()
+    assert 80 <= np.sum(~keep[900:1200, 0]) <= 112
+    gone = np.flatnonzero(~keep[:, 1])
+    assert {2000, 3000} <= set(gone.tolist()) and len(gone) <= 6
+    bare = hampel_gate(residuals, np.ones(2), 401, 4.0, 0)
+    assert np.all(bare >= keep)
+
+
+@pytest.mark.parametrize("cuts", [(7,), (1000, 3), (3000,)])
+def test_weights_meet_their_rows_however_both_are_cut(cuts: tuple[int, ...]) -> None:
+    made = problem(clean)
+    rows = list(made.rows())
+    total = sum(len(r.time) for r in rows)
+    w = np.random.default_rng(0).random((total, 6))
+    edges = [0]
+    while edges[-1] < total:
+        edges.append(min(total, edges[-1] + cuts[len(edges) % len(cuts)]))
+    pieces = [w[a:b] for a, b in pairwise(edges)]
+    got = list(weighted(rows, pieces))
+    assert np.array_equal(np.concatenate([g.weight for g in got]), w)
+    tau = np.concatenate([r.effort for r in rows])
+    assert np.allclose(np.concatenate([g.effort for g in got]), np.sqrt(w) * tau, rtol=1e-14)
+    some = list(weighted(rows, [w[:, :2]], [1, 4]))
+    assert np.allclose(np.concatenate([g.effort for g in some]), np.sqrt(w[:, :2]) * tau[:, [1, 4]])
+    for wrong in (w[:-1], np.vstack([w, w[:1]])):
+        with pytest.raises(InvalidSetting, match="as many"):
+            list(weighted(rows, [wrong]))
+
+
+def test_unit_weights_change_nothing_and_zero_weights_leave_rows_out() -> None:
+    made = problem(clean)
+    ones = weighted_information(
+        made, (np.ones((len(r), 1)) for r in made.residuals(truth_of(made)))
+    )
+    whole = made.information()
+    assert ones.rows == whole.rows
+    for a, b in zip(ones.triangles, whole.triangles, strict=True):
+        values = truth_of(made)
+        assert a.residual_energy(values) == pytest.approx(b.residual_energy(values), rel=1e-8)
+    half = weighted_information(
+        made, (np.arange(len(r))[:, None] % 2.0 for r in made.residuals(truth_of(made)))
+    )
+    assert half.rows == whole.rows // 2
+
+
+def test_medians_of_sizes_are_sketched_to_a_third_of_a_percent() -> None:
+    rng = np.random.default_rng(4)
+    sizes = np.abs(rng.normal(size=(30001, 3))) * np.array([1e-12, 1.0, 1e9])
+    sketch = MedianSketch(3)
+    for k in range(0, 30001, 1000):
+        sketch.add(sizes[k : k + 1000])
+    assert sketch.median() == pytest.approx(np.median(sizes, axis=0), rel=2.0 ** (1 / 256) - 1)
+    zeros = MedianSketch(1)
+    zeros.add(np.zeros((5, 1)))
+    assert 0.0 < zeros.median()[0] < 1e-19
+
+
+# Segments
+
+
+@pytest.mark.parametrize("count", [5, 12, 40])
+def test_segments_add_up_to_the_whole_and_follow_one_another(count: int) -> None:
+    made = problem(clean)
+    pieces = segments_of(made, count)
+    assert abs(len(pieces) - count) <= 1
+    assert all(a.end < b.begin for a, b in pairwise(pieces))
+    rows = [p.information.rows for p in pieces]
+    assert max(rows) <= 2.0 * min(rows) + 6 * 128
+    total, whole = pieces[0].information, made.information()
+    for p in pieces[1:]:
+        total = total + p.information
+    values = truth_of(made) * 1.01
+    assert total.rows == whole.rows
+    for a, b in zip(total.triangles, whole.triangles, strict=True):
+        assert a.residual_energy(values) == pytest.approx(b.residual_energy(values), rel=1e-9)
+
+
+def test_a_segment_never_reaches_over_two_recordings() -> None:
+    one = problem(clean, 0, 900)
+    two = problem(clean, 1, 1500)
+    both = RowsOf(one.robot, (*one.recordings, *two.recordings), Smoothing(10.0), 1)
+    pieces = segments_of(both, 8)
+    assert {p.recording for p in pieces} == {0, 1}
+    assert 8 <= len(pieces) <= 9
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Huber(threshold=0.0),
+        lambda: Huber(sweeps=0),
+        lambda: Hampel(window=4),
+        lambda: Hampel(widen=-1),
+        lambda: BlockMedian(blocks=2),
+        lambda: Ransac(segments=2),
+        lambda: Ransac(share=1.0),
+        lambda: Ransac(threshold=1.0),
+        lambda: Ransac(trials=0),
+    ],
+)
+def test_settings_out_of_range_are_refused(make: Callable[[], object]) -> None:
+    with pytest.raises(InvalidSetting, match="out of range"):
+        make()
+
+
+@pytest.mark.parametrize("estimator", [BlockMedian(), Ransac(trials=5)])
+def test_too_little_is_said(estimator: BlockMedian | Ransac) -> None:
+    with pytest.raises(TooLittleData):
+        estimator.fit(problem(clean, 0, 130))
+
+
+def test_gating_everything_is_refused() -> None:
+    with pytest.raises(TooLittleData, match="outliers to one another"):
+        Hampel(window=3, threshold=1e-9).fit(problem(clean, 0, 400))
