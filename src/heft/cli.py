@@ -47,8 +47,14 @@ def identify(
     given: Path | None = None,
     corner: float | None = None,
     torque: Literal["raw", "filtered"] = "raw",
+    rows: Literal["differentiated", "weak"] = "differentiated",
+    smoother: Literal["butterworth", "spline", "fourier"] = "butterworth",
+    delay: float | None = None,
+    robust: Literal["none", "huber", "hampel", "blocks", "ransac"] = "none",
+    average: bool = False,
     trim: float = 0.5,
     strength: float = 10.0,
+    prior: Literal["quadratic", "logdet"] = "quadratic",
     threads: int = 2,
     quiet: bool = False,
 ) -> None:
@@ -77,10 +83,22 @@ def identify(
         Corner of the low-pass on positions [Hz]; chosen from the data if not given.
     torque
         Raw, or filtered together with the rows.
+    rows
+        Differentiated, or weak: integrals over short windows, which need no acceleration.
+    smoother
+        Of positions: a low-pass, a penalised spline, or a Fourier series if the motion repeats.
+    delay
+        By how much torque comes behind motion [s]; looked for if not given.
+    robust
+        What finds pushes, collisions and spikes, whose rows are then left out.
+    average
+        Average logs over the periods of their motion first.
     trim
         Time cut off at each end of a log, and at gaps [s].
     strength
         Of the prior from the model file, in effective samples.
+    prior
+        Quadratic around the model file, or the log-determinant divergence from it.
     threads
         How many threads share the work; the result does not depend on it.
     quiet
@@ -92,6 +110,7 @@ def identify(
     from .identification import Settings, identify_files, silent
     from .results import refuse_foreign, write
     from .signals import Smoothing
+    from .weak import Weak
 
     if not logs:
         raise InvalidSetting(
@@ -105,8 +124,11 @@ def identify(
         )
     refuse_foreign(out)
     settings = Settings(
-        Smoothing(corner=corner, trim=trim, torque=torque),
-        consistent=PhysicallyConsistent(strength=strength),
+        Smoothing(corner=corner, trim=trim, torque=torque, delay=delay, method=smoother),
+        consistent=PhysicallyConsistent(strength=strength, prior=prior),
+        weak=Weak() if rows == "weak" else None,
+        robust=robust,
+        average=average,
         threads=threads,
     )
     found = identify_files(

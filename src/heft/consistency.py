@@ -95,6 +95,8 @@ class ConsistentEstimate:
         parameters: Values and covariance of x, the covariance widened by the prior's doubt.
         noise: Covariance from the data's noise alone.
         seen: Share of the prior's variance that the data took away, shape (n,), 0 to 1.
+        pull: How far the prior moved each number, to first order: what a prior of no strength
+            would take back, were nothing at its limits; shape (n,).
         active: Names of what lies on a boundary: bodies (`link3`) and terms (`elbow.viscous`).
         iterations: Of the conic solver, 0 where no constraint binds; or Newton's steps.
         strength: Of the prior, in effective samples.
@@ -104,6 +106,7 @@ class ConsistentEstimate:
     parameters: Parameters
     noise: Array
     seen: Array
+    pull: Array
     active: tuple[str, ...]
     iterations: int
     strength: float
@@ -199,8 +202,14 @@ class PhysicallyConsistent:
         # The bias is A Λ (u₀ − u): rows of Λ^½ carry √n₀ each, and u₀ − u up to doubt.
         reach = WORST_DIRECTION * doubt
         spread = None if noise_factor is None else noise_factor @ believed.matrix @ metric / scale
-        pull = reach * float(np.sqrt(self.strength))
-        covariance, noise = posterior(data, prior, pull, spread)
+        doubted = reach * float(np.sqrt(self.strength))
+        covariance, noise = posterior(data, prior, doubted, spread)
+        # x̂ changes with the logarithm of n₀ by A Λ (u₀ − û), with A the inverse information.
+        towards = np.zeros(size)
+        towards[:bodies] = self.strength * (start - unknown)[:bodies]
+        triangle_u = factor[:-1, :-1]
+        half = scipy.linalg.solve_triangular(triangle_u, towards, trans="T")
+        moved = scipy.linalg.solve_triangular(triangle_u, half)
         doubts = np.append(np.full(bodies, reach), np.zeros(size - bodies))
         before = np.diag(back @ np.diag(doubts**2) @ back.T).copy()
         before[drives] = np.inf
@@ -212,6 +221,7 @@ class PhysicallyConsistent:
             Parameters(believed.labels, values, total),
             back @ noise @ back.T,
             share,
+            back @ moved,
             self._active(values, believed, bound),
             iterations,
             self.strength,
@@ -350,12 +360,31 @@ class PhysicallyConsistent:
         return (*names, *bound)
 
 
-def body_statistics(
-    estimate: ConsistentEstimate, first: int
-) -> Mapping[str, tuple[float, float, float]]:
-    """Return value, standard deviation and share seen of a link's numbers as files state them.
+@dataclass(frozen=True)
+class Stated:
+    """One number of a link as files state it.
+
+    Attributes:
+        value: In its unit.
+        std: Standard deviation, widened by what the prior may be wrong.
+        share: Of the prior's variance that the data took away.
+        pull: How far the prior moved it, to first order.
+    """
+
+    value: float
+    std: float
+    share: float
+    pull: float
+
+
+def stated_numbers(estimate: ConsistentEstimate, first: int) -> dict[str, Stated]:
+    """Return a link's numbers as files state them.
 
     Keys are `mass`, `com.x` … and `inertia.xx` … (about the centre of mass, link's axes).
+
+    Args:
+        estimate: What was found.
+        first: Where the link's ten begin.
     """
     ten = slice(first, first + 10)
     values = estimate.parameters.values[ten]
@@ -374,10 +403,20 @@ def body_statistics(
         move[k] = steps[k]
         jacobian[:, k] = (stated(values + move) - stated(values - move)) / (2.0 * steps[k])
     std = np.sqrt(np.maximum(np.diag(jacobian @ covariance @ jacobian.T), 0.0))
+    pull = jacobian @ estimate.pull[ten]
     names = ["mass", "com.x", "com.y", "com.z"]
     names += [f"inertia.{inertia.AXES[i]}{inertia.AXES[j]}" for i, j in inertia.INERTIA_INDEX]
     numbers = stated(values)
+    seen = estimate.seen[ten]
     return {
-        n: (float(numbers[k]), float(std[k]), float(estimate.seen[first + k]))
+        n: Stated(float(numbers[k]), float(std[k]), float(seen[k]), float(pull[k]))
         for k, n in enumerate(names)
     }
+
+
+def body_statistics(
+    estimate: ConsistentEstimate, first: int
+) -> Mapping[str, tuple[float, float, float]]:
+    """Return value, standard deviation and share seen of a link's numbers; see above."""
+    stated = stated_numbers(estimate, first)
+    return {n: (s.value, s.std, s.share) for n, s in stated.items()}

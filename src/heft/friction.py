@@ -177,3 +177,25 @@ def effort(robot: Robot, values: Mapping[str, float], course: Course) -> Array:
         factor = weight * values[f"{robot.drives[d].name}.{term.name}"]
         total[channel] += factor * scatter.values[column]
     return total
+
+
+def steady(terms: Sequence[Term], velocity: Array) -> Array:
+    """Return a drive's terms in steady sliding without load, shape (terms, N).
+
+    The stops have slipped, the rotor does not accelerate, and nothing presses on the gears.
+
+    Args:
+        terms: What its effort is made of.
+        velocity: Shape (N,) [rad/s or m/s].
+    """
+    rows = np.zeros((len(terms), len(velocity)))
+    for k, term in enumerate(terms):
+        if term.kind == "viscous":
+            rows[k] = velocity
+        elif term.kind in ("coulomb", "stop"):
+            rows[k] = np.sign(velocity)
+        elif term.kind == "sigmoid":
+            rows[k] = np.tanh(velocity / (term.scale or 1.0))
+        elif term.kind == "offset":
+            rows[k] = 1.0
+    return rows

@@ -41,11 +41,15 @@ class Calibrated:
         consistent: The parameters, gains' changes of the last round behind them.
         gains: By channel, 1 where known.
         std: Their standard deviations.
+        triangle: What the parameters and gains were fitted to.
+        believed: What was believed of them.
     """
 
     consistent: ConsistentEstimate
     gains: Mapping[str, float]
     std: Mapping[str, float]
+    triangle: Triangle
+    believed: WithGains
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,7 @@ class DriveGains:
             if not unsure or (round_ and np.abs(steps).max() < self.tolerance):
                 break
         std = dict(zip(unsure, found.parameters.std[size:].tolist(), strict=True))
-        return Calibrated(found, gains, dict.fromkeys(channels, 0.0) | std)
+        return Calibrated(found, gains, dict.fromkeys(channels, 0.0) | std, triangle, wide)
 
     def _map(self, channel: str, gain: float, point: Array, unsure: list[str]) -> Array:
         """Return T with `τ = Y T [β; changes of gains]`, for one channel."""

@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import NDArray
 
-from . import checks, export, friction, inertia, kernel
+from . import checks, export, friction, inertia, kernel, periodic, robust, signals
+from .bounds import StrictBounds, strict_bounds
 from .checks import Check, Score, Trace, Verdict
 from .cone import Limits
 from .consistency import ConsistentEstimate, PhysicallyConsistent
@@ -28,7 +30,24 @@ from .robot import Robot
 from .signals import Smoothing
 from .simple import fit_held
 from .tables import file_hash
+from .weak import Weak
 
+
+class RobustLike(Protocol):
+    """A robust estimator; see `robust`."""
+
+    def fit(self, problem: Problem, /) -> Estimate:
+        """Return the estimate."""
+        ...
+
+
+Robust = Literal["none", "huber", "hampel", "blocks", "ransac"]
+ROBUST: dict[str, Callable[[], RobustLike]] = {
+    "huber": robust.Huber,
+    "hampel": robust.Hampel,
+    "blocks": robust.BlockMedian,
+    "ransac": robust.Ransac,
+}
 SIMPLE_TERMS = ("viscous", "coulomb", "offset")
 
 Progress = Callable[[str], None]
@@ -48,6 +67,10 @@ class Settings:
         sharpness: How much sharper motion may be than its band, if no corner is stated.
         least_squares: The base parameters, and the weights of the channels.
         consistent: What goes into the model file.
+        weak: Windows of the weak form; rows are differentiated if not given.
+        robust: What finds rows that are no part of the experiment (pushes, collisions, spikes),
+            which are then left out; `none` takes all.
+        average: Whether logs of motion that repeats are averaged over its periods first.
         threads: How many threads share the work; the result does not depend on it.
     """
 
@@ -56,6 +79,9 @@ class Settings:
     sharpness: Sharpness = Sharpness()
     least_squares: LeastSquares = LeastSquares()
     consistent: PhysicallyConsistent = PhysicallyConsistent()
+    weak: Weak | None = None
+    robust: Robust = "none"
+    average: bool = False
     threads: int = 2
 
 
@@ -82,6 +108,8 @@ class Identification:
         estimate: The base parameters.
         calibrated: What goes into the model file, and the drives' gains.
         simple: Simple friction, the rest held.
+        bounds: Between what the masses and centres of mass of all robots that fit lie.
+        left_out: Rows that the robust fit left out, by log.
         delay: How far torque comes behind motion.
         urdf: The model file with new numbers.
         fit: Scores on the logs fitted.
@@ -97,6 +125,8 @@ class Identification:
     estimate: Estimate
     calibrated: Calibrated
     simple: SimpleFriction
+    bounds: StrictBounds
+    left_out: Mapping[str, int]
     delay: DelayFound
     urdf: bytes
     fit: tuple[Score, ...]
@@ -179,15 +209,18 @@ def identify(
         limits = Limits.from_options(robot.options.limits)
         limits.require_known(tuple(k.name for k in robot.bodies_links))
         settings = replace(settings, consistent=replace(settings.consistent, limits=limits))
-    problem = Problem(robot, tuple(logs), settings.smoothing, settings.threads)
     progress(f"reading {len(logs)} log{'s' if len(logs) > 1 else ''}")
+    problem = Problem(robot, tuple(logs), settings.smoothing, settings.threads, weak=settings.weak)
+    if settings.average:
+        problem = averaged(problem)
     corner = problem.corner
     held_out = problem.of(validate) if validate else None
     if held_out is not None:
         _ = held_out.resolved, held_out.timelines  # refuse a bad log before the work begins
     if not kernel.is_compiled():
         progress("compiling the kernels for this machine, once: about 20 s")
-    if settings.smoothing.corner is None:
+    searched = settings.smoothing.corner is None and problem.resolved.method == "butterworth"
+    if searched:
         progress("looking how sharp the motion may be")
         raised = settings.sharpness.fit(problem, (1,))
         problem = problem.sharpened(raised) or problem
@@ -196,8 +229,9 @@ def identify(
         progress("looking for a delay of the torque")
         delay = settings.delay.fit(problem)
     problem = problem.delayed(delay.delay)
-    if settings.smoothing.corner is None and raised == 1.0:
+    if searched and raised == 1.0:
         problem = problem.sharpened(settings.sharpness.fit(problem, (-1,))) or problem
+    problem, left_out = _without_outliers(problem, settings.robust, progress)
     progress(f"smoothing at {problem.corner:.3g} Hz, summing up rows")
     if any(t.kind == "load" for _, t in robot.drive_columns):
         # The load on the gears is known only once the bodies are.
@@ -220,12 +254,18 @@ def identify(
         estimate, problem.believed, _gain_spread(problem)
     )
     simple = _simple(problem, gathered, estimate, calibrated)
+    progress("looking what else would fit")
+    bounds = strict_bounds(
+        calibrated.triangle, calibrated.believed, limits=settings.consistent.limits
+    )
     found = Identification(
         problem,
         gathered,
         estimate,
         calibrated,
         simple,
+        bounds,
+        left_out,
         delay,
         b"",
         (),
@@ -273,6 +313,70 @@ def _shown(problem: Problem, gathered: Information, estimate: Estimate) -> DataR
     kept = [k for k, n in enumerate(labels.names) if n.partition("[")[0] == n]
     triangle = gathered.only(kept).combined(estimate.weights(worth=False))
     return data_rank(triangle.R, labels.select(kept), triangle.rows)
+
+
+def averaged(problem: Problem) -> Problem:
+    """Return a problem whose logs are the mean over the periods of their motion.
+
+    A period is written down three times and the middle one fitted, so that nothing is cut off.
+
+    Raises:
+        InvalidSetting: If a motion does not repeat.
+    """
+    recordings = []
+    for recording, timeline in zip(problem.recordings, problem.timelines, strict=True):
+        efforts = [name for name, *_ in problem.effort_signals(recording)]
+        names = [*problem.position_signals, *efforts]
+        parts = list(signals.windows(recording, names, timeline.step, 0.0))
+        time = np.concatenate([w.time for w in parts])
+        values = np.concatenate([w.values for w in parts])
+        moving = len(problem.position_signals)
+        period = problem.smoothing.period or periodic.find_period(time, values[:, :moving])
+        found = periodic.average_periods(time, values, period)
+        count = len(found.time)
+        made: dict[str, dict[str, Array]] = {}
+        for column, name in enumerate(names):
+            kind, _, joint = name.partition(".")
+            made.setdefault(kind, {})[joint] = np.tile(found.mean[:, column], 3)
+        clock = found.time[0] + period / count * np.arange(3 * count)
+        tiled = Recording.from_arrays(clock, recording.name, **made)
+        recordings.append(
+            tiled.selecting(lambda rows, n=count: (rows >= n) & (rows < 2 * n))  # type: ignore[misc]
+        )
+    smoothing = replace(problem.resolved, trim=0.0)
+    if problem.smoothing.corner is None:
+        smoothing = replace(smoothing, corner=None)
+    return Problem(problem.robot, tuple(recordings), smoothing, problem.threads, weak=problem.weak)
+
+
+def _without_outliers(
+    problem: Problem, method: Robust, progress: Progress
+) -> tuple[Problem, dict[str, int]]:
+    """Return the problem without rows that a robust fit finds to be no part of it."""
+    if method == "none":
+        return problem, {}
+    progress(f"looking for rows that do not belong ({method})")
+    estimate = ROBUST[method]().fit(problem)
+    values = np.nan_to_num(estimate.parameters.values)
+    masks = [np.ones(t.rows, dtype=bool) for t in problem.timelines]
+    # Smoothing smears a push over about a period of its corner.
+    widen = round(0.5 / (problem.corner * min(t.step for t in problem.timelines)))
+    for place, index, good in robust.good_rows(problem, values, widen=widen):
+        masks[place][index] = good
+    recordings = []
+    for recording, mask in zip(problem.recordings, masks, strict=True):
+        before = recording.selection
+
+        def kept(
+            rows: NDArray[np.int64],
+            mask: NDArray[np.bool_] = mask,
+            before: Callable[[NDArray[np.int64]], NDArray[np.bool_]] | None = before,
+        ) -> NDArray[np.bool_]:
+            return mask[rows] if before is None else mask[rows] & before(rows)
+
+        recordings.append(recording.selecting(kept))
+    counts = {r.name: int(np.sum(~m)) for r, m in zip(problem.recordings, masks, strict=True)}
+    return problem.like(recordings=tuple(recordings)), counts
 
 
 def _gain_spread(problem: Problem) -> dict[str, float]:

@@ -421,7 +421,8 @@ class Problem:
     def smoothers(self) -> tuple[signals.Smoother, ...]:
         """What makes the motion of each recording smooth."""
         names = self.position_signals
-        return tuple(signals.smoother(self.resolved, r, names) for r in self.recordings)
+        pairs = zip(self.recordings, self.timelines, strict=True)
+        return tuple(signals.smoother(self.resolved, r, names, t.step) for r, t in pairs)
 
     def _positions(self, window: Window, at: Array | None, k: int) -> signals.Smoothed:
         moving = len(self.position_signals)

@@ -19,9 +19,11 @@ from typing import Any, Literal
 import numpy as np
 
 from . import __version__, inertia
-from .consistency import body_statistics
+from .consistency import Stated, stated_numbers
 from .errors import InputError, InvalidRecording, InvalidSetting
 from .friction import effort as friction_of
+from .friction import steady
+from .friction_code import c_source, python_source
 from .identifiability import channel_ranks
 from .identification import Identification
 from .inertia import Array
@@ -35,7 +37,16 @@ SCHEMA = 1
 
 SEEN = 0.5  # share of the prior's variance that data must take away to count as seen
 
-FILES = ("robot.urdf", "estimate.json", "information.npz", "report.html")
+FILES = (
+    "robot.urdf",
+    "estimate.json",
+    "information.npz",
+    "report.html",
+    "friction.py",
+    "friction.c",
+)
+LARGEST_CURVE = 2.0  # [rad/s], up to where a curve of friction is drawn; a tenth in m/s
+NORMAL = 1.96  # standard deviations of 95 %
 
 
 def to_json(found: Identification) -> dict[str, Any]:
@@ -55,6 +66,9 @@ def to_json(found: Identification) -> dict[str, Any]:
             | {"chosen": found.settings.smoothing.corner is None},
             "least_squares": vars(found.settings.least_squares),
             "consistent": asdict(found.settings.consistent),
+            "weak": None if found.settings.weak is None else asdict(found.settings.weak),
+            "robust": found.settings.robust,
+            "average": found.settings.average,
         },
         "parameters": list(_parameter_entries(found)),
         "joints": _joint_entries(found),
@@ -68,6 +82,8 @@ def to_json(found: Identification) -> dict[str, Any]:
             "weakest": list(found.estimate.rank.weakest),
             "channels": _channel_entries(found),
         },
+        "delay": vars(found.delay),
+        "left_out": dict(found.left_out),
         "fit": [vars(s) for s in found.fit],
         "validation": [vars(s) for s in found.validation],
         "notes": list(robot.notes),
@@ -95,8 +111,12 @@ def write(
     temporary = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
         (temporary / "robot.urdf").write_bytes(found.urdf)
-        text = json.dumps(_plain(to_json(found)), indent=1, ensure_ascii=False, allow_nan=False)
+        contract = _plain(to_json(found))
+        text = json.dumps(contract, indent=1, ensure_ascii=False, allow_nan=False)
         (temporary / "estimate.json").write_text(text + "\n", encoding="utf-8")
+        drives = (found.problem.robot.name, contract["joints"], contract["motors"])
+        (temporary / "friction.py").write_text(python_source(*drives), encoding="utf-8")
+        (temporary / "friction.c").write_text(c_source(*drives), encoding="ascii")
         covariance = found.consistent.parameters.covariance
         assert covariance is not None
         found.gathered.save(
@@ -195,7 +215,8 @@ def _parameter_entries(found: Identification) -> Iterator[dict[str, Any]]:
     crowded = [link.body for link in problem.robot.bodies_links]
     for k, link in enumerate(problem.robot.bodies_links):
         visible = structure[10 * k : 10 * k + 10] > 0.0
-        for name, (value, std, share) in body_statistics(found.consistent, 10 * k).items():
+        for name, stated in stated_numbers(found.consistent, 10 * k).items():
+            share = stated.share
             if not _visible(name, visible):
                 seen = "not at all"
             elif share < SEEN:
@@ -206,12 +227,31 @@ def _parameter_entries(found: Identification) -> Iterator[dict[str, Any]]:
                 seen = "in combination"
             yield {
                 "name": f"{link.name}.{name}",
-                "value": value,
-                "std": std,
+                "value": stated.value,
+                "std": stated.std,
+                "interval": _interval(found, k, name, stated),
                 "unit": units[name.partition(".")[0]],
                 "seen": seen,
                 "share": share,
+                "pull": stated.pull,
             }
+
+
+def _interval(found: Identification, link: int, name: str, stated: Stated) -> list[float]:
+    """Return the 95 % interval beside a number: the strict bounds, or wider.
+
+    A mass or centre of mass may be what any body that fits the data may have, without a prior;
+    an inertia about the centre of mass, which no conic problem bounds, has the standard
+    deviation widened by what the prior may be wrong.
+    """
+    kind, _, axis = name.partition(".")
+    reach = NORMAL * stated.std
+    low, high = stated.value - reach, stated.value + reach
+    if kind == "mass":
+        low, high = found.bounds.mass[link].tolist()
+    elif kind == "com":
+        low, high = found.bounds.com[link, inertia.AXES.index(axis)].tolist()
+    return [min(low, stated.value), max(high, stated.value)]
 
 
 def _needed(name: str) -> list[int]:
@@ -251,6 +291,25 @@ def _drive_entry(found: Identification, drive: Drive) -> dict[str, Any]:
             for t in terms
         ],
         "std": stds,
+        "curve": _curve(found, drive, terms),
+    }
+
+
+def _curve(found: Identification, drive: Drive, terms: list[Term]) -> dict[str, list[float]]:
+    """Return friction in steady sliding without load over speed, with its deviation."""
+    top = LARGEST_CURVE * (0.1 if drive.linear else 1.0)
+    half = np.geomspace(1e-3 * top, top, 25)
+    velocity = np.concatenate([-half[::-1], half])
+    parameters = found.consistent.parameters
+    names = parameters.labels.names
+    places = [names.index(f"{drive.name}.{t.name}") for t in terms]
+    rows = steady(terms, velocity)
+    covariance = found.consistent.noise[np.ix_(places, places)]
+    variance = np.einsum("kn,kl,ln->n", rows, covariance, rows)
+    return {
+        "velocity": velocity.tolist(),
+        "effort": (parameters.values[places] @ rows).tolist(),
+        "std": np.sqrt(np.maximum(variance, 0.0)).tolist(),
     }
 
 
@@ -355,7 +414,7 @@ class Identified:
             data = json.loads((folder / "estimate.json").read_text(encoding="utf-8"))
             options = Options.from_dict(data["settings"]["robot"]["options"], "estimate.json")
             entry = dict(data["settings"]["smoothing"])
-            entry.pop("chosen")
+            del entry["chosen"]
             smoothing = Smoothing(**entry)
             drives: dict[str, dict[str, float]] = {"full": {}, "simple": {}, "none": {}}
             for name, joint in {**data["joints"], **data["motors"]}.items():

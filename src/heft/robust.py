@@ -330,6 +330,33 @@ def _reweighted(
     return replace(found, settings={**settings, "converged": converged, "mean_weight": used})
 
 
+def good_rows(
+    problem: RowProblem, values: Array, threshold: float = 4.0, widen: int = 0
+) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.bool_]]]:
+    """Yield recording, positions and whether each row is to be kept, given what explains most.
+
+    A row is left out where any channel's residual lies beyond the threshold, in deviations by
+    the median, and so are its neighbours.
+
+    Args:
+        problem: Whose rows.
+        values: β of a robust fit, shape (b,).
+        threshold: [deviations].
+        widen: Neighbours left out on each side [rows].
+    """
+    sigma = scale_of(_left(problem, values), len(problem.channels))
+    for piece in problem.residuals(values):
+        if piece.index is None:
+            raise InvalidSetting(
+                "rows made of many samples each cannot be told apart",
+                argument="robust",
+                cure="take raw torque and differentiated rows",
+            )
+        far = np.asarray((np.abs(piece.values) > threshold * sigma).any(axis=1))
+        near = np.convolve(far, np.ones(2 * widen + 1), mode="same") > 0.5 if widen else far
+        yield piece.recording, piece.index, ~near[: len(far)]
+
+
 def _require(condition: bool, argument: str, got: object, expected: str) -> None:
     if not condition:
         raise InvalidSetting(

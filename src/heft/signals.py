@@ -590,18 +590,23 @@ class Fourier:
         return Smoothed(*(self.series.at(wanted, derivative) for derivative in range(3)))
 
 
-def smoother(smoothing: Smoothing, recording: Recording, names: Sequence[str]) -> Smoother:
+def smoother(
+    smoothing: Smoothing, recording: Recording, names: Sequence[str], step: float | None = None
+) -> Smoother:
     """Return what makes the motion of one recording smooth, by the method set.
 
     Args:
         smoothing: As `resolve` returns it.
         recording: The log; for `fourier` it is read once or twice.
         names: Its position signals.
+        step: Its median time step [s], if it has been surveyed.
 
     Raises:
         InvalidSetting: If a Fourier series is asked for and the motion does not repeat.
     """
-    step, corner = survey(recording, names).step, smoothing.corner
+    corner = smoothing.corner
+    if step is None:
+        step = survey(recording, names).step
     if corner is None:
         raise InvalidSetting(
             "the smoothing has no corner yet", argument="corner", cure="resolve it"

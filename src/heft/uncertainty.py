@@ -123,6 +123,16 @@ class ResidualsLike(Protocol):
         """Returns Y at some of the rows."""
         ...
 
+    @property
+    def recording(self) -> int:
+        """Position of the recording in the problem."""
+        ...
+
+    @property
+    def index(self) -> NDArray[np.int64] | None:
+        """Rows' positions in the recording; None where a row is made of many."""
+        ...
+
 
 @dataclass(frozen=True)
 class Thinned:
