@@ -25,6 +25,10 @@ GENERALISES_WARN, GENERALISES_FAIL = 1.5, 3.0
 STILL_VELOCITY = 1e-3  # rms [rad/s or m/s] below which a joint counts as still
 JOINT_WARN, JOINT_FAIL = 0.5, 0.9  # of a joint's own torque left over, filtered
 SHIFT_WARN, SHIFT_FAIL = 5.0, 50.0  # times that a mass the data see is off the model file's
+MEAN_WARN, MEAN_FAIL = 0.35, 0.7  # mean of the joints' own errors, filtered
+SIZE_WARN, SIZE_FAIL = 0.1, 0.3  # of a joint's range of torque, as residual's deviation
+CROWDED_WARN, CROWDED_FAIL = 0.1, 0.5  # parameters a row that adds something new
+UNSEEN_WARN = 0.5  # of the masses that only the prior holds
 SLOWEST_STEP = 0.1  # [s] between rows, beyond which a log is suspect
 CURE = "check units, gains, signs, the order of the joints, and the delay between motion and torque"
 EXPLAINS_NOTHING = 0.9  # of the torque left over: such a fit cannot stand
@@ -74,6 +78,22 @@ class Score:
     total: float
     mean: float
     per_joint: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How far predictions are from what was measured, over all recordings.
+
+    Attributes:
+        list: Of each recording, raw and filtered, with each kind of friction.
+        unexplained: ‖τ − τ̂‖ / ‖τ − mean τ‖ of the first kind, filtered: a constant explains
+            nothing of a motion.
+        span: Each channel's largest torque less its smallest, filtered, shape (channels,).
+    """
+
+    list: tuple[Score, ...]
+    unexplained: float
+    span: Array
 
 
 @dataclass(frozen=True)
@@ -145,8 +165,8 @@ def scores(
     models: Models,
     corner: float,
     traces: list[Trace] | None = None,
-) -> tuple[list[Score], float]:
-    """Return for each recording the score raw and filtered, and what is left of all variation.
+) -> Scores:
+    """Return for each recording the score raw and filtered, with each kind of friction.
 
     Raw compares torque as logged with the prediction at the same rows. Filtered passes both
     through the same zero-phase fourth-order Butterworth low-pass. Half a second is cut at each
@@ -158,16 +178,13 @@ def scores(
         models: The drives' terms by name, for each kind of friction, the best first.
         corner: Of the low-pass [Hz].
         traces: Where to leave curves of the first model for drawing.
-
-    Returns:
-        The scores, and ‖τ − τ̂‖ / ‖τ − mean τ‖ of the first model over all recordings, filtered:
-        a constant explains nothing of a motion.
     """
     channels = problem.channels
     count = len(problem.recordings)
     error = np.zeros((count, len(models), 2, len(channels)))
     size = np.zeros((count, 2, len(channels)))
     moments = np.zeros((2, len(channels)))  # sums of filtered torque and of its square
+    ends = np.array([np.inf, -np.inf])[:, None] * np.ones(len(channels))
     rows = 0
     whole = problem.of([r.selecting_all() for r in problem.recordings], bodies=None)
     for k, time, tau, estimates, index in pieces(whole, bodies, models):
@@ -182,6 +199,9 @@ def scores(
             size[k, 1] += np.sum(smooth**2, axis=0)
             moments += np.stack([smooth.sum(axis=0), np.sum(smooth**2, axis=0)])
             rows += len(smooth)
+            if len(smooth):
+                ends[0] = np.minimum(ends[0], smooth.min(axis=0))
+                ends[1] = np.maximum(ends[1], smooth.max(axis=0))
             for m, estimate in enumerate(estimates):
                 left = filtered(time, tau - estimate, step, corner)[chosen]
                 error[k, m, 1] += np.sum(left**2, axis=0)
@@ -199,7 +219,8 @@ def scores(
                 found.append(Score(recording.name, name, hz, total, float(own.mean()), per_joint))
     varying = float(np.sum(moments[1] - moments[0] ** 2 / max(rows, 1)))
     unexplained = float(error[:, 0, 1].sum())
-    return found, float(np.sqrt(unexplained / varying)) if varying > 0.0 else 0.0
+    rest = float(np.sqrt(unexplained / varying)) if varying > 0.0 else 0.0
+    return Scores(tuple(found), rest, np.where(np.isfinite(ends[0]), ends[1] - ends[0], 0.0))
 
 
 def _thinned(time: Array, measured: Array, predicted: Array) -> tuple[Array, Array, Array]:
@@ -220,6 +241,7 @@ def judge(
     velocities: Array,
     consistent: ConsistentEstimate,
     margin: float,
+    span: Array,
 ) -> list[Check]:
     """Return the checks of an estimate.
 
@@ -231,11 +253,13 @@ def judge(
         velocities: Each joint's rms velocity in the logs, shape (joints,).
         consistent: The numbers for the model file.
         margin: Smallest eigenvalue of the links' pseudo-inertias, as written.
+        span: Range of each channel's torque, shape (channels,).
     """
     found = [*_of_the_motion(problem, estimate, velocities)]
     best = [s for s in fit if s.filter_hz is not None and s.friction == "full"]
     held = [s for s in held_out if s.filter_hz is not None and s.friction == "full"]
     found += _of_the_torque(best, held)
+    found += _of_the_residual(estimate, span)
     found += _of_the_numbers(problem, consistent)
     active = consistent.active
     boundary = f"; on the boundary: {', '.join(active)}" if active else ""
@@ -311,6 +335,36 @@ def _of_the_motion(problem: Problem, estimate: Estimate, velocities: Array) -> I
     )
 
 
+def _of_the_residual(estimate: Estimate, span: Array) -> Iterator[Check]:
+    noise, channels = estimate.noise, estimate.information.channels
+    sizes = noise.sigma / np.where(span > 0.0, span, np.inf)
+    worst = int(np.argmax(sizes))
+    yield Check.at_most(
+        "residual size",
+        float(sizes[worst]),
+        SIZE_WARN,
+        SIZE_FAIL,
+        f"deviation of what is left over in '{channels[worst]}', as a share of its range of torque"
+        + (
+            "; friction or noise rules this joint: move it faster, or through more gravity"
+            if sizes[worst] > SIZE_WARN
+            else ""
+        ),
+    )
+    # A residual that is not white repeats itself: the rows add less than their number.
+    crowded = np.array([len(t.columns) for t in estimate.information.triangles]) / noise.effective
+    worst = int(np.argmax(crowded))
+    times = noise.memory[worst]
+    yield Check.at_most(
+        "residual whiteness",
+        float(crowded[worst]),
+        CROWDED_WARN,
+        CROWDED_FAIL,
+        f"parameters a row that adds something new; in '{channels[worst]}' one of {times:.3g} does"
+        + ("; record longer, or other motions" if crowded[worst] > CROWDED_WARN else ""),
+    )
+
+
 def _of_the_numbers(problem: Problem, consistent: ConsistentEstimate) -> Iterator[Check]:
     values, seen = consistent.parameters.values, consistent.seen
     shifts = {}
@@ -328,6 +382,18 @@ def _of_the_numbers(problem: Problem, consistent: ConsistentEstimate) -> Iterato
         SHIFT_FAIL,
         "median times by which masses that the data see are off the model file's"
         + (f" ({', '.join(far)}): {CURE}" if value > SHIFT_WARN else ""),
+    )
+    links = problem.robot.bodies_links
+    held = [link.name for k, link in enumerate(links) if seen[10 * k] < 0.5]
+    value = len(held) / max(len(links), 1)
+    yield Check.at_most(
+        "masses not seen",
+        value,
+        UNSEEN_WARN,
+        1.0,
+        "share of masses that only the model file holds"
+        + (f" ({', '.join(held)})" if held else "")
+        + ("; move the joints before them, and faster" if value > UNSEEN_WARN else ""),
     )
     bodies = {n for n in consistent.active if "." not in n}
     share = len(bodies) / max(len(problem.robot.bodies_links), 1)
@@ -355,6 +421,15 @@ def _of_the_torque(fit: list[Score], held_out: list[Score]) -> Iterator[Check]:
         f"a joint's own torque left over, filtered; {', '.join(bad)}: {CURE}"
         if bad
         else "a joint's own torque left over, filtered",
+    )
+    mean = max((s.mean for s in scored), default=np.nan)
+    yield Check.at_most(
+        "mean of joints",
+        mean,
+        MEAN_WARN,
+        MEAN_FAIL,
+        "mean of the joints' own torque left over, filtered"
+        + ("; weak joints hide behind a strong one" if mean > MEAN_WARN else ""),
     )
     if not held_out:
         yield Check.at_most(

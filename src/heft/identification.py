@@ -281,24 +281,28 @@ def identify(
     problem = found.calibrated_problem
     progress("scoring")
     traces: list[Trace] = []
-    fit, left = checks.scores(problem, bodies, found.friction, corner, traces)
+    scored = checks.scores(problem, bodies, found.friction, corner, traces)
+    left = scored.unexplained
     if left > checks.EXPLAINS_NOTHING:
         raise FitError(
             "no parameters explain these torques",
             got=f"{left:.0%} of the torque's variation is left over on the logs fitted themselves",
             cure=checks.CURE,
         )
-    held: list[Score] = []
+    fit = scored.list
+    held: tuple[Score, ...] = ()
     if held_out is not None:
-        scored = problem.of(validate)
-        held, _ = checks.scores(scored, bodies, found.friction, corner, traces)
+        again = problem.of(validate)
+        held = checks.scores(again, bodies, found.friction, corner, traces).list
     margin = min((inertia.consistency_margin(v) for v in found.links.values()), default=1.0)
-    judged = checks.judge(problem, estimate, fit, held, _speeds(problem), found.consistent, margin)
+    judged = checks.judge(
+        problem, estimate, fit, held, _speeds(problem), found.consistent, margin, scored.span
+    )
     return replace(
         found,
         urdf=urdf,
-        fit=tuple(fit),
-        validation=tuple(held),
+        fit=fit,
+        validation=held,
         checks=tuple(judged),
         traces=tuple(traces),
     )

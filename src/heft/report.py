@@ -14,6 +14,7 @@ from . import __version__
 from .checks import Check, Score
 from .consistency import body_statistics
 from .identification import Identification
+from .results import friction_curve, parameter_entries
 
 MARKS = {"pass": "✓", "warn": "!", "fail": "✗"}
 
@@ -94,9 +95,9 @@ JOINT_HEAD = (
 LEGEND = (
     "± is one standard deviation, for masses widened by what the model file may be wrong; “seen” "
     "is the share of that doubt which the data took away: at 0% the number is the model file's. "
-    "± of friction counts the noise, not what this friction model misses (stiction, delay). "
+    "Friction here is the simple one that URDFs take, the masses are from the full one. "
     "0* is held at zero, where the data ask for less. Sliding joints: N, m and kg. “Error” is the "
-    "joint's own torque left over, filtered."
+    "joint's own torque left over with full friction, filtered."
 )
 
 
@@ -131,6 +132,11 @@ def text(found: Identification) -> str:
         "\n".join(textwrap.wrap(LEGEND, 96)),
         table(SCORE_HEAD, _scores(found)),
     ]
+    if found.problem.delay:
+        parts.append(f"Torque comes {1e3 * found.problem.delay:.2g} ms behind motion.")
+    if sum(found.left_out.values()):
+        counts = ", ".join(f"{n} of {Path(k).name}" for k, n in found.left_out.items())
+        parts.append(f"Rows left out as no part of the experiment: {counts}.")
     parts += [f"note: {note}" for note in found.problem.robot.notes]
     return "\n\n".join(parts)
 
@@ -230,9 +236,117 @@ def _figures(found: Identification) -> str:
     return "\n".join(parts)
 
 
+def _all_numbers(found: Identification) -> list[list[str]]:
+    """Rows of every number that the model file got: before, after, between what, by whom."""
+    rows = []
+    for entry in parameter_entries(found):
+        low, high = entry["interval"]
+        ends = (f"{v:.4g}" if math.isfinite(v) else "open" for v in (low, high))
+        rows.append(
+            [
+                entry["name"],
+                "–" if entry["before"] is None else f"{entry['before']:.4g}",
+                f"{entry['value']:.4g} {entry['unit']}",
+                " … ".join(ends),
+                f"{entry['seen']} ({entry['share']:.0%})",
+                f"{entry['pull']:+.2g}",
+            ]
+        )
+    return rows
+
+
+NUMBER_HEAD = ("number", "before", "now", "95 %", "seen", "moved by the prior")
+
+
+def _friction_figure(found: Identification) -> str:
+    """Return the drives' friction in steady sliding, full with its band, and simple."""
+    import plotly.graph_objects as go
+    from plotly.subplots import make_subplots
+
+    drives = [d for d in found.problem.robot.drives if len(d.terms) > 1]
+    if not drives:
+        return ""
+    columns = 2 if len(drives) > 1 else 1
+    lines = -(-len(drives) // columns)
+    figure = make_subplots(
+        rows=lines,
+        cols=columns,
+        subplot_titles=[escape.escape(d.name) for d in drives],
+        vertical_spacing=min(0.3 / lines, 0.12),
+    )
+    simple = found.friction["simple"]
+    for k, drive in enumerate(drives):
+        place = {"row": k // columns + 1, "col": k % columns + 1}
+        curve = friction_curve(found, drive)
+        velocity, effort, std = (np.array(curve[n]) for n in ("velocity", "effort", "std"))
+        around = np.concatenate([velocity, velocity[::-1]])
+        band = np.concatenate([effort + 1.96 * std, (effort - 1.96 * std)[::-1]])
+        terms = [simple.get(f"{drive.name}.{t}", 0.0) for t in ("viscous", "coulomb", "offset")]
+        plain = terms[0] * velocity + terms[1] * np.sign(velocity) + terms[2]
+        shape = {"mode": "lines", "showlegend": k == 0}
+        figure.add_trace(
+            go.Scatter(
+                x=around,
+                y=band,
+                fill="toself",
+                line={"width": 0},
+                fillcolor="rgba(9,105,218,.25)",
+                name="95 %",
+                legendgroup="band",
+                hoverinfo="skip",
+                **shape,
+            ),
+            **place,
+        )
+        for values, label, colour in ((effort, "full", "#0969da"), (plain, "simple", "#bf8700")):
+            figure.add_trace(
+                go.Scatter(
+                    x=velocity,
+                    y=np.round(values, 6),
+                    name=label,
+                    legendgroup=label,
+                    line={"color": colour, "width": 1.5},
+                    **shape,
+                ),
+                **place,
+            )
+    figure.update_layout(
+        height=90 + 210 * lines,
+        margin={"l": 55, "r": 10, "t": 60, "b": 40},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(128,128,128,.06)",
+        font={"color": "#7d8590"},
+        legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "yref": "container"},
+    )
+    return (
+        "<h2>Friction over speed [N·m or N over rad/s or m/s]</h2>"
+        "<p>In steady sliding without load: presliding springs have slipped. The band is what the "
+        "noise leaves open.</p>"
+        '<div class="plot">'
+        + figure.to_html(
+            full_html=False,
+            include_plotlyjs=False,
+            div_id="friction",
+            config={"responsive": True, "displaylogo": False},
+        )
+        + "</div>"
+    )
+
+
 def _score_line(scores: Sequence[Score]) -> str:
     chosen = [s for s in scores if s.filter_hz is not None]
     return f"{max(s.total for s in chosen):.1%}" if chosen else "–"
+
+
+def _delay(found: Identification) -> str:
+    """Return what a reader must know of a delay, and of rows left out."""
+    said = ""
+    if found.problem.delay:
+        said += f" Torque comes {1e3 * found.problem.delay:.2g} ms behind motion."
+    if sum(found.left_out.values()):
+        counts = ", ".join(f"{n} of {Path(k).name}" for k, n in found.left_out.items())
+        said += f" Rows left out as no part of the experiment: {escape.escape(counts)}."
+    return said
 
 
 def html(found: Identification) -> str:
@@ -277,9 +391,17 @@ def html(found: Identification) -> str:
 <h2>Links</h2>{_html_table(LINK_HEAD, _links(found))}
 <h2>Joints</h2>{_html_table(JOINT_HEAD, _joints(found))}
 <p>{escape.escape(LEGEND)}</p>
-<p>Torque is the rigid body's + rotor inertia · a + viscous · v + Coulomb · sign(v) + offset.</p>
+<p>Torque is the rigid body's + rotor inertia · a + friction. The table holds the simple friction
+of robot.urdf; the full one that the masses were fitted with is in <code>friction.py</code>,
+<code>friction.c</code> and estimate.json.{_delay(found)}</p>
 <h2>Scores</h2>{_html_table(SCORE_HEAD, _scores(found))}
 {_figures(found)}
+{_friction_figure(found)}
+<h2>Every number</h2>
+<p>An open end means that bodies of any such number fit the data; “prior” that only the model file
+holds it. The last column is how far the prior moved it.</p>
+<details><summary>{len(found.links)} links, ten numbers each</summary>
+{_html_table(NUMBER_HEAD, _all_numbers(found))}</details>
 <h2>What the data tell directly</h2>
 <p>Base parameters: least squares without prior or constraints.</p>
 {_html_table(("base parameter", "value", "±", "unit"), base)}

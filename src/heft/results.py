@@ -70,7 +70,7 @@ def to_json(found: Identification) -> dict[str, Any]:
             "robust": found.settings.robust,
             "average": found.settings.average,
         },
-        "parameters": list(_parameter_entries(found)),
+        "parameters": list(parameter_entries(found)),
         "joints": _joint_entries(found),
         "motors": _motor_entries(found),
         "base_parameters": _base_entries(found),
@@ -205,7 +205,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _parameter_entries(found: Identification) -> Iterator[dict[str, Any]]:
+def parameter_entries(found: Identification) -> Iterator[dict[str, Any]]:
     """Yield each link's numbers with what is known of them."""
     problem = found.problem
     units = {"mass": "kg", "com": "m", "inertia": "kg·m²"}
@@ -227,6 +227,7 @@ def _parameter_entries(found: Identification) -> Iterator[dict[str, Any]]:
                 seen = "in combination"
             yield {
                 "name": f"{link.name}.{name}",
+                "before": link.written_number(name) if link.given else None,
                 "value": stated.value,
                 "std": stated.std,
                 "interval": _interval(found, k, name, stated),
@@ -291,12 +292,13 @@ def _drive_entry(found: Identification, drive: Drive) -> dict[str, Any]:
             for t in terms
         ],
         "std": stds,
-        "curve": _curve(found, drive, terms),
+        "curve": friction_curve(found, drive),
     }
 
 
-def _curve(found: Identification, drive: Drive, terms: list[Term]) -> dict[str, list[float]]:
+def friction_curve(found: Identification, drive: Drive) -> dict[str, list[float]]:
     """Return friction in steady sliding without load over speed, with its deviation."""
+    terms = [t for t in drive.terms if t.kind != "armature"]
     top = LARGEST_CURVE * (0.1 if drive.linear else 1.0)
     half = np.geomspace(1e-3 * top, top, 25)
     velocity = np.concatenate([-half[::-1], half])

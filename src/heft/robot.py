@@ -124,6 +124,15 @@ class Link:
     given: bool
     frame_only: bool
 
+    def written_number(self, name: str) -> float:
+        """Return a number as the file states it: `mass`, `com.x` …, `inertia.xx` …."""
+        mass, com, tensor = inertia.to_body(self.written)
+        kind, _, axes = name.partition(".")
+        if kind == "mass":
+            return float(mass)
+        places = [inertia.AXES.index(a) for a in axes]
+        return float(com[places[0]] if kind == "com" else tensor[places[0], places[1]])
+
 
 @dataclass(frozen=True)
 class Term:
