@@ -261,7 +261,7 @@ def judge(
     found += _of_the_torque(best, held)
     found += _of_the_residual(estimate, span)
     found += _of_the_numbers(problem, consistent)
-    active = consistent.active
+    active = [n for n in consistent.active if "[" not in n]  # terms that are not needed are none
     boundary = f"; on the boundary: {', '.join(active)}" if active else ""
     found.append(
         Check(

@@ -14,7 +14,7 @@ from . import __version__
 from .checks import Check, Score
 from .consistency import body_statistics
 from .identification import Identification
-from .results import friction_curve, parameter_entries
+from .results import base_entries, friction_curve, parameter_entries
 
 MARKS = {"pass": "✓", "warn": "!", "fail": "✗"}
 
@@ -318,24 +318,27 @@ def _friction_figure(found: Identification) -> str:
         font={"color": "#7d8590"},
         legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "yref": "container"},
     )
+    plot = figure.to_html(
+        full_html=False,
+        include_plotlyjs=False,
+        div_id="friction",
+        config={"responsive": True, "displaylogo": False},
+    )
     return (
         "<h2>Friction over speed [N·m or N over rad/s or m/s]</h2>"
         "<p>In steady sliding without load: presliding springs have slipped. The band is what the "
         "noise leaves open.</p>"
-        '<div class="plot">'
-        + figure.to_html(
-            full_html=False,
-            include_plotlyjs=False,
-            div_id="friction",
-            config={"responsive": True, "displaylogo": False},
-        )
-        + "</div>"
+        f'<div class="plot">{plot}</div>'
     )
 
 
 def _score_line(scores: Sequence[Score]) -> str:
     chosen = [s for s in scores if s.filter_hz is not None]
     return f"{max(s.total for s in chosen):.1%}" if chosen else "–"
+
+
+def _plus_minus(std: float) -> str:
+    return f"±{std:.2g}" if math.isfinite(std) else "∞"
 
 
 def _delay(found: Identification) -> str:
@@ -360,16 +363,9 @@ def html(found: Identification) -> str:
         f"{escape.escape(_judgement(c)[2:])}</li>"
         for c in judged
     )
-    parameters = found.estimate.parameters
     base = [
-        [e, rounded(float(v), float(s)), f"±{s:.2g}" if math.isfinite(s) else "∞", u]
-        for e, v, s, u in zip(
-            found.problem.base.expressions(),
-            parameters.values,
-            parameters.std,
-            parameters.labels.units,
-            strict=True,
-        )
+        [e["expression"], rounded(e["value"], e["std"]), _plus_minus(e["std"]), e["unit"]]
+        for e in base_entries(found)
     ]
     inputs = [[str(i["role"]), str(i["path"]), str(i["sha256"])[:16]] for i in found.inputs]
     notes = "".join(f"<li>{escape.escape(n)}</li>" for n in robot.notes)
@@ -403,7 +399,8 @@ holds it. The last column is how far the prior moved it.</p>
 <details><summary>{len(found.links)} links, ten numbers each</summary>
 {_html_table(NUMBER_HEAD, _all_numbers(found))}</details>
 <h2>What the data tell directly</h2>
-<p>Base parameters: least squares without prior or constraints.</p>
+<p>Base parameters: least squares without prior or constraints. The terms of friction's
+dictionary, which mean little one by one, are in the curves above.</p>
 {_html_table(("base parameter", "value", "±", "unit"), base)}
 <h2>From what</h2>{_html_table(("role", "file", "sha256"), inputs)}
 <footer>heft {__version__}, low-pass {found.problem.corner:.4g} Hz, prior worth

@@ -73,7 +73,7 @@ def to_json(found: Identification) -> dict[str, Any]:
         "parameters": list(parameter_entries(found)),
         "joints": _joint_entries(found),
         "motors": _motor_entries(found),
-        "base_parameters": _base_entries(found),
+        "base_parameters": base_entries(found),
         "information": {
             "condition": found.estimate.rank.condition,
             "rank": found.estimate.rank.rank,
@@ -351,8 +351,19 @@ def _motor_entries(found: Identification) -> dict[str, Any]:
     }
 
 
-def _base_entries(found: Identification) -> list[dict[str, Any]]:
+def base_entries(found: Identification) -> list[dict[str, Any]]:
+    """Return the base parameters, but for the terms of friction's dictionary.
+
+    The dictionary's columns all but depend on one another: what they say together is in the
+    friction curves.
+    """
     parameters = found.estimate.parameters
+    robot = found.problem.robot
+    inside = {
+        f"{robot.drives[d].name}.{t.name}"
+        for d, t in robot.drive_columns
+        if robot.drives[d].simpler and t.kind not in ("armature", "offset")
+    }
     return [
         {
             "expression": expression,
@@ -361,13 +372,15 @@ def _base_entries(found: Identification) -> list[dict[str, Any]]:
             "unit": unit,
             "relative_std": float(abs(std / value)) if value else None,
         }
-        for expression, value, std, unit in zip(
+        for name, expression, value, std, unit in zip(
+            parameters.labels.names,
             found.problem.base.expressions(),
             parameters.values,
             parameters.std,
             parameters.labels.units,
             strict=True,
         )
+        if name not in inside
     ]
 
 
