@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from . import checks, export, friction, inertia, kernel, periodic, robust, signals
 from .bounds import StrictBounds, strict_bounds
@@ -27,7 +28,7 @@ from .options import Options
 from .plants import Problem
 from .recording import ColumnMap, Recording
 from .robot import Robot
-from .signals import Smoothing
+from .signals import Smoothing, Timeline
 from .simple import fit_held
 from .tables import file_hash
 from .weak import Weak
@@ -203,6 +204,21 @@ def identify(
         InputError: If a log or setting cannot be used.
         FitError: If no answer could stand.
     """
+    # The matrices are small: threads of the linear algebra would only wait for one another, and
+    # on a busy machine for long; and sums must not depend on how many there are.
+    with threadpool_limits(1, user_api="blas"):
+        return _identify(robot, logs, validate, settings, given, inputs, progress)
+
+
+def _identify(
+    robot: Robot,
+    logs: Sequence[Recording],
+    validate: Sequence[Recording],
+    settings: Settings,
+    given: Information | None,
+    inputs: Sequence[Mapping[str, Any]],
+    progress: Progress,
+) -> Identification:
     if not logs:
         raise InvalidRecording("no log is given", cure="name at least one log after the model file")
     if robot.options.limits:
@@ -231,7 +247,6 @@ def identify(
     problem = problem.delayed(delay.delay)
     if searched and raised == 1.0:
         problem = problem.sharpened(settings.sharpness.fit(problem, (-1,))) or problem
-    problem, left_out = _without_outliers(problem, settings.robust, progress)
     progress(f"smoothing at {problem.corner:.3g} Hz, summing up rows")
     if any(t.kind == "load" for _, t in robot.drive_columns):
         # The load on the gears is known only once the bodies are.
@@ -240,6 +255,7 @@ def identify(
         rough = settings.consistent.fit(triangle, problem.believed).parameters.values
         problem = problem.like(bodies=problem.bodies_of(rough))
         progress("summing up rows with the load on the gears")
+    problem, left_out = _without_outliers(problem, settings.robust, progress)
     gathered = problem.gathered()
     if given is not None:
         gathered = gathered + given  # the logs' own noise weights the sum
@@ -448,13 +464,10 @@ def _speeds(problem: Problem) -> Array:
     return np.asarray(np.sqrt(total / max(rows, 1)))
 
 
-def describe(
-    path: Path, role: str, recording: Recording | None = None, problem: Problem | None = None
-) -> dict[str, Any]:
+def describe(path: Path, role: str, timeline: Timeline | None = None) -> dict[str, Any]:
     """Return the entry of an input file in the results."""
     entry: dict[str, Any] = {"path": str(path), "role": role, "sha256": file_hash(path)}
-    if recording is not None and problem is not None:
-        timeline = problem.timelines[problem.recordings.index(recording)]
+    if timeline is not None:
         entry |= {
             "samples": timeline.rows,
             "used": timeline.used,
@@ -522,7 +535,7 @@ def identify_files(
         *(describe(p, "options") for p in [options] if p),
         *(describe(p, "columns") for p in [columns] if p),
         *(describe(p / "information.npz", "given") for p in [given] if p),
-        *(describe(p, "fit", r, found.problem) for p, r in zip(logs, fit, strict=True)),
-        *(describe(p, "validation", r, second) for p, r in zip(validate, held, strict=True)),
+        *(describe(p, "fit", t) for p, t in zip(logs, found.problem.timelines, strict=True)),
+        *(describe(p, "validation", t) for p, t in zip(validate, second.timelines, strict=True)),
     ]
     return replace(found, inputs=tuple(inputs))

@@ -331,7 +331,7 @@ def _reweighted(
 
 
 def good_rows(
-    problem: RowProblem, values: Array, threshold: float = 4.0, widen: int = 0
+    problem: RowProblem, values: Array, threshold: float = 6.0, widen: int = 0
 ) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.bool_]]]:
     """Yield recording, positions and whether each row is to be kept, given what explains most.
 
