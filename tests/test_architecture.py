@@ -46,6 +46,7 @@ ORDER = [
     "checks",
     "export",
     "friction_code",
+    "preparation",
     "identification",
     "results",
     "report",

@@ -107,7 +107,8 @@ def identify(
     from . import report
     from .consistency import PhysicallyConsistent
     from .errors import InvalidSetting
-    from .identification import Settings, identify_files, silent
+    from .identification import Settings, identify_files
+    from .preparation import silent
     from .results import refuse_foreign, write
     from .signals import Smoothing
     from .weak import Weak

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from . import checks, export, friction, inertia, kernel, periodic, robust, signals
+from . import checks, export, friction, inertia, kernel
 from .bounds import StrictBounds, strict_bounds
 from .checks import Check, Score, Trace, Verdict
 from .cone import Limits
@@ -26,6 +25,14 @@ from .inertia import Array
 from .information import Information, Triangle
 from .options import Options
 from .plants import Problem
+from .preparation import (
+    Progress,
+    Robust,
+    averaged,
+    sharpened_and_delayed,
+    silent,
+    without_outliers,
+)
 from .recording import ColumnMap, Recording
 from .robot import Robot
 from .signals import Smoothing, Timeline
@@ -33,29 +40,7 @@ from .simple import fit_held
 from .tables import file_hash
 from .weak import Weak
 
-
-class RobustLike(Protocol):
-    """A robust estimator; see `robust`."""
-
-    def fit(self, problem: Problem, /) -> Estimate:
-        """Return the estimate."""
-        ...
-
-
-Robust = Literal["none", "huber", "hampel", "blocks", "ransac"]
-ROBUST: dict[str, Callable[[], RobustLike]] = {
-    "huber": robust.Huber,
-    "hampel": robust.Hampel,
-    "blocks": robust.BlockMedian,
-    "ransac": robust.Ransac,
-}
 SIMPLE_TERMS = ("viscous", "coulomb", "offset")
-
-Progress = Callable[[str], None]
-
-
-def silent(_: str) -> None:
-    """Say nothing."""
 
 
 @dataclass(frozen=True)
@@ -235,18 +220,9 @@ def _identify(
         _ = held_out.resolved, held_out.timelines  # refuse a bad log before the work begins
     if not kernel.is_compiled():
         progress("compiling the kernels for this machine, once: about 20 s")
-    searched = settings.smoothing.corner is None and problem.resolved.method == "butterworth"
-    if searched:
-        progress("looking how sharp the motion may be")
-        raised = settings.sharpness.fit(problem, (1,))
-        problem = problem.sharpened(raised) or problem
-    delay = DelayFound(problem.delay, problem.delay, 1.0, 0.0)
-    if settings.smoothing.delay is None:
-        progress("looking for a delay of the torque")
-        delay = settings.delay.fit(problem)
-    problem = problem.delayed(delay.delay)
-    if searched and raised == 1.0:
-        problem = problem.sharpened(settings.sharpness.fit(problem, (-1,))) or problem
+    problem, delay = sharpened_and_delayed(
+        problem, settings.smoothing, settings.sharpness, settings.delay, progress
+    )
     progress(f"smoothing at {problem.corner:.3g} Hz, summing up rows")
     if any(t.kind == "load" for _, t in robot.drive_columns):
         # The load on the gears is known only once the bodies are.
@@ -255,7 +231,7 @@ def _identify(
         rough = settings.consistent.fit(triangle, problem.believed).parameters.values
         problem = problem.like(bodies=problem.bodies_of(rough))
         progress("summing up rows with the load on the gears")
-    problem, left_out = _without_outliers(problem, settings.robust, progress)
+    problem, left_out = without_outliers(problem, settings.robust, progress)
     gathered = problem.gathered()
     if given is not None:
         gathered = gathered + given  # the logs' own noise weights the sum
@@ -333,70 +309,6 @@ def _shown(problem: Problem, gathered: Information, estimate: Estimate) -> DataR
     kept = [k for k, n in enumerate(labels.names) if n.partition("[")[0] == n]
     triangle = gathered.only(kept).combined(estimate.weights(worth=False))
     return data_rank(triangle.R, labels.select(kept), triangle.rows)
-
-
-def averaged(problem: Problem) -> Problem:
-    """Return a problem whose logs are the mean over the periods of their motion.
-
-    A period is written down three times and the middle one fitted, so that nothing is cut off.
-
-    Raises:
-        InvalidSetting: If a motion does not repeat.
-    """
-    recordings = []
-    for recording, timeline in zip(problem.recordings, problem.timelines, strict=True):
-        efforts = [name for name, *_ in problem.effort_signals(recording)]
-        names = [*problem.position_signals, *efforts]
-        parts = list(signals.windows(recording, names, timeline.step, 0.0))
-        time = np.concatenate([w.time for w in parts])
-        values = np.concatenate([w.values for w in parts])
-        moving = len(problem.position_signals)
-        period = problem.smoothing.period or periodic.find_period(time, values[:, :moving])
-        found = periodic.average_periods(time, values, period)
-        count = len(found.time)
-        made: dict[str, dict[str, Array]] = {}
-        for column, name in enumerate(names):
-            kind, _, joint = name.partition(".")
-            made.setdefault(kind, {})[joint] = np.tile(found.mean[:, column], 3)
-        clock = found.time[0] + period / count * np.arange(3 * count)
-        tiled = Recording.from_arrays(clock, recording.name, **made)
-        recordings.append(
-            tiled.selecting(lambda rows, n=count: (rows >= n) & (rows < 2 * n))  # type: ignore[misc]
-        )
-    smoothing = replace(problem.resolved, trim=0.0)
-    if problem.smoothing.corner is None:
-        smoothing = replace(smoothing, corner=None)
-    return Problem(problem.robot, tuple(recordings), smoothing, problem.threads, weak=problem.weak)
-
-
-def _without_outliers(
-    problem: Problem, method: Robust, progress: Progress
-) -> tuple[Problem, dict[str, int]]:
-    """Return the problem without rows that a robust fit finds to be no part of it."""
-    if method == "none":
-        return problem, {}
-    progress(f"looking for rows that do not belong ({method})")
-    estimate = ROBUST[method]().fit(problem)
-    values = np.nan_to_num(estimate.parameters.values)
-    masks = [np.ones(t.rows, dtype=bool) for t in problem.timelines]
-    # Smoothing smears a push over about a period of its corner.
-    widen = round(0.5 / (problem.corner * min(t.step for t in problem.timelines)))
-    for place, index, good in robust.good_rows(problem, values, widen=widen):
-        masks[place][index] = good
-    recordings = []
-    for recording, mask in zip(problem.recordings, masks, strict=True):
-        before = recording.selection
-
-        def kept(
-            rows: NDArray[np.int64],
-            mask: NDArray[np.bool_] = mask,
-            before: Callable[[NDArray[np.int64]], NDArray[np.bool_]] | None = before,
-        ) -> NDArray[np.bool_]:
-            return mask[rows] if before is None else mask[rows] & before(rows)
-
-        recordings.append(recording.selecting(kept))
-    counts = {r.name: int(np.sum(~m)) for r, m in zip(problem.recordings, masks, strict=True)}
-    return problem.like(recordings=tuple(recordings)), counts
 
 
 def _gain_spread(problem: Problem) -> dict[str, float]:
