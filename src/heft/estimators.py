@@ -381,8 +381,8 @@ class Sharpness:
         rows: How many rows are looked at, at most about.
     """
 
-    step: float = float(np.sqrt(2.0))
-    steps: int = 3
+    step: float = float(2.0**0.25)
+    steps: int = 6
     up: float = 0.005
     down: float = 0.02
     rows: int = 60_000
