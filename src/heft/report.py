@@ -333,7 +333,7 @@ def _friction_figure(found: Identification) -> str:
 
 
 def _score_line(scores: Sequence[Score]) -> str:
-    chosen = [s for s in scores if s.filter_hz is not None]
+    chosen = [s for s in scores if s.filter_hz is not None and s.friction == "full"]
     return f"{max(s.total for s in chosen):.1%}" if chosen else "–"
 
 

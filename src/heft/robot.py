@@ -30,7 +30,7 @@ BASE_CHANNELS = tuple(f"base.{k}.{x}" for k in ("force", "torque") for x in "xyz
 FRAME_MASS_SHARE = 1e-7
 # What friction of real arms is made of; see `friction`. Coefficients are not negative, so that
 # sums of a few fixed scales stand for any monotone course between them: one convex problem.
-SIGMOID_SPEEDS = (0.01, 0.017, 0.03, 0.055, 0.1, 0.17, 0.3)  # [rad/s]
+SIGMOID_SPEEDS = (0.003, 0.0055, 0.01, 0.017, 0.03, 0.055, 0.1, 0.17, 0.3)  # [rad/s]
 STOP_WIDTHS = (0.003, 0.0055, 0.01, 0.017, 0.03, 0.055, 0.1)  # [rad]
 LOAD_SPEED = 0.02  # [rad/s]
 LINEAR_SCALE = 0.1  # [m/rad], of sliding joints' speeds and widths
