@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pinocchio as pin
 
 from heft import inertia
 from heft.export import write_urdf
-from heft.options import Options
+from heft.options import JointOptions, Options
 from heft.recording import Recording
 from heft.robot import Robot
 
@@ -55,15 +56,31 @@ def wrong_prior(robot: Robot, rng: np.random.Generator, size: float = 0.3) -> by
     return write_urdf(robot.source, guess, {})
 
 
-def true_robot(path: Path, rng: np.random.Generator, options: Options | None = None) -> Truth:
-    """Return a robot with sound numbers and friction like that of real arms."""
+def simple_options(path: Path) -> Options:
+    """Return options for viscous, Coulomb friction and an offset in every joint."""
+    joints = Robot.from_urdf(path).joints
+    return Options(joint=dict.fromkeys(joints, JointOptions(friction="simple")))
+
+
+def true_robot(
+    path: Path, rng: np.random.Generator, friction: Literal["full", "simple"] = "full"
+) -> Truth:
+    """Return a robot with sound numbers, rotors, and simple friction as large as of real arms.
+
+    Args:
+        path: Its model file.
+        rng: For the numbers.
+        friction: What the robot is to be identified with.
+    """
+    options = simple_options(path) if friction == "simple" else None
     written = Robot.from_urdf(path, options)
     sound = write_urdf(written.source, {k.name: k.nominal for k in written.bodies_links}, {})
     robot = Robot.from_urdf_text(sound, options)
     sizes = {"armature": 0.05, "viscous": 1.0, "coulomb": 1.5, "offset": 0.3}
     drives = {
-        f"{robot.drives[d].name}.{t}": float(sizes[t] * rng.uniform(0.5, 1.5))
-        for d, t in robot.drive_columns
+        f"{joint}.{t}": float(size * rng.uniform(0.5, 1.5))
+        for t, size in sizes.items()
+        for joint in robot.joints
     }
     return Truth(robot, drives)
 

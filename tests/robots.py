@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import distribution
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pinocchio as pin
@@ -97,11 +98,20 @@ def rigid(robot: Robot) -> Robot:
     return Robot.from_urdf_text(robot.source, options)
 
 
+def simple(robot: Robot) -> Robot:
+    """Return the robot of the same file and base with viscous, Coulomb friction and offset."""
+    joint = JointOptions(friction="simple")
+    options = Options(robot.options.base, robot.options.gravity, dict.fromkeys(robot.joints, joint))
+    return Robot.from_urdf_text(robot.source, options)
+
+
 @cache
-def load(file: str, base: str = "fixed", drives: bool = True) -> Robot:
+def load(file: str, base: str = "fixed", drives: bool = True, friction: str = "full") -> Robot:
     """Return a robot of the package."""
     robot = Robot.from_urdf(path_of(file), Options(base="free" if base == "free" else "fixed"))
-    return robot if drives else rigid(robot)
+    if not drives:
+        return rigid(robot)
+    return simple(robot) if friction == "simple" else robot
 
 
 def mimics(source: bytes) -> dict[str, tuple[str, float, float]]:
@@ -259,9 +269,11 @@ def planar_arm(
     gravity: tuple[float, float, float] = (0.0, -9.81, 0.0),
     drives: bool = False,
     source: bytes = PLANAR_ARM,
+    friction: Literal["full", "simple"] = "full",
 ) -> Robot:
     """Return the planar arm; its joints turn about z."""
-    joint = JointOptions() if drives else JointOptions(friction="none", armature=False)
+    none = JointOptions(friction="none", armature=False)
+    joint = JointOptions(friction=friction) if drives else none
     return Robot.from_urdf_text(
         source, Options(gravity=gravity, joint={"shoulder": joint, "elbow": joint})
     )

@@ -26,11 +26,18 @@ from tests import robots
 
 EPS = float(np.finfo(float).eps)
 
+
+def arm(file: str) -> Robot:
+    """A robot with simple friction: the dictionary's terms hardly differ from one another."""
+    return robots.load(file, friction="simple")
+
+
 ROBOTS = {
-    "planar": lambda: robots.planar_arm(drives=True),
-    "ur10": lambda: robots.load("ur_description/urdf/ur10_robot.urdf"),
-    "finger": lambda: robots.load("finger_edu_description/robots/finger_edu.urdf"),
-    "panda": lambda: robots.load("panda_description/urdf/panda.urdf"),
+    "planar": lambda: robots.planar_arm(drives=True, friction="simple"),
+    "planar, full friction": lambda: robots.planar_arm(drives=True),
+    "ur10": lambda: arm("ur_description/urdf/ur10_robot.urdf"),
+    "finger": lambda: arm("finger_edu_description/robots/finger_edu.urdf"),
+    "panda": lambda: arm("panda_description/urdf/panda.urdf"),
     "flyer": lambda: robots.load("hector_description/robots/quadrotor_base.urdf", "free"),
 }
 every_robot = pytest.mark.parametrize("name", ROBOTS)
@@ -80,8 +87,9 @@ def case(name: str, samples: int = 200) -> Case:
         truth[first : first + 10] = perturbed(truth[first : first + 10], rng)
     drives = slice(10 * len(believed.groups), None)
     truth[drives] = rng.uniform(0.1, 0.5, len(truth[drives]))
-    states = plants.random_states(robot, samples, rng)
-    regressor = plants.standard_rows(robot, *states)[:, :, list(problem.base.kept)]
+    q, v, a = plants.random_states(robot, samples, rng)
+    course = plants.random_course(robot, v, a, rng)
+    regressor = plants.standard_rows(robot, q, v, a, course)[:, :, list(problem.base.kept)]
     return Case(robot, believed, problem.labels, truth, regressor)
 
 
@@ -149,7 +157,12 @@ def test_the_metric_measures_a_body_at_its_nominal_value(seed: int) -> None:
 # ---- inside the cone ------------------------------------------------------------------------
 
 
-@every_robot
+# Terms of friction's dictionary hardly differ: what a strong prior takes from the bodies' torque
+# is enough to push one to zero, and rounding is as large as what a weak one takes.
+every_plain_robot = pytest.mark.parametrize("name", [n for n in ROBOTS if "full" not in n])
+
+
+@every_plain_robot
 @pytest.mark.parametrize("strength", [0.1, 10.0, 1e3])
 def test_inside_the_cone_it_is_least_squares_with_the_prior_as_rows(
     name: str, strength: float
@@ -196,7 +209,7 @@ def test_without_noise_all_ten_of_a_flying_body_are_found() -> None:
 every_strong_robot = pytest.mark.parametrize("name", [n for n in ROBOTS if n != "finger"])
 
 
-@every_strong_robot
+@pytest.mark.parametrize("name", [n for n in ROBOTS if n != "finger" and "full" not in n])
 def test_more_rows_wash_the_prior_out(name: str) -> None:
     c = case(name)
     pull = []

@@ -54,6 +54,8 @@ def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
         "estimate.json",
         "information.npz",
         "report.html",
+        "friction.py",
+        "friction.c",
     }
     assert (tmp_path / "tau.parquet").exists()
 

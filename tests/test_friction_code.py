@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ import pytest
 from heft import friction
 from heft.errors import InputError
 from heft.friction_code import c_source, python_source
-from heft.options import Coupling, Options
+from heft.options import Coupling, JointOptions, Options
 from heft.robot import Robot
 from tests.robots import PLANAR_ARM, FloatArray
 
@@ -378,33 +378,42 @@ def test_terms_of_no_value_and_drives_that_move_nothing_are_left_out() -> None:
         assert write(robot, joints, motors | {"idle": {"speed": {}} | SIMPLE}) == lean
 
 
-def test_simple_friction_is_what_heft_fits() -> None:
-    """What `heft.friction` makes columns of, coupled motors and all."""
+@pytest.mark.parametrize("kind", ["full", "simple"])
+def test_friction_is_what_heft_fits(kind: Literal["full", "simple"]) -> None:
+    """What `heft.friction` makes columns of, memory, load, coupled motors and all."""
     coupling = Coupling((), ("m1", "m2"), ((1.0, -0.5), (0.3, 1.0)))
-    robot = Robot.from_urdf_text(PLANAR_ARM, Options(coupling=coupling))
+    joint = dict.fromkeys(("shoulder", "elbow"), JointOptions(friction=kind))
+    robot = Robot.from_urdf_text(PLANAR_ARM, Options(coupling=coupling, joint=joint))
     rng = np.random.default_rng(3)
     values = {
-        f"{robot.drives[d].name}.{t}": rng.uniform(0.1, 1.0)
+        f"{robot.drives[d].name}.{t.name}": float(rng.uniform(0.1, 1.0))
         for d, t in robot.drive_columns
-        if t != "armature"
+        if t.kind != "armature"
     }
     joints: dict[str, Any] = {}
     motors: dict[str, Any] = {}
     for drive in robot.drives:
-        found = [(t, None, values[f"{drive.name}.{t}"]) for t in drive.terms if t != "armature"]
+        found = [
+            (t.kind, t.scale, values[f"{drive.name}.{t.name}"])
+            for t in drive.terms
+            if t.kind != "armature"
+        ]
         if drive.name in robot.joints:
             joints[drive.name] = full(*found)
         else:
             speed = dict(zip(robot.joints, drive.ratio.tolist(), strict=True))
             motors[drive.name] = full(*found) | {"speed": speed}
     assert len(motors) == 2
-    v = rng.standard_normal((2, 200))
-    v[:, :9] = 0.0
+    q, v, rigid = (x[:-50].T for x in motion(2))
     model = loaded(python_source(robot.name, joints, motors))["Friction"]()
-    zero = [0.0, 0.0]
-    written = np.array([model.torque(zero, row, zero) for row in v.T]).T
-    fitted = friction.effort(robot, values, v, np.zeros_like(v))
-    assert np.allclose(written, fitted, rtol=0.0, atol=64 * np.finfo(float).eps * np.abs(v).max())
+    written = np.array([model.torque(*row) for row in zip(q.T, v.T, rigid.T, strict=True)]).T
+    memory = friction.presliding(robot, 1e-3 * np.arange(q.shape[1]), q)
+    course = friction.Course(v, np.zeros_like(v), memory.values, rigid)
+    fitted = friction.effort(robot, values, course)
+    # A position is summed before its change is taken: its rounding over the narrowest width.
+    narrow = min((t.scale or 1.0 for d in robot.drives for t in d.terms), default=1.0)
+    size = np.abs(v).max() + np.abs(rigid).max() + np.abs(q).max() / narrow
+    assert np.allclose(written, fitted, rtol=0.0, atol=64 * np.finfo(float).eps * size)
 
 
 BAD: dict[str, tuple[Entries, Entries]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from heft.identifiability import (
 from heft.information import Information, triangle_of
 from heft.options import JointOptions, Options
 from heft.parameters import Labels
-from heft.robot import PRISMATIC, REVOLUTE, Robot
+from heft.robot import FRICTION, PRISMATIC, REVOLUTE, Robot
 from tests import robots
 
 EPS = float(np.finfo(float).eps)
@@ -56,8 +57,10 @@ def base_of(file: str, base: str, drives: bool) -> tuple[Robot, BaseParameters]:
 def fresh_rows(robot: Robot, seed: int = 7, count: int | None = None) -> np.ndarray:
     """Rows (N·channels, p) at random states that the base parameters were not made from."""
     size = 4 * len(robot.labels) if count is None else count
-    states = plants.random_states(robot, size, np.random.default_rng(seed))
-    return plants.standard_rows(robot, *states).reshape(-1, len(robot.labels))
+    rng = np.random.default_rng(seed)
+    q, v, a = plants.random_states(robot, size, rng)
+    course = plants.random_course(robot, v, a, rng)
+    return plants.standard_rows(robot, q, v, a, course).reshape(-1, len(robot.labels))
 
 
 # ---- textbook sets --------------------------------------------------------------------------
@@ -117,8 +120,11 @@ def test_parameters_that_stand_alone_are_named_so() -> None:
     assert alone == ["upper.h.y", "lower.h.x", "lower.h.y", "lower.I.zz"]
 
 
-def test_drives_of_a_planar_arm_are_all_seen_where_the_inertia_does_not_hide_them() -> None:
-    base = plants.structural_base(robots.planar_arm(drives=True))
+@pytest.mark.parametrize("friction", ["full", "simple"])
+def test_drives_of_a_planar_arm_are_all_seen_where_the_inertia_does_not_hide_them(
+    friction: Literal["full", "simple"],
+) -> None:
+    base = plants.structural_base(robots.planar_arm(drives=True, friction=friction))
     found = by_name(base)
     # The first rotor turns as the first link does; the second only with the elbow.
     assert found["upper.I.zz"] == pytest.approx(
@@ -126,8 +132,8 @@ def test_drives_of_a_planar_arm_are_all_seen_where_the_inertia_does_not_hide_the
     )
     assert "elbow.armature" in found
     for joint in ("shoulder", "elbow"):
-        for term in ("viscous", "coulomb", "offset"):
-            assert found[f"{joint}.{term}"] == {f"{joint}.{term}": 1.0}
+        for name in (f"{joint}.{t.name}" for t in FRICTION[friction](1.0)):
+            assert found[name] == {name: 1.0}
 
 
 # Counts of inertial base parameters that the literature agrees on.

@@ -399,6 +399,11 @@ def arm(name: str) -> Robot:
     return robots.load("ur_description/urdf/ur10_robot.urdf")
 
 
+def bodies_of(robot: Robot) -> np.ndarray:
+    """Ten parameters a body, so that the gears are under load."""
+    return robot.nominal()[: 10 * len(robot.tree.names)]
+
+
 @pytest.mark.parametrize("torque", ["raw", "filtered"])
 @pytest.mark.parametrize("name", LOGS)
 def test_information_does_not_depend_on_threads(name: str, torque: str) -> None:
@@ -406,7 +411,8 @@ def test_information_does_not_depend_on_threads(name: str, torque: str) -> None:
     logs = recordings(robot, LOGS[name])
     smoothing = Smoothing(corner=20.0, torque="filtered" if torque == "filtered" else "raw")
     one, two = (
-        Problem(robot, logs, smoothing, threads=threads).information() for threads in (1, 2)
+        Problem(robot, logs, smoothing, threads, bodies=bodies_of(robot)).gathered()
+        for threads in (1, 2)
     )
     for a, b in zip(one.triangles, two.triangles, strict=True):
         assert np.array_equal(a.factor, b.factor)
@@ -417,7 +423,8 @@ def test_information_does_not_depend_on_threads(name: str, torque: str) -> None:
 @pytest.mark.parametrize("name", LOGS)
 def test_fused_information_is_that_of_the_rows(name: str) -> None:
     robot = arm(name)
-    problem = Problem(robot, recordings(robot, LOGS[name]), Smoothing(corner=20.0))
+    logs = recordings(robot, LOGS[name])
+    problem = Problem(robot, logs, Smoothing(corner=20.0), bodies=bodies_of(robot))
     information = problem.information()
     rows = list(problem.rows())
     count = sum(len(r.time) for r in rows)
@@ -434,6 +441,10 @@ def test_fused_information_is_that_of_the_rows(name: str) -> None:
         assert triangle.rows == count
 
 
+def part_of(course: friction.Course, part: slice) -> friction.Course:
+    return friction.Course(*(x[:, part] for x in vars(course).values()))
+
+
 # ---- reduce ---------------------------------------------------------------------------------
 
 
@@ -444,10 +455,12 @@ def reduced(
     q, v, a = states(robot, count, seed=count)
     motion = kernel.motion_of(robot.tree, robot.gravity, q, v, a)
     effort = np.random.default_rng(2).normal(size=(robot.tree.channels, count))
-    plan = kernel.plan(robot.tree, chosen, friction.acts(robot), measured)
-    scatter = friction.columns(robot, motion.velocity, motion.acceleration)
+    course = plants.random_course(robot, v, a, np.random.default_rng(3))
+    columns = robot.drive_columns
+    plan = kernel.plan(robot.tree, chosen, friction.acts(robot, columns), measured)
+    scatter = friction.columns(robot, columns, course)
     triangles = kernel.reduce(plan, motion, scatter, effort)
-    return plan, triangles, plants.standard_rows(robot, q, v, a)[:, :, chosen], effort
+    return plan, triangles, plants.standard_rows(robot, q, v, a, course)[:, :, chosen], effort
 
 
 REDUCED = {
@@ -497,14 +510,15 @@ def test_reduce_leaves_channels_that_are_not_measured_empty() -> None:
 def test_two_chunks_add_up_to_the_whole(name: str, cut: int) -> None:
     robot = REDUCED[name]()
     count, labels = 600, robot.labels
-    chosen, acts = np.arange(len(labels)), friction.acts(robot)
-    plan = kernel.plan(robot.tree, chosen, acts, robot.measured)
+    chosen, columns = np.arange(len(labels)), robot.drive_columns
+    plan = kernel.plan(robot.tree, chosen, friction.acts(robot, columns), robot.measured)
     q, v, a = states(robot, count)
+    course = plants.random_course(robot, v, a, np.random.default_rng(3))
     effort = np.random.default_rng(2).normal(size=(robot.tree.channels, count))
 
     def information(part: slice) -> Information:
         motion = kernel.motion_of(robot.tree, robot.gravity, q[part], v[part], a[part])
-        scatter = friction.columns(robot, motion.velocity, motion.acceleration)
+        scatter = friction.columns(robot, columns, part_of(course, part))
         factors = kernel.reduce(plan, motion, scatter, effort[:, part])
         rows = motion.velocity.shape[1]
         triangles = tuple(Triangle(plan.columns[c], factors[c], rows) for c in robot.measured)

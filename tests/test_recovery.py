@@ -60,12 +60,12 @@ def test_friction_and_rotor_inertia_are_found() -> None:
     truth = true_robot(ARMS["six joints"], rng)
     guess = Robot.from_urdf_text(wrong_prior(truth.robot, rng))
     found = identify(guess, [log(truth, 30.0, 200.0, rng)])
-    std = dict(
-        zip(found.consistent.parameters.labels.names, found.consistent.parameters.std, strict=True)
-    )
+    simple = found.simple
     for name, value in truth.drives.items():
         if name.endswith(("viscous", "coulomb")):
-            assert found.drives[name] == pytest.approx(value, abs=max(4.0 * std[name], 0.02))
+            assert simple.values[name] == pytest.approx(
+                value, abs=max(4.0 * simple.std[name], 0.02)
+            )
 
 
 def test_a_longer_log_leaves_less_to_the_prior() -> None:

@@ -40,18 +40,10 @@ RATE, ROWS, SHARE = 100.0, 3000, 0.02
 ORDINARY = LeastSquares(coloured=False)
 
 
-class RowsOf(Problem):
-    """A problem that says which channels of its rows are measured."""
-
-    @property
-    def measured(self) -> NDArray[np.intp]:
-        return self.robot.measured
-
-
 @cache
 def experiment() -> tuple[object, Array, Array, Array]:
     """Return a robot, positions and true torque of a motion, and the noise of each joint."""
-    truth = true_robot(ARMS["six joints"], np.random.default_rng(0))
+    truth = true_robot(ARMS["six joints"], np.random.default_rng(0), "simple")
     time = np.arange(ROWS) / RATE
     q, v, a = fourier(len(truth.robot.joints), time, np.random.default_rng(7))
     tau = torque(truth, q, v, a)
@@ -88,7 +80,7 @@ def block(tau: Array, rng: np.random.Generator) -> Array:
 
 def problem(
     spoil: Callable[[Array, np.random.Generator], Array], seed: int = 0, cut: int = ROWS
-) -> RowsOf:
+) -> Problem:
     truth, q, tau, noise = experiment()
     rng = np.random.default_rng(seed)
     seen = tau + noise * rng.normal(size=tau.shape)
@@ -100,13 +92,13 @@ def problem(
         q={j: q[:cut, k] for k, j in enumerate(joints)},
         tau={j: seen[:cut, k] for k, j in enumerate(joints)},
     )
-    return RowsOf(truth.robot, (log,), Smoothing(10.0), 1)  # type: ignore[attr-defined]
+    return Problem(truth.robot, (log,), Smoothing(10.0), 1)  # type: ignore[attr-defined]
 
 
-def truth_of(made: RowsOf) -> Array:
+def truth_of(made: Problem) -> Array:
     truth = experiment()[0]
     drives = [
-        truth.drives[f"{made.robot.drives[d].name}.{t}"]  # type: ignore[attr-defined]
+        truth.drives[f"{made.robot.drives[d].name}.{t.name}"]  # type: ignore[attr-defined]
         for d, t in made.robot.drive_columns
     ]
     bodies = made.robot.nominal()[: 10 * len(made.robot.tree.names)]
@@ -186,7 +178,7 @@ def test_huber_without_a_threshold_is_least_squares() -> None:
     made = problem(spikes)
     plain, huber = ORDINARY.fit(made), Huber(threshold=1e6).fit(made)
     # The weights of the channels differ: 1.4826 median sizes are not standard deviations here.
-    sigma = robust.scale_of(made.residuals(huber.parameters.values), 6)
+    sigma = robust.scale_of((r.values for r in made.residuals(huber.parameters.values)), 6)
     triangle = plain.information.combined(
         dict(zip(made.channels, (1.0 / sigma).tolist(), strict=True))
     )
@@ -197,7 +189,7 @@ def test_huber_without_a_threshold_is_least_squares() -> None:
 def test_passes_are_counted() -> None:
     walked = 0
 
-    class Counting(RowsOf):
+    class Counting(Problem):
         def rows(self):  # type: ignore[no-untyped-def]
             nonlocal walked
             walked += 1
@@ -249,7 +241,7 @@ def test_segments_at_rest_are_no_consensus() -> None:
         q={j: still_q[:, k] for k, j in enumerate(joints)},
         tau={j: still_tau[:, k] for k, j in enumerate(joints)},
     )
-    made = RowsOf(truth.robot, (log,), Smoothing(10.0), 1)  # type: ignore[attr-defined]
+    made = Problem(truth.robot, (log,), Smoothing(10.0), 1)  # type: ignore[attr-defined]
     with pytest.raises(TooLittleData, match="do not show"):
         Ransac(trials=50).fit(made)
 
@@ -347,7 +339,7 @@ def test_weights_meet_their_rows_however_both_are_cut(cuts: tuple[int, ...]) -> 
 def test_unit_weights_change_nothing_and_zero_weights_leave_rows_out() -> None:
     made = problem(clean)
     ones = weighted_information(
-        made, (np.ones((len(r), 1)) for r in made.residuals(truth_of(made)))
+        made, (np.ones((len(r.values), 1)) for r in made.residuals(truth_of(made)))
     )
     whole = made.information()
     assert ones.rows == whole.rows
@@ -355,7 +347,7 @@ def test_unit_weights_change_nothing_and_zero_weights_leave_rows_out() -> None:
         values = truth_of(made)
         assert a.residual_energy(values) == pytest.approx(b.residual_energy(values), rel=1e-8)
     half = weighted_information(
-        made, (np.arange(len(r))[:, None] % 2.0 for r in made.residuals(truth_of(made)))
+        made, (np.arange(len(r.values))[:, None] % 2.0 for r in made.residuals(truth_of(made)))
     )
     assert half.rows == whole.rows // 2
 
@@ -395,7 +387,7 @@ def test_segments_add_up_to_the_whole_and_follow_one_another(count: int) -> None
 def test_a_segment_never_reaches_over_two_recordings() -> None:
     one = problem(clean, 0, 900)
     two = problem(clean, 1, 1500)
-    both = RowsOf(one.robot, (*one.recordings, *two.recordings), Smoothing(10.0), 1)
+    both = Problem(one.robot, (*one.recordings, *two.recordings), Smoothing(10.0), 1)
     pieces = segments_of(both, 8)
     assert {p.recording for p in pieces} == {0, 1}
     assert 8 <= len(pieces) <= 9

@@ -6,8 +6,6 @@ whose d-th derivatives add up to `2 ζ(6 − d) (f h)^(6 − d)` of its own: the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -20,7 +18,7 @@ from heft.errors import InvalidRecording, InvalidSetting
 from heft.estimators import LeastSquares
 from heft.plants import Problem, standard_rows
 from heft.recording import Recording
-from heft.signals import Butterworth, PenalisedSpline, Smoothing, Window, resolve, smoother
+from heft.signals import Butterworth, PenalisedSpline, Smoothing, resolve, smoother
 from tests.experiments import ARMS, fourier, torque, true_robot
 from tests.test_signals import WAVES, sines
 
@@ -269,30 +267,9 @@ def test_settings_survive_a_file_that_knows_no_tuples() -> None:
 # What it is worth to an estimate
 
 
-class Chosen(Problem):
-    """A problem that smooths by the method set."""
-
-    @cached_property
-    def smoothers(self) -> tuple[signals.Smoother, ...]:
-        return tuple(smoother(self.resolved, r, self.position_signals) for r in self.recordings)
-
-    def _windows(self, margins: float, core_rows: int = 1000) -> Iterator[tuple[int, Window]]:
-        for k, recording in enumerate(self.recordings):
-            margin = margins * self.smoothers[k].margin
-            step = self.timelines[k].step
-            for window in signals.windows(
-                recording, self._names(recording), step, margin, core_rows
-            ):
-                yield k, window
-
-    def _positions(self, window: Window, at: Array | None, k: int) -> signals.Smoothed:
-        moving = len(self.position_signals)
-        return self.smoothers[k].smooth(window.time, window.values[:, :moving], at)
-
-
 def test_parameters_are_as_sure_as_with_the_best_low_pass_and_surer_than_with_its_rule() -> None:
     """Encoder noise and steps of 1e-4 rad, raw torque with 1 % noise: a sweep over corners."""
-    truth = true_robot(ARMS["six joints"], np.random.default_rng(0))
+    truth = true_robot(ARMS["six joints"], np.random.default_rng(0), "simple")
     time = np.arange(5000) / 500.0
     motion = fourier(6, time, np.random.default_rng(7))
     tau = torque(truth, *motion)
@@ -316,7 +293,7 @@ def test_parameters_are_as_sure_as_with_the_best_low_pass_and_surer_than_with_it
             tau={j: heard[:, k] for k, j in enumerate(joints)},
         )
         for name, setting in settings.items():
-            problem = Chosen(truth.robot, (log,), setting, 1)
+            problem = Problem(truth.robot, (log,), setting, 1)
             if whiten is None:
                 kept = list(problem.base.kept)
                 rows = standard_rows(truth.robot, *motion)[250:-250][:, :, kept] / noise[:, None]

@@ -129,9 +129,13 @@ def both_sides(
 
 
 def random_course(robot: Robot, v: Array, a: Array, rng: np.random.Generator) -> Course:
-    """Return a course of random states: its memory and loads are drawn, not lived through."""
+    """Return a course of random states: its memory and loads are drawn, not lived through.
+
+    Speeds are made slower, by up to four decades: at common ones all sigmoids are the sign.
+    """
     stops = rng.uniform(-1.0, 1.0, size=(len(friction.stop_columns(robot)), len(v)))
-    return Course(v.T, a.T, stops, rng.normal(size=v.T.shape))
+    slow = v.T * 10.0 ** rng.uniform(-4.0, 0.0, size=v.T.shape)
+    return Course(slow, a.T, stops, rng.normal(size=v.T.shape))
 
 
 @lru_cache(maxsize=8)
