@@ -145,11 +145,18 @@ def log(
     noise: float = 0.02,
     encoder: float = 1e-5,
     name: str = "simulated",
+    delay: float = 0.0,
 ) -> Recording:
-    """Return a log of a motion: encoder noise [rad], torque noise as a share of its rms."""
+    """Return a log of a motion: encoder noise [rad], torque noise as a share of its rms.
+
+    Torque comes `delay` [s] behind the motion.
+    """
     time = np.arange(round(duration * rate)) / rate
-    q, v, a = fourier(len(truth.robot.joints), time, rng)
-    tau = torque(truth, q, v, a)
+    same = np.random.default_rng(int(rng.integers(2**32)))  # motion, drawn twice
+    state = same.bit_generator.state
+    q, v, a = fourier(len(truth.robot.joints), time, same)
+    same.bit_generator.state = state
+    tau = torque(truth, *fourier(len(truth.robot.joints), time - delay, same))
     tau = tau + noise * np.sqrt(np.mean(tau**2, axis=0)) * rng.normal(size=tau.shape)
     seen = q + encoder * rng.normal(size=q.shape)
     joints = truth.robot.joints

@@ -1,0 +1,400 @@
+"""Laws of friction's terms: what they are functions of, their memory, and that all is linear."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from heft import friction, kernel, plants
+from heft.friction import Course, Presliding
+from heft.options import Coupling, JointOptions, Options
+from heft.plants import Problem
+from heft.recording import Recording
+from heft.robot import FRICTION, LINEAR_SCALE, PRISMATIC, STOP_WIDTHS, Robot, Term
+from heft.signals import Smoothing
+from heft.weak import Weak
+from tests import robots
+from tests.robots import FloatArray, Oracle
+
+EPS = float(np.finfo(float).eps)
+COUPLED = Coupling((), ("m1", "m2"), ((1.0, -0.5), (0.3, 1.0)))
+
+
+@cache
+def robot_of(name: str) -> Robot:
+    if name == "planar":
+        return robots.planar_arm(drives=True)
+    if name == "simple":
+        return robots.planar_arm(drives=True, friction="simple")
+    if name == "coupled":
+        options = Options(gravity=(0.0, -9.81, 0.0), coupling=COUPLED)
+        return Robot.from_urdf_text(robots.PLANAR_ARM, options)
+    return robots.load(name)
+
+
+PANDA, UR10 = "panda_description/urdf/panda.urdf", "ur_description/urdf/ur10_robot.urdf"
+NAMES = ("planar", "simple", "coupled", PANDA, UR10)  # one with slides that mimic one another
+every_robot = pytest.mark.parametrize("name", NAMES)
+
+
+def course_of(robot: Robot, count: int = 40, seed: int = 3) -> tuple[FloatArray, ...]:
+    """Return q, v, a of random states, and their course."""
+    rng = np.random.default_rng(seed)
+    q, v, a = plants.random_states(robot, count, rng)
+    drawn = plants.random_course(robot, v, a, rng)
+    return q, v, a, replace(drawn, velocity=v.T)  # type: ignore[return-value]
+
+
+# ---- terms ----------------------------------------------------------------------------------
+
+
+def value(term: Term, x: float, w: float, rate: float, load: float, slip: float) -> float:
+    """A term by its definition, of one sample."""
+    scale = term.scale or np.nan
+    return {
+        "armature": rate,
+        "viscous": w,
+        "coulomb": float(np.sign(w)),
+        "sigmoid": float(np.tanh(w / scale)),
+        "stop": slip,
+        "load": float(np.tanh(w / scale)) * abs(load),
+        "offset": 1.0,
+    }[term.kind]
+
+
+@every_robot
+def test_the_effort_is_the_sum_of_the_terms_by_virtual_work(name: str) -> None:
+    robot = robot_of(name)
+    _, _, _, course = course_of(robot)
+    rng = np.random.default_rng(1)
+    labels = robot.drive_labels(robot.drive_columns).names
+    values = dict(zip(labels, rng.uniform(0.1, 1.0, len(labels)).tolist(), strict=True))
+    stops = friction.stop_columns(robot)
+    wanted = np.zeros_like(course.velocity)
+    for k in range(wanted.shape[1]):
+        for d, drive in enumerate(robot.drives):
+            w, rate, load = (
+                float(drive.ratio @ x[:, k])
+                for x in (course.velocity, course.acceleration, course.rigid)
+            )
+            for term in drive.terms:
+                slip = course.stops[stops.index((d, term)), k] if term.kind == "stop" else 0.0
+                total = values[f"{drive.name}.{term.name}"] * value(term, 0, w, rate, load, slip)
+                wanted[:, k] += drive.ratio * total
+    found = friction.effort(robot, values, course)
+    assert np.abs(found - wanted).max() <= 64 * EPS * len(labels) * np.abs(wanted).max()
+
+
+@every_robot
+def test_the_effort_is_columns_times_values(name: str) -> None:
+    robot = robot_of(name)
+    _, _, _, course = course_of(robot)
+    columns = (*robot.drive_columns, *robot.simpler_columns)
+    values = np.random.default_rng(2).uniform(0.1, 1.0, len(columns))
+    scatter = friction.columns(robot, columns, course)
+    total = np.zeros_like(course.velocity)
+    for (channel, column), weight in zip(scatter.acts, scatter.weights, strict=True):
+        total[channel] += weight * values[column] * scatter.values[column]
+    named = dict(zip(robot.drive_labels(columns).names, values.tolist(), strict=True))
+    found = friction.effort(robot, named, course)
+    assert np.abs(found - total).max() <= 8 * EPS * len(columns) * np.abs(total).max()
+
+
+@pytest.mark.parametrize("name", [*NAMES, *robots.CHOSEN])
+def test_rows_times_parameters_is_the_rigid_torque_and_friction(name: str) -> None:
+    robot = robot_of(name)
+    q, v, a, course = course_of(robot, 20)
+    bodies = Oracle.of(robot).parameters()
+    drives = np.random.default_rng(2).uniform(0.1, 1.0, len(robot.drive_columns))
+    rows = plants.standard_rows(robot, q, v, a, course)  # type: ignore[arg-type]
+    rigid = Oracle.of(robot).inverse_dynamics(q, v, a).T
+    names = robot.labels.names[len(bodies) :]
+    named = dict(zip(names, drives.tolist(), strict=True))
+    wanted = rigid + friction.effort(robot, named, course)  # type: ignore[arg-type]
+    parameters = np.concatenate([bodies, drives])
+    # Rounding of all columns, and of pinocchio's chain of joints.
+    size = np.abs(rows) @ np.abs(parameters)
+    bound = (32.0 * len(robot.tree.names) + len(parameters)) * EPS * size.max()
+    assert np.abs(rows @ parameters - wanted.T).max() <= bound
+
+
+def test_the_load_is_the_rigid_torque_of_the_bodies_given() -> None:
+    robot = robot_of(UR10)
+    problem = Problem(robot, (swing(robot, 600),), Smoothing(corner=20.0, delay=0.0), 1)
+    bodies = Oracle.of(robot).parameters()
+    loaded = problem.like(bodies=bodies)
+    first = 10 * len(robot.tree.names)
+    loads = [first + k for k, (_, t) in enumerate(robot.drive_columns) if t.kind == "load"]
+    kept = list(problem.base.kept)
+    places = [kept.index(k) for k in loads]
+    assert len(places) == 6
+    for unloaded in problem.rows():
+        assert not unloaded.regressor[:, :, places].any()
+    (s,), (rows,) = loaded.samples(), loaded.rows()
+    q, v, a = s.position.T, s.motion.velocity.T, s.motion.acceleration.T
+    rigid = Oracle.of(robot).inverse_dynamics(q, v, a)
+    scale = FRICTION["full"](1.0)[-2].scale
+    wanted = np.tanh(v / scale) * np.abs(rigid)
+    found = np.einsum("ncc->nc", rows.regressor[:, :, places])
+    assert np.abs(found - wanted).max() <= 1e-12 * np.abs(rigid).max()
+    off = rows.regressor[:, :, places] * (1.0 - np.eye(6))
+    assert not off.any()
+
+
+@every_robot
+def test_no_coefficient_but_an_offset_may_be_negative(name: str) -> None:
+    robot = robot_of(name)
+    believed = Problem(robot, ()).believed
+    first = 10 * len(believed.groups)
+    free = {n for k, n in enumerate(believed.labels.names) if k not in believed.nonnegative}
+    drives = set(believed.labels.names[first:])
+    assert free & drives == {n for n in drives if n.endswith(".offset")}
+    assert len(free & drives) == len(robot.joints)
+
+
+def test_the_dictionary_has_a_stand_in_and_simple_friction_none() -> None:
+    for name in ("planar", "coupled", UR10):
+        robot = robot_of(name)
+        terms = [(robot.drives[d].name, t.kind) for d, t in robot.simpler_columns]
+        assert sorted(terms) == sorted((d.name, "coulomb") for d in robot.drives)
+        assert "coulomb" not in {t.kind for d in robot.drives for t in d.terms}
+    assert robot_of("simple").simpler_columns == ()
+
+
+def test_slides_have_a_tenth_of_the_scales_of_hinges() -> None:
+    robot = robot_of(PANDA)
+    first = len(robot.channels) - len(robot.joints)
+    sliding = set(robot.tree.channel[robot.tree.kind == PRISMATIC].tolist())
+    for k, joint in enumerate(robot.joints):
+        drive = next(d for d in robot.drives if d.name == joint)
+        widths = [t.scale for t in drive.terms if t.kind == "stop"]
+        assert drive.linear == (first + k in sliding)
+        assert widths == [w * (LINEAR_SCALE if drive.linear else 1.0) for w in STOP_WIDTHS]
+    assert {d.linear for d in robot.drives} == {True, False}
+
+
+def test_steady_friction_is_what_is_left_when_stops_have_slipped() -> None:
+    robot = robot_of("planar")
+    terms = robot.drives[0].terms
+    speed = np.array([-2.0, -0.02, 1e-4, 0.3])
+    velocity = np.stack([speed, np.zeros(4)])
+    stops = np.zeros((len(friction.stop_columns(robot)), 4))
+    for k, (d, _) in enumerate(friction.stop_columns(robot)):
+        stops[k] = np.sign(speed) if d == 0 else 0.0
+    course = Course(velocity, np.zeros_like(velocity), stops, np.zeros_like(velocity))
+    found = friction.columns(robot, [(0, t) for t in terms], course).values
+    assert np.array_equal(found, friction.steady(terms, speed))
+
+
+# ---- memory ---------------------------------------------------------------------------------
+
+
+def remembered(x: FloatArray, width: float, z: float = 0.0) -> FloatArray:
+    """A stop operator in plain Python, over its width, from z at the first sample."""
+    out = [z / width]
+    for before, now in zip(x[:-1].tolist(), x[1:].tolist(), strict=True):
+        z = min(max(z + (now - before), -width), width)
+        out.append(z / width)
+    return np.array(out)
+
+
+def walk(count: int, seed: int = 1) -> FloatArray:
+    """Return two positions that turn round at strokes of every size, shape (2, count)."""
+    rng = np.random.default_rng(seed)
+    size = 10.0 ** rng.uniform(-4.0, -1.0, (2, count // 20 + 1)).repeat(20, axis=1)[:, :count]
+    return np.cumsum(0.1 * size * rng.normal(size=(2, count)), axis=1)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_stop_follows_and_slips_at_its_width(seed: int) -> None:
+    x = walk(2000, seed)
+    widths = np.array([0.003, 0.03])
+    held = np.array([0.4, -1.0])
+    found = kernel.stops(x, widths, x[:, 0], held)
+    for k in range(2):
+        wanted = remembered(x[k], widths[k], held[k] * widths[k])
+        # Both add the same differences; a sum of 2000 of them is right to as many roundings.
+        assert np.abs(found[k] - wanted).max() <= 2000 * EPS
+        assert np.abs(found[k]).max() == 1.0  # it slips, and is stuck in between
+        assert (np.abs(found[k]) < 1.0).any()
+
+
+def pieces_of(robot: Robot, time: FloatArray, q: FloatArray, cuts: list[slice]) -> list[Presliding]:
+    found: list[Presliding] = []
+    for cut in cuts:
+        before = found[-1] if found else None
+        found.append(friction.presliding(robot, time[cut], q[:, cut], before))
+    return found
+
+
+CUTS = {
+    "two": [slice(0, 300), slice(300, 1000)],
+    "rows one by one": [slice(k, k + 1) for k in range(1000)],
+    "stretches that reach into one another": [slice(0, 400), slice(350, 700), slice(650, 1000)],
+    "an empty one first": [slice(0, 0), slice(0, 1000)],
+}
+
+
+@pytest.mark.parametrize("name", ["planar", "coupled"])
+@pytest.mark.parametrize("cuts", CUTS)
+def test_memory_in_stretches_is_memory_on_the_whole(name: str, cuts: str) -> None:
+    robot, q = robot_of(name), walk(1000)
+    time = 0.002 * np.arange(1000)
+    time[500:] += 3.0  # what happens in a silence counts as one move
+    whole = friction.presliding(robot, time, q).values
+    for cut, part in zip(CUTS[cuts], pieces_of(robot, time, q, CUTS[cuts]), strict=True):
+        # The last z/b is multiplied by b and divided again at each cut: two roundings each.
+        assert np.abs(part.values - whole[:, cut]).max(initial=0.0) <= 2000 * EPS
+    for k, (d, term) in enumerate(friction.stop_columns(robot)):
+        position = robot.drives[d].ratio @ q
+        assert np.abs(whole[k] - remembered(position, term.scale or 0.0)).max() <= 2000 * EPS
+
+
+def test_a_clock_that_was_set_back_goes_on_from_the_end() -> None:
+    robot, q = robot_of("planar"), walk(1000)
+    time = 0.002 * np.arange(1000)
+    reset = np.concatenate([time[:600], time[:400]])  # from zero once more
+    whole = friction.presliding(robot, time, q).values
+    parts = pieces_of(robot, reset, q, [slice(0, 600), slice(600, 1000)])
+    assert np.abs(parts[1].values - whole[:, 600:]).max() <= 2000 * EPS
+
+
+def swing(robot: Robot, count: int, gap: int | None = None) -> Recording:
+    """Return a motion of three sines a joint, at 500 Hz, with a silence of two seconds."""
+    rng = np.random.default_rng(5)
+    time = 0.002 * np.arange(count)
+    if gap is not None:
+        time[gap:] += 2.0
+    pace = 2.0 * np.pi * rng.uniform(0.1, 0.8, (3, 1, len(robot.joints)))
+    q = (0.4 * np.sin(pace * time[:, None] + rng.uniform(0, 6.0, pace.shape))).sum(axis=0)
+    tau = rng.normal(size=q.shape)
+    return Recording.from_arrays(
+        time,
+        "swing",
+        q=dict(zip(robot.joints, q.T, strict=True)),
+        tau=dict(zip(robot.joints, tau.T, strict=True)),
+    )
+
+
+def test_memory_lasts_over_windows_and_silences_of_a_log() -> None:
+    """80 000 rows are more than one window, the silence apart."""
+    robot = robot_of("planar")
+    log, short = swing(robot, 80_000, 10_000), swing(robot, 2000)
+    smoothing = Smoothing(corner=20.0, trim=0.0, delay=0.0)
+    parts = list(Problem(robot, (log, short), smoothing, 2).samples())
+    assert [s.recording for s in parts] == [0, 0, 0, 1]
+    for recording, rows in enumerate((80_000, 2000)):  # and begins anew in each log
+        mine = [s for s in parts if s.recording == recording]
+        q = np.concatenate([s.position for s in mine], axis=1)
+        found = np.concatenate([s.stops for s in mine], axis=1)
+        assert q.shape[1] == rows
+        for k, (d, term) in enumerate(friction.stop_columns(robot)[::5]):
+            wanted = remembered(robot.drives[d].ratio @ q, term.scale or 0.0)
+            assert np.abs(found[5 * k] - wanted).max() <= 1e-9
+
+
+@pytest.mark.parametrize("torque", ["raw", "filtered"])
+def test_rows_that_are_not_asked_for_are_remembered_all_the_same(torque: str) -> None:
+    robot = robot_of("planar")
+    log = swing(robot, 4000, 1500)
+    smoothing = Smoothing(corner=20.0, trim=0.5, delay=0.0, torque=torque)  # type: ignore[arg-type]
+    some = log.selecting(lambda rows: (rows // 300) % 2 == 0)
+    whole, half = (Problem(robot, (k,), smoothing, 1) for k in (log, some))
+    everything, chosen = (
+        {float(t): y for r in p.rows() for t, y in zip(r.time, r.regressor, strict=True)}
+        for p in (whole, half)
+    )
+    assert 0 < len(chosen) < len(everything)
+    for time, row in chosen.items():
+        assert np.array_equal(row, everything[time])
+
+
+# ---- rows, residuals, information -----------------------------------------------------------
+
+WAYS = {
+    "raw": (Smoothing(corner=20.0, delay=0.0), None),
+    "late": (Smoothing(corner=20.0, delay=0.005), None),
+    "filtered": (Smoothing(corner=20.0, delay=0.0, torque="filtered"), None),
+    "weak": (Smoothing(corner=20.0, delay=0.0), Weak()),
+}
+
+
+@pytest.mark.parametrize("name", ["planar", "coupled", "simple"])
+@pytest.mark.parametrize("way", WAYS)
+def test_residuals_and_information_are_those_of_the_rows(way: str, name: str) -> None:
+    robot = robot_of(name)
+    smoothing, weak = WAYS[way]
+    logs = (swing(robot, 3000, 1200), swing(robot, 1500))
+    problem = Problem(robot, logs, smoothing, 2, weak=weak).like(
+        bodies=robot.nominal()[: 10 * len(robot.tree.names)]
+    )
+    values = np.random.default_rng(1).normal(size=len(problem.labels))
+    rows = list(problem.rows())
+    Y = np.concatenate([r.regressor for r in rows])
+    tau = np.concatenate([r.effort for r in rows])
+    assert len(Y) > 20
+    left = np.concatenate([r.values for r in problem.residuals(values)])
+    size = np.abs(Y) @ np.abs(values) + np.abs(tau)
+    assert left.shape == tau.shape
+    assert (np.abs(left - (tau - Y @ values)) <= 200 * EPS * size.max()).all()
+    first = 0
+    for piece in problem.residuals(values):
+        chosen = np.arange(0, len(piece.values), 7)
+        same = Y[first + chosen]
+        assert np.abs(piece.regressor(chosen) - same).max() <= 64 * EPS * np.abs(Y).max()
+        first += len(piece.values)
+    information = problem.information()
+    for c, triangle in enumerate(information.triangles):
+        block = np.column_stack([Y[:, c], tau[:, c]])
+        wide, length = triangle.spread(len(values)), np.linalg.norm(block, axis=0)
+        bound = 4.0 * (len(block) + len(values)) * EPS * np.outer(length, length)
+        assert (np.abs(wide.T @ wide - block.T @ block) <= bound).all()
+        assert triangle.rows == len(block)
+    energy = [t.residual_energy(values) for t in information.triangles]
+    assert energy == pytest.approx(np.sum(left**2, axis=0).tolist(), rel=1e-9)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_gathered_holds_the_stand_ins_beside(way: str) -> None:
+    robot = robot_of("planar")
+    smoothing, weak = WAYS[way]
+    problem = Problem(robot, (swing(robot, 3000),), smoothing, 1, weak=weak)
+    whole, labels = problem.gathered(), problem.gathered_labels
+    assert labels.names[len(problem.labels) :] == ("shoulder.coulomb", "elbow.coulomb")
+    # The same robot whose friction is simple gathers the same columns of the same rows.
+    simple = Problem(robot_of("simple"), problem.recordings, smoothing, 1, weak=weak)
+    for joint in robot.joints:
+        names = (f"{joint}.viscous", f"{joint}.coulomb", f"{joint}.offset")
+        one = [labels.index(n) for n in names]
+        other = [simple.labels.index(n) for n in names]
+        for a, b in zip(whole.triangles, simple.gathered().triangles, strict=True):
+            A = a.spread(len(labels))[:, one]
+            B = b.spread(len(simple.labels))[:, other]
+            scale = np.abs(B.T @ B).max() + EPS
+            assert np.abs(A.T @ A - B.T @ B).max() <= 1e-10 * scale
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_gathered_does_not_depend_on_threads(way: str) -> None:
+    robot = robot_of("coupled")
+    smoothing, weak = WAYS[way]
+    logs = tuple(swing(robot, n, n // 2) for n in (5000, 1500, 3000))
+    one, two = (Problem(robot, logs, smoothing, k, weak=weak).gathered() for k in (1, 3))
+    for a, b in zip(one.triangles, two.triangles, strict=True):
+        assert np.array_equal(a.factor, b.factor) and a.rows == b.rows > 0
+
+
+def test_friction_may_be_left_out_joint_by_joint() -> None:
+    joint = {"shoulder": JointOptions(friction="none"), "elbow": JointOptions(friction="simple")}
+    robot = Robot.from_urdf_text(robots.PLANAR_ARM, Options(joint=joint))
+    names = robot.drive_labels(robot.drive_columns).names
+    assert names == (
+        "shoulder.armature",
+        "elbow.armature",
+        "elbow.viscous",
+        "elbow.coulomb",
+        "elbow.offset",
+    )
