@@ -23,6 +23,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pinocchio as pin
@@ -190,8 +191,8 @@ def friction_rows(found: Identification, table: Published) -> Iterator[Row]:
     entries = list(Left.by(found).estimate["joints"].values())
     speed = np.concatenate([-np.array(SPEEDS[::-1]), SPEEDS])
 
-    def at(entry: dict, key: str) -> Array:
-        return np.interp(speed, entry["curve"]["velocity"], entry["curve"][key])
+    def at(entry: dict[str, Any], key: str) -> Array:
+        return np.asarray(np.interp(speed, entry["curve"]["velocity"], entry["curve"][key]))
 
     effort, std = (np.array([at(e, k) for e in entries]) for k in ("effort", "std"))
     off = effort - sigmoid(table, speed)
