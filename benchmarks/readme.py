@@ -22,17 +22,20 @@ def rows(name: str) -> dict[str, dict]:
 def real_data() -> list[str]:
     """Return the table of measured robots."""
     stored = rows("real_data")
-    columns = ("heft consistent", "plain least squares (inconsistent)", "FIGAROH", "mujoco.sysid")
+    columns = (
+        "heft, full friction",
+        "heft, simple friction",
+        "plain least squares (inconsistent)",
+        "FIGAROH",
+        "mujoco.sysid",
+    )
     lines = [
-        "| robot and split | heft | asked for at most | plain least squares | FIGAROH | "
-        "mujoco.sysid |",
-        "|---|---|---|---|---|---|",
+        "| robot and split | heft | asked for at most | heft, simple friction | "
+        "plain least squares | FIGAROH | mujoco.sysid |",
+        "|---|---|---|---|---|---|---|",
     ]
-    cases = [
-        n.removesuffix(": heft consistent, total")
-        for n in stored
-        if "filtered" in n and n.endswith(": heft consistent, total")
-    ]
+    mark = f": {columns[0]}, total"
+    cases = [n.removesuffix(mark) for n in stored if "filtered" in n and n.endswith(mark)]
     for case in cases:
         cells = []
         for column in columns:
@@ -40,8 +43,8 @@ def real_data() -> list[str]:
             value = row["value"] if row else None
             none = value is None or math.isnan(value)
             cells.append("–" if none else f"{value:.4f}".lstrip("0"))
-        own = stored[f"{case}: heft consistent, total"]
-        bound = "" if own["bound"] is None else f"{own['bound']:.3f}".lstrip("0")
+        own = stored[f"{case}{mark}"]
+        bound = "" if own["bound"] is None else f"{own['bound']:.4g}".lstrip("0")
         missed = "" if own["holds"] in (True, None) else " (missed)"
         lines.append(f"| {case} | {cells[0]} | {bound}{missed} | {' | '.join(cells[1:])} |")
     return lines
