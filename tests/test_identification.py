@@ -320,7 +320,7 @@ def test_the_average_over_periods_is_the_motion_with_less_noise() -> None:
 
 def test_motion_that_does_not_repeat_has_no_average() -> None:
     recording = arm_log(noisy()).window(0, 1500)  # less than one period
-    with pytest.raises(InvalidSetting, match="repeat|period"):
+    with pytest.raises(InvalidSetting, match=r"repeat|period"):
         identify(planar(), [recording], settings=Settings(STILL, average=True))
 
 

@@ -196,6 +196,7 @@ class PhysicallyConsistent:
             unknown, iterations, binds = self._solve(factor, believed, measured)
         positive = np.array(believed.nonnegative, dtype=np.intp)
         unknown[positive[binds[: len(positive)]]] = 0.0
+        unknown[drives[lengths[drives] == 0.0]] = 0.0  # no row speaks of them
         bound = tuple(n for n, b in zip(constraints.names, binds, strict=True) if b)
         values = self._inside(back @ unknown, believed)
         doubt = max(self.doubt, found_doubt(data, triangle.z, start, bodies))
