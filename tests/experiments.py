@@ -154,7 +154,7 @@ def log(
     time = np.arange(round(duration * rate)) / rate
     same = np.random.default_rng(int(rng.integers(2**32)))  # motion, drawn twice
     state = same.bit_generator.state
-    q, v, a = fourier(len(truth.robot.joints), time, same)
+    q, *_ = fourier(len(truth.robot.joints), time, same)
     same.bit_generator.state = state
     tau = torque(truth, *fourier(len(truth.robot.joints), time - delay, same))
     tau = tau + noise * np.sqrt(np.mean(tau**2, axis=0)) * rng.normal(size=tau.shape)

@@ -178,9 +178,10 @@ def test_gains_are_exact_if_nothing_else_is_said() -> None:
         assert entries[joint]["gain"] == gain
         assert entries[joint]["std"]["gain"] == 0.0
     assert set(found.calibrated.gains.values()) == {1.0}
-    # The elbow's torque is taken 6 % too small, and so is its friction.
-    wrong = found.simple.values["elbow.coulomb"]
-    assert wrong == pytest.approx(FRICTION["coulomb"] / OFF, rel=0.03)
+    # No robot is of two scales: what is left over tells that something is wrong.
+    unsure = identify(with_gain(DOUBT), [current()], settings=Settings(STILL))
+    left, least = (max(s.total for s in f.fit if s.filter_hz is not None) for f in (found, unsure))
+    assert left > 1.5 * least
 
 
 def test_a_gain_that_is_right_stays_where_it_is() -> None:
@@ -212,7 +213,7 @@ def late(delay: float, seed: int = 0) -> tuple[Robot, Recording]:
 def test_a_delay_that_is_there_is_found(delay: float) -> None:
     guess, recording = late(delay)
     found = identify(guess, [recording])
-    # Friction with memory is not what turns its sign here: a fifth of a step of the log is left.
+    # To a fifth of a step of the log.
     assert found.delay.delay == pytest.approx(delay, abs=0.001)
     assert found.problem.delay == found.delay.delay == found.delay.best
     assert found.delay.ratio < Delay().gate
@@ -320,7 +321,7 @@ def test_the_average_over_periods_is_the_motion_with_less_noise() -> None:
 
 def test_motion_that_does_not_repeat_has_no_average() -> None:
     recording = arm_log(noisy()).window(0, 1500)  # less than one period
-    with pytest.raises(InvalidSetting, match="repeat|period"):
+    with pytest.raises(InvalidSetting, match=r"repeat|period"):
         identify(planar(), [recording], settings=Settings(STILL, average=True))
 
 

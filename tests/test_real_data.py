@@ -32,9 +32,8 @@ def written(
 
     def torque(estimate: dict[str, Any], piece: Piece, rigid_part: np.ndarray) -> np.ndarray:
         model = names["Friction"]()
-        rows = zip(
-            np.unwrap(piece.q, axis=0).tolist(), piece.v.tolist(), rigid_part.tolist(), strict=True
-        )
+        position = np.unwrap(piece.q, axis=0)  # or memory would see a jump of a turn
+        rows = zip(position.tolist(), piece.v.tolist(), rigid_part.tolist(), strict=True)
         armature = np.array([estimate["joints"][j]["armature"] for j in joints])
         motors = np.zeros_like(piece.a)
         for entry in estimate["motors"].values():
