@@ -512,13 +512,16 @@ def identify_files(
     held = [Recording.open(p, mapping) for p in validate]
     before = Information.load(given / "information.npz") if given else None
     found = identify(robot, fit, held, settings, before, (), progress)
-    second = found.problem.of(held)
+    # A fit that left rows out or averaged them walked other recordings than the files'.
+    first, second = found.problem, found.problem.of(held)
+    if any(a is not b for a, b in zip(first.recordings, fit, strict=True)):
+        first = first.of(fit)
     inputs = [
         describe(urdf, "model"),
         *(describe(p, "options") for p in [options] if p),
         *(describe(p, "columns") for p in [columns] if p),
         *(describe(p / "information.npz", "given") for p in [given] if p),
-        *(describe(p, "fit", r, found.problem) for p, r in zip(logs, fit, strict=True)),
+        *(describe(p, "fit", r, first) for p, r in zip(logs, fit, strict=True)),
         *(describe(p, "validation", r, second) for p, r in zip(validate, held, strict=True)),
     ]
     return replace(found, inputs=tuple(inputs))
