@@ -209,6 +209,8 @@ def identify(
         limits = Limits.from_options(robot.options.limits)
         limits.require_known(tuple(k.name for k in robot.bodies_links))
         settings = replace(settings, consistent=replace(settings.consistent, limits=limits))
+    if settings.robust != "none" and (settings.weak or settings.smoothing.torque == "filtered"):
+        robust.refuse_made_rows()
     progress(f"reading {len(logs)} log{'s' if len(logs) > 1 else ''}")
     problem = Problem(robot, tuple(logs), settings.smoothing, settings.threads, weak=settings.weak)
     if settings.average:
