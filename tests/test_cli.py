@@ -213,28 +213,35 @@ def test_earlier_information_is_named_among_the_inputs(files: Path, tmp_path: Pa
     assert ("given", digest) in [(i["role"], i["sha256"]) for i in inputs]
 
 
-FLAGS: dict[str, tuple[tuple[str, ...], tuple[str, ...], object]] = {
-    # name: what is asked, and where the estimate says so
-    "weak rows": (("--rows", "weak"), ("settings", "weak", "power"), 2),
-    "a spline": (("--smoother", "spline"), ("settings", "smoothing", "method"), "spline"),
-    "robust": (("--robust", "hampel"), ("settings", "robust"), "hampel"),
-    "no delay": (("--delay", "0"), ("settings", "smoothing", "delay"), 0.0),
-    "a delay": (("--delay", "0.003"), ("delay", "delay"), 0.003),
-    "another prior": (("--prior", "logdet"), ("settings", "consistent", "prior"), "logdet"),
+FLAGS: dict[str, dict[tuple[str, ...], object]] = {
+    # what is asked, and where the estimate says so
+    "--rows weak --prior logdet --delay 0": {
+        ("settings", "weak", "power"): 2,
+        ("settings", "consistent", "prior"): "logdet",
+        ("settings", "smoothing", "delay"): 0.0,
+    },
+    "--smoother spline --delay 0.003": {
+        ("settings", "smoothing", "method"): "spline",
+        ("delay", "delay"): 0.003,
+    },
+    "--robust hampel --delay 0": {("settings", "robust"): "hampel"},
 }
 
 
-@pytest.mark.parametrize("name", FLAGS)
-def test_a_flag_does_what_it_says(name: str, files: Path, tmp_path: Path) -> None:
-    asked, place, value = FLAGS[name]
+@pytest.mark.parametrize("asked", FLAGS)
+def test_flags_do_what_they_say(asked: str, files: Path, tmp_path: Path) -> None:
     log = files / "small.parquet"
-    done = heft("identify", ARM, log, "--out", "found", "--quiet", *asked, cwd=tmp_path)
+    done = heft("identify", ARM, log, "--out", "found", "--quiet", *asked.split(), cwd=tmp_path)
     assert done.code == 0, done.told
-    said = json.loads((tmp_path / "found" / "estimate.json").read_text())
-    assert said["verdict"] in ("good", "usable")
-    for key in place:
-        said = said[key]
-    assert said == value
+    estimate = json.loads((tmp_path / "found" / "estimate.json").read_text())
+    assert estimate["verdict"] in ("good", "usable")
+    (entry,) = (k for k in estimate["inputs"] if k["role"] == "fit")
+    assert entry["samples"] == pyarrow.parquet.read_metadata(log).num_rows
+    for place, value in FLAGS[asked].items():
+        said = estimate
+        for key in place:
+            said = said[key]
+        assert said == value, place
 
 
 @pytest.mark.parametrize("friction", ["full", "simple", "none"])

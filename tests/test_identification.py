@@ -14,7 +14,7 @@ import pytest
 from heft import inertia, results
 from heft.errors import InvalidSetting
 from heft.estimators import Delay, Sharpness
-from heft.identification import Identification, Robust, Settings, identify
+from heft.identification import Identification, Robust, Settings, identify, identify_files
 from heft.options import JointOptions, Options
 from heft.plants import Problem
 from heft.recording import Recording
@@ -323,6 +323,27 @@ def test_motion_that_does_not_repeat_has_no_average() -> None:
     recording = arm_log(noisy()).window(0, 1500)  # less than one period
     with pytest.raises(InvalidSetting, match=r"repeat|period"):
         identify(planar(), [recording], settings=Settings(STILL, average=True))
+
+
+@pytest.mark.parametrize(
+    "settings", [Settings(STILL, average=True), Settings(STILL, robust="huber")]
+)
+def test_files_are_described_as_they_are_whatever_is_made_of_them(
+    settings: Settings, tmp_path: Path
+) -> None:
+    time, q, _ = motion()
+    columns = {f"q.{j}": q[:, k] for k, j in enumerate(JOINTS)}
+    columns |= {f"tau.{j}": noisy()[:, k] for k, j in enumerate(JOINTS)}
+    np.savez(tmp_path / "log.npz", t=time, **columns)
+    (tmp_path / "arm.urdf").write_bytes(PLANAR_ARM)
+    (tmp_path / "arm.toml").write_text("gravity = [0.0, -9.81, 0.0]")
+    files = [tmp_path / "log.npz"]
+    found = identify_files(
+        tmp_path / "arm.urdf", files, (), tmp_path / "arm.toml", settings=settings
+    )
+    entry = found.inputs[-1]
+    assert (entry["role"], entry["samples"], entry["gaps"]) == ("fit", len(time), 0)
+    assert entry["duration_s"] == pytest.approx(time[-1], abs=1.0 / RATE)
 
 
 # ---- strict bounds --------------------------------------------------------------------------
