@@ -84,6 +84,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rng = np.random.default_rng(1)
     log("run.parquet", {})
     log("short.parquet", {}, rows=5)
+    log("small.parquet", {}, rows=len(columns["t"]) // 2)
     log("no_torque.parquet", dict.fromkeys(torques))
     log("no_elbow.parquet", {"q.elbow": None})
     log("no_time.parquet", {"t": None})
@@ -140,6 +141,7 @@ def test_help_names_the_commands(tmp_path: Path) -> None:
     ("command", "words"),
     [
         ("identify", ("--out", "--validate", "--map", "--with", "--given", "--corner", "--quiet")),
+        ("identify", ("--rows", "--smoother", "--delay", "--robust", "--average", "--prior")),
         ("predict", ("--out", "--map", "--friction")),
         ("demo", ("--out", "--quiet")),
     ],
@@ -211,7 +213,38 @@ def test_earlier_information_is_named_among_the_inputs(files: Path, tmp_path: Pa
     assert ("given", digest) in [(i["role"], i["sha256"]) for i in inputs]
 
 
-@pytest.mark.parametrize("friction", ["simple", "none"])
+FLAGS: dict[str, dict[tuple[str, ...], object]] = {
+    # what is asked, and where the estimate says so
+    "--rows weak --prior logdet --delay 0": {
+        ("settings", "weak", "power"): 2,
+        ("settings", "consistent", "prior"): "logdet",
+        ("settings", "smoothing", "delay"): 0.0,
+    },
+    "--smoother spline --delay 0.003": {
+        ("settings", "smoothing", "method"): "spline",
+        ("delay", "delay"): 0.003,
+    },
+    "--robust hampel --delay 0": {("settings", "robust"): "hampel"},
+}
+
+
+@pytest.mark.parametrize("asked", FLAGS)
+def test_flags_do_what_they_say(asked: str, files: Path, tmp_path: Path) -> None:
+    log = files / "small.parquet"
+    done = heft("identify", ARM, log, "--out", "found", "--quiet", *asked.split(), cwd=tmp_path)
+    assert done.code == 0, done.told
+    estimate = json.loads((tmp_path / "found" / "estimate.json").read_text())
+    assert estimate["verdict"] in ("good", "usable")
+    (entry,) = (k for k in estimate["inputs"] if k["role"] == "fit")
+    assert entry["samples"] == pyarrow.parquet.read_metadata(log).num_rows
+    for place, value in FLAGS[asked].items():
+        said = estimate
+        for key in place:
+            said = said[key]
+        assert said == value, place
+
+
+@pytest.mark.parametrize("friction", ["full", "simple", "none"])
 def test_predict_writes_torques_at_the_logs_times(
     friction: str, files: Path, tmp_path: Path
 ) -> None:
@@ -224,7 +257,7 @@ def test_predict_writes_torques_at_the_logs_times(
     assert str(log.num_rows) in done.said
     measured, said = log["tau.elbow"].to_numpy(), table["tau.elbow"].to_numpy()
     left = np.linalg.norm(said - measured) / np.linalg.norm(measured)
-    assert left < 0.1 if friction == "simple" else left > 0.1
+    assert left > 0.1 if friction == "none" else left < 0.1
 
 
 def test_demo_compares_with_the_truth(tmp_path: Path) -> None:
@@ -254,6 +287,16 @@ BAD: dict[str, tuple[str, str]] = {
     "no strength": (f"{GOOD} --strength 0", "strength"),
     "a strength that is not a number": (f"{GOOD} --strength nan", "strength"),
     "a strength without end": (f"{GOOD} --strength inf", "strength"),
+    "a delay that is not a number": (f"{GOOD} --delay nan", "delay"),
+    "a delay without end": (f"{GOOD} --delay inf", "delay"),
+    "a delay in words": (f"{GOOD} --delay long", "--delay"),
+    "another kind of rows": (f"{GOOD} --rows strong", "--rows"),
+    "another smoother": (f"{GOOD} --smoother sandpaper", "--smoother"),
+    "another robust method": (f"{GOOD} --robust very", "--robust"),
+    "another prior": (f"{GOOD} --prior flat", "--prior"),
+    "outliers among weak rows": (f"{GOOD} --rows weak --robust huber", "robust"),
+    "an average of what does not repeat": (f"{GOOD} --average", "repeat"),
+    "a series of what does not repeat": (f"{GOOD} --smoother fourier", "repeat"),
     "no threads": (f"{GOOD} --threads 0", "threads"),
     "another kind of torque": (f"{GOOD} --torque smooth", "torque"),
     "a model that is not there": ("identify {files}/no.urdf {run}", "no.urdf"),

@@ -17,6 +17,7 @@ from heft.consistency import (
     PhysicallyConsistent,
     body_statistics,
     cone_metric,
+    stated_numbers,
 )
 from heft.information import Information, Triangle
 from heft.parameters import Labels
@@ -586,3 +587,36 @@ def test_deviations_of_stated_numbers_are_those_of_a_sample() -> None:
     # The deviation of 20 000 draws is right to 1/√40 000 = 0.5 %: four of these, and 1 % for
     # what a linear map leaves out at deviations of under a hundredth.
     np.testing.assert_allclose(stated.std(axis=0), found, rtol=0.03)
+
+
+@pytest.mark.parametrize("name", ["planar", "ur10", "flyer"])
+def test_the_pull_is_how_far_a_stronger_prior_would_move_the_numbers(name: str) -> None:
+    """The derivative by the logarithm of the strength, of parameters and of stated numbers."""
+    c, strength, step = case(name), 10.0, 1e-3
+    triangle = c.triangle(noise=1e-4, sigma=1e-2)
+    estimate, less, more = (
+        PhysicallyConsistent(strength=s).fit(triangle, c.believed)
+        for s in (strength, strength * np.exp(-step), strength * np.exp(step))
+    )
+    assert estimate.iterations == less.iterations == more.iterations == 0
+    slope = (more.parameters.values - less.parameters.values) / (2.0 * step)
+    found, wanted = (in_metric(c.believed, x) for x in (estimate.pull, slope))
+    # A central difference leaves step²/6 of the third derivative, and rounding over the step.
+    size = np.abs(wanted).max()
+    assert size > 1e-6
+    values = np.abs(in_metric(c.believed, estimate.parameters.values)).max()
+    assert np.abs(found - wanted).max() <= 1e-5 * size + 1e-11 * values / step
+    for first in c.believed.groups:
+        here, low, high = (stated_numbers(e, first) for e in (estimate, less, more))
+        for n in here:
+            moved = (high[n].value - low[n].value) / (2.0 * step)
+            scale = max(abs(k.value) for m, k in here.items() if m[:3] == n[:3])
+            assert here[n].pull == pytest.approx(moved, rel=1e-3, abs=1e-7 * scale)
+
+
+def test_without_rows_nothing_is_pulled() -> None:
+    c = case("planar")
+    nothing = Information.neutral(c.labels, c.robot.channels).combined()
+    estimate = PhysicallyConsistent().fit(nothing, c.believed)
+    # The prior holds everything where it is already: rounding is left.
+    assert np.abs(in_metric(c.believed, estimate.pull)).max() <= 1e-12

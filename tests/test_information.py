@@ -274,6 +274,29 @@ def test_the_map_of_a_sum_is_the_sum_of_the_maps() -> None:
         assert same_gram(x, y, roundings=1e4)
 
 
+@pytest.mark.parametrize("keep", [(), (0,), (5,), (1, 3), (0, 2, 4), (0, 1, 2, 3, 4, 5)])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_only_some_parameters_is_what_the_rows_say_without_the_other_columns(
+    seed: int, keep: tuple[int, ...]
+) -> None:
+    regressor, effort = some_rows(seed)
+    item = Information.from_rows(LABELS, CHANNELS, regressor, effort)
+    labels = LABELS.select(keep)
+    fewer = Information.from_rows(labels, CHANNELS, regressor[:, :, list(keep)], effort)
+    assert alike(item.only(keep), fewer)
+    for a, b in zip(item.only(keep).triangles, fewer.triangles, strict=True):
+        assert np.array_equal(a.columns, b.columns)
+        assert not np.tril(a.factor, -1).any()
+
+
+def test_only_all_parameters_changes_nothing_and_only_of_a_sum_is_the_sum() -> None:
+    a, b = information(1), information(2)
+    whole = a.only(range(len(NAMES)))
+    for one, other in zip(whole.triangles, a.triangles, strict=True):
+        assert np.array_equal(one.factor, other.factor)
+    assert alike((a + b).only((1, 4)), a.only((1, 4)) + b.only((1, 4)))
+
+
 @pytest.mark.parametrize("keep", [(0,), (5,), (1, 3), (4, 0, 2), (0, 1, 2, 3, 4, 5)])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_marginals_tell_of_the_kept_what_the_whole_tells(seed: int, keep: tuple[int, ...]) -> None:

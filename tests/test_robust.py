@@ -6,7 +6,7 @@ makes of them, in the root mean square over parameters.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import pairwise
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from heft import robust
 from heft.errors import InvalidSetting, TooLittleData
 from heft.estimators import LeastSquares
-from heft.plants import Problem
+from heft.plants import Problem, Residuals
 from heft.recording import Recording
 from heft.robust import (
     BlockMedian,
@@ -416,6 +416,30 @@ def test_settings_out_of_range_are_refused(make: Callable[[], object]) -> None:
 def test_too_little_is_said(estimator: BlockMedian | Ransac) -> None:
     with pytest.raises(TooLittleData):
         estimator.fit(problem(clean, 0, 130))
+
+
+@pytest.mark.parametrize("widen", [0, 1, 5, 40])
+@pytest.mark.parametrize("count", [1, 3, 8, 30])
+def test_rows_beside_those_far_off_are_left_out_too(count: int, widen: int) -> None:
+    """Pieces may be shorter than what is widened."""
+    rng = np.random.default_rng(count)
+    pieces = [rng.normal(size=(count, 2)) for _ in range(50)]
+    for k in range(0, 50, 5):
+        pieces[k][rng.integers(count), rng.integers(2)] = 100.0
+
+    class Given:
+        channels = ("a", "b")
+
+        def residuals(self, values: Array) -> Iterator[Residuals]:
+            for k, p in enumerate(pieces):
+                yield Residuals(p, lambda _: p, 0, np.arange(count) + 1000 * k)  # noqa: B023
+
+    found = list(robust.good_rows(Given(), np.zeros(0), 20.0, widen))  # type: ignore[arg-type]
+    for k, (_, index, good) in enumerate(found):
+        assert np.array_equal(index, np.arange(count) + 1000 * k)
+        for n in range(count):
+            near = pieces[k][max(n - widen, 0) : n + widen + 1]
+            assert good[n] == (np.abs(near) < 50.0).all()
 
 
 def test_gating_everything_is_refused() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.linalg
 from threadpoolctl import threadpool_limits
 
-from . import checks, export, friction, inertia, kernel
+from . import checks, export, friction, inertia, kernel, robust
 from .bounds import StrictBounds, strict_bounds
 from .checks import Check, Score, Trace, Verdict
 from .cone import Limits
@@ -210,6 +210,8 @@ def _identify(
         limits = Limits.from_options(robot.options.limits)
         limits.require_known(tuple(k.name for k in robot.bodies_links))
         settings = replace(settings, consistent=replace(settings.consistent, limits=limits))
+    if settings.robust != "none" and (settings.weak or settings.smoothing.torque == "filtered"):
+        robust.refuse_made_rows()
     progress(f"reading {len(logs)} log{'s' if len(logs) > 1 else ''}")
     problem = Problem(robot, tuple(logs), settings.smoothing, settings.threads, weak=settings.weak)
     if settings.average:
@@ -441,13 +443,16 @@ def identify_files(
     held = [Recording.open(p, mapping) for p in validate]
     before = Information.load(given / "information.npz") if given else None
     found = identify(robot, fit, held, settings, before, (), progress)
-    second = found.problem.of(held)
+    # A fit that left rows out or averaged them walked other recordings than the files'.
+    first, second = found.problem, found.problem.of(held)
+    if any(a is not b for a, b in zip(first.recordings, fit, strict=True)):
+        first = first.of(fit)
     inputs = [
         describe(urdf, "model"),
         *(describe(p, "options") for p in [options] if p),
         *(describe(p, "columns") for p in [columns] if p),
         *(describe(p / "information.npz", "given") for p in [given] if p),
-        *(describe(p, "fit", t) for p, t in zip(logs, found.problem.timelines, strict=True)),
+        *(describe(p, "fit", t) for p, t in zip(logs, first.timelines, strict=True)),
         *(describe(p, "validation", t) for p, t in zip(validate, second.timelines, strict=True)),
     ]
     return replace(found, inputs=tuple(inputs))

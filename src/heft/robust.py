@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 import numpy as np
 import scipy.linalg
@@ -347,14 +347,19 @@ def good_rows(
     sigma = scale_of(_left(problem, values), len(problem.channels))
     for piece in problem.residuals(values):
         if piece.index is None:
-            raise InvalidSetting(
-                "rows made of many samples each cannot be told apart",
-                argument="robust",
-                cure="take raw torque and differentiated rows",
-            )
+            refuse_made_rows()
         far = np.asarray((np.abs(piece.values) > threshold * sigma).any(axis=1))
-        near = np.convolve(far, np.ones(2 * widen + 1), mode="same") > 0.5 if widen else far
-        yield piece.recording, piece.index, ~near[: len(far)]
+        near = np.convolve(far, np.ones(2 * widen + 1))[widen : widen + len(far)] > 0.5
+        yield piece.recording, piece.index, ~near
+
+
+def refuse_made_rows() -> NoReturn:
+    """Raise `InvalidSetting`: rows that are integrals or filtered have no place in a log."""
+    raise InvalidSetting(
+        "rows made of many samples each cannot be told apart",
+        argument="robust",
+        cure="take raw torque and differentiated rows",
+    )
 
 
 def _require(condition: bool, argument: str, got: object, expected: str) -> None:

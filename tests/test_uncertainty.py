@@ -1,0 +1,161 @@
+"""Laws of the covariance under coloured noise, and of fits with the rest held."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.linalg
+import scipy.optimize
+
+from heft.information import Information
+from heft.parameters import Labels
+from heft.plants import Residuals
+from heft.simple import fit_held
+from heft.uncertainty import Thinned, influence, thinned
+from tests.robots import FloatArray
+
+COUNT = 6000
+
+
+def coloured(rho: float, count: int, sigma: float, rng: np.random.Generator) -> FloatArray:
+    """Return an autoregression of order one that has been running for long, of deviation sigma."""
+    out = np.empty(count)
+    out[0] = rng.normal()
+    for k, e in enumerate(np.sqrt(1.0 - rho**2) * rng.normal(size=count - 1), 1):
+        out[k] = rho * out[k - 1] + e
+    return sigma * out
+
+
+def rows_of(count: int) -> FloatArray:
+    """Return slow and fast columns of two channels, shape (count, 2, 3)."""
+    t = np.arange(count) / 100.0
+    slow = np.stack([np.sin(0.7 * t), np.cos(1.9 * t), np.ones(count)], axis=1)
+    fast = np.stack([np.sin(20.0 * t), np.sign(np.sin(3.0 * t)), np.cos(0.4 * t)], axis=1)
+    return np.stack([slow, 2.0 * fast], axis=1)
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.8, 0.95])
+def test_the_influence_of_residuals_is_that_of_the_dense_formula(rho: float) -> None:
+    Y, found = rows_of(COUNT), np.zeros((2, 3, 3))
+    seeds = range(8)
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        left = np.stack([coloured(rho, COUNT, s, rng) for s in (0.3, 2.0)], axis=1)
+        factors = influence(Thinned(Y, left, 1, 1.0))
+        assert factors is not None
+        found += np.array([s.T @ s for s in factors]) / len(seeds)
+    for c, sigma in enumerate((0.3, 2.0)):
+        gamma = sigma**2 * scipy.linalg.toeplitz(rho ** np.arange(COUNT))
+        wanted = Y[:, c].T @ gamma @ Y[:, c]
+        scale = np.sqrt(np.outer(np.diag(wanted), np.diag(wanted)))
+        # An autoregression of 20 coefficients, from 6000 rows: its spectrum is right to
+        # √(2·20/6000) = 8 % each, by a mean of 8 of them to 3 %; three of these.
+        assert np.abs((found[c] - wanted) / scale).max() <= 0.09
+
+
+def test_rows_thinned_out_say_what_all_rows_say() -> None:
+    """Blocks of five of slow rows and slow residuals: their sums are what the blocks' are."""
+    Y, rho = rows_of(COUNT)[:, :1], 0.98
+    one, few = np.zeros((3, 3)), np.zeros((3, 3))
+    for seed in range(8):
+        left = coloured(rho, COUNT, 1.0, np.random.default_rng(seed))[:, None]
+        whole = influence(Thinned(Y, left, 1, 1.0))
+        piece = Residuals(left, lambda chosen: Y[chosen], 0, np.arange(COUNT))
+        _, sample = thinned([piece], 5)
+        assert sample.rows.shape == (COUNT // 5, 1, 3)
+        some = influence(sample)
+        assert whole is not None and some is not None
+        one += whole[0].T @ whole[0]
+        few += some[0].T @ some[0]
+    # Two fits to the same residuals, of 20 coefficients each: 3 % by the mean, three of these.
+    np.testing.assert_allclose(np.diag(few), np.diag(one), rtol=0.1)
+
+
+def test_too_few_rows_have_no_influence() -> None:
+    assert influence(Thinned(rows_of(10), np.ones((10, 2)), 1, 1.0)) is None
+
+
+# ---- some parameters fitted, the others held -------------------------------------------------
+
+NAMES = tuple("abcdef")
+
+
+def held_problem(
+    seed: int, rows: int = 400
+) -> tuple[FloatArray, FloatArray, FloatArray, Information]:
+    """Rows (rows, 2, 6) of deviation one, their torque, the truth, and what they say of it."""
+    rng = np.random.default_rng(seed)
+    Y = rng.normal(size=(rows, 2, 6)) * np.array([1.0, 3.0, 0.1, 1.0, 1.0, 2.0])
+    truth = np.array([1.0, -0.5, 2.0, 0.7, 0.0, -0.3])
+    tau = Y @ truth + rng.normal(size=(rows, 2))
+    return Y, tau, truth, Information.from_rows(Labels(NAMES, ("",) * 6), ("x", "y"), Y, tau)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_some_parameters_are_fitted_with_the_others_held(seed: int) -> None:
+    Y, tau, truth, information = held_problem(seed)
+    weights = {"x": 1.0, "y": 0.5}
+    scale = np.array([1.0, 0.5])
+    free, positive = [1, 4, 5], [False, True, True]
+    held = truth.copy()
+    held[free] = 0.0
+    found = fit_held(information, weights, np.eye(6), held, np.zeros((6, 6)), free, positive)
+    A = (scale[:, None] * Y).reshape(-1, 6)
+    goal = (scale * tau).reshape(-1) - A @ held
+    lower = np.where(positive, 0.0, -np.inf)
+    wanted = scipy.optimize.lsq_linear(A[:, free], goal, (lower, np.inf), method="bvls").x
+    np.testing.assert_allclose(found.values, wanted, rtol=0, atol=1e-9)
+    assert found.values[1] >= 0.0
+    assert found.values[2] == 0.0  # its truth is negative, and it must not be
+    assert found.std.shape == (3,) and (found.std > 0.0).all()
+
+
+def test_deviations_are_those_of_the_free_and_of_what_is_held() -> None:
+    free, held_at = [1, 5], [0, 2, 3, 4]
+    doubt = np.zeros((6, 6))
+    doubt[np.ix_(held_at, held_at)] = np.diag([0.05, 0.2, 0.05, 0.05]) ** 2
+    values, stated = [], []
+    for seed in range(400):
+        _, _, truth, information = held_problem(seed, 60)
+        rng = np.random.default_rng(1000 + seed)
+        held = truth + rng.normal(size=6) * np.sqrt(np.diag(doubt))
+        held[free] = 0.0
+        found = fit_held(
+            information, {"x": 1.0, "y": 1.0}, np.eye(6), held, doubt, free, [False, False]
+        )
+        values.append(found.values)
+        stated.append(found.std)
+    spread = np.std(values, axis=0)
+    # The deviation of 400 draws is right to 1/√800 = 3.5 %; three of these, and what is stated
+    # is never below the deviation of unit noise.
+    ratio = np.sqrt(np.mean(np.square(stated), axis=0)) / spread
+    assert (np.abs(ratio - 1.0) <= 0.11 + 0.05).all()
+
+
+def test_what_no_row_shows_gets_zero_and_no_certainty() -> None:
+    Y, tau, _, _ = held_problem(0)
+    Y[:, :, 4] = 0.0
+    information = Information.from_rows(Labels(NAMES, ("",) * 6), ("x", "y"), Y, tau)
+    weights = {"x": 1.0, "y": 1.0}
+    found = fit_held(
+        information, weights, np.eye(6), np.zeros(6), np.zeros((6, 6)), [1, 4], [False, True]
+    )
+    assert found.values[1] == 0.0 and np.isinf(found.std[1])
+    assert np.isfinite(found.std[0])
+    alone = fit_held(information, weights, np.eye(6), np.zeros(6), np.zeros((6, 6)), [4], [True])
+    assert alone.values.tolist() == [0.0] and np.isinf(alone.std).all()
+
+
+def test_a_misfit_of_the_simple_model_counts_as_noise() -> None:
+    Y, tau, truth, _ = held_problem(1)
+    weights, held = {"x": 1.0, "y": 1.0}, truth * np.array([1, 0, 1, 1, 1, 0])
+    std = []
+    for misfit in (0.0, 3.0):
+        # What the columns do not hold: of deviation three, beside the noise of one.
+        wrong = tau + misfit * np.sign(np.sin(np.arange(len(tau))))[:, None]
+        information = Information.from_rows(Labels(NAMES, ("",) * 6), ("x", "y"), Y, wrong)
+        found = fit_held(
+            information, weights, np.eye(6), held, np.zeros((6, 6)), [1, 5], [False, False]
+        )
+        std.append(found.std)
+    np.testing.assert_allclose(std[1] / std[0], np.sqrt(1.0 + 9.0), rtol=0.1)
