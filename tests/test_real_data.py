@@ -64,6 +64,7 @@ def test_torque_of_logs_not_seen_is_predicted_from_the_exported_files(
         totals = [error(scored, x, case.corner).total for x in (full, simple)]
         bound = case.bound or 0.072
         assert totals[0] <= bound, case.name
-        # Simple friction is fitted to bodies that the dictionary chose, not to its own: the
-        # bounds are those of a fit of all at once, which is better by up to a hundredth.
+        # The bounds are asked of the default, full friction. Simple friction is fitted with the
+        # bodies held that full friction chose; a hundredth more is room for what was measured
+        # (LWR4+, run 1 → run 2: 0.02414 for 0.024), not a derived figure.
         assert totals[0] <= totals[1] <= 1.01 * bound, case.name
