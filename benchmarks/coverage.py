@@ -44,6 +44,7 @@ from benchmarks.results_file import Row, store, table
 from benchmarks.simulated import Exact, Experiment, experiment
 from heft import kernel, plants
 from heft.consistency import body_statistics
+from heft.friction import Course
 from heft.identifiability import BaseParameters
 from heft.identification import Identification, Settings, identify
 from heft.information import triangle_of
@@ -266,7 +267,10 @@ def reference_fit(truth: Experiment, ideal: Array, corner: float | None = None) 
         columns = _friction_columns(truth, motion.velocity.T, slip[index], exact.tau_rigid[index])
         for first in range(0, len(index), CHUNK):
             cut = slice(first, first + CHUNK)
-            inertial = plants.rows_of(robot, motion.part(cut))[:, :, list(base.kept)]
+            part = motion.part(cut)
+            still = np.zeros_like(part.velocity)
+            course = Course(part.velocity, part.acceleration, still[:0], still)
+            inertial = plants.rows_of(robot, part, course)[:, :, list(base.kept)]
             rows = _beside(inertial, columns[:, cut])
             rows = np.concatenate([rows, logged[index[cut], n:, None]], axis=2)
             rows = (rows / truth.torque_noise_std[:, None]).reshape(-1, rows.shape[2])

@@ -233,13 +233,14 @@ def identify(
         problem = problem.sharpened(settings.sharpness.fit(problem, (-1,))) or problem
     problem, left_out = _without_outliers(problem, settings.robust, progress)
     progress(f"smoothing at {problem.corner:.3g} Hz, summing up rows")
-    if any(t.kind == "load" for _, t in robot.drive_columns):
-        # The load on the gears is known only once the bodies are.
-        first = settings.least_squares.solve(problem.information())
-        triangle = first.information.combined(first.weights())
-        rough = settings.consistent.fit(triangle, problem.believed).parameters.values
-        problem = problem.like(bodies=problem.bodies_of(rough))
-        progress("summing up rows with the load on the gears")
+    problem, rows = _loaded(problem, settings)
+    shared = None
+    if settings.smoothing.delay is None:
+        delay, shared = settings.delay.refine(problem, delay, rows)
+        problem = problem.delayed(delay.delay)
+    # Bodies found without the load are off by some of it, and so the load itself.
+    problem, _ = _loaded(problem, settings)
+    progress("summing up rows with the load on the gears")
     gathered = problem.gathered()
     if given is not None:
         gathered = gathered + given  # the logs' own noise weights the sum
@@ -247,7 +248,7 @@ def identify(
     estimate = replace(estimate, rank=_shown(problem, gathered, estimate))
     if settings.least_squares.coloured:
         progress("looking at what is left over")
-        coloured = settings.least_squares.colour(problem, estimate)
+        coloured = settings.least_squares.colour(problem, estimate, shared)
         estimate = replace(coloured, rank=estimate.rank)
     progress("solving for physically consistent parameters")
     calibrated = DriveGains(settings.consistent).fit(
@@ -302,6 +303,17 @@ def identify(
         checks=tuple(judged),
         traces=tuple(traces),
     )
+
+
+def _loaded(problem: Problem, settings: Settings) -> tuple[Problem, int]:
+    """Return the problem with the load on the gears, known once the bodies are, and its rows."""
+    information = problem.information()
+    if not any(t.kind == "load" for _, t in problem.robot.drive_columns):
+        return problem, information.rows
+    first = settings.least_squares.solve(information)
+    triangle = first.information.combined(first.weights())
+    rough = settings.consistent.fit(triangle, problem.believed).parameters.values
+    return problem.like(bodies=problem.bodies_of(rough)), information.rows
 
 
 def _shown(problem: Problem, gathered: Information, estimate: Estimate) -> DataRank:
