@@ -268,8 +268,8 @@ def reference_fit(truth: Experiment, ideal: Array, corner: float | None = None) 
         for first in range(0, len(index), CHUNK):
             cut = slice(first, first + CHUNK)
             part = motion.part(cut)
-            none = np.zeros((0, part.velocity.shape[1]))  # the robot is without friction
-            course = Course(part.velocity, part.acceleration, none, np.zeros_like(part.velocity))
+            still = np.zeros_like(part.velocity)
+            course = Course(part.velocity, part.acceleration, still[:0], still)
             inertial = plants.rows_of(robot, part, course)[:, :, list(base.kept)]
             rows = _beside(inertial, columns[:, cut])
             rows = np.concatenate([rows, logged[index[cut], n:, None]], axis=2)

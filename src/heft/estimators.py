@@ -84,9 +84,7 @@ class Estimate:
 
     def noise_factor(self) -> Array:
         """Return S of the noise with the rows weighted as by `weights`: `SᵀS = Σ w⁴ Yᵀ Γ Y`."""
-        weights = np.array(list(self.weights().values()))
-        factors = self.noise.factors(self.information)
-        return np.vstack([w**2 * s for w, s in zip(weights, factors, strict=True)])
+        return self.noise.moments(self.information, list(self.weights().values()))
 
     def weights(self, worth: bool = True) -> dict[str, float]:
         """Return the weight of each channel's rows.
@@ -146,13 +144,24 @@ class LeastSquares:
         estimate = self.solve(problem.information())
         return self.colour(problem, estimate) if self.coloured else estimate
 
-    def colour(self, problem: ProblemLike, estimate: Estimate) -> Estimate:
-        """Return the estimate with the memory of its residuals, walking the rows once."""
+    def colour(
+        self,
+        problem: ProblemLike,
+        estimate: Estimate,
+        shared: tuple[Array, ...] | None = None,
+    ) -> Estimate:
+        """Return the estimate with the memory of its residuals, walking the rows once.
+
+        Args:
+            problem: Where it is from.
+            estimate: As `solve` returns it.
+            shared: Errors that all channels have in common; see `Noise`.
+        """
         values = np.nan_to_num(estimate.parameters.values)
         covariance, sample = thinned(problem.residuals(values), problem.spacing)
         sandwich = influence(sample)
         return self.conclude(
-            estimate.information, estimate.noise.sigma, memory(covariance), 2, sandwich
+            estimate.information, estimate.noise.sigma, memory(covariance), 2, sandwich, shared
         )
 
     def solve(self, information: Information) -> Estimate:
@@ -188,6 +197,7 @@ class LeastSquares:
         times: Array,
         passes: int,
         sandwich: tuple[Array, ...] | None = None,
+        shared: tuple[Array, ...] | None = None,
     ) -> Estimate:
         """Return the estimate from information and what is known of its noise.
 
@@ -197,9 +207,10 @@ class LeastSquares:
             times: Integrated autocorrelation of each channel's residual [rows].
             passes: How many times the rows were walked.
             sandwich: What the residuals' colour makes of `Yᵀε`; see `uncertainty.influence`.
+            shared: Errors that all channels have in common; see `Noise`.
         """
         rows = np.array([t.rows for t in information.triangles], dtype=float)
-        noise = Noise(sigma, times, rows, sandwich)
+        noise = Noise(sigma, times, rows, sandwich, shared)
         ordinary = self.weighting == "none"
         scale = np.ones_like(sigma) if ordinary else sigma
         names = information.channels
@@ -208,9 +219,8 @@ class LeastSquares:
         finite = np.isfinite(np.diag(covariance))
         # With weights 1/scale_c the estimate's covariance is G (Σ_c Yᵀ Γ_c Y / scale_c⁴) G, with
         # G the inverse of the weighted information.
-        factor = [s / w**2 for s, w in zip(noise.factors(information), scale, strict=True)]
         inner = np.where(finite[:, None] & finite[None, :], covariance, 0.0)
-        spread = np.vstack(factor) @ inner
+        spread = noise.moments(information, 1.0 / scale) @ inner
         total = spread.T @ spread
         total[~finite, ~finite] = np.inf
         parameters = Parameters(information.labels, values, total)
@@ -270,12 +280,15 @@ class DelayFound:
         ratio: Residual variance there over that without a delay.
         agreement: How many standard errors the channels' own delays, weighted by how sharply
             each shows it, are together from zero.
+        std: Standard error of the delay, by how much the channels' own differ [s]; 0 if none was
+            looked for.
     """
 
     delay: float
     best: float
     ratio: float
     agreement: float
+    std: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -294,14 +307,16 @@ class Delay:
         alone: The same where there are too few channels to ask whether they agree.
         reach: Largest delay looked at, either way [s].
         first: First step of the search [s].
+        nudge: Step of the last refinement [s].
         rows: How many rows are looked at, at most about.
     """
 
-    agreement: float = 3.5
-    gate: float = 0.96
+    agreement: float = 3.0
+    gate: float = 0.97
     alone: float = 0.9
     reach: float = 0.04
     first: float = 0.002
+    nudge: float = 0.001
     rows: int = 60_000
 
     def fit(self, problem: DelayedLike) -> DelayFound:
@@ -329,29 +344,69 @@ class Delay:
                 break
             energy(float(np.clip(best - 0.5 * curve[1] / curve[0], -self.reach, self.reach)))
         best, ratio = min(channels, key=energy), min(energy(d) for d in channels)
-        agreement = self._agreement(best, channels)
+        mean, std = self._common(best, {d: e if d else e / e for d, e in channels.items()})
+        agreement = mean / max(std, 1e-9)
         count = len(channels[0.0])
         taken = ratio < (self.alone if count < 3 else self.gate) and abs(best) < 0.9 * self.reach
         taken = taken and (count < 3 or abs(agreement) > self.agreement)
-        return DelayFound(best if taken else 0.0, best, ratio, agreement)
+        return DelayFound(best if taken else 0.0, best, ratio, agreement, std)
 
-    def _agreement(self, best: float, channels: Mapping[float, Array]) -> float:
-        """Return the weighted mean of the channels' own delays over its standard error."""
-        count = len(channels[0.0])
+    def refine(
+        self, problem: DelayedLike, found: DelayFound, rows: int
+    ) -> tuple[DelayFound, tuple[Array, ...]]:
+        """Return the delay by one more step, and what one standard error of it does to moments.
+
+        The first search knows no load on the gears, whose friction turns its sign with the
+        speed as a delay's torque does.
+
+        Args:
+            problem: The same with the load on the gears, torque found.delay behind motion.
+            found: As `fit` returns it.
+            rows: Of all its information.
+
+        Returns:
+            The delay, where one was taken, and for each channel `Yᵀe`, shape (1, b), with e by
+            how much the torque predicted changes with the delay; see `uncertainty.Noise`.
+        """
+        short = problem.shortened(self.rows)
+        around = [found.delay + k * self.nudge for k in (-1, 0, 1)]
+        gathered = {d: short.delayed(d).information() for d in around}
+        values = np.nan_to_num(LeastSquares().solve(gathered[around[1]]).parameters.values)
+        left: dict[float, Array] = {}
+        for d in around:
+            solved = LeastSquares().solve(gathered[d]).parameters.values
+            left[d] = short.delayed(d).residual_energy(np.nan_to_num(solved))
+        scale = np.where(left[around[1]] > 0.0, left[around[1]], np.inf)
+        centre = around[1]
+        mean, std = self._common(centre, {d: e / scale for d, e in left.items()})
+        step = float(np.clip(mean - centre, -2.0 * self.nudge, 2.0 * self.nudge))
+        delay = found.delay + step if found.delay else 0.0
+        share = rows / max(gathered[centre].rows, 1)
+        size = len(problem.labels)
+        shared = []
+        for c in range(len(problem.channels)):
+            first, _, last = (gathered[d].triangles[c].spread(size) for d in around)
+            moment = [t[:, :-1].T @ (t[:, -1] - t[:, :-1] @ values) for t in (first, last)]
+            shared.append(share * std * ((moment[1] - moment[0]) / (2.0 * self.nudge))[None])
+        return replace(found, delay=delay, std=std), tuple(shared)
+
+    def _common(self, best: float, channels: Mapping[float, Array]) -> tuple[float, float]:
+        """Return the mean of the channels' own delays, weighted, and its standard error."""
+        count = len(next(iter(channels.values())))
         curves = []
         for c in range(count):
-            one = {d: float(left[c]) if d else 1.0 for d, left in channels.items()}
+            one = {d: float(left[c]) for d, left in channels.items()}
             curves.append(_parabola(best, one))
         sharp = np.array([a for a, _, _ in curves])
         used = sharp > 0.0
         if np.sum(used) < 3:
-            return 0.0
+            return best, 0.0
         own = np.array([best - 0.5 * b / a for a, b, _ in np.array(curves)[used]])
         own = np.clip(own, -self.reach, self.reach)
         weight = sharp[used] / sharp[used].sum()
         mean = float(weight @ own)
         spread = float(weight @ (own - mean) ** 2) / (len(own) - 1)
-        return float(mean / max(np.sqrt(spread), 1e-9))
+        return mean, float(np.sqrt(spread))
 
 
 def _parabola(centre: float, heights: Mapping[float, float]) -> Array:

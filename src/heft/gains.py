@@ -84,10 +84,9 @@ class DriveGains:
         for round_ in range(self.rounds + 1):
             maps = [self._map(c, gains[c], point, unsure) for c in channels]
             triangle = self._triangle(estimate, maps, unsure, spread, gains)
-            factors = estimate.noise.factors(estimate.information)
             weights = estimate.weights()
-            noise = np.vstack(
-                [weights[c] ** 2 * f @ m for c, f, m in zip(channels, factors, maps, strict=True)]
+            noise = estimate.noise.moments(
+                estimate.information, [weights[c] for c in channels], maps
             )
             found = self.solver.fit(triangle, wide, noise)
             values = found.parameters.values

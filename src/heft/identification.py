@@ -226,14 +226,15 @@ def _identify(
         problem, settings.smoothing, settings.sharpness, settings.delay, progress
     )
     progress(f"smoothing at {problem.corner:.3g} Hz, summing up rows")
-    if any(t.kind == "load" for _, t in robot.drive_columns):
-        # The load on the gears is known only once the bodies are.
-        first = settings.least_squares.solve(problem.information())
-        triangle = first.information.combined(first.weights())
-        rough = settings.consistent.fit(triangle, problem.believed).parameters.values
-        problem = problem.like(bodies=problem.bodies_of(rough))
-        progress("summing up rows with the load on the gears")
+    problem, rows, _ = _loaded(problem, settings)
+    shared: tuple[Array, ...] = ()
+    if settings.smoothing.delay is None:
+        delay, shared = settings.delay.refine(problem, delay, rows)
+        problem = problem.delayed(delay.delay)
+    # Bodies found without the load are off by some of it, and so the load itself.
+    problem, _, rough = _loaded(problem, settings)
     problem, left_out = without_outliers(problem, settings.robust, progress)
+    progress("summing up rows with the load on the gears")
     gathered = problem.gathered()
     if given is not None:
         gathered = gathered + given  # the logs' own noise weights the sum
@@ -241,7 +242,13 @@ def _identify(
     estimate = replace(estimate, rank=_shown(problem, gathered, estimate))
     if settings.least_squares.coloured:
         progress("looking at what is left over")
-        coloured = settings.least_squares.colour(problem, estimate)
+        if rough is not None:
+            bodies = _body_spread(problem, rough)
+            moments = problem.load_moments(np.nan_to_num(estimate.parameters.values), bodies)
+            loads = [m * n for m, n in zip(moments, estimate.noise.rows, strict=True)]
+            both = zip(shared, loads, strict=True) if shared else ((m,) for m in loads)
+            shared = tuple(np.vstack(pair) for pair in both)
+        coloured = settings.least_squares.colour(problem, estimate, shared or None)
         estimate = replace(coloured, rank=estimate.rank)
     progress("solving for physically consistent parameters")
     calibrated = DriveGains(settings.consistent).fit(
@@ -300,6 +307,28 @@ def _identify(
         checks=tuple(judged),
         traces=tuple(traces),
     )
+
+
+def _body_spread(problem: Problem, rough: ConsistentEstimate) -> Array:
+    """Return errors of the bodies of one standard deviation, shape (10 bodies, errors)."""
+    covariance = rough.parameters.covariance
+    assert covariance is not None
+    matrix = problem.robot.link_matrix()
+    count = matrix.shape[1]
+    values, vectors = np.linalg.eigh(matrix @ covariance[:count, :count] @ matrix.T)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+
+
+def _loaded(problem: Problem, settings: Settings) -> tuple[Problem, int, ConsistentEstimate | None]:
+    """Return the problem with the load on the gears, its rows, and the bodies that load them."""
+    information = problem.information()
+    if not any(t.kind == "load" for _, t in problem.robot.drive_columns):
+        return problem, information.rows, None
+    first = settings.least_squares.solve(information)
+    triangle = first.information.combined(first.weights())
+    rough = settings.consistent.fit(triangle, problem.believed)
+    loaded = problem.like(bodies=problem.bodies_of(rough.parameters.values))
+    return loaded, information.rows, rough
 
 
 def _shown(problem: Problem, gathered: Information, estimate: Estimate) -> DataRank:

@@ -506,6 +506,49 @@ class Problem:
             return np.zeros_like(motion.velocity)
         return kernel.inverse_dynamics(self.robot.tree, motion, self.bodies)
 
+    def load_moments(self, values: Array, spread: Array) -> tuple[Array, ...]:
+        """Return what errors of the bodies do to the estimate by way of the load on the gears.
+
+        The load term takes the rigid torque of bodies that are themselves an estimate; what part
+        of a rotor's inertia they hold, say, no motion tells.
+
+        Args:
+            values: β, shape (b,), for the load terms' coefficients.
+            spread: Errors of the bodies of one standard deviation, shape (10 bodies, errors).
+
+        Returns:
+            For each measured channel the mean of `Yᵀe` over rows, e being what each error does
+            to the torque; shape (errors, b). See `uncertainty.Noise`.
+        """
+        robot, kept = self.robot, list(self.base.kept)
+        own, measured = PARAMETER_COUNT * len(robot.tree.names), robot.measured
+        total = np.zeros((len(measured), spread.shape[1], len(kept)))
+        rows = 0
+        for s in self.samples():
+            every = max(1, int(1.0 / (8.0 * self.corner * self.timelines[s.recording].step)))
+            part = s.part(slice(every // 2, None, every))
+            rigid = self.loads(part.motion)
+            full = rows_of(robot, part.motion, part.course(rigid))
+            moved = full[:, :, :own] @ spread
+            errors = np.zeros_like(moved)
+            for k, (d, term) in enumerate(robot.drive_columns):
+                place = own + k
+                if term.kind != "load" or place not in kept:
+                    continue
+                ratio = robot.drives[d].ratio
+                smooth = np.tanh(ratio @ part.motion.velocity / (term.scale or 1.0))
+                slope = values[kept.index(place)] * smooth * np.sign(ratio @ rigid)
+                errors += (
+                    slope[:, None, None]
+                    * np.einsum("c,nck->nk", ratio, moved)[:, None]
+                    * (ratio[:, None])
+                )
+            chosen = full[:, :, kept]
+            for c, channel in enumerate(measured):
+                total[c] += errors[:, channel].T @ chosen[:, channel]
+            rows += len(part.time)
+        return tuple(total / max(rows, 1))
+
     def _in_order(self, work: Callable[[Item], Result], items: Iterator[Item]) -> Iterator[Result]:
         """Yield work(item) in the items' order, a few of them at a time in threads."""
         if self.threads <= 1:

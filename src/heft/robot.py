@@ -30,8 +30,16 @@ BASE_CHANNELS = tuple(f"base.{k}.{x}" for k in ("force", "torque") for x in "xyz
 FRAME_MASS_SHARE = 1e-7
 # What friction of real arms is made of; see `friction`. Coefficients are not negative, so that
 # sums of a few fixed scales stand for any monotone course between them: one convex problem.
-SIGMOID_SPEEDS = (0.003, 0.0055, 0.01, 0.017, 0.03, 0.055, 0.1, 0.17, 0.3)  # [rad/s]
-STOP_WIDTHS = (0.003, 0.0055, 0.01, 0.017, 0.03, 0.055, 0.1)  # [rad]
+# A third apart: at twice that, a scale in between leaves errors that repeat with the motion,
+# which no residual's memory tells from the bodies' torque.
+SIGMOID_SPEEDS = (
+    *(0.003, 0.0055, 0.01, 0.013, 0.018, 0.023, 0.031, 0.041, 0.055),
+    *(0.073, 0.097, 0.13, 0.17, 0.225, 0.3),
+)  # [rad/s]
+STOP_WIDTHS = (
+    *(0.003, 0.004, 0.0054, 0.0072, 0.0096, 0.013, 0.017),
+    *(0.023, 0.031, 0.041, 0.055, 0.074, 0.1),
+)  # [rad]
 LOAD_SPEED = 0.02  # [rad/s]
 LINEAR_SCALE = 0.1  # [m/rad], of sliding joints' speeds and widths
 KINDS = ("armature", "viscous", "coulomb", "sigmoid", "stop", "load", "offset")

@@ -11,7 +11,7 @@ each channel's residual, kept as a square root like all information (the sandwic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -39,12 +39,15 @@ class Noise:
         rows: Rows, shape (channels,).
         influence: For each channel S with `SᵀS = Yᵀ Γ Y`, Γ the covariance of its residual; see
             `influence`. None where residuals are taken for white, or for as good as that.
+        shared: For each channel the moments `Yᵀe` of errors e of one standard deviation that all
+            channels have in common, such as of a delay, shape (errors, b); None if there are none.
     """
 
     sigma: Array
     memory: Array
     rows: Array
     influence: tuple[Array, ...] | None = None
+    shared: tuple[Array, ...] | None = None
 
     @property
     def effective(self) -> Array:
@@ -60,6 +63,29 @@ class Noise:
         return [
             s * t.spread(size)[:-1, :-1] for s, t in zip(spread, information.triangles, strict=True)
         ]
+
+    def moments(
+        self,
+        information: Information,
+        weights: Sequence[float] | Array,
+        maps: Sequence[Array] | None = None,
+    ) -> Array:
+        """Return S with `SᵀS` the covariance of `Σ w² Tᵀ Yᵀ ε` over the channels.
+
+        Args:
+            information: About β, for residuals taken for white.
+            weights: w of each channel.
+            maps: T of each channel, shape (b, any); the identity if not given.
+        """
+        count = len(self.sigma)
+        factors = self.factors(information)
+        shared = self.shared or (np.zeros((0, len(information.labels))),) * count
+        if maps is not None:
+            factors = [f @ m for f, m in zip(factors, maps, strict=True)]
+            shared = tuple(f @ m for f, m in zip(shared, maps, strict=True))
+        own = [w**2 * f for w, f in zip(weights, factors, strict=True)]
+        common = np.sum([w**2 * f for w, f in zip(weights, shared, strict=True)], axis=0)
+        return np.vstack([*own, common])
 
 
 def autocovariance(residuals: Iterable[Array], longest: int = LONGEST_MEMORY) -> Array:
