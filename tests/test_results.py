@@ -451,7 +451,9 @@ def test_information_comes_back_with_its_labels(arm: Run) -> None:
     assert loaded.channels == kept.channels == JOINTS
     base = arm.found.estimate.information.labels
     assert loaded.labels.select(range(len(base))) == base
-    assert len(base) == len(arm.estimate["base_parameters"])
+    # Friction's dictionary is stated by its curves, not term by term.
+    listed = [n for n in base.names if "[" not in n and not n.endswith(".viscous")]
+    assert len(listed) == len(arm.estimate["base_parameters"])
     assert loaded.labels.names[len(base) :] == tuple(f"{j}.coulomb" for j in JOINTS)
     # The rank is counted with simple friction: the dictionary's columns hardly differ.
     shown = [n for n in loaded.labels.names if "[" not in n]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal, Protocol
 
 import numpy as np
@@ -82,6 +83,15 @@ class Estimate:
     passes: int
     settings: Mapping[str, object] = field(default_factory=dict)
 
+    @cached_property
+    def fitted(self) -> Array:
+        """Values that leave the least residual, also where parameters cannot be told apart.
+
+        They are for residuals and predictions of these rows only; shape (b,).
+        """
+        weights = None if self.settings.get("weighting") == "none" else self.weights(worth=False)
+        return _shortest(self.information.combined(weights), self.information.labels)
+
     def noise_factor(self) -> Array:
         """Return S of the noise with the rows weighted as by `weights`: `SᵀS = Σ w⁴ Yᵀ Γ Y`."""
         return self.noise.moments(self.information, list(self.weights().values()))
@@ -95,6 +105,18 @@ class Estimate:
         """
         scale = self.noise.sigma * (np.sqrt(self.noise.memory) if worth else 1.0)
         return dict(zip(self.information.channels, (1.0 / scale).tolist(), strict=True))
+
+
+def _shortest(triangle: Triangle, labels: Labels) -> Array:
+    """Return the shortest of the least-squares solutions (columns scaled to one), shape (b,).
+
+    For residuals only: where the data do not tell parameters apart it is no estimate of them.
+    """
+    norms = np.linalg.norm(triangle.R, axis=0)
+    scale = np.where(norms > 0.0, norms, 1.0)
+    left, singular, right = np.linalg.svd(triangle.R / scale)
+    r = data_rank(triangle.R, labels, triangle.rows).rank
+    return np.asarray(right[:r].T @ ((left[:, :r].T @ triangle.z) / singular[:r]) / scale)
 
 
 def _least_squares(triangle: Triangle, labels: Labels) -> tuple[Array, Array, DataRank]:
@@ -157,7 +179,7 @@ class LeastSquares:
             estimate: As `solve` returns it.
             shared: Errors that all channels have in common; see `Noise`.
         """
-        values = np.nan_to_num(estimate.parameters.values)
+        values = estimate.fitted
         covariance, sample = thinned(problem.residuals(values), problem.spacing)
         sandwich = influence(sample)
         return self.conclude(
@@ -179,7 +201,7 @@ class LeastSquares:
         for sweep in range(self.sweeps + 1):
             weight = 1.0 / sigma if self.weighting == "channel" else np.ones(channels)
             combined = information.combined(dict(zip(information.channels, weight, strict=True)))
-            values = np.nan_to_num(_least_squares(combined, information.labels)[0])
+            values = _shortest(combined, information.labels)
             energy = np.array([t.residual_energy(values) for t in information.triangles])
             scale = np.array([np.linalg.norm(t.factor[:, -1]) for t in information.triangles])
             freedom = np.maximum(rows * (1.0 - size / rows.sum()), 1.0)
@@ -312,7 +334,7 @@ class Delay:
     """
 
     agreement: float = 3.0
-    gate: float = 0.97
+    gate: float = 0.965
     alone: float = 0.9
     reach: float = 0.04
     first: float = 0.002
@@ -327,8 +349,8 @@ class Delay:
         def energy(delay: float) -> float:
             if delay not in channels:
                 moved = short.delayed(delay)
-                values = LeastSquares().solve(moved.information()).parameters.values
-                left = moved.residual_energy(np.nan_to_num(values))
+                values = LeastSquares().solve(moved.information()).fitted
+                left = moved.residual_energy(values)
                 scale = channels.get(0.0, left)
                 channels[delay] = left / scale if delay else np.where(scale > 0.0, scale, np.inf)
             return float(np.mean(channels[delay])) if delay else 1.0
@@ -371,11 +393,11 @@ class Delay:
         short = problem.shortened(self.rows)
         around = [found.delay + k * self.nudge for k in (-1, 0, 1)]
         gathered = {d: short.delayed(d).information() for d in around}
-        values = np.nan_to_num(LeastSquares().solve(gathered[around[1]]).parameters.values)
+        values = LeastSquares().solve(gathered[around[1]]).fitted
         left: dict[float, Array] = {}
         for d in around:
-            solved = LeastSquares().solve(gathered[d]).parameters.values
-            left[d] = short.delayed(d).residual_energy(np.nan_to_num(solved))
+            solved = LeastSquares().solve(gathered[d]).fitted
+            left[d] = short.delayed(d).residual_energy(solved)
         scale = np.where(left[around[1]] > 0.0, left[around[1]], np.inf)
         centre = around[1]
         mean, std = self._common(centre, {d: e / scale for d, e in left.items()})
@@ -457,8 +479,8 @@ class Sharpness:
             moved = short.sharpened(self.step**power)
             if moved is None:
                 return np.inf
-            values = LeastSquares().solve(moved.information()).parameters.values
-            energy = moved.residual_energy(np.nan_to_num(values))
+            values = LeastSquares().solve(moved.information()).fitted
+            energy = moved.residual_energy(values)
             scale = energy if scale is None else scale
             return float(np.mean(energy / np.where(scale > 0.0, scale, np.inf)))
 

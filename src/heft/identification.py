@@ -244,7 +244,7 @@ def _identify(
         progress("looking at what is left over")
         if rough is not None:
             bodies = _body_spread(problem, rough)
-            moments = problem.load_moments(np.nan_to_num(estimate.parameters.values), bodies)
+            moments = problem.load_moments(estimate.fitted, bodies)
             loads = [m * n for m, n in zip(moments, estimate.noise.rows, strict=True)]
             both = zip(shared, loads, strict=True) if shared else ((m,) for m in loads)
             shared = tuple(np.vstack(pair) for pair in both)

@@ -117,7 +117,7 @@ def without_outliers(
         return problem, {}
     progress(f"looking for rows that do not belong ({method})")
     estimate = ROBUST[method]().fit(problem)
-    values = np.nan_to_num(estimate.parameters.values)
+    values = estimate.fitted
     masks = [np.ones(t.rows, dtype=bool) for t in problem.timelines]
     # Smoothing smears a push over about a period of its corner.
     widen = round(0.5 / (problem.corner * min(t.step for t in problem.timelines)))

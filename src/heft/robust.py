@@ -279,7 +279,7 @@ def _reweighted(
     """
     solver = LeastSquares(coloured=False)
     estimate = solver.fit(problem)
-    values = np.nan_to_num(estimate.parameters.values)
+    values = estimate.fitted
     channels, passes = problem.channels, 2
     sigma = scale_of(_left(problem, values), len(channels))
     information, converged = estimate.information, False
@@ -301,7 +301,7 @@ def _reweighted(
             )
         noise = np.maximum(sigma, 1e-150)
         current = solver.conclude(information, noise, np.ones(len(channels)), passes)
-        before, values = values, np.nan_to_num(current.parameters.values)
+        before, values = values, current.fitted
         triangle = information.combined(dict(zip(channels, (1.0 / noise).tolist(), strict=True)))
         moved = np.linalg.norm(triangle.R @ (values - before))
         sigma = NORMAL * sketch.median()
@@ -581,7 +581,7 @@ def _finish(
     assert total is not None
     solver = LeastSquares(coloured=False)
     ones = np.ones(len(sigma))
-    at = np.nan_to_num(solver.conclude(total, sigma, ones, 1).parameters.values)
+    at = solver.conclude(total, sigma, ones, 1).fitted
     at = at if values is None else values
     times = memory(autocovariance(_clipped(_left(problem, at), sigma)))
     found = solver.conclude(total, sigma, times, 2)
@@ -631,7 +631,7 @@ class BlockMedian:
         """
         segments = _enough(segments_of(problem, self.blocks), 3)
         total, floor = _sum(segments), _floor(segments)
-        middle = np.nan_to_num(LeastSquares(coloured=False).solve(total).parameters.values)
+        middle = LeastSquares(coloured=False).solve(total).fitted
         distance = np.ones(len(segments))
         for _ in range(ROUNDS):
             sigma = np.maximum(np.sqrt(np.median(_mean_energy(segments, middle), axis=0)), floor)
@@ -752,7 +752,7 @@ class Ransac:
         segments = _enough(segments_of(problem, self.segments), 5)
         total, floor = _sum(segments), _floor(segments)
         rng = np.random.default_rng(self.seed)
-        values = np.nan_to_num(LeastSquares(coloured=False).solve(total).parameters.values)
+        values = LeastSquares(coloured=False).solve(total).fitted
         sigma = np.maximum(np.sqrt(np.median(_mean_energy(segments, values), axis=0)), floor)
         weights = _weights(total.channels, sigma)
         single = [_combined(s, weights) for s in segments]
