@@ -26,6 +26,7 @@ from .information import Information, triangle_of
 LONGEST_MEMORY = 4096  # rows
 ORDER = 20  # of the autoregression, on the thinned residual
 ROWS_PER_ORDER = 20  # thinned rows needed for each of its coefficients
+LOCAL = 7  # thinned rows around one whose residuals tell how large errors are there
 MOST_THINNED = 20_000  # thinned rows that are kept for the sandwich; it is scaled to all
 
 
@@ -222,6 +223,18 @@ def autoregression(series: Array, order: int) -> tuple[Array, float]:
     return np.asarray(coefficients), float(np.sqrt(max(rest, 0.0)))
 
 
+def local_scale(series: Array) -> Array:
+    """Return by how much a series is larger than usual around each of its members, shape (n,).
+
+    What no model explains comes where the motion turns, which is where friction's columns say
+    most; noise that is the same everywhere is left as it is, within what chance does.
+    """
+    near = np.ones(LOCAL)
+    energy = np.convolve(series**2, near, "same") / np.convolve(np.ones(len(series)), near, "same")
+    mean = float(np.mean(energy))
+    return np.sqrt(energy / mean) if mean > 0.0 else np.ones(len(series))
+
+
 def _first(size: int) -> Array:
     unit = np.zeros(size)
     unit[0] = 1.0
@@ -250,7 +263,8 @@ def influence(sample: Thinned) -> tuple[Array, ...] | None:
         worth = min(1.0, float(np.mean(sample.residuals[:, c] ** 2)) / slow**2)
         independent = worth * blocks / sample.share
         grown = independent / max(independent - used, 0.25 * independent)
-        filtered = signals.remembered(sample.rows[:, c], coefficients)
+        rough = local_scale(sample.residuals[:, c])[:, None] * sample.rows[:, c]
+        filtered = signals.remembered(rough, coefficients)
         scale = sample.every * sigma * np.sqrt(grown / sample.share)
         factors.append(scale * triangle_of(filtered))
     return tuple(factors)
