@@ -215,7 +215,8 @@ def test_a_delay_that_is_there_is_found(delay: float) -> None:
     found = identify(guess, [recording])
     # To a fifth of a step of the log.
     assert found.delay.delay == pytest.approx(delay, abs=0.001)
-    assert found.problem.delay == found.delay.delay == found.delay.best
+    # Refined once the load on the gears is known.
+    assert found.problem.delay == found.delay.delay == pytest.approx(found.delay.best, abs=0.0005)
     assert found.delay.ratio < Delay().gate
     assert to_json(found)["settings"]["smoothing"]["delay"] == found.delay.delay
 

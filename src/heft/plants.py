@@ -152,8 +152,24 @@ def structural_base(robot: Robot) -> BaseParameters:
     q, v, a = random_states(robot, count, rng)
     course = random_course(robot, v, a, rng)
     rows = standard_rows(robot, q, v, a, course)[:, measured].reshape(-1, len(labels))
-    order = column_order(len(robot.tree.names), len(labels))
-    return base_parameters(triangle_of(rows), labels, order)
+    # The dictionary's columns nearly depend on one another and never on the bodies': each is a
+    # parameter of its own, whatever rounding says.
+    own = PARAMETER_COUNT * len(robot.tree.names)
+    inside = [
+        own + k for k, (_, t) in enumerate(robot.drive_columns) if t.kind in friction.DICTIONARY
+    ]
+    plain = [k for k in range(len(labels)) if k not in set(inside)]
+    order = column_order(len(robot.tree.names), len(plain))
+    base = base_parameters(triangle_of(rows[:, plain]), labels.select(plain), order)
+    seen = [k for k in inside if np.any(rows[:, k] != 0.0)]
+    kept = sorted([plain[k] for k in base.kept] + seen)
+    matrix = np.zeros((len(kept), len(labels)))
+    for row, position in zip(base.matrix, base.kept, strict=True):
+        matrix[kept.index(plain[position]), plain] = row
+    for position in seen:
+        matrix[kept.index(position), position] = 1.0
+    unseen = sorted([plain[k] for k in base.unseen] + [k for k in inside if k not in seen])
+    return BaseParameters(labels, tuple(kept), matrix, tuple(unseen), base.gap)
 
 
 @dataclass(frozen=True)
