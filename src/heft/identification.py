@@ -321,9 +321,7 @@ def _body_spread(problem: Problem, rough: ConsistentEstimate) -> Array:
     return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
-def _loaded(
-    problem: Problem, settings: Settings
-) -> tuple[Problem, int, ConsistentEstimate | None]:
+def _loaded(problem: Problem, settings: Settings) -> tuple[Problem, int, ConsistentEstimate | None]:
     """Return the problem with the load on the gears, its rows, and the bodies that load them."""
     information = problem.information()
     if not any(t.kind == "load" for _, t in problem.robot.drive_columns):
