@@ -227,7 +227,7 @@ def torque_quantity(
     robot, base = _base(truth.urdf_true)
     parameters = found.estimate.parameters
     other = truth.validation
-    chosen = np.linspace(0, len(other.t) - 1, TORQUE_ROWS).astype(int)
+    chosen = np.linspace(0, len(other.t) - 1, TORQUE_ROWS).astype(np.intp)
     known = exact_rows(truth.urdf_true, other, chosen)
     if whole:
         columns = _friction_columns(truth, other.v, other.slip, other.tau_rigid)[:, chosen]
@@ -252,7 +252,7 @@ def torque_quantity(
     )
 
 
-def _rows_of_fit(found: Identification, other: Exact, chosen: Array) -> Array:
+def _rows_of_fit(found: Identification, other: Exact, chosen: NDArray[np.intp]) -> Array:
     """Return the fit's rows at some samples of an exact motion, shape (n, joints, b)."""
     problem = found.problem
     robot = problem.robot
@@ -318,13 +318,13 @@ def link_quantity(
     """Numbers of the links as `estimate.json` has them, with their intervals."""
     entries = {e["name"]: e for e in results.to_json(found)["parameters"]}
     names = [f"{link}.{key}" for link in truth.truth.links for key in keys]
-    true = [true_numbers(ten)[key] for ten in truth.truth.links.values() for key in keys]
+    right = [true_numbers(ten)[key] for ten in truth.truth.links.values() for key in keys]
     chosen = [entries[n] for n in names]
     return Quantity(
         tuple(names),
         np.array([e["value"] for e in chosen]),
         np.array([e["std"] for e in chosen]),
-        np.array(true),
+        np.array(right),
         np.full(len(names), np.nan),
         np.array([e["interval"] for e in chosen]),
     )
@@ -384,7 +384,7 @@ def reference_fit(truth: Experiment, ideal: Array, corner: float | None = None) 
             rows = np.concatenate([rows, logged[index[cut], n:, None]], axis=2)
             rows = (rows / truth.torque_noise_std[:, None]).reshape(-1, rows.shape[2])
             total = triangle_of(rows if not total.size else np.vstack([total, rows]))
-    answer = np.linalg.solve(total[:-1, :-1], total[:-1, -1])[-len(base.kept) :]
+    answer = np.asarray(np.linalg.solve(total[:-1, :-1], total[:-1, -1])[-len(base.kept) :], float)
     std = np.sqrt(np.diag(_of_bodies(ideal, truth)))
     right = base.matrix @ truth.truth.standard(robot)
     return Quantity(base.labels.names, answer, std, right, std)

@@ -61,6 +61,11 @@ class ProblemLike(Protocol):
         """How many rows may stand for one when rows are thinned out."""
         ...
 
+    @property
+    def repeats(self) -> float | None:
+        """After how many rows the motion repeats, if it does."""
+        ...
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -180,7 +185,7 @@ class LeastSquares:
             shared: Errors that all channels have in common; see `Noise`.
         """
         values = estimate.fitted
-        covariance, sample = thinned(problem.residuals(values), problem.spacing)
+        covariance, sample = thinned(problem.residuals(values), problem.spacing, problem.repeats)
         sandwich = influence(sample)
         return self.conclude(
             estimate.information, estimate.noise.sigma, memory(covariance), 2, sandwich, shared
@@ -330,6 +335,7 @@ class Delay:
         reach: Largest delay looked at, either way [s].
         first: First step of the search [s].
         nudge: Step of the last refinement [s].
+        usual: Where none was taken, how large one may be that slow motion does not show [s].
         rows: How many rows are looked at, at most about.
     """
 
@@ -339,6 +345,7 @@ class Delay:
     reach: float = 0.04
     first: float = 0.002
     nudge: float = 0.001
+    usual: float = 0.003
     rows: int = 60_000
 
     def fit(self, problem: DelayedLike) -> DelayFound:
@@ -403,6 +410,8 @@ class Delay:
         mean, std = self._common(centre, {d: e / scale for d, e in left.items()})
         step = float(np.clip(mean - centre, -2.0 * self.nudge, 2.0 * self.nudge))
         delay = found.delay + step if found.delay else 0.0
+        if not found.delay and std > 0.0:
+            std = 1.0 / float(np.hypot(1.0 / std, 1.0 / self.usual))
         share = rows / max(gathered[centre].rows, 1)
         size = len(problem.labels)
         shared = []

@@ -800,6 +800,20 @@ class Problem:
             return 1
         return max(1, int(min(1.0 / (8.0 * self.corner * t.step) for t in self.timelines)))
 
+    @property
+    def repeats(self) -> float | None:
+        """After how many rows the motion repeats, if it does and rows are evenly spaced."""
+        line = self.timelines[0]
+        if self._spelt_out or len(self.recordings) > 1 or line.segments > 1 or line.gaps:
+            return None
+        if self.smoothing.period is not None:
+            return self.smoothing.period / line.step
+        try:
+            period = signals.period_of(self.recordings[0], self.position_signals, line.step)
+        except InvalidSetting:
+            return None
+        return period / line.step
+
     def rigid(self, bodies: Array) -> Iterator[tuple[Samples, Array]]:
         """Yield samples with the rigid body's torque, shape (channels, N).
 

@@ -628,7 +628,7 @@ def smoother(
         for window in windows(recording, names, step, 0.0):
             yield window.time, window.values
 
-    period = smoothing.period or _period(recording, names, step)
+    period = smoothing.period or period_of(recording, names, step)
     # No more than the corner lets through, and no more than a third of what the rows can tell.
     harmonics = math.floor(period * min(corner, 0.33 / step))
     limited = max(1, min(harmonics, periodic.MOST_HARMONICS))
@@ -637,7 +637,7 @@ def smoother(
     return Fourier(series)
 
 
-def _period(recording: Recording, names: Sequence[str], step: float) -> float:
+def period_of(recording: Recording, names: Sequence[str], step: float) -> float:
     """Return the period of a recording, read in bounded memory."""
     rows = sum(w.core.stop - w.core.start for w in windows(recording, names, step, 0.0))
     stride = max(1, rows // (2 * periodic.SEARCH_POINTS))

@@ -27,6 +27,7 @@ LONGEST_MEMORY = 4096  # rows
 ORDER = 20  # of the autoregression, on the thinned residual
 ROWS_PER_ORDER = 20  # thinned rows needed for each of its coefficients
 LOCAL = 7  # thinned rows around one whose residuals tell how large errors are there
+BLOCKS_PER_COLUMN = 8  # that a period must have for its mean residual to tell anything
 MOST_THINNED = 20_000  # thinned rows that are kept for the sandwich; it is scaled to all
 
 
@@ -170,22 +171,31 @@ class Thinned:
         residuals: Mean residual of each block, shape (blocks, channels).
         every: Rows a block.
         share: Part of all rows that the blocks kept stand for.
+        folded: Whether the blocks are one period of a motion that repeats, each the sum over
+            periods over the root of how many there are.
     """
 
     rows: Array
     residuals: Array
     every: int
     share: float
+    folded: bool = False
 
 
-def thinned(pieces: Iterable[ResidualsLike], every: int) -> tuple[Array, Thinned]:
+def thinned(
+    pieces: Iterable[ResidualsLike], every: int, period: float | None = None
+) -> tuple[Array, Thinned]:
     """Return the residuals' autocovariance by lag, and the rows thinned out, in one walk.
 
     Args:
         pieces: Residuals with their rows.
         every: How many rows one of them may stand for.
+        period: After how many rows the motion repeats, if it does. What the model misses then
+            comes again each time; noise does not, and the mean over periods holds both in the
+            measure in which they move the estimate.
     """
     kept: list[tuple[Array, Array]] = []
+    places: list[Array] = []
     count = [0, 0]  # rows that the blocks kept stand for, and all rows
 
     def passing() -> Iterator[Array]:
@@ -196,7 +206,10 @@ def thinned(pieces: Iterable[ResidualsLike], every: int) -> tuple[Array, Thinned
             if blocks and count[0] < MOST_THINNED * every:
                 count[0] += blocks * every
                 means = piece.values[: blocks * every].reshape(blocks, every, -1).mean(axis=1)
-                kept.append((piece.regressor(every // 2 + every * np.arange(blocks)), means))
+                middle = every // 2 + every * np.arange(blocks)
+                kept.append((piece.regressor(middle), means))
+                if piece.index is not None:
+                    places.append(piece.index[middle].astype(float))
             yield piece.values
 
     covariance = autocovariance(passing())
@@ -204,7 +217,41 @@ def thinned(pieces: Iterable[ResidualsLike], every: int) -> tuple[Array, Thinned
         return covariance, Thinned(np.zeros((0, 0, 0)), np.zeros((0, 0)), every, 1.0)
     rows = np.concatenate([r for r, _ in kept])
     means = np.concatenate([m for _, m in kept])
-    return covariance, Thinned(rows, means, every, count[0] / max(count[1], 1))
+    sample = Thinned(rows, means, every, count[0] / max(count[1], 1))
+    if period is not None and len(places) == len(kept):
+        return covariance, folded(sample, np.concatenate(places), period)
+    return covariance, sample
+
+
+def folded(sample: Thinned, places: Array, period: float) -> Thinned:
+    """Return one period of a sample of a motion that repeats, residuals averaged over periods.
+
+    Args:
+        sample: Its whole course.
+        places: Position of each block in the recording [rows].
+        period: [rows].
+    """
+    spread = places - places[0]
+    count = round(period / sample.every)
+    channels, columns = sample.rows.shape[1:]
+    if spread[-1] < 1.5 * period or count < BLOCKS_PER_COLUMN * columns / channels:
+        return sample
+    phase = np.floor(spread % period / period * count).astype(np.intp)
+    times = np.bincount(phase, minlength=count)
+    seen = times > 0
+    total = np.zeros((count, channels))
+    np.add.at(total, phase, sample.residuals)
+    where = np.zeros(count, dtype=np.intp)
+    where[phase[::-1]] = np.arange(len(phase))[::-1]
+    # Each as if seen once: noise of the same size everywhere, and the sums what they are.
+    root = np.sqrt(times[seen])
+    return Thinned(
+        root[:, None, None] * sample.rows[where[seen]],
+        total[seen] / root[:, None],
+        sample.every,
+        sample.share,
+        folded=True,
+    )
 
 
 def autoregression(series: Array, order: int) -> tuple[Array, float]:
@@ -261,11 +308,12 @@ def influence(sample: Thinned) -> tuple[Array, ...] | None:
         used = sample.rows.shape[2] / max(channels, 1)
         slow = max(sigma / max(1.0 - coefficients.sum(), 1e-6), 1e-300)  # spectrum's root at 0
         worth = min(1.0, float(np.mean(sample.residuals[:, c] ** 2)) / slow**2)
-        independent = worth * blocks / sample.share
+        independent = worth * blocks / (1.0 if sample.folded else sample.share)
         grown = independent / max(independent - used, 0.25 * independent)
         rough = local_scale(sample.residuals[:, c])[:, None] * sample.rows[:, c]
         filtered = signals.remembered(rough, coefficients)
-        scale = sample.every * sigma * np.sqrt(grown / sample.share)
+        scale = sample.every * sigma * np.sqrt(grown)
+        scale /= sample.share if sample.folded else np.sqrt(sample.share)
         factors.append(scale * triangle_of(filtered))
     return tuple(factors)
 
