@@ -161,7 +161,8 @@ def test_a_gain_that_is_off_is_found_if_it_is_said_to_be_unsure() -> None:
     entries = to_json(found)["joints"]
     elbow = entries["elbow"]
     assert elbow["gain"] == pytest.approx(OFF * STATED, abs=3.0 * elbow["std"]["gain"])
-    assert 0.0 < elbow["std"]["gain"] < 0.02 * STATED  # a third of what it is off
+    # Half of what it is off, and some: that the load on the gears is itself estimated counts.
+    assert 0.0 < elbow["std"]["gain"] < 0.035 * STATED
     assert entries["shoulder"]["gain"] == 1.5  # its own is known
     assert entries["shoulder"]["std"]["gain"] == 0.0
     for name, value in FRICTION.items():

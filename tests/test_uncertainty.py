@@ -7,6 +7,7 @@ import pytest
 import scipy.linalg
 import scipy.optimize
 
+from heft import uncertainty
 from heft.information import Information
 from heft.parameters import Labels
 from heft.plants import Residuals
@@ -34,7 +35,27 @@ def rows_of(count: int) -> FloatArray:
     return np.stack([slow, 2.0 * fast], axis=1)
 
 
+@pytest.fixture
+def alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Errors of the same size everywhere, for laws that are about their memory."""
+    monkeypatch.setattr(uncertainty, "local_scale", lambda series: np.ones(len(series)))
+
+
+def test_errors_count_where_they_are() -> None:
+    """Errors only where a column is: the usual formula spreads them over all rows."""
+    rng = np.random.default_rng(0)
+    where = np.arange(COUNT) % 100 < 10
+    left = np.where(where, rng.normal(size=COUNT), 0.0)[:, None]
+    rows = np.where(where, 1.0, 0.0)[:, None, None] * np.ones((1, 1, 1))
+    found = influence(Thinned(rows, left, 1, 1.0))
+    assert found is not None
+    # 600 errors of unit variance: the sum's variance is 600, of which the edges of the window
+    # of seven rows take a few; the usual formula says a tenth of it.
+    assert 0.5 * where.sum() <= float((found[0].T @ found[0])[0, 0]) <= 1.1 * where.sum()
+
+
 @pytest.mark.parametrize("rho", [0.0, 0.8, 0.95])
+@pytest.mark.usefixtures("alike")
 def test_the_influence_of_residuals_is_that_of_the_dense_formula(rho: float) -> None:
     Y, found = rows_of(COUNT), np.zeros((2, 3, 3))
     seeds = range(8)
@@ -53,6 +74,7 @@ def test_the_influence_of_residuals_is_that_of_the_dense_formula(rho: float) -> 
         assert np.abs((found[c] - wanted) / scale).max() <= 0.09
 
 
+@pytest.mark.usefixtures("alike")
 def test_rows_thinned_out_say_what_all_rows_say() -> None:
     """Blocks of five of slow rows and slow residuals: their sums are what the blocks' are."""
     Y, rho = rows_of(COUNT)[:, :1], 0.98
