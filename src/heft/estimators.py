@@ -297,6 +297,18 @@ class DelayedLike(ProblemLike, Protocol):
         ...
 
 
+class _Weighted:
+    """Least squares of like problems, all with the channels' weights of the first."""
+
+    def __init__(self) -> None:
+        self.weights: dict[str, float] | None = None
+
+    def __call__(self, information: Information) -> Array:
+        if self.weights is None:
+            self.weights = LeastSquares(sweeps=1).solve(information).weights(worth=False)
+        return _shortest(information.combined(self.weights), information.labels)
+
+
 @dataclass(frozen=True)
 class DelayFound:
     """What the search for a delay found.
@@ -352,12 +364,12 @@ class Delay:
         """Return the delay found: a bracket by doubled steps, then two parabolas."""
         short = problem.shortened(self.rows)
         channels: dict[float, Array] = {}
+        quick = _Weighted()
 
         def energy(delay: float) -> float:
             if delay not in channels:
                 moved = short.delayed(delay)
-                values = LeastSquares().solve(moved.information()).fitted
-                left = moved.residual_energy(values)
+                left = moved.residual_energy(quick(moved.information()))
                 scale = channels.get(0.0, left)
                 channels[delay] = left / scale if delay else np.where(scale > 0.0, scale, np.inf)
             return float(np.mean(channels[delay])) if delay else 1.0
@@ -400,11 +412,11 @@ class Delay:
         short = problem.shortened(self.rows)
         around = [found.delay + k * self.nudge for k in (-1, 0, 1)]
         gathered = {d: short.delayed(d).information() for d in around}
-        values = LeastSquares().solve(gathered[around[1]]).fitted
+        quick = _Weighted()
+        values = quick(gathered[around[1]])
         left: dict[float, Array] = {}
         for d in around:
-            solved = LeastSquares().solve(gathered[d]).fitted
-            left[d] = short.delayed(d).residual_energy(solved)
+            left[d] = short.delayed(d).residual_energy(quick(gathered[d]))
         scale = np.where(left[around[1]] > 0.0, left[around[1]], np.inf)
         centre = around[1]
         mean, std = self._common(centre, {d: e / scale for d, e in left.items()})
@@ -481,6 +493,7 @@ class Sharpness:
             ways: 1 to look at higher corners, −1 at lower ones.
         """
         short = problem.shortened(self.rows)
+        quick = _Weighted()
         scale: Array | None = None
 
         def left(power: int) -> float:
@@ -488,8 +501,7 @@ class Sharpness:
             moved = short.sharpened(self.step**power)
             if moved is None:
                 return np.inf
-            values = LeastSquares().solve(moved.information()).fitted
-            energy = moved.residual_energy(values)
+            energy = moved.residual_energy(quick(moved.information()))
             scale = energy if scale is None else scale
             return float(np.mean(energy / np.where(scale > 0.0, scale, np.inf)))
 
