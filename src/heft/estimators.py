@@ -6,10 +6,11 @@ triangles with labels, and know nothing of robots.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
 import numpy as np
 
@@ -19,6 +20,9 @@ from .inertia import Array
 from .information import Information, Triangle, solve_refined
 from .parameters import Labels, Parameters
 from .uncertainty import Noise, ResidualsLike, influence, memory, thinned
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 class RowsLike(Protocol):
@@ -296,6 +300,21 @@ class DelayedLike(ProblemLike, Protocol):
         """Return the energy of τ − Y β in the motion's band, shape (channels,)."""
         ...
 
+    @property
+    def threads(self) -> int:
+        """How many threads share the work."""
+        ...
+
+
+def _side_by_side(
+    work: Callable[[Item], Result], items: Sequence[Item], threads: int
+) -> list[Result]:
+    """Return work(item) of each item, some of them at a time in threads."""
+    if threads <= 1 or len(items) < 2:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(min(threads, len(items))) as pool:
+        return list(pool.map(work, items))
+
 
 class _Weighted:
     """Least squares of like problems, all with the channels' weights of the first."""
@@ -366,15 +385,22 @@ class Delay:
         channels: dict[float, Array] = {}
         quick = _Weighted()
 
+        def left(delay: float) -> Array:
+            moved = short.delayed(delay)
+            return moved.residual_energy(quick(moved.information()))
+
+        def look(*delays: float) -> None:
+            new = [d for d in delays if d not in channels]
+            for delay, energy in zip(new, _side_by_side(left, new, short.threads), strict=True):
+                channels[delay] = energy / channels[0.0]
+
         def energy(delay: float) -> float:
-            if delay not in channels:
-                moved = short.delayed(delay)
-                left = moved.residual_energy(quick(moved.information()))
-                scale = channels.get(0.0, left)
-                channels[delay] = left / scale if delay else np.where(scale > 0.0, scale, np.inf)
+            look(delay)
             return float(np.mean(channels[delay])) if delay else 1.0
 
-        energy(0.0)
+        still = left(0.0)
+        channels[0.0] = np.where(still > 0.0, still, np.inf)
+        look(self.first, -self.first)
         step = self.first if energy(self.first) < energy(-self.first) else -self.first
         while abs(2.0 * step) <= self.reach and energy(step) > energy(2.0 * step):
             step *= 2.0
@@ -411,12 +437,19 @@ class Delay:
         """
         short = problem.shortened(self.rows)
         around = [found.delay + k * self.nudge for k in (-1, 0, 1)]
-        gathered = {d: short.delayed(d).information() for d in around}
         quick = _Weighted()
-        values = quick(gathered[around[1]])
-        left: dict[float, Array] = {}
-        for d in around:
-            left[d] = short.delayed(d).residual_energy(quick(gathered[d]))
+
+        def look(delay: float) -> tuple[Information, Array, Array]:
+            moved = short.delayed(delay)
+            information = moved.information()
+            values = quick(information)
+            return information, values, moved.residual_energy(values)
+
+        looks = [look(around[1]), *_side_by_side(look, (around[0], around[2]), short.threads)]
+        looked = dict(zip((around[1], around[0], around[2]), looks, strict=True))
+        gathered = {d: found[0] for d, found in looked.items()}
+        left = {d: found[2] for d, found in looked.items()}
+        values = looked[around[1]][1]
         scale = np.where(left[around[1]] > 0.0, left[around[1]], np.inf)
         centre = around[1]
         mean, std = self._common(centre, {d: e / scale for d, e in left.items()})
@@ -494,22 +527,25 @@ class Sharpness:
         """
         short = problem.shortened(self.rows)
         quick = _Weighted()
-        scale: Array | None = None
 
-        def left(power: int) -> float:
-            nonlocal scale
+        def energy(power: int) -> Array:
             moved = short.sharpened(self.step**power)
             if moved is None:
-                return np.inf
-            energy = moved.residual_energy(quick(moved.information()))
-            scale = energy if scale is None else scale
-            return float(np.mean(energy / np.where(scale > 0.0, scale, np.inf)))
+                return np.full(len(scale), np.inf)
+            return moved.residual_energy(quick(moved.information()))
 
-        chosen, least = 0, left(0)
+        scale = short.residual_energy(quick(short.information()))
+        scale = np.where(scale > 0.0, scale, np.inf)
+        least, chosen = 1.0, 0
         for way in ways:
             gain = self.up if way > 0 else self.down
+            ahead: list[float] = []  # steps are looked at a few at a time
             while chosen * way < self.steps:
-                now = left(chosen + way)
+                if not ahead:
+                    powers = [chosen + way * (k + 1) for k in range(min(short.threads, 2))]
+                    found = _side_by_side(energy, powers, short.threads)
+                    ahead = [float(np.mean(e / scale)) for e in found]
+                now = ahead.pop(0)
                 if not now < (1.0 - gain) * least:
                     break
                 chosen, least = chosen + way, now

@@ -37,6 +37,7 @@ from .weak import Weak
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 DENSE_BYTES = 64 << 20  # of rows that are spelt out, for estimators that need them
+SHARED_ROWS = 8_192  # rows that one thread reduces at a time
 SHORTEST_FILTERED = 32  # rows of a piece that can be filtered
 STRUCTURE_SEED = 20_260  # any will do: the base parameters do not depend on the draw
 
@@ -232,6 +233,17 @@ class Samples:
             self.chosen[rows],
         )
 
+    def averaged(self, every: int) -> Samples:
+        """Return the samples' means over `every` of them, counted from the recording's begin.
+
+        Blocks that are not whole are left out. Motion is that of the middle sample.
+        """
+        block, first, count = np.unique(self.index // every, return_index=True, return_counts=True)
+        first = first[count == every]
+        means = self.effort[:, first[:, None] + np.arange(every)].mean(axis=-1)
+        index = block[count == every]
+        return replace(self.part(first + every // 2), effort=means, index=index)
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -287,6 +299,10 @@ class Problem:
         band: Upper end of the motion's band [Hz], where it is not the corner.
         weak: Windows of the weak form, whose rows need no acceleration; rows are differentiated
             if not given.
+        every: How many samples' efforts are averaged into one row, odd; motion is that of the
+            middle one.
+        held: Whether smooth motion stays in memory between one walk and the next, as that of
+            short logs may.
     """
 
     robot: Robot
@@ -297,6 +313,8 @@ class Problem:
     bodies: Array | None = None
     band: float | None = None
     weak: Weak | None = None
+    every: int = 1
+    held: bool = False
 
     @cached_property
     def base(self) -> BaseParameters:
@@ -509,12 +527,22 @@ class Problem:
 
     def samples(self) -> Iterator[Samples]:
         """Yield smooth motion and raw effort, window by window, at the log's own times."""
+        return iter(self._samples_held) if self.held else self._walked()
+
+    @cached_property
+    def _samples_held(self) -> tuple[Samples, ...]:
+        return tuple(self._walked())
+
+    def _walked(self) -> Iterator[Samples]:
         work = self._in_order(lambda item: self._sample(*item), self._windows(1.0))
         for s in self._remembering(work):
-            if s.chosen.all():
+            rows = np.flatnonzero(s.chosen)
+            if len(rows) < len(s.time):
+                s = s.part(rows)
+            if self.every > 1:
+                s = s.averaged(self.every)
+            if len(s.time):
                 yield s
-            elif s.chosen.any():
-                yield s.part(np.flatnonzero(s.chosen))
 
     def loads(self, motion: kernel.Motion) -> Array:
         """Return the rigid torque that friction's load term is to take, shape (channels, N)."""
@@ -741,7 +769,12 @@ class Problem:
             return Information(self.gathered_labels, self.channels, triangles)
 
         total = Information.neutral(self.gathered_labels, self.channels)
-        for part in self._in_order(work, self.samples()):
+        parts = (
+            s.part(slice(first, first + SHARED_ROWS))
+            for s in self.samples()
+            for first in range(0, len(s.time), SHARED_ROWS)
+        )
+        for part in self._in_order(work, parts):
             total = total + part
         return total
 
@@ -784,7 +817,7 @@ class Problem:
             values: β, shape (b,).
         """
         total = np.zeros(len(self.robot.measured))
-        step = min(t.step for t in self.timelines)
+        step = self.every * min(t.step for t in self.timelines)
         for piece in self.residuals(values):
             if self._spelt_out:  # rows that hold nothing above the band
                 total += np.sum(piece.values**2, axis=0)
@@ -853,9 +886,17 @@ class Problem:
         return self.band or self.corner
 
     def shortened(self, rows: int) -> Problem:
-        """Return the same problem with at most about so many rows, from the logs' beginnings."""
+        """Return the same problem from the logs' beginnings, for a quick look.
+
+        Motion and friction hardly change within a thirtieth of a period of the corner.
+
+        Args:
+            rows: At most about how many samples.
+        """
         share = rows // len(self.recordings)
-        return self.of([r.window(0, share) for r in self.recordings])
+        step = max(t.step for t in self.timelines)
+        every = 2 * int(0.5 / (32.0 * self.corner * step)) + 1
+        return self.of([r.window(0, share) for r in self.recordings], held=True, every=every)
 
     def of(self, recordings: Sequence[Recording], **changes: object) -> Problem:
         """Return the same problem with other recordings, at the corner chosen here."""
