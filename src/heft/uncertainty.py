@@ -27,7 +27,6 @@ LONGEST_MEMORY = 4096  # rows
 ORDER = 20  # of the autoregression, on the thinned residual
 ROWS_PER_ORDER = 20  # thinned rows needed for each of its coefficients
 LOCAL = 7  # thinned rows around one whose residuals tell how large errors are there
-BLOCKS_PER_COLUMN = 8  # that a period must have for its mean residual to tell anything
 MOST_THINNED = 20_000  # thinned rows that are kept for the sandwich; it is scaled to all
 
 
@@ -171,15 +170,14 @@ class Thinned:
         residuals: Mean residual of each block, shape (blocks, channels).
         every: Rows a block.
         share: Part of all rows that the blocks kept stand for.
-        folded: Whether the blocks are one period of a motion that repeats, each the sum over
-            periods over the root of how many there are.
+        phase: Which block of a period each is, where the motion repeats.
     """
 
     rows: Array
     residuals: Array
     every: int
     share: float
-    folded: bool = False
+    phase: NDArray[np.intp] | None = None
 
 
 def thinned(
@@ -190,9 +188,7 @@ def thinned(
     Args:
         pieces: Residuals with their rows.
         every: How many rows one of them may stand for.
-        period: After how many rows the motion repeats, if it does. What the model misses then
-            comes again each time; noise does not, and the mean over periods holds both in the
-            measure in which they move the estimate.
+        period: After how many rows the motion repeats, if it does.
     """
     kept: list[tuple[Array, Array]] = []
     places: list[Array] = []
@@ -217,41 +213,24 @@ def thinned(
         return covariance, Thinned(np.zeros((0, 0, 0)), np.zeros((0, 0)), every, 1.0)
     rows = np.concatenate([r for r, _ in kept])
     means = np.concatenate([m for _, m in kept])
-    sample = Thinned(rows, means, every, count[0] / max(count[1], 1))
-    if period is not None and len(places) == len(kept):
-        return covariance, folded(sample, np.concatenate(places), period)
-    return covariance, sample
+    known = period is not None and len(places) == len(kept)
+    phase = phases(np.concatenate(places), every, period or 0.0) if known else None
+    return covariance, Thinned(rows, means, every, count[0] / max(count[1], 1), phase)
 
 
-def folded(sample: Thinned, places: Array, period: float) -> Thinned:
-    """Return one period of a sample of a motion that repeats, residuals averaged over periods.
+def phases(places: Array, every: int, period: float) -> NDArray[np.intp] | None:
+    """Return which block of a period each block is; None if less than one and a half are seen.
 
     Args:
-        sample: Its whole course.
         places: Position of each block in the recording [rows].
+        every: Rows a block.
         period: [rows].
     """
     spread = places - places[0]
-    count = round(period / sample.every)
-    channels, columns = sample.rows.shape[1:]
-    if spread[-1] < 1.5 * period or count < BLOCKS_PER_COLUMN * columns / channels:
-        return sample
-    phase = np.floor(spread % period / period * count).astype(np.intp)
-    times = np.bincount(phase, minlength=count)
-    seen = times > 0
-    total = np.zeros((count, channels))
-    np.add.at(total, phase, sample.residuals)
-    where = np.zeros(count, dtype=np.intp)
-    where[phase[::-1]] = np.arange(len(phase))[::-1]
-    # Each as if seen once: noise of the same size everywhere, and the sums what they are.
-    root = np.sqrt(times[seen])
-    return Thinned(
-        root[:, None, None] * sample.rows[where[seen]],
-        total[seen] / root[:, None],
-        sample.every,
-        sample.share,
-        folded=True,
-    )
+    count = round(period / every)
+    if spread[-1] < 1.5 * period or count < LOCAL:
+        return None
+    return np.asarray(np.floor(spread % period / period * count), dtype=np.intp)
 
 
 def autoregression(series: Array, order: int) -> tuple[Array, float]:
@@ -270,16 +249,33 @@ def autoregression(series: Array, order: int) -> tuple[Array, float]:
     return np.asarray(coefficients), float(np.sqrt(max(rest, 0.0)))
 
 
-def local_scale(series: Array) -> Array:
+def local_scale(series: Array, phase: NDArray[np.intp] | None = None) -> Array:
     """Return by how much a series is larger than usual around each of its members, shape (n,).
 
     What no model explains comes where the motion turns, which is where friction's columns say
-    most; noise that is the same everywhere is left as it is, within what chance does.
+    most; noise that is the same everywhere is left as it is, within what chance does. Where the
+    motion repeats, what is not explained comes again and adds up, as noise does not: then the
+    sum over P periods is looked at, whose noise is √P times as large.
+
+    Args:
+        series: Shape (n,).
+        phase: Which of a period each member is, shape (n,).
     """
+    mean = float(np.mean(series**2))
+    if not mean > 0.0:
+        return np.ones(len(series))
+    if phase is None:
+        return np.sqrt(_around(series**2, np.ones(len(series))) / mean)
+    times = np.bincount(phase)
+    energy = np.bincount(phase, series) ** 2 / np.maximum(times, 1)
+    return np.asarray(np.sqrt(_around(energy, (times > 0).astype(float))[phase] / mean))
+
+
+def _around(values: Array, weights: Array) -> Array:
+    """Return the mean of each value's neighbourhood."""
     near = np.ones(LOCAL)
-    energy = np.convolve(series**2, near, "same") / np.convolve(np.ones(len(series)), near, "same")
-    mean = float(np.mean(energy))
-    return np.sqrt(energy / mean) if mean > 0.0 else np.ones(len(series))
+    total = np.convolve(weights, near, "same")
+    return np.asarray(np.convolve(weights * values, near, "same") / np.maximum(total, 1e-300))
 
 
 def _first(size: int) -> Array:
@@ -308,12 +304,12 @@ def influence(sample: Thinned) -> tuple[Array, ...] | None:
         used = sample.rows.shape[2] / max(channels, 1)
         slow = max(sigma / max(1.0 - coefficients.sum(), 1e-6), 1e-300)  # spectrum's root at 0
         worth = min(1.0, float(np.mean(sample.residuals[:, c] ** 2)) / slow**2)
-        independent = worth * blocks / (1.0 if sample.folded else sample.share)
+        independent = worth * blocks / sample.share
         grown = independent / max(independent - used, 0.25 * independent)
-        rough = local_scale(sample.residuals[:, c])[:, None] * sample.rows[:, c]
+        size = local_scale(sample.residuals[:, c], sample.phase)
+        rough = size[:, None] * sample.rows[:, c]
         filtered = signals.remembered(rough, coefficients)
-        scale = sample.every * sigma * np.sqrt(grown)
-        scale /= sample.share if sample.folded else np.sqrt(sample.share)
+        scale = sample.every * sigma * np.sqrt(grown / sample.share)
         factors.append(scale * triangle_of(filtered))
     return tuple(factors)
 
