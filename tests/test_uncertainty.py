@@ -38,7 +38,7 @@ def rows_of(count: int) -> FloatArray:
 @pytest.fixture
 def alike(monkeypatch: pytest.MonkeyPatch) -> None:
     """Errors of the same size everywhere, for laws that are about their memory."""
-    monkeypatch.setattr(uncertainty, "local_scale", lambda series: np.ones(len(series)))
+    monkeypatch.setattr(uncertainty, "local_scale", lambda series, phase: np.ones(len(series)))
 
 
 def test_errors_count_where_they_are() -> None:
@@ -52,6 +52,34 @@ def test_errors_count_where_they_are() -> None:
     # 600 errors of unit variance: the sum's variance is 600, of which the edges of the window
     # of seven rows take a few; the usual formula says a tenth of it.
     assert 0.5 * where.sum() <= float((found[0].T @ found[0])[0, 0]) <= 1.1 * where.sum()
+
+
+def test_errors_that_come_again_with_the_motion_add_up() -> None:
+    """The same error in each of P periods: its sum's variance is P times that of fresh ones."""
+    periods, length = 20, 300
+    where = np.arange(length) < 60
+    column = np.tile(where.astype(float), periods)[:, None, None]
+    phase = np.tile(np.arange(length), periods)
+    ratio = []
+    for seed in range(40):
+        once = np.where(where, np.random.default_rng(seed).normal(size=length), 0.0)
+        found = influence(Thinned(column, np.tile(once, periods)[:, None], 1, 1.0, phase))
+        assert found is not None
+        ratio.append(float(found[0][0, 0]) ** 2 / (periods**2 * where.sum()))
+    # The edges of the window of seven blur a twentieth away; 40 means of 60 squares: 3 %.
+    assert 0.85 <= np.mean(ratio) <= 1.1
+
+
+def test_noise_on_a_motion_that_repeats_is_no_larger_for_that() -> None:
+    periods, length = 20, 300
+    rng = np.random.default_rng(0)
+    phase = np.tile(np.arange(length), periods)
+    Y = rows_of(periods * length)[:, :1]
+    left = rng.normal(size=(periods * length, 1))
+    known, unknown = (influence(Thinned(Y, left, 1, 1.0, where)) for where in (phase, None))
+    assert known is not None and unknown is not None
+    # Local scales of seven members are themselves uncertain by √(2/7), which averages out.
+    np.testing.assert_allclose(np.diag(known[0]), np.diag(unknown[0]), rtol=0.1)
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.8, 0.95])
