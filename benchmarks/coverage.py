@@ -513,8 +513,8 @@ def main() -> None:
             parts = ", ".join(f"{k} {v:.2f} s" for k, v in spent.items())
             print(f"{table(new)}\nmedian CPU a seed: {parts}\n", flush=True)
             rows += new
-    if arguments.store:
-        print(store("coverage", rows))
+            if arguments.store:
+                print(store("coverage", rows), flush=True)
 
 
 if __name__ == "__main__":
