@@ -17,6 +17,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "heft"
 # A module imports only what stands before it. Reading order of the code.
 ORDER = [
     "errors",
+    "files",
     "inertia",
     "parameters",
     "extended",

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import InvalidRecording, InvalidSetting, MissingSignal, nearest
+from .errors import InvalidRecording, InvalidSetting, MissingSignal, nearest, shown
 from .inertia import Array
 from .options import matrix_rows, name_list, number, read_toml, refuse_unknown, vector
 from .tables import BLOCK_ROWS, Table, read_table
@@ -137,7 +137,7 @@ class ColumnMap:
             raise InvalidSetting(
                 "the name of a column is expected",
                 argument=f"{where}, [time], column",
-                got=repr(column)[:80],
+                got=shown(column),
             )
         return ColumnMap(column, unit, step, signals)
 
@@ -156,7 +156,7 @@ def _unit(name: object, kind: str, where: str) -> str:
 
 def _signal_map(kind: str, entry: object, where: str) -> SignalMap:
     if not isinstance(entry, Mapping):
-        raise InvalidSetting("a table is expected", argument=where, got=repr(entry)[:60])
+        raise InvalidSetting("a table is expected", argument=where, got=shown(entry))
     keys = (
         "columns",
         "array",

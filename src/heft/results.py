@@ -21,6 +21,7 @@ import numpy as np
 from . import __version__, inertia
 from .consistency import Stated, stated_numbers
 from .errors import InputError, InvalidRecording, InvalidSetting
+from .files import read_text
 from .friction import effort as friction_of
 from .friction import steady
 from .friction_code import c_source, python_source
@@ -190,6 +191,10 @@ def _swap(temporary: Path, out: Path) -> None:
         raise
     finally:
         shutil.rmtree(old, ignore_errors=True)
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def _plain(value: Any) -> Any:
@@ -426,7 +431,8 @@ class Identified:
             InputError: If it is not one.
         """
         try:
-            data = json.loads((folder / "estimate.json").read_text(encoding="utf-8"))
+            text = read_text(folder / "estimate.json", "file of results", InputError)
+            data = json.loads(text.decode(), parse_constant=_no_number)
             options = Options.from_dict(data["settings"]["robot"]["options"], "estimate.json")
             entry = dict(data["settings"]["smoothing"])
             del entry["chosen"]
@@ -441,7 +447,17 @@ class Identified:
                 if joint["armature"] is not None:
                     for terms in drives.values():
                         terms[f"{name}.armature"] = float(joint["armature"])
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
+            odd = [n for terms in drives.values() for n, v in terms.items() if not np.isfinite(v)]
+            if odd:
+                raise ValueError(f"{odd[0]} is no finite number")
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
+        ) as problem:
             raise InputError(
                 "this is not a folder of results",
                 argument=str(folder),

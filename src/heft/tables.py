@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import zipfile
-import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import InvalidRecording
+from .files import UNREADABLE, read_arrays, refuse_bomb, require_regular
 from .inertia import Array
 
 BLOCK_ROWS = 65_536
+MOST_COLUMNS = 10_000
+# No file of measurements has more rows than this a byte, however well it is packed.
+MOST_ROWS_A_BYTE = 100
+LARGE_FILE = 64 * 1024 * 1024  # [bytes]
 
 
 @dataclass(frozen=True)
@@ -44,24 +48,8 @@ class Table:
 
 def _npz_table(path: Path) -> Table:
     try:
-        with path.open("rb") as file:
-            if not zipfile.is_zipfile(file):
-                raise ValueError("it is no zip archive of arrays")
-        with np.load(path, allow_pickle=False) as data:
-            arrays = {k: a for k in data.files if isinstance(a := data[k], np.ndarray)}
-            if not arrays and data.files:
-                raise ValueError("it holds no arrays")
-    except (
-        OSError,
-        ValueError,
-        EOFError,
-        KeyError,
-        MemoryError,
-        zipfile.BadZipFile,
-        zlib.error,
-        NotImplementedError,
-        RuntimeError,  # an unknown compression; encryption
-    ) as problem:
+        arrays = read_arrays(path)
+    except UNREADABLE as problem:
         hint = None
         if "pickle" in str(problem):
             hint = "save the arrays as plain numbers; objects are never unpickled"
@@ -75,6 +63,7 @@ def _npz_table(path: Path) -> Table:
         if array.ndim == 1:
             columns[name] = array
         elif array.ndim == 2:
+            _refuse_many(array.shape[1], path)
             for k in range(array.shape[1]):
                 columns[f"{name}[{k}]"] = array[:, k]
 
@@ -101,22 +90,34 @@ def _parquet_table(path: Path) -> Table:
     import pyarrow
     import pyarrow.parquet
 
+    # A small file is read without a buffer: a damaged page's claim would become the buffer's size.
+    buffer_size = 1 << 20 if path.stat().st_size > LARGE_FILE else 0
+
     def open_file() -> Any:
         try:
             return pyarrow.parquet.ParquetFile(
-                path, page_checksum_verification=True, pre_buffer=False, buffer_size=1 << 20
-            )  # else the whole file would be read ahead
-        except (OSError, pyarrow.ArrowException) as problem:
+                path,
+                page_checksum_verification=True,
+                pre_buffer=False,  # else the whole file would be read ahead
+                buffer_size=buffer_size,
+            )
+        except (OSError, ValueError, pyarrow.ArrowException) as problem:
             raise InvalidRecording(
                 "this is not a readable Parquet file", argument=str(path), got=str(problem)[:200]
             ) from problem
 
-    try:
-        schema = open_file().schema_arrow
-    except UnicodeDecodeError as problem:
-        raise InvalidRecording(
-            "the Parquet file is damaged", argument=str(path), got=str(problem)
-        ) from problem
+    with open_file() as file:
+        try:
+            metadata, schema = file.metadata, file.schema_arrow
+            groups = range(metadata.num_row_groups)
+            refuse_bomb(path, sum(metadata.row_group(g).total_byte_size for g in groups))
+            rows = int(metadata.num_rows)
+            if not 0 <= rows <= MOST_ROWS_A_BYTE * path.stat().st_size:
+                raise ValueError(f"it claims {rows} rows in {path.stat().st_size} bytes")
+        except (OSError, ValueError, pyarrow.ArrowException) as problem:
+            raise InvalidRecording(
+                "the Parquet file is damaged", argument=str(path), got=str(problem)[:200]
+            ) from problem
     _refuse_twice(schema.names, path)
     numeric = []
     for entry in schema:
@@ -140,8 +141,6 @@ def _parquet_table(path: Path) -> Table:
                 cure="copy it again from where it was recorded",
             ) from problem
 
-    with open_file() as file:
-        rows = int(file.metadata.num_rows)
     others = tuple(n for n in schema.names if n not in numeric)
     return Table(str(path), tuple(numeric), rows, read, others)
 
@@ -177,8 +176,19 @@ def _csv_delimiter(path: Path) -> tuple[str, list[str]]:
     return delimiter, header
 
 
+def _refuse_many(count: int, path: Path) -> None:
+    if count > MOST_COLUMNS:
+        raise InvalidRecording(
+            "the log has too many columns",
+            argument=str(path),
+            got=count,
+            expected=f"at most {MOST_COLUMNS}",
+        )
+
+
 def _refuse_twice(names: Sequence[str], path: Path) -> None:
-    twice = sorted({c for c in names if names.count(c) > 1})
+    _refuse_many(len(names), path)
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise InvalidRecording("column names repeat", argument=str(path), got=", ".join(twice))
 
@@ -243,10 +253,7 @@ def read_table(path: str | Path) -> Table:
         InvalidRecording: If it is missing, empty, damaged, or of no known kind.
     """
     path = Path(path)
-    if not path.exists():
-        raise InvalidRecording("the log does not exist", argument=str(path))
-    if path.is_dir():
-        raise InvalidRecording("the log is a folder, not a file", argument=str(path))
+    require_regular(path)
     if path.stat().st_size == 0:
         raise InvalidRecording("the log is empty", argument=str(path))
     reader = READERS.get(path.suffix.lower())
