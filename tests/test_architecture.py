@@ -18,6 +18,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "heft"
 ORDER = [
     "errors",
     "files",
+    "places",
     "inertia",
     "parameters",
     "extended",
