@@ -132,6 +132,12 @@ class ColumnMap:
         signals = tuple(
             _signal_map(kind, table[kind], f"{where}, [{kind}]") for kind in KINDS if kind in table
         )
+        used = [c for s in signals for c in s.columns]
+        twice = sorted({c for c in used if used.count(c) > 1})
+        if twice:
+            raise InvalidSetting(
+                "a column cannot be two signals", argument=where, got=", ".join(twice)
+            )
         column = None if step is not None else time["column"]
         if column is not None and not isinstance(column, str):
             raise InvalidSetting(
@@ -184,6 +190,12 @@ def _signal_map(kind: str, entry: object, where: str) -> SignalMap:
             "either columns or array is needed", argument=where, valid=("columns", "array")
         )
     if "array" in entry:
+        if not isinstance(entry["array"], str):
+            raise InvalidSetting(
+                "the name of an array is expected",
+                argument=f"{where}, array",
+                got=shown(entry["array"]),
+            )
         columns = tuple(f"{entry['array']}[{k}]" for k in range(count))
     else:
         columns = name_list(entry["columns"], f"{where}, columns")
@@ -408,6 +420,7 @@ class Recording:
         maps = list({id(self.sources[n][0]): self.sources[n][0] for n in names}.values())
         columns = list(dict.fromkeys(c for m in maps for c in m.columns))
         wanted = columns if self.time is None else [self.time, *columns]
+        wanted = wanted or list(self.table.columns[:1])  # to count the rows of a constant step
         position = 0
         for raw in self.table.read(list(dict.fromkeys(wanted))):
             first, last = position, position + len(raw)

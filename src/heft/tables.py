@@ -159,8 +159,20 @@ def _csv_delimiter(path: Path) -> tuple[str, list[str]]:
         ) from problem
     if not line.strip():
         raise InvalidRecording("the log is empty", argument=str(path))
+    if "\0" in line:
+        raise InvalidRecording(
+            "the CSV file is not UTF-8 text",
+            argument=str(path),
+            got="a NUL in the first line",
+            cure="save it as UTF-8",
+        )
     delimiter = max(",;\t", key=line.count)
-    header = [c.strip() for c in next(csv.reader([line], delimiter=delimiter))]
+    try:
+        header = [c.strip() for c in next(csv.reader([line], delimiter=delimiter))]
+    except csv.Error as problem:
+        raise InvalidRecording(
+            "the first line cannot be read", argument=str(path), got=str(problem)
+        ) from problem
     if all(_is_number(c) for c in header):
         raise InvalidRecording(
             "the first line holds numbers, not column names",
