@@ -19,7 +19,7 @@ from .errors import InvalidModel, nearest
 from .files import LARGEST_TEXT
 
 JOINT_TYPES = ("revolute", "continuous", "prismatic", "fixed")
-DEEPEST, MOST_ELEMENTS, MOST_LINKS = 200, 200_000, 1000
+DEEPEST, MOST_ELEMENTS, MOST_LINKS = 200, 50_000, 1000
 LARGEST_NUMBER = 1e9  # no robot is heavier, longer or turned further; it would only overflow
 LARGEST_GYRATION = 30.0  # [m], of a body with a mass; more is in another unit
 SOLID = 1e-3  # [kg]; lighter links stand for frames, and their inertia for nothing
