@@ -130,15 +130,20 @@ def read(data: bytes, path: str) -> Table:
 
 
 def _table(table: Mapping[str, Any], path: str) -> Table:
-    refuse_unknown(table, ("name", "gravity", "link", "inertial"), path)
     link = table.get("link")
+    if "link" not in table and ("joint" in table or "coupling" in table or "limits" in table):
+        raise InvalidSetting(
+            "this TOML holds options, not a robot",
+            argument=path,
+            cure="give a model file first, and this one behind --with",
+        )
     if not isinstance(link, Mapping):
         raise InvalidSetting(
             "a robot in a TOML is a [link] table of Denavit-Hartenberg rows",
             argument=path,
             expected="[link] with convention and table",
-            cure="a TOML of options goes behind --with" if "joint" in table else None,
         )
+    refuse_unknown(table, ("name", "gravity", "link", "inertial"), path)
     where = f"{path}, [link]"
     refuse_unknown(link, ("convention", "table", "joints", "names"), where)
     convention = link.get("convention")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, MutableMapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -42,7 +43,8 @@ def write(
         return {"robot.xml": write_mjcf(robot.source, links, friction, armature)}
     if robot.form == "toml":
         table = denavit_hartenberg.read(robot.source, "the model file")
-        text = table.translate(False, "the model file").text
+        others = {k: v for k, v in table.nominal.items() if k not in links}
+        text = replace(table, nominal=others).translate(False, "the model file").text
         return {
             "robot.toml": write_toml(robot.source, links),
             "robot.urdf": write_urdf(text, links, friction),
