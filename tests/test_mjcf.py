@@ -18,7 +18,7 @@ from heft.errors import FitError, InvalidModel
 from heft.export import write_mjcf
 from heft.options import Options
 from heft.robot import Robot
-from tests.mjcfs import ARM, FOLLOWERS, NAMES, SHAPES, Oracle, bare, source
+from tests.mjcfs import ARM, FOLLOWERS, NAMES, SHAPES, Oracle, bare, random_model, source
 from tests.robots import FloatArray
 from tests.test_export import IMPOSSIBLE, ROUNDING, Tag, bodies, rubbing, scanned
 
@@ -73,6 +73,21 @@ def test_the_regressor_is_the_inverse_dynamics_of_mujoco(name: str) -> None:
     assert np.linalg.norm(got - expected) <= 1e-12 * np.linalg.norm(expected)
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_so_it_is_for_random_trees(seed: int) -> None:
+    data = random_model(seed)
+    robot = bare(read(data))
+    q, v, a = plants.random_states(robot, 10, np.random.default_rng(seed))
+    rows = kernel.regressor(robot.tree, kernel.motion_of(robot.tree, robot.gravity, q, v, a))
+    expected = Oracle.of(data, robot.joints, {}).inverse_dynamics(q, v, a)
+    got = rows @ robot.written_bodies()
+    assert np.linalg.norm(got - expected) <= 1e-11 * np.linalg.norm(expected)
+    links = bodies(robot, np.random.default_rng(seed))
+    out = write_mjcf(data, links, {}, {})
+    assert restored(data, out) == data
+    assert {k.name for k in read(out).bodies_links if k.given} >= set(links)
+
+
 def test_bodies_and_joints_are_those_of_the_file() -> None:
     robot = read(source("arm"))
     assert robot.name == "arm"
@@ -116,7 +131,7 @@ def test_meshes_are_not_opened_but_named() -> None:
     robot = read(text.encode())
     (hand,) = (k for k in robot.links if k.name == "hand")
     assert not hand.given and hand.nominal[0] > 0.0
-    assert any(n.startswith("hand: no <inertial>, and geoms of meshes") for n in robot.notes)
+    assert any(n.startswith("hand: no <inertial>, and geoms that are meshes") for n in robot.notes)
 
 
 def floating(tree: str) -> str:
@@ -197,7 +212,7 @@ def restored(original: bytes, data: bytes) -> bytes:
             other = [k for k in OTHER_ORIENTATIONS if k in old] if key == "quat" else []
             if key in old:
                 edits.append((*new[key][1:], original[slice(*old[key][1:])]))
-            elif other:
+            elif other and key in new:
                 (begin, _, end), (start, _, stop) = new[key], old[other[0]]
                 edits.append((begin, end + 1, original[start : stop + 1]))
             elif key in new:
@@ -343,6 +358,17 @@ BAD: dict[str, tuple[str, str, str]] = {
         "<equality><joint joint1='elbow' joint2='rol'/></equality><actuator>",
         "did you mean 'roll'",
     ),
+    "a number too large": ('mass="2.5"', 'mass="1e200"', "mass is beyond anything that moves"),
+    "a geom of negative mass": (
+        '<inertial mass="0.5"',
+        '<geom size="1" mass="-1"/><!-- <inertial mass="0.5"/> --><site mass="1"',
+        "a geom's mass is negative",
+    ),
+    "an inertial in a frame": (
+        '<body name="tcp" pos="0 0 0.1"/>',
+        '<body name="tcp"><frame><inertial mass="1" pos="0 0 0"/></frame></body>',
+        "stands in a <frame>",
+    ),
     "a document type": ("<mujoco ", '<!DOCTYPE m [<!ENTITY a "b">]><mujoco ', "document type"),
     "a macro": ('mass="2.5"', 'mass="${m}"', "xacro robot.xml > arm.urdf"),
 }
@@ -367,6 +393,11 @@ def test_what_floats_and_what_should_must_be_the_same() -> None:
     loose = TRUNK + '<body name="door"><joint name="hinge"/></body>'
     with pytest.raises(InvalidModel, match="not part of what floats"):
         read(floating(loose).encode(), Options(base="free"))
+
+
+def test_gravity_that_is_switched_off_is_none() -> None:
+    text = ARM.replace('-9.7"/>', '-9.7"><flag gravity="disable"/></option>')
+    assert read(text.encode()).gravity.tolist() == [0.0, 0.0, 0.0]
 
 
 def test_springs_lifted_bodies_and_odd_gravity_are_told() -> None:

@@ -17,6 +17,7 @@ from .errors import InvalidModel
 ATTRIBUTE = re.compile(rb"""\s([A-Za-z_:][\w:.-]*)\s*=\s*("[^"]*"|'[^']*')""")
 NUMBERS = re.compile(r"[-+.0-9eE\s]*")  # float() also takes underscores and other scripts' digits
 LARGEST_FILE = 64 * 1024 * 1024
+LARGEST_NUMBER = 1e12  # in any unit of a model file; squares and cubes of it are still numbers
 
 
 @dataclass(eq=False)
@@ -149,7 +150,9 @@ def parse(data: bytes, path: str) -> Element:
     return roots[0]
 
 
-def numbers(text: str | None, count: int, what: str, where: str) -> list[float]:
+def numbers(
+    text: str | None, count: int, what: str, where: str, largest: float = LARGEST_NUMBER
+) -> list[float]:
     """Return the finite numbers of an attribute.
 
     Args:
@@ -157,6 +160,7 @@ def numbers(text: str | None, count: int, what: str, where: str) -> list[float]:
         count: How many there must be.
         what: The attribute, for messages.
         where: The element, for messages.
+        largest: What no number may go beyond.
 
     Raises:
         InvalidModel: If it says anything else.
@@ -177,6 +181,13 @@ def numbers(text: str | None, count: int, what: str, where: str) -> list[float]:
             argument=where,
             got=repr(text),
             expected=("a number" if count == 1 else f"{count} numbers") + comma,
+        )
+    if max(map(abs, values)) > largest:
+        raise InvalidModel(
+            f"{what} is beyond anything that moves",
+            argument=where,
+            got=repr(text),
+            expected=f"at most {largest:g}",
         )
     return values
 

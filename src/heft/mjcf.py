@@ -270,6 +270,7 @@ class _Reader:
     compiler: _Compiler
     defaults: Defaults
     bodies: list[Body] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)
     springs: list[str] = field(default_factory=list)
     lifted: list[str] = field(default_factory=list)
     joints: int = 0
@@ -331,10 +332,11 @@ class _Reader:
         """Read a body and all that hang on it."""
         name = element.attributes.get("name") or f"body_{len(self.bodies) + 1}"
         where = self.where(element, name)
-        if name == WORLD or name in {b.name for b in self.bodies}:
+        if name == WORLD or name in self.names:
             raise InvalidModel(
                 f"two bodies are called '{name}'", argument=where, cure="give each its own name"
             )
+        self.names.add(name)
         inherited = element.attributes.get("childclass", inherited)
         inside = self.children(element, inherited, np.eye(3), np.zeros(3))
         joints = tuple(self.joint(e, c, r, p, name) for e, c, r, p in inside if e.tag == "joint")
@@ -346,6 +348,12 @@ class _Reader:
         inertials = [e for e, *_ in inside if e.tag == "inertial"]
         if len(inertials) > 1:
             raise InvalidModel("a body has two <inertial> elements", argument=where)
+        if inertials and inertials[0] not in element.children:
+            raise InvalidModel(
+                "an <inertial> stands in a <frame>",
+                argument=where,
+                cure="state it in the body's own frame, outside",
+            )
         parameters, meshes, principal = None, False, np.eye(3)
         if inertials:
             principal = _orientation(inertials[0].attributes, self.compiler, where)
@@ -426,6 +434,10 @@ class _Reader:
         mass = _number(said, "mass", where, math.nan)
         density = _number(said, "density", where, geoms.DENSITY)
         low, high = self.compiler.groups
+        if mass < 0.0 or density < 0.0:
+            raise InvalidModel(
+                "a geom's mass is negative", argument=where, got=mass if mass < 0.0 else density
+            )
         weightless = mass == 0.0 or (math.isnan(mass) and density == 0.0)
         if kind in geoms.MASSLESS or weightless or not low <= group <= high:
             return np.zeros(10)
@@ -599,6 +611,8 @@ def read(root: Element, path: str) -> Model:
     for element in root.all("option"):
         x, y, z = _vector(element.attributes, "gravity", 3, f"{path}, <option>", gravity)
         gravity = (float(x), float(y), float(z))
+        if any(f.attributes.get("gravity") == "disable" for f in element.all("flag")):
+            gravity = (0.0, 0.0, 0.0)
     model = Model(
         root.attributes.get("model") or "robot",
         tuple(reader.bodies),
@@ -620,8 +634,8 @@ def _notes(model: Model, reader: _Reader) -> list[str]:
     meshes = [b.name for b in model.bodies if b.of_meshes]
     if meshes:
         notes.append(
-            f"{', '.join(meshes)}: no <inertial>, and geoms of meshes, which are not opened: the "
-            "file's mass of it is not known"
+            f"{', '.join(meshes)}: no <inertial>, and geoms that are meshes or shells: meshes are "
+            "not opened, so what the file believes of its mass is not known"
         )
     if reader.springs:
         notes.append(

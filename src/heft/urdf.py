@@ -102,6 +102,11 @@ def _check_joint(
             raise InvalidModel(
                 "a joint axis has no direction", argument=where, got=axis.attributes["xyz"]
             )
+    _check_limit(joint, kind, where)
+    dynamics = joint.find("dynamics")
+    for key in ("damping", "friction"):
+        if dynamics is not None and key in dynamics.attributes:
+            numbers(dynamics.attributes[key], 1, f"dynamics {key}", where)
     mimic = joint.find("mimic")
     if mimic is not None:
         master = mimic.attributes.get("joint", "")
@@ -115,6 +120,23 @@ def _check_joint(
         for key in ("multiplier", "offset"):
             if key in mimic.attributes:
                 numbers(mimic.attributes[key], 1, f"mimic {key}", where)
+
+
+def _check_limit(joint: Element, kind: str, where: str) -> None:
+    """Refuse limits that pinocchio's reader cannot do without, or not read."""
+    limit = joint.find("limit")
+    if limit is None:
+        if kind in ("revolute", "prismatic"):
+            raise InvalidModel(
+                f"a {kind} joint has no <limit>",
+                argument=where,
+                cure='give it one (lower="-3.1" upper="3.1" effort="100" velocity="3")'
+                + ("; or make its type continuous" if kind == "revolute" else ""),
+            )
+        return
+    for key in ("lower", "upper", "effort", "velocity"):
+        if key in limit.attributes or key in ("effort", "velocity"):
+            numbers(limit.attributes.get(key), 1, f"limit {key}", where, math.inf)
 
 
 def _check_tree(links: dict[str, Element], joints: dict[str, Element], path: str) -> None:
