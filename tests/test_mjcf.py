@@ -6,8 +6,12 @@ MuJoCo itself is the witness of what a file says; the scanner of `test_export` o
 from __future__ import annotations
 
 import re
+import shlex
+import subprocess
+import sys
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 import mujoco
 import numpy as np
@@ -393,6 +397,22 @@ def test_what_floats_and_what_should_must_be_the_same() -> None:
     loose = TRUNK + '<body name="door"><joint name="hinge"/></body>'
     with pytest.raises(InvalidModel, match="not part of what floats"):
         read(floating(loose).encode(), Options(base="free"))
+
+
+def test_the_command_that_flattens_includes_works(tmp_path: Path) -> None:
+    (tmp_path / "arm.xml").write_text(ARM)
+    scene = tmp_path / "the scene's.xml"
+    scene.write_text('<mujoco><include file="arm.xml"/></mujoco>')
+    with pytest.raises(InvalidModel) as caught:
+        Robot.from_file(scene)
+    found = re.search("`(python .*) > arm.xml`", caught.value.cure or "")
+    assert found is not None
+    call = [sys.executable, *shlex.split(found[1])[1:]]
+    answer = subprocess.run(call, capture_output=True, check=True)
+    flat, arm = read(answer.stdout), read(source("arm"))
+    assert flat.joints == arm.joints
+    error = np.linalg.norm(flat.written_bodies() - arm.written_bodies())
+    assert error <= 1e-5 * np.linalg.norm(arm.written_bodies())  # six digits are written
 
 
 def test_gravity_that_is_switched_off_is_none() -> None:

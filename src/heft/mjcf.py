@@ -8,6 +8,7 @@ refused by name.
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -474,8 +475,8 @@ class _Reader:
 def _generated(element: Element, path: str) -> InvalidModel:
     included = element.tag == "include"
     flatten = (
-        f"python -c \"import mujoco; s = mujoco.MjSpec.from_file('{path}'); s.compile(); "
-        'print(s.to_xml())" > arm.xml'
+        'python -c "import sys, mujoco; s = mujoco.MjSpec.from_file(sys.argv[1]); s.compile(); '
+        f'print(s.to_xml())" {shlex.quote(path)} > arm.xml'
     )
     hint = f"give {element.attributes.get('file')} itself, or " if included else ""
     return InvalidModel(

@@ -7,6 +7,7 @@ file is read here first and refused by name where it is wrong.
 from __future__ import annotations
 
 import math
+import shlex
 from collections import Counter
 from dataclasses import dataclass
 from xml.sax.saxutils import quoteattr
@@ -182,8 +183,8 @@ def refuse_xacro(root: Element, path: str) -> None:
                 "this is a xacro file, not yet a URDF",
                 argument=f"{path}, line {element.line}",
                 got=f"<{element.tag}>" if macro else repr(inside[0]),
-                cure=f"expand it: `xacro {path} > arm.urdf`, "
-                f"or `ros2 run xacro xacro {path} > arm.urdf`",
+                cure=f"expand it: `xacro {shlex.quote(path)} > arm.urdf`, "
+                f"or `ros2 run xacro xacro {shlex.quote(path)} > arm.urdf`",
             )
 
 
@@ -201,7 +202,7 @@ def check(root: Element, path: str) -> None:
             got=f"<{root.tag}>",
             expected="URDF or MJCF",
             cure="give the URDF that it was made from, or convert it: "
-            f"`sdf2mjcf {path} arm.xml` (package sdformat-mjcf)",
+            f"`sdf2mjcf {shlex.quote(path)} arm.xml` (package sdformat-mjcf)",
         )
     if root.tag != "robot":
         raise InvalidModel(
