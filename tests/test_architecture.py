@@ -25,6 +25,7 @@ ORDER = [
     "markup",
     "urdf",
     "geoms",
+    "mjcf_numbers",
     "mjcf",
     "options",
     "denavit_hartenberg",

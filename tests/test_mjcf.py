@@ -24,7 +24,7 @@ from heft.options import Options
 from heft.robot import Robot
 from tests.mjcfs import ARM, FOLLOWERS, NAMES, SHAPES, Oracle, bare, random_model, source
 from tests.robots import FloatArray
-from tests.test_export import IMPOSSIBLE, ROUNDING, Tag, bodies, rubbing, scanned
+from tests.test_export import IMPOSSIBLE, ROUNDING, Tag, bodies, rubbing, scales, scanned
 
 WRITABLE = {
     "inertial": ("pos", "mass", "diaginertia", "fullinertia", "quat"),
@@ -296,6 +296,15 @@ def test_principal_axes_stay_in_the_files_order() -> None:
 def test_a_body_that_cannot_be_is_never_written(case: str) -> None:
     with pytest.raises(FitError):
         write_mjcf(source("arm"), {"upper": IMPOSSIBLE[case]}, {}, {})
+
+
+@pytest.mark.parametrize("scale", scales())
+def test_rounded_numbers_are_still_those_of_a_rigid_body_to_mujoco(scale: str) -> None:
+    ten = scales()[scale]
+    data = write_mjcf(source("arm"), {"upper": ten, "forearm": ten}, {}, {})
+    model = mujoco.MjModel.from_xml_string(data.decode())
+    for body in ("upper", "forearm"):
+        assert model.body(body).mass[0] == pytest.approx(ten[0], rel=ROUNDING)
 
 
 # ---- what is refused -------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from .edits import Edit, apply, insert_child, number, set_attributes
 from .errors import FitError
 from .inertia import Array
 from .markup import Element
+from .mjcf_numbers import FULL_INDEX, ORIENTATIONS
 from .robot import Robot
 
 INERTIA_KEYS = ("ixx", "ixy", "iyy", "ixz", "iyz", "izz")
@@ -171,7 +172,7 @@ def _text(values: Array) -> str:
 
 def _mjcf_inertial(data: bytes, body: mjcf.Body, parameters: Array) -> list[Edit]:
     mass, com, tensor = _body(parameters)
-    full = _text(np.array([tensor[i, j] for i, j in mjcf.FULL_INDEX]))
+    full = _text(np.array([tensor[i, j] for i, j in FULL_INDEX]))
     values = {"pos": _text(com), "mass": number(mass)}
     found = body.inertial
     if found is None:
@@ -185,7 +186,7 @@ def _mjcf_inertial(data: bytes, body: mjcf.Body, parameters: Array) -> list[Edit
     moments, axes = _principal(tensor, body.principal)
     values["diaginertia"] = _text(moments)
     quaternion = _text(_quaternion(axes))
-    stated = [k for k in mjcf.ORIENTATIONS if k in found.attributes and k != "quat"]
+    stated = [k for k in ORIENTATIONS if k in found.attributes and k != "quat"]
     if not stated:
         if "quat" in found.attributes or quaternion != "1 0 0 0":
             values["quat"] = quaternion
