@@ -285,7 +285,9 @@ def write_toml(data: bytes, links: Mapping[str, Array]) -> bytes:
     import tomlkit
 
     _require_bodies(links)
-    document = tomlkit.parse(data.decode("utf-8-sig"))
+    text = data.decode()
+    mark = "\ufeff" if text.startswith("\ufeff") else ""
+    document = tomlkit.parse(text.removeprefix(mark))
     if "inertial" not in document:
         document["inertial"] = tomlkit.table(is_super_table=True)
     inertials = document["inertial"]
@@ -293,12 +295,16 @@ def write_toml(data: bytes, links: Mapping[str, Array]) -> bytes:
     for name, parameters in links.items():
         mass, com, tensor = _body(parameters)
         if name not in inertials:
-            inertials[name] = tomlkit.table()
+            inline = isinstance(inertials, tomlkit.items.InlineTable)
+            inertials[name] = tomlkit.inline_table() if inline else tomlkit.table()
         entry = inertials[name]
         entry["mass"] = float(number(mass))
         entry["com"] = [float(number(x)) for x in com]
         entry["inertia"] = [[float(number(x)) for x in row] for row in tensor]
-    written = tomlkit.dumps(document).encode()
+    said = mark + tomlkit.dumps(document)
+    if "\r\n" in text:
+        said = said.replace("\r\n", "\n").replace("\n", "\r\n")
+    written = said.encode()
     again = denavit_hartenberg.read(written, "the written model")
     for name in links:
         mass, _, tensor = inertia.to_body(again.nominal[name])
