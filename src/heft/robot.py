@@ -264,8 +264,7 @@ class Robot:
         if root.tag == "mujoco":
             translation = mjcf.translate(mjcf.read(root, path), free, path)
             return _build(translation, data, options, path, "mjcf")
-        urdf.check(root, path)
-        return _build(urdf.Translation(data), data, options, path, "urdf")
+        return Robot.from_urdf_text(data, options, path)
 
     @staticmethod
     def from_urdf(path: str | Path, options: Options | None = None) -> Robot:
@@ -284,7 +283,6 @@ class Robot:
     @staticmethod
     def from_urdf_text(data: bytes, options: Options | None = None, path: str = "URDF") -> Robot:
         """Return the robot of a URDF file's bytes; see `from_urdf`."""
-        urdf.check(markup.parse(data, path), path)
         return _build(urdf.Translation(data), data, options or Options(), path, "urdf")
 
     @property
@@ -397,7 +395,8 @@ class Robot:
 
 def _bytes(path: str | Path) -> bytes:
     try:
-        return Path(path).read_bytes()
+        with Path(path).open("rb") as file:  # it may be a device without end
+            return file.read(markup.LARGEST_FILE + 1)
     except OSError as problem:
         raise InvalidModel(
             "the model file cannot be read",
@@ -444,6 +443,7 @@ def _build(
     import pinocchio as pin
 
     root = markup.parse(said.text, path)
+    urdf.check(root, path)
     free = options.base == "free"
     gravity = options.gravity or said.gravity or STANDARD_GRAVITY
     options = replace(options, gravity=gravity)
