@@ -84,6 +84,8 @@ TARGETS = {
     "npz": Target("run.npz", log),
     "npy": Target("run.npz", log, archive),
     "urdf": Target("arm.urdf", Robot.from_urdf),
+    "mjcf": Target("arm.xml", Robot.from_file),
+    "dh": Target("arm.toml", Robot.from_file),
     "options": Target("with.toml", options),
     "map": Target("map.toml", ColumnMap.from_toml),
     "information": Target("information.npz", Information.load),
