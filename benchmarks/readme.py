@@ -116,7 +116,8 @@ def missed() -> list[str]:
         for name, row in rows(path.stem).items():
             if row["holds"] is False:
                 value = f"{row['value']:.3g} {row['unit']}".strip()
-                lines.append(f"| {path.stem} | {name} | {value} | {row['bound']:.3g} |")
+                what = name.replace("|", "&#124;")
+                lines.append(f"| {path.stem} | {what} | {value} | {row['bound']:.3g} |")
     return lines if len(lines) > 2 else ["None: all stored bounds hold."]
 
 

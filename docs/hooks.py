@@ -182,11 +182,19 @@ def module_table(prefix: str) -> str:
     return "\n".join(lines)
 
 
+def readme_code() -> str:
+    """Return the Python of the README, which its own test runs."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return "".join(found[0] for found in FENCE.finditer(text) if found[1] == "python")
+
+
 def command_page() -> str:
     """Return the page of all commands, from the command line itself."""
     from heft.cli import app
 
-    text = app.generate_docs(output_format="markdown", heading_level=2, flatten_commands=True)
+    with captured(ROOT):
+        sys.argv = ["heft"]  # else usage says `python -m mkdocs`
+        text = app.generate_docs(output_format="markdown", heading_level=2, flatten_commands=True)
     # Its title and list of contents are left out, and `<joint>` is no tag.
     text = "**Commands**" + text.partition("**Commands**")[2]
     return f"# Commands\n\nMade from the program itself.\n\n{text.replace('<', '&lt;')}"
@@ -232,4 +240,5 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     text = readme.filled(markdown)
     if "<!-- modules -->" in text:
         text = text.replace("<!-- modules -->", module_table("reference/"))
-    return executed(text, page.file.src_uri)
+    text = executed(text, page.file.src_uri)
+    return text.replace("<!-- readme: python -->", readme_code())

@@ -6,6 +6,7 @@ Building the site runs the code of its pages (`docs/hooks.py`); here it is built
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import shlex
@@ -19,8 +20,8 @@ from urllib.parse import unquote
 import pytest
 from benchmarks import readme
 
-from heft import demo
-from heft.cli import app
+from heft import checks, demo
+from heft.cli import app, main
 from heft.options import Options
 from heft.recording import ColumnMap
 
@@ -86,6 +87,7 @@ def test_the_site_is_built_without_a_warning_a_dead_link_or_the_network(tmp_path
             assert target.startswith("data:") or not re.match(r"\w+:|//", target), target
 
     listed = (site / "reference" / "commands.html").read_text(encoding="utf-8")
+    assert "heft identify [OPTIONS]" in listed
     for command in app:
         assert command in listed or command in ("--help", "-h", "--version")
     for module in (ROOT / "src" / "heft").glob("[a-z]*.py"):
@@ -138,6 +140,32 @@ def test_what_limits_md_says_of_the_figures_is_what_they_show() -> None:
     assert abs(error("Rokae", full) - error("Rokae", "mujoco.sysid")) < 0.001
 
 
+def test_the_limits_in_verdict_md_are_those_of_the_checks() -> None:
+    page = (ROOT / "docs" / "verdict.md").read_text(encoding="utf-8")
+    stated = {float(n) / (100 if p else 1) for n, p in re.findall(r"\| ([\d.]+)( %)?(?= )", page)}
+    used = {n: v for n, v in vars(checks).items() if n.endswith(("_WARN", "_FAIL"))}
+    assert used
+    assert not {name for name, limit in used.items() if limit not in stated}
+
+
+def test_the_table_of_coverage_has_a_line_for_each_stored_condition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readme, "RESULTS", tmp_path)
+    assert readme.coverage() == readme.NOT_YET
+    shares = {"base": 0.94, "friction": 0.5, "mass": 1.0}
+    rows = [
+        {"name": f"{condition}: {kind}, truths within intervals", "value": share}
+        for condition in ("white", "ar1")
+        for kind, share in shares.items()
+    ]
+    rows.append({"name": "ar1: base, the same of the worst number", "value": 0.25})
+    (tmp_path / "coverage.json").write_text(json.dumps({"rows": rows}))
+    lines = readme.coverage()[2:]
+    assert lines[0] == "| white | 0.940 | 0.500 | – | – | – | 1.000 | – | – |"
+    assert lines[1].startswith("| ar1 | 0.940 |") and lines[1].endswith("| 0.250 |")
+
+
 @pytest.mark.parametrize("page", [p for p in PAGES if "```toml" in p.read_text("utf-8")])
 def test_the_toml_of_a_page_is_accepted(page: Path) -> None:
     for block in blocks(page.read_text(encoding="utf-8"), "toml"):
@@ -150,20 +178,15 @@ def test_the_toml_of_a_page_is_accepted(page: Path) -> None:
 
 
 @pytest.mark.parametrize("code", blocks(README, "python"))
-def test_the_code_of_the_readme_runs(code: str, tmp_path: Path) -> None:
-    answer = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert answer.returncode == 0, answer.stderr
+def test_the_code_of_the_readme_runs(
+    code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "README.md", "exec"), {"__name__": "__main__"})
     assert (tmp_path / "identified" / "robot.urdf").exists()
 
 
-def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
+def test_the_commands_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [k for b in blocks(README, "console") for k in b.splitlines() if k.startswith("heft ")]
     assert len(lines) == 2
     import pyarrow.csv
@@ -178,12 +201,12 @@ def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
             pyarrow.parquet.write_table(part, tmp_path / f"run{number}.parquet")
         else:
             pyarrow.csv.write_csv(part, tmp_path / f"run{number}.csv")
+    monkeypatch.chdir(tmp_path)
     for line in lines:
-        call = [sys.executable, "-m", "heft.cli", *shlex.split(line)[1:]]
-        answer = subprocess.run(
-            call, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False
-        )
-        assert answer.returncode == 0, answer.stderr
+        monkeypatch.setattr(sys, "argv", shlex.split(line))
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert not ended.value.code
     assert {p.name for p in (tmp_path / "identified").iterdir()} == {
         "robot.urdf",
         "estimate.json",
