@@ -27,6 +27,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from markdown.extensions.toc import slugify
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files, InclusionLevel
@@ -200,17 +201,26 @@ def command_page() -> str:
     return f"# Commands\n\nMade from the program itself.\n\n{text.replace('<', '&lt;')}"
 
 
-def colours() -> str:
-    """Return the style of code, light and dark."""
+def colours(style: str) -> str:
+    """Return how Pygments colours code."""
     from pygments.formatters import HtmlFormatter
 
-    light, dark = (
-        HtmlFormatter(style=style).get_style_defs(".highlight") for style in ("default", "monokai")
-    )
-    return f"{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}\n"
+    return str(HtmlFormatter(style=style).get_style_defs(".highlight"))
+
+
+def anchor(heading: str, separator: str) -> str:
+    """Return a heading's place in its page; those that begin with a digit stop the theme's code."""
+    slug = slugify(heading, separator)
+    return slug if slug[:1].isalpha() else f"section{separator}{slug}"
 
 
 # --- called by MkDocs
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Name the places of headings."""
+    config.mdx_configs["toc"]["slugify"] = anchor
+    return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -219,7 +229,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     made = {
         "reference/commands.md": command_page(),
         "reference/index.md": python,
-        "assets/code.css": colours(),
+        "assets/code-light.css": colours("default"),
+        "assets/code-dark.css": colours("monokai"),
     }
     for place, content in made.items():
         files.append(File.generated(config, place, content=content))
