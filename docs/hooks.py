@@ -38,7 +38,7 @@ PACKAGE = ROOT / "src" / "heft"
 
 FENCE = re.compile(r"^```(python|console)([ \w]*)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 # What readers type that is not heft, and is not run.
-OTHERS = {"pip", "pipx", "uv", "make", "cd", "python", "source", "mkdir"}
+OTHERS = {"pip", "pipx", "uv", "make", "cd", "python", "xacro", "ros2"}
 SHARED = "heft identify arm.urdf run1.parquet --validate run2.parquet --out identified"
 WIDTH = "100"
 

@@ -24,6 +24,7 @@ from heft import checks, demo
 from heft.cli import app, main
 from heft.options import Options
 from heft.recording import ColumnMap
+from heft.robot import Robot
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -170,8 +171,12 @@ def test_the_table_of_coverage_has_a_line_for_each_stored_condition(
 def test_the_toml_of_a_page_is_accepted(page: Path) -> None:
     for block in blocks(page.read_text(encoding="utf-8"), "toml"):
         table = tomllib.loads(block)
-        kind = ColumnMap if {"time", "q", "tau", "current"} & set(table) else Options
-        assert kind.from_dict(table, page.name) is not None
+        if "link" in table:
+            assert Robot.from_text(block.encode(), path="arm.toml").joints
+        elif {"time", "q", "tau", "current"} & set(table):
+            assert ColumnMap.from_dict(table, page.name) is not None
+        else:
+            assert Options.from_dict(table, page.name) is not None
 
 
 # --- the README
