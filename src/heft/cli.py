@@ -23,6 +23,7 @@ app = App(
     version_flags=["--version"],
     suppress_keyboard_interrupt=False,
 )
+app.register_install_completion_command(help="Install completion for bash, zsh or fish.")
 
 
 def say(text: str) -> None:
