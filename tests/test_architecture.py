@@ -31,6 +31,7 @@ ORDER = [
     "columns",
     "known_logs",
     "recording",
+    "drafting",
     "splines",
     "periodic",
     "signals",

@@ -85,7 +85,12 @@ def convert(
     def note(problem: InvalidRecording) -> None:
         damage[f"{problem.argument}: {problem.got}"] = None
 
-    recordings = [Recording.open(p, columns, joints, note if recover else refuse) for p in logs]
+    try:
+        recordings = [Recording.open(p, columns, joints, note if recover else refuse) for p in logs]
+    except InvalidRecording as problem:
+        if not damage:
+            raise
+        raise _nothing(", ".join(map(str, logs)), [*damage, problem.message]) from problem
     if out.exists() and any(out.samefile(p) for p in logs if p.exists()):
         raise InvalidSetting(
             "the output would overwrite a log",
@@ -123,12 +128,16 @@ def convert(
                 end = times[-1]
             rows += len(block)
         if not rows:
-            raise InvalidRecording(
-                "nothing can be salvaged" if recover else "the log holds no rows",
-                argument=table.path,
-                got="; ".join(damage) or None,
-            )
+            raise _nothing(table.path, list(damage))
     return Converted(rows, float(begin), float(end), table.notes, tuple(losses), tuple(damage))
+
+
+def _nothing(logs: str, damage: Sequence[str]) -> InvalidRecording:
+    return InvalidRecording(
+        "nothing can be salvaged" if damage else "the log holds no rows",
+        argument=logs,
+        got="; ".join(damage) or None,
+    )
 
 
 def _unused(recording: Recording) -> list[str]:

@@ -220,12 +220,12 @@ def _streams(
         channel = log.channels[k]
         if seen[k] < PEEK:
             room = PEEK - seen[k]
-            for group in _decoded(log, channel, decoders[k], messages[:room], damaged):
-                key, columns = _read_group(channel, group, topics.frames)
+            for one in _decoded(log, channel, decoders[k], messages[:room], topics.frames, damaged):
+                group, key = one.group, one.key
                 stamps = _stamps(group)
                 # A header without a stamp has zero there, while the log's clock runs.
                 header = stamps is not None and bool(stamps[0] or not logged[group.rows[0]])
-                columns = {n: c for n, c in columns.items() if _known(group, c)}
+                columns = {n: c for n, c in one.columns.items() if _known(group, c)}
                 first = int(stamps[0]) if header and stamps is not None else logged[group.rows[0]]
                 old = found.get((k, key))
                 if old is None:
@@ -250,21 +250,41 @@ def _streams(
     return [s for s in found.values() if s.columns]
 
 
+@dataclass(frozen=True)
+class _Said:
+    """Messages of one layout, with what they speak of and where each column stands."""
+
+    group: Group
+    key: frozenset[str]
+    columns: Mapping[str, tuple[str, int]]
+
+
 def _decoded(
-    log: Log, channel: Channel, decoder: Decoder, messages: Sequence[bytes], damaged: Damaged
-) -> Iterator[Group]:
-    """Yield groups of messages; what cannot be decoded is damage."""
+    log: Log,
+    channel: Channel,
+    decoder: Decoder,
+    messages: Sequence[bytes],
+    frames: Mapping[str, str],
+    damaged: Damaged,
+) -> list[_Said]:
+    """Return what messages say; one that cannot be decoded is damage."""
+
+    def said(some: Sequence[bytes]) -> list[_Said]:
+        return [_Said(g, *_read_group(channel, g, frames)) for g in decoder.groups(some)]
+
     try:
-        yield from decoder.groups(messages)
-        return
+        return said(messages)
     except Malformed as problem:
         damaged(damage(log.path, f"a message of '{channel.topic}': {problem}"))
-    for k, message in enumerate(messages):  # salvaging: one by one, without the bad ones
+    kept = []
+    for k, message in enumerate(messages):  # salvage: one by one, without the bad ones
         try:
-            for group in decoder.groups([message]):
-                yield Group(np.array([k]), group.numbers, group.strings)
+            for one in said([message]):
+                own = Group(np.array([k]), one.group.numbers, one.group.strings)
+                kept.append(_Said(own, one.key, one.columns))
         except Malformed:
             continue
+    return kept
 
 
 def messages_table(log: Log, topics: Topics, damaged: Damaged) -> Table:
@@ -381,8 +401,8 @@ def _stream_table(
     def _rows(logged: list[int], messages: list[bytes], names: Sequence[str]) -> Array:
         values = np.full((len(messages), len(names)), np.nan)
         keep = np.zeros(len(messages), dtype=bool)
-        for group in _decoded(log, channel, decoder, messages, damaged):
-            key, columns = _read_group(channel, group, frames)
+        for one in _decoded(log, channel, decoder, messages, frames, damaged):
+            group, key, columns = one.group, one.key, one.columns
             if key != stream.key:
                 if key not in keys:
                     raise InvalidRecording(

@@ -117,6 +117,9 @@ def sqlite_log(path: Path, damaged: Damaged) -> Log:
             argument=str(left),
             cure=f"keep both files together and run: sqlite3 {path.name} 'PRAGMA wal_checkpoint'",
         )
+    short = _short(path)
+    if short:
+        damaged(damage(path, short))
     try:
         with closing(_connect(path)) as base:
             rows = base.execute(
@@ -171,6 +174,18 @@ def sqlite_log(path: Path, damaged: Damaged) -> Log:
                     yield k, stamps, messages
 
     return Log(str(path), channels, batches, (NOTE,))
+
+
+def _short(path: Path) -> str | None:
+    """Say so if the file is shorter than its head says (sqlite.org/fileformat2.html, 1.3)."""
+    with path.open("rb") as file:
+        head = file.read(100)
+        size = file.seek(0, 2)
+    if len(head) < 100:
+        return f"cut off after {size} bytes"
+    page = int.from_bytes(head[16:18], "big")
+    stated = (page if page > 1 else 65536) * int.from_bytes(head[28:32], "big")
+    return f"cut off after {size} of {stated} bytes" if size < stated else None
 
 
 def _connect(path: Path) -> sqlite3.Connection:

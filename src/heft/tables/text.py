@@ -68,10 +68,12 @@ def _is_number(text: str) -> bool:
     return "_" not in text  # Python takes 1_000 for a number, nobody else does
 
 
-def _ends(path: Path) -> bool:
+def _last_line(path: Path) -> bytes:
+    """Return what stands behind the file's last end of line: nothing in a file that was closed."""
     with path.open("rb") as file:
-        file.seek(-1, 2)
-        return file.read(1) in b"\r\n"
+        size = file.seek(0, 2)
+        file.seek(max(size - 1_000_000, 0))
+        return file.read().replace(b"\r", b"\n").rpartition(b"\n")[2]
 
 
 def text_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
@@ -82,7 +84,9 @@ def text_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
     topics.refuse_for(str(path))
     delimiter, header = _header(path)
     salvaging = damaged is not refuse
-    whole = _ends(path)
+    last = _last_line(path)
+    # Of the right shape it is read like any other, though its last number may lack digits.
+    cut = last.count(delimiter.encode()) == len(header) - 1 and bool(last)
 
     def batches(names: Sequence[str], kind: Any, parse: Any) -> Iterator[Any]:
         convert = pyarrow.csv.ConvertOptions(
@@ -125,20 +129,19 @@ def text_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
             return "skip"
 
         parse = pyarrow.csv.ParseOptions(delimiter=delimiter, invalid_row_handler=skip)
-        held: Array | None = None  # the last row, which may be cut off
+        held = np.empty((0, len(names)))  # the last row, which may be cut off
         try:
             for batch in batches(names, pyarrow.binary(), parse):
-                values = np.stack([_numbers(batch.column(k)) for k in range(len(names))], 1)
+                read = np.stack([_numbers(batch.column(k)) for k in range(len(names))], 1)
+                values = np.concatenate([held, read])
+                if cut:
+                    values, held = values[:-1], values[-1:]
                 good = ~np.isinf(values).any(axis=1)
                 unread += int((~good).sum())
-                values = values[good]
-                if held is not None:
-                    values = np.concatenate([held, values])
-                held = None if whole else values[-1:]
-                yield values if whole else values[:-1]
+                yield values[good]
         except (OSError, pyarrow.ArrowException) as problem:
             damaged(damage(path, f"not read to its end: {str(problem)[:160]}"))
-        if held is not None and len(held):
+        if len(held):
             damaged(damage(path, f"{CUT}; the line is left out"))
         if misshapen or unread:
             damaged(
@@ -155,7 +158,7 @@ def text_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
         tuple(header),
         None,
         salvage if salvaging else read,
-        notes=notes if whole else (*notes, CUT),
+        notes=(*notes, CUT) if cut else notes,
     )
 
 
