@@ -25,7 +25,7 @@ from .recording import Recording
 from .tables import Table, join, library, refuse
 from .tables.layouts import layout_of
 from .tables.mcap import EPOCH
-from .tables.messages import FRAMED, JOINT_FIELDS, JOINTS
+from .tables.messages import FRAMED, JOINT_FIELDS, JOINTS, seconds
 
 Write = Callable[[Array], None]
 Say = Callable[[str], None]
@@ -277,13 +277,14 @@ def _mcap(path: Path, table: Table, say: Say) -> Iterator[Write]:
                 base = 0 if good[0, 0] >= 0.0 else SHIFT
             if not channels:
                 channels.extend(_register(writer, store, m, base) for m in messages)
-            nanoseconds = np.rint(good[:, 0] * 1e9)
-            if (np.abs(nanoseconds) > 2.0**62).any():
+            if (np.abs(good[:, 0]) > 2.0**32).any():
                 raise _out_of_range(path, good[:, 0])
-            stamps = nanoseconds.astype(np.int64) + base
+            floor = np.floor(good[:, 0])  # apart, or large times would lose nanoseconds
+            stamps = floor.astype(np.int64) * 10**9 + base
+            stamps += np.rint((good[:, 0] - floor) * 1e9).astype(np.int64)
             if stamps.min() < 0 or stamps.max() >= 2**31 * 10**9:
                 raise _out_of_range(path, good[:, 0])
-            off = np.abs((stamps - base) / 1e9 - good[:, 0])
+            off = np.abs(seconds(stamps - base) - good[:, 0])
             rounded += int((off > 0.0).sum())
             most = max(most, float(off.max()))
             made = [_fill(m, stamps, good, table.columns) for m in messages]

@@ -131,9 +131,9 @@ def _by_joint(guesses: Sequence[_Guess], joints: Sequence[str]) -> tuple[Mapping
     measured = [g for g in guesses if not g.wished] or list(guesses)
     named: dict[str, _Guess] = {}
     for guess in measured:
-        for joint in joints:
-            if _names(guess.column, joint) and joint not in named:
-                named[joint] = guess
+        fitting = [j for j in joints if _names(guess.column, j)]
+        if fitting:  # of `wrist` and `wrist_1` the longer
+            named.setdefault(max(fitting, key=len), guess)
     if named:
         return {j: named[j] for j in joints if j in named}, "the joints' names are in the columns'"
     families: dict[tuple[str, ...], list[_Guess]] = {}
@@ -155,7 +155,8 @@ def _by_joint(guesses: Sequence[_Guess], joints: Sequence[str]) -> tuple[Mapping
 def _names(column: str, joint: str) -> bool:
     """Whether a column's name holds a joint's, as whole words."""
     whole, part = _words(column), _words(joint)
-    return any(whole[k : k + len(part)] == part for k in range(len(whole) - len(part) + 1))
+    starts = range(len(whole) - len(part) + 1)
+    return bool(part) and any(whole[k : k + len(part)] == part for k in starts)
 
 
 def _head(table: Table, columns: Iterable[str]) -> Array:

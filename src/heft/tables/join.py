@@ -139,8 +139,9 @@ class _Follower:
             flip = np.einsum("ij,ij->i", first[:, turn], second[:, turn]) < 0.0
             second[np.ix_(flip, turn)] *= -1.0
         values = first + share[:, None] * (second - first)
-        for turn in self.turns:
-            values[:, turn] /= np.linalg.norm(values[:, turn], axis=1, keepdims=True)
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # numbers as logged
+            for turn in self.turns:
+                values[:, turn] /= np.linalg.norm(values[:, turn], axis=1, keepdims=True)
         values[~inside] = np.nan
         values[exact] = self.held[after[exact], 1:]
         self.met |= bool((exact | inside).any())

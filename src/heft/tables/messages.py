@@ -205,6 +205,13 @@ def _stamps(group: Group) -> NDArray[np.int64] | None:
     return whole + rest[:, 0].astype(np.int64)
 
 
+def seconds(nanoseconds: NDArray[np.int64]) -> Array:
+    """Return whole nanoseconds in seconds, rounded once where doubles hold them (104 days)."""
+    whole, rest = np.divmod(nanoseconds, 1_000_000_000)
+    short = np.abs(nanoseconds) < 2**53
+    return np.asarray(np.where(short, nanoseconds / 1e9, whole + rest / 1e9), dtype=np.float64)
+
+
 def _streams(
     log: Log,
     wanted: Sequence[int],
@@ -419,7 +426,7 @@ def _stream_table(
                     own = _stamps(group) if stream.header else None
                     if own is None:
                         own = np.array([logged[k] for k in group.rows], dtype=np.int64)
-                    values[group.rows, at] = (own - epoch) / 1e9
+                    values[group.rows, at] = seconds(own - epoch)
                 elif name in columns:
                     path, k = columns[name]
                     values[group.rows, at] = group.numbers[path][:, k]
