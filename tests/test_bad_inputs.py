@@ -479,14 +479,14 @@ CASES = (
     Case(
         "URDF: no such file",
         InvalidModel,
-        "No such file",
+        "does not exist",
         ("none.urdf",),
         lambda folder: Robot.from_urdf(folder / "none.urdf"),
     ),
     Case(
         "URDF: a folder",
         InvalidModel,
-        "directory",
+        "a folder, not a file",
         ("folder.urdf",),
         lambda folder: [(folder / "folder.urdf").mkdir(), Robot.from_urdf(folder / "folder.urdf")],
     ),
@@ -615,11 +615,11 @@ CASES = (
     Case(
         "options: no such file",
         InvalidSetting,
-        "No such file",
+        "does not exist",
         ("none.toml",),
         lambda folder: Options.from_toml(folder / "none.toml"),
     ),
-    Case("options: a folder", InvalidSetting, "directory", ("/",), Options.from_toml),
+    Case("options: a folder", InvalidSetting, "a folder, not a file", ("/",), Options.from_toml),
     # Column maps (--map)
     column_map("not TOML", "[q", "not a TOML file"),
     column_map("an unknown signal", "[taus]", "did you mean 'tau'?"),

@@ -15,7 +15,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .errors import InvalidSetting, nearest
+from .errors import InvalidSetting, nearest, shown
+from .files import read_text
 from .inertia import Array
 
 STANDARD_GRAVITY = (0.0, 0.0, -9.81)
@@ -110,7 +111,7 @@ class Options:
             raise InvalidSetting(
                 "base is neither fixed nor free",
                 argument=f"{where}, base",
-                got=repr(base),
+                got=shown(base),
                 valid=("fixed", "free"),
             )
         gravity = table.get("gravity", STANDARD_GRAVITY)
@@ -159,12 +160,9 @@ def read_toml(path: Path) -> dict[str, Any]:
     Raises:
         InvalidSetting: If it cannot be read or is no TOML.
     """
+    data = read_text(path, "file of settings", InvalidSetting)
     try:
-        return tomllib.loads(path.read_bytes().decode())
-    except OSError as problem:
-        raise InvalidSetting(
-            "the file cannot be read", argument=str(path), got=problem.strerror or str(problem)
-        ) from problem
+        return tomllib.loads(data.decode())
     except (ValueError, RecursionError) as problem:  # also TOMLDecodeError, UnicodeDecodeError
         raise InvalidSetting(
             "this is not a TOML file", argument=str(path), got=str(problem)
@@ -191,14 +189,14 @@ def number(value: object, where: str) -> float:
     except OverflowError:
         result = math.inf
     if not math.isfinite(result):
-        raise InvalidSetting("a finite number is expected", argument=where, got=repr(value)[:80])
+        raise InvalidSetting("a finite number is expected", argument=where, got=shown(value))
     return result
 
 
 def name_list(value: object, where: str) -> tuple[str, ...]:
     """Return a list of different names of a TOML file, or raise `InvalidSetting`."""
     if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
-        raise InvalidSetting("a list of names is expected", argument=where, got=repr(value)[:80])
+        raise InvalidSetting("a list of names is expected", argument=where, got=shown(value))
     twice = sorted({v for v in value if value.count(v) > 1})
     if twice:
         raise InvalidSetting("a name is there twice", argument=where, got=", ".join(twice))
@@ -211,7 +209,7 @@ def vector(value: object, where: str, length: int | None = None) -> list[float]:
         raise InvalidSetting(
             f"a list of {'' if length is None else f'{length} '}numbers is expected",
             argument=where,
-            got=repr(value)[:80],
+            got=shown(value),
         )
     return [number(v, where) for v in value]
 
@@ -228,7 +226,7 @@ def box(value: object, where: str) -> tuple[tuple[float, float], ...]:
     """Return the least and most of x, y and z, or raise `InvalidSetting`."""
     if not isinstance(value, list | tuple) or len(value) != 3:
         raise InvalidSetting(
-            "least and most of x, y and z are expected", argument=where, got=repr(value)[:80]
+            "least and most of x, y and z are expected", argument=where, got=shown(value)
         )
     return tuple(interval(pair, f"{where}.{axis}") for axis, pair in zip("xyz", value, strict=True))
 
@@ -236,7 +234,7 @@ def box(value: object, where: str) -> tuple[tuple[float, float], ...]:
 def matrix_rows(value: object, where: str) -> Array:
     """Return a rectangular matrix of a TOML file, or raise `InvalidSetting`."""
     if not isinstance(value, list) or not value:
-        raise InvalidSetting("a list of rows is expected", argument=where, got=repr(value)[:80])
+        raise InvalidSetting("a list of rows is expected", argument=where, got=shown(value))
     rows = [vector(row, where) for row in value]
     if len({len(row) for row in rows}) != 1:
         raise InvalidSetting("the rows differ in length", argument=where)
@@ -245,14 +243,14 @@ def matrix_rows(value: object, where: str) -> Array:
 
 def _joint_options(entry: object, where: str) -> JointOptions:
     if not isinstance(entry, Mapping):
-        raise InvalidSetting("a table is expected", argument=where, got=repr(entry)[:60])
+        raise InvalidSetting("a table is expected", argument=where, got=shown(entry))
     refuse_unknown(entry, tuple(f.name for f in fields(JointOptions)), where)
     friction = entry.get("friction", "full")
     if friction not in ("full", "simple", "none"):
         raise InvalidSetting(
             "this friction model is not known",
             argument=f"{where}, friction",
-            got=repr(friction),
+            got=shown(friction),
             valid=("full", "simple", "none"),
         )
     flags = {}
@@ -260,7 +258,7 @@ def _joint_options(entry: object, where: str) -> JointOptions:
         flags[key] = entry.get(key, True)
         if not isinstance(flags[key], bool):
             raise InvalidSetting(
-                "true or false is expected", argument=f"{where}, {key}", got=repr(flags[key])
+                "true or false is expected", argument=f"{where}, {key}", got=shown(flags[key])
             )
     numbers = {
         key: number(entry[key], f"{where}, {key}") if key in entry else None
@@ -287,7 +285,7 @@ def _limits(entries: object, where: str) -> dict[str, LinkOptions]:
     for name, entry in entries.items():
         here = f"{where}, [limits.{name}]"
         if not isinstance(entry, Mapping):
-            raise InvalidSetting("a table is expected", argument=here, got=repr(entry)[:60])
+            raise InvalidSetting("a table is expected", argument=here, got=shown(entry))
         refuse_unknown(entry, ("mass", "com"), here)
         mass = interval(entry["mass"], f"{here}, mass") if "mass" in entry else None
         com = box(entry["com"], f"{here}, com") if "com" in entry else None
@@ -297,7 +295,7 @@ def _limits(entries: object, where: str) -> dict[str, LinkOptions]:
 
 def _coupling(entry: object, where: str) -> Coupling:
     if not isinstance(entry, Mapping):
-        raise InvalidSetting("a table is expected", argument=where, got=repr(entry)[:60])
+        raise InvalidSetting("a table is expected", argument=where, got=shown(entry))
     refuse_unknown(entry, ("joints", "motors", "matrix"), where)
     matrix = matrix_rows(entry.get("matrix"), f"{where}, matrix")
     motors = name_list(entry.get("motors", []), f"{where}, motors")

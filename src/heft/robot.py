@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from . import inertia, urdf
 from .errors import InvalidModel, InvalidSetting, nearest
+from .files import read_text
 from .inertia import Array
 from .options import Options
 from .parameters import Labels, read_only
@@ -246,14 +247,7 @@ class Robot:
             InvalidModel: If it is malformed, or describes no tree of rigid bodies.
             InvalidSetting: If the options speak of joints that are not there.
         """
-        try:
-            data = Path(path).read_bytes()
-        except OSError as problem:
-            raise InvalidModel(
-                "the model file cannot be read",
-                argument=str(path),
-                got=problem.strerror or str(problem),
-            ) from problem
+        data = read_text(Path(path), "model file", InvalidModel)
         return Robot.from_urdf_text(data, options, str(path))
 
     @staticmethod

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from xml.parsers import expat
 
 from .errors import InvalidModel, nearest
+from .files import LARGEST_TEXT
 
 JOINT_TYPES = ("revolute", "continuous", "prismatic", "fixed")
 ATTRIBUTE = re.compile(rb"""\s([A-Za-z_:][\w:.-]*)\s*=\s*("[^"]*"|'[^']*')""")
 NUMBERS = re.compile(r"[-+.0-9eE\s]*")  # float() also takes underscores and other scripts' digits
-LARGEST_FILE = 64 * 1024 * 1024
 
 
 @dataclass(eq=False)
@@ -85,12 +85,12 @@ def parse(data: bytes, path: str) -> Element:
     Raises:
         InvalidModel: If it is not well-formed XML in UTF-8, defines entities, or is no URDF.
     """
-    if len(data) > LARGEST_FILE:
+    if len(data) > LARGEST_TEXT:
         raise InvalidModel(
             "the model file is too large",
             argument=path,
             got=f"{len(data)} bytes",
-            expected=f"at most {LARGEST_FILE}",
+            expected=f"at most {LARGEST_TEXT}",
         )
     encoding = "UTF-16" if b"\0" in data[:4] else None
     try:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..errors import InvalidRecording
+from ..files import require_regular
 from .join import join
 from .mcap import mcap_table
 from .npz import npz_table
@@ -60,12 +61,9 @@ def read_table(path: str | Path, topics: Topics | None = None, damaged: Damaged 
     """
     path = Path(path)
     topics = topics or Topics()
-    if not path.exists():
-        raise InvalidRecording("the log does not exist", argument=str(path))
     if path.is_dir():
         return rosbag2_table(path, topics, damaged)
-    if not path.is_file():
-        raise InvalidRecording("the log is no file", argument=str(path))
+    require_regular(path)
     if path.stat().st_size == 0:
         raise InvalidRecording("the log is empty", argument=str(path))
     reader = READERS.get(path.suffix.lower())

@@ -21,7 +21,7 @@ from ..inertia import Array
 from . import table
 from .join import join
 from .layouts import ENCODINGS, Decoder, Group, Malformed
-from .table import Damaged, Table, Topics, damage, library
+from .table import Damaged, Table, Topics, damage, library, refuse_many
 
 # By type of message: field of vectors, kind of signal, its components in the message's order.
 FRAMED = {
@@ -333,6 +333,7 @@ def messages_table(log: Log, topics: Topics, damaged: Damaged) -> Table:
             got=", ".join(there[:8]) or "no topics",
             expected=", ".join(k.replace("/msg/", "/") for k in KINDS),
         )
+    refuse_many(sum(len(s.columns) for s in streams), log.path)
     _refuse_ambiguous(log, streams)
     # The clock: joints before all else, then the topic that says most.
     streams.sort(key=lambda s: (log.channels[s.channel].kind != JOINTS, -s.seen))

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import InvalidRecording
 from ..inertia import Array
-from .table import Damaged, Table, Topics, damage, refuse
+from .table import Damaged, Table, Topics, damage, refuse, refuse_twice
 
 MISSING = ["", "nan", "NaN", "NAN", "null", "None", "NA"]
 CUT = "the last line does not end: its last number may be cut off"
@@ -32,12 +32,24 @@ def _header(path: Path) -> tuple[str, list[str]]:
         ) from problem
     if not line.strip():
         raise InvalidRecording("the log is empty", argument=str(path))
+    if "\0" in line:
+        raise InvalidRecording(
+            "the CSV file is not UTF-8 text",
+            argument=str(path),
+            got="a NUL in the first line",
+            cure="save it as UTF-8",
+        )
     if line.startswith("#"):  # as NumPy writes it
         line = line.lstrip("#").lstrip(" ")
     delimiter = max(",;\t", key=line.count)
     if delimiter not in line and " " in line.strip():
         delimiter = " "  # as the recorder of Universal Robots writes it
-    header = [c.strip() for c in next(csv.reader([line], delimiter=delimiter))]
+    try:
+        header = [c.strip() for c in next(csv.reader([line], delimiter=delimiter))]
+    except csv.Error as problem:
+        raise InvalidRecording(
+            "the first line cannot be read", argument=str(path), got=str(problem)
+        ) from problem
     if all(_is_number(c) for c in header):
         raise InvalidRecording(
             "the first line holds numbers, not column names",
@@ -51,13 +63,6 @@ def _header(path: Path) -> tuple[str, list[str]]:
         )
     refuse_twice([c for c in header if c], path)
     return delimiter, header
-
-
-def refuse_twice(names: Sequence[str], path: Path) -> None:
-    """Raise `InvalidRecording` if a name repeats."""
-    twice = sorted({c for c in names if names.count(c) > 1})
-    if twice:
-        raise InvalidRecording("column names repeat", argument=str(path), got=", ".join(twice))
 
 
 def _is_number(text: str) -> bool:
