@@ -70,7 +70,8 @@ def identify(
     urdf
         The model file, a guess. Its numbers serve as a weak prior.
     logs
-        CSV, Parquet or NPZ with columns t, q.<joint> and tau.<joint> or current.<joint>.
+        CSV, Parquet, NPZ, MCAP, ROS bags or an experiment's TOML, with t, q.<joint> and
+        tau.<joint> or current.<joint>.
     out
         Folder for the results.
     validate
@@ -160,7 +161,7 @@ def predict(
     results
         Folder that heft identify left.
     log
-        CSV, Parquet or NPZ with columns t and q.<joint>; torques are not looked at.
+        Any log with t and q.<joint>; torques are not looked at.
     out
         Parquet or CSV file to write: t, tau.<joint> and tau_rigid.<joint>, at the log's times.
     columns

@@ -10,7 +10,7 @@ Time is the stamp of the header, counted from the first in whole nanoseconds.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,7 @@ FRAMED = {
 JOINTS = "sensor_msgs/msg/JointState"
 JOINT_FIELDS = (("position", "q"), ("velocity", "v"), ("effort", "tau"))
 KINDS = (JOINTS, *FRAMED)
+APART = 1.0  # [s] between stamps and logging, above which it is said
 PEEK = 200  # messages of a topic by which its joints and frames are known
 
 
@@ -95,6 +96,35 @@ class Log:
     notes: tuple[str, ...] = ()
 
 
+def unified(channels: Mapping[int, Channel]) -> tuple[tuple[Channel, ...], dict[int, int]]:
+    """Return channels of which no two are alike, and each one's place among them.
+
+    A topic of several publishers has a channel for each of them.
+    """
+    counts: dict[Channel, int | None] = {}
+    for channel in channels.values():
+        key = replace(channel, count=None)
+        before = counts.get(key, 0)
+        counts[key] = None if channel.count is None or before is None else before + channel.count
+    at = {key: k for k, key in enumerate(counts)}
+    places = {number: at[replace(c, count=None)] for number, c in channels.items()}
+    return tuple(replace(key, count=count) for key, count in counts.items()), places
+
+
+def following(path: str, logs: Sequence[Log]) -> Log:
+    """Return logs that follow one another as one."""
+    flat = [(log, k, channel) for log in logs for k, channel in enumerate(log.channels)]
+    channels, places = unified({n: channel for n, (_, _, channel) in enumerate(flat)})
+
+    def batches(wanted: Collection[int]) -> Iterator[Batch]:
+        for log in logs:
+            own = {k: places[n] for n, (of, k, _) in enumerate(flat) if of is log}
+            for k, logged, messages in log.batches([k for k in own if own[k] in wanted]):
+                yield own[k], logged, messages
+
+    return Log(path, channels, batches, tuple(dict.fromkeys(n for log in logs for n in log.notes)))
+
+
 def full_name(kind: str) -> str:
     """Return the type's name as ROS 2 writes it: `sensor_msgs/msg/Imu` for `sensor_msgs/Imu`."""
     package, _, name = kind.partition("/")
@@ -139,6 +169,7 @@ class _Stream:
         first: The first stamp [ns].
         header: Whether the stamps of the header are used, or those of the log.
         seen: How many of the first messages are of this stream.
+        late: By how much the first was logged behind its own stamp [s].
     """
 
     channel: int
@@ -147,6 +178,7 @@ class _Stream:
     first: int
     header: bool
     seen: int
+    late: float
 
 
 def _read_group(
@@ -236,7 +268,8 @@ def _streams(
                 first = int(stamps[0]) if header and stamps is not None else logged[group.rows[0]]
                 old = found.get((k, key))
                 if old is None:
-                    found[k, key] = _Stream(k, key, columns, first, header, len(group.rows))
+                    late = (logged[group.rows[0]] - first) / 1e9
+                    found[k, key] = _Stream(k, key, columns, first, header, len(group.rows), late)
                 else:
                     found[k, key] = _Stream(
                         k,
@@ -245,6 +278,7 @@ def _streams(
                         min(first, old.first) if header == old.header else old.first,
                         old.header,
                         old.seen + len(group.rows),
+                        old.late,
                     )
         seen[k] += len(messages)
         counts = [log.channels[i].count for i in wanted]
@@ -344,6 +378,11 @@ def messages_table(log: Log, topics: Topics, damaged: Damaged) -> Table:
         channel = log.channels[stream.channel]
         if not stream.header:
             notes.append(f"'{channel.topic}' has no stamps of its own: the time of logging is used")
+        if abs(stream.late) > APART:
+            notes.append(
+                f"'{channel.topic}' was logged {stream.late:.6g} s behind its own stamps, which "
+                "are used"
+            )
         if channel.kind.endswith("PoseStamped") and channel.topic not in topics.frames:
             notes.append(
                 f"'{channel.topic}' names the frame that its pose is seen from, not the body's: "

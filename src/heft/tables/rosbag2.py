@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidRecording
 from .mcap import mcap_log
-from .messages import Batch, Channel, Log, full_name, messages_table
+from .messages import Batch, Channel, Log, following, full_name, messages_table, unified
 from .table import Damaged, Table, Topics, damage, library
 
 METADATA = "metadata.yaml"
@@ -61,7 +60,7 @@ def rosbag2_log(path: Path, damaged: Damaged) -> Log:
                 argument=str(file),
                 cure="copy the whole folder, or reindex what is there: ros2 bag reindex",
             )
-    return _behind(str(path), [openers[storage](f, damaged) for f in files])
+    return following(str(path), [openers[storage](f, damaged) for f in files])
 
 
 def _metadata(path: Path) -> dict[str, Any]:
@@ -88,24 +87,6 @@ def _metadata(path: Path) -> dict[str, Any]:
             cure="ros2 bag reindex writes it anew",
         ) from problem
     return described
-
-
-def _behind(path: str, logs: Sequence[Log]) -> Log:
-    """Return logs that follow one another as one."""
-    channels: dict[Channel, int] = {}
-    places = []
-    for log in logs:
-        unknown = [replace(c, count=None) for c in log.channels]
-        places.append([channels.setdefault(c, len(channels)) for c in unknown])
-
-    def batches(wanted: Collection[int]) -> Iterator[Batch]:
-        for log, place in zip(logs, places, strict=True):
-            own = [k for k, whole in enumerate(place) if whole in wanted]
-            for k, logged, messages in log.batches(own):
-                yield place[k], logged, messages
-
-    notes = tuple(dict.fromkeys(n for log in logs for n in log.notes))
-    return Log(path, tuple(channels), batches, notes)
 
 
 def sqlite_log(path: Path, damaged: Damaged) -> Log:
@@ -138,20 +119,21 @@ def sqlite_log(path: Path, damaged: Damaged) -> Log:
             last = base.execute("SELECT max(id) FROM messages").fetchone()[0] or 0
     except sqlite3.Error as problem:
         raise damage(path, str(problem)) from problem
-    numbers = [row[0] for row in rows]
-    channels = tuple(
-        Channel(
-            str(name),
-            full_name(str(kind)),
-            str(encoding),
-            texts.get(str(kind), ("", ""))[1],
-            texts.get(str(kind), ("", ""))[0] == "ros2idl",
-        )
-        for _, name, kind, encoding in rows
+    channels, places = unified(
+        {
+            number: Channel(
+                str(name),
+                full_name(str(kind)),
+                str(encoding),
+                texts.get(str(kind), ("", ""))[1],
+                texts.get(str(kind), ("", ""))[0] == "ros2idl",
+            )
+            for number, name, kind, encoding in rows
+        }
     )
 
     def batches(wanted: Collection[int]) -> Iterator[Batch]:
-        chosen = {numbers[k]: k for k in wanted}
+        chosen = {number: k for number, k in places.items() if k in wanted}
         marks = ", ".join("?" * len(chosen))
         query = (
             "SELECT topic_id, timestamp, data FROM messages "
