@@ -16,7 +16,11 @@ from .table import Damaged, Table, Topics, damage, library
 METADATA = "metadata.yaml"
 MOST_METADATA = 16 << 20
 BATCH = 2048
+MOST_FAILURES = 1000  # pieces of a damaged file that cannot be read, before it is given up
 NOTE = "SQLite files carry no checksums: a changed byte cannot be seen"
+
+# The last where SQLite's own message about a damaged file is no text.
+UNREADABLE = (sqlite3.Error, OverflowError, UnicodeDecodeError)
 
 
 def rosbag2_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
@@ -116,8 +120,9 @@ def sqlite_log(path: Path, damaged: Damaged) -> Log:
                         "FROM message_definitions"
                     )
                 }
-            last = base.execute("SELECT max(id) FROM messages").fetchone()[0] or 0
-    except sqlite3.Error as problem:
+            (last,) = base.execute("SELECT max(id) FROM messages").fetchone()
+            last = last if isinstance(last, int) else 0
+    except UNREADABLE as problem:
         raise damage(path, str(problem)) from problem
     channels, places = unified(
         {
@@ -136,22 +141,30 @@ def sqlite_log(path: Path, damaged: Damaged) -> Log:
         chosen = {number: k for number, k in places.items() if k in wanted}
         marks = ", ".join("?" * len(chosen))
         query = (
-            "SELECT topic_id, timestamp, data FROM messages "
-            f"WHERE id BETWEEN ? AND ? AND topic_id IN ({marks}) ORDER BY id"
+            "SELECT id, topic_id, timestamp, data FROM messages "
+            f"WHERE id > ? AND topic_id IN ({marks}) ORDER BY id LIMIT {BATCH}"
         )
+        behind, failures = -1, 0
         with closing(_connect(path)) as base:
-            for first in range(0, last + 1, BATCH):
+            while behind < last and failures < MOST_FAILURES:
                 try:
-                    found = base.execute(query, (first, first + BATCH - 1, *chosen)).fetchall()
-                except sqlite3.Error as problem:
-                    until = min(first + BATCH - 1, last)
-                    damaged(damage(path, f"{problem}, in messages {first} to {until}"))
+                    found = base.execute(query, (behind, *chosen)).fetchall()
+                except UNREADABLE as problem:
+                    damaged(damage(path, f"{problem}, behind message {behind}"))
+                    behind += BATCH
+                    failures += 1
                     continue
+                if not found:
+                    return
+                behind = found[-1][0]
                 held: dict[int, tuple[list[int], list[bytes]]] = {}
-                for topic, logged, data in found:
+                for _, topic, logged, data in found:
+                    if not isinstance(logged, int) or not isinstance(data, bytes):
+                        damaged(damage(path, f"a message near {behind} is none"))
+                        continue
                     both = held.setdefault(chosen[topic], ([], []))
-                    both[0].append(int(logged))
-                    both[1].append(bytes(data))
+                    both[0].append(logged)
+                    both[1].append(data)
                 for k, (stamps, messages) in held.items():
                     yield k, stamps, messages
 
@@ -172,4 +185,6 @@ def _short(path: Path) -> str | None:
 
 def _connect(path: Path) -> sqlite3.Connection:
     # Immutable: nothing is written beside the log, not even a lock.
-    return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
+    base = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
+    base.text_factory = lambda data: data.decode("utf-8", "replace")
+    return base
