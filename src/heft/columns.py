@@ -170,6 +170,12 @@ class ColumnMap:
         signals = tuple(
             _signal_map(kind, table[kind], f"{where}, [{kind}]") for kind in KINDS if kind in table
         )
+        used = [c for s in signals for c in s.columns]
+        twice = sorted({c for c in used if used.count(c) > 1})
+        if twice:
+            raise InvalidSetting(
+                "a column cannot be two signals", argument=where, got=", ".join(twice)
+            )
         column = None if step is not None else time["column"]
         if column is not None and not isinstance(column, str):
             raise InvalidSetting(
