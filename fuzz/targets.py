@@ -59,6 +59,16 @@ def log(path: Path) -> None:
         pass
 
 
+def experiment(path: Path) -> None:
+    """Read an experiment of two small files."""
+    (path.parent / "joints.csv").write_text("t,q.a\n0,1\n1,2\n2,4\n")
+    (path.parent / "efforts.csv").write_text("ms,x\n5000,1\n6000,2\n7000,4\n")
+    (path.parent / "efforts.toml").write_text(
+        '[time]\ncolumn = "ms"\nunit = "ms"\n[tau]\ncolumns = ["x"]\njoints = ["a"]\n'
+    )
+    log(path)
+
+
 def options(path: Path) -> Robot:
     """Read options and make a robot with them."""
     return Robot.from_urdf_text(ARM, Options.from_toml(path))
@@ -86,7 +96,7 @@ TARGETS = {
     "mcap": Target("run.mcap", log),
     "bag": Target("run.bag", log),
     "db3": Target("run.db3", log),
-    "experiment": Target("run.toml", log),
+    "experiment": Target("run.toml", experiment),
     "urdf": Target("arm.urdf", Robot.from_urdf),
     "options": Target("with.toml", options),
     "map": Target("map.toml", ColumnMap.from_toml),

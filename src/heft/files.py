@@ -58,11 +58,12 @@ def require_regular(
         what: What it is to the user.
         error: Class of the error.
     """
-    if not path.is_symlink() and not path.exists():
-        raise error(f"the {what} does not exist", argument=str(path))
     try:
         status = path.stat()
-    except (OSError, ValueError) as problem:
+    except (FileNotFoundError, NotADirectoryError) as problem:
+        reason = "a link to nothing" if path.is_symlink() else None
+        raise error(f"the {what} does not exist", argument=str(path), got=reason) from problem
+    except (OSError, ValueError) as problem:  # no right to, a circle of links, a NUL in its name
         raise _unreadable(path, what, error, problem) from problem
     if stat.S_ISDIR(status.st_mode):
         raise error(f"the {what} is a folder, not a file", argument=str(path))
@@ -80,26 +81,36 @@ def _unreadable(path: Path, what: str, error: type[InputError], problem: Excepti
     return error(f"the {what} cannot be read", argument=str(path), got=reason)
 
 
-def read_text(path: Path, what: str, error: type[InputError]) -> bytes:
+def stamp(path: Path) -> tuple[int, int, int] | None:
+    """Return what changes when a file is written or replaced, None if it cannot be seen."""
+    try:
+        status = path.stat()
+    except (OSError, ValueError):
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def read_text(path: Path, what: str, error: type[InputError], largest: int = LARGEST_TEXT) -> bytes:
     """Return the bytes of a file that people write.
 
     Args:
         path: Of the file.
         what: What it is to the user.
         error: Class of the error that is raised if it cannot be read, or is too large.
+        largest: How large it may be [bytes].
     """
     require_regular(path, what, error)
     try:
         with path.open("rb") as file:
-            data = file.read(LARGEST_TEXT + 1)
+            data = file.read(largest + 1)
     except OSError as problem:
         raise _unreadable(path, what, error, problem) from problem
-    if len(data) > LARGEST_TEXT:
+    if len(data) > largest:
         raise error(
             f"the {what} is too large",
             argument=str(path),
-            got=f"more than {LARGEST_TEXT} bytes",
-            expected=f"at most {LARGEST_TEXT}",
+            got=f"more than {largest} bytes",
+            expected="a file that people wrote",
         )
     return data
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from .errors import InvalidRecording, InvalidSetting, TooLittleData, UnlikeLabels
 from .extended import Extended, stack
-from .files import UNREADABLE, read_arrays
+from .files import UNREADABLE, read_arrays, require_regular
 from .inertia import Array
 from .parameters import Labels, read_only
 
@@ -251,6 +251,7 @@ class Information:
         Raises:
             InvalidRecording: If the file is not one of these.
         """
+        require_regular(path, "file of information")
         try:
             data = read_arrays(path)
             if str(data["format"]) != FORMAT:

@@ -7,7 +7,9 @@ it should be.
 from __future__ import annotations
 
 import math
+import re
 import tomllib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -20,6 +22,10 @@ from .files import read_text
 from .inertia import Array
 
 STANDARD_GRAVITY = (0.0, 0.0, -9.81)
+LARGEST_GRAVITY = 100.0  # [m/s²]; more is in another unit
+LARGEST_NUMBER = 1e12  # of any setting; what is larger only overflows
+LARGEST_SETTINGS = 1024 * 1024  # [bytes]
+MOST_DOTS = 200  # in a key; tomllib takes time by the square of them
 
 
 @dataclass(frozen=True)
@@ -116,6 +122,13 @@ class Options:
             )
         gravity = table.get("gravity", STANDARD_GRAVITY)
         numbers = vector(gravity, f"{where}, gravity", 3)
+        if math.hypot(*numbers) > LARGEST_GRAVITY:
+            raise InvalidSetting(
+                "gravity is not in m/s²",
+                argument=f"{where}, gravity",
+                got=numbers,
+                expected="about 9.81 in size on Earth",
+            )
         joints = {}
         entries = table.get("joint", {})
         if not isinstance(entries, Mapping):
@@ -160,7 +173,9 @@ def read_toml(path: Path) -> dict[str, Any]:
     Raises:
         InvalidSetting: If it cannot be read or is no TOML.
     """
-    data = read_text(path, "file of settings", InvalidSetting)
+    data = read_text(path, "file of settings", InvalidSetting, LARGEST_SETTINGS)
+    if max(piece.count(b".") for piece in re.split(rb"[=,\n\[\]{}#]", data)) > MOST_DOTS:
+        raise InvalidSetting("keys are nested too deeply", argument=str(path))
     try:
         return tomllib.loads(data.decode())
     except (ValueError, RecursionError) as problem:  # also TOMLDecodeError, UnicodeDecodeError
@@ -188,8 +203,13 @@ def number(value: object, where: str) -> float:
         result = float(value) if type(value) in (int, float) else math.nan  # type: ignore[arg-type]
     except OverflowError:
         result = math.inf
-    if not math.isfinite(result):
-        raise InvalidSetting("a finite number is expected", argument=where, got=shown(value))
+    if not abs(result) <= LARGEST_NUMBER:
+        raise InvalidSetting(
+            "a finite number is expected",
+            argument=where,
+            got=shown(value),
+            expected=f"at most {LARGEST_NUMBER:g} in size",
+        )
     return result
 
 
@@ -197,7 +217,9 @@ def name_list(value: object, where: str) -> tuple[str, ...]:
     """Return a list of different names of a TOML file, or raise `InvalidSetting`."""
     if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
         raise InvalidSetting("a list of names is expected", argument=where, got=shown(value))
-    twice = sorted({v for v in value if value.count(v) > 1})
+    if "" in value:
+        raise InvalidSetting("a name is empty", argument=where, got=shown(value))
+    twice = sorted(name for name, count in Counter(value).items() if count > 1)
     if twice:
         raise InvalidSetting("a name is there twice", argument=where, got=", ".join(twice))
     return tuple(value)
@@ -265,12 +287,18 @@ def _joint_options(entry: object, where: str) -> JointOptions:
         for key in ("gain", "gain_std", "reduction", "position")
     }
     for key in ("gain", "reduction"):
-        if numbers[key] == 0.0:
-            raise InvalidSetting("must not be 0", argument=f"{where}, {key}", got=0.0)
-    spread = numbers["gain_std"]
-    if spread is not None and (spread < 0.0 or numbers["gain"] is None):
+        value = numbers[key]
+        if value is not None and value <= 0.0:
+            raise InvalidSetting(
+                f"a {key} is a positive number",
+                argument=f"{where}, {key}",
+                got=value,
+                cure="turn a column round with sign = [-1] in the column map (--map)",
+            )
+    spread, gain = numbers["gain_std"], numbers["gain"]
+    if spread is not None and (gain is None or not 0.0 <= spread < gain):
         raise InvalidSetting(
-            "gain_std says how sure a gain is: a gain and a number of 0 or more are expected",
+            "gain_std says how sure a gain is: a gain, and 0 or more but less than it are expected",
             argument=f"{where}, gain_std",
             got=spread,
         )
@@ -288,6 +316,10 @@ def _limits(entries: object, where: str) -> dict[str, LinkOptions]:
             raise InvalidSetting("a table is expected", argument=here, got=shown(entry))
         refuse_unknown(entry, ("mass", "com"), here)
         mass = interval(entry["mass"], f"{here}, mass") if "mass" in entry else None
+        if mass is not None and mass[1] <= 0.0:
+            raise InvalidSetting(
+                "a mass is positive", argument=f"{here}, mass", got=list(mass), expected="kg"
+            )
         com = box(entry["com"], f"{here}, com") if "com" in entry else None
         found[name] = LinkOptions(mass, com)
     return found

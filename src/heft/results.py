@@ -136,9 +136,9 @@ def write(
 
 def refuse_foreign(out: Path) -> None:
     """Raise `InvalidSetting` if a folder for results holds anything else, or cannot be written."""
+    require_writable(out)
     if out.exists() and not out.is_dir():
         raise InvalidSetting("the place for results is a file", argument=f"--out {out}")
-    require_writable(out)
     others = sorted({p.name for p in out.iterdir()} - set(FILES)) if out.exists() else []
     if others:
         raise InvalidSetting(
@@ -493,9 +493,9 @@ def predict_files(
             argument=f"--out {out}",
             valid=(".parquet", ".csv"),
         )
+    require_writable(out)
     if out.is_dir():
         raise InvalidSetting("the output is a folder, not a file", argument=f"--out {out}")
-    require_writable(out)
     identified = Identified.load(folder)
     mapping = ColumnMap.from_toml(columns) if columns else None
     recording = Recording.open(log, mapping, identified.robot.joints)

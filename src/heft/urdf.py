@@ -19,6 +19,10 @@ from .errors import InvalidModel, nearest
 from .files import LARGEST_TEXT
 
 JOINT_TYPES = ("revolute", "continuous", "prismatic", "fixed")
+DEEPEST, MOST_ELEMENTS, MOST_LINKS = 200, 50_000, 1000
+LARGEST_NUMBER = 1e9  # no robot is heavier, longer or turned further; it would only overflow
+LARGEST_GYRATION = 30.0  # [m], of a body with a mass; more is in another unit
+SOLID = 1e-3  # [kg]; lighter links stand for frames, and their inertia for nothing
 ATTRIBUTE = re.compile(rb"""\s([A-Za-z_:][\w:.-]*)\s*=\s*("[^"]*"|'[^']*')""")
 NUMBERS = re.compile(r"[-+.0-9eE\s]*")  # float() also takes underscores and other scripts' digits
 
@@ -103,6 +107,7 @@ def parse(data: bytes, path: str) -> Element:
         )
     parser = expat.ParserCreate()
     parser.buffer_text = True
+    count = 0
     stack: list[Element] = []
     roots: list[Element] = []
 
@@ -117,8 +122,13 @@ def parse(data: bytes, path: str) -> Element:
     def start(tag: str, attributes: dict[str, str]) -> None:
         begin = parser.CurrentByteIndex
         element = Element(tag, attributes, begin, _tag_end(data, begin), parser.CurrentLineNumber)
-        if len(stack) > 200:
-            raise InvalidModel("elements are nested too deeply", argument=path)
+        nonlocal count
+        count += 1
+        if len(stack) > DEEPEST or count > MOST_ELEMENTS:
+            raise InvalidModel(
+                "elements are nested too deeply" if count <= MOST_ELEMENTS else "too many elements",
+                argument=path,
+            )
         (stack[-1].children if stack else roots).append(element)
         stack.append(element)
 
@@ -155,7 +165,7 @@ def _numbers(text: str | None, count: int, what: str, where: str) -> list[float]
         values = []
     if (
         len(values) != count
-        or not all(map(math.isfinite, values))
+        or not all(abs(v) <= LARGEST_NUMBER for v in values)
         or not NUMBERS.fullmatch(text or "")
     ):
         comma = " with a decimal point, not a comma" if text and "," in text else ""
@@ -166,6 +176,18 @@ def _numbers(text: str | None, count: int, what: str, where: str) -> list[float]
             expected=("a number" if count == 1 else f"{count} numbers") + comma,
         )
     return values
+
+
+def _limit(text: str | None, what: str, where: str) -> None:
+    """Refuse what is no number; limits may be as large as anyone likes."""
+    try:
+        good = not math.isnan(float(text or "")) and bool(NUMBERS.fullmatch(text or ""))
+    except ValueError:
+        good = False
+    if not good:
+        raise InvalidModel(
+            f"{what} is not a number", argument=where, got=repr(text), expected="a number"
+        )
 
 
 def _walk(element: Element) -> Iterator[Element]:
@@ -207,6 +229,8 @@ def _check_inertial(link: Element, where: str) -> None:
         raise InvalidModel("a link has two <inertial> elements", argument=where)
     inertial = inertials[0]
     _check_origin(inertial, where)
+    _refuse_two(inertial, ("mass", "inertia"), where)
+    read: dict[str, float] = {}
     for tag, keys in (
         ("mass", ("value",)),
         ("inertia", ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")),
@@ -215,11 +239,27 @@ def _check_inertial(link: Element, where: str) -> None:
         if found is None:
             raise InvalidModel(f"<inertial> has no <{tag}>", argument=where)
         for key in keys:
-            value = _numbers(found.attributes.get(key), 1, f"{tag} {key}", where)[0]
-            if tag == "mass" and value < 0.0:
-                raise InvalidModel(
-                    "a mass is negative", argument=where, got=value, expected="0 or more, in kg"
-                )
+            read[key] = _numbers(found.attributes.get(key), 1, f"{tag} {key}", where)[0]
+    mass = read.pop("value")
+    if mass < 0.0:
+        raise InvalidModel(
+            "a mass is negative", argument=where, got=mass, expected="0 or more, in kg"
+        )
+    gyration = math.sqrt(max(map(abs, read.values())) / max(mass, SOLID))
+    if mass >= SOLID and gyration > LARGEST_GYRATION:
+        raise InvalidModel(
+            "an inertia is not in kg·m²",
+            argument=where,
+            got=f"a radius of gyration of {gyration:.3g} m",
+            expected=f"at most {LARGEST_GYRATION:g} m",
+            cure="divide the moments by 1e6 if they are in kg·mm², by 1e9 if in g·mm²",
+        )
+
+
+def _refuse_two(element: Element, tags: tuple[str, ...], where: str) -> None:
+    for tag in tags:
+        if len(element.all(tag)) > 1:
+            raise InvalidModel(f"there are two <{tag}> elements where one belongs", argument=where)
 
 
 def _check_joint(
@@ -237,6 +277,7 @@ def _check_joint(
             if near
             else 'make a floating base with base = "free" in the file of --with',
         )
+    _refuse_two(joint, ("parent", "child", "limit", "mimic"), where)
     for end in ("parent", "child"):
         element = joint.find(end)
         name = element.attributes.get("link", "") if element is not None else ""
@@ -257,6 +298,24 @@ def _check_joint(
             raise InvalidModel(
                 "a joint axis has no direction", argument=where, got=axis.attributes["xyz"]
             )
+    limit = joint.find("limit")
+    if limit is None and kind in ("revolute", "prismatic"):
+        raise InvalidModel(
+            f"a {kind} joint has no <limit>",
+            argument=where,
+            cure='add <limit lower="…" upper="…" effort="…" velocity="…"/>'
+            + (', or make its type "continuous"' if kind == "revolute" else ""),
+        )
+    for tag, needed, optional in (
+        ("limit", ("effort", "velocity"), ("lower", "upper")),
+        ("dynamics", (), ("damping", "friction")),
+    ):
+        found = joint.find(tag)
+        if found is None or kind == "fixed":
+            continue
+        for key in (*needed, *optional):
+            if key in found.attributes or key in needed:
+                _limit(found.attributes.get(key), f"{tag} {key}", where)
     mimic = joint.find("mimic")
     if mimic is not None:
         master = mimic.attributes.get("joint", "")
@@ -319,14 +378,27 @@ def check(root: Element, path: str) -> None:
             argument=path,
             cure=f"expand it: xacro {path} > robot.urdf",
         )
+    included = next((e for e in _walk(root) if e.tag.endswith(":include")), None)
+    if included is not None:
+        raise InvalidModel(
+            "a model file must not include others",
+            argument=f"{path}, line {included.line}",
+            got=f"<{included.tag}>",
+            cure="put what it includes in its place",
+        )
     if root.tag != "robot":
         raise InvalidModel(
             "this is not a URDF", argument=path, got=f"<{root.tag}>", expected="<robot>"
         )
     links = _named(root, "link", path)
     joints = _named(root, "joint", path)
-    if not links:
-        raise InvalidModel("the model has no links", argument=path)
+    if not 0 < len(links) <= MOST_LINKS:
+        raise InvalidModel(
+            "the model has too many links" if links else "the model has no links",
+            argument=path,
+            got=len(links) or None,
+            expected=f"at most {MOST_LINKS}" if links else None,
+        )
     for name, link in links.items():
         _check_inertial(link, f"{path}, link '{name}', line {link.line}")
     for joint in joints.values():

@@ -7,6 +7,7 @@ that is asked for.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from .mcap import mcap_table
 from .npz import npz_table
 from .parquet import parquet_table
 from .rosbag1 import rosbag1_table
-from .rosbag2 import rosbag2_table, sqlite_table
+from .rosbag2 import METADATA, rosbag2_table, sqlite_table
 from .table import BLOCK_ROWS, Damaged, Table, Topics, damage, library, refuse
 from .text import text_table
 
@@ -61,7 +62,8 @@ def read_table(path: str | Path, topics: Topics | None = None, damaged: Damaged 
     """
     path = Path(path)
     topics = topics or Topics()
-    if path.is_dir():
+    bag = path.suffix.lower() not in READERS or os.path.isfile(path / METADATA)
+    if bag and os.path.isdir(path):
         return rosbag2_table(path, topics, damaged)
     require_regular(path)
     if path.stat().st_size == 0:
