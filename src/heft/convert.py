@@ -150,7 +150,7 @@ def _unused(recording: Recording) -> list[str]:
 
 
 def _epoch(table: Table, say: Say) -> None:
-    if table.epoch:
+    if table.epoch and table.epoch != SHIFT:
         say(f"times count from the stamp {table.epoch} ns, which this format has no place for")
 
 
