@@ -254,41 +254,38 @@ def _streams(
     """Return what the first messages of each topic speak of."""
     seen = dict.fromkeys(wanted, 0)
     found: dict[tuple[int, frozenset[str]], _Stream] = {}
-    batches = log.batches(wanted)
-    for k, logged, messages in batches:
-        channel = log.channels[k]
-        if seen[k] < PEEK:
-            room = PEEK - seen[k]
-            for one in _decoded(log, channel, decoders[k], messages[:room], topics.frames, damaged):
-                group, key = one.group, one.key
-                stamps = _stamps(group)
-                # A header without a stamp has zero there, while the log's clock runs.
-                header = stamps is not None and bool(stamps[0] or not logged[group.rows[0]])
-                columns = {n: c for n, c in one.columns.items() if _known(group, c)}
-                first = int(stamps[0]) if header and stamps is not None else logged[group.rows[0]]
-                old = found.get((k, key))
-                if old is None:
-                    late = (logged[group.rows[0]] - first) / 1e9
-                    found[k, key] = _Stream(k, key, columns, first, header, len(group.rows), late)
-                else:
-                    found[k, key] = _Stream(
-                        k,
-                        key,
-                        {**columns, **old.columns},
-                        min(first, old.first) if header == old.header else old.first,
-                        old.header,
-                        old.seen + len(group.rows),
-                        old.late,
-                    )
+    for k, logged, messages in log.batches(wanted):
+        some = messages[: max(PEEK - seen[k], 0)]
+        for one in _decoded(log, log.channels[k], decoders[k], some, topics.frames, damaged):
+            new = _stream(k, logged, one)
+            old = found.get((k, one.key))
+            found[k, one.key] = new if old is None else _together(old, new)
         seen[k] += len(messages)
-        counts = [log.channels[i].count for i in wanted]
-        if all(
-            n >= PEEK or (c is not None and n >= c)
-            for n, c in zip(seen.values(), counts, strict=True)
-        ):
+        if all(_enough(n, log.channels[i].count) for i, n in seen.items()):
             break
-    batches.close() if hasattr(batches, "close") else None
     return [s for s in found.values() if s.columns]
+
+
+def _enough(seen: int, count: int | None) -> bool:
+    return seen >= PEEK or (count is not None and seen >= count)
+
+
+def _stream(channel: int, logged: Sequence[int], one: _Said) -> _Stream:
+    group = one.group
+    when = logged[group.rows[0]]
+    stamps = _stamps(group)
+    # A header without a stamp has zero there, while the log's clock runs.
+    header = stamps is not None and bool(stamps[0] or not when)
+    first = int(stamps[0]) if header and stamps is not None else when
+    columns = {n: c for n, c in one.columns.items() if _known(group, c)}
+    late = (when - first) / 1e9
+    return _Stream(channel, one.key, columns, first, header, len(group.rows), late)
+
+
+def _together(old: _Stream, new: _Stream) -> _Stream:
+    first = min(old.first, new.first) if new.header == old.header else old.first
+    columns = {**new.columns, **old.columns}
+    return replace(old, columns=columns, first=first, seen=old.seen + new.seen)
 
 
 @dataclass(frozen=True)
