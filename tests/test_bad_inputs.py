@@ -446,7 +446,18 @@ CASES = (
         "entities",
     ),
     urdf("a xacro element", ('<link name="base"/>', '<xacro:macro name="m"/>'), "expand it"),
-    urdf("a xacro expression", (MASS, 'value="${m}"'), "this is a xacro file"),
+    urdf("a xacro expression", (MASS, 'value="${m}"'), "ros2 run xacro xacro", at(MASS)),
+    urdf("a xacro substitution", (MASS, 'value="$(arg m)"'), "this is a xacro file"),
+    urdf("no limit", ('lower="-2" upper="2" effort="10" velocity="3"', ""), "limit effort is not"),
+    urdf(
+        "a revolute joint without limit",
+        ('<limit lower="-2" upper="2" effort="10" velocity="3"/>', ""),
+        "a revolute joint has no <limit>",
+        "joint 'shoulder'",
+    ),
+    urdf("a limit in words", ('lower="-2"', 'lower="low"'), "limit lower is not a finite number"),
+    urdf("a mass of a galaxy", (MASS, 'value="1e42"'), "beyond anything that moves"),
+    urdf("an SDF", "<sdf version='1.6'><model name='m'/></sdf>", "sdf2mjcf"),
     urdf(
         "a cycle of all links",
         (
@@ -596,7 +607,6 @@ CASES = (
     urdf("a picture", b"\x89PNG\r\n\x1a\n" + bytes(range(256)), "not UTF-8"),
     urdf("a NUL byte", URDF.replace("arm", "a\0m"), "not well-formed"),
     urdf("200 000 elements nested", "<robot>" + "<a>" * 200_000, "nested too deeply"),
-    urdf("an SDF", "<sdf version='1.9'><model name='m'/></sdf>", "<sdf>"),
     urdf("a robot of nothing", "<robot name='r'/>", "no links"),
     urdf("a robot that cannot move", "<robot name='r'><link name='a'/></robot>", "no moving joint"),
     urdf(

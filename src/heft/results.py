@@ -1,7 +1,8 @@
 """The folder of results: written whole or not at all, and read again.
 
 `estimate.json` is the contract that programs read (`estimate.schema.json`), `robot.urdf` the
-model file with new numbers, `information.npz` what was learnt, `report.html` the page.
+model file with new numbers (`robot.xml` of an MJCF file, `robot.toml` of Denavit-Hartenberg
+rows), `information.npz` what was learnt, `report.html` the page.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ SCHEMA = 1
 
 SEEN = 0.5  # share of the prior's variance that data must take away to count as seen
 
+MODELS = ("robot.toml", "robot.xml", "robot.urdf")  # the first that is there is the model
 FILES = (
     "robot.urdf",
     "estimate.json",
@@ -110,7 +112,8 @@ def write(
     with workshop(place) as folder:
         new = folder / "results"
         new.mkdir()
-        (new / "robot.urdf").write_bytes(found.urdf)
+        for name, data in found.files.items():
+            (new / name).write_bytes(data)
         contract = _plain(to_json(found))
         text = json.dumps(contract, indent=1, ensure_ascii=False, allow_nan=False)
         (new / "estimate.json").write_text(text + "\n", encoding="utf-8")
@@ -139,7 +142,7 @@ def refuse_foreign(out: Path) -> None:
     require_writable(out)
     if out.exists() and not out.is_dir():
         raise InvalidSetting("the place for results is a file", argument=f"--out {out}")
-    others = sorted({p.name for p in out.iterdir()} - set(FILES)) if out.exists() else []
+    others = sorted({p.name for p in out.iterdir()} - {*FILES, *MODELS}) if out.exists() else []
     if others:
         raise InvalidSetting(
             "the folder for results holds other files, which are not overwritten",
@@ -404,7 +407,9 @@ class Identified:
             InputError: If it is not one.
         """
         try:
-            text = read_text(folder / "estimate.json", "file of results", InputError)
+            text = read_text(
+                folder / "estimate.json", "estimate.json of a folder of results", InputError
+            )
             data = json.loads(text.decode(), parse_constant=_no_number)
             options = Options.from_dict(data["settings"]["robot"]["options"], "estimate.json")
             entry = dict(data["settings"]["smoothing"])
@@ -437,9 +442,8 @@ class Identified:
                 got=f"no usable estimate.json ({type(problem).__name__}: {problem})",
                 expected="the folder that `heft identify --out` wrote",
             ) from problem
-        return Identified(
-            folder, Robot.from_urdf(folder / "robot.urdf", options), drives, smoothing, data
-        )
+        model = next((n for n in MODELS if (folder / n).exists()), MODELS[-1])
+        return Identified(folder, Robot.from_file(folder / model, options), drives, smoothing, data)
 
     def predict(
         self,
