@@ -198,7 +198,7 @@ def convert(
     columns
         TOML that says what the logs' columns mean.
     robot
-        The model file, for logs that only count their joints.
+        The model file (URDF, MJCF or TOML), for logs that only count their joints.
     recover
         Salvage what can be read of a damaged log, say what is lost, and exit with 3.
     """
@@ -214,7 +214,7 @@ def convert(
     if robot is not None:
         from .robot import Robot
 
-        joints = tuple(Robot.from_urdf(robot).joints)
+        joints = tuple(Robot.from_file(robot).joints)
     mapping = ColumnMap.from_toml(columns) if columns else None
     made = convert_logs(logs, out, mapping, joints, recover)
     for line in (*made.notes, *made.losses):
