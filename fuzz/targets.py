@@ -59,6 +59,16 @@ def log(path: Path) -> None:
         pass
 
 
+def experiment(path: Path) -> None:
+    """Read an experiment of two small files."""
+    (path.parent / "joints.csv").write_text("t,q.a\n0,1\n1,2\n2,4\n")
+    (path.parent / "efforts.csv").write_text("ms,x\n5000,1\n6000,2\n7000,4\n")
+    (path.parent / "efforts.toml").write_text(
+        '[time]\ncolumn = "ms"\nunit = "ms"\n[tau]\ncolumns = ["x"]\njoints = ["a"]\n'
+    )
+    log(path)
+
+
 def options(path: Path) -> Robot:
     """Read options and make a robot with them."""
     return Robot.from_urdf_text(ARM, Options.from_toml(path))
@@ -83,6 +93,10 @@ TARGETS = {
     "parquet": Target("run.parquet", log),
     "npz": Target("run.npz", log),
     "npy": Target("run.npz", log, archive),
+    "mcap": Target("run.mcap", log),
+    "bag": Target("run.bag", log),
+    "db3": Target("run.db3", log),
+    "experiment": Target("run.toml", experiment),
     "urdf": Target("arm.urdf", Robot.from_urdf),
     "mjcf": Target("arm.xml", Robot.from_file),
     "dh": Target("arm.toml", Robot.from_file),
