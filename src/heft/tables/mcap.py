@@ -98,7 +98,7 @@ def _index(file: BinaryIO, path: Path) -> _Index:
         )
     start, _, checksum = struct.unpack_from("<QQI", tail, 9)
     end = (start or size - len(tail)) - 9 - 4  # before the record of the data's end
-    if not len(MAGIC) <= end < size:
+    if not len(MAGIC) <= end <= size - len(tail) - 9 - 4:
         raise damage(path, f"the footer says that the summary begins at byte {start} of {size}")
     if not start:
         return _Index({}, None, end)
