@@ -115,12 +115,14 @@ class State:
         steps: Blocks of rows seen.
         waiting: Blocks that are seen and not yet believed, oldest first, each (m, n + 1).
         doubted: How many blocks in a row were a surprise.
+        skipping: How many blocks to come hold samples of before the last change.
     """
 
     factor: Array
     steps: int = 0
     waiting: tuple[Array, ...] = ()
     doubted: int = 0
+    skipping: int = 0
 
     @cached_property
     def values(self) -> Array:
@@ -170,7 +172,8 @@ class Filter:
             what resetting keeps.
         forgetting: λ a block; 1 for none.
         every: Blocks between one resetting and the next.
-        lag: Blocks by which the estimate stays behind the test.
+        lag: Blocks by which the estimate stays behind the test, and which are skipped after a
+            change.
         alarm: Chance that rows without change are a surprise; 0 for no test.
         confirm: Surprises in a row that make a change.
         renewed: Which parameters a change makes unknown, shape (n,); all if not given.
@@ -230,13 +233,16 @@ class Filter:
         """
         factor, surprise = kernel.absorb(state.factor, rows)
         limit = self.limit(len(rows))
+        if state.skipping:
+            waits = replace(state, steps=state.steps + 1, skipping=state.skipping - 1)
+            return waits, Seen(surprise, limit, False)
         if surprise > limit:
             doubted = state.doubted + 1
             if doubted < self.confirm:
                 return replace(state, steps=state.steps + 1, waiting=(), doubted=doubted), Seen(
                     surprise, limit, False
                 )
-            begun = State(self._renew(state.factor), state.steps + 1)
+            begun = State(self._renew(state.factor), state.steps + 1, skipping=self.lag)
             return begun, Seen(surprise, limit, True)
         waiting: tuple[Array, ...] = ()
         if self.lag:
