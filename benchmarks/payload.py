@@ -195,7 +195,7 @@ def real(splits: int = SPLITS) -> Iterator[Row]:
 
 
 def static_poses(path: Path) -> Held:
-    """Return the poses, the wrench turned from the base's axes to the sensor's and onto the load."""
+    """Return the poses, the wrench turned to the sensor's axes and onto the load."""
     with np.load(path) as data:
         x, y, z, w = data["quat_xyzw"].T
         forces = (data["force_base"], data["torque_base"])

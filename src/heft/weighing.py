@@ -596,6 +596,6 @@ def _drift_finding(unknowns: Unknowns, solution: _Solution) -> Finding:
     return Finding(
         "drift",
         f"the sensor's bias drifts: by {range_[worst]:.3g} N in {AXES[worst]}, moments by up to "
-        f"{range_[3:].max():.2g} N·m; it is modelled by powers of time up to {unknowns.drift}. Zero "
-        "the sensor once it is warm",
+        f"{range_[3:].max():.2g} N·m; it is modelled by powers of time up to "
+        f"{unknowns.drift}. Zero the sensor once it is warm",
     )
