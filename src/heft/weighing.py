@@ -26,6 +26,7 @@ from .parameters import Labels
 from .weak import Windows, integrate
 from .wrench import CHANNELS, Held, Unknowns, at_rest, noise_covariance, sides, whitened
 
+Bias = Literal["none", "constant", "auto"]
 GAP_STEPS = 3.5  # time steps between samples that make a gap
 STILL = 0.02  # [rad/s] below which nothing turns
 FROZEN = 0.5  # [s] for which a noisy signal does not repeat itself
@@ -160,6 +161,7 @@ class Weigh:
 
     Attributes:
         noise: Standard deviation of a sample's force [N] and moment [N·m]; found if not given.
+        others: Rotation and translation of further sensors, whose wrenches were added.
         turning_noise: Of ω [rad/s].
         bias: `none`, `constant`, or `auto` for a drift by the lowest power of time that the
             data ask for.
@@ -170,8 +172,9 @@ class Weigh:
     """
 
     noise: tuple[float, float] | None = None
+    others: tuple[tuple[Array, Array], ...] = ()
     turning_noise: float = 0.0
-    bias: Literal["none", "constant", "auto"] = "auto"
+    bias: Bias = "auto"
     delay: bool = True
     mounting: bool = False
     window: float = 0.1
@@ -248,7 +251,7 @@ class Weigh:
         noise = np.array(self.noise if self.noise is not None else (1.0, 1.0))
         independent = len(wrench) * (1.0 if still else self.overlapping)
         for _ in range(1 if self.noise is not None else SWEEPS):
-            covariance = share * noise_covariance(float(noise[0]), float(noise[1]))
+            covariance = share * noise_covariance(float(noise[0]), float(noise[1]), self.others)
             factor = triangle_of(whitened(regressor, wrench, covariance))
             values = _least(factor)
             left = wrench - regressor @ values
@@ -257,9 +260,10 @@ class Weigh:
                 freedom = max(1.0 - _rank(factor) / (6.0 * independent), 1e-3)
                 found = [np.mean(left[:, :3] ** 2), np.mean(left[:, 3:] ** 2)]
                 own = share * independent / len(wrench)  # of one row, whatever others it overlaps
-                scale = np.sqrt(np.array(found) / (own * freedom))
-                noise = np.maximum(scale, 1e-9 * np.sqrt(np.mean(wrench**2, axis=0)).max())
-        covariance = share * noise_covariance(float(noise[0]), float(noise[1]))
+                scale = np.sqrt(np.array(found, dtype=np.float64) / (own * freedom))
+                least = 1e-9 * float(np.sqrt(np.mean(wrench**2, axis=0)).max())
+                noise = np.maximum(scale, least)
+        covariance = share * noise_covariance(float(noise[0]), float(noise[1]), self.others)
         factor = triangle_of(whitened(regressor, wrench, covariance))
         return _Solution(
             factor, _least(factor), (float(noise[0]), float(noise[1])), left, wrench, independent
@@ -370,7 +374,7 @@ class Weigh:
                 argument="torque",
                 got=f"{reach:.4g} m from the sensor",
                 expected=f"within {LONGEST:g} m",
-                cure="the moments may be in N·mm: give their unit in the column map",
+                cure="see that forces and moments are of one sensor and in N and N·m",
             )
         consistent = True
         if seen.all():
@@ -390,10 +394,10 @@ class Weigh:
             values[:PARAMETER_COUNT][~seen] = np.nan
         wrench, left = solution.wrench, solution.left
         spread = wrench - wrench.mean(axis=0)
-        shares = tuple(
-            float(np.linalg.norm(left[:, g]) / max(np.linalg.norm(spread[:, g]), 1e-300))
+        shares = [
+            float(np.linalg.norm(left[:, g])) / max(float(np.linalg.norm(spread[:, g])), 1e-300)
             for g in (slice(0, 3), slice(3, 6))
-        )
+        ]
         return Weighed(
             unknowns.labels,
             values,
@@ -514,6 +518,17 @@ def require_usable(held: Held) -> None:
             got=f"at row {back[0] + 1}, {held.time[back[0]]:.6g} s, then "
             f"{held.time[back[0] + 1]:.6g} s",
             cure="sort the rows, or cut the log there",
+        )
+    force, moment = (np.std(held.wrench[:, g], axis=0) for g in (slice(0, 3), slice(3, 6)))
+    lever = float(np.linalg.norm(moment)) / max(float(np.linalg.norm(force)), 1e-300)
+    if lever > LONGEST:
+        raise InvalidRecording(
+            "moments change as if forces acted farther away than anything that is held",
+            argument="torque",
+            got=f"{np.linalg.norm(moment):.4g} N·m beside {np.linalg.norm(force):.4g} N: a lever "
+            f"of {lever:.4g} m",
+            expected=f"within {LONGEST:g} m",
+            cure="they may be in N·mm: give their unit in the column map",
         )
     if is_still(held):
         return
