@@ -12,7 +12,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import scipy.special
@@ -137,8 +138,7 @@ class State:
         return np.asarray(inverse @ inverse.T)
 
 
-@dataclass(frozen=True)
-class Seen:
+class Seen(NamedTuple):
     """What a block of rows said.
 
     Attributes:
@@ -324,6 +324,7 @@ def walked(factor: Array, deviation: Array) -> Array:
     return np.asarray(triangle_of(wide)[many:, many:])
 
 
+@lru_cache
 def _quantile(rows: int, alarm: float) -> float:
     """Return what χ² of so many degrees exceeds with a chance."""
     return float(2.0 * scipy.special.gammainccinv(0.5 * rows, alarm))
