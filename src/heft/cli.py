@@ -1,7 +1,7 @@
 """The command line: typed functions as commands.
 
 Bad input prints what is wrong and how to mend it and exits with 2; a fit that cannot stand
-exits with 1; never a traceback.
+exits with 1; a log salvaged in part exits with 3; never a traceback.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from cyclopts import App, CycloptsError, Parameter
 
 from . import __version__
 from .errors import HeftError
+
+SALVAGED = 3  # exit code
 
 app = App(
     name="heft",
@@ -170,6 +172,55 @@ def predict(
 
     rows = predict_files(results, log, out, columns, friction)
     say(f"{out}: {rows} rows")
+
+
+@app.command
+def convert(
+    *logs: Path,
+    out: Path,
+    columns: Annotated[Path | None, Parameter(name="--map")] = None,
+    robot: Path | None = None,
+    recover: bool = False,
+) -> None:
+    """Write a log as another kind of file, with canonical names and SI units.
+
+    Parameters
+    ----------
+    logs
+        CSV, Parquet, NPZ, MCAP, ROS 1 bag, rosbag2 folder, or the TOML of an experiment. Several
+        are joined by time: the first gives the times, the others are interpolated at them.
+    out
+        CSV, Parquet, NPZ or MCAP file to write.
+    columns
+        TOML that says what the logs' columns mean.
+    robot
+        The model file, for logs that only count their joints.
+    recover
+        Salvage what can be read of a damaged log, say what is lost, and exit with 3.
+    """
+    from .columns import ColumnMap
+    from .convert import convert as convert_logs
+    from .errors import InvalidSetting
+
+    if not logs:
+        raise InvalidSetting(
+            "no log is given", argument="LOGS", cure="heft convert run.mcap --out run.parquet"
+        )
+    joints: tuple[str, ...] = ()
+    if robot is not None:
+        from .robot import Robot
+
+        joints = tuple(Robot.from_urdf(robot).joints)
+    mapping = ColumnMap.from_toml(columns) if columns else None
+    made = convert_logs(logs, out, mapping, joints, recover)
+    for line in (*made.notes, *made.losses):
+        tell(line)
+    say(f"{out}: {made.rows} rows, {made.begin:.6g} s to {made.end:.6g} s")
+    if made.damage:
+        sys.stderr.write("heft: salvaged what can be read; lost:\n")
+        for line in made.damage:
+            sys.stderr.write(f"  {line}\n")
+        sys.exit(SALVAGED)
 
 
 @app.command

@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_limits
 from . import checks, export, friction, inertia, kernel, robust
 from .bounds import StrictBounds, strict_bounds
 from .checks import Check, Score, Trace, Verdict
+from .columns import JOINT_KINDS
 from .cone import Limits
 from .consistency import ConsistentEstimate, PhysicallyConsistent
 from .errors import FitError, InvalidRecording, InvalidSetting, nearest
@@ -33,7 +34,7 @@ from .preparation import (
     silent,
     without_outliers,
 )
-from .recording import ColumnMap, Recording
+from .recording import ColumnMap, Recording, log_hash
 from .robot import Robot
 from .signals import Smoothing, Timeline
 from .simple import fit_held
@@ -445,7 +446,9 @@ def _speeds(problem: Problem) -> Array:
 
 def describe(path: Path, role: str, timeline: Timeline | None = None) -> dict[str, Any]:
     """Return the entry of an input file in the results."""
-    entry: dict[str, Any] = {"path": str(path), "role": role, "sha256": file_hash(path)}
+    is_log = role in ("fit", "validation")
+    digest = log_hash(path) if is_log else file_hash(path)
+    entry: dict[str, Any] = {"path": str(path), "role": role, "sha256": digest}
     if timeline is not None:
         entry |= {
             "samples": timeline.rows,
@@ -495,7 +498,7 @@ def identify_files(
             cure="validate on a log that the fit does not see",
         )
     for signal in mapping.signals if mapping else ():
-        for joint in signal.joints:
+        for joint in signal.joints if signal.kind in JOINT_KINDS else ():
             if joint not in robot.joints:
                 near = nearest(joint, robot.joints)
                 raise InvalidSetting(
@@ -504,8 +507,8 @@ def identify_files(
                     valid=robot.joints,
                     cure=f"did you mean '{near}'?" if near else None,
                 )
-    fit = [Recording.open(p, mapping) for p in logs]
-    held = [Recording.open(p, mapping) for p in validate]
+    fit = [Recording.open(p, mapping, robot.joints) for p in logs]
+    held = [Recording.open(p, mapping, robot.joints) for p in validate]
     before = Information.load(given / "information.npz") if given else None
     found = identify(robot, fit, held, settings, before, (), progress)
     # A fit that left rows out or averaged them walked other recordings than the files'.

@@ -505,7 +505,8 @@ def predict_files(
             valid=(".parquet", ".csv"),
         )
     identified = Identified.load(folder)
-    recording = Recording.open(log, ColumnMap.from_toml(columns) if columns else None)
+    mapping = ColumnMap.from_toml(columns) if columns else None
+    recording = Recording.open(log, mapping, identified.robot.joints)
     if out.exists() and out.samefile(log):
         raise InvalidSetting(
             "the output would overwrite the log",
