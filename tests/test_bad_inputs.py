@@ -323,7 +323,9 @@ CASES = (
         "entities",
     ),
     urdf("a xacro element", ('<link name="base"/>', '<xacro:macro name="m"/>'), "expand it"),
-    urdf("a xacro expression", (MASS, 'value="${m}"'), "this is a xacro file"),
+    urdf("a xacro expression", (MASS, 'value="${m}"'), "ros2 run xacro xacro", at(MASS)),
+    urdf("a xacro substitution", (MASS, 'value="$(arg m)"'), "this is a xacro file"),
+    urdf("an SDF", "<sdf version='1.6'><model name='m'/></sdf>", "sdf2mjcf"),
     urdf(
         "a cycle of all links",
         (
