@@ -64,6 +64,8 @@ ORDER = [
     "weighing",
     "following",
     "sensors",
+    "places",
+    "payload",
     "results",
     "report",
     "convert",
