@@ -8,15 +8,20 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import wrist
+from benchmarks import arms, wrist
 from benchmarks.results_file import Row, at_least, at_most, store, table
+from heft.carried import WeighCarried
 from heft.following import Event, Follow
+from heft.matched import MatchedMotions
+from heft.options import JointOptions, Options
+from heft.recording import Recording
+from heft.robot import Robot
 from heft.weighing import Weigh, Weighed
 from heft.wrench import Held, Unknowns, at_rest
 
@@ -230,6 +235,47 @@ def scored(held: Held, fitted: NDArray[np.intp], others: NDArray[np.intp], bias:
     )
 
 
+def robot_arm() -> Iterator[Row]:
+    """A UR10e with 2.805 kg, currents only: gains from one half, the load from the other."""
+    folder = os.environ.get("HEFT_DATA")
+    if not folder:
+        return
+    place = Path(folder) / "ur10e"
+    urdf = (place / "ur10e.urdf").read_bytes()
+    joints = Robot.from_urdf_text(urdf).joints
+
+    def robot(gains: Sequence[float]) -> Robot:
+        options = {j: JointOptions(gain=g) for j, g in zip(joints, gains, strict=True)}
+        return Robot.from_urdf_text(urdf, Options(joint=options))
+
+    def run(name: str, first: int, last: int) -> Recording:
+        path = place / "identification_data" / f"ur-20_02_19_{name}.npz"
+        with np.load(path) as data:
+            time = data["t"]
+        fields = {"q": "q", "current": "current"}
+        return arms.arrays(path, fields, joints, time, slice(first - 1, last))
+
+    whole = [run("14harm50sec", 195, 4966), run("14harm50secLoad", 308, 5071)]
+    halves = [arms.split(recording, 0.5) for recording in whole]
+    known = 2.805  # [kg], by a scale
+    for name, fit, weighed in (("first → second half", 0, 1), ("second → first half", 1, 0)):
+        calibrated = WeighCarried(known_mass=known).fit(
+            robot(arms.DE_LUCA), [halves[0][fit]], [halves[1][fit]]
+        )
+        gains = list(calibrated.gains.values())
+        found = WeighCarried().fit(robot(gains), [halves[0][weighed]], [halves[1][weighed]])
+        error, std = 100.0 * (found.mass / known - 1.0), 100.0 * found.mass_std / known
+        shown = ", ".join(f"{g:.2f}" for g in gains)
+        yield at_most(f"UR10e, {name}: mass, |error|", abs(error), "%", 3.0, f"gains {shown}")
+        yield at_most(f"UR10e, {name}: standard error", std, "%", 2.5)
+        yield at_most(f"UR10e, {name}: |error| in standard errors", abs(error) / std, "", 2.0)
+        matched = MatchedMotions().fit(robot(gains), [halves[0][weighed]], [halves[1][weighed]])
+        off = 100.0 * (matched.ten[0] / found.mass - 1.0)
+        yield at_most(f"UR10e, {name}: difference of matched motions, off that", abs(off), "%", 2.0)
+    found = WeighCarried().fit(robot(arms.DE_LUCA), whole[:1], whole[1:])
+    yield Row("UR10e, published gains: mass, error", 100.0 * (found.mass / known - 1.0), "%")
+
+
 def main() -> None:
     """Print the table; store it if asked."""
     parser = argparse.ArgumentParser(description="What loads weigh.")
@@ -241,6 +287,7 @@ def main() -> None:
     rows: list[Row] = []
     for part in (
         real(),
+        robot_arm(),
         efficiency(seeds),
         delays(seeds),
         changes(max(seeds // 2, 3)),

@@ -61,6 +61,7 @@ ORDER = [
     "preparation",
     "identification",
     "carried",
+    "matched",
     "weighing",
     "following",
     "sensors",

@@ -10,9 +10,10 @@ import pytest
 
 from heft import inertia
 from heft.carried import Carried, WeighCarried, last_frame, load_columns
-from heft.errors import InvalidSetting
+from heft.errors import InvalidRecording, InvalidSetting
 from heft.export import write_urdf
 from heft.identification import Settings
+from heft.matched import MatchedMotions
 from heft.options import JointOptions, Options
 from heft.plants import Problem
 from heft.recording import Recording
@@ -103,6 +104,42 @@ def test_a_known_mass_gives_the_gains_and_they_weigh_it() -> None:
     assert (np.abs(gains - GAINS) <= 4.0 * std).all() and (std <= 0.05 * gains).all()
     again = weigh.fit(with_gains(robot, tuple(gains)), logs[:1], logs[1:])
     assert again.mass == pytest.approx(LOAD[0], rel=0.02)
+
+
+def test_runs_of_one_motion_need_no_model_of_the_masses() -> None:
+    rng = np.random.default_rng(3)
+    truth = true_robot(ARMS["six joints"], rng, "simple")
+    frame = truth.robot.bodies_links[-1].name
+    logs = []
+    for robot in (truth, carrying(truth, frame, LOAD)):
+        # The same motion; the sampling noise is drawn anew.
+        one = log(robot, 12.0, 200.0, np.random.default_rng(5), noise=0.0)
+        names = [f"tau.{j}" for j in truth.robot.joints]
+        block = next(iter(one.blocks([*(f"q.{j}" for j in truth.robot.joints), *names])))
+        noisy = block.values + rng.normal(size=block.values.shape) * ([1e-5] * 6 + [0.05] * 6)
+        late = 0.0 if robot is truth else 0.3  # started by hand, later
+        logs.append(
+            Recording.from_arrays(
+                block.time + late,
+                "run",
+                q={j: noisy[:, k] for k, j in enumerate(truth.robot.joints)},
+                tau={j: noisy[:, 6 + k] for k, j in enumerate(truth.robot.joints)},
+            )
+        )
+    wrong = Robot.from_urdf_text(wrong_prior(truth.robot, rng, 1.0), truth.robot.options)
+    found = MatchedMotions(frame).fit(wrong, logs[:1], logs[1:])
+    assert found.mismatch < 1e-3
+    error = (found.ten - LOAD)[:4] / np.sqrt(np.diag(found.covariance)[:4])
+    assert np.abs(error).max() <= 4.0
+    assert found.ten[0] == pytest.approx(LOAD[0], rel=0.02)
+
+
+def test_runs_of_other_motions_are_refused() -> None:
+    robot, frame, empty, loaded = experiment(2)
+    with pytest.raises(InvalidRecording, match="not of one motion"):
+        MatchedMotions(frame).fit(robot, [empty], [loaded])
+    with pytest.raises(InvalidSetting, match="as many logs"):
+        MatchedMotions(frame).fit(robot, [empty], [])
 
 
 def test_the_last_frame_is_the_default_and_others_are_refused() -> None:

@@ -235,6 +235,7 @@ def payload(
     loaded: Annotated[list[Path] | None, Parameter(consume_multiple=True)] = None,
     frame: str | None = None,
     known_mass: float | None = None,
+    matched: bool = False,
     mounting: bool = False,
     columns: Annotated[Path | None, Parameter(name="--map")] = None,
     options: Annotated[Path | None, Parameter(name="--with")] = None,
@@ -261,6 +262,9 @@ def payload(
         The link that the load is fixed to; the last one if not given.
     known_mass
         Mass of the load [kg]: the drives' gains are found instead, and written to robot.toml.
+    matched
+        Whether logs with and without the load are of the same motions, in the same order: the
+        difference is weighed, whatever the model file says of the robot's masses.
     mounting
         Whether the sensor may be mounted turned against the motion's frame.
     columns
@@ -305,16 +309,17 @@ def payload(
             )
         if known_mass is not None and not (math.isfinite(known_mass) and known_mass > 0.0):
             raise InvalidSetting("a mass is above 0", argument="--known-mass", got=known_mass)
-        settings = weighed.settings_of(threads)
-        found = weighed.carry_files(
-            robot,
-            before,
-            after,
-            columns,
-            options,
-            WeighCarried(frame, known_mass, settings=settings),
-            progress,
-        )
+        if matched and known_mass is not None:
+            raise InvalidSetting(
+                "gains are found from the whole runs, not from a difference",
+                argument="--matched",
+                cure="leave --matched out",
+            )
+        if matched:
+            found = weighed.difference_files(robot, before, after, columns, options, frame)
+        else:
+            weigh = WeighCarried(frame, known_mass, settings=weighed.settings_of(threads))
+            found = weighed.carry_files(robot, before, after, columns, options, weigh, progress)
     if out is not None:
         weighed.write(found, out)
     say(weighed.text(found))

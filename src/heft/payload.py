@@ -19,6 +19,7 @@ from .edits import number
 from .errors import InvalidSetting
 from .identification import Settings, describe
 from .inertia import AXES, PARAMETER_COUNT, Array
+from .matched import MatchedMotions
 from .options import Options
 from .places import put, require_writable, workshop
 from .preparation import Progress, silent
@@ -37,6 +38,7 @@ NAMES = (
 )
 UNITS = ("kg", "m", "m", "m", *("kg·m²",) * 6)
 UNSURE_WARN, UNSURE_FAIL = 0.03, 0.2  # standard deviation of the mass over it
+DIFFERENCE_WARN, DIFFERENCE_FAIL = 0.3, 0.7  # of the torque's difference
 LEFT_WARN, LEFT_FAIL = 0.1, 0.4  # of the force's variation that no body explains
 SPOILT = {"no body", "turned", "saturated", "no load"}  # findings that make an answer poor
 WEIGH, CARRIED = Weigh(), WeighCarried()  # as they are by default
@@ -224,6 +226,48 @@ def carry_files(
         *(describe(p, "columns") for p in [columns] if p),
     ]
     return of_joints(found, inputs)
+
+
+def difference_files(
+    model: Path,
+    empty: Sequence[Path],
+    loaded: Sequence[Path],
+    columns: Path | None = None,
+    options: Path | None = None,
+    frame: str | None = None,
+) -> Payload:
+    """Weigh by the difference of runs of one motion; see `matched`. Arguments as `carry_files`."""
+    robot = Robot.from_file(model, Options.from_toml(options) if options else None)
+    mapping = ColumnMap.from_toml(columns) if columns else None
+    before, after = (
+        [Recording.open(p, mapping, robot.joints) for p in paths] for paths in (empty, loaded)
+    )
+    found = MatchedMotions(frame).fit(robot, before, after)
+    body, std = _body(found.ten), _body_std(found.ten, found.covariance)
+    inputs = [
+        describe(model, "model"),
+        *(describe(p, "empty") for p in empty),
+        *(describe(p, "loaded") for p in loaded),
+        *(describe(p, "options") for p in [options] if p),
+        *(describe(p, "columns") for p in [columns] if p),
+    ]
+    left = Check.at_most(
+        "residual size",
+        found.left,
+        DIFFERENCE_WARN,
+        DIFFERENCE_FAIL,
+        "share of the difference's variation that no load explains: is it one motion, and the "
+        "robot as warm?",
+    )
+    return Payload(
+        found.frame,
+        found.ten,
+        body,
+        std,
+        (*_mass_check(body, std), left),
+        inputs=tuple(inputs),
+        settings={"kind": "difference of matched motions", "lags_s": list(found.lags)},
+    )
 
 
 def of_joints(found: Carried, inputs: Sequence[Mapping[str, Any]] = ()) -> Payload:
