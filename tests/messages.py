@@ -99,6 +99,7 @@ def save_mcap(
     encoding: str = "cdr",
     little: bool = True,
     chunk_size: int = 4096,
+    publishers: int = 1,
     **options: Any,
 ) -> Path:
     store = ROS1 if encoding == "ros1" else ROS2
@@ -114,8 +115,10 @@ def save_mcap(
                 names = kind if encoding == "cdr" else kind.replace("/msg/", "/")
                 format_ = "ros1msg" if encoding == "ros1" else "ros2msg"
                 schema = writer.register_schema(names, format_, text.encode())
-            channels[topic] = writer.register_channel(topic, encoding, schema)
-        for message in log.messages:
+            channels[topic] = [
+                writer.register_channel(topic, encoding, schema) for _ in range(publishers)
+            ]
+        for k, message in enumerate(log.messages):
             thing = made(store, message)
             if encoding == "json":
                 data = json.dumps(as_json(thing)).encode()
@@ -123,7 +126,8 @@ def save_mcap(
                 data = bytes(store.serialize_ros1(thing, message.kind))
             else:
                 data = bytes(store.serialize_cdr(thing, message.kind, little_endian=little))
-            writer.add_message(channels[message.topic], message.logged, data, message.logged)
+            channel = channels[message.topic][k % publishers]
+            writer.add_message(channel, message.logged, data, message.logged)
         writer.finish()
     return path
 

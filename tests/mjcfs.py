@@ -216,3 +216,73 @@ class Oracle:
             mujoco.mj_inverse(self.model, data)
             rows.append(data.qfrc_inverse @ self.spread)
         return np.array(rows)
+
+
+def random_model(seed: int) -> bytes:
+    """Return a random tree: every way to turn a frame, classes, frames, geoms, several joints."""
+    rng = np.random.default_rng(seed)
+
+    def text(*numbers: float) -> str:
+        return " ".join(f"{x:.6g}" for x in numbers)
+
+    def turned() -> str:
+        kind = rng.choice(["quat", "axisangle", "euler", "xyaxes", "zaxis", "none"])
+        count = {"quat": 4, "axisangle": 4, "euler": 3, "xyaxes": 6, "zaxis": 3}.get(str(kind), 0)
+        return f' {kind}="{text(*rng.normal(size=count))}"' if count else ""
+
+    def placed() -> str:
+        return f' pos="{text(*rng.normal(0.0, 0.2, 3))}"' + turned()
+
+    def inertial() -> str:
+        points = rng.normal(size=(3, 6))
+        central = np.trace(points @ points.T) * np.eye(3) - points @ points.T
+        if rng.random() < 0.5:
+            six = (central[i, j] for i, j in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)))
+            said = f'pos="{text(*rng.normal(size=3))}" fullinertia="{text(*six)}"'
+        else:
+            said = placed().strip() + f' diaginertia="{text(*np.linalg.eigvalsh(central))}"'
+        return f'<inertial mass="{rng.uniform(0.5, 3.0):.6g}" {said}/>'
+
+    def geom() -> str:
+        kind = str(rng.choice(["sphere", "capsule", "cylinder", "box", "ellipsoid"]))
+        size = text(*rng.uniform(0.02, 0.3, 3))
+        where = placed()
+        if kind != "sphere" and rng.random() < 0.4:
+            where = f' fromto="{text(*rng.normal(size=6))}"'
+        weight = rng.choice(['mass="0.3"', 'density="700"', 'class="thin"', ""])
+        return f'<geom type="{kind}" size="{size}"{where} {weight}/>'
+
+    def joints(names: list[str]) -> str:
+        found = ""
+        for _ in range(int(rng.integers(0, 3))):
+            names.append(f"j{len(names)}")
+            kind = rng.choice(["", ' type="slide"', ' class="slides"'])
+            found += f'<joint name="{names[-1]}"{kind} axis="{text(*rng.normal(size=3))}"'
+            found += f' pos="{text(*rng.normal(size=3))}"' if rng.random() < 0.5 else ""
+            found += f' ref="{rng.normal():.6g}"' if rng.random() < 0.3 else ""
+            found += "/>"
+        return found
+
+    def body(depth: int, names: list[str]) -> str:
+        inside = joints(names)
+        inside += inertial() if rng.random() < 0.6 else geom() + geom()
+        if rng.random() < 0.4:
+            inside = f"<frame{placed()}>{inside if '<inertial' not in inside else ''}</frame>" + (
+                inside if "<inertial" in inside else ""
+            )
+        for _ in range(int(rng.integers(1, 3)) if depth else 0):
+            child = body(depth - 1, names)
+            inside += f"<frame{placed()}>{child}</frame>" if rng.random() < 0.3 else child
+        style = rng.choice(["", ' childclass="slides"', ' childclass="thin"'])
+        return f"<body{placed()}{style}>{inside}</body>"
+
+    names: list[str] = []
+    tree = ""
+    while not names:
+        tree = body(3, names)
+    sequence = rng.choice(["xyz", "ZYX", "xYz", "zxz"])
+    angle = rng.choice(["degree", "radian"])
+    return f"""<mujoco><compiler angle="{angle}" eulerseq="{sequence}"/>
+      <default><geom density="900"/><default class="slides"><joint type="slide"/></default>
+      <default class="thin"><joint pos="0 0.1 0"/><geom density="10"/></default></default>
+      <worldbody>{tree}</worldbody></mujoco>""".encode()

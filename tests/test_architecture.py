@@ -17,6 +17,8 @@ PACKAGE = Path(__file__).parents[1] / "src" / "heft"
 # A module imports only what stands before it. Reading order of the code.
 ORDER = [
     "errors",
+    "files",
+    "places",
     "inertia",
     "parameters",
     "extended",
@@ -25,6 +27,7 @@ ORDER = [
     "markup",
     "urdf",
     "geoms",
+    "mjcf_numbers",
     "mjcf",
     "options",
     "denavit_hartenberg",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from heft import inertia, kernel, plants
 from heft.errors import FitError, InputError, InvalidModel, InvalidSetting
-from heft.export import write
+from heft.export import write, write_toml
 from heft.options import JointOptions, Options
 from heft.robot import Robot
 from tests.robots import FloatArray, load
@@ -234,6 +235,38 @@ def test_what_is_written_is_read_back_and_so_is_the_urdf(arm: Arm) -> None:
     assert write(again, links, friction, {}) == files
 
 
+HEAD = (
+    'name = "arm" # mine\n[link]\nconvention = "standard"\ntable = [[0.1, 0, 0, 0, "revolute"]]\n'
+)
+BODY = "mass = 1 # kg\ncom = [0, 0, 0]\ninertia = [[1, 0, 0], [0, 1, 0], [0, 0, 1]]\n"
+STYLES: dict[str, str] = {
+    "nothing said": HEAD,
+    "no newline at the end": HEAD.rstrip(),
+    "a table": f"{HEAD}[inertial.link1]\n{BODY}",
+    "a table in front": HEAD.replace("[link]", f"[inertial.link1]\n{BODY}# end\n[link]"),
+    "dotted keys": "".join(f"inertial.link1.{k}\n" for k in BODY.splitlines()) + HEAD,
+    "an inline table": "inertial = {link1 = {mass = 1, com = [0, 0, 0], inertia = [[1, 0, 0], "
+    f"[0, 1, 0], [0, 0, 1]]}}}}\n{HEAD}",
+    "an empty inline table": f"inertial = {{}}\n{HEAD}",
+    "windows": HEAD.replace("\n", "\r\n"),
+    "byte order mark": "\ufeff" + HEAD,
+}
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_any_style_of_toml_is_kept(style: str) -> None:
+    ten = inertia.from_body(1.5, np.array([0.1, 0.0, 0.0]), np.diag([0.1, 0.2, 0.25]))
+    out = write_toml(STYLES[style].encode(), {"link1": ten})
+    link = next(k for k in read(out.decode()).links if k.name == "link1")
+    assert np.linalg.norm(link.written - ten) <= ROUNDING * np.linalg.norm(ten)
+    assert write_toml(out, {"link1": ten}) == out
+    windows = style == "windows"
+    for line in HEAD.splitlines():
+        assert line.encode() + (b"\r\n" if windows else b"\n") in out
+    assert (re.search(rb"(?<!\r)\n", out) is None) == windows
+    assert out.startswith(b"\xef\xbb\xbf") == (style == "byte order mark")
+
+
 def test_a_body_that_cannot_be_is_never_written() -> None:
     robot = read(PANDA)
     for ten in IMPOSSIBLE.values():
@@ -256,6 +289,7 @@ BAD: dict[str, tuple[str, str, str]] = {
     "a mass in words": ("mass = ", 'mass = "heavy" # ', "a finite number is expected"),
     "a mass of nan": ("mass = ", "mass = nan # ", "a finite number is expected"),
     "a negative mass": ("mass = ", "mass = -", "mass is negative"),
+    "a number too large": ("mass = ", "mass = 1e200 # ", "beyond anything that moves"),
     "two inertias": ("inertia = [[", "inertia = [[1, 1], [", "differ in length"),
     "an inertia that is not symmetric": (
         "inertia = [[",

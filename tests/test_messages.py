@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -176,6 +178,32 @@ def test_arm_and_gripper_that_share_a_topic_are_one_log(tmp_path: Path) -> None:
     assert bits(made) == bits({"t": seconds(times), **arm, **gripper})
 
 
+def test_publishers_of_one_topic_are_one_stream(tmp_path: Path) -> None:
+    values, times = columns(), stamps()
+    log = joint_states(values, times)
+    path = tmp_path / "run.mcap"
+    save_mcap(path, log, publishers=3)
+    assert bits(everything(Recording.open(path))) == bits({"t": seconds(times), **values})
+
+
+def test_stamps_far_from_the_time_of_logging_are_used_and_said(tmp_path: Path) -> None:
+    log = joint_states(columns(), stamps())
+    log.messages = [replace(m, logged=m.logged + 3_600_000_000_000) for m in log.messages]
+    recording = Recording.open(save_mcap(tmp_path / "run.mcap", log))
+    assert np.array_equal(everything(recording)["t"], seconds(stamps()))
+    assert any("3600" in note for note in recording.notes)
+
+
+def test_a_missing_library_is_named_with_the_command_that_gets_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = save_mcap(tmp_path / "run.mcap", joint_states(columns(), stamps()))
+    monkeypatch.setitem(sys.modules, "mcap", None)
+    with pytest.raises(InvalidRecording, match="'mcap', which is not installed") as caught:
+        Recording.open(path)
+    assert "pip install 'heft[ros]'" in str(caught.value)
+
+
 def test_topics_that_say_the_same_are_refused_until_the_map_chooses(tmp_path: Path) -> None:
     times = stamps()
     log = joint_states(columns(), times)
@@ -207,9 +235,7 @@ def test_a_map_says_that_effort_is_a_current(tmp_path: Path) -> None:
 def test_without_stamps_the_time_of_logging_is_used_and_said(tmp_path: Path) -> None:
     times = stamps()
     log = joint_states(columns(), [0] * ROWS)
-    log.messages = [
-        type(m)(m.topic, m.kind, times[k], m.values, 0) for k, m in enumerate(log.messages)
-    ]
+    log.messages = [replace(m, logged=times[k]) for k, m in enumerate(log.messages)]
     recording = Recording.open(save_mcap(tmp_path / "run.mcap", log))
     assert np.array_equal(everything(recording)["t"], seconds(times))
     assert any("time of logging" in note for note in recording.notes)

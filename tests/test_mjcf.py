@@ -6,8 +6,12 @@ MuJoCo itself is the witness of what a file says; the scanner of `test_export` o
 from __future__ import annotations
 
 import re
+import shlex
+import subprocess
+import sys
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 import mujoco
 import numpy as np
@@ -18,9 +22,9 @@ from heft.errors import FitError, InvalidModel
 from heft.export import write_mjcf
 from heft.options import Options
 from heft.robot import Robot
-from tests.mjcfs import ARM, FOLLOWERS, NAMES, SHAPES, Oracle, bare, source
+from tests.mjcfs import ARM, FOLLOWERS, NAMES, SHAPES, Oracle, bare, random_model, source
 from tests.robots import FloatArray
-from tests.test_export import IMPOSSIBLE, ROUNDING, Tag, bodies, rubbing, scanned
+from tests.test_export import IMPOSSIBLE, ROUNDING, Tag, bodies, rubbing, scales, scanned
 
 WRITABLE = {
     "inertial": ("pos", "mass", "diaginertia", "fullinertia", "quat"),
@@ -73,6 +77,21 @@ def test_the_regressor_is_the_inverse_dynamics_of_mujoco(name: str) -> None:
     assert np.linalg.norm(got - expected) <= 1e-12 * np.linalg.norm(expected)
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_so_it_is_for_random_trees(seed: int) -> None:
+    data = random_model(seed)
+    robot = bare(read(data))
+    q, v, a = plants.random_states(robot, 10, np.random.default_rng(seed))
+    rows = kernel.regressor(robot.tree, kernel.motion_of(robot.tree, robot.gravity, q, v, a))
+    expected = Oracle.of(data, robot.joints, {}).inverse_dynamics(q, v, a)
+    got = rows @ robot.written_bodies()
+    assert np.linalg.norm(got - expected) <= 1e-11 * np.linalg.norm(expected)
+    links = bodies(robot, np.random.default_rng(seed))
+    out = write_mjcf(data, links, {}, {})
+    assert restored(data, out) == data
+    assert {k.name for k in read(out).bodies_links if k.given} >= set(links)
+
+
 def test_bodies_and_joints_are_those_of_the_file() -> None:
     robot = read(source("arm"))
     assert robot.name == "arm"
@@ -116,7 +135,7 @@ def test_meshes_are_not_opened_but_named() -> None:
     robot = read(text.encode())
     (hand,) = (k for k in robot.links if k.name == "hand")
     assert not hand.given and hand.nominal[0] > 0.0
-    assert any(n.startswith("hand: no <inertial>, and geoms of meshes") for n in robot.notes)
+    assert any(n.startswith("hand: no <inertial>, and geoms that are meshes") for n in robot.notes)
 
 
 def floating(tree: str) -> str:
@@ -197,7 +216,7 @@ def restored(original: bytes, data: bytes) -> bytes:
             other = [k for k in OTHER_ORIENTATIONS if k in old] if key == "quat" else []
             if key in old:
                 edits.append((*new[key][1:], original[slice(*old[key][1:])]))
-            elif other:
+            elif other and key in new:
                 (begin, _, end), (start, _, stop) = new[key], old[other[0]]
                 edits.append((begin, end + 1, original[start : stop + 1]))
             elif key in new:
@@ -279,6 +298,15 @@ def test_a_body_that_cannot_be_is_never_written(case: str) -> None:
         write_mjcf(source("arm"), {"upper": IMPOSSIBLE[case]}, {}, {})
 
 
+@pytest.mark.parametrize("scale", scales())
+def test_rounded_numbers_are_still_those_of_a_rigid_body_to_mujoco(scale: str) -> None:
+    ten = scales()[scale]
+    data = write_mjcf(source("arm"), {"upper": ten, "forearm": ten}, {}, {})
+    model = mujoco.MjModel.from_xml_string(data.decode())
+    for body in ("upper", "forearm"):
+        assert model.body(body).mass[0] == pytest.approx(ten[0], rel=ROUNDING)
+
+
 # ---- what is refused -------------------------------------------------------------------------
 
 UPPER = 'pos="0.01 0.02 0.1" mass="2.5" diaginertia="0.02 0.03 0.04"'
@@ -343,6 +371,17 @@ BAD: dict[str, tuple[str, str, str]] = {
         "<equality><joint joint1='elbow' joint2='rol'/></equality><actuator>",
         "did you mean 'roll'",
     ),
+    "a number too large": ('mass="2.5"', 'mass="1e200"', "mass is beyond anything that moves"),
+    "a geom of negative mass": (
+        '<inertial mass="0.5"',
+        '<geom size="1" mass="-1"/><!-- <inertial mass="0.5"/> --><site mass="1"',
+        "a geom's mass is negative",
+    ),
+    "an inertial in a frame": (
+        '<body name="tcp" pos="0 0 0.1"/>',
+        '<body name="tcp"><frame><inertial mass="1" pos="0 0 0"/></frame></body>',
+        "stands in a <frame>",
+    ),
     "a document type": ("<mujoco ", '<!DOCTYPE m [<!ENTITY a "b">]><mujoco ', "document type"),
     "a macro": ('mass="2.5"', 'mass="${m}"', "xacro robot.xml > arm.urdf"),
 }
@@ -367,6 +406,27 @@ def test_what_floats_and_what_should_must_be_the_same() -> None:
     loose = TRUNK + '<body name="door"><joint name="hinge"/></body>'
     with pytest.raises(InvalidModel, match="not part of what floats"):
         read(floating(loose).encode(), Options(base="free"))
+
+
+def test_the_command_that_flattens_includes_works(tmp_path: Path) -> None:
+    (tmp_path / "arm.xml").write_text(ARM)
+    scene = tmp_path / "the scene's.xml"
+    scene.write_text('<mujoco><include file="arm.xml"/></mujoco>')
+    with pytest.raises(InvalidModel) as caught:
+        Robot.from_file(scene)
+    found = re.search("`(python .*) > arm.xml`", caught.value.cure or "")
+    assert found is not None
+    call = [sys.executable, *shlex.split(found[1])[1:]]
+    answer = subprocess.run(call, capture_output=True, check=True)
+    flat, arm = read(answer.stdout), read(source("arm"))
+    assert flat.joints == arm.joints
+    error = np.linalg.norm(flat.written_bodies() - arm.written_bodies())
+    assert error <= 1e-5 * np.linalg.norm(arm.written_bodies())  # six digits are written
+
+
+def test_gravity_that_is_switched_off_is_none() -> None:
+    text = ARM.replace('-9.7"/>', '-9.7"><flag gravity="disable"/></option>')
+    assert read(text.encode()).gravity.tolist() == [0.0, 0.0, 0.0]
 
 
 def test_springs_lifted_bodies_and_odd_gravity_are_told() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from heft import kernel
+from heft.errors import InvalidModel
 from heft.identification import identify
 from heft.options import JointOptions, Options
 from heft.recording import Recording
@@ -164,6 +165,11 @@ def test_two_joints_of_one_body_are_identified(tmp_path: Path) -> None:
     (ball,) = (k for k in Identified.load(tmp_path / "out").robot.links if k.name == "ball")
     assert ball.written[0] == pytest.approx(2.0, rel=0.05)
     assert ball.written[1:4] == pytest.approx([0.2, 0.1, -0.6], abs=0.01)
+
+
+def test_a_file_without_end_is_refused() -> None:
+    with pytest.raises(InvalidModel, match="too large"):
+        Robot.from_file("/dev/zero")
 
 
 WITH_MESHES = {

@@ -25,6 +25,7 @@ app = App(
     version_flags=["--version"],
     suppress_keyboard_interrupt=False,
 )
+app.register_install_completion_command(help="Install completion for bash, zsh or fish.")
 
 
 def say(text: str) -> None:
@@ -72,7 +73,8 @@ def identify(
         The model file, a guess: URDF, MJCF, or a TOML with Denavit-Hartenberg rows. Its numbers
         serve as a weak prior.
     logs
-        CSV, Parquet or NPZ with columns t, q.<joint> and tau.<joint> or current.<joint>.
+        CSV, Parquet, NPZ, MCAP, ROS bags or an experiment's TOML, with t, q.<joint> and
+        tau.<joint> or current.<joint>.
     out
         Folder for the results.
     validate
@@ -163,7 +165,7 @@ def predict(
     results
         Folder that heft identify left.
     log
-        CSV, Parquet or NPZ with columns t and q.<joint>; torques are not looked at.
+        Any log with t and q.<joint>; torques are not looked at.
     out
         Parquet or CSV file to write: t, tau.<joint> and tau_rigid.<joint>, at the log's times.
     columns
@@ -197,7 +199,7 @@ def convert(
     columns
         TOML that says what the logs' columns mean.
     robot
-        The model file, for logs that only count their joints.
+        The model file (URDF, MJCF or TOML), for logs that only count their joints.
     recover
         Salvage what can be read of a damaged log, say what is lost, and exit with 3.
     """
@@ -213,7 +215,7 @@ def convert(
     if robot is not None:
         from .robot import Robot
 
-        joints = tuple(Robot.from_urdf(robot).joints)
+        joints = tuple(Robot.from_file(robot).joints)
     mapping = ColumnMap.from_toml(columns) if columns else None
     made = convert_logs(logs, out, mapping, joints, recover)
     for line in (*made.notes, *made.losses):

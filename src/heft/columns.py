@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import InvalidSetting, nearest
+from .errors import InvalidSetting, nearest, shown
 from .inertia import Array
 from .options import matrix_rows, name_list, number, read_toml, refuse_unknown, vector
 from .tables import Topics
@@ -170,12 +170,18 @@ class ColumnMap:
         signals = tuple(
             _signal_map(kind, table[kind], f"{where}, [{kind}]") for kind in KINDS if kind in table
         )
+        used = [c for s in signals for c in s.columns]
+        twice = sorted({c for c in used if used.count(c) > 1})
+        if twice:
+            raise InvalidSetting(
+                "a column cannot be two signals", argument=where, got=", ".join(twice)
+            )
         column = None if step is not None else time["column"]
         if column is not None and not isinstance(column, str):
             raise InvalidSetting(
                 "the name of a column is expected",
                 argument=f"{where}, [time], column",
-                got=repr(column)[:80],
+                got=shown(column),
             )
         return ColumnMap(column, unit, step, signals, _topics(table.get("topic", {}), where))
 
@@ -183,7 +189,7 @@ class ColumnMap:
 def _topics(table: object, where: str) -> Topics:
     where = f"{where}, [topic]"
     if not isinstance(table, Mapping):
-        raise InvalidSetting("a table is expected", argument=where, got=repr(table)[:60])
+        raise InvalidSetting("a table is expected", argument=where, got=shown(table))
     refuse_unknown(table, ("names", "frames"), where)
     names = name_list(table["names"], f"{where}, names") if "names" in table else ()
     frames = table.get("frames", {})
@@ -191,7 +197,7 @@ def _topics(table: object, where: str) -> Topics:
         raise InvalidSetting(
             "a table of names by topic is expected",
             argument=f"{where}, frames",
-            got=repr(frames)[:60],
+            got=shown(frames),
         )
     return Topics(tuple(names), dict(frames))
 
@@ -210,7 +216,7 @@ def _unit(name: object, kind: str, where: str) -> str:
 
 def _signal_map(kind: str, entry: object, where: str) -> SignalMap:
     if not isinstance(entry, Mapping):
-        raise InvalidSetting("a table is expected", argument=where, got=repr(entry)[:60])
+        raise InvalidSetting("a table is expected", argument=where, got=shown(entry))
     # What the signals are of: joints, a frame or actuators.
     of = "frame" if kind in FRAME_KINDS else "actuators" if kind == "u" else "joints"
     keys = ("columns", "array", of, "unit", "sign", "ratio", "scale", "offset", "matrix", "inverse")
@@ -233,6 +239,12 @@ def _signal_map(kind: str, entry: object, where: str) -> SignalMap:
             "either columns or array is needed", argument=where, valid=("columns", "array")
         )
     if "array" in entry:
+        if not isinstance(entry["array"], str):
+            raise InvalidSetting(
+                "the name of an array is expected",
+                argument=f"{where}, array",
+                got=shown(entry["array"]),
+            )
         columns = tuple(f"{entry['array']}[{k}]" for k in range(count))
     else:
         columns = name_list(entry["columns"], f"{where}, columns")

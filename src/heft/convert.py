@@ -6,7 +6,6 @@ silence.
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 import zipfile
@@ -21,6 +20,7 @@ import numpy as np
 from .columns import FRAME_KINDS, ColumnMap
 from .errors import InvalidRecording, InvalidSetting
 from .inertia import Array
+from .places import put, require_writable, workshop
 from .recording import Recording
 from .tables import Table, join, library, refuse
 from .tables.layouts import layout_of
@@ -80,6 +80,9 @@ def convert(
             argument=f"--out {out}",
             valid=WRITERS,
         )
+    require_writable(out)
+    if out.is_dir():
+        raise InvalidSetting("the place for a log is a folder", argument=f"--out {out}")
     damage: dict[str, None] = {}
 
     def note(problem: InvalidRecording) -> None:
@@ -116,19 +119,20 @@ def convert(
         more = f" and {len(left) - 8} more" if len(left) > 8 else ""
         losses["columns without a meaning are left out: " + ", ".join(left[:8]) + more] = None
     rows, begin, end = 0, np.nan, np.nan
-    with whole(out) as temporary, ExitStack() as stack:
-        write = stack.enter_context(
-            writer(temporary, table, lambda text: losses.update({text: None}))
-        )
-        for block in table.read(table.columns):
-            write(block)
-            times = block[np.isfinite(block[:, 0]), 0]
-            if len(times):
-                begin = times[0] if not rows else begin
-                end = times[-1]
-            rows += len(block)
+    place = out.resolve()  # a link stays a link
+    with workshop(place) as folder:
+        new = folder / place.name
+        with writer(new, table, lambda text: losses.update({text: None})) as write:
+            for block in table.read(table.columns):
+                write(block)
+                times = block[np.isfinite(block[:, 0]), 0]
+                if len(times):
+                    begin = times[0] if np.isnan(begin) else begin
+                    end = times[-1]
+                rows += len(block)
         if not rows:
             raise _nothing(table.path, list(damage))
+        put(new, place)
     return Converted(rows, float(begin), float(end), table.notes, tuple(losses), tuple(damage))
 
 
@@ -145,25 +149,8 @@ def _unused(recording: Recording) -> list[str]:
     return [c for c in (*recording.table.columns, *recording.table.others) if c and c not in used]
 
 
-@contextmanager
-def whole(out: Path) -> Iterator[Path]:
-    """Yield a file beside the output, which takes its place when all is written, else goes."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{out.name}.", suffix=out.suffix, dir=out.parent)
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        temporary.chmod(0o644)
-        temporary.replace(out)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
 def _epoch(table: Table, say: Say) -> None:
-    if table.epoch:
+    if table.epoch and table.epoch != SHIFT:
         say(f"times count from the stamp {table.epoch} ns, which this format has no place for")
 
 

@@ -21,6 +21,7 @@ import numpy as np
 from . import inertia, urdf
 from .errors import InvalidModel, InvalidSetting, nearest
 from .inertia import Array
+from .markup import LARGEST_NUMBER
 from .options import matrix_rows, name_list, number, refuse_unknown, vector
 
 CONVENTIONS = ("modified", "standard")
@@ -190,6 +191,18 @@ def _table(table: Mapping[str, Any], path: str) -> Table:
     return Table(name, convention == "modified", rows, joints, links, nominal, gravity)
 
 
+def _bounded(values: Array, where: str) -> Array:
+    """Return numbers no larger than anything that moves has, or raise `InvalidSetting`."""
+    if np.abs(values).max() > LARGEST_NUMBER:
+        raise InvalidSetting(
+            "a number is beyond anything that moves",
+            argument=where,
+            got=float(np.abs(values).max()),
+            expected=f"at most {LARGEST_NUMBER:g}",
+        )
+    return values
+
+
 def _row(entry: object, where: str) -> Row:
     if not isinstance(entry, list) or len(entry) != 5:
         raise InvalidSetting(
@@ -214,6 +227,7 @@ def _row(entry: object, where: str) -> Row:
             expected="radians",
             cure="write 1.5707963267948966 for 90 degrees",
         )
+    _bounded(np.array([a, d]), where)
     return Row(a, alpha, d, theta, kind == "prismatic")
 
 
@@ -241,8 +255,9 @@ def _inertial(entry: object, where: str) -> Array:
     if mass < 0.0:
         raise InvalidSetting("a mass is negative", argument=f"{where}, mass", got=mass)
     com = np.array(vector(entry["com"], f"{where}, com", 3))
+    _bounded(np.append(com, mass), where)
     tensor = matrix_rows(entry["inertia"], f"{where}, inertia")
-    scale = float(np.abs(tensor).max())
+    scale = float(np.abs(_bounded(tensor, where)).max())
     if tensor.shape != (3, 3) or not math.isclose(
         float(np.abs(tensor - tensor.T).max()), 0.0, abs_tol=1e-9 * scale
     ):

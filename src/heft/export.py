@@ -14,6 +14,7 @@ from .edits import Edit, apply, insert_child, number, set_attributes
 from .errors import FitError
 from .inertia import Array
 from .markup import Element
+from .mjcf_numbers import FULL_INDEX, ORIENTATIONS
 from .robot import Robot
 
 INERTIA_KEYS = ("ixx", "ixy", "iyy", "ixz", "iyz", "izz")
@@ -171,7 +172,7 @@ def _text(values: Array) -> str:
 
 def _mjcf_inertial(data: bytes, body: mjcf.Body, parameters: Array) -> list[Edit]:
     mass, com, tensor = _body(parameters)
-    full = _text(np.array([tensor[i, j] for i, j in mjcf.FULL_INDEX]))
+    full = _text(np.array([tensor[i, j] for i, j in FULL_INDEX]))
     values = {"pos": _text(com), "mass": number(mass)}
     found = body.inertial
     if found is None:
@@ -185,7 +186,7 @@ def _mjcf_inertial(data: bytes, body: mjcf.Body, parameters: Array) -> list[Edit
     moments, axes = _principal(tensor, body.principal)
     values["diaginertia"] = _text(moments)
     quaternion = _text(_quaternion(axes))
-    stated = [k for k in mjcf.ORIENTATIONS if k in found.attributes and k != "quat"]
+    stated = [k for k in ORIENTATIONS if k in found.attributes and k != "quat"]
     if not stated:
         if "quat" in found.attributes or quaternion != "1 0 0 0":
             values["quat"] = quaternion
@@ -284,7 +285,9 @@ def write_toml(data: bytes, links: Mapping[str, Array]) -> bytes:
     import tomlkit
 
     _require_bodies(links)
-    document = tomlkit.parse(data.decode("utf-8-sig"))
+    text = data.decode()
+    mark = "\ufeff" if text.startswith("\ufeff") else ""
+    document = tomlkit.parse(text.removeprefix(mark))
     if "inertial" not in document:
         document["inertial"] = tomlkit.table(is_super_table=True)
     inertials = document["inertial"]
@@ -292,12 +295,16 @@ def write_toml(data: bytes, links: Mapping[str, Array]) -> bytes:
     for name, parameters in links.items():
         mass, com, tensor = _body(parameters)
         if name not in inertials:
-            inertials[name] = tomlkit.table()
+            inline = isinstance(inertials, tomlkit.items.InlineTable)
+            inertials[name] = tomlkit.inline_table() if inline else tomlkit.table()
         entry = inertials[name]
         entry["mass"] = float(number(mass))
         entry["com"] = [float(number(x)) for x in com]
         entry["inertia"] = [[float(number(x)) for x in row] for row in tensor]
-    written = tomlkit.dumps(document).encode()
+    said = mark + tomlkit.dumps(document)
+    if "\r\n" in text:
+        said = said.replace("\r\n", "\n").replace("\n", "\r\n")
+    written = said.encode()
     again = denavit_hartenberg.read(written, "the written model")
     for name in links:
         mass, _, tensor = inertia.to_body(again.nominal[name])

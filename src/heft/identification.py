@@ -18,8 +18,9 @@ from .checks import Check, Score, Trace, Verdict
 from .columns import JOINT_KINDS
 from .cone import Limits
 from .consistency import ConsistentEstimate, PhysicallyConsistent
-from .errors import FitError, InvalidRecording, InvalidSetting, nearest
+from .errors import FitError, InvalidRecording, InvalidSetting, nearest, shown
 from .estimators import Delay, DelayFound, Estimate, LeastSquares, Sharpness
+from .files import stamp
 from .gains import Calibrated, DriveGains
 from .identifiability import DataRank, data_rank
 from .inertia import Array
@@ -27,6 +28,7 @@ from .information import Information, Triangle
 from .options import Options
 from .plants import Problem
 from .preparation import (
+    ROBUST,
     Progress,
     Robust,
     averaged,
@@ -41,6 +43,7 @@ from .simple import fit_held
 from .tables import file_hash
 from .weak import Weak
 
+MOST_THREADS = 1024
 SIMPLE_TERMS = ("viscous", "coulomb", "offset")
 
 
@@ -70,6 +73,22 @@ class Settings:
     robust: Robust = "none"
     average: bool = False
     threads: int = 2
+
+    def __post_init__(self) -> None:
+        if self.robust not in ("none", *ROBUST):
+            raise InvalidSetting(
+                "there is no such way of finding rows that do not belong",
+                argument="robust",
+                got=shown(self.robust),
+                valid=("none", *ROBUST),
+            )
+        if type(self.threads) is not int or not 1 <= self.threads <= MOST_THREADS:
+            raise InvalidSetting(
+                "threads are not a whole number",
+                argument="threads",
+                got=shown(self.threads),
+                expected=f"1 to {MOST_THREADS}",
+            )
 
 
 @dataclass(frozen=True)
@@ -298,6 +317,12 @@ def opened(
     """Return robot and logs as a problem, and the settings with what is known of the links."""
     if not logs:
         raise InvalidRecording("no log is given", cure="name at least one log after the model file")
+    if not len(robot.measured):
+        raise InvalidSetting(
+            "no joint is left whose torque is measured",
+            argument="[joint.NAME] measured, position",
+            cure="leave one joint measured, and not held still",
+        )
     if robot.options.limits:
         limits = Limits.from_options(robot.options.limits)
         limits.require_known(tuple(k.name for k in robot.bodies_links))
@@ -306,6 +331,7 @@ def opened(
         robust.refuse_made_rows()
     progress(f"reading {len(logs)} log{'s' if len(logs) > 1 else ''}")
     problem = Problem(robot, tuple(logs), settings.smoothing, settings.threads, weak=settings.weak)
+    _refuse_dead(problem)
     if settings.average:
         problem = averaged(problem)
     return problem, settings
@@ -346,6 +372,20 @@ def estimated(
         coloured = settings.least_squares.colour(problem, estimate, shared or None)
         estimate = replace(coloured, rank=estimate.rank)
     return Run(problem, gathered, estimate, left_out, delay)
+
+
+def _refuse_dead(problem: Problem) -> None:
+    """Raise `InvalidRecording` for a torque that never changes in any of the logs."""
+    channels = problem.robot.channels
+    for signal, channel, _ in problem.effort_signals(problem.recordings[0]):
+        if all(signal in t.constant for t in problem.timelines):
+            raise InvalidRecording(
+                f"the log's signal '{signal}' never changes: its sensor is dead, or it was not "
+                "recorded",
+                argument=problem.recordings[0].name,
+                cure=f"if it is not measured, say [joint.{channels[channel]}] measured = false "
+                "in the file of --with",
+            )
 
 
 def _body_spread(problem: Problem, rough: ConsistentEstimate) -> Array:
@@ -490,6 +530,8 @@ def identify_files(
         settings: How.
         progress: Told what is being done.
     """
+    read = [p for p in (model, options, columns, *logs, *validate) if p is not None]
+    stamps = [stamp(p) for p in read]
     robot = Robot.from_file(model, Options.from_toml(options) if options else None)
     mapping = ColumnMap.from_toml(columns) if columns else None
     twice = sorted({str(p) for p in logs if [k.resolve() for k in logs].count(p.resolve()) > 1})
@@ -531,4 +573,11 @@ def identify_files(
         *(describe(p, "fit", t) for p, t in zip(logs, first.timelines, strict=True)),
         *(describe(p, "validation", t) for p, t in zip(validate, second.timelines, strict=True)),
     ]
+    for path, first_stamp in zip(read, stamps, strict=True):
+        if stamp(path) != first_stamp:
+            raise InvalidRecording(
+                "a file was changed while it was read",
+                argument=str(path),
+                cure="wait until nothing writes to it, and start again",
+            )
     return replace(found, inputs=tuple(inputs))

@@ -8,6 +8,7 @@ refused by name.
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -17,8 +18,20 @@ from . import geoms, inertia, urdf
 from .errors import InvalidModel, nearest
 from .inertia import Array
 from .markup import Element, numbers, walk
+from .mjcf_numbers import (
+    ORIENTATIONS,
+    Compiler,
+    Defaults,
+    compiler_of,
+    defaults_of,
+    inertial_parameters,
+    number,
+    orientation,
+    rotation_about,
+    unit,
+    vector,
+)
 
-ORIENTATIONS = {"quat": 4, "axisangle": 4, "euler": 3, "xyaxes": 6, "zaxis": 3}
 WORLD = "world"
 GRAVITY = (0.0, 0.0, -9.81)
 USUAL_GRAVITY = (9.7, 9.9)  # [m/s²], anywhere on Earth
@@ -28,8 +41,6 @@ INSIDE_A_BODY = (
 )
 # What makes bodies that the file does not hold, or takes them from other files.
 GENERATED = ("include", "attach", "replicate", "composite", "flexcomp")
-# x, y, z order of the off-diagonal numbers of `fullinertia`.
-FULL_INDEX = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))
 
 
 @dataclass(frozen=True)
@@ -105,171 +116,15 @@ class Model:
     notes: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class _Compiler:
-    """The settings of `<compiler>` that decide what numbers mean."""
-
-    degrees: bool = True
-    sequence: str = "xyz"
-    from_geoms: bool = True
-    groups: tuple[float, float] = (0.0, 5.0)
-    least_mass: float = 0.0
-    least_moment: float = 0.0
-
-    def angle(self, value: float) -> float:
-        return math.radians(value) if self.degrees else value
-
-
-Defaults = Mapping[str, Mapping[str, Mapping[str, str]]]  # class, tag, attribute
-
-
-def _turn(axis: Array, angle: float) -> Array:
-    """Return the rotation about a unit axis [Rodrigues' formula]."""
-    cross = inertia.skew(axis)
-    matrix = np.eye(3) + math.sin(angle) * cross + (1.0 - math.cos(angle)) * cross @ cross
-    return np.asarray(matrix)
-
-
-def rotation_of_quaternion(quaternion: Array) -> Array:
-    """Return the rotation matrix, shape (3, 3), of a unit quaternion w, x, y, z."""
-    cross = inertia.skew(quaternion[1:])
-    return np.asarray(np.eye(3) + 2.0 * quaternion[0] * cross + 2.0 * cross @ cross)
-
-
-def _unit(vector: Array, what: str, where: str) -> Array:
-    length = float(np.linalg.norm(vector))
-    if not 1e-10 < length < 1e10:
-        raise InvalidModel(f"{what} has no direction", argument=where, got=vector.tolist())
-    return np.asarray(vector / length)
-
-
-def _vector(
-    attributes: Mapping[str, str], key: str, count: int, where: str, default: tuple[float, ...]
-) -> Array:
-    if key not in attributes:
-        return np.array(default)
-    return np.array(numbers(attributes[key], count, key, where))
-
-
-def _number(attributes: Mapping[str, str], key: str, where: str, default: float) -> float:
-    return float(_vector(attributes, key, 1, where, (default,))[0])
-
-
-def _orientation(attributes: Mapping[str, str], compiler: _Compiler, where: str) -> Array:
-    """Return the rotation matrix that an element's attributes state, shape (3, 3)."""
-    stated = [k for k in ORIENTATIONS if k in attributes]
-    if not stated:
-        return np.eye(3)
-    if len(stated) > 1:
-        raise InvalidModel(
-            "an orientation is stated twice", argument=where, got=", ".join(stated), cure="keep one"
-        )
-    kind = stated[0]
-    said = _vector(attributes, kind, ORIENTATIONS[kind], where, ())
-    if kind == "quat":
-        return rotation_of_quaternion(_unit(said, "a quaternion", where))
-    if kind == "axisangle":
-        return _turn(_unit(said[:3], "an axis", where), compiler.angle(said[3]))
-    if kind == "xyaxes":
-        x = _unit(said[:3], "the x axis", where)
-        y = _unit(said[3:] - (x @ said[3:]) * x, "the y axis", where)
-        return np.column_stack([x, y, np.cross(x, y)])
-    if kind == "zaxis":
-        z = _unit(said, "the z axis", where)
-        across = np.cross([0.0, 0.0, 1.0], z)
-        sine = float(np.linalg.norm(across))
-        axis = across / sine if sine > 1e-10 else np.array([1.0, 0.0, 0.0])
-        return _turn(axis, math.atan2(sine, z[2]))
-    rotation = np.eye(3)
-    for letter, angle in zip(compiler.sequence, said, strict=True):
-        step = _turn(np.eye(3)["xyz".index(letter.lower())], compiler.angle(angle))
-        # A small letter is an axis that turns with the body, a capital one that does not.
-        rotation = rotation @ step if letter.islower() else step @ rotation
-    return rotation
-
-
-def _compiler(root: Element, path: str) -> _Compiler:
-    found = _Compiler()
-    for element in root.all("compiler"):
-        get = element.attributes.get
-        where = f"{path}, <compiler>, line {element.line}"
-        if (
-            get("inertiafromgeom") == "true"
-            or _number(element.attributes, "settotalmass", where, -1.0) > 0.0
-        ):
-            key = "settotalmass" if get("settotalmass") else "inertiafromgeom"
-            raise InvalidModel(
-                f"with {key}, MuJoCo does not use the file's masses, nor those that are found",
-                argument=where,
-                got=f"{key}={get(key)!r}",
-                cure=f"take {key} out of <compiler>",
-            )
-        if get("coordinate", "local") != "local":
-            raise InvalidModel(
-                "global coordinates are not read, by MuJoCo neither",
-                argument=where,
-                got=f"coordinate={get('coordinate')!r}",
-            )
-        sequence = get("eulerseq", found.sequence)
-        if len(sequence) != 3 or not set(sequence.lower()) <= set("xyz"):
-            raise InvalidModel(
-                "eulerseq is not three axes", argument=where, got=repr(sequence), expected="xyz"
-            )
-        angle = get("angle", "degree" if found.degrees else "radian")
-        if angle not in ("degree", "radian"):
-            raise InvalidModel(
-                "this unit of angles is not known",
-                argument=where,
-                got=repr(angle),
-                valid=("degree", "radian"),
-            )
-        low, high = _vector(element.attributes, "inertiagrouprange", 2, where, found.groups)
-        found = _Compiler(
-            angle == "degree",
-            sequence,
-            get("inertiafromgeom", "auto" if found.from_geoms else "false") == "auto",
-            (float(low), float(high)),
-            _number(element.attributes, "boundmass", where, found.least_mass),
-            _number(element.attributes, "boundinertia", where, found.least_moment),
-        )
-    return found
-
-
-def _defaults(root: Element, path: str) -> Defaults:
-    """Return each class's attributes by tag, those of the classes around it included."""
-    found: dict[str, dict[str, dict[str, str]]] = {"main": {}}
-
-    def enter(element: Element, above: str | None) -> None:
-        name = element.attributes.get("class", "main" if above is None else "")
-        if not name or (above is not None and name in found):
-            raise InvalidModel(
-                "a class of defaults has no name of its own",
-                argument=f"{path}, line {element.line}",
-                got=repr(name),
-            )
-        tags = {t: dict(a) for t, a in found[above or "main"].items()}
-        for child in element.children:
-            if child.tag != "default":
-                tags[child.tag] = tags.get(child.tag, {}) | child.attributes
-        found[name] = tags
-        if above is None:
-            found["main"] = tags  # the outermost class is the main one, whatever its name
-        for child in element.all("default"):
-            enter(child, name)
-
-    for element in root.all("default"):
-        enter(element, None)
-    return found
-
-
 @dataclass
 class _Reader:
     """A walk through the kinematic tree."""
 
     path: str
-    compiler: _Compiler
+    compiler: Compiler
     defaults: Defaults
     bodies: list[Body] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)
     springs: list[str] = field(default_factory=list)
     lifted: list[str] = field(default_factory=list)
     joints: int = 0
@@ -304,8 +159,8 @@ class _Reader:
                 self.refuse(child)
             if child.tag == "frame":
                 where = self.where(child)
-                turn = _orientation(child.attributes, self.compiler, where)
-                move = _vector(child.attributes, "pos", 3, where, (0.0, 0.0, 0.0))
+                turn = orientation(child.attributes, self.compiler, where)
+                move = vector(child.attributes, "pos", 3, where, (0.0, 0.0, 0.0))
                 within = child.attributes.get("childclass", inherited)
                 found += self.children(
                     child, within, rotation @ turn, translation + rotation @ move
@@ -331,10 +186,11 @@ class _Reader:
         """Read a body and all that hang on it."""
         name = element.attributes.get("name") or f"body_{len(self.bodies) + 1}"
         where = self.where(element, name)
-        if name == WORLD or name in {b.name for b in self.bodies}:
+        if name == WORLD or name in self.names:
             raise InvalidModel(
                 f"two bodies are called '{name}'", argument=where, cure="give each its own name"
             )
+        self.names.add(name)
         inherited = element.attributes.get("childclass", inherited)
         inside = self.children(element, inherited, np.eye(3), np.zeros(3))
         joints = tuple(self.joint(e, c, r, p, name) for e, c, r, p in inside if e.tag == "joint")
@@ -346,19 +202,25 @@ class _Reader:
         inertials = [e for e, *_ in inside if e.tag == "inertial"]
         if len(inertials) > 1:
             raise InvalidModel("a body has two <inertial> elements", argument=where)
+        if inertials and inertials[0] not in element.children:
+            raise InvalidModel(
+                "an <inertial> stands in a <frame>",
+                argument=where,
+                cure="state it in the body's own frame, outside",
+            )
         parameters, meshes, principal = None, False, np.eye(3)
         if inertials:
-            principal = _orientation(inertials[0].attributes, self.compiler, where)
-            parameters = _inertial_parameters(inertials[0], self.compiler, where)
+            principal = orientation(inertials[0].attributes, self.compiler, where)
+            parameters = inertial_parameters(inertials[0], self.compiler, where)
         elif self.compiler.from_geoms:
             solids = [self.solid(e, c, r, p) for e, c, r, p in inside if e.tag == "geom"]
             meshes = any(s is None for s in solids)
             known = [s for s in solids if s is not None and s[0] > 0.0]
             parameters = None if meshes or not known else np.sum(known, axis=0)
-        if _number(element.attributes, "gravcomp", where, 0.0) != 0.0:
+        if number(element.attributes, "gravcomp", where, 0.0) != 0.0:
             self.lifted.append(name)
-        turn = _orientation(element.attributes, self.compiler, where)
-        move = _vector(element.attributes, "pos", 3, where, (0.0, 0.0, 0.0))
+        turn = orientation(element.attributes, self.compiler, where)
+        move = vector(element.attributes, "pos", 3, where, (0.0, 0.0, 0.0))
         self.bodies.append(
             Body(
                 name,
@@ -398,20 +260,20 @@ class _Reader:
                 cure="put three hinges in its place" if kind == "ball" else None,
             )
         for key in ("armature", "frictionloss"):
-            if _number(said, key, where, 0.0) < 0.0:
+            if number(said, key, where, 0.0) < 0.0:
                 raise InvalidModel(f"{key} is negative", argument=where, got=said[key])
         for key in ("damping", "stiffness"):  # MuJoCo takes up to three coefficients
             parts = said.get(key, "0").split()
             values = numbers(said.get(key, "0"), max(1, min(len(parts), 3)), key, where)
             if key == "stiffness" and any(values):
                 self.springs.append(name)
-        reference = _number(said, "ref", where, 0.0)
+        reference = number(said, "ref", where, 0.0)
         return Joint(
             name,
             element,
             kind == "slide",
-            translation + rotation @ _vector(said, "pos", 3, where, (0.0, 0.0, 0.0)),
-            rotation @ _unit(_vector(said, "axis", 3, where, (0.0, 0.0, 1.0)), "an axis", where),
+            translation + rotation @ vector(said, "pos", 3, where, (0.0, 0.0, 0.0)),
+            rotation @ unit(vector(said, "axis", 3, where, (0.0, 0.0, 1.0)), "an axis", where),
             reference if kind == "slide" else self.compiler.angle(reference),
         )
 
@@ -422,10 +284,14 @@ class _Reader:
         said = self.attributes(element, inherited)
         where = self.where(element)
         kind = said.get("type", "mesh" if "mesh" in said else "sphere")
-        group = _number(said, "group", where, 0.0)
-        mass = _number(said, "mass", where, math.nan)
-        density = _number(said, "density", where, geoms.DENSITY)
+        group = number(said, "group", where, 0.0)
+        mass = number(said, "mass", where, math.nan)
+        density = number(said, "density", where, geoms.DENSITY)
         low, high = self.compiler.groups
+        if mass < 0.0 or density < 0.0:
+            raise InvalidModel(
+                "a geom's mass is negative", argument=where, got=mass if mass < 0.0 else density
+            )
         weightless = mass == 0.0 or (math.isnan(mass) and density == 0.0)
         if kind in geoms.MASSLESS or weightless or not low <= group <= high:
             return np.zeros(10)
@@ -433,14 +299,12 @@ class _Reader:
             return None
         written = said.get("size")
         size = numbers(written, max(1, min(len((written or "").split()), 3)), "size", where)
-        turn = _orientation(said, self.compiler, where)
-        move = _vector(said, "pos", 3, where, (0.0, 0.0, 0.0))
+        turn = orientation(said, self.compiler, where)
+        move = vector(said, "pos", 3, where, (0.0, 0.0, 0.0))
         if "fromto" in said:
-            ends = _vector(said, "fromto", 6, where, ())
+            ends = vector(said, "fromto", 6, where, ())
             along = ends[:3] - ends[3:]  # MuJoCo's z axis points to the first end
-            turn = _orientation(
-                {"zaxis": " ".join(map(repr, along.tolist()))}, self.compiler, where
-            )
+            turn = orientation({"zaxis": " ".join(map(repr, along.tolist()))}, self.compiler, where)
             move = 0.5 * (ends[:3] + ends[3:])
             half = 0.5 * float(np.linalg.norm(along))
             across = 1 if kind in ("capsule", "cylinder") else 2
@@ -462,8 +326,8 @@ class _Reader:
 def _generated(element: Element, path: str) -> InvalidModel:
     included = element.tag == "include"
     flatten = (
-        f"python -c \"import mujoco; s = mujoco.MjSpec.from_file('{path}'); s.compile(); "
-        'print(s.to_xml())" > arm.xml'
+        'python -c "import sys, mujoco; s = mujoco.MjSpec.from_file(sys.argv[1]); s.compile(); '
+        f'print(s.to_xml())" {shlex.quote(path)} > arm.xml'
     )
     hint = f"give {element.attributes.get('file')} itself, or " if included else ""
     return InvalidModel(
@@ -471,41 +335,6 @@ def _generated(element: Element, path: str) -> InvalidModel:
         argument=f"{path}, line {element.line}",
         cure=f"{hint}let MuJoCo write it out: `{flatten}`",
     )
-
-
-def _inertial_parameters(element: Element, compiler: _Compiler, where: str) -> Array:
-    """Return the ten parameters that an `<inertial>` states, in the body's frame."""
-    said = element.attributes
-    for key in ("pos", "mass"):
-        if key not in said:
-            raise InvalidModel(f"<inertial> has no {key}", argument=where)
-    mass = _number(said, "mass", where, 0.0)
-    if mass < 0.0:
-        raise InvalidModel(
-            "a mass is negative", argument=where, got=mass, expected="0 or more, in kg"
-        )
-    com = _vector(said, "pos", 3, where, ())
-    turn = _orientation(said, compiler, where)
-    if ("diaginertia" in said) == ("fullinertia" in said):
-        raise InvalidModel(
-            "<inertial> needs either diaginertia or fullinertia",
-            argument=where,
-            got="both" if "diaginertia" in said else "neither",
-        )
-    if "diaginertia" in said:
-        tensor = np.diag(_vector(said, "diaginertia", 3, where, ()))
-    else:
-        if any(k in said for k in ORIENTATIONS):
-            raise InvalidModel(
-                "fullinertia is in the body's axes: it takes no orientation beside it",
-                argument=where,
-                cure="state diaginertia, or take the orientation out",
-            )
-        tensor = np.zeros((3, 3))
-        full = _vector(said, "fullinertia", 6, where, ())
-        for (i, j), value in zip(FULL_INDEX, full, strict=True):
-            tensor[i, j] = tensor[j, i] = value
-    return inertia.from_body(mass, com, turn @ tensor @ turn.T)
 
 
 def _mimics(
@@ -572,8 +401,8 @@ def read(root: Element, path: str) -> Model:
     for element in walk(root):
         if element.tag in GENERATED:
             raise _generated(element, path)
-    compiler = _compiler(root, path)
-    reader = _Reader(path, compiler, _defaults(root, path))
+    compiler = compiler_of(root, path)
+    reader = _Reader(path, compiler, defaults_of(root, path))
     for world in root.all("worldbody"):
         inherited = world.attributes.get("childclass", "main")
         for child, within, rotation, translation in reader.children(
@@ -597,8 +426,10 @@ def read(root: Element, path: str) -> Model:
         joints[joint.name] = joint
     gravity = GRAVITY
     for element in root.all("option"):
-        x, y, z = _vector(element.attributes, "gravity", 3, f"{path}, <option>", gravity)
+        x, y, z = vector(element.attributes, "gravity", 3, f"{path}, <option>", gravity)
         gravity = (float(x), float(y), float(z))
+        if any(f.attributes.get("gravity") == "disable" for f in element.all("flag")):
+            gravity = (0.0, 0.0, 0.0)
     model = Model(
         root.attributes.get("model") or "robot",
         tuple(reader.bodies),
@@ -620,8 +451,8 @@ def _notes(model: Model, reader: _Reader) -> list[str]:
     meshes = [b.name for b in model.bodies if b.of_meshes]
     if meshes:
         notes.append(
-            f"{', '.join(meshes)}: no <inertial>, and geoms of meshes, which are not opened: the "
-            "file's mass of it is not known"
+            f"{', '.join(meshes)}: no <inertial>, and geoms that are meshes or shells: meshes are "
+            "not opened, so what the file believes of its mass is not known"
         )
     if reader.springs:
         notes.append(
@@ -720,7 +551,7 @@ def _chain(body: Body, mimics: Mapping[str, tuple[str, float, float]]) -> list[u
         if joint.slides:
             translation = translation - rotation @ joint.axis * joint.reference
         else:
-            rotation = rotation @ _turn(joint.axis, -joint.reference)
+            rotation = rotation @ rotation_about(joint.axis, -joint.reference)
         last = joint is body.joints[-1] and not here.any()
         child = body.name if last else f"{body.name}@{joint.name}"
         kind = "prismatic" if joint.slides else "continuous"

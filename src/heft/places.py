@@ -27,6 +27,12 @@ def require_writable(out: Path) -> None:
         out: A file or folder to be written; it and the folders above need not exist.
     """
     where = f"--out {out}"
+    try:
+        out.resolve().exists()
+    except (OSError, ValueError, RuntimeError) as problem:  # its name is too long, or no name
+        raise InvalidSetting(
+            "this is no place for results", argument=where, got=str(problem)
+        ) from problem
     if not out.resolve().name or os.path.ismount(out):
         raise InvalidSetting(
             "a folder that others are mounted on cannot be replaced",

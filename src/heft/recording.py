@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from . import known_logs
 from .columns import KINDS, UNITS, ColumnMap, SignalMap, is_canonical
-from .errors import InvalidRecording, InvalidSetting, MissingSignal, nearest
+from .errors import InvalidRecording, InvalidSetting, MissingSignal, nearest, shown
 from .inertia import Array
 from .options import number, read_toml, refuse_unknown
 from .tables import BLOCK_ROWS, Damaged, Table, file_hash, join, read_table, refuse
@@ -253,6 +253,7 @@ class Recording:
         maps = list({id(self.sources[n][0]): self.sources[n][0] for n in names}.values())
         columns = list(dict.fromkeys(c for m in maps for c in m.columns))
         wanted = columns if self.time is None else [self.time, *columns]
+        wanted = wanted or list(self.table.columns[:1])  # to count the rows of a constant step
         position = 0
         for raw in self.table.read(list(dict.fromkeys(wanted))):
             first, last = position, position + len(raw)
@@ -308,7 +309,7 @@ def _parts(path: Path) -> list[tuple[Path, Path | None, float]]:
                 raise InvalidSetting(
                     "the name of a file is expected",
                     argument=f"{where}, {key}",
-                    got=repr(entry.get(key))[:60],
+                    got=shown(entry.get(key)),
                 )
         file = path.parent / entry["file"]
         if file.suffix.lower() == EXPERIMENT:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from . import denavit_hartenberg, inertia, markup, mjcf, urdf
 from .errors import InvalidModel, InvalidSetting, nearest
+from .files import read_text
 from .inertia import Array
 from .markup import Element
 from .options import STANDARD_GRAVITY, Options
@@ -264,8 +265,7 @@ class Robot:
         if root.tag == "mujoco":
             translation = mjcf.translate(mjcf.read(root, path), free, path)
             return _build(translation, data, options, path, "mjcf")
-        urdf.check(root, path)
-        return _build(urdf.Translation(data), data, options, path, "urdf")
+        return Robot.from_urdf_text(data, options, path)
 
     @staticmethod
     def from_urdf(path: str | Path, options: Options | None = None) -> Robot:
@@ -284,7 +284,6 @@ class Robot:
     @staticmethod
     def from_urdf_text(data: bytes, options: Options | None = None, path: str = "URDF") -> Robot:
         """Return the robot of a URDF file's bytes; see `from_urdf`."""
-        urdf.check(markup.parse(data, path), path)
         return _build(urdf.Translation(data), data, options or Options(), path, "urdf")
 
     @property
@@ -396,14 +395,7 @@ class Robot:
 
 
 def _bytes(path: str | Path) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except OSError as problem:
-        raise InvalidModel(
-            "the model file cannot be read",
-            argument=str(path),
-            got=problem.strerror or str(problem),
-        ) from problem
+    return read_text(Path(path), "model file", InvalidModel)
 
 
 def _mimics(root: Element, path: str) -> dict[str, tuple[str, float, float]]:
@@ -444,6 +436,7 @@ def _build(
     import pinocchio as pin
 
     root = markup.parse(said.text, path)
+    urdf.check(root, path)
     free = options.base == "free"
     gravity = options.gravity or said.gravity or STANDARD_GRAVITY
     options = replace(options, gravity=gravity)

@@ -7,16 +7,18 @@ that is asked for.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 from ..errors import InvalidRecording
+from ..files import require_regular
 from .join import join
 from .mcap import mcap_table
 from .npz import npz_table
 from .parquet import parquet_table
 from .rosbag1 import rosbag1_table
-from .rosbag2 import rosbag2_table, sqlite_table
+from .rosbag2 import METADATA, rosbag2_table, sqlite_table
 from .table import BLOCK_ROWS, Damaged, Table, Topics, damage, library, refuse
 from .text import text_table
 
@@ -60,12 +62,10 @@ def read_table(path: str | Path, topics: Topics | None = None, damaged: Damaged 
     """
     path = Path(path)
     topics = topics or Topics()
-    if not path.exists():
-        raise InvalidRecording("the log does not exist", argument=str(path))
-    if path.is_dir():
+    bag = path.suffix.lower() not in READERS or os.path.isfile(path / METADATA)
+    if bag and os.path.isdir(path):
         return rosbag2_table(path, topics, damaged)
-    if not path.is_file():
-        raise InvalidRecording("the log is no file", argument=str(path))
+    require_regular(path)
     if path.stat().st_size == 0:
         raise InvalidRecording("the log is empty", argument=str(path))
     reader = READERS.get(path.suffix.lower())

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from ..errors import InvalidRecording
-from .messages import Batch, Channel, Log, full_name, messages_table
+from .messages import Batch, Channel, Log, full_name, messages_table, unified
 from .table import Damaged, Table, Topics, damage, library
 
 MAGIC = b"\x89MCAP0\r\n"
@@ -54,28 +54,26 @@ def mcap_log(path: Path, damaged: Damaged) -> Log:
             damaged(problem)
     if index is None or not index.channels:
         index = _scanned(path, damaged, index)
-    numbers = sorted(index.channels)
-    place = {number: k for k, number in enumerate(numbers)}
-    channels = tuple(index.channels[n] for n in numbers)
+    channels, places = unified(index.channels)
 
     def batches(wanted: Collection[int]) -> Iterator[Batch]:
-        chosen = {numbers[k] for k in wanted}
+        chosen = {number: k for number, k in places.items() if k in wanted}
         counted = 0
         held: dict[int, tuple[list[int], list[bytes]]] = {}
         for opcode, content in _data(path, index.end, damaged):
             found, total = _messages(opcode, content, chosen, path, damaged)
             counted += total
-            for number, (logged, messages) in found.items():
+            for k, (logged, messages) in found.items():
                 if opcode == CHUNK:
-                    yield place[number], logged, messages
+                    yield k, logged, messages
                     continue
-                both = held.setdefault(number, ([], []))
+                both = held.setdefault(k, ([], []))
                 both[0].extend(logged)
                 both[1].extend(messages)
                 if len(both[0]) >= BATCH:
-                    yield place[number], *held.pop(number)
-        for number, (logged, messages) in held.items():
-            yield place[number], logged, messages
+                    yield k, *held.pop(k)
+        for k, (logged, messages) in held.items():
+            yield k, logged, messages
         if index.count is not None and counted != index.count:
             lost = f"{counted} messages where its summary says {index.count}"
             damaged(damage(path, lost))
@@ -293,9 +291,12 @@ def _chunk(
 
 
 def _messages(
-    opcode: int, content: bytes, chosen: Collection[int], path: Path, damaged: Damaged
+    opcode: int, content: bytes, chosen: Mapping[int, int], path: Path, damaged: Damaged
 ) -> tuple[dict[int, tuple[list[int], list[bytes]]], int]:
-    """Return a record's messages by channel, and how many messages it holds in all."""
+    """Return a record's messages by channel, and how many messages it holds in all.
+
+    `chosen` says which of the file's channels are wanted, and by which number.
+    """
     found: dict[int, tuple[list[int], list[bytes]]] = {}
     if opcode == MESSAGE:
         content = struct.pack("<BQ", MESSAGE, len(content)) + content
@@ -321,10 +322,11 @@ def _messages(
         if behind > end or length < 22:
             break
         total += 1
-        if channel in chosen:
-            both = found.get(channel)
+        k = chosen.get(channel)
+        if k is not None:
+            both = found.get(k)
             if both is None:
-                both = found[channel] = ([], [])
+                both = found[k] = ([], [])
             both[0].append(logged)
             both[1].append(content[at + 31 : behind])
         at = behind

@@ -10,7 +10,7 @@ Time is the stamp of the header, counted from the first in whole nanoseconds.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from ..inertia import Array
 from . import table
 from .join import join
 from .layouts import ENCODINGS, Decoder, Group, Malformed
-from .table import Damaged, Table, Topics, damage, library
+from .table import Damaged, Table, Topics, damage, library, refuse_many
 
 # By type of message: field of vectors, kind of signal, its components in the message's order.
 FRAMED = {
@@ -48,6 +48,7 @@ FRAMED = {
 JOINTS = "sensor_msgs/msg/JointState"
 JOINT_FIELDS = (("position", "q"), ("velocity", "v"), ("effort", "tau"))
 KINDS = (JOINTS, *FRAMED)
+APART = 1.0  # [s] between stamps and logging, above which it is said
 PEEK = 200  # messages of a topic by which its joints and frames are known
 
 
@@ -95,6 +96,35 @@ class Log:
     notes: tuple[str, ...] = ()
 
 
+def unified(channels: Mapping[int, Channel]) -> tuple[tuple[Channel, ...], dict[int, int]]:
+    """Return channels of which no two are alike, and each one's place among them.
+
+    A topic of several publishers has a channel for each of them.
+    """
+    counts: dict[Channel, int | None] = {}
+    for channel in channels.values():
+        key = replace(channel, count=None)
+        before = counts.get(key, 0)
+        counts[key] = None if channel.count is None or before is None else before + channel.count
+    at = {key: k for k, key in enumerate(counts)}
+    places = {number: at[replace(c, count=None)] for number, c in channels.items()}
+    return tuple(replace(key, count=count) for key, count in counts.items()), places
+
+
+def following(path: str, logs: Sequence[Log]) -> Log:
+    """Return logs that follow one another as one."""
+    flat = [(log, k, channel) for log in logs for k, channel in enumerate(log.channels)]
+    channels, places = unified({n: channel for n, (_, _, channel) in enumerate(flat)})
+
+    def batches(wanted: Collection[int]) -> Iterator[Batch]:
+        for log in logs:
+            own = {k: places[n] for n, (of, k, _) in enumerate(flat) if of is log}
+            for k, logged, messages in log.batches([k for k in own if own[k] in wanted]):
+                yield own[k], logged, messages
+
+    return Log(path, channels, batches, tuple(dict.fromkeys(n for log in logs for n in log.notes)))
+
+
 def full_name(kind: str) -> str:
     """Return the type's name as ROS 2 writes it: `sensor_msgs/msg/Imu` for `sensor_msgs/Imu`."""
     package, _, name = kind.partition("/")
@@ -139,6 +169,7 @@ class _Stream:
         first: The first stamp [ns].
         header: Whether the stamps of the header are used, or those of the log.
         seen: How many of the first messages are of this stream.
+        late: By how much the first was logged behind its own stamp [s].
     """
 
     channel: int
@@ -147,6 +178,7 @@ class _Stream:
     first: int
     header: bool
     seen: int
+    late: float
 
 
 def _read_group(
@@ -222,39 +254,38 @@ def _streams(
     """Return what the first messages of each topic speak of."""
     seen = dict.fromkeys(wanted, 0)
     found: dict[tuple[int, frozenset[str]], _Stream] = {}
-    batches = log.batches(wanted)
-    for k, logged, messages in batches:
-        channel = log.channels[k]
-        if seen[k] < PEEK:
-            room = PEEK - seen[k]
-            for one in _decoded(log, channel, decoders[k], messages[:room], topics.frames, damaged):
-                group, key = one.group, one.key
-                stamps = _stamps(group)
-                # A header without a stamp has zero there, while the log's clock runs.
-                header = stamps is not None and bool(stamps[0] or not logged[group.rows[0]])
-                columns = {n: c for n, c in one.columns.items() if _known(group, c)}
-                first = int(stamps[0]) if header and stamps is not None else logged[group.rows[0]]
-                old = found.get((k, key))
-                if old is None:
-                    found[k, key] = _Stream(k, key, columns, first, header, len(group.rows))
-                else:
-                    found[k, key] = _Stream(
-                        k,
-                        key,
-                        {**columns, **old.columns},
-                        min(first, old.first) if header == old.header else old.first,
-                        old.header,
-                        old.seen + len(group.rows),
-                    )
+    for k, logged, messages in log.batches(wanted):
+        some = messages[: max(PEEK - seen[k], 0)]
+        for one in _decoded(log, log.channels[k], decoders[k], some, topics.frames, damaged):
+            new = _stream(k, logged, one)
+            old = found.get((k, one.key))
+            found[k, one.key] = new if old is None else _together(old, new)
         seen[k] += len(messages)
-        counts = [log.channels[i].count for i in wanted]
-        if all(
-            n >= PEEK or (c is not None and n >= c)
-            for n, c in zip(seen.values(), counts, strict=True)
-        ):
+        if all(_enough(n, log.channels[i].count) for i, n in seen.items()):
             break
-    batches.close() if hasattr(batches, "close") else None
     return [s for s in found.values() if s.columns]
+
+
+def _enough(seen: int, count: int | None) -> bool:
+    return seen >= PEEK or (count is not None and seen >= count)
+
+
+def _stream(channel: int, logged: Sequence[int], one: _Said) -> _Stream:
+    group = one.group
+    when = logged[group.rows[0]]
+    stamps = _stamps(group)
+    # A header without a stamp has zero there, while the log's clock runs.
+    header = stamps is not None and bool(stamps[0] or not when)
+    first = int(stamps[0]) if header and stamps is not None else when
+    columns = {n: c for n, c in one.columns.items() if _known(group, c)}
+    late = (when - first) / 1e9
+    return _Stream(channel, one.key, columns, first, header, len(group.rows), late)
+
+
+def _together(old: _Stream, new: _Stream) -> _Stream:
+    first = min(old.first, new.first) if new.header == old.header else old.first
+    columns = {**new.columns, **old.columns}
+    return replace(old, columns=columns, first=first, seen=old.seen + new.seen)
 
 
 @dataclass(frozen=True)
@@ -333,6 +364,7 @@ def messages_table(log: Log, topics: Topics, damaged: Damaged) -> Table:
             got=", ".join(there[:8]) or "no topics",
             expected=", ".join(k.replace("/msg/", "/") for k in KINDS),
         )
+    refuse_many(sum(len(s.columns) for s in streams), log.path)
     _refuse_ambiguous(log, streams)
     # The clock: joints before all else, then the topic that says most.
     streams.sort(key=lambda s: (log.channels[s.channel].kind != JOINTS, -s.seen))
@@ -343,6 +375,11 @@ def messages_table(log: Log, topics: Topics, damaged: Damaged) -> Table:
         channel = log.channels[stream.channel]
         if not stream.header:
             notes.append(f"'{channel.topic}' has no stamps of its own: the time of logging is used")
+        if abs(stream.late) > APART:
+            notes.append(
+                f"'{channel.topic}' was logged {stream.late:.6g} s behind its own stamps, which "
+                "are used"
+            )
         if channel.kind.endswith("PoseStamped") and channel.topic not in topics.frames:
             notes.append(
                 f"'{channel.topic}' names the frame that its pose is seen from, not the body's: "

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,40 +10,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidRecording
+from ..files import UNREADABLE, read_arrays
 from ..inertia import Array
 from . import table
-from .table import Damaged, Table, Topics, damage
-
-PROBLEMS = (
-    OSError,
-    ValueError,
-    EOFError,
-    KeyError,
-    MemoryError,
-    zipfile.BadZipFile,
-    zlib.error,
-    NotImplementedError,
-    RuntimeError,  # an unknown compression; encryption
-)
+from .table import Damaged, Table, Topics, damage, refuse, refuse_many
 
 
 def _arrays(path: Path, damaged: Damaged) -> dict[str, NDArray[Any]]:
-    with path.open("rb") as file:
-        if not zipfile.is_zipfile(file):
-            raise ValueError("it is no zip archive of arrays")
-    arrays = {}
-    with np.load(path, allow_pickle=False) as data:
-        for name in data.files:
-            try:
-                array = data[name]
-            except (zipfile.BadZipFile, zlib.error, EOFError) as problem:
-                damaged(damage(path, f"array '{name}': {problem}"))
-                continue
-            if isinstance(array, np.ndarray):
-                arrays[name] = array
-        if not arrays and data.files:
-            raise ValueError("it holds no arrays")
-    return arrays
+    """Return all arrays, or, to salvage, those that can be read."""
+    try:
+        return read_arrays(path)
+    except UNREADABLE as problem:
+        if damaged is refuse:
+            raise
+        found = {}
+        with np.load(path, allow_pickle=False) as data:
+            for name in data.files:
+                try:
+                    found[name] = data[name]
+                except UNREADABLE as reason:
+                    damaged(damage(path, f"array '{name}': {reason}"))
+        if not found:
+            raise ValueError("none of its arrays can be read") from problem
+        return found
 
 
 def npz_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
@@ -53,7 +40,7 @@ def npz_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
     topics.refuse_for(str(path))
     try:
         arrays = _arrays(path, damaged)
-    except PROBLEMS as problem:
+    except UNREADABLE as problem:
         hint = None
         if "pickle" in str(problem):
             hint = "save the arrays as plain numbers; objects are never unpickled"
@@ -67,6 +54,7 @@ def npz_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
         if array.ndim == 1:
             columns[name] = array
         elif array.ndim == 2:
+            refuse_many(array.shape[1], path)
             for k in range(array.shape[1]):
                 columns[f"{name}[{k}]"] = array[:, k]
 

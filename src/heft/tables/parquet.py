@@ -9,10 +9,14 @@ from typing import Any
 import numpy as np
 
 from ..errors import InvalidRecording
+from ..files import refuse_bomb
 from ..inertia import Array
 from . import table
-from .table import Damaged, Table, Topics, damage
-from .text import refuse_twice
+from .table import Damaged, Table, Topics, damage, refuse_twice
+
+# No file of measurements has more rows than this a byte, however well it is packed.
+MOST_ROWS_A_BYTE = 100
+LARGE_FILE = 64 * 1024 * 1024  # [bytes]
 
 
 def parquet_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
@@ -22,12 +26,18 @@ def parquet_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
 
     topics.refuse_for(str(path))
 
+    # A small file is read without a buffer: a damaged page's claim would become the buffer's size.
+    buffer_size = 1 << 20 if path.stat().st_size > LARGE_FILE else 0
+
     def open_file() -> Any:
         try:
             return pyarrow.parquet.ParquetFile(
-                path, page_checksum_verification=True, pre_buffer=False, buffer_size=1 << 20
-            )  # else the whole file would be read ahead
-        except (OSError, pyarrow.ArrowException) as problem:
+                path,
+                page_checksum_verification=True,
+                pre_buffer=False,  # else the whole file would be read ahead
+                buffer_size=buffer_size,
+            )
+        except (OSError, ValueError, pyarrow.ArrowException) as problem:
             raise InvalidRecording(
                 "this is not a readable Parquet file",
                 argument=str(path),
@@ -36,10 +46,16 @@ def parquet_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
                 "copy it again from where it was recorded",
             ) from problem
 
-    try:
-        schema = open_file().schema_arrow
-    except UnicodeDecodeError as problem:
-        raise damage(path, str(problem)) from problem
+    with open_file() as file:
+        try:
+            metadata, schema = file.metadata, file.schema_arrow
+            groups = range(metadata.num_row_groups)
+            refuse_bomb(path, sum(metadata.row_group(g).total_byte_size for g in groups))
+            count = int(metadata.num_rows)
+            if not 0 <= count <= MOST_ROWS_A_BYTE * path.stat().st_size:
+                raise ValueError(f"it claims {count} rows in {path.stat().st_size} bytes")
+        except (OSError, ValueError, pyarrow.ArrowException) as problem:
+            raise damage(path, str(problem)[:200]) from problem
     refuse_twice(schema.names, path)
     numeric = []
     for entry in schema:
@@ -67,7 +83,5 @@ def parquet_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
                     damaged(damage(path, where))
                 position += rows
 
-    with open_file() as file:
-        count = int(file.metadata.num_rows)
     others = tuple(n for n in schema.names if n not in numeric)
     return Table(str(path), tuple(numeric), count, read, others)

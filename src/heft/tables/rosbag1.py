@@ -8,15 +8,16 @@ from __future__ import annotations
 import bz2
 import struct
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from ..errors import InvalidRecording
-from .messages import Batch, Channel, Log, full_name, messages_table
+from .messages import Batch, Channel, Log, full_name, messages_table, unified
 from .table import Damaged, Table, Topics, damage, library
 
 MAGIC = b"#ROSBAG V2.0\n"
-MESSAGE, BAG, CHUNK, CONNECTION = 2, 3, 5, 7
+MESSAGE, BAG, CHUNK, CHUNK_INFO, CONNECTION = 2, 3, 5, 6, 7
 MOST_BYTES = 256 << 20  # of one record, packed or not
 BATCH = 4096
 
@@ -31,6 +32,7 @@ def rosbag1_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
 def rosbag1_log(path: Path, damaged: Damaged) -> Log:
     """Return a ROS 1 bag as a log of messages."""
     connections: dict[int, Channel] = {}
+    counts: dict[int, int] = {}
     with path.open("rb") as file:
         if file.read(len(MAGIC)) != MAGIC:
             raise InvalidRecording(
@@ -55,14 +57,19 @@ def rosbag1_log(path: Path, damaged: Damaged) -> Log:
             header, data, at = found
             if _number(header, "op") == CONNECTION:
                 _connect(header, data, connections, path)
+            elif _number(header, "op") == CHUNK_INFO:
+                for conn, count in struct.iter_unpack("<II", data[: len(data) // 8 * 8]):
+                    counts[conn] = counts.get(conn, 0) + count
+        for conn, channel in connections.items():
+            connections[conn] = replace(channel, count=counts.get(conn) if counts else None)
     if not connections:
         for _, header, data in _records(path, damaged):
             if _number(header, "op") == CONNECTION:
                 _connect(header, data, connections, path)
-    numbers = sorted(connections)
+    channels, places = unified(connections)
 
     def batches(wanted: Collection[int]) -> Iterator[Batch]:
-        place = {numbers[k]: k for k in wanted}
+        place = {number: k for number, k in places.items() if k in wanted}
         held: dict[int, tuple[list[int], list[bytes]]] = {}
         for _, header, data in _records(path, damaged):
             if _number(header, "op") != MESSAGE:
@@ -80,7 +87,7 @@ def rosbag1_log(path: Path, damaged: Damaged) -> Log:
             yield k, logged, messages
 
     notes = ("ROS 1 bags carry no checksums: a changed byte cannot be seen",)
-    return Log(str(path), tuple(connections[n] for n in numbers), batches, notes)
+    return Log(str(path), channels, batches, notes)
 
 
 def _connect(header: Header, data: bytes, connections: dict[int, Channel], path: Path) -> None:

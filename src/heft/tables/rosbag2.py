@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidRecording
 from .mcap import mcap_log
-from .messages import Batch, Channel, Log, full_name, messages_table
+from .messages import Batch, Channel, Log, following, full_name, messages_table, unified
 from .table import Damaged, Table, Topics, damage, library
 
 METADATA = "metadata.yaml"
 MOST_METADATA = 16 << 20
 BATCH = 2048
+MOST_FAILURES = 1000  # pieces of a damaged file that cannot be read, before it is given up
 NOTE = "SQLite files carry no checksums: a changed byte cannot be seen"
+
+# The last where SQLite's own message about a damaged file is no text.
+UNREADABLE = (sqlite3.Error, OverflowError, UnicodeDecodeError)
 
 
 def rosbag2_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
@@ -61,7 +64,7 @@ def rosbag2_log(path: Path, damaged: Damaged) -> Log:
                 argument=str(file),
                 cure="copy the whole folder, or reindex what is there: ros2 bag reindex",
             )
-    return _behind(str(path), [openers[storage](f, damaged) for f in files])
+    return following(str(path), [openers[storage](f, damaged) for f in files])
 
 
 def _metadata(path: Path) -> dict[str, Any]:
@@ -88,24 +91,6 @@ def _metadata(path: Path) -> dict[str, Any]:
             cure="ros2 bag reindex writes it anew",
         ) from problem
     return described
-
-
-def _behind(path: str, logs: Sequence[Log]) -> Log:
-    """Return logs that follow one another as one."""
-    channels: dict[Channel, int] = {}
-    places = []
-    for log in logs:
-        unknown = [replace(c, count=None) for c in log.channels]
-        places.append([channels.setdefault(c, len(channels)) for c in unknown])
-
-    def batches(wanted: Collection[int]) -> Iterator[Batch]:
-        for log, place in zip(logs, places, strict=True):
-            own = [k for k, whole in enumerate(place) if whole in wanted]
-            for k, logged, messages in log.batches(own):
-                yield place[k], logged, messages
-
-    notes = tuple(dict.fromkeys(n for log in logs for n in log.notes))
-    return Log(path, tuple(channels), batches, notes)
 
 
 def sqlite_log(path: Path, damaged: Damaged) -> Log:
@@ -135,41 +120,51 @@ def sqlite_log(path: Path, damaged: Damaged) -> Log:
                         "FROM message_definitions"
                     )
                 }
-            last = base.execute("SELECT max(id) FROM messages").fetchone()[0] or 0
-    except sqlite3.Error as problem:
+            (last,) = base.execute("SELECT max(id) FROM messages").fetchone()
+            last = last if isinstance(last, int) else 0
+    except UNREADABLE as problem:
         raise damage(path, str(problem)) from problem
-    numbers = [row[0] for row in rows]
-    channels = tuple(
-        Channel(
-            str(name),
-            full_name(str(kind)),
-            str(encoding),
-            texts.get(str(kind), ("", ""))[1],
-            texts.get(str(kind), ("", ""))[0] == "ros2idl",
-        )
-        for _, name, kind, encoding in rows
+    channels, places = unified(
+        {
+            number: Channel(
+                str(name),
+                full_name(str(kind)),
+                str(encoding),
+                texts.get(str(kind), ("", ""))[1],
+                texts.get(str(kind), ("", ""))[0] == "ros2idl",
+            )
+            for number, name, kind, encoding in rows
+        }
     )
 
     def batches(wanted: Collection[int]) -> Iterator[Batch]:
-        chosen = {numbers[k]: k for k in wanted}
+        chosen = {number: k for number, k in places.items() if k in wanted}
         marks = ", ".join("?" * len(chosen))
         query = (
-            "SELECT topic_id, timestamp, data FROM messages "
-            f"WHERE id BETWEEN ? AND ? AND topic_id IN ({marks}) ORDER BY id"
+            "SELECT id, topic_id, timestamp, data FROM messages "
+            f"WHERE id > ? AND topic_id IN ({marks}) ORDER BY id LIMIT {BATCH}"
         )
+        behind, failures = -1, 0
         with closing(_connect(path)) as base:
-            for first in range(0, last + 1, BATCH):
+            while behind < last and failures < MOST_FAILURES:
                 try:
-                    found = base.execute(query, (first, first + BATCH - 1, *chosen)).fetchall()
-                except sqlite3.Error as problem:
-                    until = min(first + BATCH - 1, last)
-                    damaged(damage(path, f"{problem}, in messages {first} to {until}"))
+                    found = base.execute(query, (behind, *chosen)).fetchall()
+                except UNREADABLE as problem:
+                    damaged(damage(path, f"{problem}, behind message {behind}"))
+                    behind += BATCH
+                    failures += 1
                     continue
+                if not found:
+                    return
+                behind = found[-1][0]
                 held: dict[int, tuple[list[int], list[bytes]]] = {}
-                for topic, logged, data in found:
+                for _, topic, logged, data in found:
+                    if not isinstance(logged, int) or not isinstance(data, bytes):
+                        damaged(damage(path, f"a message near {behind} is none"))
+                        continue
                     both = held.setdefault(chosen[topic], ([], []))
-                    both[0].append(int(logged))
-                    both[1].append(bytes(data))
+                    both[0].append(logged)
+                    both[1].append(data)
                 for k, (stamps, messages) in held.items():
                     yield k, stamps, messages
 
@@ -190,4 +185,6 @@ def _short(path: Path) -> str | None:
 
 def _connect(path: Path) -> sqlite3.Connection:
     # Immutable: nothing is written beside the log, not even a lock.
-    return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
+    base = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
+    base.text_factory = lambda data: data.decode("utf-8", "replace")
+    return base

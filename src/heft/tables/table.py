@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -12,6 +13,7 @@ from ..errors import InvalidRecording, InvalidSetting
 from ..inertia import Array
 
 BLOCK_ROWS = 65_536
+MOST_COLUMNS = 10_000
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,25 @@ def damage(path: object, got: str) -> InvalidRecording:
         cure=f"copy it again from where it was recorded, or salvage what can be read: "
         f"heft convert {path} --recover --out salvaged.parquet",
     )
+
+
+def refuse_many(count: int, path: object) -> None:
+    """Raise `InvalidRecording` if there are more columns than any robot has signals."""
+    if count > MOST_COLUMNS:
+        raise InvalidRecording(
+            "the log has too many columns",
+            argument=str(path),
+            got=count,
+            expected=f"at most {MOST_COLUMNS}",
+        )
+
+
+def refuse_twice(names: Sequence[str], path: object) -> None:
+    """Raise `InvalidRecording` if a column's name repeats, or there are too many."""
+    refuse_many(len(names), path)
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
+    if twice:
+        raise InvalidRecording("column names repeat", argument=str(path), got=", ".join(twice))
 
 
 def library(name: str, path: object) -> ModuleType:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ..errors import InvalidRecording
 from ..inertia import Array
-from .table import Damaged, Table, Topics, damage, refuse
+from . import table
+from .table import Damaged, Table, Topics, damage, refuse, refuse_twice
 
 MISSING = ["", "nan", "NaN", "NAN", "null", "None", "NA"]
 CUT = "the last line does not end: its last number may be cut off"
@@ -32,12 +32,24 @@ def _header(path: Path) -> tuple[str, list[str]]:
         ) from problem
     if not line.strip():
         raise InvalidRecording("the log is empty", argument=str(path))
+    if "\0" in line:
+        raise InvalidRecording(
+            "the CSV file is not UTF-8 text",
+            argument=str(path),
+            got="a NUL in the first line",
+            cure="save it as UTF-8",
+        )
     if line.startswith("#"):  # as NumPy writes it
         line = line.lstrip("#").lstrip(" ")
     delimiter = max(",;\t", key=line.count)
     if delimiter not in line and " " in line.strip():
         delimiter = " "  # as the recorder of Universal Robots writes it
-    header = [c.strip() for c in next(csv.reader([line], delimiter=delimiter))]
+    try:
+        header = [c.strip() for c in next(csv.reader([line], delimiter=delimiter))]
+    except csv.Error as problem:
+        raise InvalidRecording(
+            "the first line cannot be read", argument=str(path), got=str(problem)
+        ) from problem
     if all(_is_number(c) for c in header):
         raise InvalidRecording(
             "the first line holds numbers, not column names",
@@ -51,13 +63,6 @@ def _header(path: Path) -> tuple[str, list[str]]:
         )
     refuse_twice([c for c in header if c], path)
     return delimiter, header
-
-
-def refuse_twice(names: Sequence[str], path: Path) -> None:
-    """Raise `InvalidRecording` if a name repeats."""
-    twice = sorted({c for c in names if names.count(c) > 1})
-    if twice:
-        raise InvalidRecording("column names repeat", argument=str(path), got=", ".join(twice))
 
 
 def _is_number(text: str) -> bool:
@@ -83,28 +88,23 @@ def text_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
 
     topics.refuse_for(str(path))
     delimiter, header = _header(path)
-    salvaging = damaged is not refuse
     last = _last_line(path)
     # Of the right shape it is read like any other, though its last number may lack digits.
     cut = last.count(delimiter.encode()) == len(header) - 1 and bool(last)
 
-    def batches(names: Sequence[str], kind: Any, parse: Any) -> Iterator[Any]:
+    def read(names: Sequence[str]) -> Iterator[Array]:
         convert = pyarrow.csv.ConvertOptions(
-            column_types=dict.fromkeys(names, kind),
+            column_types=dict.fromkeys(names, pyarrow.float64()),
             include_columns=list(names),
             null_values=MISSING,
             strings_can_be_null=True,
-            check_utf8=not salvaging,
         )
         options = pyarrow.csv.ReadOptions(
             block_size=8 << 20, column_names=header, skip_rows=1, use_threads=False
         )
-        yield from pyarrow.csv.open_csv(path, options, parse, convert)
-
-    def read(names: Sequence[str]) -> Iterator[Array]:
         parse = pyarrow.csv.ParseOptions(delimiter=delimiter)
         try:
-            for batch in batches(names, pyarrow.float64(), parse):
+            for batch in pyarrow.csv.open_csv(path, options, parse, convert):
                 yield np.stack(
                     [batch.column(k).to_numpy(zero_copy_only=False) for k in range(len(names))], 1
                 )
@@ -119,30 +119,39 @@ def text_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
             ) from problem
 
     def salvage(names: Sequence[str]) -> Iterator[Array]:
-        """Read text, and leave out the rows that hold something else than numbers."""
-        misshapen = 0
-        unread = 0
-
-        def skip(_: Any) -> str:
-            nonlocal misshapen
-            misshapen += 1
-            return "skip"
-
-        parse = pyarrow.csv.ParseOptions(delimiter=delimiter, invalid_row_handler=skip)
-        held = np.empty((0, len(names)))  # the last row, which may be cut off
-        try:
-            for batch in batches(names, pyarrow.binary(), parse):
-                read = np.stack([_numbers(batch.column(k)) for k in range(len(names))], 1)
-                values = np.concatenate([held, read])
-                if cut:
-                    values, held = values[:-1], values[-1:]
-                good = ~np.isinf(values).any(axis=1)
-                unread += int((~good).sum())
-                yield values[good]
-        except (OSError, pyarrow.ArrowException) as problem:
-            damaged(damage(path, f"not read to its end: {str(problem)[:160]}"))
-        if len(held):
+        """Read line by line, and leave out those that hold something else than numbers."""
+        at = [header.index(n) for n in names]
+        misshapen = unread = 0
+        kept = False  # whether the line before was
+        rows: list[list[float]] = []
+        with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+            file.readline()
+            lines = csv.reader(file, delimiter=delimiter)
+            while True:
+                try:
+                    cells = next(lines, None)
+                except csv.Error:  # a field without end
+                    misshapen += 1
+                    continue
+                if cells is None:
+                    break
+                kept = False
+                if len(cells) != len(header):
+                    misshapen += bool(cells)
+                    continue
+                try:
+                    rows.append([_number(cells[k]) for k in at])
+                    kept = True
+                except ValueError:
+                    unread += 1
+                if len(rows) > table.BLOCK_ROWS:
+                    yield np.array(rows[:-1])
+                    rows = rows[-1:]
+        if cut and kept:
             damaged(damage(path, f"{CUT}; the line is left out"))
+            rows = rows[:-1]
+        if rows:
+            yield np.array(rows)
         if misshapen or unread:
             damaged(
                 damage(
@@ -157,24 +166,16 @@ def text_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
         str(path),
         tuple(header),
         None,
-        salvage if salvaging else read,
+        read if damaged is refuse else salvage,
         notes=(*notes, CUT) if cut else notes,
     )
 
 
-def _numbers(column: Any) -> Array:
-    """Return a column of texts as numbers: NaN where one is missing, infinite where it is none."""
-    import pyarrow
-
-    try:
-        made = column.cast(pyarrow.string()).cast(pyarrow.float64())
-        return np.asarray(made.to_numpy(zero_copy_only=False), dtype=float)
-    except (pyarrow.ArrowException, UnicodeDecodeError):
-        pass
-    values = np.full(len(column), np.inf)
-    for k, text in enumerate(column.to_pylist()):
-        if text is None:
-            values[k] = np.nan
-        elif _is_number(text := text.decode("utf-8", "replace")):
-            values[k] = float(text)
-    return values
+def _number(text: str) -> float:
+    """Return a cell as a number, NaN where it is empty; raise ValueError where it is none."""
+    text = text.strip()
+    if text in MISSING:
+        return np.nan
+    if not _is_number(text) or not np.isfinite(float(text)):
+        raise ValueError(text)
+    return float(text)
