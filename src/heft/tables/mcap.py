@@ -321,6 +321,9 @@ def _messages(
         behind = at + 9 + length
         if behind > end or length < 22:
             break
+        if logged >> 63:
+            damaged(damage(path, f"a message has a time of {logged} ns, after the year 2262"))
+            return found, total
         total += 1
         k = chosen.get(channel)
         if k is not None:
