@@ -98,6 +98,8 @@ TARGETS = {
     "db3": Target("run.db3", log),
     "experiment": Target("run.toml", experiment),
     "urdf": Target("arm.urdf", Robot.from_urdf),
+    "mjcf": Target("arm.xml", Robot.from_file),
+    "dh": Target("arm.toml", Robot.from_file),
     "options": Target("with.toml", options),
     "map": Target("map.toml", ColumnMap.from_toml),
     "information": Target("information.npz", Information.load),

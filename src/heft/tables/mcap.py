@@ -98,7 +98,7 @@ def _index(file: BinaryIO, path: Path) -> _Index:
         )
     start, _, checksum = struct.unpack_from("<QQI", tail, 9)
     end = (start or size - len(tail)) - 9 - 4  # before the record of the data's end
-    if not len(MAGIC) <= end < size:
+    if not len(MAGIC) <= end <= size - len(tail) - 9 - 4:
         raise damage(path, f"the footer says that the summary begins at byte {start} of {size}")
     if not start:
         return _Index({}, None, end)
@@ -321,6 +321,9 @@ def _messages(
         behind = at + 9 + length
         if behind > end or length < 22:
             break
+        if logged >> 63:
+            damaged(damage(path, f"a message has a time of {logged} ns, after the year 2262"))
+            return found, total
         total += 1
         k = chosen.get(channel)
         if k is not None:
