@@ -43,12 +43,15 @@ ORDER = [
     "gains",
     "simple",
     "bounds",
+    "curves",
     "checks",
     "export",
     "friction_code",
     "preparation",
     "identification",
     "results",
+    "page",
+    "poses",
     "report",
     "demo",
     "cli",
@@ -60,7 +63,8 @@ OWNERS = {
     "pyarrow": {"tables", "results"},
     "scipy.signal": {"signals"},
     "clarabel": {"consistency", "bounds"},
-    "plotly": {"report"},
+    "viser": {"view"},
+    "trimesh": {"view"},
     "cyclopts": {"cli"},
 }
 HIDDEN = {"mujoco", "matplotlib", "cvxpy", "pandas", "pickle", "requests", "urllib"}
@@ -138,4 +142,4 @@ def test_importing_heft_is_light() -> None:
     code = "import sys, heft; print(' '.join(sys.modules))"
     call = [sys.executable, "-c", code]
     loaded = subprocess.run(call, capture_output=True, text=True, check=True).stdout.split()
-    assert not {"numpy", "scipy", "numba", "pinocchio", "pyarrow", "plotly"} & set(loaded)
+    assert not {"numpy", "scipy", "numba", "pinocchio", "pyarrow"} & set(loaded)

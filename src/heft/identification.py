@@ -14,9 +14,10 @@ from threadpoolctl import threadpool_limits
 
 from . import checks, export, friction, inertia, kernel, robust
 from .bounds import StrictBounds, strict_bounds
-from .checks import Check, Score, Trace, Verdict
+from .checks import Check, Score, Verdict
 from .cone import Limits
 from .consistency import ConsistentEstimate, PhysicallyConsistent
+from .curves import Trace
 from .errors import FitError, InvalidRecording, InvalidSetting, nearest
 from .estimators import Delay, DelayFound, Estimate, LeastSquares, Sharpness
 from .gains import Calibrated, DriveGains
