@@ -23,12 +23,14 @@ class Seen:
 
     Attributes:
         page: Playwright's page.
-        said: Errors and warnings of the console, and exceptions.
+        said: Errors on the console, and exceptions.
+        warned: Warnings on the console.
         asked: Every address that was asked for.
     """
 
     page: object
     said: list[str] = field(default_factory=list)
+    warned: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
 
 
@@ -53,11 +55,10 @@ def opened(
     context = browser.new_context(
         viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion="reduce"
     )
+    context.set_default_timeout(120_000.0)  # a busy machine draws slowly
     seen = Seen(context.new_page())
-    seen.page.on(
-        "console",
-        lambda m: seen.said.append(m.text) if m.type in ("error", "warning") else None,
-    )
+    kinds = {"error": seen.said, "warning": seen.warned}
+    seen.page.on("console", lambda m: kinds.get(m.type, []).append(m.text))
     seen.page.on("pageerror", lambda error: seen.said.append(str(error)))
     seen.page.on("request", lambda request: seen.asked.append(request.url))
     seen.page.goto(address)

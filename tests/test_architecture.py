@@ -53,6 +53,9 @@ ORDER = [
     "page",
     "poses",
     "report",
+    "comparison",
+    "comparison_report",
+    "view",
     "demo",
     "cli",
 ]

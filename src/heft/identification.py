@@ -133,6 +133,16 @@ class Identification:
         """What the checks add up to."""
         return checks.verdict(self.checks)
 
+    @property
+    def fastest(self) -> dict[str, tuple[float, float]]:
+        """Largest velocity backwards and forwards of each joint that rubs, on the logs fitted."""
+        fitted = {r.name for r in self.problem.recordings}
+        ends: dict[str, tuple[float, float]] = {}
+        for s in (s for t in self.traces if t.path in fitted for s in t.sliding):
+            low, high = ends.get(s.name, (0.0, 0.0))
+            ends[s.name] = (min(low, s.fastest[0]), max(high, s.fastest[1]))
+        return ends
+
     @cached_property
     def calibrated_problem(self) -> Problem:
         """The problem with torque by the gains found, for predictions."""

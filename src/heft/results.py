@@ -119,6 +119,8 @@ def write(
         (temporary / "friction.c").write_text(c_source(*drives), encoding="ascii")
         covariance = found.consistent.parameters.covariance
         assert covariance is not None
+        assert found.estimate.parameters.covariance is not None
+        sliding = found.fastest
         found.gathered.save(
             temporary / "information.npz",
             base_matrix=found.problem.base.matrix,
@@ -128,6 +130,10 @@ def write(
             parameter_names=np.array(found.consistent.parameters.labels.names),
             parameter_values=found.consistent.parameters.values,
             parameter_covariance=covariance,
+            base_values=found.estimate.parameters.values,
+            base_covariance=found.estimate.parameters.covariance,
+            sliding_joints=np.array(list(sliding)),
+            sliding_velocities=np.array(list(sliding.values()), dtype=float).reshape(-1, 2),
         )
         if report is not None:
             (temporary / "report.html").write_text(report(found), encoding="utf-8")
@@ -173,6 +179,21 @@ def refuse_other_robot(out: Path, robot: Robot) -> None:
 def _flush(path: Path) -> None:
     with path.open("rb") as file:
         os.fsync(file.fileno())
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file of text, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    finally:
+        Path(temporary).unlink(missing_ok=True)
 
 
 def _swap(temporary: Path, out: Path) -> None:
