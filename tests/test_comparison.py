@@ -250,7 +250,7 @@ def test_a_browser_draws_the_comparison(
     assert "friction changed in joint2" in capsys.readouterr().out
     with opened(chromium, out.as_uri(), width) as seen:
         assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
-        assert seen.page.locator("figure canvas").count() == 2
+        assert seen.page.locator("figure canvas").count() == 4
         assert seen.page.locator("tr.changed").count() == 1
         assert seen.page.evaluate("[...document.querySelectorAll('canvas')].every((c) => c.width)")
         assert seen.said + seen.warned == [] and seen.asked == [out.as_uri()]

@@ -6,8 +6,11 @@ import textwrap
 from collections.abc import Iterator
 from html import escape
 
+import numpy as np
+
 from . import __version__, page
 from .comparison import ALARM, Change, Comparison, Curves, Kind
+from .inertia import Array
 from .page import Part, Plot, Series
 from .report import rounded, table
 from .results import NORMAL
@@ -73,9 +76,16 @@ def _parts(found: Comparison) -> Iterator[Part]:
         clear = [k for k, c in enumerate(changes) if c.clear]
         yield f"<h2>{title}</h2><p>{len(clear)} of {len(changes)} changed.</p>"
         if kind == "friction":
-            yield page.legend([("before", "before, with 95 %"), ("after", "after, with 95 %")])
-            yield '<div class="grid">'
-            yield from (_plot(c) for c in found.curves)
+            yield page.legend(
+                [
+                    ("before", "before, with 95 %"),
+                    ("after", "after, with 95 %"),
+                    ("residual", "change"),
+                ]
+            )
+            yield '<div class="pairs">'
+            for curves in found.curves:
+                yield from _plots(curves)
             yield "</div>"
         if kind == "base" and _suspect(found):
             yield f"<p>{escape(_suspect(found))}</p>"
@@ -136,16 +146,23 @@ def _row(change: Change) -> list[str]:
     ]
 
 
-def _plot(curves: Curves) -> Plot:
+def _plots(curves: Curves) -> Iterator[Plot]:
+    """Yield friction on both sides, and the change, which may be too small to be seen there."""
     speed, unit = ("m/s", "N") if curves.linear else ("rad/s", "N·m")
-    series = []
-    for role, values, std in (
-        ("before", curves.before, curves.before_std),
-        ("after", curves.after, curves.after_std),
-    ):
+
+    def drawn(name: str, role: str, values: Array, std: Array) -> tuple[Series, Series]:
         reach = NORMAL * std
         edges = Series("95 %", role, curves.velocity, values + reach, "band", low=values - reach)
-        series += [edges, Series(role, role, curves.velocity, values)]
-    return Plot(
-        f"{curves.name} [{unit}]", f"speed [{speed}]", tuple(series), f"friction {curves.name}"
+        return edges, Series(name, role, curves.velocity, values)
+
+    axis, group = f"speed [{speed}]", f"friction {curves.name}"
+    before = drawn("before", "before", curves.before, curves.before_std)
+    after = drawn("after", "after", curves.after, curves.after_std)
+    yield Plot(f"{curves.name} [{unit}]", axis, (*before, *after), group)
+    change = drawn(
+        "change",
+        "residual",
+        curves.after - curves.before,
+        np.hypot(curves.before_std, curves.after_std),
     )
+    yield Plot(f"{curves.name}, change [{unit}]", axis, change, group)

@@ -356,10 +356,11 @@
     const spec = content.drawings[Number(figure.dataset.drawing)];
     all.push(figure.classList.contains("scene") ? new Scene(figure, spec) : new Plot(figure, spec, groups));
   }
-  const sizes = new ResizeObserver((entries) => {
-    for (const entry of entries) all.find((one) => one.canvas === entry.target).draw();
+  const drawn = new Map(all.map((one) => [one.canvas, one]));
+  const sizes = new ResizeObserver((entries) => {  // at once, and whenever a width changes
+    for (const entry of entries) drawn.get(entry.target).draw();
   });
-  all.forEach((one) => { one.draw(); sizes.observe(one.canvas); });
+  all.forEach((one) => sizes.observe(one.canvas));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
   document.getElementById("theme").addEventListener("click", () => {
     const root = document.documentElement;
@@ -368,5 +369,4 @@
     root.dataset.theme = dark ? "light" : "dark";
     repaint();
   });
-  document.documentElement.dataset.drawn = performance.now().toFixed(0);
 })();

@@ -214,12 +214,9 @@ def _plots_of_friction(found: Identification) -> Iterator[Plot]:
         data = [
             s for t in found.traces if t.path in fitted for s in t.sliding if s.name == drive.name
         ]
-        curve = friction_curve(found, drive)
+        top = max((abs(end) for s in data for end in s.fastest), default=None)
+        curve = friction_curve(found, drive, top)
         velocity, effort, std = (np.array(curve[n]) for n in ("velocity", "effort", "std"))
-        if data:
-            top = 1.2 * max(max(-s.fastest[0], s.fastest[1]) for s in data)
-            near = np.abs(velocity) <= max(top, np.abs(velocity).min())
-            velocity, effort, std = velocity[near], effort[near], std[near]
         terms = [simple.get(f"{drive.name}.{t}", 0.0) for t in ("viscous", "coulomb", "offset")]
         plain = terms[0] * velocity + terms[1] * np.sign(velocity) + terms[2]
         reach = NORMAL * std

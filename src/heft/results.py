@@ -317,10 +317,18 @@ def _drive_entry(found: Identification, drive: Drive) -> dict[str, Any]:
     }
 
 
-def friction_curve(found: Identification, drive: Drive) -> dict[str, list[float]]:
-    """Return friction in steady sliding without load over speed, with its deviation."""
+def friction_curve(
+    found: Identification, drive: Drive, top: float | None = None
+) -> dict[str, list[float]]:
+    """Return friction in steady sliding without load over speed, with its deviation.
+
+    Args:
+        found: What was found.
+        drive: Whose.
+        top: Largest speed [rad/s or m/s], `LARGEST_CURVE` if not given.
+    """
     terms = [t for t in drive.terms if t.kind != "armature"]
-    top = LARGEST_CURVE * (0.1 if drive.linear else 1.0)
+    top = top or LARGEST_CURVE * (0.1 if drive.linear else 1.0)
     half = np.geomspace(1e-3 * top, top, 25)
     velocity = np.concatenate([-half[::-1], half])
     parameters = found.consistent.parameters
