@@ -376,7 +376,7 @@ def _require_same_robot(a: Side, b: Side) -> None:
     pairs: dict[str, tuple[object, object]] = {
         "joints": (one.joints, other.joints),
         "bodies": (one.tree.names, other.tree.names),
-        "gravity": (one.options.gravity, other.options.gravity),
+        "gravity": (one.gravity.tolist(), other.gravity.tolist()),
         "friction and drives": (
             [(d.name, d.ratio.tolist(), [t.name for t in d.terms]) for d in one.drives],
             [(d.name, d.ratio.tolist(), [t.name for t in d.terms]) for d in other.drives],

@@ -439,7 +439,7 @@ def _drawn_by_log(found: Identification, plots: Plots, layout: str) -> Iterator[
 
 
 def _parts(found: Identification) -> Iterator[Part]:
-    robot = found.problem.robot
+    robot, model = found.problem.robot, next(iter(found.files))
     yield _opening(found)
     yield _heading("masses")
     yield (
@@ -455,7 +455,7 @@ def _parts(found: Identification) -> Iterator[Part]:
     yield page.table("Joints", JOINT_HEAD, _joints(found))
     yield (
         "<p>Torque is the rigid body's + rotor inertia · a + friction. The table holds the simple "
-        "friction of robot.urdf; the full one that the masses were fitted with is in "
+        f"friction of {model}; the full one that the masses were fitted with is in "
         "<code>friction.py</code>, <code>friction.c</code> and estimate.json."
         f"{_delay(found)}</p>"
         "<p>The curves are friction in steady sliding without load. The points are the data: "

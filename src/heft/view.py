@@ -18,11 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from . import urdf
+from . import markup
 from .errors import InputError, InvalidRecording, InvalidSetting
 from .inertia import Array, frame_change, rotation_rpy
 from .poses import body_poses, ellipsoid
 from .recording import ColumnMap, Recording
+from .results import Identified
 from .robot import PRISMATIC, Link, Robot
 
 HOST = "127.0.0.1"
@@ -103,10 +104,10 @@ def read_motion(robot: Robot, log: Path, columns: Path | None = None) -> Motion:
 
 
 def read_robot(path: Path) -> tuple[Robot, Path]:
-    """Return the robot of a model file, or of a folder of results, and its model file."""
+    """Return the robot of a model file, or of a folder of results, and where it is from."""
     if path.is_dir():
-        path = path / "robot.urdf"
-    return Robot.from_urdf(path), path
+        return Identified.load(path).robot, path / "model"
+    return Robot.from_file(path), path
 
 
 def shapes(robot: Robot, model: Path) -> tuple[list[Shape], list[str]]:
@@ -115,10 +116,12 @@ def shapes(robot: Robot, model: Path) -> tuple[list[Shape], list[str]]:
     Where nothing of what a link looks like can be, its shape for collisions stands in.
 
     Args:
-        robot: Of a URDF.
+        robot: Of a URDF; of other files nothing is shown.
         model: Its file: meshes are looked for beside it and above it.
     """
-    root = urdf.parse(robot.source, str(model))
+    if robot.form != "urdf":
+        return [], []
+    root = markup.parse(robot.source, str(model))
     elements = {e.attributes.get("name"): e for e in root.all("link")}
     found: list[Shape] = []
     missing: list[str] = []
@@ -131,7 +134,7 @@ def shapes(robot: Robot, model: Path) -> tuple[list[Shape], list[str]]:
     return found, missing
 
 
-def _drawn(drawings: list[urdf.Element], link: int, model: Path) -> tuple[list[Shape], list[str]]:
+def _drawn(drawings: list[markup.Element], link: int, model: Path) -> tuple[list[Shape], list[str]]:
     found: list[Shape] = []
     left_out: list[str] = []
     for drawing in drawings:
@@ -145,7 +148,7 @@ def _drawn(drawings: list[urdf.Element], link: int, model: Path) -> tuple[list[S
     return found, left_out
 
 
-def _origin(visual: urdf.Element) -> Array:
+def _origin(visual: markup.Element) -> Array:
     pose, origin = np.eye(4), visual.find("origin")
     if origin is not None:
         pose[:3, :3] = rotation_rpy(*_three(origin.attributes.get("rpy"), 0.0))
@@ -162,7 +165,7 @@ def _three(text: str | None, otherwise: float) -> list[float]:
     return numbers if len(numbers) == 3 else [otherwise] * 3
 
 
-def _mesh(shape: urdf.Element, model: Path) -> tuple[Array, Any] | None:
+def _mesh(shape: markup.Element, model: Path) -> tuple[Array, Any] | None:
     """Return vertices and faces of a geometry, None if it cannot be shown."""
     import trimesh
 
