@@ -123,14 +123,26 @@ def test_a_log_of_another_robot_is_refused(tmp_path: Path) -> None:
         read_motion(Robot.from_urdf(model), DEMO / "run1.parquet")
 
 
-@pytest.mark.parametrize("port", [0, -1, 70000])
-def test_an_impossible_port_is_refused(
-    port: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        (["--port=0"], "--port"),
+        (["--port=70000"], "--port"),
+        (["--map=map.toml"], "--map"),
+        ([], "heft[view]"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused_with_the_reason(
+    flags: list[str],
+    named: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["heft", "view", str(DEMO / "arm.urdf"), f"--port={port}"])
+    monkeypatch.setitem(sys.modules, "viser", None)  # as if it were not installed
+    monkeypatch.setattr(sys, "argv", ["heft", "view", str(DEMO / "arm.urdf"), *flags])
     with pytest.raises(SystemExit) as ended:
         main()
-    assert ended.value.code == 2 and "--port" in capsys.readouterr().err
+    assert ended.value.code == 2 and named in capsys.readouterr().err
 
 
 def test_a_browser_shows_the_robot_and_ctrl_c_ends_it() -> None:

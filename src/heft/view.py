@@ -236,11 +236,17 @@ def serve(
         say: Told the address.
 
     Raises:
-        InputError: If the robot or the log cannot be read.
-        InvalidSetting: If the viewer is not installed.
+        InputError: If the robot or the log cannot be read, or the viewer is not installed.
+        InvalidSetting: If there is no such port, or a map without a log.
     """
     if not 0 < port < 65536:
         raise InvalidSetting("there is no such port", argument="--port", got=str(port))
+    if columns is not None and log is None:
+        raise InvalidSetting(
+            "a map is given, but no log that it could describe",
+            argument=f"--map {columns}",
+            cure="name the log after the robot",
+        )
     try:
         import viser
     except ImportError as problem:
