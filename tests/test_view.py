@@ -24,7 +24,6 @@ from heft.view import Shape, mesh_path, quaternion, read_motion, shapes
 from tests.browser import THREE_DIMENSIONS, browser, opened
 
 SOURCE = Path(__file__).parents[1] / "src"
-Image = pytest.importorskip("PIL.Image", reason="NO PILLOW: heft view stays untested")
 trimesh = pytest.importorskip("trimesh", reason="NO TRIMESH: heft view stays untested")
 VISUALS = """<robot name="r"><link name="base"/><link name="arm"><inertial><mass value="1"/>
 <inertia ixx="0.1" iyy="0.1" izz="0.1" ixy="0" ixz="0" iyz="0"/></inertial>{}</link>
@@ -146,7 +145,10 @@ def test_what_cannot_be_shown_is_refused_with_the_reason(
 
 
 def test_a_browser_shows_the_robot_and_ctrl_c_ends_it() -> None:
-    pytest.importorskip("viser", reason="NO VISER: the viewer stays untested")
+    pytest.importorskip("viser", reason="NO VISER: what the viewer shows stays untested")
+    image = pytest.importorskip(
+        "PIL.Image", reason="NO PILLOW: what the viewer shows stays untested"
+    )
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -168,7 +170,7 @@ def test_a_browser_shows_the_robot_and_ctrl_c_ends_it() -> None:
             )
             seen.page.wait_for_function(f"{moment} > 1.5")  # it plays: faster than its speed, 1
             picture = seen.page.locator("canvas").first.screenshot()
-            colours = Image.open(io.BytesIO(picture)).convert("RGB").getcolors(1 << 20)
+            colours = image.open(io.BytesIO(picture)).convert("RGB").getcolors(1 << 20)
             assert colours is not None and len(colours) > 50
             assert seen.said == []
             local = ("http://127.0.0.1", "ws://127.0.0.1", "blob:", "data:")
