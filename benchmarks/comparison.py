@@ -102,7 +102,7 @@ def measured(condition: Condition, folder: Path) -> Iterator[Row]:
     yield at_most(
         f"{condition.name}: comparisons with a false alarm",
         alarms / condition.pairs,
-        f"of {condition.pairs}",
+        f"share of {condition.pairs}",
         float(binom.ppf(0.95, condition.pairs, ALARM)) / condition.pairs,
         f"{len(found.changes)} numbers, {ALARM:.0%} by the rule; the bound is its 95 % quantile",
     )
@@ -116,7 +116,7 @@ def measured(condition: Condition, folder: Path) -> Iterator[Row]:
         found_it = sum(
             finds(compare(run(truth, "before"), run(other, "after")), truth) for _ in range(trials)
         )
-        yield at_least(f"{condition.name}: {name}", found_it / trials, f"of {trials}", 0.9)
+        yield at_least(f"{condition.name}: {name}", found_it / trials, f"share of {trials}", 0.9)
 
 
 def main() -> None:
