@@ -5,7 +5,7 @@ BIN = $(VENV)/bin
 STAMP = $(VENV)/.installed
 JOBS ?= 2
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench docs clean
 
 demo: $(STAMP)
 	$(BIN)/heft demo --out demo-out
@@ -22,6 +22,10 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks.core
 	$(BIN)/python -m benchmarks.real_data
 
+docs: $(STAMP)
+	$(BIN)/python -m mkdocs build --strict
+	@echo "open site/index.html"
+
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("heft needs Python 3.11 or later" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV) || { echo "install the venv module: apt-get install python3-venv"; exit 1; }
@@ -29,4 +33,4 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) demo-out identified dist
+	rm -rf $(VENV) demo-out identified dist site

@@ -1,4 +1,4 @@
-"""Put the stored figures into the README, between its markers.
+"""Put the stored figures into the README, between its markers; the site's pages have them, too.
 
 python -m benchmarks.readme
 """
@@ -11,16 +11,24 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+NOT_YET = ["*Not measured yet: no figures are stored.*"]
+INSIDE = ", truths within intervals"
+COVERED = ("base", "friction", "torque", "whole torque", "curve", "mass", "com")
 
 
 def rows(name: str) -> dict[str, dict]:
     """Return the stored rows of a benchmark by name."""
-    path = ROOT / "benchmarks" / "results" / f"{name}.json"
+    path = RESULTS / f"{name}.json"
     return {r["name"]: r for r in json.loads(path.read_text(encoding="utf-8"))["rows"]}
 
 
-def real_data() -> list[str]:
-    """Return the table of measured robots."""
+def real_data(score: str = "total") -> list[str]:
+    """Return the table of measured robots.
+
+    Args:
+        score: `total`, over all joints, or `mean of joints`.
+    """
     stored = rows("real_data")
     columns = (
         "heft, full friction",
@@ -34,12 +42,12 @@ def real_data() -> list[str]:
         "plain least squares | FIGAROH | mujoco.sysid |",
         "|---|---|---|---|---|---|---|",
     ]
-    mark = f": {columns[0]}, total"
+    mark = f": {columns[0]}, {score}"
     cases = [n.removesuffix(mark) for n in stored if "filtered" in n and n.endswith(mark)]
     for case in cases:
         cells = []
         for column in columns:
-            row = stored.get(f"{case}: {column}, total")
+            row = stored.get(f"{case}: {column}, {score}")
             value = row["value"] if row else None
             none = value is None or math.isnan(value)
             cells.append("–" if none else f"{value:.4f}".lstrip("0"))
@@ -66,10 +74,69 @@ def core() -> list[str]:
     return lines
 
 
+def coverage() -> list[str]:
+    """Return the shares of truths within 95 % intervals, by condition."""
+    if not (RESULTS / "coverage.json").exists():
+        return NOT_YET
+    stored = rows("coverage")
+    conditions = dict.fromkeys(n.partition(":")[0] for n in stored if n.endswith(INSIDE))
+    lines = [
+        f"| condition | {' | '.join(COVERED)} | worst |",
+        "|---" * (len(COVERED) + 2) + "|",
+    ]
+    for condition in conditions:
+        shares = [stored.get(f"{condition}: {kind}{INSIDE}") for kind in COVERED]
+        worst = [
+            row["value"]
+            for kind in ("base", "friction", "torque")
+            if (row := stored.get(f"{condition}: {kind}, the same of the worst number"))
+        ]
+        cells = [f"{row['value']:.3f}" if row else "–" for row in shares]
+        cells.append(f"{min(worst):.3f}" if worst else "–")
+        lines.append(f"| {condition} | {' | '.join(cells)} |")
+    return lines
+
+
+def panda_published() -> list[str]:
+    """Return what of other people's parameters of the Panda lies within heft's intervals."""
+    lines = ["| | measured | asked for |", "|---|---|---|"]
+    for name, row in rows("real_data").items():
+        if name.startswith("Panda, ") and name.endswith("share"):
+            name = name.removeprefix("Panda, ").removesuffix(", share")
+            bound = "" if row["bound"] is None else f"≥ {row['bound']:g}"
+            missed = " (missed)" if row["holds"] is False else ""
+            lines.append(f"| {name} | {row['value']:.2f} | {bound}{missed} |")
+    return lines
+
+
+def missed() -> list[str]:
+    """Return every stored row whose bound does not hold."""
+    lines = ["| benchmark | what | measured | bound |", "|---|---|---|---|"]
+    for path in sorted(RESULTS.glob("*.json")):
+        for name, row in rows(path.stem).items():
+            if row["holds"] is False:
+                value = f"{row['value']:.3g} {row['unit']}".strip()
+                what = name.replace("|", "&#124;")
+                lines.append(f"| {path.stem} | {what} | {value} | {row['bound']:.3g} |")
+    return lines if len(lines) > 2 else ["None: all stored bounds hold."]
+
+
+FIGURES = {
+    "real_data": real_data,
+    "real_data_means": lambda: real_data("mean of joints"),
+    "core": core,
+    "coverage": coverage,
+    "panda_published": panda_published,
+    "missed": missed,
+}
+
+
 def filled(text: str) -> str:
-    """Return a README with the stored figures between its markers."""
-    for name, make in (("real_data", real_data), ("core", core)):
+    """Return a page with the stored figures between its markers."""
+    for name, make in FIGURES.items():
         marked = re.compile(rf"(<!-- figures: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
+        if not marked.search(text):
+            continue
         body = "\n".join(make()) + "\n"
         text = marked.sub(lambda m, body=body: m.group(1) + body + m.group(2), text)
     return text

@@ -4,8 +4,8 @@
 
 A seven-joint arm is simulated at 1 kHz, for 20 s and for a million samples; each report is opened
 in headless Chromium, from the file to the last plot drawn, with all plots unfolded. `--pictures`
-also writes `docs/report.png`, `docs/report-dark.png`, `docs/compare.png` and, where viser is
-installed, `docs/view.png`.
+also writes `report.png`, `report-dark.png`, `compare.png` and, where viser is
+installed, `view.png`, into `docs/pictures`.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def rows_of(
 
 def pictures(folder: Path) -> None:
     """Write the pictures of the documentation, of the arm that comes with heft."""
-    docs = ROOT / "docs"
+    docs = ROOT / "docs" / "pictures"
     runs = [DEMO / "run1.parquet", DEMO / "run2.parquet"]
     page = folder / "report.html"
     found = identify_files(DEMO / "arm.urdf", runs[:1], runs[1:])
@@ -125,7 +125,7 @@ def pictures(folder: Path) -> None:
     try:
         view(docs / "view.png", [DEMO / "arm.urdf", runs[0]])
     except AttributeError:  # no address was printed
-        sys.stderr.write("viser is not installed: docs/view.png stays as it is\n")
+        sys.stderr.write("viser is not installed: view.png stays as it is\n")
 
 
 def changing() -> tuple[Path, Path]:

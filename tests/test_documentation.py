@@ -1,55 +1,217 @@
-"""Documentation is executed: README's code, its commands, the figures it states."""
+"""Documentation is executed: the site's and README's code, commands, links and figures.
+
+Building the site runs the code of its pages (`docs/hooks.py`); here it is built, and looked at.
+"""
 
 from __future__ import annotations
 
+import importlib.util
+import json
+import os
 import re
 import shlex
 import subprocess
 import sys
+import tomllib
+from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 from benchmarks import readme
 
-from heft import demo
+from heft import checks, demo
+from heft.cli import app, main
 from heft.options import Options
 from heft.recording import ColumnMap
 from heft.robot import Robot
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+PATHS = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+ENVIRONMENT = {**os.environ, "PYTHONPATH": PATHS, "LC_ALL": "C.UTF-8"}
+
+IN_STYLES = re.compile(r"(?:url\(|@import)\s*[\"']?([^\"')\s]+)")
 
 
 def blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
-@pytest.mark.parametrize("code", blocks(README, "python"))
-def test_the_code_of_the_readme_runs(code: str, tmp_path: Path) -> None:
-    answer = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+# --- the site
+
+
+class Links(HTMLParser):
+    """What a page loads, where it leads, and the places in it that can be led to."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.loads: list[str] = []
+        self.leads: list[str] = []
+        self.places: set[str] = {""}
+        self.feed(page.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = {k: v or "" for k, v in attrs}
+        self.places.update(found[k] for k in ("id", "name") if k in found)
+        for key in ("src", "srcset", "data", "poster", "action"):
+            self.loads += [found[key]] if key in found else []
+        if "href" in found:
+            (self.leads if tag == "a" else self.loads).append(found["href"])
+
+
+def test_the_site_is_built_without_a_warning_a_dead_link_or_the_network(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    call = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(site)]
+    built = subprocess.run(
+        call, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, check=False
     )
-    assert answer.returncode == 0, answer.stderr
+    assert built.returncode == 0, built.stderr
+
+    pages = {page.resolve(): Links(page) for page in site.rglob("*.html") if page.stem != "404"}
+    for page, links in pages.items():
+        for target in links.loads:
+            assert not re.match(r"\w+:|//", target), f"{page.name} asks for {target}"
+            assert (page.parent / unquote(target).partition("?")[0]).exists(), target
+        for target in links.leads:
+            file, _, place = unquote(target).partition("#")
+            if not re.match(r"\w+:|//", target):
+                to = (page.parent / file).resolve() if file else page
+                assert to.exists(), f"{page.name}: {target}"
+                assert to not in pages or place in pages[to].places, f"{page.name}: {target}"
+        text = page.read_text(encoding="utf-8")
+        assert 'name="viewport"' in text
+        assert "heft-docs-" not in text, "the folder in which code was run"
+    for style in site.rglob("*.css"):
+        for target in IN_STYLES.findall(style.read_text(encoding="utf-8")):
+            assert target.startswith("data:") or not re.match(r"\w+:|//", target), target
+
+    listed = (site / "reference" / "commands.html").read_text(encoding="utf-8")
+    assert "heft identify [OPTIONS]" in listed
+    for command in app:
+        assert command in listed or command in ("--help", "-h", "--version")
+    for module in (ROOT / "src" / "heft").glob("[a-z]*.py"):
+        assert (site / "reference" / f"{module.stem}.html").exists()
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "```console\nrm -r identified\n```\n",
+        "```console\nheft weigh arm.urdf\n```\n",
+        "```console fails\nheft --version\n```\n",
+        "```python\n1 / 0\n```\n",
+        "```python careless\nprint(1)\n```\n",
+    ],
+)
+def test_a_page_with_code_that_does_not_do_what_it_says_is_refused(page: str) -> None:
+    from mkdocs.exceptions import PluginError
+
+    spec = importlib.util.spec_from_file_location("hooks", ROOT / "docs" / "hooks.py")
+    assert spec is not None and spec.loader is not None
+    hooks = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(hooks)
+    assert "```" in hooks.executed("```python\nprint(6 * 7)\n```\n", "page")
+    with pytest.raises(PluginError):
+        hooks.executed(page, "page")
+
+
+def test_what_limits_md_says_of_the_figures_is_what_they_show() -> None:
+    stored = readme.rows("real_data")
+
+    def error(case: str, tool: str, score: str = "total") -> float:
+        name = next(n for n in stored if n.startswith(case) and "filtered" in n)
+        return float(stored[f"{name.partition(': ')[0]}: {tool}, {score}"]["value"])
+
+    full, simple, plain = (
+        "heft, full friction",
+        "heft, simple friction",
+        "plain least squares (inconsistent)",
+    )
+    for case in ("Panda, first", "LWR4+, run 1", "LWR4+, run 2"):
+        assert error(case, plain) < error(case, simple)
+    for case in ("UR10e, 50 s", "UR10e, 30 s", "TX40, blocks"):
+        assert error(case, full) < error(case, simple) < error(case, plain)
+    for peer in (plain, "FIGAROH"):
+        assert error("LWR4+, run 1", peer) < error("LWR4+, run 1", full)
+        for case in ("LWR4+, run 1", "LWR4+, run 2"):
+            assert error(case, peer, "mean of joints") < error(case, full, "mean of joints")
+    assert error("TX40, first", full) > 0.2
+    assert abs(error("Rokae", full) - error("Rokae", "mujoco.sysid")) < 0.001
+
+
+def test_the_limits_in_verdict_md_are_those_of_the_checks() -> None:
+    page = (ROOT / "docs" / "verdict.md").read_text(encoding="utf-8")
+    stated = {float(n) / (100 if p else 1) for n, p in re.findall(r"\| ([\d.]+)( %)?(?= )", page)}
+    used = {n: v for n, v in vars(checks).items() if n.endswith(("_WARN", "_FAIL"))}
+    assert used
+    assert not {name for name, limit in used.items() if limit not in stated}
+
+
+def test_the_table_of_coverage_has_a_line_for_each_stored_condition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readme, "RESULTS", tmp_path)
+    assert readme.coverage() == readme.NOT_YET
+    shares = {"base": 0.94, "friction": 0.5, "mass": 1.0}
+    rows = [
+        {"name": f"{condition}: {kind}, truths within intervals", "value": share}
+        for condition in ("white", "ar1")
+        for kind, share in shares.items()
+    ]
+    rows.append({"name": "ar1: base, the same of the worst number", "value": 0.25})
+    (tmp_path / "coverage.json").write_text(json.dumps({"rows": rows}))
+    lines = readme.coverage()[2:]
+    assert lines[0] == "| white | 0.940 | 0.500 | – | – | – | 1.000 | – | – |"
+    assert lines[1].startswith("| ar1 | 0.940 |") and lines[1].endswith("| 0.250 |")
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if "```toml" in p.read_text("utf-8")])
+def test_the_toml_of_a_page_is_accepted(page: Path) -> None:
+    for block in blocks(page.read_text(encoding="utf-8"), "toml"):
+        table = tomllib.loads(block)
+        if "link" in table:
+            assert Robot.from_text(block.encode(), path="arm.toml").joints
+        elif {"time", "q", "tau", "current"} & set(table):
+            assert ColumnMap.from_dict(table, page.name) is not None
+        else:
+            assert Options.from_dict(table, page.name) is not None
+
+
+# --- the README
+
+
+@pytest.mark.parametrize("code", blocks(README, "python"))
+def test_the_code_of_the_readme_runs(
+    code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "README.md", "exec"), {"__name__": "__main__"})
     assert (tmp_path / "identified" / "robot.urdf").exists()
 
 
-def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
+def test_the_commands_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [k for b in blocks(README, "console") for k in b.splitlines() if k.startswith("heft ")]
     assert len(lines) == 2
     import pyarrow.csv
     import pyarrow.parquet
 
+    # Short logs: that the commands run is the matter here, not what comes out.
     (tmp_path / "arm.urdf").write_bytes((demo.FOLDER / "arm.urdf").read_bytes())
-    for number in (1, 4):
-        data = (demo.FOLDER / f"run{1 if number == 1 else 2}.parquet").read_bytes()
-        (tmp_path / f"run{number}.parquet").write_bytes(data)
     table = pyarrow.parquet.read_table(demo.FOLDER / "run2.parquet")
-    for number in (2, 3):
-        pyarrow.csv.write_csv(table, tmp_path / f"run{number}.csv")
+    for number, (start, rows) in enumerate([(0, 1200), (1200, 600), (1800, 600), (0, 600)], 1):
+        part = table.slice(start, rows)
+        if number in (1, 4):
+            pyarrow.parquet.write_table(part, tmp_path / f"run{number}.parquet")
+        else:
+            pyarrow.csv.write_csv(part, tmp_path / f"run{number}.csv")
+    monkeypatch.chdir(tmp_path)
     for line in lines:
-        call = [sys.executable, "-m", "heft.cli", *shlex.split(line)[1:]]
-        answer = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert answer.returncode == 0, answer.stderr
+        monkeypatch.setattr(sys, "argv", shlex.split(line))
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert not ended.value.code
     assert {p.name for p in (tmp_path / "identified").iterdir()} == {
         "robot.urdf",
         "estimate.json",
@@ -65,38 +227,9 @@ def test_the_figures_of_the_readme_are_the_stored_ones() -> None:
     assert readme.filled(README) == README, "run: python -m benchmarks.readme"
 
 
-@pytest.mark.parametrize(
-    ("page", "make"), [("logs.md", ColumnMap.from_dict), ("options.md", Options.from_dict)]
-)
-def test_the_toml_of_a_page_is_accepted(page: str, make: object) -> None:
-    import tomllib
-
-    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
-    found = blocks(text, "toml")
-    assert found
-    for block in found:
-        assert make(tomllib.loads(block), page) is not None  # type: ignore[operator]
-
-
-def test_the_page_of_models_is_executed() -> None:
-    text = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
-    (rows,) = blocks(text, "toml")
-    robot = Robot.from_text(rows.encode(), path="arm.toml")
-    assert robot.joints == ("pan", "lift", "reach")
-    (code,) = blocks(text, "python")
-    call = [sys.executable, "-c", code]
-    assert subprocess.run(call, capture_output=True, check=False).returncode == 0
-
-
-@pytest.mark.parametrize(
-    "page", ["README.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))]
-)
-def test_links_between_pages_lead_somewhere(page: str) -> None:
-    text = (ROOT / page).read_text(encoding="utf-8")
-    for target in re.findall(r"\]\((?!http)([^)#]+)", text):
-        assert ((ROOT / page).parent / target).resolve().exists() or (
-            (ROOT / page).parent / f"{target}.md"
-        ).exists(), target
+def test_links_of_the_readme_lead_somewhere() -> None:
+    for target in re.findall(r"\]\((?!http)([^)#]+)", README):
+        assert (ROOT / target).exists(), target
 
 
 def test_the_changelog_has_a_place_for_what_is_new() -> None:

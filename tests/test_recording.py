@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from heft import recording as module
-from heft import tables
+from heft.columns import FRAME_KINDS
 from heft.errors import MissingSignal
 from heft.recording import UNITS, ColumnMap, Recording, Table
 from heft.tables import file_hash
+from heft.tables import table as table_module
 
 Array = NDArray[np.float64]
 ROWS = 1_000
@@ -114,7 +115,7 @@ def test_blocks_of_any_size_add_up_to_the_same_recording(
 ) -> None:
     columns = numbers()
     recording = Recording.open(SAVE[kind](tmp_path / f"run.{kind}", columns))
-    monkeypatch.setattr(tables, "BLOCK_ROWS", size)
+    monkeypatch.setattr(table_module, "BLOCK_ROWS", size)
     assert bits(everything(recording)) == bits(columns)
     if kind in ("parquet", "npz"):  # the reader of text blocks by bytes
         assert {len(b.time) for b in recording.blocks(["q.elbow"])} <= {
@@ -258,6 +259,10 @@ WORTH = {
     "N": (1, 0),
     "A": (1, 0),
     "mA": (Fraction(1, 1000), 0),
+    "kN": (1000, 0),
+    "mN": (Fraction(1, 1000), 0),
+    "g": (Fraction(980665, 100000), 0),
+    "1": (1, 0),
 }
 
 
@@ -270,8 +275,13 @@ def test_units_are_worth_what_their_definition_says(kind: str, unit: str) -> Non
     if kind == "t":
         columns, table = {"clock": raw}, {"time": {"column": "clock", "unit": unit}}
     else:
-        table[kind] = {"columns": ["x"], "joints": ["elbow"], "unit": unit}
-    made = of_columns(columns, table)["t" if kind == "t" else f"{kind}.elbow"]
+        letters = FRAME_KINDS.get(kind, "")
+        of: dict[str, Any] = {"frame": "tool"} if letters else {"joints": ["elbow"]}
+        of = {"actuators": ["elbow"]} if kind == "u" else of
+        columns |= {f"x{k}": raw for k in range(len(letters) or 1)}
+        table[kind] = {"columns": [n for n in columns if n[1:].isdigit()], "unit": unit, **of}
+        name = f"{kind}.tool.{letters[-1]}" if letters else f"{kind}.elbow"
+    made = of_columns(columns, table)["t" if kind == "t" else name]
     # One rounding of the factor, one of π, one of the product.
     assert made == pytest.approx(raw * float(factor) * math.pi**power, rel=3 * EPS, abs=0.0)
 
@@ -420,7 +430,7 @@ def test_a_constant_step_counts_rows_from_the_start_of_the_file(
 ) -> None:
     path = save_npz(tmp_path / "run.npz", {"x": np.arange(50.0)})
     table = {"time": {"step": 0.002}, "q": {"columns": ["x"], "joints": ["elbow"]}}
-    monkeypatch.setattr(tables, "BLOCK_ROWS", 7)
+    monkeypatch.setattr(table_module, "BLOCK_ROWS", 7)
     recording = Recording.open(path, ColumnMap.from_dict(table))
     assert np.array_equal(everything(recording)["t"], 0.002 * np.arange(50))
     assert np.array_equal(everything(recording.window(11, 30))["t"], 0.002 * np.arange(11, 30))

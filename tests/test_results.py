@@ -26,7 +26,7 @@ import pyarrow.parquet
 import pytest
 
 import heft
-from heft import report
+from heft import places, report
 from heft.demo import FOLDER as DEMO
 from heft.errors import InputError, InvalidSetting, UnlikeLabels
 from heft.identification import Identification, Settings, identify, identify_files
@@ -604,26 +604,24 @@ BREAKS: dict[str, Callable[[pytest.MonkeyPatch], object]] = {
     "the report breaks": lambda m: m.setattr(report, "html", failing(Failure())),
     "interrupted while writing": lambda m: m.setattr(os, "fsync", failing(KeyboardInterrupt(), 2)),
     "memory ends": lambda m: m.setattr(json, "dumps", failing(MemoryError())),
-    "the folder cannot be moved": lambda m: m.setattr(Path, "rename", moving(FULL)),
-    "interrupted while moving the folder": lambda m: m.setattr(
-        Path, "rename", moving(KeyboardInterrupt())
-    ),
+    "the folder cannot be moved": lambda m: moving(m, FULL),
+    "interrupted while moving the folder": lambda m: moving(m, KeyboardInterrupt()),
 }
 
 
-def moving(error: BaseException) -> Callable[[Path, Path], Path]:
-    """Return a `Path.rename` that fails when the new folder is to take its place, once."""
+def moving(patch: pytest.MonkeyPatch, error: BaseException) -> None:
+    """Let the new folder fail once to take its place, where folders cannot be exchanged."""
     real = Path.rename
     failures: Iterator[BaseException] = iter([error])
 
     def rename(self: Path, target: Path) -> Path:
-        new = self.name.startswith(".") and (self / "robot.urdf").exists()
-        broken = next(failures, None) if new else None
+        broken = next(failures, None) if self.name == "results" else None
         if broken is not None:
             raise broken
         return real(self, target)
 
-    return rename
+    patch.setattr(places, "_exchange", lambda *_: False)
+    patch.setattr(Path, "rename", rename)
 
 
 @pytest.mark.parametrize("earlier", [False, True], ids=["new", "over earlier results"])

@@ -1,7 +1,7 @@
 """The command line: typed functions as commands.
 
 Bad input prints what is wrong and how to mend it and exits with 2; a fit that cannot stand
-exits with 1; never a traceback.
+exits with 1; a log salvaged in part exits with 3; never a traceback.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from cyclopts import App, CycloptsError, Parameter
 from . import __version__
 from .errors import HeftError
 
+SALVAGED = 3  # exit code
+
 app = App(
     name="heft",
     help="What a robot weighs, how much friction it has, and how sure that is, from its logs.",
@@ -23,6 +25,7 @@ app = App(
     version_flags=["--version"],
     suppress_keyboard_interrupt=False,
 )
+app.register_install_completion_command(help="Install completion for bash, zsh or fish.")
 
 
 def say(text: str) -> None:
@@ -80,7 +83,8 @@ def identify(
         The model file, a guess: URDF, MJCF, or a TOML with Denavit-Hartenberg rows. Its numbers
         serve as a weak prior.
     logs
-        CSV, Parquet or NPZ with columns t, q.<joint> and tau.<joint> or current.<joint>.
+        CSV, Parquet, NPZ, MCAP, ROS bags or an experiment's TOML, with t, q.<joint> and
+        tau.<joint> or current.<joint>.
     out
         Folder for the results.
     validate
@@ -171,7 +175,7 @@ def predict(
     results
         Folder that heft identify left.
     log
-        CSV, Parquet or NPZ with columns t and q.<joint>; torques are not looked at.
+        Any log with t and q.<joint>; torques are not looked at.
     out
         Parquet or CSV file to write: t, tau.<joint> and tau_rigid.<joint>, at the log's times.
     columns
@@ -200,13 +204,17 @@ def compare(before: Path, after: Path, *, out: Path | None = None) -> None:
     """
     from . import comparison_report
     from .comparison import compare as compared
-    from .results import write_text
+    from .places import put, require_writable, workshop
 
     if out is not None:
         require_page(out)
+        require_writable(out)
     found = compared(before, after)
     if out is not None:
-        write_text(out, comparison_report.html(found))
+        with workshop(out) as folder:
+            new = folder / out.name
+            new.write_text(comparison_report.html(found), encoding="utf-8")
+            put(new, out)
     say(comparison_report.text(found))
     if out is not None:
         say(f"\n{out}")
@@ -241,6 +249,55 @@ def view(
     from .view import serve
 
     serve(robot, log, columns, port, open_browser, say)
+
+
+@app.command
+def convert(
+    *logs: Path,
+    out: Path,
+    columns: Annotated[Path | None, Parameter(name="--map")] = None,
+    robot: Path | None = None,
+    recover: bool = False,
+) -> None:
+    """Write a log as another kind of file, with canonical names and SI units.
+
+    Parameters
+    ----------
+    logs
+        CSV, Parquet, NPZ, MCAP, ROS 1 bag, rosbag2 folder, or the TOML of an experiment. Several
+        are joined by time: the first gives the times, the others are interpolated at them.
+    out
+        CSV, Parquet, NPZ or MCAP file to write.
+    columns
+        TOML that says what the logs' columns mean.
+    robot
+        The model file (URDF, MJCF or TOML), for logs that only count their joints.
+    recover
+        Salvage what can be read of a damaged log, say what is lost, and exit with 3.
+    """
+    from .columns import ColumnMap
+    from .convert import convert as convert_logs
+    from .errors import InvalidSetting
+
+    if not logs:
+        raise InvalidSetting(
+            "no log is given", argument="LOGS", cure="heft convert run.mcap --out run.parquet"
+        )
+    joints: tuple[str, ...] = ()
+    if robot is not None:
+        from .robot import Robot
+
+        joints = tuple(Robot.from_file(robot).joints)
+    mapping = ColumnMap.from_toml(columns) if columns else None
+    made = convert_logs(logs, out, mapping, joints, recover)
+    for line in (*made.notes, *made.losses):
+        tell(line)
+    say(f"{out}: {made.rows} rows, {made.begin:.6g} s to {made.end:.6g} s")
+    if made.damage:
+        sys.stderr.write("heft: salvaged what can be read; lost:\n")
+        for line in made.damage:
+            sys.stderr.write(f"  {line}\n")
+        sys.exit(SALVAGED)
 
 
 @app.command

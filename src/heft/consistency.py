@@ -46,6 +46,7 @@ from .uncertainty import posterior
 
 # 1.96 standard deviations of a number hold the worst error of a link's prior of that size, not
 # the usual one: a wrong model file is not noise, and does not average out over ten parameters.
+LARGEST_STRENGTH = 1e9  # of a prior [effective samples]
 WORST_DIRECTION = float(np.sqrt(10.0)) / 1.96
 DRIVE_RIDGE = 1e-6  # of a drive column's own length: only there where the data say nothing
 
@@ -138,6 +139,13 @@ class PhysicallyConsistent:
     prior: Literal["quadratic", "logdet"] = "quadratic"
 
     def __post_init__(self) -> None:
+        if not 0.0 <= self.strength <= LARGEST_STRENGTH:
+            raise InvalidSetting(
+                "the strength of the prior is no number of samples",
+                argument="strength",
+                got=self.strength,
+                expected=f"0 to {LARGEST_STRENGTH:g}",
+            )
         if self.prior not in ("quadratic", "logdet"):
             raise InvalidSetting(
                 "this prior is not known",

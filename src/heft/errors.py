@@ -8,6 +8,7 @@ the argument, what was got, what was expected, the valid names and the next step
 from __future__ import annotations
 
 import difflib
+import reprlib
 from collections.abc import Iterable
 
 
@@ -97,6 +98,14 @@ class TooLittleData(FitError):
 
 class SolverFailure(FitError):
     """A numerical solver ended without a solution."""
+
+
+def shown(value: object) -> str:
+    """Return a value as a message shows it: short, whatever it is."""
+    try:
+        return reprlib.repr(value)
+    except ValueError:  # an integer of thousands of digits
+        return f"a value of type {type(value).__name__}"
 
 
 def nearest(name: str, valid: Iterable[str]) -> str | None:

@@ -15,11 +15,13 @@ from threadpoolctl import threadpool_limits
 from . import checks, export, friction, inertia, kernel, robust
 from .bounds import StrictBounds, strict_bounds
 from .checks import Check, Score, Verdict
+from .columns import JOINT_KINDS
 from .cone import Limits
 from .consistency import ConsistentEstimate, PhysicallyConsistent
 from .curves import Trace
-from .errors import FitError, InvalidRecording, InvalidSetting, nearest
+from .errors import FitError, InvalidRecording, InvalidSetting, nearest, shown
 from .estimators import Delay, DelayFound, Estimate, LeastSquares, Sharpness
+from .files import stamp
 from .gains import Calibrated, DriveGains
 from .identifiability import DataRank, data_rank
 from .inertia import Array
@@ -27,6 +29,7 @@ from .information import Information, Triangle
 from .options import Options
 from .plants import Problem
 from .preparation import (
+    ROBUST,
     Progress,
     Robust,
     averaged,
@@ -34,13 +37,14 @@ from .preparation import (
     silent,
     without_outliers,
 )
-from .recording import ColumnMap, Recording
+from .recording import ColumnMap, Recording, log_hash
 from .robot import Robot
 from .signals import Smoothing, Timeline
 from .simple import fit_held
 from .tables import file_hash
 from .weak import Weak
 
+MOST_THREADS = 1024
 SIMPLE_TERMS = ("viscous", "coulomb", "offset")
 
 
@@ -70,6 +74,22 @@ class Settings:
     robust: Robust = "none"
     average: bool = False
     threads: int = 2
+
+    def __post_init__(self) -> None:
+        if self.robust not in ("none", *ROBUST):
+            raise InvalidSetting(
+                "there is no such way of finding rows that do not belong",
+                argument="robust",
+                got=shown(self.robust),
+                valid=("none", *ROBUST),
+            )
+        if type(self.threads) is not int or not 1 <= self.threads <= MOST_THREADS:
+            raise InvalidSetting(
+                "threads are not a whole number",
+                argument="threads",
+                got=shown(self.threads),
+                expected=f"1 to {MOST_THREADS}",
+            )
 
 
 @dataclass(frozen=True)
@@ -218,6 +238,12 @@ def _identify(
 ) -> Identification:
     if not logs:
         raise InvalidRecording("no log is given", cure="name at least one log after the model file")
+    if not len(robot.measured):
+        raise InvalidSetting(
+            "no joint is left whose torque is measured",
+            argument="[joint.NAME] measured, position",
+            cure="leave one joint measured, and not held still",
+        )
     if robot.options.limits:
         limits = Limits.from_options(robot.options.limits)
         limits.require_known(tuple(k.name for k in robot.bodies_links))
@@ -226,6 +252,7 @@ def _identify(
         robust.refuse_made_rows()
     progress(f"reading {len(logs)} log{'s' if len(logs) > 1 else ''}")
     problem = Problem(robot, tuple(logs), settings.smoothing, settings.threads, weak=settings.weak)
+    _refuse_dead(problem)
     if settings.average:
         problem = averaged(problem)
     corner = problem.corner
@@ -320,6 +347,20 @@ def _identify(
         checks=tuple(judged),
         traces=tuple(traces),
     )
+
+
+def _refuse_dead(problem: Problem) -> None:
+    """Raise `InvalidRecording` for a torque that never changes in any of the logs."""
+    channels = problem.robot.channels
+    for signal, channel, _ in problem.effort_signals(problem.recordings[0]):
+        if all(signal in t.constant for t in problem.timelines):
+            raise InvalidRecording(
+                f"the log's signal '{signal}' never changes: its sensor is dead, or it was not "
+                "recorded",
+                argument=problem.recordings[0].name,
+                cure=f"if it is not measured, say [joint.{channels[channel]}] measured = false "
+                "in the file of --with",
+            )
 
 
 def _body_spread(problem: Problem, rough: ConsistentEstimate) -> Array:
@@ -428,7 +469,9 @@ def _speeds(problem: Problem) -> Array:
 
 def describe(path: Path, role: str, timeline: Timeline | None = None) -> dict[str, Any]:
     """Return the entry of an input file in the results."""
-    entry: dict[str, Any] = {"path": str(path), "role": role, "sha256": file_hash(path)}
+    is_log = role in ("fit", "validation")
+    digest = log_hash(path) if is_log else file_hash(path)
+    entry: dict[str, Any] = {"path": str(path), "role": role, "sha256": digest}
     if timeline is not None:
         entry |= {
             "samples": timeline.rows,
@@ -462,6 +505,8 @@ def identify_files(
         settings: How.
         progress: Told what is being done.
     """
+    read = [p for p in (model, options, columns, *logs, *validate) if p is not None]
+    stamps = [stamp(p) for p in read]
     robot = Robot.from_file(model, Options.from_toml(options) if options else None)
     mapping = ColumnMap.from_toml(columns) if columns else None
     twice = sorted({str(p) for p in logs if [k.resolve() for k in logs].count(p.resolve()) > 1})
@@ -478,7 +523,7 @@ def identify_files(
             cure="validate on a log that the fit does not see",
         )
     for signal in mapping.signals if mapping else ():
-        for joint in signal.joints:
+        for joint in signal.joints if signal.kind in JOINT_KINDS else ():
             if joint not in robot.joints:
                 near = nearest(joint, robot.joints)
                 raise InvalidSetting(
@@ -487,8 +532,8 @@ def identify_files(
                     valid=robot.joints,
                     cure=f"did you mean '{near}'?" if near else None,
                 )
-    fit = [Recording.open(p, mapping) for p in logs]
-    held = [Recording.open(p, mapping) for p in validate]
+    fit = [Recording.open(p, mapping, robot.joints) for p in logs]
+    held = [Recording.open(p, mapping, robot.joints) for p in validate]
     before = Information.load(given / "information.npz") if given else None
     found = identify(robot, fit, held, settings, before, (), progress)
     # A fit that left rows out or averaged them walked other recordings than the files'.
@@ -503,4 +548,11 @@ def identify_files(
         *(describe(p, "fit", t) for p, t in zip(logs, first.timelines, strict=True)),
         *(describe(p, "validation", t) for p, t in zip(validate, second.timelines, strict=True)),
     ]
+    for path, first_stamp in zip(read, stamps, strict=True):
+        if stamp(path) != first_stamp:
+            raise InvalidRecording(
+                "a file was changed while it was read",
+                argument=str(path),
+                cure="wait until nothing writes to it, and start again",
+            )
     return replace(found, inputs=tuple(inputs))

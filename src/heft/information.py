@@ -13,8 +13,6 @@ at condition 1e7 it would lose all but three digits.
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +23,7 @@ from numpy.typing import NDArray
 
 from .errors import InvalidRecording, InvalidSetting, TooLittleData, UnlikeLabels
 from .extended import Extended, stack
+from .files import UNREADABLE, read_arrays, require_regular
 from .inertia import Array
 from .parameters import Labels, read_only
 
@@ -252,42 +251,29 @@ class Information:
         Raises:
             InvalidRecording: If the file is not one of these.
         """
+        require_regular(path, "file of information")
         try:
-            with np.load(path, allow_pickle=False) as data:
-                if str(data["format"]) != FORMAT:
-                    raise ValueError(f"format {data['format']}")
-                labels = Labels(
-                    tuple(map(str, data["names"])),
-                    tuple(map(str, data["units"])),
-                    str(data["frame"]),
-                )
-                channels = tuple(map(str, data["channels"]))
-                rows = [int(n) for n in data["rows"]]
-                if len(rows) != len(channels):
-                    raise ValueError(f"{len(channels)} channels, {len(rows)} counts of rows")
-                triangles = tuple(
-                    _checked(data[f"columns_{k}"], data[f"factor_{k}"], n, len(labels))
-                    for k, n in enumerate(rows)
-                )
-                return Information(labels, channels, triangles)
-        except UNREADABLE as problem:
+            data = read_arrays(path)
+            if str(data["format"]) != FORMAT:
+                raise ValueError(f"format {data['format']}")
+            labels = Labels(
+                tuple(map(str, data["names"])),
+                tuple(map(str, data["units"])),
+                str(data["frame"]),
+            )
+            channels = tuple(map(str, data["channels"]))
+            rows = [int(n) for n in data["rows"]]
+            if len(rows) != len(channels):
+                raise ValueError(f"{len(channels)} channels, {len(rows)} counts of rows")
+            triangles = tuple(
+                _checked(data[f"columns_{k}"], data[f"factor_{k}"], n, len(labels))
+                for k, n in enumerate(rows)
+            )
+            return Information(labels, channels, triangles)
+        except (*UNREADABLE, InvalidSetting) as problem:
             raise InvalidRecording(
                 "this is not a file of information", argument=str(path), got=str(problem)[:200]
             ) from problem
-
-
-# What numpy and zipfile raise at files that are no NPZ, or not of this kind.
-UNREADABLE = (
-    OSError,
-    ValueError,
-    KeyError,
-    EOFError,
-    TypeError,
-    IndexError,
-    zipfile.BadZipFile,
-    zlib.error,
-    InvalidSetting,
-)
 
 
 def _checked(columns: NDArray[np.intp], factor: Array, rows: int, size: int) -> Triangle:

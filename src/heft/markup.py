@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from xml.parsers import expat
 
 from .errors import InvalidModel
+from .files import LARGEST_TEXT
 
 ATTRIBUTE = re.compile(rb"""\s([A-Za-z_:][\w:.-]*)\s*=\s*("[^"]*"|'[^']*')""")
 NUMBERS = re.compile(r"[-+.0-9eE\s]*")  # float() also takes underscores and other scripts' digits
-LARGEST_FILE = 64 * 1024 * 1024
+DEEPEST, MOST_ELEMENTS = 200, 50_000
 LARGEST_NUMBER = 1e12  # in any unit of a model file; squares and cubes of it are still numbers
 
 
@@ -88,12 +89,12 @@ def parse(data: bytes, path: str) -> Element:
     Raises:
         InvalidModel: If it is not well-formed XML in UTF-8, or defines entities.
     """
-    if len(data) > LARGEST_FILE:
+    if len(data) > LARGEST_TEXT:
         raise InvalidModel(
             "the model file is too large",
             argument=path,
             got=f"{len(data)} bytes",
-            expected=f"at most {LARGEST_FILE}",
+            expected=f"at most {LARGEST_TEXT}",
         )
     encoding = "UTF-16" if b"\0" in data[:4] else None
     try:
@@ -106,6 +107,7 @@ def parse(data: bytes, path: str) -> Element:
         )
     parser = expat.ParserCreate()
     parser.buffer_text = True
+    count = 0
     stack: list[Element] = []
     roots: list[Element] = []
 
@@ -120,8 +122,13 @@ def parse(data: bytes, path: str) -> Element:
     def start(tag: str, attributes: dict[str, str]) -> None:
         begin = parser.CurrentByteIndex
         element = Element(tag, attributes, begin, _tag_end(data, begin), parser.CurrentLineNumber)
-        if len(stack) > 200:
-            raise InvalidModel("elements are nested too deeply", argument=path)
+        nonlocal count
+        count += 1
+        if len(stack) > DEEPEST or count > MOST_ELEMENTS:
+            raise InvalidModel(
+                "elements are nested too deeply" if count <= MOST_ELEMENTS else "too many elements",
+                argument=path,
+            )
         (stack[-1].children if stack else roots).append(element)
         stack.append(element)
 

@@ -7,7 +7,9 @@ it should be.
 from __future__ import annotations
 
 import math
+import re
 import tomllib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -15,10 +17,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .errors import InvalidSetting, nearest
+from .errors import InvalidSetting, nearest, shown
+from .files import read_text
 from .inertia import Array
 
 STANDARD_GRAVITY = (0.0, 0.0, -9.81)
+LARGEST_GRAVITY = 100.0  # [m/s²]; more is in another unit
+LARGEST_NUMBER = 1e12  # of any setting; what is larger only overflows
+LARGEST_SETTINGS = 1024 * 1024  # [bytes]
+MOST_DOTS = 200  # in a key; tomllib takes time by the square of them
 
 
 @dataclass(frozen=True)
@@ -117,13 +124,20 @@ class Options:
             raise InvalidSetting(
                 "base is neither fixed nor free",
                 argument=f"{where}, base",
-                got=repr(base),
+                got=shown(base),
                 valid=("fixed", "free"),
             )
         gravity = None
         if "gravity" in table:
             x, y, z = vector(table["gravity"], f"{where}, gravity", 3)
             gravity = (x, y, z)
+            if math.hypot(x, y, z) > LARGEST_GRAVITY:
+                raise InvalidSetting(
+                    "gravity is not in m/s²",
+                    argument=f"{where}, gravity",
+                    got=[x, y, z],
+                    expected="about 9.81 in size on Earth",
+                )
         joints = {}
         entries = table.get("joint", {})
         if not isinstance(entries, Mapping):
@@ -170,12 +184,11 @@ def read_toml(path: Path) -> dict[str, Any]:
     Raises:
         InvalidSetting: If it cannot be read or is no TOML.
     """
+    data = read_text(path, "file of settings", InvalidSetting, LARGEST_SETTINGS)
+    if max(piece.count(b".") for piece in re.split(rb"[=,\n\[\]{}#]", data)) > MOST_DOTS:
+        raise InvalidSetting("keys are nested too deeply", argument=str(path))
     try:
-        return tomllib.loads(path.read_bytes().decode())
-    except OSError as problem:
-        raise InvalidSetting(
-            "the file cannot be read", argument=str(path), got=problem.strerror or str(problem)
-        ) from problem
+        return tomllib.loads(data.decode())
     except (ValueError, RecursionError) as problem:  # also TOMLDecodeError, UnicodeDecodeError
         raise InvalidSetting(
             "this is not a TOML file", argument=str(path), got=str(problem)
@@ -201,16 +214,23 @@ def number(value: object, where: str) -> float:
         result = float(value) if type(value) in (int, float) else math.nan  # type: ignore[arg-type]
     except OverflowError:
         result = math.inf
-    if not math.isfinite(result):
-        raise InvalidSetting("a finite number is expected", argument=where, got=repr(value)[:80])
+    if not abs(result) <= LARGEST_NUMBER:
+        raise InvalidSetting(
+            "a finite number is expected",
+            argument=where,
+            got=shown(value),
+            expected=f"at most {LARGEST_NUMBER:g} in size",
+        )
     return result
 
 
 def name_list(value: object, where: str) -> tuple[str, ...]:
     """Return a list of different names of a TOML file, or raise `InvalidSetting`."""
     if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
-        raise InvalidSetting("a list of names is expected", argument=where, got=repr(value)[:80])
-    twice = sorted({v for v in value if value.count(v) > 1})
+        raise InvalidSetting("a list of names is expected", argument=where, got=shown(value))
+    if "" in value:
+        raise InvalidSetting("a name is empty", argument=where, got=shown(value))
+    twice = sorted(name for name, count in Counter(value).items() if count > 1)
     if twice:
         raise InvalidSetting("a name is there twice", argument=where, got=", ".join(twice))
     return tuple(value)
@@ -222,7 +242,7 @@ def vector(value: object, where: str, length: int | None = None) -> list[float]:
         raise InvalidSetting(
             f"a list of {'' if length is None else f'{length} '}numbers is expected",
             argument=where,
-            got=repr(value)[:80],
+            got=shown(value),
         )
     return [number(v, where) for v in value]
 
@@ -239,7 +259,7 @@ def box(value: object, where: str) -> tuple[tuple[float, float], ...]:
     """Return the least and most of x, y and z, or raise `InvalidSetting`."""
     if not isinstance(value, list | tuple) or len(value) != 3:
         raise InvalidSetting(
-            "least and most of x, y and z are expected", argument=where, got=repr(value)[:80]
+            "least and most of x, y and z are expected", argument=where, got=shown(value)
         )
     return tuple(interval(pair, f"{where}.{axis}") for axis, pair in zip("xyz", value, strict=True))
 
@@ -247,7 +267,7 @@ def box(value: object, where: str) -> tuple[tuple[float, float], ...]:
 def matrix_rows(value: object, where: str) -> Array:
     """Return a rectangular matrix of a TOML file, or raise `InvalidSetting`."""
     if not isinstance(value, list) or not value:
-        raise InvalidSetting("a list of rows is expected", argument=where, got=repr(value)[:80])
+        raise InvalidSetting("a list of rows is expected", argument=where, got=shown(value))
     rows = [vector(row, where) for row in value]
     if len({len(row) for row in rows}) != 1:
         raise InvalidSetting("the rows differ in length", argument=where)
@@ -256,14 +276,14 @@ def matrix_rows(value: object, where: str) -> Array:
 
 def _joint_options(entry: object, where: str) -> JointOptions:
     if not isinstance(entry, Mapping):
-        raise InvalidSetting("a table is expected", argument=where, got=repr(entry)[:60])
+        raise InvalidSetting("a table is expected", argument=where, got=shown(entry))
     refuse_unknown(entry, tuple(f.name for f in fields(JointOptions)), where)
     friction = entry.get("friction", "full")
     if friction not in ("full", "simple", "none"):
         raise InvalidSetting(
             "this friction model is not known",
             argument=f"{where}, friction",
-            got=repr(friction),
+            got=shown(friction),
             valid=("full", "simple", "none"),
         )
     flags = {}
@@ -271,19 +291,25 @@ def _joint_options(entry: object, where: str) -> JointOptions:
         flags[key] = entry.get(key, True)
         if not isinstance(flags[key], bool):
             raise InvalidSetting(
-                "true or false is expected", argument=f"{where}, {key}", got=repr(flags[key])
+                "true or false is expected", argument=f"{where}, {key}", got=shown(flags[key])
             )
     numbers = {
         key: number(entry[key], f"{where}, {key}") if key in entry else None
         for key in ("gain", "gain_std", "reduction", "position")
     }
     for key in ("gain", "reduction"):
-        if numbers[key] == 0.0:
-            raise InvalidSetting("must not be 0", argument=f"{where}, {key}", got=0.0)
-    spread = numbers["gain_std"]
-    if spread is not None and (spread < 0.0 or numbers["gain"] is None):
+        value = numbers[key]
+        if value is not None and value <= 0.0:
+            raise InvalidSetting(
+                f"a {key} is a positive number",
+                argument=f"{where}, {key}",
+                got=value,
+                cure="turn a column round with sign = [-1] in the column map (--map)",
+            )
+    spread, gain = numbers["gain_std"], numbers["gain"]
+    if spread is not None and (gain is None or not 0.0 <= spread < gain):
         raise InvalidSetting(
-            "gain_std says how sure a gain is: a gain and a number of 0 or more are expected",
+            "gain_std says how sure a gain is: a gain, and 0 or more but less than it are expected",
             argument=f"{where}, gain_std",
             got=spread,
         )
@@ -298,9 +324,13 @@ def _limits(entries: object, where: str) -> dict[str, LinkOptions]:
     for name, entry in entries.items():
         here = f"{where}, [limits.{name}]"
         if not isinstance(entry, Mapping):
-            raise InvalidSetting("a table is expected", argument=here, got=repr(entry)[:60])
+            raise InvalidSetting("a table is expected", argument=here, got=shown(entry))
         refuse_unknown(entry, ("mass", "com"), here)
         mass = interval(entry["mass"], f"{here}, mass") if "mass" in entry else None
+        if mass is not None and mass[1] <= 0.0:
+            raise InvalidSetting(
+                "a mass is positive", argument=f"{here}, mass", got=list(mass), expected="kg"
+            )
         com = box(entry["com"], f"{here}, com") if "com" in entry else None
         found[name] = LinkOptions(mass, com)
     return found
@@ -308,7 +338,7 @@ def _limits(entries: object, where: str) -> dict[str, LinkOptions]:
 
 def _coupling(entry: object, where: str) -> Coupling:
     if not isinstance(entry, Mapping):
-        raise InvalidSetting("a table is expected", argument=where, got=repr(entry)[:60])
+        raise InvalidSetting("a table is expected", argument=where, got=shown(entry))
     refuse_unknown(entry, ("joints", "motors", "matrix"), where)
     matrix = matrix_rows(entry.get("matrix"), f"{where}, matrix")
     motors = name_list(entry.get("motors", []), f"{where}, motors")

@@ -1,230 +1,32 @@
 """Recordings: named signals over time in SI units, read again and again in blocks.
 
-CSV, Parquet and NPZ files whose columns carry canonical names (`t`, `q.<joint>`,
-`v.<joint>`, `a.<joint>`, `tau.<joint>`, `current.<joint>`) need no map; anything else is
-described by a TOML column map (`ColumnMap`). Joints are found by name, never by position.
-Units are converted here and nowhere else. Nothing is unpickled.
+Logs whose columns carry canonical names (`t`, `q.<joint>`, `tau.<joint>`, `force.<frame>.x`;
+`columns.is_canonical`), logs of ROS messages and those of robots that name their columns
+themselves (`known_logs`) need no map; anything else is described by a TOML column map
+(`ColumnMap`). Joints are found by name, never by position. Units are converted here and nowhere
+else. Nothing is unpickled.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import InvalidRecording, InvalidSetting, MissingSignal, nearest
+from . import known_logs
+from .columns import KINDS, UNITS, ColumnMap, SignalMap, is_canonical
+from .errors import InvalidRecording, InvalidSetting, MissingSignal, nearest, shown
 from .inertia import Array
-from .options import matrix_rows, name_list, number, read_toml, refuse_unknown, vector
-from .tables import BLOCK_ROWS, Table, read_table
+from .options import number, read_toml, refuse_unknown
+from .tables import BLOCK_ROWS, Damaged, Table, file_hash, join, read_table, refuse
 
-KINDS = ("q", "v", "a", "tau", "current")
-UNITS: dict[str, dict[str, float]] = {
-    "t": {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9},
-    "q": {"rad": 1.0, "deg": np.pi / 180.0, "turn": 2.0 * np.pi, "m": 1.0, "mm": 1e-3},
-    "v": {
-        "rad/s": 1.0,
-        "deg/s": np.pi / 180.0,
-        "rpm": 2.0 * np.pi / 60.0,
-        "m/s": 1.0,
-        "mm/s": 1e-3,
-    },
-    "a": {"rad/s^2": 1.0, "deg/s^2": np.pi / 180.0, "m/s^2": 1.0, "mm/s^2": 1e-3},
-    "tau": {"N·m": 1.0, "Nm": 1.0, "N*m": 1.0, "mNm": 1e-3, "kNm": 1e3, "N": 1.0},
-    "current": {"A": 1.0, "mA": 1e-3},
-}
+__all__ = ["KINDS", "UNITS", "Block", "ColumnMap", "Recording", "SignalMap", "log_hash"]
 
-
-@dataclass(frozen=True)
-class SignalMap:
-    """How one kind of signal is made from a file's columns.
-
-    `joint signal = offset + unit · matrix @ (sign / ratio · columns)`; for torques the ratio
-    multiplies, since a gear that slows the joint strengthens it.
-
-    Attributes:
-        kind: `q`, `v`, `a`, `tau` or `current`.
-        columns: The file's columns; of a 2-D array `name[0]`, `name[1]`, …
-        joints: The joints, in the order of the result.
-        unit: Unit in the file.
-        matrix: Joint signals per column, shape (joints, columns), all but the unit in it.
-        offset: Added in the end [SI], shape (joints,).
-    """
-
-    kind: str
-    columns: tuple[str, ...]
-    joints: tuple[str, ...]
-    unit: str
-    matrix: Array
-    offset: Array
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Canonical names of the result."""
-        return tuple(f"{self.kind}.{j}" for j in self.joints)
-
-
-@dataclass(frozen=True)
-class ColumnMap:
-    """How canonical signals are made from a file's columns: the TOML of `--map`.
-
-    ```toml
-    [time]
-    column = "stamp"            # or: step = 0.001
-    unit = "ms"
-    [q]
-    columns = ["pos_1", "pos_2"] # or: array = "positions", a 2-D array of an NPZ file
-    joints = ["shoulder", "elbow"]
-    unit = "deg"
-    sign = [1, -1]
-    ratio = [100, 80]           # motor turns per joint turn
-    offset = [0.0, 1.5708]      # added, in rad
-    # or: matrix = [[..], [..]]   joints = matrix @ columns
-    # or: inverse = [[..], [..]]  columns = inverse @ joints
-    [tau]
-    ...
-    ```
-
-    Attributes:
-        time: The time column, or None where the step is constant.
-        time_unit: Its unit.
-        step: Constant time step [s], or None.
-        signals: One a kind.
-    """
-
-    time: str | None
-    time_unit: str
-    step: float | None
-    signals: tuple[SignalMap, ...]
-
-    @staticmethod
-    def from_toml(path: Path) -> ColumnMap:
-        """Read a column map.
-
-        Raises:
-            InvalidSetting: If it is malformed, or holds unknown keys.
-        """
-        return ColumnMap.from_dict(read_toml(path), str(path))
-
-    @staticmethod
-    def from_dict(table: Mapping[str, Any], where: str = "map") -> ColumnMap:
-        """Return the map of a parsed TOML table; see `from_toml`."""
-        refuse_unknown(table, ("time", *KINDS), where)
-        time = table.get("time", {"column": "t"})
-        if not isinstance(time, Mapping):
-            raise InvalidSetting("a table is expected", argument=f"{where}, [time]")
-        refuse_unknown(time, ("column", "unit", "step"), f"{where}, [time]")
-        if ("column" in time) == ("step" in time):
-            raise InvalidSetting(
-                "either the column of time or a constant step is needed",
-                argument=f"{where}, [time]",
-                valid=("column", "step"),
-            )
-        unit = _unit(time.get("unit", "s"), "t", f"{where}, [time]")
-        step = number(time["step"], f"{where}, [time], step") if "step" in time else None
-        if step is not None and step <= 0.0:
-            raise InvalidSetting(
-                "the time step is not positive", argument=f"{where}, [time], step", got=step
-            )
-        signals = tuple(
-            _signal_map(kind, table[kind], f"{where}, [{kind}]") for kind in KINDS if kind in table
-        )
-        column = None if step is not None else time["column"]
-        if column is not None and not isinstance(column, str):
-            raise InvalidSetting(
-                "the name of a column is expected",
-                argument=f"{where}, [time], column",
-                got=repr(column)[:80],
-            )
-        return ColumnMap(column, unit, step, signals)
-
-
-def _unit(name: object, kind: str, where: str) -> str:
-    if not isinstance(name, str) or name not in UNITS[kind]:
-        near = nearest(str(name), UNITS[kind])
-        raise InvalidSetting(
-            f"'{name}' is no unit of this signal",
-            argument=f"{where}, unit",
-            valid=UNITS[kind],
-            cure=f"did you mean '{near}'?" if near else None,
-        )
-    return str(name)
-
-
-def _signal_map(kind: str, entry: object, where: str) -> SignalMap:
-    if not isinstance(entry, Mapping):
-        raise InvalidSetting("a table is expected", argument=where, got=repr(entry)[:60])
-    keys = (
-        "columns",
-        "array",
-        "joints",
-        "unit",
-        "sign",
-        "ratio",
-        "scale",
-        "offset",
-        "matrix",
-        "inverse",
-    )
-    refuse_unknown(entry, keys, where)
-    joints = entry.get("joints")
-    if not isinstance(joints, list) or not joints:
-        raise InvalidSetting(
-            "the joints are not named",
-            argument=f"{where}, joints",
-            cure='add joints = ["…", "…"] in the order of the columns',
-        )
-    joints = name_list(joints, f"{where}, joints")
-    count = len(joints)
-    if ("columns" in entry) == ("array" in entry):
-        raise InvalidSetting(
-            "either columns or array is needed", argument=where, valid=("columns", "array")
-        )
-    if "array" in entry:
-        columns = tuple(f"{entry['array']}[{k}]" for k in range(count))
-    else:
-        columns = name_list(entry["columns"], f"{where}, columns")
-    if len(columns) != count:
-        raise InvalidSetting(
-            "columns and joints differ in number",
-            argument=where,
-            got=f"{len(columns)} columns, {count} joints",
-        )
-    if "matrix" in entry and "inverse" in entry:
-        raise InvalidSetting("either matrix or inverse, not both", argument=where)
-    matrix: Array = np.eye(count)
-    for key in ("matrix", "inverse"):
-        if key in entry:
-            matrix = matrix_rows(entry[key], f"{where}, {key}")
-            if matrix.shape != (count, count):
-                raise InvalidSetting(
-                    "the matrix does not fit the joints",
-                    argument=f"{where}, {key}",
-                    got=f"shape {matrix.shape}",
-                    expected=f"({count}, {count})",
-                )
-            if key == "inverse":
-                if np.linalg.matrix_rank(matrix) < count:
-                    raise InvalidSetting("the matrix is singular", argument=f"{where}, {key}")
-                matrix = np.asarray(np.linalg.inv(matrix), dtype=np.float64)
-    gains = np.ones(count)
-    for key in ("sign", "scale", "ratio"):
-        if key in entry:
-            factors = np.array(vector(entry[key], f"{where}, {key}", count))
-            if (factors == 0.0).any() or (key == "sign" and (np.abs(factors) != 1.0).any()):
-                raise InvalidSetting(
-                    "signs are 1 or -1" if key == "sign" else "must not be 0",
-                    argument=f"{where}, {key}",
-                    got=factors.tolist(),
-                )
-            gains *= factors if key != "ratio" or kind in ("tau", "current") else 1.0 / factors
-    offset = np.array(vector(entry.get("offset", [0.0] * count), f"{where}, offset", count))
-    default = next(iter(UNITS[kind]))
-    unit = _unit(entry.get("unit", default), kind, where)
-    return SignalMap(kind, columns, tuple(map(str, joints)), unit, matrix * gains, offset)
+EXPERIMENT = ".toml"
 
 
 @dataclass(frozen=True)
@@ -256,6 +58,7 @@ class Recording:
         selection: Tells of rows' positions whether they are to be fitted or scored; the
             others still serve to smooth the motion. All are, if not given.
         provenance: From which columns each signal is made.
+        notes: What a reader of the log should know, in sentences.
     """
 
     name: str
@@ -268,20 +71,33 @@ class Recording:
     stop: int | None = None
     selection: Callable[[NDArray[np.int64]], NDArray[np.bool_]] | None = None
     provenance: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @staticmethod
-    def open(path: str | Path, columns: ColumnMap | None = None) -> Recording:
-        """Open a log file.
+    def open(
+        path: str | Path,
+        columns: ColumnMap | None = None,
+        joints: Sequence[str] = (),
+        damaged: Damaged = refuse,
+    ) -> Recording:
+        """Open a log.
 
         Args:
-            path: CSV, Parquet or NPZ.
-            columns: What its columns mean; canonical names if not given.
+            path: CSV, Parquet, NPZ, MCAP, ROS 1 bag, a rosbag2's folder or .db3 file, or the
+                TOML of an experiment whose signals are in several files (`docs/logs.md`).
+            columns: What its columns mean; their own names tell if not given.
+            joints: The robot's joints, for logs that only count theirs.
+            damaged: Takes what is wrong with the file; refuses it if not given.
 
         Raises:
             InvalidRecording: If the file cannot be read.
             MissingSignal: If a column of the map, or the time, is not there.
+            InvalidSetting: If an experiment's TOML is malformed.
         """
-        return Recording.of_table(read_table(path), columns)
+        if Path(path).suffix.lower() == EXPERIMENT:
+            return _experiment(Path(path), columns, joints, damaged)
+        topics = columns.topics if columns else None
+        return Recording.of_table(read_table(path, topics, damaged), columns, joints)
 
     @staticmethod
     def from_arrays(time: Array, name: str = "arrays", **signals: Mapping[str, Array]) -> Recording:
@@ -307,10 +123,19 @@ class Recording:
         return Recording.of_table(Table(name, tuple(arrays), len(arrays["t"]), read))
 
     @staticmethod
-    def of_table(table: Table, columns: ColumnMap | None = None) -> Recording:
+    def of_table(
+        table: Table, columns: ColumnMap | None = None, joints: Sequence[str] = ()
+    ) -> Recording:
         """Return the recording of a table; see `open`."""
         where = table.path
-        if columns is None:
+        notes = table.notes
+        known = None
+        if columns is None and "t" not in table.columns:
+            known = known_logs.recognise(table.columns)
+        if known is not None:
+            columns, more = known.columns(table, joints)
+            notes = (*notes, *more)
+        if columns is None or columns.canonical:
             if "t" not in table.columns:
                 near = nearest("time", table.columns)
                 if "t" in table.others:
@@ -323,17 +148,19 @@ class Recording:
                     "the log has no column 't'",
                     argument=where,
                     valid=table.columns,
-                    cure="describe its columns in a map and give it with --map; see "
-                    "docs/logs.md" + (f" ('{near}' may be the time)" if near else ""),
+                    cure="describe its columns in a map and give it with --map; "
+                    + _draft(where)
+                    + (f" ('{near}' may be the time)" if near else ""),
                 )
             sources = {}
             for name in table.columns:
                 kind, _, joint = name.partition(".")
-                if kind in KINDS and joint:
+                if is_canonical(name):
                     unit = next(iter(UNITS[kind]))
                     one = SignalMap(kind, (name,), (joint,), unit, np.eye(1), np.zeros(1))
                     sources[name] = (one, 0)
-            return Recording(where, table, sources, provenance={n: n for n in sources})
+            own = {n: n for n in sources}
+            return Recording(where, table, sources, provenance=own, notes=notes)
         needed = [c for s in columns.signals for c in s.columns]
         if columns.time is not None:
             needed.insert(0, columns.time)
@@ -355,6 +182,7 @@ class Recording:
             UNITS["t"][columns.time_unit],
             columns.step,
             provenance={n: f"{', '.join(s.columns)} [{s.unit}]" for n, (s, _) in sources.items()},
+            notes=notes,
         )
 
     @property
@@ -394,10 +222,27 @@ class Recording:
             f"the log has no signal '{name}', which {purpose}",
             argument=self.name,
             valid=same or self.sources or self.table.columns,
-            cure=f"rename '{near}', or map it: [{kind}] in the file of --map"
-            if near
-            else f"name it in the table [{kind}] of a column map (--map)",
+            cure=(
+                f"rename '{near}', or map it: [{kind}] in the file of --map"
+                if near
+                else f"name it in the table [{kind}] of a column map (--map)"
+            )
+            + f"; {_draft(self.name)}",
         )
+
+    def canonical(self) -> Table:
+        """Return this recording as a table of canonical names: `t` and its signals, in SI units."""
+
+        def read(names: Sequence[str]) -> Iterator[Array]:
+            own = [n for n in names if n != "t"]
+            at = {n: k for k, n in enumerate(["t", *own])}
+            for block in self.blocks(own):
+                whole = np.column_stack([block.time, block.values])
+                yield whole[:, [at[n] for n in names]]
+
+        rows = self.table.rows if self.stop is None and not self.start else None
+        epoch = self.table.epoch if self.time == "t" else None
+        return Table(self.name, ("t", *self.signals), rows, read, (), epoch, self.notes)
 
     def blocks(self, names: Sequence[str]) -> Iterator[Block]:
         """Yield the signals in blocks of rows as logged, converted to SI.
@@ -408,6 +253,7 @@ class Recording:
         maps = list({id(self.sources[n][0]): self.sources[n][0] for n in names}.values())
         columns = list(dict.fromkeys(c for m in maps for c in m.columns))
         wanted = columns if self.time is None else [self.time, *columns]
+        wanted = wanted or list(self.table.columns[:1])  # to count the rows of a constant step
         position = 0
         for raw in self.table.read(list(dict.fromkeys(wanted))):
             first, last = position, position + len(raw)
@@ -439,3 +285,77 @@ class Recording:
                 source, column = self.sources[name]
                 values[:, k] = made[id(source)][:, column]
             yield Block(np.asarray(time, dtype=np.float64), values)
+
+
+def _draft(log: str) -> str:
+    return f"a first draft: heft check {log} --robot ROBOT --draft map.toml"
+
+
+def _parts(path: Path) -> list[tuple[Path, Path | None, float]]:
+    """Return files, maps and time offsets [s] of an experiment's parts."""
+    table = read_toml(path)
+    refuse_unknown(table, ("part",), str(path))
+    entries = table.get("part")
+    if not isinstance(entries, list) or not entries:
+        raise InvalidSetting(
+            "an experiment names its parts", argument=str(path), cure='[[part]] file = "…", …'
+        )
+    parts = []
+    for k, entry in enumerate(entries, 1):
+        where = f"{path}, part {k}"
+        refuse_unknown(entry, ("file", "map", "offset"), where)
+        for key in ("file", "map"):
+            if not isinstance(entry.get(key, "" if key == "map" else None), str):
+                raise InvalidSetting(
+                    "the name of a file is expected",
+                    argument=f"{where}, {key}",
+                    got=shown(entry.get(key)),
+                )
+        file = path.parent / entry["file"]
+        if file.suffix.lower() == EXPERIMENT:
+            raise InvalidSetting("a part is a log, not an experiment", argument=f"{where}, file")
+        offset = number(entry.get("offset", 0.0), f"{where}, offset")
+        parts.append((file, path.parent / entry["map"] if "map" in entry else None, offset))
+    return parts
+
+
+def _experiment(
+    path: Path, columns: ColumnMap | None, joints: Sequence[str], damaged: Damaged
+) -> Recording:
+    """Return the recording of an experiment whose signals are in several files of one clock."""
+    if not path.exists():
+        raise InvalidRecording("the log does not exist", argument=str(path))
+    parts = _parts(path)
+    if columns is not None:
+        raise InvalidSetting(
+            "an experiment names the map of each of its parts",
+            argument=str(path),
+            cure='[[part]] map = "map.toml" instead of --map',
+        )
+    opened = [
+        Recording.open(file, ColumnMap.from_toml(m) if m else None, joints, damaged)
+        for file, m, _ in parts
+    ]
+    owner: dict[str, str] = {}
+    for part in opened:
+        for name in part.signals:
+            if name in owner:
+                raise InvalidRecording(
+                    f"two parts hold '{name}'",
+                    argument=str(path),
+                    got=f"{owner[name]}, {part.name}",
+                    cure="leave it out of one of them with a map",
+                )
+            owner[name] = part.name
+    table = join([p.canonical() for p in opened], str(path), (), [offset for *_, offset in parts])
+    made = {n: f"{p.name}: {text}" for p in opened for n, text in p.provenance.items()}
+    return replace(Recording.of_table(table), provenance=made)
+
+
+def log_hash(path: str | Path) -> str:
+    """Return the SHA-256 of a log: of an experiment, that of all of its files' hashes."""
+    path = Path(path)
+    if path.suffix.lower() != EXPERIMENT:
+        return file_hash(path)
+    files = [path, *(f for file, m, _ in _parts(path) for f in (file, m) if f)]
+    return hashlib.sha256("".join(f"{file_hash(f)}\n" for f in files).encode()).hexdigest()

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -22,6 +19,7 @@ import numpy as np
 from . import __version__, inertia
 from .consistency import Stated, stated_numbers
 from .errors import InputError, InvalidRecording, InvalidSetting
+from .files import read_text
 from .friction import effort as friction_of
 from .friction import steady
 from .friction_code import c_source, python_source
@@ -29,6 +27,7 @@ from .identifiability import channel_ranks
 from .identification import Identification
 from .inertia import Array
 from .options import Options
+from .places import put, require_writable, workshop
 from .plants import Problem
 from .recording import ColumnMap, Recording
 from .robot import Drive, Robot, Term
@@ -109,23 +108,24 @@ def write(
     """
     refuse_foreign(out)
     refuse_other_robot(out, found.problem.robot)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-    try:
+    place = out.resolve()  # a link stays a link
+    with workshop(place) as folder:
+        new = folder / "results"
+        new.mkdir()
         for name, data in found.files.items():
-            (temporary / name).write_bytes(data)
+            (new / name).write_bytes(data)
         contract = _plain(to_json(found))
         text = json.dumps(contract, indent=1, ensure_ascii=False, allow_nan=False)
-        (temporary / "estimate.json").write_text(text + "\n", encoding="utf-8")
+        (new / "estimate.json").write_text(text + "\n", encoding="utf-8")
         drives = (found.problem.robot.name, contract["joints"], contract["motors"])
-        (temporary / "friction.py").write_text(python_source(*drives), encoding="utf-8")
-        (temporary / "friction.c").write_text(c_source(*drives), encoding="ascii")
+        (new / "friction.py").write_text(python_source(*drives), encoding="utf-8")
+        (new / "friction.c").write_text(c_source(*drives), encoding="ascii")
         covariance = found.consistent.parameters.covariance
         assert covariance is not None
         assert found.estimate.parameters.covariance is not None
         sliding = found.fastest
         found.gathered.save(
-            temporary / "information.npz",
+            new / "information.npz",
             base_matrix=found.problem.base.matrix,
             standard_names=np.array(found.problem.base.standard.names),
             sigma=found.estimate.noise.sigma,
@@ -139,17 +139,13 @@ def write(
             sliding_velocities=np.array(list(sliding.values()), dtype=float).reshape(-1, 2),
         )
         if report is not None:
-            (temporary / "report.html").write_text(report(found), encoding="utf-8")
-        temporary.chmod(0o755)
-        for file in temporary.iterdir():
-            _flush(file)
-        _swap(temporary, out)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+            (new / "report.html").write_text(report(found), encoding="utf-8")
+        put(new, place)
 
 
 def refuse_foreign(out: Path) -> None:
-    """Raise `InvalidSetting` if a folder for results holds anything else."""
+    """Raise `InvalidSetting` if a folder for results holds anything else, or cannot be written."""
+    require_writable(out)
     if out.exists() and not out.is_dir():
         raise InvalidSetting("the place for results is a file", argument=f"--out {out}")
     others = sorted({p.name for p in out.iterdir()} - {*FILES, *MODELS}) if out.exists() else []
@@ -179,41 +175,8 @@ def refuse_other_robot(out: Path, robot: Robot) -> None:
         )
 
 
-def _flush(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file of text, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
-
-
-def _swap(temporary: Path, out: Path) -> None:
-    """Put the new folder in the old one's place, which is empty for a moment in between."""
-    if not out.exists():
-        temporary.rename(out)
-        return
-    old = Path(tempfile.mkdtemp(prefix=f".{out.name}.old.", dir=out.parent))
-    try:
-        out.rename(old / "results")
-        temporary.rename(out)
-    except BaseException:  # also an interrupt: the earlier results go back to their place
-        if (old / "results").exists() and not out.exists():
-            (old / "results").rename(out)
-        raise
-    finally:
-        shutil.rmtree(old, ignore_errors=True)
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def _plain(value: Any) -> Any:
@@ -458,7 +421,10 @@ class Identified:
             InputError: If it is not one.
         """
         try:
-            data = json.loads((folder / "estimate.json").read_text(encoding="utf-8"))
+            text = read_text(
+                folder / "estimate.json", "estimate.json of a folder of results", InputError
+            )
+            data = json.loads(text.decode(), parse_constant=_no_number)
             options = Options.from_dict(data["settings"]["robot"]["options"], "estimate.json")
             entry = dict(data["settings"]["smoothing"])
             del entry["chosen"]
@@ -473,7 +439,17 @@ class Identified:
                 if joint["armature"] is not None:
                     for terms in drives.values():
                         terms[f"{name}.armature"] = float(joint["armature"])
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
+            odd = [n for terms in drives.values() for n, v in terms.items() if not np.isfinite(v)]
+            if odd:
+                raise ValueError(f"{odd[0]} is no finite number")
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
+        ) as problem:
             raise InputError(
                 "this is not a folder of results",
                 argument=str(folder),
@@ -535,8 +511,12 @@ def predict_files(
             argument=f"--out {out}",
             valid=(".parquet", ".csv"),
         )
+    require_writable(out)
+    if out.is_dir():
+        raise InvalidSetting("the output is a folder, not a file", argument=f"--out {out}")
     identified = Identified.load(folder)
-    recording = Recording.open(log, ColumnMap.from_toml(columns) if columns else None)
+    mapping = ColumnMap.from_toml(columns) if columns else None
+    recording = Recording.open(log, mapping, identified.robot.joints)
     if out.exists() and out.samefile(log):
         raise InvalidSetting(
             "the output would overwrite the log",
@@ -554,23 +534,17 @@ def predict_files(
     channels = identified.robot.channels
     names = ["t", *(f"tau.{c}" for c in channels), *(f"tau_rigid.{c}" for c in channels)]
     schema = pyarrow.schema([(n, pyarrow.float64()) for n in names])
-    out.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=f".{out.name}.", dir=out.parent)
-    os.close(handle)
     rows = 0
-    try:
+    with workshop(out) as folder:
+        new = folder / out.name
         make = (
             pyarrow.csv.CSVWriter if out.suffix.lower() == ".csv" else pyarrow.parquet.ParquetWriter
         )
-        with make(temporary, schema) as writer:
+        with make(new, schema) as writer:
             for time, effort, rigid in itertools.chain([first], pieces):
                 columns_ = [time, *effort.T, *rigid.T]
                 arrays = [pyarrow.array(np.ascontiguousarray(c)) for c in columns_]
                 writer.write_table(pyarrow.Table.from_arrays(arrays, schema=schema))
                 rows += len(time)
-        _flush(Path(temporary))
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, out)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+        put(new, out)
     return rows

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from . import denavit_hartenberg, inertia, markup, mjcf, urdf
 from .errors import InvalidModel, InvalidSetting, nearest
+from .files import read_text
 from .inertia import Array
 from .markup import Element
 from .options import STANDARD_GRAVITY, Options
@@ -394,15 +395,7 @@ class Robot:
 
 
 def _bytes(path: str | Path) -> bytes:
-    try:
-        with Path(path).open("rb") as file:  # it may be a device without end
-            return file.read(markup.LARGEST_FILE + 1)
-    except OSError as problem:
-        raise InvalidModel(
-            "the model file cannot be read",
-            argument=str(path),
-            got=problem.strerror or str(problem),
-        ) from problem
+    return read_text(Path(path), "model file", InvalidModel)
 
 
 def _mimics(root: Element, path: str) -> dict[str, tuple[str, float, float]]:

@@ -16,6 +16,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from numbers import Real
 from typing import Literal, Protocol
 
 import numpy as np
@@ -24,7 +25,7 @@ import scipy.signal
 from numpy.typing import NDArray
 
 from . import periodic, splines
-from .errors import InvalidRecording, InvalidSetting
+from .errors import InvalidRecording, InvalidSetting, shown
 from .inertia import Array
 from .recording import Recording
 from .tables import BLOCK_ROWS
@@ -37,12 +38,15 @@ REACH = 4
 GAP_STEPS = 10  # a longer silence ends a segment: nothing is interpolated across it
 CORNER_PER_F99 = 20.0
 LARGEST_DELAY = 0.05  # [s]
+LOWEST_CORNER = 1e-3  # [Hz]; of a lower one nothing is left between the margins of any log
 LARGEST_CORNER = 0.4  # of the sampling rate
 # Corners tried for a spline, in units of 20 · f99. Cross-validation takes the encoder's noise for
 # white. On none of five measured arms it was, and the highest corner allowed was always asked for:
 # at 40 · f99 that costs 79 % of the score on one and 15 % on another, at 20 · f99 nothing on any.
 SPLINE_CORNERS = tuple(2.0 ** (k / 2.0) for k in range(-6, 1))
 METHODS = ("butterworth", "spline", "fourier")
+SHORTEST_STEP, LONGEST_STEP = 1e-6, 5.0  # [s] from row to row; else time has another unit
+LARGEST_VALUE = 1e9  # of a signal, in SI units; what is larger no sensor measured
 MOST_LOST = 0.2  # share of rows that may be unusable before a log is refused
 
 
@@ -86,6 +90,11 @@ class Smoothing:
                 got=self.method,
                 valid=METHODS,
             )
+        for name in ("corner", "trim", "delay", "period"):
+            value = getattr(self, name)
+            if (value is None and name != "trim") or isinstance(value, Real):
+                continue
+            raise InvalidSetting("a number is expected", argument=name, got=shown(value))
         if not all(math.isfinite(c) and c > 0.0 for c in self.corners or ()):
             raise InvalidSetting(
                 "the corner of a spline is no positive frequency",
@@ -111,12 +120,12 @@ class Smoothing:
             raise InvalidSetting(
                 "the period is no positive time", argument="period", got=self.period, expected="s"
             )
-        if self.corner is not None and not (math.isfinite(self.corner) and self.corner > 0.0):
+        if self.corner is not None and not LOWEST_CORNER <= self.corner < math.inf:
             raise InvalidSetting(
                 "the corner of the low-pass is no positive frequency",
                 argument="corner",
                 got=self.corner,
-                expected="Hz, or none to choose it from the data",
+                expected=f"{LOWEST_CORNER:g} Hz or more, or none to choose it from the data",
             )
         if not (math.isfinite(self.trim) and self.trim >= 0.0):
             raise InvalidSetting("the trim is negative", argument="trim", got=self.trim)
@@ -153,9 +162,10 @@ class Timeline:
         used: Rows with finite numbers and a time behind the one before.
         duration: Sum of the lengths of the segments [s].
         repeated: Rows whose time is not behind the one before.
-        broken: Rows with a number that is not finite.
+        broken: Rows with a number that is not finite, or beyond `LARGEST_VALUE`.
         gaps: Silences longer than `GAP_STEPS` steps, or jumps of the clock.
         segments: Pieces between them.
+        constant: Signals that never change, if any rows are used.
     """
 
     step: float
@@ -166,6 +176,7 @@ class Timeline:
     broken: int
     gaps: int
     segments: int
+    constant: tuple[str, ...] = ()
 
     @property
     def rate(self) -> float:
@@ -209,7 +220,8 @@ def _pieces(
     for block in recording.blocks(names):
         position = tally.rows + np.arange(len(block.time))
         tally.rows += len(block.time)
-        finite = np.isfinite(block.time) & np.isfinite(block.values).all(axis=1)
+        sound = np.abs(block.values) <= LARGEST_VALUE  # not for NaN
+        finite = np.isfinite(block.time) & sound.all(axis=1)
         tally.broken += int(np.sum(~finite))
         time, values, position = block.time[finite], block.values[finite], position[finite]
         while len(time):
@@ -267,16 +279,27 @@ def survey(recording: Recording, names: Sequence[str] = ()) -> Timeline:
     half = sum(n for _, n in order) / 2.0
     seen = np.cumsum([n for _, n in order])
     step = order[int(np.searchsorted(seen, half))][0]
+    if not SHORTEST_STEP <= step <= LONGEST_STEP:
+        raise InvalidRecording(
+            "the log's time is not in seconds",
+            argument=recording.name,
+            got=f"{step:g} s from row to row",
+            expected=f"{SHORTEST_STEP:g} s to {LONGEST_STEP:g} s",
+            cure='say its unit in the column map (--map): [time] unit = "ms"',
+        )
     tally = _Tally()
-    for _ in _pieces(recording, names, step, tally):
-        pass
+    least, most = np.full(len(names), np.inf), np.full(len(names), -np.inf)
+    for piece in _pieces(recording, names, step, tally):
+        least = np.minimum(least, piece.values.min(axis=0))
+        most = np.maximum(most, piece.values.max(axis=0))
     lost = tally.rows - tally.used
     if lost > MOST_LOST * tally.rows:
         raise InvalidRecording(
             "too many rows of the log are unusable",
             argument=recording.name,
-            got=f"{tally.broken} rows with numbers that are not finite, {tally.repeated} whose "
-            f"time is not behind the one before, of {tally.rows}",
+            got=f"{tally.broken} rows with numbers that are not finite or beyond "
+            f"{LARGEST_VALUE:g}, {tally.repeated} whose time is not behind the one before, "
+            f"of {tally.rows}",
             expected=f"at most {MOST_LOST:.0%}",
             cure="look at how the log was written; cut out what is broken",
         )
@@ -289,6 +312,7 @@ def survey(recording: Recording, names: Sequence[str] = ()) -> Timeline:
         tally.broken,
         tally.gaps,
         tally.segments,
+        tuple(n for n, a, b in zip(names, least, most, strict=True) if a == b),
     )
 
 

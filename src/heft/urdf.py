@@ -17,6 +17,9 @@ from .errors import InvalidModel, nearest
 from .inertia import Array
 from .markup import Element, numbers, walk
 
+MOST_LINKS = 1000
+LARGEST_GYRATION = 30.0  # [m], of a body with a mass; more is in another unit
+SOLID = 1e-3  # [kg]; lighter links stand for frames, and their inertia for nothing
 JOINT_TYPES = ("revolute", "continuous", "prismatic", "fixed")
 
 
@@ -53,6 +56,8 @@ def _check_inertial(link: Element, where: str) -> None:
         raise InvalidModel("a link has two <inertial> elements", argument=where)
     inertial = inertials[0]
     _check_origin(inertial, where)
+    _refuse_two(inertial, ("mass", "inertia"), where)
+    read: dict[str, float] = {}
     for tag, keys in (
         ("mass", ("value",)),
         ("inertia", ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")),
@@ -61,11 +66,27 @@ def _check_inertial(link: Element, where: str) -> None:
         if found is None:
             raise InvalidModel(f"<inertial> has no <{tag}>", argument=where)
         for key in keys:
-            value = numbers(found.attributes.get(key), 1, f"{tag} {key}", where)[0]
-            if tag == "mass" and value < 0.0:
-                raise InvalidModel(
-                    "a mass is negative", argument=where, got=value, expected="0 or more, in kg"
-                )
+            read[key] = numbers(found.attributes.get(key), 1, f"{tag} {key}", where)[0]
+    mass = read.pop("value")
+    if mass < 0.0:
+        raise InvalidModel(
+            "a mass is negative", argument=where, got=mass, expected="0 or more, in kg"
+        )
+    gyration = math.sqrt(max(map(abs, read.values())) / max(mass, SOLID))
+    if mass >= SOLID and gyration > LARGEST_GYRATION:
+        raise InvalidModel(
+            "an inertia is not in kg·m²",
+            argument=where,
+            got=f"a radius of gyration of {gyration:.3g} m",
+            expected=f"at most {LARGEST_GYRATION:g} m",
+            cure="divide the moments by 1e6 if they are in kg·mm², by 1e9 if in g·mm²",
+        )
+
+
+def _refuse_two(element: Element, tags: tuple[str, ...], where: str) -> None:
+    for tag in tags:
+        if len(element.all(tag)) > 1:
+            raise InvalidModel(f"there are two <{tag}> elements where one belongs", argument=where)
 
 
 def _check_joint(
@@ -83,6 +104,7 @@ def _check_joint(
             if near
             else 'make a floating base with base = "free" in the file of --with',
         )
+    _refuse_two(joint, ("parent", "child", "limit", "mimic"), where)
     for end in ("parent", "child"):
         element = joint.find(end)
         name = element.attributes.get("link", "") if element is not None else ""
@@ -204,6 +226,14 @@ def check(root: Element, path: str) -> None:
             cure="give the URDF that it was made from, or convert it: "
             f"`sdf2mjcf {shlex.quote(path)} arm.xml` (package sdformat-mjcf)",
         )
+    included = next((e for e in walk(root) if e.tag.endswith(":include")), None)
+    if included is not None:
+        raise InvalidModel(
+            "a model file must not include others",
+            argument=f"{path}, line {included.line}",
+            got=f"<{included.tag}>",
+            cure="put what it includes in its place",
+        )
     if root.tag != "robot":
         raise InvalidModel(
             "this is not a URDF",
@@ -213,8 +243,13 @@ def check(root: Element, path: str) -> None:
         )
     links = _named(root, "link", path)
     joints = _named(root, "joint", path)
-    if not links:
-        raise InvalidModel("the model has no links", argument=path)
+    if not 0 < len(links) <= MOST_LINKS:
+        raise InvalidModel(
+            "the model has too many links" if links else "the model has no links",
+            argument=path,
+            got=len(links) or None,
+            expected=f"at most {MOST_LINKS}" if links else None,
+        )
     for name, link in links.items():
         _check_inertial(link, f"{path}, link '{name}', line {link.line}")
     for joint in joints.values():

@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 
 from . import markup
+from .columns import ColumnMap
 from .errors import InputError, InvalidRecording, InvalidSetting
 from .inertia import Array, frame_change, rotation_rpy
 from .poses import body_poses, ellipsoid
-from .recording import ColumnMap, Recording
+from .recording import Recording
 from .results import Identified
 from .robot import PRISMATIC, Link, Robot
 
@@ -78,7 +79,7 @@ def read_motion(robot: Robot, log: Path, columns: Path | None = None) -> Motion:
     Raises:
         InputError: If the log cannot be read or holds no position of any joint.
     """
-    recording = Recording.open(log, ColumnMap.from_toml(columns) if columns else None)
+    recording = Recording.open(log, ColumnMap.from_toml(columns) if columns else None, robot.joints)
     there = [j for j in robot.joints if f"q.{j}" in recording.signals]
     if not there:
         raise InvalidRecording(

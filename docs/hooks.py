@@ -1,0 +1,255 @@
+"""What building the site does besides turning Markdown into pages.
+
+Code is run: every `python` block, page by page in one namespace each, and every line of a
+`console` block that begins with `heft`, in a folder with the files of the demo and what
+`heft identify` made of them. What is printed is shown below the block. What a block marked `fails`
+asks for must be refused; one marked `quiet` is run without showing its output. Anything
+unexpected ends the build.
+
+Figures of stored benchmarks are put between their markers, as in the README. Pages about the
+commands and the modules are made from the code.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import graphlib
+import io
+import os
+import re
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from markdown.extensions.toc import slugify
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File, Files, InclusionLevel
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "heft"
+
+FENCE = re.compile(r"^```(python|console)([ \w]*)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
+# What readers type that is not heft, and is not run.
+OTHERS = {"pip", "pipx", "uv", "make", "cd", "python", "xacro", "ros2"}
+SHARED = "heft identify arm.urdf run1.parquet --validate run2.parquet --out identified"
+WIDTH = "100"
+
+
+@contextlib.contextmanager
+def captured(where: Path) -> Iterator[tuple[io.StringIO, io.StringIO]]:
+    """Collect what is written while working in a folder, which is home, too."""
+    out, err = io.StringIO(), io.StringIO()
+    before = Path.cwd(), dict(os.environ), sys.argv, sys.path.copy()
+    os.environ |= {"COLUMNS": WIDTH, "HOME": str(where)}
+    os.chdir(where)
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            yield out, err
+    finally:
+        folder, settings, sys.argv, sys.path[:] = before
+        os.chdir(folder)
+        os.environ.clear()
+        os.environ |= settings
+
+
+@cache
+def _workshop() -> tempfile.TemporaryDirectory[str]:
+    from heft import demo
+
+    folder = tempfile.TemporaryDirectory(prefix="heft-docs-")
+    for file in demo.FOLDER.glob("*.*"):
+        if file.suffix != ".py":
+            shutil.copy(file, folder.name)
+    return folder
+
+
+def workshop() -> Path:
+    """Return the folder in which code is run, with the demo's files; it goes with the process."""
+    return Path(_workshop().name)
+
+
+@cache
+def run(line: str) -> tuple[int, str, str]:
+    """Run a line that begins with `heft`; return exit code, output and messages."""
+    from heft import cli
+
+    if line != SHARED:
+        prepare(line)
+    code = 0
+    with captured(workshop()) as (out, err):
+        sys.argv = shlex.split(line, comments=True)
+        try:
+            cli.main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+    return code, out.getvalue(), err.getvalue()
+
+
+def prepare(text: str) -> None:
+    """Identify the demo's arm, once, if code makes use of that."""
+    if "identified" in text:
+        run(SHARED)
+
+
+def commands(text: str, page: str, fails: bool) -> str:
+    """Run the lines of a console block and return what they wrote."""
+    shown = []
+    for line in text.replace("\\\n", " ").splitlines():
+        words = shlex.split(line, comments=True)
+        if not words or words[0] in OTHERS:
+            continue
+        if words[0] != "heft":
+            raise PluginError(f"{page}: neither heft nor known to be harmless: {line}")
+        code, out, err = run(" ".join(line.split()))
+        if (code != 0) != fails:
+            raise PluginError(f"{page}: `{line}` ended with {code}:\n{err}")
+        shown.append(err if fails else out)
+    return "".join(shown)
+
+
+def code(text: str, page: str, namespace: dict[str, Any]) -> str:
+    """Run a block of Python and return what it printed."""
+    prepare(text)
+    with captured(workshop()) as (out, _):
+        try:
+            exec(compile(text, page, "exec"), namespace)
+        except Exception as problem:
+            raise PluginError(f"{page}: {problem!r} in\n{text}") from problem
+    return out.getvalue()
+
+
+def executed(markdown: str, page: str) -> str:
+    """Return a page with what its blocks print below them."""
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+
+    def block(found: re.Match[str]) -> str:
+        language, marks, text = found.groups()
+        unknown = set(marks.split()) - {"quiet", "fails"}
+        if unknown:
+            raise PluginError(f"{page}: unknown mark {unknown}")
+        if language == "python":
+            output = code(text, page, namespace)
+        else:
+            output = commands(text, page, "fails" in marks)
+        shown = f"```{language}\n{text}```\n"
+        if output.strip() and "quiet" not in marks:
+            shown += f"\n``` {{ .text .output }}\n{output.rstrip()}\n```\n"
+        return shown
+
+    return FENCE.sub(block, markdown)
+
+
+# --- pages made from the code
+
+
+@cache
+def modules() -> Mapping[str, Path]:
+    """Return the modules of the package by name, each behind those that it imports."""
+    files = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        if name and not parts[-1].startswith("__main__"):
+            files[name] = path
+    graph: dict[str, list[str]] = {name: [] for name in files}
+    for name, path in files.items():
+        depth = len(path.relative_to(PACKAGE).parts)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.level == depth:
+                wanted = [node.module] if node.module else [a.name for a in node.names]
+                graph[name] += [w for w in wanted if w in files and w != name]
+    return {name: files[name] for name in graphlib.TopologicalSorter(graph).static_order()}
+
+
+def subject(path: Path) -> str:
+    """Return the first sentence of a module's docstring."""
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return " ".join(text.split("\n\n")[0].split())
+
+
+def module_table(prefix: str) -> str:
+    """Return the modules with their subjects as a table, linked to their pages."""
+    lines = ["| module | subject |", "|---|---|"]
+    for name, path in modules().items():
+        lines.append(f"| [`{name}`]({prefix}{name}.md) | {subject(path).replace('|', '&#124;')} |")
+    return "\n".join(lines)
+
+
+def readme_code() -> str:
+    """Return the Python of the README, which its own test runs."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return "".join(found[0] for found in FENCE.finditer(text) if found[1] == "python")
+
+
+def command_page() -> str:
+    """Return the page of all commands, from the command line itself."""
+    from heft.cli import app
+
+    with captured(ROOT):
+        sys.argv = ["heft"]  # else usage says `python -m mkdocs`
+        text = app.generate_docs(output_format="markdown", heading_level=2, flatten_commands=True)
+    # Its title and list of contents are left out, and `<joint>` is no tag.
+    text = "**Commands**" + text.partition("**Commands**")[2]
+    return f"# Commands\n\nMade from the program itself.\n\n{text.replace('<', '&lt;')}"
+
+
+def colours(style: str) -> str:
+    """Return how Pygments colours code."""
+    from pygments.formatters import HtmlFormatter
+
+    return str(HtmlFormatter(style=style).get_style_defs(".highlight"))
+
+
+def anchor(heading: str, separator: str) -> str:
+    """Return a heading's place in its page; those that begin with a digit stop the theme's code."""
+    slug = slugify(heading, separator)
+    return slug if slug[:1].isalpha() else f"section{separator}{slug}"
+
+
+# --- called by MkDocs
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Name the places of headings."""
+    config.mdx_configs["toc"]["slugify"] = anchor
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add what is made from the code."""
+    python = f"# Python\n\nEach module imports only what stands above it.\n\n{module_table('')}"
+    made = {
+        "reference/commands.md": command_page(),
+        "reference/index.md": python,
+        "assets/code-light.css": colours("default"),
+        "assets/code-dark.css": colours("monokai"),
+    }
+    for place, content in made.items():
+        files.append(File.generated(config, place, content=content))
+    for name in modules():
+        page = f"# heft.{name}\n\n::: heft.{name}\n"
+        file = File.generated(config, f"reference/{name}.md", content=page)
+        file.inclusion = InclusionLevel.NOT_IN_NAV
+        files.append(file)
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """Put in figures and the output of code."""
+    from benchmarks import readme
+
+    if page.file.generated_by:
+        return markdown
+    text = readme.filled(markdown)
+    if "<!-- modules -->" in text:
+        text = text.replace("<!-- modules -->", module_table("reference/"))
+    text = executed(text, page.file.src_uri)
+    return text.replace("<!-- readme: python -->", readme_code())

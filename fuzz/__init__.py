@@ -1,0 +1,1 @@
+"""Fuzzing of all that reads files: see `README.md` beside this file."""

@@ -1,0 +1,105 @@
+"""What is fuzzed: every reader of files from outside, each as a function of one file.
+
+Whatever a file holds, a reader returns something or raises a `HeftError`; nothing else, in
+bounded time and memory. A reader is added by one line in `TARGETS` and a folder of seeds.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from heft.demo import FOLDER as DEMO
+from heft.errors import HeftError
+from heft.information import Information
+from heft.options import Options
+from heft.recording import ColumnMap, Recording
+from heft.results import Identified
+from heft.robot import Robot
+from heft.signals import survey
+
+CORPUS = Path(__file__).parent / "corpus"
+ARM = (DEMO / "arm.urdf").read_bytes()
+
+
+@dataclass(frozen=True)
+class Target:
+    """A reader.
+
+    Attributes:
+        file: Name of the file that it is given.
+        read: Reads it.
+        wrap: Makes the file's bytes of the fuzzer's, for formats whose checksums would let
+            no change through.
+    """
+
+    file: str
+    read: Callable[[Path], object]
+    wrap: Callable[[bytes], bytes] = bytes
+
+    def run(self, data: bytes, folder: Path) -> bool:
+        """Return whether a file is accepted; raise nothing, whatever it holds."""
+        path = folder / self.file
+        path.write_bytes(self.wrap(data))
+        try:
+            self.read(path)
+        except HeftError:
+            return False
+        return True
+
+
+def log(path: Path) -> None:
+    """Read all that a log holds."""
+    recording = Recording.open(path)
+    survey(recording, recording.signals)
+    for _ in recording.blocks(recording.signals):
+        pass
+
+
+def experiment(path: Path) -> None:
+    """Read an experiment of two small files."""
+    (path.parent / "joints.csv").write_text("t,q.a\n0,1\n1,2\n2,4\n")
+    (path.parent / "efforts.csv").write_text("ms,x\n5000,1\n6000,2\n7000,4\n")
+    (path.parent / "efforts.toml").write_text(
+        '[time]\ncolumn = "ms"\nunit = "ms"\n[tau]\ncolumns = ["x"]\njoints = ["a"]\n'
+    )
+    log(path)
+
+
+def options(path: Path) -> Robot:
+    """Read options and make a robot with them."""
+    return Robot.from_urdf_text(ARM, Options.from_toml(path))
+
+
+def results(path: Path) -> Identified:
+    """Read a folder of results whose `estimate.json` is given."""
+    (path.parent / "robot.urdf").write_bytes(ARM)
+    return Identified.load(path.parent)
+
+
+def archive(data: bytes) -> bytes:
+    """Return an NPZ file that is sound but for its one array."""
+    memory = io.BytesIO()
+    with zipfile.ZipFile(memory, "w") as file:
+        file.writestr("t.npy", data)
+    return memory.getvalue()
+
+
+TARGETS = {
+    "csv": Target("run.csv", log),
+    "parquet": Target("run.parquet", log),
+    "npz": Target("run.npz", log),
+    "npy": Target("run.npz", log, archive),
+    "mcap": Target("run.mcap", log),
+    "bag": Target("run.bag", log),
+    "db3": Target("run.db3", log),
+    "experiment": Target("run.toml", experiment),
+    "urdf": Target("arm.urdf", Robot.from_urdf),
+    "options": Target("with.toml", options),
+    "map": Target("map.toml", ColumnMap.from_toml),
+    "information": Target("information.npz", Information.load),
+    "results": Target("estimate.json", results),
+}
