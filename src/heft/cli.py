@@ -301,6 +301,107 @@ def convert(
 
 
 @app.command
+def payload(
+    *logs: Path,
+    sensor: Path | None = None,
+    robot: Path | None = None,
+    empty: Annotated[list[Path] | None, Parameter(consume_multiple=True)] = None,
+    loaded: Annotated[list[Path] | None, Parameter(consume_multiple=True)] = None,
+    frame: str | None = None,
+    known_mass: float | None = None,
+    matched: bool = False,
+    mounting: bool = False,
+    columns: Annotated[Path | None, Parameter(name="--map")] = None,
+    options: Annotated[Path | None, Parameter(name="--with")] = None,
+    out: Path | None = None,
+    threads: int = 2,
+    quiet: bool = False,
+) -> None:
+    """Weigh a load: by a wrench sensor that holds it, or by the robot that carries it.
+
+    Parameters
+    ----------
+    logs
+        With --sensor, logs with one load. With --robot alone, one log without the load and one
+        with it, in this order.
+    sensor
+        TOML that describes the wrench sensor, and the inertial sensor if there is one.
+    robot
+        The robot's model file.
+    empty
+        Logs without the load, where there are several.
+    loaded
+        Logs with it.
+    frame
+        The link that the load is fixed to; the last one if not given.
+    known_mass
+        Mass of the load [kg]: the drives' gains are found instead, and written to robot.toml.
+    matched
+        Whether logs with and without the load are of the same motions, in the same order: the
+        difference is weighed, whatever the model file says of the robot's masses.
+    mounting
+        Whether the sensor may be mounted turned against the motion's frame.
+    columns
+        TOML that says what the logs' columns mean.
+    options
+        TOML that says what the model file cannot, such as drive gains.
+    out
+        Folder for estimate.json, payload.txt and robot.toml; nothing is written if not given.
+    threads
+        How many threads share the work.
+    quiet
+        Say nothing while working.
+    """
+    from . import payload as weighed
+    from .carried import WeighCarried
+    from .errors import InvalidSetting
+    from .preparation import silent
+    from .weighing import Weigh
+
+    if out is not None:
+        weighed.refuse_foreign(out)
+    progress = silent if quiet else tell
+    if sensor is not None:
+        if not logs or empty or loaded or known_mass is not None:
+            raise InvalidSetting(
+                "with --sensor, logs of one load are expected and nothing else",
+                argument="LOGS",
+                cure="heft payload grasp.csv --sensor wrist.toml",
+            )
+        found = weighed.weigh_files(
+            logs, sensor, columns, robot, options, Weigh(mounting=mounting), progress
+        )
+    else:
+        named = empty is not None or loaded is not None
+        before, after = (empty, loaded) if named else (list(logs[:1]), list(logs[1:]))
+        astray = bool(logs) if named else len(logs) > 2
+        if robot is None or not before or not after or astray:
+            raise InvalidSetting(
+                "either a wrench sensor or a robot with logs without and with the load is needed",
+                argument="LOGS",
+                cure="heft payload empty.csv loaded.csv --robot arm.urdf",
+            )
+        if known_mass is not None and not (math.isfinite(known_mass) and known_mass > 0.0):
+            raise InvalidSetting("a mass is above 0", argument="--known-mass", got=known_mass)
+        if matched and known_mass is not None:
+            raise InvalidSetting(
+                "gains are found from the whole runs, not from a difference",
+                argument="--matched",
+                cure="leave --matched out",
+            )
+        if matched:
+            found = weighed.difference_files(robot, before, after, columns, options, frame)
+        else:
+            weigh = WeighCarried(frame, known_mass, settings=weighed.settings_of(threads))
+            found = weighed.carry_files(robot, before, after, columns, options, weigh, progress)
+    if out is not None:
+        weighed.write(found, out)
+    say(weighed.text(found))
+    if out is not None:
+        say(f"\n{out / 'estimate.json'}   {out / 'payload.txt'}")
+
+
+@app.command
 def demo(*, out: Path = Path("demo-out"), quiet: bool = False) -> None:
     """Identify the simulated arm that comes with heft, and compare with the truth.
 

@@ -48,6 +48,7 @@ from .uncertainty import posterior
 # the usual one: a wrong model file is not noise, and does not average out over ten parameters.
 LARGEST_STRENGTH = 1e9  # of a prior [effective samples]
 WORST_DIRECTION = float(np.sqrt(10.0)) / 1.96
+UNKNOWN = 1e-6  # effective samples of a link about which nothing is believed
 DRIVE_RIDGE = 1e-6  # of a drive column's own length: only there where the data say nothing
 
 
@@ -72,7 +73,7 @@ def found_doubt(data: Array, right: Array, start: Array, bodies: int) -> float:
         data: Rows of unit variance on the scaled unknowns, bodies first, shape (m, n).
         right: Their right-hand side, shape (m,).
         start: The model file's u₀, zero for drives, shape (n,).
-        bodies: How many unknowns are the bodies'.
+        bodies: How many unknowns are those of bodies that the model file knows.
     """
     size = data.shape[1]
     order = [*range(bodies, size), *range(bodies)]
@@ -130,6 +131,7 @@ class PhysicallyConsistent:
         prior: How far a body counts as being from the model file's, with S = L U Lᵀ:
             `quadratic` is ‖U − 1‖²_F; `logdet` is 2 (tr U − log det U − 4), the same to second
             order, but without bound as a body becomes impossible, so that `margin` is not used.
+        unknown: Links about which nothing is believed but that they exist, such as a load.
     """
 
     strength: float = 10.0
@@ -137,6 +139,7 @@ class PhysicallyConsistent:
     margin: float = 1e-4
     limits: Limits = Limits()
     prior: Literal["quadratic", "logdet"] = "quadratic"
+    unknown: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.strength <= LARGEST_STRENGTH:
@@ -181,7 +184,10 @@ class PhysicallyConsistent:
         scale[drives] = np.where(lengths[drives] > 0.0, lengths[drives], 1.0)
         data = columns / scale
         prior = np.zeros((size, size))
-        prior[:bodies, :bodies] = np.sqrt(self.strength) * np.eye(bodies)
+        strengths = np.repeat(
+            [UNKNOWN if k in self.unknown else self.strength for k in link_names(believed)], 10
+        )
+        prior[:bodies, :bodies] = np.diag(np.sqrt(strengths))
         prior[drives, drives] = DRIVE_RIDGE
         stacked = np.vstack(
             [np.column_stack([data, triangle.z]), np.column_stack([prior, prior @ start])]
@@ -207,7 +213,10 @@ class PhysicallyConsistent:
         unknown[drives[lengths[drives] == 0.0]] = 0.0  # no row speaks of them
         bound = tuple(n for n, b in zip(constraints.names, binds, strict=True) if b)
         values = self._inside(back @ unknown, believed)
-        doubt = max(self.doubt, found_doubt(data, triangle.z, start, bodies))
+        known = np.flatnonzero(strengths == self.strength)
+        first = [*known, *np.setdiff1d(np.arange(size), known)]
+        off = found_doubt(data[:, first], triangle.z, start[first], len(known))
+        doubt = max(self.doubt, off)
         # The bias is A Λ (u₀ − u): rows of Λ^½ carry √n₀ each, and u₀ − u up to doubt.
         reach = WORST_DIRECTION * doubt
         spread = None if noise_factor is None else noise_factor @ believed.matrix @ metric / scale
@@ -215,11 +224,11 @@ class PhysicallyConsistent:
         covariance, noise = posterior(data, prior, doubted, spread)
         # x̂ changes with the logarithm of n₀ by A Λ (u₀ − û), with A the inverse information.
         towards = np.zeros(size)
-        towards[:bodies] = self.strength * (start - unknown)[:bodies]
+        towards[:bodies] = strengths * (start - unknown)[:bodies]
         triangle_u = factor[:-1, :-1]
         half = scipy.linalg.solve_triangular(triangle_u, towards, trans="T")
         moved = scipy.linalg.solve_triangular(triangle_u, half)
-        doubts = np.append(np.full(bodies, reach), np.zeros(size - bodies))
+        doubts = np.append(reach * np.sqrt(self.strength / strengths), np.zeros(size - bodies))
         before = np.diag(back @ np.diag(doubts**2) @ back.T).copy()
         before[drives] = np.inf
         total = back @ covariance @ back.T

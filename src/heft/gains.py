@@ -8,7 +8,7 @@ is solved by Gauss-Newton on the channels' triangles: at (c₀, β₀) the rows 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,68 +67,83 @@ class DriveGains:
     tolerance: float = 1e-4
 
     def fit(
-        self, estimate: Estimate, believed: BelievedLike, spread: Mapping[str, float]
+        self,
+        estimates: Sequence[Estimate],
+        believed: BelievedLike,
+        spread: Mapping[str, float],
+        changes: Sequence[Array] | None = None,
+        known: Array | None = None,
     ) -> Calibrated:
         """Return the estimate.
 
         Args:
-            estimate: Base parameters, for information and noise of each channel.
+            estimates: Base parameters of one run or more, for information and noise of each
+                channel.
             believed: What x is, and what the model file says of it.
             spread: Relative standard deviation of each gain that is not known exactly.
+            changes: For each run T with `β = T @ (believed.matrix @ x)`, where runs differ by
+                what the robot carried; all the same if not given.
+            known: What else is known of `believed.matrix @ x`: rows of unit variance with their
+                right-hand side, shape (k, b + 1). They are taken for exact.
         """
-        channels = estimate.information.channels
+        channels = estimates[0].information.channels
         unsure = [c for c in channels if spread.get(c, 0.0) > 0.0]
         gains = dict.fromkeys(channels, 1.0)
-        point = np.zeros(len(estimate.information.labels))
+        size = len(believed.matrix)
+        changes = changes or [np.eye(size)] * len(estimates)
+        point = np.zeros(size)
         wide = _with_gains(believed, unsure)
         for round_ in range(self.rounds + 1):
-            maps = [self._map(c, gains[c], point, unsure) for c in channels]
-            triangle = self._triangle(estimate, maps, unsure, spread, gains)
-            weights = estimate.weights()
-            noise = estimate.noise.moments(
-                estimate.information, [weights[c] for c in channels], maps
-            )
-            found = self.solver.fit(triangle, wide, noise)
+            parts, noises = [], []
+            for estimate, change in zip(estimates, changes, strict=True):
+                maps = [_map(c, gains[c], change, point, unsure) for c in channels]
+                weights = estimate.weights()
+                parts += _rows(estimate, maps)
+                noises.append(
+                    estimate.noise.moments(
+                        estimate.information, [weights[c] for c in channels], maps
+                    )
+                )
+            prior = np.zeros((len(unsure), size + len(unsure) + 1))
+            for k, channel in enumerate(unsure):
+                prior[k, size + k] = 1.0 / spread[channel]
+                prior[k, -1] = (1.0 - gains[channel]) / spread[channel]
+            if known is not None:
+                beside = np.zeros((len(known), len(unsure)))
+                parts.append(np.hstack([known[:, :-1], beside, known[:, -1:]]))
+            rows = sum(e.information.rows for e in estimates)
+            stacked = triangle_of(np.vstack([*parts, prior]))
+            triangle = Triangle(np.arange(size + len(unsure)), stacked, rows)
+            found = self.solver.fit(triangle, wide, np.vstack(noises))
             values = found.parameters.values
-            size = len(believed.labels)
-            point = believed.matrix @ values[:size]
-            steps = values[size:]
+            count = len(believed.labels)
+            point = believed.matrix @ values[:count]
+            steps = values[count:]
             for c, step in zip(unsure, steps.tolist(), strict=True):
                 gains[c] += step
             if not unsure or (round_ and np.abs(steps).max() < self.tolerance):
                 break
-        std = dict(zip(unsure, found.parameters.std[size:].tolist(), strict=True))
+        std = dict(zip(unsure, found.parameters.std[count:].tolist(), strict=True))
         return Calibrated(found, gains, dict.fromkeys(channels, 0.0) | std, triangle, wide)
 
-    def _map(self, channel: str, gain: float, point: Array, unsure: list[str]) -> Array:
-        """Return T with `τ = Y T [β; changes of gains]`, for one channel."""
-        beside = np.zeros((len(point), len(unsure)))
-        if channel in unsure:
-            beside[:, unsure.index(channel)] = point
-        return np.hstack([gain * np.eye(len(point)), beside])
 
-    def _triangle(
-        self,
-        estimate: Estimate,
-        maps: list[Array],
-        unsure: list[str],
-        spread: Mapping[str, float],
-        gains: Mapping[str, float],
-    ) -> Triangle:
-        information, weights = estimate.information, estimate.weights()
-        size = len(information.labels)
-        width = size + len(unsure)
-        parts = []
-        for channel, triangle, m in zip(
-            information.channels, information.triangles, maps, strict=True
-        ):
-            factor = weights[channel] * triangle.spread(size)
-            parts.append(np.column_stack([factor[:, :-1] @ m, factor[:, -1]]))
-        prior = np.zeros((len(unsure), width + 1))
-        for k, channel in enumerate(unsure):
-            prior[k, size + k] = 1.0 / spread[channel]
-            prior[k, -1] = (1.0 - gains[channel]) / spread[channel]
-        return Triangle(np.arange(width), triangle_of(np.vstack([*parts, prior])), information.rows)
+def _map(channel: str, gain: float, change: Array, point: Array, unsure: list[str]) -> Array:
+    """Return T with `τ = Y T [β; changes of gains]`, for one channel."""
+    beside = np.zeros((len(change), len(unsure)))
+    if channel in unsure:
+        beside[:, unsure.index(channel)] = change @ point
+    return np.hstack([gain * change, beside])
+
+
+def _rows(estimate: Estimate, maps: list[Array]) -> list[Array]:
+    """Return each channel's triangle in unit variance, on β and the gains' changes."""
+    information, weights = estimate.information, estimate.weights()
+    size = len(information.labels)
+    parts = []
+    for channel, triangle, m in zip(information.channels, information.triangles, maps, strict=True):
+        factor = weights[channel] * triangle.spread(size)
+        parts.append(np.column_stack([factor[:, :-1] @ m, factor[:, -1]]))
+    return parts
 
 
 def _with_gains(believed: BelievedLike, unsure: list[str]) -> WithGains:

@@ -236,62 +236,16 @@ def _identify(
     inputs: Sequence[Mapping[str, Any]],
     progress: Progress,
 ) -> Identification:
-    if not logs:
-        raise InvalidRecording("no log is given", cure="name at least one log after the model file")
-    if not len(robot.measured):
-        raise InvalidSetting(
-            "no joint is left whose torque is measured",
-            argument="[joint.NAME] measured, position",
-            cure="leave one joint measured, and not held still",
-        )
-    if robot.options.limits:
-        limits = Limits.from_options(robot.options.limits)
-        limits.require_known(tuple(k.name for k in robot.bodies_links))
-        settings = replace(settings, consistent=replace(settings.consistent, limits=limits))
-    if settings.robust != "none" and (settings.weak or settings.smoothing.torque == "filtered"):
-        robust.refuse_made_rows()
-    progress(f"reading {len(logs)} log{'s' if len(logs) > 1 else ''}")
-    problem = Problem(robot, tuple(logs), settings.smoothing, settings.threads, weak=settings.weak)
-    _refuse_dead(problem)
-    if settings.average:
-        problem = averaged(problem)
+    problem, settings = opened(robot, logs, settings, progress)
     corner = problem.corner
     held_out = problem.of(validate) if validate else None
     if held_out is not None:
         _ = held_out.resolved, held_out.timelines  # refuse a bad log before the work begins
-    if not kernel.is_compiled():
-        progress("compiling the kernels for this machine, once: about 20 s")
-    problem, delay = sharpened_and_delayed(
-        problem, settings.smoothing, settings.sharpness, settings.delay, progress
-    )
-    progress(f"smoothing at {problem.corner:.3g} Hz, summing up rows")
-    problem, rows, _ = _loaded(problem, settings)
-    shared: tuple[Array, ...] = ()
-    if settings.smoothing.delay is None:
-        delay, shared = settings.delay.refine(problem, delay, rows)
-        problem = problem.delayed(delay.delay)
-    # Bodies found without the load are off by some of it, and so the load itself.
-    problem, _, rough = _loaded(problem, settings)
-    problem, left_out = without_outliers(problem, settings.robust, progress)
-    progress("summing up rows with the load on the gears")
-    gathered = problem.gathered()
-    if given is not None:
-        gathered = gathered + given  # the logs' own noise weights the sum
-    estimate = settings.least_squares.solve(gathered.only(range(len(problem.labels))))
-    estimate = replace(estimate, rank=_shown(problem, gathered, estimate))
-    if settings.least_squares.coloured:
-        progress("looking at what is left over")
-        if rough is not None:
-            bodies = _body_spread(problem, rough)
-            moments = problem.load_moments(estimate.fitted, bodies)
-            loads = [m * n for m, n in zip(moments, estimate.noise.rows, strict=True)]
-            both = zip(shared, loads, strict=True) if shared else ((m,) for m in loads)
-            shared = tuple(np.vstack(pair) for pair in both)
-        coloured = settings.least_squares.colour(problem, estimate, shared or None)
-        estimate = replace(coloured, rank=estimate.rank)
+    run = estimated(problem, settings, given, progress)
+    problem, gathered, estimate = run.problem, run.gathered, run.estimate
     progress("solving for physically consistent parameters")
     calibrated = DriveGains(settings.consistent).fit(
-        estimate, problem.believed, _gain_spread(problem)
+        [estimate], problem.believed, gain_spread(problem)
     )
     simple = _simple(problem, gathered, estimate, calibrated)
     progress("looking what else would fit")
@@ -305,8 +259,8 @@ def _identify(
         calibrated,
         simple,
         bounds,
-        left_out,
-        delay,
+        run.left_out,
+        run.delay,
         {},
         (),
         (),
@@ -347,6 +301,88 @@ def _identify(
         checks=tuple(judged),
         traces=tuple(traces),
     )
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one experiment's logs say, before anything is believed.
+
+    Attributes:
+        problem: Robot and logs, at the corner and delay chosen, with the load on the gears.
+        gathered: Information, on the base parameters and the simple friction's stand-ins.
+        estimate: Base parameters by least squares, with honest covariance.
+        left_out: Rows left out, by log.
+        delay: What the search for a delay found.
+    """
+
+    problem: Problem
+    gathered: Information
+    estimate: Estimate
+    left_out: Mapping[str, int]
+    delay: DelayFound
+
+
+def opened(
+    robot: Robot, logs: Sequence[Recording], settings: Settings, progress: Progress = silent
+) -> tuple[Problem, Settings]:
+    """Return robot and logs as a problem, and the settings with what is known of the links."""
+    if not logs:
+        raise InvalidRecording("no log is given", cure="name at least one log after the model file")
+    if not len(robot.measured):
+        raise InvalidSetting(
+            "no joint is left whose torque is measured",
+            argument="[joint.NAME] measured, position",
+            cure="leave one joint measured, and not held still",
+        )
+    if robot.options.limits:
+        limits = Limits.from_options(robot.options.limits)
+        limits.require_known(tuple(k.name for k in robot.bodies_links))
+        settings = replace(settings, consistent=replace(settings.consistent, limits=limits))
+    if settings.robust != "none" and (settings.weak or settings.smoothing.torque == "filtered"):
+        robust.refuse_made_rows()
+    progress(f"reading {len(logs)} log{'s' if len(logs) > 1 else ''}")
+    problem = Problem(robot, tuple(logs), settings.smoothing, settings.threads, weak=settings.weak)
+    _refuse_dead(problem)
+    if settings.average:
+        problem = averaged(problem)
+    return problem, settings
+
+
+def estimated(
+    problem: Problem, settings: Settings, given: Information | None, progress: Progress = silent
+) -> Run:
+    """Return what the logs say: corner, delay, load on the gears, outliers, least squares."""
+    if not kernel.is_compiled():
+        progress("compiling the kernels for this machine, once: about 20 s")
+    problem, delay = sharpened_and_delayed(
+        problem, settings.smoothing, settings.sharpness, settings.delay, progress
+    )
+    progress(f"smoothing at {problem.corner:.3g} Hz, summing up rows")
+    problem, rows, _ = _loaded(problem, settings)
+    shared: tuple[Array, ...] = ()
+    if settings.smoothing.delay is None:
+        delay, shared = settings.delay.refine(problem, delay, rows)
+        problem = problem.delayed(delay.delay)
+    # Bodies found without the load are off by some of it, and so the load itself.
+    problem, _, rough = _loaded(problem, settings)
+    problem, left_out = without_outliers(problem, settings.robust, progress)
+    progress("summing up rows with the load on the gears")
+    gathered = problem.gathered()
+    if given is not None:
+        gathered = gathered + given  # the logs' own noise weights the sum
+    estimate = settings.least_squares.solve(gathered.only(range(len(problem.labels))))
+    estimate = replace(estimate, rank=_shown(problem, gathered, estimate))
+    if settings.least_squares.coloured:
+        progress("looking at what is left over")
+        if rough is not None:
+            bodies = _body_spread(problem, rough)
+            moments = problem.load_moments(estimate.fitted, bodies)
+            loads = [m * n for m, n in zip(moments, estimate.noise.rows, strict=True)]
+            both = zip(shared, loads, strict=True) if shared else ((m,) for m in loads)
+            shared = tuple(np.vstack(pair) for pair in both)
+        coloured = settings.least_squares.colour(problem, estimate, shared or None)
+        estimate = replace(coloured, rank=estimate.rank)
+    return Run(problem, gathered, estimate, left_out, delay)
 
 
 def _refuse_dead(problem: Problem) -> None:
@@ -396,7 +432,7 @@ def _shown(problem: Problem, gathered: Information, estimate: Estimate) -> DataR
     return data_rank(triangle.R, labels.select(kept), triangle.rows)
 
 
-def _gain_spread(problem: Problem) -> dict[str, float]:
+def gain_spread(problem: Problem) -> dict[str, float]:
     """Return the relative standard deviation of each gain that is stated to be unsure."""
     robot = problem.robot
     spread = {}

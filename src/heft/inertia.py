@@ -64,6 +64,57 @@ def to_body(parameters: Array) -> tuple[float, Array, Array]:
     return mass, com, inertia_matrix(parameters) - mass * skew(com) @ skew(com).T
 
 
+def _skews(vectors: Array) -> Array:
+    """Return (N, 3, 3) with `_skews(a) @ b == cross(a, b)`, for vectors (N, 3)."""
+    x, y, z = vectors.T
+    zero = np.zeros_like(x)
+    return np.stack(
+        [np.stack([zero, -z, y], -1), np.stack([z, zero, -x], -1), np.stack([-y, x, zero], -1)], 1
+    )
+
+
+def wrench_regressor(
+    specific_force: Array,
+    angular_velocity: Array,
+    angular_acceleration: Array,
+    products: Array | None = None,
+) -> Array:
+    """Return Y, shape (N, 6, 10), with `Y @ π` the wrench that moves a body.
+
+    Force, then moment about the frame's origin, in the frame's axes: the force on the body is
+    `m (a − g) + (α× + ω×ω×) h` and the moment `I α + ω×Iω + h × (a − g)`. This is Φ of the load
+    identification chapter; the equations of force and moment there have gravity's sign wrong.
+
+    Y is linear in all arguments, with ωωᵀ one of them. So means over a window, whatever its
+    weights, are the row of the window.
+
+    Args:
+        specific_force: Acceleration of the frame's origin less gravity, a − g, shape (N, 3)
+            [m/s²]: what an accelerometer there reads.
+        angular_velocity: ω, shape (N, 3) [rad/s]; of no concern where products are given.
+        angular_acceleration: α, shape (N, 3) [rad/s²].
+        products: ωωᵀ, shape (N, 3, 3), where it is not that of ω itself.
+    """
+    a, w, alpha = (
+        np.asarray(x, dtype=float) for x in (specific_force, angular_velocity, angular_acceleration)
+    )
+    W = w[:, :, None] * w[:, None, :] if products is None else np.asarray(products, dtype=float)
+    out = np.zeros((len(a), 6, PARAMETER_COUNT))
+    square = np.trace(W, axis1=1, axis2=2)
+    out[:, :3, 0] = a
+    out[:, :3, 1:4] = _skews(alpha) + W - square[:, None, None] * np.eye(3)  # ω×ω× = ωωᵀ − ω²1
+    out[:, 3:, 1:4] = -_skews(a)
+    for k, (i, j) in enumerate(INERTIA_INDEX):
+        unit = np.zeros((3, 3))
+        unit[i, j] = unit[j, i] = 1.0
+        turning = unit @ W  # (ω × Iω)_x = (I ωωᵀ)_zy − (I ωωᵀ)_yz, and so on around
+        out[:, 3:, 4 + k] = alpha @ unit
+        out[:, 3, 4 + k] += turning[:, 2, 1] - turning[:, 1, 2]
+        out[:, 4, 4 + k] += turning[:, 0, 2] - turning[:, 2, 0]
+        out[:, 5, 4 + k] += turning[:, 1, 0] - turning[:, 0, 1]
+    return out
+
+
 def pseudo_inertia(parameters: Array) -> Array:
     """Return the pseudo-inertia, shape (..., 4, 4), of ten parameters (..., 10)."""
     pi = np.asarray(parameters, dtype=float)

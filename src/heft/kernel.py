@@ -680,6 +680,50 @@ def _reduce(tree, motion, slots, widths, values, acts, weights, effort, chosen, 
             filled = 0
 
 
+@njit(fastmath={"contract"}, nogil=True, cache=True, error_model="numpy", boundscheck=False)
+def absorb(R, rows):  # type: ignore[no-untyped-def]
+    """Return the triangle of R stacked on a few rows, and what the rows say against R.
+
+    One Householder reflection a column, each through the diagonal element and the rows, whose
+    diagonal stays positive. What is left of the last column when all others are zero is by how
+    much the rows miss what R predicts, in units of their standard deviation before they were
+    seen: the surprise `eᵀ (1 + Y P Yᵀ)⁻¹ e`, e = y − Y R⁻¹z, is its square.
+
+    Args:
+        R: `[R z; 0 ρ]`, upper triangular with a diagonal ≥ 0, shape (n, n).
+        rows: `[Y y]`, of unit variance, shape (m, n).
+
+    Returns:
+        The new triangle, and the surprise [variances].
+    """
+    n, m = R.shape[0], rows.shape[0]
+    out, left = R.copy(), rows.copy()
+    for j in range(n - 1):
+        below = R[0, 0] * 0
+        for k in range(m):
+            below += left[k, j] * left[k, j]
+        if below == 0.0:
+            continue
+        alpha = out[j, j]
+        beta = np.sqrt(alpha * alpha + below)
+        first = -below / (alpha + beta)  # α − β, without cancellation
+        factor = 2 / (first * first + below)
+        for c in range(j + 1, n):
+            move = first * out[j, c]
+            for k in range(m):
+                move += left[k, j] * left[k, c]
+            move *= factor
+            out[j, c] -= move * first
+            for k in range(m):
+                left[k, c] -= move * left[k, j]
+        out[j, j] = beta
+    surprise = R[0, 0] * 0
+    for k in range(m):
+        surprise += left[k, n - 1] * left[k, n - 1]
+    out[n - 1, n - 1] = np.sqrt(out[n - 1, n - 1] * out[n - 1, n - 1] + surprise)
+    return out, surprise
+
+
 @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)  # order matters here
 def _slip(position, widths, last, held, out):  # type: ignore[no-untyped-def]
     for j in range(position.shape[0]):
@@ -1081,6 +1125,7 @@ def prepare() -> None:
         triangles = np.zeros((1, 11, 11))
         _reduce(tree, motion, slots, index + 10, one, acts, np.ones(1), one, index, 1, triangles)
         fold(np.zeros((2, 2)), np.zeros((3, 2)))
+        absorb(np.zeros((2, 2)), np.zeros((1, 2)))
         _slip(one, np.ones(1), np.zeros(1), np.zeros(1), one.copy())
 
 

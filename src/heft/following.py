@@ -1,0 +1,235 @@
+"""A held body weighed as the samples come, and what happens to it: grasped, changed, released.
+
+Samples gather in windows of the weak form; each completed window is a block of six rows for the
+square-root information filter (`recursive`). The newest window is tested against an estimate that
+is older than the windows it overlaps. A change makes the body unknown again, not the sensor's
+bias, which walks slowly. Nothing here knows where samples come from.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from . import inertia, weak
+from .errors import InvalidSetting
+from .inertia import PARAMETER_COUNT, Array
+from .recursive import Filter, State
+from .wrench import Held, Unknowns, noise_covariance, sides, whitened
+
+SPIKE = 8.0  # deviations from its neighbours' median by which a sample is no part of the motion
+NEIGHBOURS = 5
+# What is known of anything before it is weighed: ± 100 kg, 100 kg·m, 100 kg·m².
+IGNORANCE = 1e-2
+BIAS_IGNORANCE = (1e-3,) * 3 + (1e-2,) * 3  # ± 1000 N, 100 N·m
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened to the load.
+
+    Attributes:
+        time: When it was noticed [s].
+        name: `grasped`, `released`, `changed`, `not enough motion` or `weighed`.
+        message: In words.
+    """
+
+    time: float
+    name: str
+    message: str
+
+
+@dataclass(frozen=True, eq=False)
+class Following:
+    """What is known so far.
+
+    Attributes:
+        filter: The information.
+        held: Samples of windows that are not over yet.
+        time: Of the newest sample [s].
+        since: When the load changed last, or the start [s].
+        known: Mass that was last told of [kg], or None.
+        settled: Whether the load since the last change is weighed.
+        windows: How many were seen.
+        spikes: How many samples were replaced.
+    """
+
+    filter: State
+    held: weak.Held | None = None
+    time: float = -math.inf
+    since: float = -math.inf
+    known: float | None = None
+    settled: bool = False
+    windows: int = 0
+    spikes: int = 0
+
+    @cached_property
+    def ten(self) -> Array:
+        """The body's ten parameters about the sensor's origin, as the rows have it, shape (10,)."""
+        return self.filter.values[:PARAMETER_COUNT]
+
+    @cached_property
+    def std(self) -> Array:
+        """Standard deviations of `ten`, shape (10,)."""
+        return np.sqrt(np.diag(self.filter.covariance)[:PARAMETER_COUNT])
+
+    @cached_property
+    def body(self) -> Array:
+        """Ten parameters of a body that can exist, shape (10,): `ten`, or near it."""
+        ten = self.ten
+        if ten[0] > 0.0 and inertia.consistency_margin(ten) > 0.0:
+            return ten
+        mass = max(float(ten[0]), 1e-6)
+        return inertia.nearest_consistent(np.concatenate([[mass], ten[1:]]))
+
+
+@dataclass(frozen=True)
+class Follow:
+    """How a load is followed.
+
+    Attributes:
+        noise: Standard deviation of a sample's force [N] and moment [N·m].
+        rate: Samples a second [Hz].
+        turning_noise: Standard deviation of ω [rad/s].
+        window: Length of a window [s].
+        overlap: Share of it that a window has in common with the next; one less than a whole
+            number's share.
+        memory: Time in which information fades to 1/e, or none [s]: what makes changes too small
+            to be noticed come through.
+        bias_walk: By how much the bias changes in a root second [N/√s, N·m/√s].
+        alarm: Chance that a window without change is a surprise.
+        light: Mass below which nothing is held [kg].
+        precise: Standard deviation of the mass, as a share of it, at which it counts as weighed.
+    """
+
+    noise: tuple[float, float]
+    rate: float
+    turning_noise: float = 0.0
+    window: float = 0.1
+    overlap: float = 0.75
+    memory: float | None = 60.0
+    bias_walk: tuple[float, float] = (0.05, 0.0025)
+    alarm: float = 1e-9
+    light: float = 0.05
+    precise: float = 0.02
+
+    def __post_init__(self) -> None:
+        if not (self.rate > 0.0 and self.window * self.rate >= weak.SHORTEST):
+            raise InvalidSetting(
+                "a window spans too few samples",
+                argument="window",
+                got=f"{self.window:g} s at {self.rate:g} Hz",
+                expected=f"{weak.SHORTEST} samples at least",
+            )
+
+    @cached_property
+    def windows(self) -> weak.Windows:
+        """The windows of the weak form, on the clock."""
+        return weak.Weak(self.window, 1, self.overlap).windows(1.0, 1.0 / self.rate)
+
+    @cached_property
+    def unknowns(self) -> Unknowns:
+        """The body and the sensor's bias."""
+        return Unknowns()
+
+    @cached_property
+    def filter(self) -> Filter:
+        """The filter over windows."""
+        stride = self.windows.stride
+        walk = math.sqrt(stride) * np.repeat(self.bias_walk, 3)
+        return Filter(
+            floor=(IGNORANCE,) * PARAMETER_COUNT + BIAS_IGNORANCE,
+            forgetting=1.0 if self.memory is None else math.exp(-stride / self.memory),
+            every=10,
+            lag=math.ceil(self.windows.length / stride - 1e-9),
+            alarm=self.alarm,
+            confirm=2,
+            renewed=(True,) * PARAMETER_COUNT + (False,) * 6,
+            walk=(0.0,) * PARAMETER_COUNT + tuple(walk),
+        )
+
+    @cached_property
+    def _covariance(self) -> Array:
+        """Of a window's row, shape (6, 6): together windows know no more than each sample once."""
+        return noise_covariance(*self.noise) / (self.rate * self.windows.stride)
+
+    def start(self) -> Following:
+        """Return what is known before anything was seen."""
+        return Following(self.filter.start())
+
+    def step(self, state: Following, held: Held) -> tuple[Following, tuple[Event, ...]]:
+        """Return what is known after some more samples, and what happened meanwhile.
+
+        Args:
+            state: Before them.
+            held: Samples behind those before, one or more. Behind a gap windows begin anew.
+        """
+        begin, end = float(held.time[0]), float(held.time[-1])
+        before = state.held
+        if before is not None and not 0.0 < begin - state.time <= 3.5 / self.rate:
+            before = None
+        wrench, spikes = without_spikes(held.wrench, np.repeat(self.noise, 3))
+        pieces = sides(replace(held, wrench=wrench), self.unknowns, self.turning_noise)
+        kept, rows = weak.advance(self.windows, before, pieces)
+        state = replace(
+            state,
+            held=kept,
+            time=end,
+            since=begin if state.since == -math.inf else state.since,
+            spikes=state.spikes + spikes,
+        )
+        events: list[Event] = []
+        for regressor, effort, middle in zip(rows.regressor, rows.effort, rows.time, strict=True):
+            block = whitened(regressor[None], effort[None], self._covariance)
+            filtered, seen = self.filter.step(state.filter, block)
+            state = replace(state, filter=filtered, windows=state.windows + 1)
+            if seen.changed:
+                now = float(middle) + 0.5 * self.windows.length
+                if state.settled:
+                    events.append(
+                        Event(now, "changed", f"the load is another: {seen.surprise:.0f} where "
+                              f"{seen.limit:.0f} is the limit")
+                    )  # fmt: skip
+                state = replace(state, since=now, settled=False)
+            elif not state.settled:
+                state, told = self._settle(state, float(middle) + 0.5 * self.windows.length)
+                events += told
+        return state, tuple(events)
+
+    def _settle(self, state: Following, now: float) -> tuple[Following, list[Event]]:
+        """Tell the mass as soon as it is known well enough."""
+        mass, std = float(state.ten[0]), float(state.std[0])
+        if std > max(self.precise * abs(mass), 0.5 * self.light):
+            return state, []
+        empty, before = mass < self.light, state.known
+        told = f"{mass:.3f} ± {std:.3f} kg"
+        if before is None:
+            name = "weighed"
+        elif empty:
+            name = "released" if before >= self.light else "weighed"
+        else:
+            name = "grasped" if before < self.light else "weighed"
+        return replace(state, known=mass, settled=True), [Event(now, name, told)]
+
+
+def without_spikes(wrench: Array, noise: Array) -> tuple[Array, int]:
+    """Return the wrench with samples that stand out from their neighbours replaced, and how many.
+
+    A single sample far from the median of the five around it is an error of transmission, not of
+    motion; it takes that median's value.
+
+    Args:
+        wrench: Shape (N, 6).
+        noise: Standard deviation of each channel, shape (6,).
+    """
+    if len(wrench) < NEIGHBOURS:
+        return wrench, 0
+    half = NEIGHBOURS // 2
+    padded = np.pad(wrench, ((half, half), (0, 0)), mode="reflect")
+    around = np.lib.stride_tricks.sliding_window_view(padded, NEIGHBOURS, axis=0)
+    middle = np.median(around, axis=-1)
+    far = np.abs(wrench - middle) > SPIKE * noise
+    return np.where(far, middle, wrench), int(far.any(axis=1).sum())

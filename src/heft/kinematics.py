@@ -1,0 +1,118 @@
+"""Where a robot's frame is and how it moves, for many samples at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .errors import InvalidSetting, nearest
+from .inertia import Array, skew
+from .robot import PRISMATIC, REVOLUTE, Robot
+
+
+@dataclass(frozen=True, eq=False)
+class FrameMotion:
+    """Motion of a frame.
+
+    Attributes:
+        rotation: From the frame to the world, shape (N, 3, 3).
+        velocity: Of its origin, in its own axes, shape (N, 3) [m/s].
+        angular_velocity: In its own axes, shape (N, 3) [rad/s].
+    """
+
+    rotation: Array
+    velocity: Array
+    angular_velocity: Array
+
+
+def frame_motion(robot: Robot, frame: str, position: Array, velocity: Array) -> FrameMotion:
+    """Return how a link's frame moves.
+
+    Args:
+        robot: With a fixed base.
+        frame: A link of the model file.
+        position: Of each channel, shape (N, channels) [rad or m].
+        velocity: Likewise, per s.
+
+    Raises:
+        InvalidSetting: If there is no such link, or the base floats.
+    """
+    link = next((k for k in robot.links if k.name == frame), None)
+    if link is None:
+        names = [k.name for k in robot.links]
+        near = nearest(frame, names)
+        raise InvalidSetting(
+            f"the robot has no link '{frame}'",
+            argument="frame",
+            valid=names,
+            cure=f"did you mean '{near}'?" if near else None,
+        )
+    tree = robot.tree
+    if tree.free_base:
+        raise InvalidSetting("a free base has no fixed frame to move in", argument='base = "free"')
+    count = len(position)
+    R = np.broadcast_to(np.eye(3), (count, 3, 3))
+    v, w = np.zeros((count, 3)), np.zeros((count, 3))
+    chain = []
+    body = link.body
+    while body >= 0:
+        chain.append(body)
+        body = int(tree.parent[body])
+    for b in reversed(chain):
+        channel = int(tree.channel[b])
+        place = tree.multiplier[b] * position[:, channel] + tree.offset[b]
+        rate = (tree.multiplier[b] * velocity[:, channel])[:, None] * tree.axis[b]
+        turns = tree.kind[b] == REVOLUTE
+        joint = tree.rotation[b] @ _turned(tree.axis[b], place if turns else np.zeros(count))
+        shift = np.broadcast_to(tree.translation[b], (count, 3))
+        if tree.kind[b] == PRISMATIC:
+            shift = shift + place[:, None] * (tree.rotation[b] @ tree.axis[b])
+        back = np.swapaxes(joint, 1, 2)
+        v = np.einsum("nij,nj->ni", back, v + np.cross(w, shift))
+        w = np.einsum("nij,nj->ni", back, w)
+        v, w = (v, w + rate) if turns else (v + rate, w)
+        R = R @ joint
+    v = (v + np.cross(w, link.translation)) @ link.rotation
+    return FrameMotion(R @ link.rotation, v, w @ link.rotation)
+
+
+def _turned(axis: Array, angle: Array) -> Array:
+    """Return the rotations about a unit axis, shape (N, 3, 3) [Rodrigues1840]."""
+    K = skew(axis)
+    return np.asarray(
+        np.eye(3)
+        + np.sin(angle)[:, None, None] * K
+        + (1.0 - np.cos(angle))[:, None, None] * (K @ K)
+    )
+
+
+def quaternion_rotation(quaternion: Array) -> Array:
+    """Return rotation matrices, shape (N, 3, 3), of unit quaternions w, x, y, z, shape (N, 4)."""
+    w, x, y, z = (np.asarray(quaternion) / np.linalg.norm(quaternion, axis=1, keepdims=True)).T
+    rows = [
+        [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
+        [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
+        [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
+    ]
+    return np.moveaxis(np.array(rows), 2, 0)
+
+
+def continuous(quaternion: Array) -> Array:
+    """Return the same rotations with signs that never jump, shape (N, 4)."""
+    flips = np.sum(quaternion[1:] * quaternion[:-1], axis=1) < 0.0
+    signs = np.cumprod(np.where(flips, -1.0, 1.0))
+    return np.asarray(quaternion * np.append(1.0, signs)[:, None])
+
+
+def turning(quaternion: Array, rate: Array) -> Array:
+    """Return ω in the body's axes, `2 q* q̇`, shape (N, 3) [rad/s].
+
+    Args:
+        quaternion: w, x, y, z, shape (N, 4), of any length.
+        rate: Its derivative, shape (N, 4) [1/s].
+    """
+    square = np.sum(quaternion**2, axis=1, keepdims=True)
+    w, vector = quaternion[:, :1], quaternion[:, 1:]
+    dw, dvector = rate[:, :1], rate[:, 1:]
+    return np.asarray(2.0 * (w * dvector - dw * vector - np.cross(vector, dvector)) / square)

@@ -1,0 +1,151 @@
+"""A load weighed through the joints: the difference of runs, and gains from a known mass."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from heft import inertia
+from heft.carried import Carried, WeighCarried, last_frame, load_columns
+from heft.errors import InvalidRecording, InvalidSetting
+from heft.export import write_urdf
+from heft.identification import Settings
+from heft.matched import MatchedMotions
+from heft.options import JointOptions, Options
+from heft.plants import Problem
+from heft.recording import Recording
+from heft.robot import Robot
+from heft.signals import Smoothing
+from tests.experiments import ARMS, Truth, log, true_robot, wrong_prior
+from tests.robots import FloatArray
+
+LOAD = inertia.from_body(2.5, np.array([0.03, -0.02, 0.08]), np.diag([8e-3, 9e-3, 5e-3]))
+GAINS = (12.0, 11.0, 9.0, 8.0, 8.5, 9.5)  # N·m/A
+SETTINGS = Settings(Smoothing(delay=0.0), threads=1)
+
+
+def carrying(truth: Truth, frame: str, load: FloatArray) -> Truth:
+    """Return the same robot with a load fixed to a link."""
+    body = next(k for k in truth.robot.bodies_links if k.name == frame)
+    heavier = {k.name: k.nominal for k in truth.robot.bodies_links} | {frame: body.nominal + load}
+    urdf = write_urdf(truth.robot.source, heavier, {})
+    return Truth(Robot.from_urdf_text(urdf, truth.robot.options), truth.drives)
+
+
+@cache
+def experiment(seed: int) -> tuple[Robot, str, Recording, Recording]:
+    """Return a wrong model file, the frame, and logs without and with LOAD."""
+    rng = np.random.default_rng(seed)
+    truth = true_robot(ARMS["six joints"], rng, "simple")
+    frame = truth.robot.bodies_links[-1].name
+    guess = Robot.from_urdf_text(wrong_prior(truth.robot, rng), truth.robot.options)
+    empty = log(truth, 15.0, 200.0, rng, noise=0.01)
+    loaded = log(carrying(truth, frame, LOAD), 15.0, 200.0, rng, noise=0.01)
+    return guess, frame, empty, loaded
+
+
+def in_currents(recording: Recording, robot: Robot) -> Recording:
+    """Return the same log with motor currents in place of torques."""
+    names = [f"q.{j}" for j in robot.joints] + [f"tau.{j}" for j in robot.joints]
+    block = next(iter(recording.blocks(names)))
+    count = len(robot.joints)
+    return Recording.from_arrays(
+        block.time,
+        recording.name,
+        q={j: block.values[:, k] for k, j in enumerate(robot.joints)},
+        current={j: block.values[:, count + k] / GAINS[k] for k, j in enumerate(robot.joints)},
+    )
+
+
+def with_gains(robot: Robot, gains: tuple[float, ...]) -> Robot:
+    """Return the robot with torque as a current times a gain, and simple friction."""
+    joints = {
+        j: JointOptions(friction="simple", gain=g) for j, g in zip(robot.joints, gains, strict=True)
+    }
+    return Robot.from_urdf_text(robot.source, Options(joint=joints))
+
+
+def weighed(seed: int) -> Carried:
+    robot, frame, empty, loaded = experiment(seed)
+    return WeighCarried(frame, settings=SETTINGS).fit(robot, [empty], [loaded])
+
+
+def test_the_load_is_found_whatever_the_model_file_says() -> None:
+    errors = []
+    for seed in range(4):
+        found = weighed(seed)
+        assert found.mass == pytest.approx(LOAD[0], rel=0.02)
+        assert inertia.consistency_margin(found.ten) > 0.0
+        errors.append((found.ten - LOAD)[:4] / np.sqrt(np.diag(found.covariance)[:4]))
+    # 16 numbers in their own deviations; the largest of 16 normals is below 3.5.
+    assert np.abs(errors).max() <= 3.5
+
+
+def test_load_columns_are_what_the_load_adds_to_base_parameters() -> None:
+    robot, frame, empty, _ = experiment(0)
+    problem = Problem(robot, (empty,), SETTINGS.smoothing)
+    heavier = carrying(Truth(robot, {}), frame, LOAD).robot
+    base = problem.base.matrix
+    added = base @ (heavier.nominal() - robot.nominal())
+    np.testing.assert_allclose(load_columns(problem, frame) @ LOAD, added, rtol=0, atol=1e-9)
+
+
+def test_a_known_mass_gives_the_gains_and_they_weigh_it() -> None:
+    robot, frame, empty, loaded = experiment(1)
+    rough = with_gains(robot, (10.0,) * 6)
+    logs = [in_currents(r, robot) for r in (empty, loaded)]
+    weigh = WeighCarried(frame, settings=SETTINGS)
+    found = replace(weigh, known_mass=float(LOAD[0])).fit(rough, logs[:1], logs[1:])
+    gains = np.array(list(found.gains.values()))
+    std = np.array(list(found.gains_std.values()))
+    assert (np.abs(gains - GAINS) <= 4.0 * std).all() and (std <= 0.05 * gains).all()
+    again = weigh.fit(with_gains(robot, tuple(gains)), logs[:1], logs[1:])
+    assert again.mass == pytest.approx(LOAD[0], rel=0.02)
+
+
+def test_runs_of_one_motion_need_no_model_of_the_masses() -> None:
+    rng = np.random.default_rng(3)
+    truth = true_robot(ARMS["six joints"], rng, "simple")
+    frame = truth.robot.bodies_links[-1].name
+    logs = []
+    for robot in (truth, carrying(truth, frame, LOAD)):
+        # The same motion; the sampling noise is drawn anew.
+        one = log(robot, 12.0, 200.0, np.random.default_rng(5), noise=0.0)
+        names = [f"tau.{j}" for j in truth.robot.joints]
+        block = next(iter(one.blocks([*(f"q.{j}" for j in truth.robot.joints), *names])))
+        noisy = block.values + rng.normal(size=block.values.shape) * ([1e-5] * 6 + [0.05] * 6)
+        late = 0.0 if robot is truth else 0.3  # started by hand, later
+        logs.append(
+            Recording.from_arrays(
+                block.time + late,
+                "run",
+                q={j: noisy[:, k] for k, j in enumerate(truth.robot.joints)},
+                tau={j: noisy[:, 6 + k] for k, j in enumerate(truth.robot.joints)},
+            )
+        )
+    wrong = Robot.from_urdf_text(wrong_prior(truth.robot, rng, 1.0), truth.robot.options)
+    found = MatchedMotions(frame).fit(wrong, logs[:1], logs[1:])
+    assert found.mismatch < 1e-3
+    error = (found.ten - LOAD)[:4] / np.sqrt(np.diag(found.covariance)[:4])
+    assert np.abs(error).max() <= 4.0
+    assert found.ten[0] == pytest.approx(LOAD[0], rel=0.02)
+
+
+def test_runs_of_other_motions_are_refused() -> None:
+    robot, frame, empty, loaded = experiment(2)
+    with pytest.raises(InvalidRecording, match="not of one motion"):
+        MatchedMotions(frame).fit(robot, [empty], [loaded])
+    with pytest.raises(InvalidSetting, match="as many logs"):
+        MatchedMotions(frame).fit(robot, [empty], [])
+
+
+def test_the_last_frame_is_the_default_and_others_are_refused() -> None:
+    robot, _, empty, _ = experiment(0)
+    problem = Problem(robot, (empty,), SETTINGS.smoothing)
+    assert any(k.name == last_frame(robot) for k in robot.links)
+    for wrong, words in (("nowhere", "no link 'nowhere'"), ("base_link", "nothing can be carried")):
+        with pytest.raises(InvalidSetting, match=words):
+            load_columns(problem, wrong)

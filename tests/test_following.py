@@ -1,0 +1,102 @@
+"""Following a load: the batch solution in motion, changes, spikes, drift, gaps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from heft import inertia
+from heft.errors import InvalidSetting
+from heft.following import Event, Follow, Following, without_spikes
+from heft.weighing import Weigh
+from heft.wrench import Held
+from tests.wrists import BIAS, BODY, sensed
+
+NOISE = (0.1, 0.005)
+CHANGE = 8.0  # [s]
+
+
+def followed(held: Held, follow: Follow, chunk: int = 25) -> tuple[Following, list[Event]]:
+    state, events = follow.start(), []
+    for k in range(0, len(held.time), chunk):
+        state, told = follow.step(state, held.part(slice(k, k + chunk)))
+        events += told
+    return state, events
+
+
+def with_change(held: Held, share: float) -> Held:
+    """Return the same with another load from CHANGE on, the bias as it was."""
+    clean = sensed(len(held.time), noise=(0.0, 0.0))
+    more = np.where(held.time[:, None] >= CHANGE, (share - 1.0) * (clean.wrench - BIAS), 0.0)
+    return replace(held, wrench=held.wrench + more)
+
+
+@pytest.mark.parametrize("chunk", [1, 25, 400])
+def test_what_is_followed_is_what_is_weighed(chunk: int) -> None:
+    held = sensed(3000)
+    follow = Follow(NOISE, 1000.0, memory=None, bias_walk=(1e-9, 1e-9))
+    state, _ = followed(held, follow, chunk)
+    found = follow.filter.settled(state.filter).values
+    batch = Weigh(noise=NOISE, bias="constant", delay=False).fit(held)
+    np.testing.assert_allclose(found[:10], batch.values[:10], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("share", [0.6, 0.9, 1.1, 1.4])
+def test_a_changed_load_is_announced_once_and_weighed_anew(share: float) -> None:
+    state, events = followed(with_change(sensed(13_000), share), Follow(NOISE, 1000.0))
+    told = [e.time for e in events if e.name == "changed"]
+    assert len(told) == 1 and CHANGE <= told[0] <= CHANGE + 0.1
+    assert state.ten[0] == pytest.approx(share * BODY[0], rel=0.005)
+    assert inertia.consistency_margin(state.body) > 0.0
+
+
+def test_letting_go_and_taking_up_are_told_by_name() -> None:
+    held = sensed(13_000)
+    _, events = followed(with_change(held, 0.0), Follow(NOISE, 1000.0))
+    assert [e.name for e in events] == ["weighed", "changed", "released"]
+    # The other way round: nothing until CHANGE, then the load.
+    load = held.wrench - with_change(held, 0.0).wrench
+    clean = sensed(13_000, noise=(0.0, 0.0)).wrench - BIAS
+    taken = replace(held, wrench=held.wrench - clean + load)
+    _, events = followed(taken, Follow(NOISE, 1000.0))
+    assert [e.name for e in events] == ["weighed", "changed", "grasped"]
+
+
+def test_spikes_are_not_changes() -> None:
+    held = sensed(8000)
+    wrench, rng = held.wrench.copy(), np.random.default_rng(0)
+    at = rng.integers(0, 8000, 25)
+    wrench[at, rng.integers(0, 6, 25)] += rng.choice([-40.0, 40.0], 25)
+    state, events = followed(replace(held, wrench=wrench), Follow(NOISE, 1000.0))
+    assert [e.name for e in events] == ["weighed"]
+    assert state.spikes >= 20
+    assert state.ten[0] == pytest.approx(BODY[0], rel=0.01)
+
+
+def test_a_drifting_bias_is_not_a_change() -> None:
+    held = sensed(20_000)
+    ramp = np.linspace(0.0, 0.2, 20_000)[:, None] * np.array([1, 1, 1, 0.05, 0.05, 0.05])
+    _, events = followed(replace(held, wrench=held.wrench + ramp), Follow(NOISE, 1000.0))
+    assert [e.name for e in events] == ["weighed"]
+
+
+def test_noise_alone_has_no_spikes() -> None:
+    noise = np.repeat(NOISE, 3)
+    wrench = np.random.default_rng(1).normal(size=(20_000, 6)) * noise
+    same, count = without_spikes(wrench, noise)
+    assert count == 0 and np.array_equal(same, wrench)
+
+
+def test_behind_a_gap_windows_begin_anew() -> None:
+    held = sensed(6000)
+    cut = Held(*(np.delete(a, slice(2000, 2500), axis=0) for a in vars(held).values()))
+    state, events = followed(cut, Follow(NOISE, 1000.0))
+    assert [e.name for e in events] == ["weighed"]
+    assert state.ten[0] == pytest.approx(BODY[0], rel=0.01)
+
+
+def test_a_window_of_too_few_samples_is_refused() -> None:
+    with pytest.raises(InvalidSetting, match="too few samples"):
+        Follow(NOISE, 100.0)

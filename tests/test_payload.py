@@ -1,0 +1,188 @@
+"""`heft payload` from files to files: sensors, poses, robots, what is written and refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from heft import payload
+from heft.errors import HeftError, InvalidSetting, MissingSignal
+from heft.inertia import rotation_rpy
+from heft.options import Options
+from heft.recording import Recording
+from heft.sensors import Sensors, read
+from heft.wrench import Held, at_first
+from tests.robots import FloatArray, load
+from tests.wrists import BIAS, BODY, GRAVITY, moving, poses, sensed, truth
+
+WRIST = '[sensor.wrist]\nkind = "wrench"\nframe = "tool0"\n'
+IMU = '[sensor.imu]\nkind = "imu"\nframe = "imu"\n'
+
+
+def columns(kind: str, frame: str, values: FloatArray, parts: str = "xyz") -> dict[str, FloatArray]:
+    return {f"{kind}.{frame}.{p}": values[:, k] for k, p in enumerate(parts)}
+
+
+def wrench_columns(frame: str, wrench: FloatArray) -> dict[str, FloatArray]:
+    return columns("force", frame, wrench[:, :3]) | columns("torque", frame, wrench[:, 3:])
+
+
+def save(path: Path, time: FloatArray, signals: Mapping[str, FloatArray]) -> Path:
+    np.savez(path, t=time, **signals)  # type: ignore[arg-type]
+    return path
+
+
+def with_imu(path: Path, held: Held) -> Path:
+    signals = wrench_columns("tool0", held.wrench)
+    signals |= columns("acc", "imu", held.specific) | columns("omega", "imu", held.angular_velocity)
+    return save(path, held.time, signals)
+
+
+def written(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def quaternions(rotations: FloatArray) -> FloatArray:
+    import pinocchio
+
+    found = np.array([pinocchio.Quaternion(R).coeffs() for R in rotations])  # x, y, z, w
+    return found[:, [3, 0, 1, 2]]
+
+
+def test_a_load_is_weighed_from_a_log_and_a_sensor(tmp_path: Path) -> None:
+    log = with_imu(tmp_path / "grasp.npz", sensed(5000))
+    found = payload.weigh_files([log], written(tmp_path / "wrist.toml", WRIST + IMU))
+    np.testing.assert_array_less(np.abs(found.ten - BODY)[:4], [0.02, 0.002, 0.002, 0.002])
+    assert found.verdict == "good" and found.whole and found.frame == "tool0"
+    bias = [v["value"] for v in found.sensor["bias"].values()]
+    np.testing.assert_allclose(bias, BIAS, atol=0.15)
+
+
+def test_poses_of_a_log_are_turned_by_their_quaternions(tmp_path: Path) -> None:
+    held = poses(40)
+    rng = np.random.default_rng(0)
+    turned = np.array([rotation_rpy(*rng.uniform(-np.pi, np.pi, 3)) for _ in range(40)])
+    np.testing.assert_allclose(np.einsum("nji,j->ni", turned, GRAVITY), -held.specific, atol=1e-12)
+    signals = wrench_columns("ft", held.wrench)
+    signals |= columns("quat", "ft", quaternions(turned), "wxyz")
+    log = save(tmp_path / "poses.npz", held.time, signals)
+    found = payload.weigh_files([log], written(tmp_path / "s.toml", '[sensor.ft]\nkind="wrench"\n'))
+    assert found.body[0] == pytest.approx(BODY[0], rel=0.01)
+    assert not found.whole
+    assert "not seen" in payload.text(found)
+    assert "the load is a point" in payload.settings_text(found)
+
+
+def test_a_moving_pose_is_differentiated(tmp_path: Path) -> None:
+    count = 6000
+    t, R, _, _, _, _ = moving(count)
+    _, wrench, *_ = truth(count)
+    place = np.array([0.3, 0.2, 0.25]) * np.sin(np.array([2.1, 1.3, 1.7]) * t[:, None])
+    noise = np.random.default_rng(0).normal(size=wrench.shape) * np.repeat([0.1, 0.005], 3)
+    signals = wrench_columns("ft", wrench + noise)
+    signals |= columns("quat", "ft", quaternions(R), "wxyz") | columns("pos", "ft", place)
+    log = save(tmp_path / "moving.npz", t, signals)
+    found = payload.weigh_files([log], written(tmp_path / "s.toml", '[sensor.ft]\nkind="wrench"\n'))
+    assert found.body[0] == pytest.approx(BODY[0], rel=0.01)
+    np.testing.assert_allclose(found.body[1:4], BODY[1:4] / BODY[0], atol=2e-3)
+
+
+def test_joints_move_the_sensor_through_the_robot(tmp_path: Path) -> None:
+    file = "ur_description/urdf/ur10_robot.urdf"
+    robot = load(file)
+    t = np.arange(0.0, 12.0, 0.002)
+    speeds = np.linspace(0.7, 1.9, len(robot.joints))
+    q = 0.5 * np.sin(speeds * t[:, None]) + 0.3
+    signals = {f"q.{j}": q[:, k] for k, j in enumerate(robot.joints)}
+    from heft import inertia
+    from heft.kinematics import frame_motion
+
+    rate = 0.5 * speeds * np.cos(speeds * t[:, None])
+    seen = frame_motion(robot, "tool0", q, rate)
+    alpha = np.gradient(seen.angular_velocity, t, axis=0, edge_order=2)
+    acceleration = np.gradient(seen.velocity, t, axis=0, edge_order=2)
+    acceleration += np.cross(seen.angular_velocity, seen.velocity)
+    specific = acceleration - np.einsum("nji,j->ni", seen.rotation, GRAVITY)
+    wrench = inertia.wrench_regressor(specific, seen.angular_velocity, alpha) @ BODY
+    noise = np.random.default_rng(0).normal(size=wrench.shape) * np.repeat([0.1, 0.005], 3)
+    log = save(tmp_path / "arm.npz", t, signals | wrench_columns("tool0", wrench + noise))
+    sensor = written(tmp_path / "wrist.toml", WRIST)
+    model = written(tmp_path / "arm.urdf", robot.source.decode())
+    found = payload.weigh_files([log], sensor, model=model)
+    assert found.body[0] == pytest.approx(BODY[0], rel=0.01)
+    with pytest.raises(MissingSignal, match="nothing tells how the sensor moves"):
+        payload.weigh_files([log], sensor)
+
+
+def test_two_grasping_points_hold_one_load(tmp_path: Path) -> None:
+    held = sensed(5000)
+    R, r = rotation_rpy(0.2, 0.5, -0.4), np.array([0.3, 0.1, 0.0])
+    rng = np.random.default_rng(1)
+    squeeze = 5.0 * np.sin(np.outer(held.time, rng.uniform(1.0, 3.0, 6)))
+    first = held.wrench - at_first(squeeze, R, r)
+    signals = wrench_columns("tool0", first) | wrench_columns("left", squeeze)
+    signals |= columns("acc", "imu", held.specific) | columns("omega", "imu", held.angular_velocity)
+    log = save(tmp_path / "both.npz", held.time, signals)
+    left = f'[sensor.left]\nkind = "wrench"\nposition = {r.tolist()}\nrotation = {R.tolist()}\n'
+    found = payload.weigh_files([log], written(tmp_path / "s.toml", WRIST + left + IMU))
+    assert found.body[0] == pytest.approx(BODY[0], rel=0.02)
+
+
+def test_results_are_written_whole_and_say_what_they_are_of(tmp_path: Path) -> None:
+    log = with_imu(tmp_path / "grasp.npz", sensed(4000))
+    sensor = written(tmp_path / "wrist.toml", WRIST + IMU)
+    found = payload.weigh_files([log], sensor)
+    out = tmp_path / "out"
+    payload.write(found, out)
+    data = json.loads((out / "estimate.json").read_text())
+    assert [p["name"] for p in data["parameters"]] == list(payload.NAMES)
+    assert {i["role"] for i in data["inputs"]} == {"fit", "sensors"}
+    told = (out / "payload.txt").read_text()
+    assert "set_target_payload(" in told and "setLoad(" in told and "<inertial>" in told
+    (out / "mine.txt").write_text("keep")
+    with pytest.raises(InvalidSetting, match="other files"):
+        payload.write(found, out)
+    assert (out / "mine.txt").read_text() == "keep"
+
+
+def test_gains_are_written_as_every_command_takes_them(tmp_path: Path) -> None:
+    gains = {"elbow": (11.5, 0.2), "wrist 1": (9.25, 0.1)}
+    none = np.full(10, 1.0)
+    found = payload.Payload("tool0", none, none, none, (), gains=gains)
+    options = Options.from_toml(written(tmp_path / "robot.toml", payload.gains_toml(found)))
+    assert {j: (options.of(j).gain, options.of(j).gain_std) for j in gains} == gains
+
+
+BAD_SENSORS = {
+    "no sensor": ("gravity = [0, 0, -9.81]", "a wrench sensor is needed"),
+    "two imus": (WRIST + IMU + IMU.replace("sensor.imu", "sensor.other"), "one inertial sensor"),
+    "unknown kind": ('[sensor.a]\nkind = "scale"', "this kind of sensor"),
+    "unknown key": (WRIST + "frmae = 1", "did you mean 'frame'"),
+    "no rotation": (WRIST + "rotation = [[1, 0, 0], [0, 1, 0], [0, 0, 2]]", "no rotation"),
+    "left-handed": (WRIST + "rotation = [[1, 0, 0], [0, 1, 0], [0, 0, -1]]", "no rotation"),
+    "noise": (WRIST + "noise = {force = 0.0, torque = 0.1}", "noise must be positive"),
+    "reports": (WRIST + 'reports = "on_robot"', "none of the choices"),
+    "bias": (WRIST + 'bias = "maybe"', "none of the choices"),
+    "nan": (WRIST + "delay = nan", "finite number"),
+    "frame": ('[sensor.a]\nkind = "wrench"\nframe = 3', "name of a frame"),
+    "gravity": (WRIST + "[gravity]\nx = 1", "list of 3 numbers"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_SENSORS)
+def test_sensors_that_cannot_be_are_refused(tmp_path: Path, case: str) -> None:
+    text, words = BAD_SENSORS[case]
+    with pytest.raises(HeftError, match=words):
+        Sensors.from_toml(written(tmp_path / "s.toml", text))
+
+
+def test_a_sensor_that_reports_on_itself_is_turned_over(tmp_path: Path) -> None:
+    held = sensed(100)
+    log = Recording.open(with_imu(tmp_path / "g.npz", held))
+    said = Sensors.from_toml(written(tmp_path / "s.toml", WRIST + 'reports = "on_sensor"\n' + IMU))
+    np.testing.assert_array_equal(read(log, said).wrench, -held.wrench)

@@ -1,0 +1,155 @@
+"""Weighing a held body: what is found, how sure, what is refused and what is only said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from heft import inertia
+from heft.errors import InvalidRecording, TooLittleData
+from heft.inertia import rotation_rpy
+from heft.weighing import Weigh
+from heft.wrench import Held
+from tests.robots import FloatArray
+from tests.wrists import BODY, poses, sensed
+
+NAMES = {"drift", "saturated", "turned", "no load", "no body", "not seen"}
+
+
+def changed(held: Held, **arrays: FloatArray) -> Held:
+    return replace(held, **arrays)
+
+
+def test_all_ten_are_found_within_their_intervals() -> None:
+    shares = []
+    for seed in range(12):
+        found = Weigh().fit(sensed(6000, seed))
+        assert found.seen.all() and found.consistent
+        assert found.noise == pytest.approx((0.1, 0.005), rel=0.15)
+        error = found.values[:10] - BODY
+        shares.append(error @ np.linalg.solve(found.covariance[:10, :10], error) / 10.0)
+    # A mean of 12 χ²(10)/10: 1 ± 0.13; three of these, and the delay's price.
+    assert 0.55 <= np.mean(shares) <= 1.5
+
+
+def test_mass_and_centre_have_their_own_deviations() -> None:
+    found = [Weigh().fit(sensed(5000, seed)) for seed in range(10)]
+    mass, com, _ = inertia.to_body(BODY)
+    errors = np.array([(f.body[:4] - np.append(mass, com)) / f.body_std[:4] for f in found])
+    assert np.sqrt(np.mean(errors**2)) == pytest.approx(1.0, abs=0.35)  # 40 numbers: 0.11 each
+
+
+@pytest.mark.parametrize("delay", [1e-3, 3e-3, -2e-3])
+def test_a_delay_of_the_wrench_is_found(delay: float) -> None:
+    held = sensed(8000)
+    late = np.stack([np.interp(held.time - delay, held.time, c) for c in held.wrench.T], 1)
+    inner = slice(20, -20)
+    found = Weigh().fit(changed(held, wrench=late).part(inner))
+    assert found.delay == pytest.approx(delay, abs=4e-4)
+    assert found.mass == pytest.approx(BODY[0], rel=0.01)
+
+
+def test_poses_at_rest_show_mass_and_centre_and_no_inertia() -> None:
+    found = Weigh().fit(poses(40))
+    assert found.seen.tolist() == [True] * 4 + [False] * 6
+    assert np.isnan(found.values[4:10]).all() and np.isnan(found.inertia).all()
+    assert found.body[:4] == pytest.approx(np.append(BODY[0], BODY[1:4] / BODY[0]), abs=0.01)
+    assert np.isinf(found.body_std[4:]).all()
+    assert "not seen" in {f.name for f in found.findings}
+
+
+def test_a_drift_is_found_and_modelled() -> None:
+    held = poses(80)
+    ramp = np.linspace(0.0, 1.0, 80)[:, None] ** 2 * np.array([0.0, 0.0, 1.5, 0.0, 0.01, 0.0])
+    plain = Weigh(bias="constant").fit(changed(held, wrench=held.wrench + ramp))
+    found = Weigh().fit(changed(held, wrench=held.wrench + ramp))
+    assert [f.name for f in found.findings if f.name == "drift"]
+    assert abs(found.mass - BODY[0]) <= 5.0 * found.body_std[0]
+    assert found.left[0] < 0.2 * plain.left[0]
+
+
+def test_without_drift_none_is_found() -> None:
+    found = [Weigh().fit(poses(60, seed)) for seed in range(10)]
+    assert sum("drift" in {f.name for f in w.findings} for w in found) == 0
+
+
+def test_a_turned_sensor_is_refused_with_its_rotation_and_mended_by_it() -> None:
+    held, R = sensed(6000), rotation_rpy(0.0, 0.0, 0.5 * np.pi)
+    turned = np.concatenate([held.wrench[:, :3] @ R, held.wrench[:, 3:] @ R], axis=1)
+    with pytest.raises(InvalidRecording, match="turned") as caught:
+        Weigh().fit(changed(held, wrench=turned))
+    assert "rotation = " in str(caught.value)
+    found = Weigh(mounting=True).fit(changed(held, wrench=turned))
+    np.testing.assert_allclose(found.rotation, R, atol=0.02)
+    assert found.mass == pytest.approx(BODY[0], rel=0.02)
+
+
+FAULTS: dict[str, tuple[Callable[[Held], Held], str]] = {
+    "reported on the sensor": (lambda h: changed(h, wrench=-h.wrench), 'reports = "on_sensor"'),
+    "moments in N·mm": (
+        lambda h: changed(h, wrench=h.wrench * np.repeat([1.0, 1e3], 3)),
+        "N·mm",
+    ),
+    "a clock that jumps back": (
+        lambda h: changed(h, time=np.where(np.arange(len(h.time)) < 3000, h.time, h.time - 1.0)),
+        "at row 3000",
+    ),
+    "a frozen sensor": (
+        lambda h: changed(
+            h,
+            wrench=np.where(
+                (np.arange(len(h.time)) // 1000 == 2)[:, None], h.wrench[2000], h.wrench
+            ),
+        ),
+        "from 2.000 s on",
+    ),
+    "a sample that is no number": (
+        lambda h: changed(h, wrench=np.where(h.time[:, None] == h.time[7], np.nan, h.wrench)),
+        "not finite",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults_are_refused_with_the_evidence(fault: str) -> None:
+    change, words = FAULTS[fault]
+    with pytest.raises(InvalidRecording) as caught:
+        Weigh().fit(change(sensed(6000)))
+    assert words in str(caught.value)
+
+
+def test_a_saturated_axis_is_named() -> None:
+    held = sensed(6000)
+    wrench = held.wrench.copy()
+    wrench[:, 2] = np.minimum(wrench[:, 2], np.quantile(wrench[:, 2], 0.8))
+    found = Weigh().fit(changed(held, wrench=wrench))
+    told = [f.message for f in found.findings if f.name == "saturated"]
+    assert told and "force.z" in told[0]
+
+
+def test_no_load_is_said_to_be_none() -> None:
+    held = sensed(6000)
+    rng = np.random.default_rng(0)
+    wrench = rng.normal(size=held.wrench.shape) * np.repeat([0.1, 0.005], 3)
+    found = Weigh().fit(changed(held, wrench=wrench))
+    assert "no load" in {f.name for f in found.findings}
+
+
+def test_one_direction_shows_no_mass_beside_a_bias() -> None:
+    held = poses(20)
+    same = changed(
+        held,
+        specific=np.tile(held.specific[0], (20, 1)),
+        wrench=np.tile(held.wrench[0], (20, 1)),
+    )
+    with pytest.raises(TooLittleData, match="three directions"):
+        Weigh().fit(same)
+    assert Weigh(bias="none").fit(same).mass == pytest.approx(BODY[0], rel=0.05)
+
+
+def test_two_rows_are_too_few() -> None:
+    with pytest.raises(TooLittleData):
+        Weigh().fit(poses(2))
