@@ -56,6 +56,7 @@ ORDER = [
     "gains",
     "simple",
     "bounds",
+    "curves",
     "checks",
     "edits",
     "export",
@@ -71,7 +72,12 @@ ORDER = [
     "places",
     "payload",
     "results",
+    "page",
+    "poses",
     "report",
+    "comparison",
+    "comparison_report",
+    "view",
     "convert",
     "demo",
     "cli",
@@ -84,13 +90,14 @@ OWNERS = {
     "pyarrow": {"tables", "results", "convert"},
     "scipy.signal": {"signals"},
     "clarabel": {"consistency", "bounds"},
+    "viser": {"view"},
+    "trimesh": {"view"},
     "mcap": {"tables", "convert"},
     "rosbags": {"tables", "convert"},
     "sqlite3": {"tables"},
     "zstandard": {"tables"},
     "lz4": {"tables"},
     "ruamel": {"tables"},
-    "plotly": {"report"},
     "cyclopts": {"cli"},
 }
 HIDDEN = {"mujoco", "matplotlib", "cvxpy", "pandas", "pickle", "requests", "urllib"}
@@ -180,4 +187,4 @@ def test_importing_heft_is_light() -> None:
     code = "import sys, heft; print(' '.join(sys.modules))"
     call = [sys.executable, "-c", code]
     loaded = subprocess.run(call, capture_output=True, text=True, check=True).stdout.split()
-    assert not {"numpy", "scipy", "numba", "pinocchio", "pyarrow", "plotly"} & set(loaded)
+    assert not {"numpy", "scipy", "numba", "pinocchio", "pyarrow"} & set(loaded)

@@ -479,6 +479,12 @@ def test_information_opens_without_heft_and_without_unpickling(arm: Run) -> None
         np.linalg.eigvalsh(arrays["parameter_covariance"])[0]
         >= -1e-9 * np.abs(arrays["parameter_covariance"]).max()
     )
+    base = len(arrays["base_matrix"])
+    assert arrays["base_values"].shape == (base,)
+    assert arrays["base_covariance"].shape == (base, base)
+    assert tuple(arrays["sliding_joints"]) == JOINTS
+    low, high = arrays["sliding_velocities"].T
+    assert (low < 0.0).all() and (high > 0.0).all()
     by_name = dict(zip(arrays["parameter_names"], arrays["parameter_values"], strict=True))
     masses = {p["name"]: p["value"] for p in arm.estimate["parameters"] if "mass" in p["name"]}
     assert {n: by_name[n.replace(".mass", ".m")] for n in masses} == masses

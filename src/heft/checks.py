@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from . import friction, signals
 from .consistency import ConsistentEstimate
+from .curves import Stretch, Trace, Tracer
 from .estimators import Estimate
 from .inertia import Array
 from .plants import Problem
@@ -18,7 +18,6 @@ from .plants import Problem
 Status = Literal["pass", "warn", "fail"]
 Verdict = Literal["good", "usable", "poor"]
 PIECE_ROWS = 1_000_000
-POINTS = 1500  # kept of a curve for drawing; more cannot be told apart on a screen
 CONDITION_WARN, CONDITION_FAIL = 100.0, 1000.0
 HELD_OUT_WARN, HELD_OUT_FAIL = 0.15, 0.4
 GENERALISES_WARN, GENERALISES_FAIL = 2.0, 10.0
@@ -96,59 +95,57 @@ class Scores:
     span: Array
 
 
-@dataclass(frozen=True)
-class Trace:
-    """Measured and predicted effort over time, for drawing.
-
-    Attributes:
-        path: The log.
-        time: Shape (N,) [s].
-        measured, predicted: Shape (N, channels).
-    """
-
-    path: str
-    time: Array
-    measured: Array
-    predicted: Array
-
-
 Models = Mapping[str, Mapping[str, float]]  # drives' terms by name, for each kind of friction
 
 
-def pieces(
-    problem: Problem, bodies: Array, models: Models
-) -> Iterator[tuple[int, Array, Array, Array, NDArray[np.int64]]]:
-    """Yield recording, time, measured, predicted and row numbers in pieces without gaps.
+def stretches(problem: Problem, bodies: Array, models: Models) -> Iterator[Stretch]:
+    """Yield measured and predicted effort in stretches without gaps.
 
-    Only measured channels; predicted has shape (models, rows, channels); at most about
-    `PIECE_ROWS` rows at a time.
+    Only measured channels; at most about `PIECE_ROWS` rows at a time.
     """
-    measured = problem.robot.measured
-    parts: list[tuple[Array, Array, Array, NDArray[np.int64]]] = []
+    robot, measured = problem.robot, problem.robot.measured
+    rotors = {k: v for k, v in next(iter(models.values())).items() if k.endswith(".armature")}
+    parts: list[Stretch] = []
     current, last = -1, -np.inf
-
-    def joined() -> tuple[int, Array, Array, Array, NDArray[np.int64]]:
-        time, tau = (np.concatenate([p[k] for p in parts]) for k in range(2))
-        estimate = np.concatenate([p[2] for p in parts], axis=1)
-        return current, time, tau, estimate, np.concatenate([p[3] for p in parts])
-
     for s, rigid in problem.rigid(bodies):
         gap = signals.GAP_STEPS * problem.timelines[s.recording].step
         broken = s.recording != current or s.time[0] > last + gap or s.time[0] <= last
-        if parts and (broken or sum(len(p[0]) for p in parts) > PIECE_ROWS):
-            yield joined()
+        if parts and (broken or sum(len(p.time) for p in parts) > PIECE_ROWS):
+            yield _joined(parts)
             parts = []
         current, last = s.recording, float(s.time[-1])
         course = s.course(rigid)
-        predicted = np.stack(
-            [
-                (rigid + friction.effort(problem.robot, drives, course))[measured].T
-                for drives in models.values()
-            ]
+        efforts = [
+            (rigid + friction.effort(robot, drives, course))[measured].T
+            for drives in (*models.values(), rotors)
+        ]
+        parts.append(
+            Stretch(
+                s.recording,
+                s.time,
+                s.index,
+                s.position.T,
+                s.motion.velocity.T,
+                s.effort[measured].T,
+                np.stack(efforts[:-1]),
+                efforts[-1],
+            )
         )
-        parts.append((s.time, s.effort[measured].T, predicted, s.index))
     if parts:
-        yield joined()
+        yield _joined(parts)
+
+
+def _joined(parts: Sequence[Stretch]) -> Stretch:
+    return Stretch(
+        parts[0].recording,
+        np.concatenate([p.time for p in parts]),
+        np.concatenate([p.index for p in parts]),
+        np.concatenate([p.position for p in parts]),
+        np.concatenate([p.velocity for p in parts]),
+        np.concatenate([p.measured for p in parts]),
+        np.concatenate([p.predicted for p in parts], axis=1),
+        np.concatenate([p.without_friction for p in parts]),
+    )
 
 
 def filtered(time: Array, values: Array, step: float, corner: float) -> Array:
@@ -187,9 +184,11 @@ def scores(
     ends = np.array([np.inf, -np.inf])[:, None] * np.ones(len(channels))
     rows = 0
     whole = problem.of([r.selecting_all() for r in problem.recordings], bodies=None)
-    for k, time, tau, estimates, index in pieces(whole, bodies, models):
+    tracers = [_tracer(whole, k) for k in range(count)]
+    for piece in stretches(whole, bodies, models):
+        k, time, tau, estimates = piece.recording, piece.time, piece.measured, piece.predicted
         selection = problem.recordings[k].selection
-        chosen = np.ones(len(time), dtype=bool) if selection is None else selection(index)
+        chosen = np.ones(len(time), dtype=bool) if selection is None else selection(piece.index)
         step = whole.timelines[k].step
         size[k, 0] += np.sum(tau[chosen] ** 2, axis=0)
         error[k, :, 0] += np.sum((tau - estimates)[:, chosen] ** 2, axis=1)
@@ -206,7 +205,9 @@ def scores(
                 left = filtered(time, tau - estimate, step, corner)[chosen]
                 error[k, m, 1] += np.sum(left**2, axis=0)
         if traces is not None:
-            traces.append(Trace(problem.recordings[k].name, *_thinned(time, tau, estimates[0])))
+            tracers[k].add(piece)
+    if traces is not None:
+        traces += [t for tracer in tracers if (t := tracer.trace()) is not None]
     found = []
     for k, recording in enumerate(problem.recordings):
         for m, name in enumerate(models):
@@ -223,14 +224,13 @@ def scores(
     return Scores(tuple(found), rest, np.where(np.isfinite(ends[0]), ends[1] - ends[0], 0.0))
 
 
-def _thinned(time: Array, measured: Array, predicted: Array) -> tuple[Array, Array, Array]:
-    """Return at most `POINTS` rows, the worst of each bin among them."""
-    if len(time) <= POINTS:
-        return time, measured, predicted
-    bins = np.array_split(np.arange(len(time)), POINTS // 2)
-    error = np.abs(measured - predicted).sum(axis=1)
-    chosen = np.unique([k for b in bins for k in (b[0], b[int(np.argmax(error[b]))])])
-    return time[chosen], measured[chosen], predicted[chosen]
+def _tracer(problem: Problem, recording: int) -> Tracer:
+    """Return what gathers the curves of a recording for drawing."""
+    robot, timeline = problem.robot, problem.timelines[recording]
+    places = {robot.channels[c]: (k, int(c)) for k, c in enumerate(robot.measured)}
+    own = [(d.name, *places[d.name]) for d in robot.drives if d.name in places]
+    name = problem.recordings[recording].name
+    return Tracer(name, problem.channels, own, timeline.step, timeline.used)
 
 
 def judge(

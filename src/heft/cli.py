@@ -33,6 +33,16 @@ def say(text: str) -> None:
     sys.stdout.write(text + "\n")
 
 
+def require_page(out: Path) -> None:
+    """Raise `InvalidSetting` unless a file to write is called like a page."""
+    from .errors import InvalidSetting
+
+    if out.suffix.lower() not in (".html", ".htm"):
+        raise InvalidSetting(
+            "the output is not called like a page", argument=f"--out {out}", valid=(".html",)
+        )
+
+
 def tell(text: str) -> None:
     """Write a line of progress."""
     sys.stderr.write(f"heft: {text}\n")
@@ -177,6 +187,68 @@ def predict(
 
     rows = predict_files(results, log, out, columns, friction)
     say(f"{out}: {rows} rows")
+
+
+@app.command
+def compare(before: Path, after: Path, *, out: Path | None = None) -> None:
+    """Compare two identifications of one robot: what changed, and how sure that is.
+
+    Parameters
+    ----------
+    before
+        Folder that heft identify left, the earlier one.
+    after
+        Folder that heft identify left, the later one.
+    out
+        HTML file to write, with friction's curves and every number; opens offline.
+    """
+    from . import comparison_report
+    from .comparison import compare as compared
+    from .places import put, require_writable, workshop
+
+    if out is not None:
+        require_page(out)
+        require_writable(out)
+    found = compared(before, after)
+    if out is not None:
+        with workshop(out) as folder:
+            new = folder / out.name
+            new.write_text(comparison_report.html(found), encoding="utf-8")
+            put(new, out)
+    say(comparison_report.text(found))
+    if out is not None:
+        say(f"\n{out}")
+
+
+@app.command
+def view(
+    robot: Path,
+    log: Path | None = None,
+    *,
+    columns: Annotated[Path | None, Parameter(name="--map")] = None,
+    port: int = 8080,
+    open_browser: Annotated[bool, Parameter(name="--open")] = True,
+) -> None:
+    """Show a robot and a recording in the browser; Ctrl-C ends it.
+
+    Needs the extra `view`: pip install 'heft[view]'. Only this machine can see it.
+
+    Parameters
+    ----------
+    robot
+        The model file, or a folder that heft identify left.
+    log
+        CSV, Parquet or NPZ with columns t and q.<joint>, to be played.
+    columns
+        TOML that says what the log's columns mean.
+    port
+        Where to serve it on this machine; the next free one if taken.
+    open_browser
+        Whether to open the browser; --no-open only prints the address.
+    """
+    from .view import serve
+
+    serve(robot, log, columns, port, open_browser, say)
 
 
 @app.command

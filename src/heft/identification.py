@@ -14,10 +14,11 @@ from threadpoolctl import threadpool_limits
 
 from . import checks, export, friction, inertia, kernel, robust
 from .bounds import StrictBounds, strict_bounds
-from .checks import Check, Score, Trace, Verdict
+from .checks import Check, Score, Verdict
 from .columns import JOINT_KINDS
 from .cone import Limits
 from .consistency import ConsistentEstimate, PhysicallyConsistent
+from .curves import Trace
 from .errors import FitError, InvalidRecording, InvalidSetting, nearest, shown
 from .estimators import Delay, DelayFound, Estimate, LeastSquares, Sharpness
 from .files import stamp
@@ -152,6 +153,16 @@ class Identification:
     def verdict(self) -> Verdict:
         """What the checks add up to."""
         return checks.verdict(self.checks)
+
+    @property
+    def fastest(self) -> dict[str, tuple[float, float]]:
+        """Largest velocity backwards and forwards of each joint that rubs, on the logs fitted."""
+        fitted = {r.name for r in self.problem.recordings}
+        ends: dict[str, tuple[float, float]] = {}
+        for s in (s for t in self.traces if t.path in fitted for s in t.sliding):
+            low, high = ends.get(s.name, (0.0, 0.0))
+            ends[s.name] = (min(low, s.fastest[0]), max(high, s.fastest[1]))
+        return ends
 
     @cached_property
     def calibrated_problem(self) -> Problem:

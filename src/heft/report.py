@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-import html as escape
+import json
 import math
+import shlex
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from html import escape
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from . import __version__
-from .checks import Check, Score
+from . import __version__, page
+from .checks import Check
 from .consistency import body_statistics
-from .identification import Identification
-from .results import base_entries, friction_curve, parameter_entries
+from .curves import Trace
+from .identification import Identification, Settings
+from .inertia import Array, frame_change
+from .page import Body, Part, Plot, Scene, Series
+from .poses import body_poses, bones, ellipsoid
+from .results import NORMAL, base_entries, friction_curve, parameter_entries, to_json
 
 MARKS = {"pass": "✓", "warn": "!", "fail": "✗"}
+COLOURS = {"pass": "good", "warn": "usable", "fail": "poor"}
+ORDER = {"fail": 0, "warn": 1, "pass": 2}
+SEEN_MARKS = {"alone": "●", "in combination": "◐", "prior": "○", "not at all": "–"}
+DRAWN_LOGS = 4
+DRAWN_POINTS = 300_000  # over all curves of a page; sixteen bytes each
 
 
 def rounded(value: float | None, std: float | None = None) -> str:
@@ -121,8 +133,7 @@ def _judgement(check: Check) -> str:
 
 def text(found: Identification) -> str:
     """Return what a terminal shows: the verdict and what failed first."""
-    order = {"fail": 0, "warn": 1, "pass": 2}
-    judged = sorted(found.checks, key=lambda c: order[c.status])
+    judged = sorted(found.checks, key=lambda c: ORDER[c.status])
     parts = [
         f"{found.problem.robot.name}: {found.verdict}"
         + ("" if found.validation else ", on the logs fitted only (give --validate)"),
@@ -139,101 +150,6 @@ def text(found: Identification) -> str:
         parts.append(f"Rows left out as no part of the experiment: {counts}.")
     parts += [f"note: {note}" for note in found.problem.robot.notes]
     return "\n\n".join(parts)
-
-
-STYLE = """
-:root { color-scheme: light dark; --ink: #1b1f24; --paper: #ffffff; --soft: #6a737d;
-  --line: #d8dee4; --good: #1a7f37; --usable: #9a6700; --poor: #cf222e; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --paper: #10151b; --soft: #9aa4af;
-  --line: #30363d; --good: #3fb950; --usable: #d29922; --poor: #f85149; } }
-body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
-  max-width: 72rem; margin: 0 auto; padding: 1rem; }
-h1 { font-size: 1.6rem; margin: .5rem 0; } h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; }
-h1, h2, li { overflow-wrap: anywhere; } .plot { overflow: hidden; }
-.verdict { font-weight: 700; } .good { color: var(--good); } .usable { color: var(--usable); }
-.poor { color: var(--poor); } .wide { overflow-x: auto; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .92rem; }
-th, td { text-align: right; padding: .25rem .7rem; border-bottom: 1px solid var(--line);
-  white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; } th { color: var(--soft); font-weight: 600; }
-td.long { white-space: normal; text-align: left; min-width: 18rem; }
-ul { padding-left: 1.2rem; } ul.checks { list-style: none; padding-left: 0; }
-code { font-size: .9em; }
-footer { color: var(--soft); margin: 2rem 0; }
-"""
-
-
-def _html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    def cell(tag: str, value: str) -> str:
-        long = ' class="long"' if len(value) > 60 else ""
-        return f"<{tag}{long}>{escape.escape(value)}</{tag}>"
-
-    top = "".join(cell("th", h) for h in head)
-    body = "".join("<tr>" + "".join(cell("td", c) for c in r) + "</tr>" for r in rows)
-    return (
-        f'<div class="wide"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
-    )
-
-
-def _figures(found: Identification) -> str:
-    import plotly.graph_objects as go
-    from plotly.offline import get_plotlyjs
-    from plotly.subplots import make_subplots
-
-    channels = found.problem.channels
-    fitted = {r.name for r in found.problem.recordings}
-    parts = [f"<script>{get_plotlyjs()}</script>"]
-    for number, trace in enumerate(found.traces[:4]):
-        time, measured, predicted = trace.time, trace.measured, trace.predicted
-        figure = make_subplots(
-            rows=len(channels),
-            cols=1,
-            shared_xaxes=True,
-            vertical_spacing=0.012,
-        )
-        for c, name in enumerate(channels):
-            for values, label, colour in (
-                (measured[:, c], "measured", "#8b949e"),
-                (predicted[:, c], "predicted", "#0969da"),
-                (measured[:, c] - predicted[:, c], "residual", "#cf222e"),
-            ):
-                figure.add_trace(
-                    go.Scatter(
-                        x=np.round(time, 5),
-                        y=np.round(values, 4),
-                        name=label,
-                        mode="lines",
-                        line={"color": colour, "width": 1},
-                        legendgroup=label,
-                        showlegend=c == 0,
-                    ),
-                    row=c + 1,
-                    col=1,
-                )
-            figure.update_yaxes(title_text=escape.escape(name), row=c + 1, col=1)
-        figure.update_xaxes(title_text="time [s]", row=len(channels), col=1)
-        figure.update_layout(
-            height=120 + 150 * len(channels),
-            margin={"l": 70, "r": 10, "t": 30, "b": 40},
-            paper_bgcolor="rgba(0,0,0,0)",
-            plot_bgcolor="rgba(128,128,128,.06)",
-            font={"color": "#7d8590"},
-            legend={"orientation": "h", "y": 1.02},
-            hovermode="x unified",
-        )
-        role = "fitted" if trace.path in fitted else "held out"
-        parts.append(f"<h2>Torque, {escape.escape(Path(trace.path).name)} ({role}) [N·m or N]</h2>")
-        parts.append(
-            '<div class="plot">'
-            + figure.to_html(
-                full_html=False,
-                include_plotlyjs=False,
-                div_id=f"torque-{number}",
-                config={"responsive": True, "displaylogo": False},
-            )
-            + "</div>"
-        )
-    return "\n".join(parts)
 
 
 def _all_numbers(found: Identification) -> list[list[str]]:
@@ -258,87 +174,191 @@ def _all_numbers(found: Identification) -> list[list[str]]:
 NUMBER_HEAD = ("number", "before", "now", "95 %", "seen", "moved by the prior")
 
 
-def _friction_figure(found: Identification) -> str:
-    """Return the drives' friction in steady sliding, full with its band, and simple."""
-    import plotly.graph_objects as go
-    from plotly.subplots import make_subplots
+def _share_seen(found: Identification) -> list[list[str]]:
+    """Rows of the links, with what holds each of their ten numbers."""
+    rows: dict[str, list[str]] = {}
+    for entry in parameter_entries(found):
+        link = entry["name"].rsplit(".", 2 if "mass" not in entry["name"] else 1)[0]
+        rows.setdefault(link, [link]).append(f"{SEEN_MARKS[entry['seen']]} {entry['share']:.0%}")
+    return list(rows.values())
 
-    drives = [d for d in found.problem.robot.drives if len(d.terms) > 1]
-    if not drives:
-        return ""
-    columns = 2 if len(drives) > 1 else 1
-    lines = -(-len(drives) // columns)
-    figure = make_subplots(
-        rows=lines,
-        cols=columns,
-        subplot_titles=[escape.escape(d.name) for d in drives],
-        vertical_spacing=min(0.3 / lines, 0.12),
-    )
+
+SEEN_HEAD = ("link", "mass", "cx", "cy", "cz", "Ixx", "Ixy", "Iyy", "Ixz", "Iyz", "Izz")
+
+
+def _base_rows(found: Identification) -> list[list[str]]:
+    rows = []
+    for e in base_entries(found):
+        value, std = e["value"], e["std"]
+        known = math.isfinite(std)
+        ends = [rounded(value + s * NORMAL * std, std) for s in (-1, 1)] if known else ["open"] * 2
+        rows.append(
+            [
+                e["expression"],
+                rounded(value, std),
+                f"±{std:.2g}" if known else "∞",
+                " … ".join(ends),
+                e["unit"],
+            ]
+        )
+    return rows
+
+
+def _plots_of_friction(found: Identification) -> Iterator[Plot]:
+    """Yield friction over speed of each drive: data, full with its band, and simple."""
     simple = found.friction["simple"]
-    for k, drive in enumerate(drives):
-        place = {"row": k // columns + 1, "col": k % columns + 1}
-        curve = friction_curve(found, drive)
+    fitted = _fitted(found)
+    for drive in found.problem.robot.drives:
+        if not any(t.kind != "armature" for t in drive.terms):
+            continue
+        data = [
+            s for t in found.traces if t.path in fitted for s in t.sliding if s.name == drive.name
+        ]
+        top = max((abs(end) for s in data for end in s.fastest), default=None)
+        curve = friction_curve(found, drive, top)
         velocity, effort, std = (np.array(curve[n]) for n in ("velocity", "effort", "std"))
-        around = np.concatenate([velocity, velocity[::-1]])
-        band = np.concatenate([effort + 1.96 * std, (effort - 1.96 * std)[::-1]])
         terms = [simple.get(f"{drive.name}.{t}", 0.0) for t in ("viscous", "coulomb", "offset")]
         plain = terms[0] * velocity + terms[1] * np.sign(velocity) + terms[2]
-        shape = {"mode": "lines", "showlegend": k == 0}
-        figure.add_trace(
-            go.Scatter(
-                x=around,
-                y=band,
-                fill="toself",
-                line={"width": 0},
-                fillcolor="rgba(9,105,218,.25)",
-                name="95 %",
-                legendgroup="band",
-                hoverinfo="skip",
-                **shape,
-            ),
-            **place,
+        reach = NORMAL * std
+        series = [
+            Series("data", "data", s.velocity, s.effort, "points")  # under everything else
+            for s in data
+        ]
+        series += [
+            Series("95 %", "predicted", velocity, effort + reach, "band", low=effort - reach),
+            Series("simple", "simple", velocity, plain, "dashed"),
+            Series("full", "predicted", velocity, effort),
+        ]
+        speed, unit = ("m/s", "N") if drive.linear else ("rad/s", "N·m")
+        yield Plot(
+            f"{drive.name} [{unit}]", f"speed [{speed}]", tuple(series), f"friction {drive.name}"
         )
-        for values, label, colour in ((effort, "full", "#0969da"), (plain, "simple", "#bf8700")):
-            figure.add_trace(
-                go.Scatter(
-                    x=velocity,
-                    y=np.round(values, 6),
-                    name=label,
-                    legendgroup=label,
-                    line={"color": colour, "width": 1.5},
-                    **shape,
-                ),
-                **place,
-            )
-    figure.update_layout(
-        height=90 + 210 * lines,
-        margin={"l": 55, "r": 10, "t": 60, "b": 40},
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(128,128,128,.06)",
-        font={"color": "#7d8590"},
-        legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "yref": "container"},
-    )
-    plot = figure.to_html(
-        full_html=False,
-        include_plotlyjs=False,
-        div_id="friction",
-        config={"responsive": True, "displaylogo": False},
-    )
+
+
+def _fitted(found: Identification) -> set[str]:
+    return {r.name for r in found.problem.recordings}
+
+
+def _plots_of_torque(found: Identification, number: int, trace: Trace) -> Iterator[Plot]:
+    """Yield measured, predicted and residual effort of each channel over time."""
+    drawn = min(len(found.traces), DRAWN_LOGS) * len(trace.curves)
+    for whole in trace.curves:
+        curve = whole.thinned(DRAWN_POINTS // drawn)
+        time = curve.time - trace.curves[0].time[0]
+        yield Plot(
+            f"{curve.name} [{_unit(found, curve.name)}]",
+            "time [s]",
+            (
+                Series("measured", "measured", time, curve.measured),
+                Series("predicted", "predicted", time, curve.predicted),
+                Series("residual", "residual", time, curve.measured, minus=curve.predicted),
+            ),
+            f"time {number}",
+        )
+
+
+def _plots_of_spectra(found: Identification, number: int, trace: Trace) -> Iterator[Plot]:
+    """Yield power spectral densities of measured effort and residual, of each channel."""
+    for c, curve in enumerate(trace.curves):
+        yield Plot(
+            f"{curve.name} [({_unit(found, curve.name)})²/Hz]",
+            "frequency [Hz]",
+            (
+                Series("measured", "measured", trace.frequency, trace.measured[:, c]),
+                Series("residual", "residual", trace.frequency, trace.residual[:, c]),
+            ),
+            f"frequency {number}",
+            log_x=True,
+            log_y=True,
+        )
+
+
+def _unit(found: Identification, channel: str) -> str:
+    linear = {d.name for d in found.problem.robot.drives if d.linear}
+    return "N" if channel in linear else "N·m"
+
+
+def _scene(found: Identification) -> Scene:
+    """Return the robot as a log found it, with the links' inertia before and after."""
+    robot = found.problem.robot
+    pose = found.traces[0].pose if found.traces else np.zeros(len(robot.channels))
+    poses = body_poses(robot.tree, pose)
+    bodies = []
+    for k, link in enumerate(robot.bodies_links):
+        seen = body_statistics(found.consistent, 10 * k)["mass"][2]
+        for role, ten in (("before", link.written), ("after", found.links[link.name])):
+            if role == "before" and not link.given:
+                continue
+            place = poses[link.body] @ _pose(link.rotation, link.translation)
+            shape = ellipsoid(frame_change(place[:3, :3], place[:3, 3]) @ ten)
+            if shape is not None:
+                bodies.append(Body(link.name, role, *shape, seen))  # type: ignore[arg-type]
+    return Scene(f"{robot.name}, masses before and after", bones(robot, pose), tuple(bodies))
+
+
+def _pose(rotation: Array, translation: Array) -> Array:
+    pose = np.eye(4)
+    pose[:3, :3], pose[:3, 3] = rotation, translation
+    return pose
+
+
+def command(found: Identification) -> str | None:
+    """Return the command that makes this identification again; None if it was not of files."""
+    paths: dict[str, list[str]] = {}
+    for entry in found.inputs:
+        paths.setdefault(str(entry["role"]), []).append(str(entry["path"]))
+    if "model" not in paths:
+        return None
+    words = ["heft", "identify", *paths["model"], *paths["fit"]]
+    if "validation" in paths:
+        words += ["--validate", *paths["validation"]]
+    for role, option in (("columns", "--map"), ("options", "--with")):
+        words += [w for path in paths.get(role, []) for w in (option, path)]
+    for path in paths.get("given", []):
+        words += ["--given", str(Path(path).parent)]
+    said, usual = _stated(found.settings), _stated(Settings())
+    for option, value in said.items():
+        if value != usual[option] and value is not None:
+            words += [option] if value is True else [option, str(value)]
+    return shlex.join(words)
+
+
+def _stated(settings: Settings) -> Mapping[str, Any]:
+    """Return settings as options of the command line; the number of threads changes nothing."""
+    smoothing = settings.smoothing
+    return {
+        "--corner": smoothing.corner,
+        "--torque": smoothing.torque,
+        "--rows": "differentiated" if settings.weak is None else "weak",
+        "--smoother": smoothing.method,
+        "--delay": smoothing.delay,
+        "--robust": settings.robust,
+        "--average": settings.average,
+        "--trim": smoothing.trim,
+        "--strength": settings.consistent.strength,
+        "--prior": settings.consistent.prior,
+    }
+
+
+def _flat(settings: Mapping[str, Any], above: str = "") -> Iterator[list[str]]:
+    """Yield the settings as rows of name and value."""
+    for name, value in settings.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{above}{name}.")
+        else:
+            yield [f"{above}{name}", json.dumps(value, ensure_ascii=False, default=str)]
+
+
+def _score_line(found: Identification) -> str:
+    scores = found.validation or found.fit
+    chosen = [s.total for s in scores if s.filter_hz is not None and s.friction == "full"]
+    share = f"{max(chosen):.1%}" if chosen else "–"
+    if found.validation:
+        return f"On logs that the fit did not see, {share} of the torque is not explained."
     return (
-        "<h2>Friction over speed [N·m or N over rad/s or m/s]</h2>"
-        "<p>In steady sliding without load: presliding springs have slipped. The band is what the "
-        "noise leaves open.</p>"
-        f'<div class="plot">{plot}</div>'
+        f"On the logs fitted, {share} of the torque is not explained; give "
+        "<code>--validate</code> to see how it holds on others."
     )
-
-
-def _score_line(scores: Sequence[Score]) -> str:
-    chosen = [s for s in scores if s.filter_hz is not None and s.friction == "full"]
-    return f"{max(s.total for s in chosen):.1%}" if chosen else "–"
-
-
-def _plus_minus(std: float) -> str:
-    return f"±{std:.2g}" if math.isfinite(std) else "∞"
 
 
 def _delay(found: Identification) -> str:
@@ -348,62 +368,154 @@ def _delay(found: Identification) -> str:
         said += f" Torque comes {1e3 * found.problem.delay:.2g} ms behind motion."
     if sum(found.left_out.values()):
         counts = ", ".join(f"{n} of {Path(k).name}" for k, n in found.left_out.items())
-        said += f" Rows left out as no part of the experiment: {escape.escape(counts)}."
+        said += f" Rows left out as no part of the experiment: {escape(counts)}."
     return said
+
+
+SECTIONS = {
+    "verdict": "Verdict",
+    "masses": "Masses",
+    "friction": "Joints and friction",
+    "torque": "Torque",
+    "spectra": "Spectra",
+    "seen": "What was seen",
+    "base": "Base parameters",
+    "made": "How it was made",
+}
+KEYS = (
+    "Drag along a plot to zoom in, double-click to see all. With the keyboard: ← → move the "
+    "cursor, + − zoom, Shift and ← → shift, 0 shows all. Logs thinned out keep every peak."
+)
+
+
+def _opening(found: Identification) -> str:
+    name = escape(found.problem.robot.name)
+    links = "".join(f'<li><a href="#{k}">{v}</a></li>' for k, v in SECTIONS.items())
+    judged = sorted(found.checks, key=lambda c: ORDER[c.status])
+    items = "".join(
+        f'<li><span class="{COLOURS[c.status]}">{MARKS[c.status]}</span> '
+        f"{escape(_judgement(c)[2:])}</li>"
+        for c in judged
+    )
+    worst = judged[0].status if judged else "pass"
+    first = (
+        "All checks passed."
+        if worst == "pass"
+        else f"<strong>First, {escape(judged[0].name)}:</strong> {escape(judged[0].message)}"
+    )
+    notes = "".join(f"<li>{escape(n)}</li>" for n in found.problem.robot.notes)
+    return (
+        f'<header><div class="bar"><h1>{name}: what it weighs</h1>'
+        '<button id="theme" type="button">Light or dark</button></div>'
+        f'<p>Verdict: <span class="verdict {found.verdict}">{found.verdict}</span>. '
+        f"{_score_line(found)}</p>"
+        f'<nav aria-label="Sections"><ul>{links}</ul></nav></header><main id="content">'
+        f'{_heading("verdict")}<p class="first {COLOURS[worst]}">{first}</p>'
+        f'<ul class="checks">{items}</ul>'
+        + (f"<h3>To know of the model file</h3><ul>{notes}</ul>" if notes else "")
+        + page.table("Torque not explained", SCORE_HEAD, _scores(found))
+    )
+
+
+def _heading(section: str) -> str:
+    return f'<h2 id="{section}">{SECTIONS[section]}</h2>'
+
+
+Plots = Callable[[Identification, int, Trace], Iterator[Plot]]
+
+
+def _drawn_by_log(found: Identification, plots: Plots, layout: str) -> Iterator[Part]:
+    """Yield the plots of each log drawn, those of the first in sight."""
+    fitted = _fitted(found)
+    for number, trace in enumerate(found.traces[:DRAWN_LOGS]):
+        role = "fitted" if trace.path in fitted else "held out"
+        title = f"{escape(Path(trace.path).name)} ({role})"
+        yield f"<details{'' if number else ' open'}><summary>{title}</summary>"
+        yield f'<div class="{layout}">'
+        yield from plots(found, number, trace)
+        yield "</div></details>"
+    if len(found.traces) > DRAWN_LOGS:
+        yield f"<p>{len(found.traces) - DRAWN_LOGS} more logs are not drawn.</p>"
+
+
+def _parts(found: Identification) -> Iterator[Part]:
+    robot, model = found.problem.robot, next(iter(found.files))
+    yield _opening(found)
+    yield _heading("masses")
+    yield (
+        "<p>Each link's mass as the solid ellipsoid of equal inertia, at its place when the first "
+        "log begins. The fuller its colour, the more of it the data saw; the paler, the more is "
+        "the model file's. Drag or use the arrow keys to turn, + and − to zoom.</p>"
+    )
+    yield page.legend([("before", "before: the model file"), ("after", "after: identified")])
+    yield _scene(found)
+    yield page.table("Links", LINK_HEAD, _links(found))
+    yield f"<p>{escape(LEGEND)}</p>"
+    yield _heading("friction")
+    yield page.table("Joints", JOINT_HEAD, _joints(found))
+    yield (
+        "<p>Torque is the rigid body's + rotor inertia · a + friction. The table holds the simple "
+        f"friction of {model}; the full one that the masses were fitted with is in "
+        "<code>friction.py</code>, <code>friction.c</code> and estimate.json."
+        f"{_delay(found)}</p>"
+        "<p>The curves are friction in steady sliding without load. The points are the data: "
+        "measured torque less that of bodies and rotor, at all accelerations and loads. The band "
+        "is what the noise leaves open.</p>"
+    )
+    yield page.legend(
+        [("data", "data"), ("predicted", "full, with 95 %"), ("simple", "simple (dashed)")]
+    )
+    yield '<div class="grid">'
+    yield from _plots_of_friction(found)
+    yield f"</div>{_heading('torque')}<p>{KEYS}</p>"
+    yield page.legend(
+        [("measured", "measured"), ("predicted", "predicted"), ("residual", "residual")]
+    )
+    yield from _drawn_by_log(found, _plots_of_torque, "stack")
+    yield _heading("spectra")
+    yield (
+        "<p>Power spectral densities. Where the residual is flat it is noise; where it rises above "
+        "that, something of the motion is not explained.</p>"
+    )
+    yield page.legend([("measured", "measured"), ("residual", "residual")])
+    yield from _drawn_by_log(found, _plots_of_spectra, "grid")
+    yield _heading("seen")
+    yield (
+        "<p>Of each number, the share of its doubt that the data took away, and how: ● seen "
+        "alone, ◐ seen in combination with others, ○ held by the model file only, – without any "
+        "effect on torque.</p>"
+    )
+    yield page.table("Held by", SEEN_HEAD, _share_seen(found))
+    yield (
+        "<p>An open end means that bodies of any such number fit the data; “prior” that only the "
+        "model file holds it. The last column is how far the prior moved it.</p><details><summary>"
+        f"Every number: {len(found.links)} links, ten each</summary>"
+    )
+    yield page.table("", NUMBER_HEAD, _all_numbers(found))
+    yield f"</details>{_heading('base')}"
+    yield (
+        "<p>What the data tell directly: least squares without prior or constraints. The terms of "
+        "friction's dictionary, which mean little one by one, are in the curves above.</p>"
+    )
+    yield page.table("", ("base parameter", "value", "±", "95 %", "unit"), _base_rows(found))
+    yield _heading("made")
+    line = command(found)
+    if line is not None:
+        yield f"<p>Made again by <code>{escape(line)}</code></p>"
+    yield page.table(
+        "Files",
+        ("role", "file", "sha256"),
+        [[str(i["role"]), str(i["path"]), str(i["sha256"])] for i in found.inputs],
+    )
+    yield "<details><summary>All settings</summary>"
+    yield page.table("", ("setting", "value"), _flat(to_json(found)["settings"]))
+    yield (
+        f"</details></main><footer>heft {__version__}, low-pass {found.problem.corner:.4g} Hz, "
+        f"prior worth {found.consistent.strength:g} samples, structure {robot.structure_hash()}."
+        "</footer>"
+    )
 
 
 def html(found: Identification) -> str:
     """Return a self-contained page: it opens offline and asks nobody for anything."""
-    robot = found.problem.robot
-    order = {"fail": 0, "warn": 1, "pass": 2}
-    judged = sorted(found.checks, key=lambda c: order[c.status])
-    style = {"pass": "good", "warn": "usable", "fail": "poor"}
-    checks = "".join(
-        f'<li><span class="{style[c.status]}">{MARKS[c.status]}</span> '
-        f"{escape.escape(_judgement(c)[2:])}</li>"
-        for c in judged
-    )
-    base = [
-        [e["expression"], rounded(e["value"], e["std"]), _plus_minus(e["std"]), e["unit"]]
-        for e in base_entries(found)
-    ]
-    inputs = [[str(i["role"]), str(i["path"]), str(i["sha256"])[:16]] for i in found.inputs]
-    notes = "".join(f"<li>{escape.escape(n)}</li>" for n in robot.notes)
-    held = (
-        f"On logs that the fit did not see, {_score_line(found.validation)} of the torque is not "
-        "explained."
-        if found.validation
-        else f"On the logs fitted, {_score_line(found.fit)} of the torque is not explained; give "
-        "<code>--validate</code> to see how it holds on others."
-    )
-    return f"""<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<link rel="icon" href="data:,">
-<title>{escape.escape(robot.name)}: what it weighs</title><style>{STYLE}</style></head><body>
-<h1>{escape.escape(robot.name)}: what it weighs</h1>
-<p>Verdict: <span class="verdict {found.verdict}">{found.verdict}</span>. {held}</p>
-<ul class="checks">{checks}</ul>{f"<h2>To know</h2><ul>{notes}</ul>" if notes else ""}
-<h2>Links</h2>{_html_table(LINK_HEAD, _links(found))}
-<h2>Joints</h2>{_html_table(JOINT_HEAD, _joints(found))}
-<p>{escape.escape(LEGEND)}</p>
-<p>Torque is the rigid body's + rotor inertia · a + friction. The table holds the simple friction
-of {next(iter(found.files))}; the full one that the masses were fitted with is in
-<code>friction.py</code>, <code>friction.c</code> and estimate.json.{_delay(found)}</p>
-<h2>Scores</h2>{_html_table(SCORE_HEAD, _scores(found))}
-{_figures(found)}
-{_friction_figure(found)}
-<h2>Every number</h2>
-<p>An open end means that bodies of any such number fit the data; “prior” that only the model file
-holds it. The last column is how far the prior moved it.</p>
-<details><summary>{len(found.links)} links, ten numbers each</summary>
-{_html_table(NUMBER_HEAD, _all_numbers(found))}</details>
-<h2>What the data tell directly</h2>
-<p>Base parameters: least squares without prior or constraints. The terms of friction's
-dictionary, which mean little one by one, are in the curves above.</p>
-{_html_table(("base parameter", "value", "±", "unit"), base)}
-<h2>From what</h2>{_html_table(("role", "file", "sha256"), inputs)}
-<footer>heft {__version__}, low-pass {found.problem.corner:.4g} Hz, prior worth
-{found.consistent.strength:g} samples, structure {robot.structure_hash()}.</footer>
-</body></html>
-"""
+    return page.page(f"{found.problem.robot.name}: what it weighs", _parts(found))

@@ -122,6 +122,8 @@ def write(
         (new / "friction.c").write_text(c_source(*drives), encoding="ascii")
         covariance = found.consistent.parameters.covariance
         assert covariance is not None
+        assert found.estimate.parameters.covariance is not None
+        sliding = found.fastest
         found.gathered.save(
             new / "information.npz",
             base_matrix=found.problem.base.matrix,
@@ -131,6 +133,10 @@ def write(
             parameter_names=np.array(found.consistent.parameters.labels.names),
             parameter_values=found.consistent.parameters.values,
             parameter_covariance=covariance,
+            base_values=found.estimate.parameters.values,
+            base_covariance=found.estimate.parameters.covariance,
+            sliding_joints=np.array(list(sliding)),
+            sliding_velocities=np.array(list(sliding.values()), dtype=float).reshape(-1, 2),
         )
         if report is not None:
             (new / "report.html").write_text(report(found), encoding="utf-8")
@@ -277,10 +283,18 @@ def _drive_entry(found: Identification, drive: Drive) -> dict[str, Any]:
     }
 
 
-def friction_curve(found: Identification, drive: Drive) -> dict[str, list[float]]:
-    """Return friction in steady sliding without load over speed, with its deviation."""
+def friction_curve(
+    found: Identification, drive: Drive, top: float | None = None
+) -> dict[str, list[float]]:
+    """Return friction in steady sliding without load over speed, with its deviation.
+
+    Args:
+        found: What was found.
+        drive: Whose.
+        top: Largest speed [rad/s or m/s], `LARGEST_CURVE` if not given.
+    """
     terms = [t for t in drive.terms if t.kind != "armature"]
-    top = LARGEST_CURVE * (0.1 if drive.linear else 1.0)
+    top = top or LARGEST_CURVE * (0.1 if drive.linear else 1.0)
     half = np.geomspace(1e-3 * top, top, 25)
     velocity = np.concatenate([-half[::-1], half])
     parameters = found.consistent.parameters

@@ -424,6 +424,20 @@ def remembered(rows: Array, coefficients: Array) -> Array:
     return np.asarray(scipy.signal.lfilter([1.0], denominator, rows[::-1], axis=0)[::-1])
 
 
+def density(time: Array, values: Array, step: float, length: int) -> Array:
+    """Return the power spectral density by Welch's method, shape (length // 2 + 1, columns).
+
+    Args:
+        time: Shape (rows,) [s], without gaps.
+        values: Shape (rows, columns).
+        step: Of the even grid that they are put on [s].
+        length: Rows a segment, no more than there are.
+    """
+    grid = time[0] + step * np.arange(max(round((time[-1] - time[0]) / step) + 1, length))
+    even = np.stack([np.interp(grid, time, column) for column in values.T], 1)
+    return np.asarray(scipy.signal.welch(even, 1.0 / step, nperseg=length, axis=0)[1])
+
+
 @lru_cache(maxsize=32)
 def settling(corner: float, step: float, order: int = 4) -> float:
     """Return how long the low-pass remembers [s], to 1e-10 of the signal."""

@@ -1,0 +1,179 @@
+"""How large reports are and how fast a browser draws them, and the pictures of the documentation.
+
+    python -m benchmarks.report [--pictures]
+
+A seven-joint arm is simulated at 1 kHz, for 20 s and for a million samples; each report is opened
+in headless Chromium, from the file to the last plot drawn, with all plots unfolded. `--pictures`
+also writes `report.png`, `report-dark.png`, `compare.png` and, where viser is
+installed, `view.png`, into `docs/pictures`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from tests.browser import THREE_DIMENSIONS, browser, opened
+from tests.experiments import ARMS, log, true_robot, wrong_prior
+
+from benchmarks.results_file import ROOT, Row, at_most, store, table
+from heft import comparison_report, report
+from heft.comparison import compare
+from heft.demo import FOLDER as DEMO
+from heft.identification import Identification, identify, identify_files
+from heft.options import JointOptions, Options
+from heft.results import write
+from heft.robot import Robot
+
+ARM, RATE, NOISE = "seven joints", 1000.0, 0.02
+REPEATS = 5
+DRAWN = """() => new Promise((done) => {
+  document.querySelectorAll('details').forEach((d) => { d.open = true; });
+  requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now())));
+})"""
+
+
+def identified(seconds: float) -> Identification:
+    """Return a simulated seven-joint arm, identified from one log at 1 kHz."""
+    rng = np.random.default_rng(7)
+    truth = true_robot(ARMS[ARM], rng)
+    # Simple friction: the report does not depend on it, and a long log is fitted ten times faster.
+    options = Options(joint=dict.fromkeys(truth.robot.joints, JointOptions(friction="simple")))
+    robot = Robot.from_urdf_text(wrong_prior(truth.robot, rng), options)
+    return identify(robot, [log(truth, min(seconds, 20.0), RATE, rng, NOISE)])
+
+
+def a_million(found: Identification) -> Identification:
+    """Return the same result as of a log of a million samples, with traces as long as that."""
+    from heft.curves import Stretch, Tracer
+
+    rng, rows, channels = np.random.default_rng(8), 1_000_000, found.problem.channels
+    step, size = 1.0 / RATE, len(found.problem.channels)
+    tracer = Tracer(
+        found.traces[0].path, channels, [(c, k, k) for k, c in enumerate(channels)], step, rows
+    )
+    for first in range(0, rows, 100_000):
+        time_ = step * np.arange(first, first + 100_000)
+        wave = np.sin(time_[:, None] * np.arange(1, size + 1))
+        noise = rng.normal(size=wave.shape)
+        measured = 20.0 * wave + noise
+        index = np.arange(first, first + 100_000)
+        tracer.add(Stretch(0, time_, index, wave, wave, measured, 20.0 * wave[None], 18.0 * wave))
+    trace = tracer.trace()
+    assert trace is not None
+    return replace(found, traces=(trace,))
+
+
+def drawn(running: object, page: Path) -> float:
+    """Return how long a browser takes from the file to the last plot, median [s]."""
+    times = []
+    for _ in range(REPEATS):
+        with opened(running, page.as_uri()) as seen:
+            times.append(float(seen.page.evaluate(DRAWN)) / 1000.0)
+            assert seen.said == []
+    return statistics.median(times)
+
+
+def rows_of(
+    found: Identification, what: str, limit: float, soon: float | None, folder: Path
+) -> list[Row]:
+    """Return size, time to make and time to draw of a report, with what was asked for."""
+    path = folder / "report.html"
+    start = time.perf_counter()
+    path.write_text(report.html(found), encoding="utf-8")
+    made = time.perf_counter() - start
+    with browser() as running:
+        seconds = drawn(running, path)
+    return [
+        at_most(f"{what}: size", path.stat().st_size / 1e6, "MB", limit),
+        at_most(f"{what}: drawn by headless Chromium, median of {REPEATS}", seconds, "s", soon),
+        at_most(f"{what}: made", made, "s", None),
+    ]
+
+
+def pictures(folder: Path) -> None:
+    """Write the pictures of the documentation, of the arm that comes with heft."""
+    docs = ROOT / "docs" / "pictures"
+    runs = [DEMO / "run1.parquet", DEMO / "run2.parquet"]
+    page = folder / "report.html"
+    found = identify_files(DEMO / "arm.urdf", runs[:1], runs[1:])
+    page.write_text(report.html(found), encoding="utf-8")
+    with contextlib.chdir(folder):  # the picture names the folders as they are given
+        changed = compare(*changing())
+    changes = folder / "changes.html"
+    changes.write_text(comparison_report.html(changed), encoding="utf-8")
+    with browser() as running:
+        for name, address, scheme in (
+            ("report.png", page.as_uri() + "#masses", "light"),
+            ("report-dark.png", page.as_uri() + "#friction", "dark"),
+            ("compare.png", changes.as_uri(), "light"),
+        ):
+            with opened(running, address, 1000, 1000, scheme) as seen:
+                seen.page.wait_for_timeout(500)
+                seen.page.screenshot(path=docs / name)
+    try:
+        view(docs / "view.png", [DEMO / "arm.urdf", runs[0]])
+    except AttributeError:  # no address was printed
+        sys.stderr.write("viser is not installed: view.png stays as it is\n")
+
+
+def changing() -> tuple[Path, Path]:
+    """Identify an arm before and after its elbow rubs more, here; return the two folders."""
+    rng = np.random.default_rng(9)
+    truth = true_robot(ARMS["six joints"], rng)
+    robot = Robot.from_urdf_text(wrong_prior(truth.robot, rng))
+    name = f"{robot.joints[2]}.coulomb"
+    worn = replace(truth, drives={**truth.drives, name: 1.15 * truth.drives[name]})
+    for folder, one in (("october", truth), ("november", worn)):
+        write(identify(robot, [log(one, 20.0, 250.0, rng, NOISE)]), Path(folder))
+    return Path("october"), Path("november")
+
+
+def view(out: Path, arguments: Sequence[Path]) -> None:
+    """Write a picture of `heft view`."""
+    call = [sys.executable, "-m", "heft.cli", "view", *map(str, arguments), "--no-open"]
+    server = subprocess.Popen(call, stdout=subprocess.PIPE, text=True)
+    assert server.stdout is not None
+    address = re.search(r"http://\S+", server.stdout.readline()).group()
+    with (
+        browser(*THREE_DIMENSIONS) as running,
+        opened(running, address, 1000, 640) as seen,
+    ):
+        seen.page.get_by_text("masses").wait_for()
+        seen.page.locator(".mantine-Notification-root button").first.click()  # no GPU here
+        moment = "Math.max(...[...document.querySelectorAll('input')].map((i) => +i.value || 0))"
+        seen.page.wait_for_function(f"{moment} > 3")
+        seen.page.screenshot(path=out)
+    server.send_signal(signal.SIGINT)
+    server.wait(10.0)
+
+
+def main() -> None:
+    """Measure, print and store."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--pictures", action="store_true")
+    wanted = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        short = identified(20.0)
+        rows = rows_of(short, "seven joints, 20 s at 1 kHz", 6.0, 2.0, folder)
+        rows += rows_of(a_million(short), "seven joints, a million samples", 10.0, None, folder)
+        if wanted.pictures:
+            pictures(folder)
+    print(table(rows))
+    store("report", rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""Where a robot's bodies are, and what shape its masses have: for drawing."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from . import inertia
+from .inertia import Array
+from .robot import FREE, PRISMATIC, Robot, Tree
+
+
+def body_poses(tree: Tree, position: Array) -> Array:
+    """Return the poses of all bodies in the world, shape (bodies, 4, 4).
+
+    A floating base is drawn at the origin.
+
+    Args:
+        tree: The bodies.
+        position: Of each channel, shape (channels,) [rad or m].
+    """
+    poses = np.tile(np.eye(4), (len(tree.names), 1, 1))
+    for b in range(len(tree.names)):
+        if tree.parent[b] >= 0:
+            poses[b] = poses[tree.parent[b]]
+        poses[b] = poses[b] @ local_pose(tree, b, position)
+    return poses
+
+
+def local_pose(tree: Tree, body: int, position: Array) -> Array:
+    """Return the pose of a body in its parent, shape (4, 4); see `body_poses`."""
+    place = np.eye(4)
+    place[:3, :3], place[:3, 3] = tree.rotation[body], tree.translation[body]
+    if tree.kind[body] == FREE:
+        return place
+    moved = tree.multiplier[body] * position[tree.channel[body]] + tree.offset[body]
+    axis, joint = tree.axis[body], np.eye(4)
+    if tree.kind[body] == PRISMATIC:
+        joint[:3, 3] = moved * axis
+    else:  # Rodrigues' formula
+        cross = inertia.skew(axis)
+        joint[:3, :3] += np.sin(moved) * cross + (1.0 - np.cos(moved)) * cross @ cross
+    return np.asarray(place @ joint)
+
+
+def bones(robot: Robot, position: Array) -> Array:
+    """Return lines from each joint to the next, shape (n, 6) [m].
+
+    The last bodies' lines end at their links' origins, if those are not at the joint itself.
+    """
+    tree, poses = robot.tree, body_poses(robot.tree, position)
+    lines = [
+        [*(poses[tree.parent[b]][:3, 3] if tree.parent[b] >= 0 else np.zeros(3)), *poses[b][:3, 3]]
+        for b in range(len(tree.names))
+    ]
+    ends = set(range(len(tree.names))) - set(tree.parent.tolist())
+    for link in robot.links:
+        if link.body in ends:
+            pose = poses[link.body]
+            lines.append([*pose[:3, 3], *(pose[:3, :3] @ link.translation + pose[:3, 3])])
+    long = [line for line in lines if np.linalg.norm(np.subtract(line[:3], line[3:])) > 1e-4]
+    return np.array(long, dtype=float).reshape(-1, 6)
+
+
+def ellipsoid(parameters: Array) -> tuple[Array, Array] | None:
+    """Return centre (3,) and semi-axes as rows (3, 3) of the solid ellipsoid of equal inertia [m].
+
+    A solid ellipsoid has the second moments `m aᵢ² / 5`. None where there is no mass; what no
+    body can have is drawn as flat.
+
+    Args:
+        parameters: Ten of a body, in the frame of the answer.
+    """
+    mass, com, tensor = inertia.to_body(parameters)
+    if not mass > 0.0:
+        return None
+    moments = 0.5 * np.trace(tensor) * np.eye(3) - tensor
+    values, vectors = np.linalg.eigh(moments)
+    return com, (vectors * np.sqrt(np.maximum(5.0 * values / mass, 0.0))).T

@@ -1,0 +1,266 @@
+"""What changed between two identifications: found where it did, and rarely where it did not."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from heft import comparison_report, results
+from heft.cli import main
+from heft.comparison import ALARM, Change, Side, _together, by_holm, compare
+from heft.errors import InputError, InvalidSetting
+from heft.export import write_urdf
+from heft.identification import identify
+from heft.options import Options
+from heft.robot import Robot
+from heft.tables import file_hash
+from tests.browser import browser, opened
+from tests.experiments import ARMS, Truth, log, simple_options, true_robot, wrong_prior
+
+ARM = "two joints"
+PAIRS = 8
+
+
+class Lab:
+    """A two-joint robot, its logs before and after a change, and folders of results."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.rng = np.random.default_rng(20)
+        self.truth = true_robot(ARMS[ARM], self.rng, "simple")
+        self.model = wrong_prior(self.truth.robot, self.rng)
+        self.other_model = wrong_prior(self.truth.robot, self.rng)
+
+    def run(self, name: str, truth: Truth | None = None, model: bytes | None = None) -> Path:
+        """Identify the robot, or a changed one, from a new log; return the folder."""
+        robot = Robot.from_urdf_text(model or self.model, self.truth.robot.options)
+        recording = log(truth or self.truth, 10.0, 200.0, self.rng)
+        results.write(identify(robot, [recording]), self.folder / name)
+        return self.folder / name
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    """Return the robot and its logs."""
+    return Lab(tmp_path_factory.mktemp("lab"))
+
+
+@pytest.fixture(scope="module")
+def before(lab: Lab) -> Path:
+    """Return the robot identified."""
+    return lab.run("before")
+
+
+@pytest.fixture(scope="module")
+def rubbing(lab: Lab) -> Path:
+    """Return the robot identified again, with 10 % more Coulomb friction in its last joint."""
+    return lab.run("rubbing", rubbing_more(lab.truth))
+
+
+def rubbing_more(truth: Truth) -> Truth:
+    """Return the robot with 10 % more Coulomb friction in its last joint."""
+    joint = truth.robot.joints[-1]
+    name = f"{joint}.coulomb"
+    return replace(truth, drives={**truth.drives, name: 1.1 * truth.drives[name]})
+
+
+def heavier(truth: Truth) -> Truth:
+    """Return the robot with a last link that is a tenth heavier."""
+    link = truth.robot.bodies_links[-1]
+    source = write_urdf(truth.robot.source, {link.name: 1.1 * link.nominal}, {})
+    return replace(truth, robot=Robot.from_urdf_text(source, truth.robot.options))
+
+
+def test_more_friction_is_found_in_its_joint_and_nowhere_else(
+    lab: Lab, before: Path, rubbing: Path
+) -> None:
+    found = compare(before, rubbing)
+    joint = lab.truth.robot.joints[-1]
+    (change,) = [c for c in found.changes if c.clear]
+    assert (change.kind, change.name) == ("friction", joint)
+    true = 0.1 * lab.truth.drives[f"{joint}.coulomb"]
+    assert abs(change.difference[0] - true) < 4.0 * change.difference[1]
+    assert found.suspects == ()
+
+
+def test_a_heavier_link_is_found_and_named(lab: Lab, before: Path) -> None:
+    found = compare(before, lab.run("heavier", heavier(lab.truth)))
+    clear = [c for c in found.changes if c.clear]
+    assert clear and {c.kind for c in clear} <= {"base", "mass"}
+    name, share = found.suspects[0]
+    assert name == lab.truth.robot.bodies_links[-1].name and share > 0.9
+    assert name in comparison_report.text(found)
+
+
+def test_where_nothing_changed_alarms_are_as_rare_as_the_rule_says(lab: Lab) -> None:
+    folders = [lab.run(f"same{k}") for k in range(2 * PAIRS)]
+    pairs = zip(folders[::2], folders[1::2], strict=True)
+    alarms = sum(any(c.clear for c in compare(a, b).changes) for a, b in pairs)
+    assert alarms <= scipy.stats.binom.ppf(0.9999, PAIRS, ALARM)
+
+
+def test_another_prior_makes_no_change(lab: Lab, before: Path) -> None:
+    found = compare(before, lab.run("prior", model=lab.other_model))
+    assert not [c for c in found.changes if c.clear]
+
+
+def test_a_folder_is_as_it_is(before: Path) -> None:
+    found = compare(before, before)
+    assert found.changes and not any(c.clear or c.difference[0] for c in found.changes)
+    assert "nothing changed" in comparison_report.text(found)
+
+
+def test_forwards_and_backwards_are_the_same_change(before: Path, rubbing: Path) -> None:
+    there, back = compare(before, rubbing).changes, compare(rubbing, before).changes
+    for one, other in zip(there, back, strict=True):
+        assert one.difference[0] == pytest.approx(-other.difference[0])
+        assert one.probability == pytest.approx(other.probability)
+
+
+def test_holms_rule_is_holms() -> None:
+    alone = [0.01, 0.04, 0.03, 0.005]
+    changes = [Change("base", str(p), "kg", (0, 1), (0, 1), (0, 1), p) for p in alone]
+    # Holm 1979, by hand: 4·0.005, 3·0.01, 2·0.03, and 0.04 not less than the one before it.
+    assert [c.probability for c in by_holm(changes)] == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert by_holm([]) == ()
+
+
+@pytest.mark.parametrize("size", [1, 3, 6])
+def test_numbers_together_are_chi_squared(size: int) -> None:
+    rng = np.random.default_rng(size)
+    factor = rng.normal(size=(size, size)) * 10.0 ** rng.uniform(-3, 3, size)[:, None]
+    drawn = [_together(factor @ rng.normal(size=size), factor @ factor.T) for _ in range(400)]
+    assert scipy.stats.kstest(drawn, "uniform").pvalue > 1e-3
+
+
+def test_friction_that_is_one_number_twice_counts_once() -> None:
+    spread = np.ones((2, 2))
+    assert _together(np.array([2.0, 2.0]), spread) == pytest.approx(
+        _together(np.array([2.0]), spread[:1, :1])
+    )
+
+
+def other_robot(lab: Lab) -> Path:
+    path = ARMS["six joints"]
+    rng = np.random.default_rng(0)
+    truth = true_robot(path, rng, "simple")
+    robot = Robot.from_urdf(path, simple_options(path))
+    results.write(identify(robot, [log(truth, 6.0, 100.0, rng)]), lab.folder / "other")
+    return lab.folder / "other"
+
+
+def other_friction(lab: Lab) -> Path:
+    robot = Robot.from_urdf_text(lab.model, Options())
+    recording = log(lab.truth, 10.0, 200.0, lab.rng)
+    results.write(identify(robot, [recording]), lab.folder / "dictionary")
+    return lab.folder / "dictionary"
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [(other_robot, "joints"), (other_friction, "friction and drives")],
+)
+def test_different_robots_are_refused_with_the_reason(
+    lab: Lab, before: Path, make: Callable[[Lab], Path], reason: str
+) -> None:
+    with pytest.raises(InvalidSetting, match="different robots") as error:
+        compare(before, make(lab))
+    assert reason in str(error.value.got)
+
+
+def test_results_that_stand_on_the_other_are_refused(
+    lab: Lab, before: Path, tmp_path: Path
+) -> None:
+    after = shutil.copytree(before, tmp_path / "after")
+    path = after / "estimate.json"
+    data = json.loads(path.read_text())
+    entry = {
+        "path": "before/information.npz",
+        "role": "given",
+        "sha256": file_hash(before / "information.npz"),
+    }
+    path.write_text(json.dumps({**data, "inputs": [*data["inputs"], entry]}))
+    with pytest.raises(InvalidSetting, match="other's information"):
+        compare(before, after)
+
+
+def spoilt(folder: Path, change: Callable[[Path], object]) -> Path:
+    copy = shutil.copytree(folder, folder.parent / f"{folder.name}-spoilt", dirs_exist_ok=True)
+    change(copy)
+    return copy
+
+
+def without_base(folder: Path) -> None:
+    path = folder / "information.npz"
+    with np.load(path) as data:
+        kept = {k: data[k] for k in data.files if not k.startswith("base_values")}
+    np.savez(path, **kept)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        without_base,
+        lambda f: (f / "information.npz").unlink(),
+        lambda f: (f / "information.npz").write_bytes(b"PK"),
+        lambda f: (f / "estimate.json").write_text("{"),
+    ],
+)
+def test_what_is_no_whole_folder_of_results_is_refused(
+    before: Path, change: Callable[[Path], object]
+) -> None:
+    copy = spoilt(before, change)
+    with pytest.raises(InputError) as error:
+        Side.load(copy)
+    assert copy.name in error.value.explain()
+    shutil.rmtree(copy)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[object]:
+    """Return a browser."""
+    with browser() as running:
+        yield running
+
+
+@pytest.mark.parametrize("width", [1200, 360])
+def test_a_browser_draws_the_comparison(
+    before: Path,
+    rubbing: Path,
+    tmp_path: Path,
+    chromium: object,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    width: int,
+) -> None:
+    out = tmp_path / "changes.html"
+    call = ["heft", "compare", str(before), str(rubbing), "--out", str(out)]
+    monkeypatch.setattr(sys, "argv", call)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
+    assert "friction changed in joint2" in capsys.readouterr().out
+    with opened(chromium, out.as_uri(), width) as seen:
+        assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
+        assert seen.page.locator("figure canvas").count() == 4
+        assert seen.page.locator("tr.changed").count() == 1
+        assert seen.page.evaluate("[...document.querySelectorAll('canvas')].every((c) => c.width)")
+        assert seen.said + seen.warned == [] and seen.asked == [out.as_uri()]
+
+
+def test_a_page_is_called_like_one(
+    before: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = ["heft", "compare", str(before), str(before), "--out", "changes.pdf"]
+    monkeypatch.setattr(sys, "argv", call)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2 and "changes.pdf" in capsys.readouterr().err
