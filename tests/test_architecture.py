@@ -67,6 +67,12 @@ ORDER = [
     "sensors",
     "places",
     "payload",
+    "decoding",
+    "live",
+    "checkpoint",
+    "network",
+    "page",
+    "running",
     "results",
     "report",
     "convert",
@@ -89,6 +95,9 @@ OWNERS = {
     "ruamel": {"tables"},
     "plotly": {"report"},
     "cyclopts": {"cli"},
+    "zenoh": {"network"},
+    "cbor2": {"decoding", "network"},
+    "http": {"page"},
 }
 HIDDEN = {"mujoco", "matplotlib", "cvxpy", "pandas", "pickle", "requests", "urllib"}
 

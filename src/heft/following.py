@@ -18,6 +18,7 @@ from . import inertia, weak
 from .errors import InvalidSetting
 from .inertia import PARAMETER_COUNT, Array
 from .recursive import Filter, State
+from .weighing import numbers
 from .wrench import Held, Unknowns, noise_covariance, sides, whitened
 
 SPIKE = 8.0  # deviations from its neighbours' median by which a sample is no part of the motion
@@ -53,6 +54,7 @@ class Following:
         since: When the load changed last, or the start [s].
         known: Mass that was last told of [kg], or None.
         settled: Whether the load since the last change is weighed.
+        begged: Whether it was told since the last change that the motion does not suffice.
         windows: How many were seen.
         spikes: How many samples were replaced.
     """
@@ -63,6 +65,7 @@ class Following:
     since: float = -math.inf
     known: float | None = None
     settled: bool = False
+    begged: bool = False
     windows: int = 0
     spikes: int = 0
 
@@ -72,9 +75,14 @@ class Following:
         return self.filter.values[:PARAMETER_COUNT]
 
     @cached_property
+    def covariance(self) -> Array:
+        """Of `ten`, shape (10, 10)."""
+        return self.filter.covariance[:PARAMETER_COUNT, :PARAMETER_COUNT]
+
+    @cached_property
     def std(self) -> Array:
         """Standard deviations of `ten`, shape (10,)."""
-        return np.sqrt(np.diag(self.filter.covariance)[:PARAMETER_COUNT])
+        return np.sqrt(np.diag(self.covariance))
 
     @cached_property
     def body(self) -> Array:
@@ -103,6 +111,11 @@ class Follow:
         alarm: Chance that a window without change is a surprise.
         light: Mass below which nothing is held [kg].
         precise: Standard deviation of the mass, as a share of it, at which it counts as weighed.
+        placed: Standard deviation of the centre of mass at which it counts as known [m].
+        spread: Radius at which the mass makes the standard deviation of a moment of inertia at
+            which it counts as known [m].
+        patience: Time after which it is told that the motion does not suffice [s].
+        others: Rotation and translation of each further sensor; see `wrench.at_first`.
     """
 
     noise: tuple[float, float]
@@ -115,6 +128,10 @@ class Follow:
     alarm: float = 1e-9
     light: float = 0.05
     precise: float = 0.02
+    placed: float = 0.01
+    spread: float = 0.03
+    patience: float = 10.0
+    others: tuple[tuple[Array, Array], ...] = ()
 
     def __post_init__(self) -> None:
         if not (self.rate > 0.0 and self.window * self.rate >= weak.SHORTEST):
@@ -154,7 +171,12 @@ class Follow:
     @cached_property
     def _covariance(self) -> Array:
         """Of a window's row, shape (6, 6): together windows know no more than each sample once."""
-        return noise_covariance(*self.noise) / (self.rate * self.windows.stride)
+        return self._noise / (self.rate * self.windows.stride)
+
+    @cached_property
+    def _noise(self) -> Array:
+        """Covariance of a sample's wrench, shape (6, 6)."""
+        return noise_covariance(*self.noise, self.others)
 
     def start(self) -> Following:
         """Return what is known before anything was seen."""
@@ -171,7 +193,7 @@ class Follow:
         before = state.held
         if before is not None and not 0.0 < begin - state.time <= 3.5 / self.rate:
             before = None
-        wrench, spikes = without_spikes(held.wrench, np.repeat(self.noise, 3))
+        wrench, spikes = without_spikes(held.wrench, np.sqrt(np.diag(self._noise)))
         pieces = sides(replace(held, wrench=wrench), self.unknowns, self.turning_noise)
         kept, rows = weak.advance(self.windows, before, pieces)
         state = replace(
@@ -193,11 +215,30 @@ class Follow:
                         Event(now, "changed", f"the load is another: {seen.surprise:.0f} where "
                               f"{seen.limit:.0f} is the limit")
                     )  # fmt: skip
-                state = replace(state, since=now, settled=False)
+                state = replace(state, since=now, settled=False, begged=False)
             elif not state.settled:
                 state, told = self._settle(state, float(middle) + 0.5 * self.windows.length)
                 events += told
+        if not state.begged and end - state.since > self.patience:
+            state = replace(state, begged=True)
+            unknown = self.unknown(state)
+            if unknown:
+                events.append(
+                    Event(end, "not enough motion", f"not known yet: {', '.join(unknown)}; "
+                          "turn the load about all axes")
+                )  # fmt: skip
         return state, tuple(events)
+
+    def unknown(self, state: Following) -> tuple[str, ...]:
+        """Return what is not known well enough: `mass`, `com`, `inertia`, or nothing."""
+        if not state.settled:
+            return ("mass", "com", "inertia")
+        mass, deviation = abs(float(state.ten[0])), numbers(state.ten, state.covariance)[1]
+        if mass < self.light:  # nothing is held: there is no centre of it
+            return ()
+        off = deviation[1:4].max() > self.placed
+        wide = deviation[[4, 6, 9]].max() > mass * self.spread**2
+        return (*(["com"] if off else []), *(["inertia"] if wide else []))
 
     def _settle(self, state: Following, now: float) -> tuple[Following, list[Event]]:
         """Tell the mass as soon as it is known well enough."""
