@@ -22,9 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from .decoding import KINDS, LARGEST, refuse_types
+from .decoding import LARGEST, refuse_types
 from .errors import InvalidSetting, NoConnection
 from .options import name_list, read_toml, refuse_unknown
+from .tables.messages import KINDS
 
 HERE = "tcp/127.0.0.1:7447"  # where a robot's router listens
 ADDRESS = re.compile(r"(tcp|tls)/(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})")
@@ -356,10 +357,9 @@ def connected(link: Link, insecure: bool = False) -> Iterator[Connection]:
                 "authority, in date, and name the host: Zenoh calls all of that a timeout",
             ) from problem
         stack.callback(session.close)
-        channel = zenoh.handlers.FifoChannel(HELD)
         subscribers = []
         for key in link.keys:
-            subscriber = session.declare_subscriber(key, channel)
+            subscriber = session.declare_subscriber(key, zenoh.handlers.FifoChannel(HELD))
             stack.callback(subscriber.undeclare)
             subscribers.append(subscriber)
         yield Connection(link, zenoh, session, subscribers)

@@ -111,7 +111,8 @@ class Page:
         seen = 0
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._closed or self._number != seen, WAIT)
+                if self._number == seen and not self._closed:
+                    self._changed.wait(WAIT)
                 if self._closed:
                     return
                 text, seen = ("" if self._number == seen else self._text), self._number

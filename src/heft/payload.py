@@ -222,7 +222,9 @@ def of_following(
 
     Args:
         frame: The sensor's.
-        ten, body, std: What is known of it; see `Payload`.
+        ten: See `Payload`.
+        body: See there.
+        std: See there.
         bias: The sensor's bias and its deviations, each of shape (6,), if known [N, N·m].
         health: How well the devices could be heard.
         inputs: The files.
@@ -347,7 +349,7 @@ def of_joints(found: Carried, inputs: Sequence[Mapping[str, Any]] = ()) -> Paylo
 
 
 def _mass_check(body: Array, std: Array) -> Sequence[Check]:
-    share = float(std[0] / abs(body[0])) if body[0] and math.isfinite(body[0]) else math.inf
+    share = float(std[0] / abs(body[0])) if body[0] and math.isfinite(body[0]) else 1.0
     return [
         Check.at_most(
             "mass",

@@ -67,6 +67,7 @@ def run(out: Path, progress: Callable[[str], None]) -> str:
     )
     rows = []
     simple = found.friction["simple"]
+    simple = found.friction["simple"]
     for joint in found.problem.robot.joints:
         true = truth["joints"][joint]
         rows.append(
