@@ -504,7 +504,7 @@ def _thawed(buffer: Buffer, stamps: Stamps, values: Array) -> tuple[Stamps, Arra
 
 def _bridged(stamps: Stamps, at: Stamps, ahead: int) -> NDArray[np.bool_]:
     """Return which times lie between samples that are close enough."""
-    if len(stamps) < 2:
+    if not len(stamps):
         return np.zeros(len(at), bool)
     before = np.searchsorted(stamps, at - ahead, "right") - 1
     after = np.searchsorted(stamps, at + ahead)
