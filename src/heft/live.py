@@ -153,6 +153,8 @@ class Known:
 
     def counted(self, **more: int) -> Known:
         """Return the same with some counts higher; `clock_set_back` for `clock set back`."""
+        if not any(more.values()):
+            return self
         counts = dict(self.counts)
         for name, by in more.items():
             counts[name.replace("_", " ")] += int(by)
