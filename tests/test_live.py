@@ -202,6 +202,24 @@ def test_standing_still_asks_for_motion() -> None:
     assert np.isnan(seen(known).body).all()
 
 
+WRONG = {
+    "on the sensor": (lambda w: -w, "may be that on the sensor"),
+    "N·mm": (lambda w: w * np.repeat([1.0, 1000.0], 3), "units"),
+    "turned": (lambda w: np.concatenate([w[:, :3] @ QUARTER, w[:, 3:] @ QUARTER], 1), "frame"),
+    "saturated": (lambda w: np.clip(w, -3.0, 3.0), "not one body's weight"),
+}
+QUARTER = np.array([[0.0, 1.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_what_is_no_weight_is_never_shown_as_one(kind: str) -> None:
+    wrong, message = WRONG[kind]
+    held = sensed(2500)
+    known, events = fed(cut(as_piece(replace(held, wrench=wrong(held.wrench)))))
+    assert [e.name for e in events] == ["no body"] and message in events[0].message
+    assert np.isnan(seen(known).body).all()
+
+
 def test_an_empty_hand_has_no_centre_of_mass() -> None:
     held = sensed(6000)
     clean = sensed(6000, noise=(0.0, 0.0)).wrench - BIAS

@@ -19,7 +19,18 @@ from .places import put, workshop
 from .recursive import State
 
 SCHEMA = 1
-KEPT = ("time", "since", "known", "settled", "begged", "windows", "spikes")  # of `Following`
+# Of `Following`, beside its filter.
+KEPT = (
+    "time",
+    "since",
+    "known",
+    "settled",
+    "rested",
+    "restless",
+    "begged",
+    "windows",
+    "spikes",
+)
 
 
 def settings_hash(node: Node) -> str:

@@ -329,9 +329,10 @@ def payload(
         weighed.refuse_foreign(out)
     progress = silent if quiet else tell
     if now.live:
-        if sensor is None or logs or empty or loaded or known_mass is not None or mounting:
+        others = (logs, empty, loaded, known_mass, frame, matched, mounting)
+        if sensor is None or any(others):
             raise InvalidSetting(
-                "with --live, a wrench sensor is expected and no logs",
+                "with --live, a wrench sensor is expected, and nothing about logs",
                 argument="--live",
                 cure="heft payload --live --sensor wrist.toml --on zenoh",
             )

@@ -23,6 +23,12 @@ from .wrench import Held, Unknowns, noise_covariance, sides, whitened
 
 SPIKE = 8.0  # deviations from its neighbours' median by which a sample is no part of the motion
 NEIGHBOURS = 5
+CALM = 1.0  # [s] after which a change follows on an honest weight
+RESTLESS = 5  # changes without calm in between that no load makes
+NO_BODY = (
+    "what is felt is not one body's weight: look at the sensor's frame, its units [N, N·m] and "
+    "noise, and at what else touches the load"
+)
 # What is known of anything before it is weighed: ± 100 kg, 100 kg·m, 100 kg·m².
 IGNORANCE = 1e-2
 BIAS_IGNORANCE = (1e-3,) * 3 + (1e-2,) * 3  # ± 1000 N, 100 N·m
@@ -34,7 +40,8 @@ class Event:
 
     Attributes:
         time: When it was noticed [s].
-        name: `grasped`, `released`, `changed`, `not enough motion` or `weighed`.
+        name: `grasped`, `released`, `changed`, `weighed`, `not enough motion`, or `no body` where
+            what is felt cannot be a weight.
         message: In words.
     """
 
@@ -54,6 +61,8 @@ class Following:
         since: When the load changed last, or the start [s].
         known: Mass that was last told of [kg], or None.
         settled: Whether the load since the last change is weighed.
+        rested: When it was settled last [s].
+        restless: How many changes came without calm between them.
         begged: Whether it was told since the last change that the motion does not suffice.
         windows: How many were seen.
         spikes: How many samples were replaced.
@@ -65,6 +74,8 @@ class Following:
     since: float = -math.inf
     known: float | None = None
     settled: bool = False
+    rested: float = 0.0
+    restless: int = 0
     begged: bool = False
     windows: int = 0
     spikes: int = 0
@@ -215,7 +226,11 @@ class Follow:
                         Event(now, "changed", f"the load is another: {seen.surprise:.0f} where "
                               f"{seen.limit:.0f} is the limit")
                     )  # fmt: skip
-                state = replace(state, since=now, settled=False, begged=False)
+                calm = state.settled and now - state.rested >= CALM
+                restless = 0 if calm else state.restless + 1
+                if restless == RESTLESS:
+                    events.append(Event(now, "no body", NO_BODY))
+                state = replace(state, since=now, settled=False, restless=restless, begged=False)
             elif not state.settled:
                 state, told = self._settle(state, float(middle) + 0.5 * self.windows.length)
                 events += told
@@ -231,7 +246,7 @@ class Follow:
 
     def unknown(self, state: Following) -> tuple[str, ...]:
         """Return what is not known well enough: `mass`, `com`, `inertia`, or nothing."""
-        if not state.settled:
+        if not state.settled or state.ten[0] < -self.light:
             return ("mass", "com", "inertia")
         mass, deviation = abs(float(state.ten[0])), numbers(state.ten, state.covariance)[1]
         if mass < self.light:  # nothing is held: there is no centre of it
@@ -247,13 +262,17 @@ class Follow:
             return state, []
         empty, before = mass < self.light, state.known
         told = f"{mass:.3f} ± {std:.3f} kg"
+        state = replace(state, settled=True, rested=now)
+        if mass < -max(self.light, 5.0 * std):
+            told = f"a mass of {told}: the wrench may be that on the sensor, not that on the load"
+            return state, [Event(now, "no body", told)]
         if before is None:
             name = "weighed"
         elif empty:
             name = "released" if before >= self.light else "weighed"
         else:
             name = "grasped" if before < self.light else "weighed"
-        return replace(state, known=mass, settled=True), [Event(now, name, told)]
+        return replace(state, known=mass), [Event(now, name, told)]
 
 
 def without_spikes(wrench: Array, noise: Array) -> tuple[Array, int]:
