@@ -67,7 +67,6 @@ def run(out: Path, progress: Callable[[str], None]) -> str:
     )
     rows = []
     simple = found.friction["simple"]
-    simple = found.friction["simple"]
     for joint in found.problem.robot.joints:
         true = truth["joints"][joint]
         rows.append(
