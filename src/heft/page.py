@@ -69,8 +69,8 @@ function show(told) {
     at("range").textContent = "from " + low.toFixed(3) + " to " + high.toFixed(3) + " kg";
   }
   at("events").replaceChildren(...told.events.slice().reverse().map(e =>
-    element("li", new Date(1000 * e.stamp).toLocaleTimeString() + "  " + e.name + ": " +
-      e.message)));
+    element("li", (e.stamp > 1e9 ? new Date(1000 * e.stamp).toLocaleTimeString() :
+      e.stamp.toFixed(2) + " s") + "  " + e.name + ": " + e.message)));
   const health = told.health, counted = Object.entries(health.counts).filter(c => c[1]);
   at("health").replaceChildren(...Object.entries(health.devices).map(([name, d]) =>
     element("div", name + ": " + d.rate.toFixed(0) + " Hz, " + d.samples + " samples" +
