@@ -128,7 +128,7 @@ class Known:
     Attributes:
         buffers: By device.
         counts: How often what happened; see `COUNTS`.
-        foreign: Signals that came and nobody asked for.
+        foreign: Signals of messages that nobody asked for.
         epoch: Stamp at which time is 0 [ns], or None before the first sample.
         done: Stamp up to which wrenches are aligned [ns], or None.
         waiting: Aligned samples that make no whole step yet.
@@ -238,19 +238,16 @@ class Node:
 
     def _take(self, known: Known, piece: Piece, now: float) -> Known:
         places = {n: k for k, n in enumerate(piece.names)}
-        ours: set[str] = set()
+        ours = False
         for device in self.devices:
             if all(n in places for n in device.names):
-                ours.update(device.names)
+                ours = True
                 columns = [places[n] for n in device.names]
                 clock = device is self.devices[0]
                 known = _taken(known, device, piece.stamps, piece.values[:, columns], now, clock)
-        foreign = [n for n in piece.names if n not in ours]
-        if foreign and not ours:
-            known = known.counted(foreign=len(piece.stamps))
-        if set(foreign) - set(known.foreign):
-            names = dict.fromkeys((*known.foreign, *foreign))
-            known = replace(known, foreign=tuple(names)[:MOST_FOREIGN])
+        if not ours:
+            names = tuple(dict.fromkeys((*known.foreign, *piece.names)))[:MOST_FOREIGN]
+            known = replace(known, foreign=names).counted(foreign=len(piece.stamps))
         return known
 
     def _listen(self, known: Known, now: float) -> tuple[Known, list[Event]]:
