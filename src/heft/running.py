@@ -34,7 +34,7 @@ from .robot import Robot
 from .sensors import Sensors
 
 SCHEMA = 1
-TICK = 0.02  # [s] between looks at what came
+TICK = 0.025  # [s] between looks at what came
 SLICE = 0.025  # [s] of a log that are replayed at once
 KEPT = 1.0  # [s] between checkpoints
 HEALTH = 1.0  # [s] between reports of it
