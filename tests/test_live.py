@@ -189,6 +189,23 @@ def test_wrenches_without_motion_are_counted() -> None:
     assert [e.message for e in events] == ["nothing new comes from 'imu'"]
 
 
+@pytest.mark.parametrize("apart", [-5.0, 5.0])
+def test_clocks_that_are_apart_are_told(apart: float) -> None:
+    whole = as_piece(sensed(4000))
+    pieces = []
+    for k in range(0, 4000, 25):
+        rows, late = slice(k, k + 25), whole.stamps[k : k + 25] + round(apart * 1e9)
+        pieces += [Piece(NODE.names[6:], late, whole.values[rows, 6:])]
+        pieces += [Piece(NODE.names[:6], whole.stamps[rows], whole.values[rows, :6])]
+    known, events = NODE.start(), []
+    for k, piece in enumerate(pieces):
+        known, told = NODE.step(known, 0.0125 * k, [piece])
+        events += told
+    assert [e.name for e in events] == ["clocks apart"]
+    assert f"{abs(apart):.1f}" in events[0].message
+    assert known.following is None and known.counts["alone"] > 2000
+
+
 def test_standing_still_asks_for_motion() -> None:
     held = sensed(12_000)
     rng = np.random.default_rng(3)

@@ -131,6 +131,8 @@ class Known:
         foreign: Signals of messages that nobody asked for.
         epoch: Stamp at which time is 0 [ns], or None before the first sample.
         done: Stamp up to which wrenches are aligned [ns], or None.
+        matched: Stamp of the last wrench that had its partners, or of the first one [ns].
+        apart: Whether it was told since that wrenches have none.
         waiting: Aligned samples that make no whole step yet.
         newest: Times of the newest aligned samples, shape (PACE + 1,) or less [s].
         noise: Of force [N] and moment [N·m], when it is known.
@@ -144,6 +146,8 @@ class Known:
     foreign: tuple[str, ...] = ()
     epoch: int | None = None
     done: int | None = None
+    matched: int | None = None
+    apart: bool = False
     waiting: Held | None = None
     newest: Array = field(default_factory=lambda: np.zeros(0))
     noise: tuple[float, float] | None = None
@@ -229,6 +233,8 @@ class Node:
             known = self._take(known, piece, now)
         known, events = self._listen(known, now)
         known, held = self._aligned(known)
+        known, told = self._apart(known)
+        events += told
         if held is not None:
             known, told = self._paced(known, held)
             events += told
@@ -253,8 +259,7 @@ class Node:
     def _listen(self, known: Known, now: float) -> tuple[Known, list[Event]]:
         """Tell of devices that fell silent, or are back."""
         events, buffers = [], dict(known.buffers)
-        time = 0.0 if known.following is None else known.following.time
-        time = 0.0 if time == -math.inf else time
+        time = _time(known)
         for name, buffer in known.buffers.items():
             if math.isnan(buffer.heard):  # never heard: waited for since the first step
                 buffers[name] = replace(buffer, heard=now)
@@ -298,6 +303,9 @@ class Node:
                 slopes = (after - before) / (2.0 * device.ahead)
             wrenches.append(_between(buffer.stamps, values, at))
         known = self._trimmed(replace(known, done=int(at[-1]))).counted(alone=int((~good).sum()))
+        matched = at[good][-1:] if good.any() else at[:1]
+        if known.matched is None or good.any():
+            known = replace(known, matched=int(matched[0]), apart=False)
         if not good.any():
             return known, None
         epoch = int(at[0]) if known.epoch is None else known.epoch
@@ -306,6 +314,19 @@ class Node:
         time = (at[good] - epoch) / SECOND
         summed = on_load(self.sensors, np.concatenate(wrench, axis=1))
         return known, self.motion.make(time, summed, motion, slopes[good])
+
+    def _apart(self, known: Known) -> tuple[Known, list[Event]]:
+        """Tell of devices that are heard, and whose stamps never meet."""
+        buffers = known.buffers.values()
+        if known.done is None or known.matched is None or known.apart:
+            return known, []
+        if known.done - known.matched < HOLD or any(b.silent or not b.taken for b in buffers):
+            return known, []
+        newest = {name: int(b.stamps[-1]) for name, b in known.buffers.items()}
+        ahead, behind = max(newest, key=lambda n: newest[n]), min(newest, key=lambda n: newest[n])
+        by = (newest[ahead] - newest[behind]) / SECOND
+        told = f"the clocks of '{behind}' and '{ahead}' are {by:.3f} s apart"
+        return replace(known, apart=True), [Event(_time(known), "clocks apart", told)]
 
     def _trimmed(self, known: Known) -> Known:
         """Let go of samples that nothing waits for any more."""
@@ -442,6 +463,12 @@ def seen(known: Known) -> Seen:
         ten[places[name]] = body[places[name]] = np.nan
         std[places[name]] = np.inf
     return Seen(known.stamp(following.time), ten, body, std)
+
+
+def _time(known: Known) -> float:
+    """Return the time up to which a load was followed [s], 0 before."""
+    time = 0.0 if known.following is None else known.following.time
+    return time if math.isfinite(time) else 0.0
 
 
 def _taken(
