@@ -71,6 +71,12 @@ ORDER = [
     "sensors",
     "places",
     "payload",
+    "decoding",
+    "live",
+    "checkpoint",
+    "network",
+    "live_page",
+    "running",
     "results",
     "page",
     "poses",
@@ -99,6 +105,9 @@ OWNERS = {
     "lz4": {"tables"},
     "ruamel": {"tables"},
     "cyclopts": {"cli"},
+    "zenoh": {"network"},
+    "cbor2": {"decoding", "network"},
+    "http": {"live_page"},
 }
 HIDDEN = {"mujoco", "matplotlib", "cvxpy", "pandas", "pickle", "requests", "urllib"}
 

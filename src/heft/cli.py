@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, Group, Parameter
 
 from . import __version__
 from .errors import HeftError
+
+if TYPE_CHECKING:
+    from . import payload as weighed
 
 SALVAGED = 3  # exit code
 
@@ -31,6 +36,7 @@ app.register_install_completion_command(help="Install completion for bash, zsh o
 def say(text: str) -> None:
     """Write a line of results."""
     sys.stdout.write(text + "\n")
+    sys.stdout.flush()
 
 
 def require_page(out: Path) -> None:
@@ -300,6 +306,40 @@ def convert(
         sys.exit(SALVAGED)
 
 
+@dataclass(frozen=True)
+class Live:
+    """Weighing as the samples come.
+
+    Parameters
+    ----------
+    live
+        Weigh what is held now, until stopped by Ctrl-C.
+    on
+        Where samples come from and estimates go: zenoh (this machine's router), or a TOML file.
+    insecure
+        Open to a network without certificates on both sides.
+    replay
+        A log to take in place of a network, in real time.
+    speed
+        By how much faster than it was recorded it is replayed; inf for as fast as can be.
+    rate
+        How often what is known is told [Hz].
+    serve
+        Show a page in this machine's browsers, at a port or any.
+    checkpoint
+        File in which what is known is kept, and from which it goes on.
+    """
+
+    live: bool = False
+    on: str | None = None
+    insecure: bool = False
+    replay: Path | None = None
+    speed: float = 1.0
+    rate: float = 10.0
+    serve: bool | int = False
+    checkpoint: Path | None = None
+
+
 @app.command
 def payload(
     *logs: Path,
@@ -316,6 +356,7 @@ def payload(
     out: Path | None = None,
     threads: int = 2,
     quiet: bool = False,
+    now: Annotated[Live, Parameter(name="*", group=Group("Live", sort_key=1))] = Live(),
 ) -> None:
     """Weigh a load: by a wrench sensor that holds it, or by the robot that carries it.
 
@@ -361,7 +402,22 @@ def payload(
     if out is not None:
         weighed.refuse_foreign(out)
     progress = silent if quiet else tell
-    if sensor is not None:
+    if now.live:
+        others = (logs, empty, loaded, known_mass, frame, matched, mounting)
+        if sensor is None or any(others):
+            raise InvalidSetting(
+                "with --live, a wrench sensor is expected, and nothing about logs",
+                argument="--live",
+                cure="heft payload --live --sensor wrist.toml --on zenoh",
+            )
+        found = _attend(now, sensor, columns, robot, options, out, progress)
+    elif now != Live():
+        raise InvalidSetting(
+            "this is said of live weighing only",
+            argument=", ".join(f"--{k}" for k, v in vars(now).items() if v != getattr(Live(), k)),
+            cure="add --live",
+        )
+    elif sensor is not None:
         if not logs or empty or loaded or known_mass is not None:
             raise InvalidSetting(
                 "with --sensor, logs of one load are expected and nothing else",
@@ -399,6 +455,36 @@ def payload(
     say(weighed.text(found))
     if out is not None:
         say(f"\n{out / 'estimate.json'}   {out / 'payload.txt'}")
+
+
+def _attend(
+    now: Live,
+    sensor: Path,
+    columns: Path | None,
+    robot: Path | None,
+    options: Path | None,
+    out: Path | None,
+    progress: Callable[[str], None],
+) -> weighed.Payload:
+    """Weigh live until stopped."""
+    from .running import Run, stopped_by_signals
+
+    run = Run(
+        sensor,
+        now.on,
+        now.insecure,
+        now.replay,
+        now.speed,
+        columns,
+        robot,
+        options,
+        now.rate,
+        None if now.serve is False else 0 if now.serve is True else now.serve,
+        now.checkpoint,
+        out,
+    )
+    with stopped_by_signals() as stop:
+        return run.attend(stop, say, progress)
 
 
 @app.command

@@ -84,6 +84,10 @@ class InvalidSetting(InputError):
     """A setting is unknown, of the wrong kind, or out of range."""
 
 
+class NoConnection(InputError):
+    """Nobody answers where messages should come from."""
+
+
 class UnlikeLabels(InputError):
     """Two pieces of information speak of different parameters and cannot be added."""
 

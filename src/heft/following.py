@@ -18,10 +18,17 @@ from . import inertia, weak
 from .errors import InvalidSetting
 from .inertia import PARAMETER_COUNT, Array
 from .recursive import Filter, State
+from .weighing import numbers
 from .wrench import Held, Unknowns, noise_covariance, sides, whitened
 
 SPIKE = 8.0  # deviations from its neighbours' median by which a sample is no part of the motion
 NEIGHBOURS = 5
+CALM = 1.0  # [s] after which a change follows on an honest weight
+RESTLESS = 5  # changes without calm in between that no load makes
+NO_BODY = (
+    "what is felt is not one body's weight: look at the sensor's frame, its units [N, N·m] and "
+    "noise, and at what else touches the load"
+)
 # What is known of anything before it is weighed: ± 100 kg, 100 kg·m, 100 kg·m².
 IGNORANCE = 1e-2
 BIAS_IGNORANCE = (1e-3,) * 3 + (1e-2,) * 3  # ± 1000 N, 100 N·m
@@ -33,7 +40,8 @@ class Event:
 
     Attributes:
         time: When it was noticed [s].
-        name: `grasped`, `released`, `changed`, `not enough motion` or `weighed`.
+        name: `grasped`, `released`, `changed`, `weighed`, `not enough motion`, or `no body` where
+            what is felt cannot be a weight.
         message: In words.
     """
 
@@ -53,6 +61,9 @@ class Following:
         since: When the load changed last, or the start [s].
         known: Mass that was last told of [kg], or None.
         settled: Whether the load since the last change is weighed.
+        rested: When it was settled last [s].
+        restless: How many changes came without calm between them.
+        begged: Whether it was told since the last change that the motion does not suffice.
         windows: How many were seen.
         spikes: How many samples were replaced.
     """
@@ -63,6 +74,9 @@ class Following:
     since: float = -math.inf
     known: float | None = None
     settled: bool = False
+    rested: float = 0.0
+    restless: int = 0
+    begged: bool = False
     windows: int = 0
     spikes: int = 0
 
@@ -72,9 +86,14 @@ class Following:
         return self.filter.values[:PARAMETER_COUNT]
 
     @cached_property
+    def covariance(self) -> Array:
+        """Of `ten`, shape (10, 10)."""
+        return self.filter.covariance[:PARAMETER_COUNT, :PARAMETER_COUNT]
+
+    @cached_property
     def std(self) -> Array:
         """Standard deviations of `ten`, shape (10,)."""
-        return np.sqrt(np.diag(self.filter.covariance)[:PARAMETER_COUNT])
+        return np.sqrt(np.diag(self.covariance))
 
     @cached_property
     def body(self) -> Array:
@@ -103,6 +122,11 @@ class Follow:
         alarm: Chance that a window without change is a surprise.
         light: Mass below which nothing is held [kg].
         precise: Standard deviation of the mass, as a share of it, at which it counts as weighed.
+        placed: Standard deviation of the centre of mass at which it counts as known [m].
+        spread: Radius at which the mass makes the standard deviation of a moment of inertia at
+            which it counts as known [m].
+        patience: Time after which it is told that the motion does not suffice [s].
+        others: Rotation and translation of each further sensor; see `wrench.at_first`.
     """
 
     noise: tuple[float, float]
@@ -115,6 +139,10 @@ class Follow:
     alarm: float = 1e-9
     light: float = 0.05
     precise: float = 0.02
+    placed: float = 0.01
+    spread: float = 0.03
+    patience: float = 10.0
+    others: tuple[tuple[Array, Array], ...] = ()
 
     def __post_init__(self) -> None:
         if not (self.rate > 0.0 and self.window * self.rate >= weak.SHORTEST):
@@ -154,7 +182,12 @@ class Follow:
     @cached_property
     def _covariance(self) -> Array:
         """Of a window's row, shape (6, 6): together windows know no more than each sample once."""
-        return noise_covariance(*self.noise) / (self.rate * self.windows.stride)
+        return self._noise / (self.rate * self.windows.stride)
+
+    @cached_property
+    def _noise(self) -> Array:
+        """Covariance of a sample's wrench, shape (6, 6)."""
+        return noise_covariance(*self.noise, self.others)
 
     def start(self) -> Following:
         """Return what is known before anything was seen."""
@@ -171,7 +204,7 @@ class Follow:
         before = state.held
         if before is not None and not 0.0 < begin - state.time <= 3.5 / self.rate:
             before = None
-        wrench, spikes = without_spikes(held.wrench, np.repeat(self.noise, 3))
+        wrench, spikes = without_spikes(held.wrench, np.sqrt(np.diag(self._noise)))
         pieces = sides(replace(held, wrench=wrench), self.unknowns, self.turning_noise)
         kept, rows = weak.advance(self.windows, before, pieces)
         state = replace(
@@ -193,11 +226,34 @@ class Follow:
                         Event(now, "changed", f"the load is another: {seen.surprise:.0f} where "
                               f"{seen.limit:.0f} is the limit")
                     )  # fmt: skip
-                state = replace(state, since=now, settled=False)
+                calm = state.settled and now - state.rested >= CALM
+                restless = 0 if calm else state.restless + 1
+                if restless == RESTLESS:
+                    events.append(Event(now, "no body", NO_BODY))
+                state = replace(state, since=now, settled=False, restless=restless, begged=False)
             elif not state.settled:
                 state, told = self._settle(state, float(middle) + 0.5 * self.windows.length)
                 events += told
+        if not state.begged and end - state.since > self.patience:
+            state = replace(state, begged=True)
+            unknown = self.unknown(state)
+            if unknown:
+                events.append(
+                    Event(end, "not enough motion", f"not known yet: {', '.join(unknown)}; "
+                          "turn the load about all axes")
+                )  # fmt: skip
         return state, tuple(events)
+
+    def unknown(self, state: Following) -> tuple[str, ...]:
+        """Return what is not known well enough: `mass`, `com`, `inertia`, or nothing."""
+        if not state.settled or state.ten[0] < -self.light:
+            return ("mass", "com", "inertia")
+        mass, deviation = abs(float(state.ten[0])), numbers(state.ten, state.covariance)[1]
+        if mass < self.light:  # nothing is held: there is no centre of it
+            return ()
+        off = deviation[1:4].max() > self.placed
+        wide = deviation[[4, 6, 9]].max() > mass * self.spread**2
+        return (*(["com"] if off else []), *(["inertia"] if wide else []))
 
     def _settle(self, state: Following, now: float) -> tuple[Following, list[Event]]:
         """Tell the mass as soon as it is known well enough."""
@@ -206,13 +262,17 @@ class Follow:
             return state, []
         empty, before = mass < self.light, state.known
         told = f"{mass:.3f} ± {std:.3f} kg"
+        state = replace(state, settled=True, rested=now)
+        if mass < -max(self.light, 5.0 * std):
+            told = f"a mass of {told}: the wrench may be that on the sensor, not that on the load"
+            return state, [Event(now, "no body", told)]
         if before is None:
             name = "weighed"
         elif empty:
             name = "released" if before >= self.light else "weighed"
         else:
             name = "grasped" if before < self.light else "weighed"
-        return replace(state, known=mass, settled=True), [Event(now, name, told)]
+        return replace(state, known=mass), [Event(now, name, told)]
 
 
 def without_spikes(wrench: Array, noise: Array) -> tuple[Array, int]:

@@ -26,7 +26,7 @@ from .preparation import Progress, silent
 from .recording import Recording
 from .robot import Robot
 from .sensors import Sensors, read
-from .weighing import Finding, Weigh, Weighed
+from .weighing import Finding, Weigh, Weighed, numbers
 from .wrench import CHANNEL_UNITS, CHANNELS, Held
 
 SCHEMA = 1
@@ -72,6 +72,24 @@ class Payload:
     gains: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     inputs: tuple[Mapping[str, Any], ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def parameters(self) -> list[dict[str, Any]]:
+        """Every number with its uncertainty, as programs read it."""
+
+        def finite(x: float) -> float | None:
+            return float(x) if math.isfinite(x) else None
+
+        return [
+            {
+                "name": name,
+                "value": finite(value),
+                "std": finite(std),
+                "unit": unit,
+                "seen": "alone" if math.isfinite(value) else "not at all",
+            }
+            for name, value, std, unit in zip(NAMES, self.body, self.std, UNITS, strict=True)
+        ]
 
     @property
     def verdict(self) -> Verdict:
@@ -191,6 +209,39 @@ def of_sensor(found: Weighed, frame: str, inputs: Sequence[Mapping[str, Any]] = 
     )
 
 
+def of_following(
+    frame: str,
+    ten: Array,
+    body: Array,
+    std: Array,
+    bias: tuple[Array, Array] | None,
+    health: Mapping[str, Any],
+    inputs: Sequence[Mapping[str, Any]] = (),
+) -> Payload:
+    """Return the payload of what was followed live.
+
+    Args:
+        frame: The sensor's.
+        ten: See `Payload`.
+        body: See there.
+        std: See there.
+        bias: The sensor's bias and its deviations, each of shape (6,), if known [N, N·m].
+        health: How well the devices could be heard.
+        inputs: The files.
+    """
+    sensor: dict[str, Any] = {"health": dict(health)}
+    if bias is not None:
+        sensor["bias"] = {
+            c: {"value": float(v), "std": float(s), "unit": u}
+            for c, v, s, u in zip(CHANNELS, *bias, CHANNEL_UNITS, strict=True)
+        }
+    settings = {"kind": "wrench sensor, live"}
+    checks = tuple(_mass_check(body, std))
+    return Payload(
+        frame, ten, body, std, checks, sensor=sensor, inputs=tuple(inputs), settings=settings
+    )
+
+
 def carry_files(
     model: Path,
     empty: Sequence[Path],
@@ -243,7 +294,7 @@ def difference_files(
         [Recording.open(p, mapping, robot.joints) for p in paths] for paths in (empty, loaded)
     )
     found = MatchedMotions(frame).fit(robot, before, after)
-    body, std = _body(found.ten), _body_std(found.ten, found.covariance)
+    body, std = numbers(found.ten, found.covariance)
     inputs = [
         describe(model, "model"),
         *(describe(p, "empty") for p in empty),
@@ -272,8 +323,7 @@ def difference_files(
 
 def of_joints(found: Carried, inputs: Sequence[Mapping[str, Any]] = ()) -> Payload:
     """Return the payload of a weighing by joint torques."""
-    body = _body(found.ten)
-    std = _body_std(found.ten, found.covariance)
+    body, std = numbers(found.ten, found.covariance)
     checks = list(_mass_check(body, std))
     gains = {j: (found.gains[j], found.gains_std[j]) for j in found.gains}
     for joint, (gain, deviation) in gains.items():
@@ -298,22 +348,8 @@ def of_joints(found: Carried, inputs: Sequence[Mapping[str, Any]] = ()) -> Paylo
     )
 
 
-def _body(ten: Array) -> Array:
-    mass, com, about = inertia.to_body(ten)
-    return np.array([mass, *com, *(about[i, j] for i, j in inertia.INERTIA_INDEX)])
-
-
-def _body_std(ten: Array, covariance: Array) -> Array:
-    """Return the deviations of `_body` by the delta rule."""
-    steps = 1e-7 * np.maximum(np.abs(ten), 1e-3)
-    slope = np.stack(
-        [(_body(ten + d) - _body(ten - d)) / (2.0 * d[k]) for k, d in enumerate(np.diag(steps))], 1
-    )
-    return np.sqrt(np.diag(slope @ covariance @ slope.T))
-
-
 def _mass_check(body: Array, std: Array) -> Sequence[Check]:
-    share = float(std[0] / abs(body[0])) if body[0] else math.inf
+    share = float(std[0] / abs(body[0])) if body[0] and math.isfinite(body[0]) else 1.0
     return [
         Check.at_most(
             "mass",
@@ -404,25 +440,12 @@ def settings_text(payload: Payload) -> str:
 
 def to_json(payload: Payload) -> dict[str, Any]:
     """Return the contract that programs read."""
-
-    def finite(x: float) -> float | None:
-        return float(x) if math.isfinite(x) else None
-
     return {
         "heft": __version__,
         "schema": SCHEMA,
         "inputs": [dict(i) for i in payload.inputs],
         "settings": dict(payload.settings) | {"frame": payload.frame},
-        "parameters": [
-            {
-                "name": name,
-                "value": finite(value),
-                "std": finite(std),
-                "unit": unit,
-                "seen": "alone" if math.isfinite(value) else "not at all",
-            }
-            for name, value, std, unit in zip(NAMES, payload.body, payload.std, UNITS, strict=True)
-        ],
+        "parameters": payload.parameters,
         "sensor": dict(payload.sensor),
         "joints": {j: {"gain": g, "gain_std": s} for j, (g, s) in payload.gains.items()},
         "notes": [f"{n.name}: {n.message}" for n in payload.notes],

@@ -250,21 +250,92 @@ def read(recording: Recording, sensors: Sensors, robot: Robot | None = None) -> 
     Raises:
         MissingSignal: If no motion is there, or a wrench is not.
     """
-    names = []
-    for sensor in sensors.wrenches:
-        names += vector_names("force", sensor.frame) + vector_names("torque", sensor.frame)
+    names = [n for sensor in sensors.wrenches for n in wrench_names(sensor)]
     purpose = "is what the load is weighed by"
     motion, make = _motion(recording, sensors, robot)
     time, values = _read(recording, [*names, *motion], purpose)
-    wrench = np.zeros((len(time), 6))
-    for k, sensor in enumerate(sensors.wrenches):
-        sign = 1.0 if sensor.reports == "on_load" else -1.0
-        own = sign * values[:, 6 * k : 6 * k + 6]
-        wrench += at_first(own, np.array(sensor.rotation), np.array(sensor.position) * (k > 0))
+    wrench = on_load(sensors, values[:, : len(names)])
     if sensors.first.delay:
         late = sensors.first.delay
         wrench = np.stack([np.interp(time + late, time, c) for c in wrench.T], axis=1)
     return make(time, wrench, values[:, len(names) :])
+
+
+def wrench_names(sensor: Sensor) -> tuple[str, ...]:
+    """Return the six signals of a wrench sensor."""
+    return (*vector_names("force", sensor.frame), *vector_names("torque", sensor.frame))
+
+
+def on_load(sensors: Sensors, values: Array) -> Array:
+    """Return the wrench on the load in the first sensor's frame, shape (N, 6) [N, N·m].
+
+    Args:
+        sensors: What the signals are from.
+        values: Signals of all wrench sensors one beside the other, shape (N, 6 · sensors).
+    """
+    wrench = np.zeros((len(values), 6))
+    for k, sensor in enumerate(sensors.wrenches):
+        sign = 1.0 if sensor.reports == "on_load" else -1.0
+        own = sign * values[:, 6 * k : 6 * k + 6]
+        wrench += at_first(own, np.array(sensor.rotation), np.array(sensor.position) * (k > 0))
+    return wrench
+
+
+@dataclass(frozen=True)
+class Motion:
+    """Signals that motion is made of as they come, and how.
+
+    Attributes:
+        device: What tells them: an inertial sensor, joints, a pose.
+        names: The signals.
+        noisy: Whether they are never twice the same while the device works.
+        slopes: Whether their derivatives are needed.
+        make: Of time, wrench, signals and their derivatives, each with N rows.
+    """
+
+    device: str
+    names: tuple[str, ...]
+    noisy: bool
+    slopes: bool
+    make: Callable[[Array, Array, Array, Array], Held]
+
+
+def motion_of(sensors: Sensors, robot: Robot | None = None) -> Motion:
+    """Return how motion is made of signals: an inertial sensor's, else a robot's, else a pose's.
+
+    Args:
+        sensors: What there is.
+        robot: Through whose joints the motion comes, if there is no inertial sensor.
+    """
+    frame, imu = sensors.first.frame, sensors.imu
+
+    def from_imu(time: Array, wrench: Array, values: Array, _: Array) -> Held:
+        assert imu is not None
+        turn, place = np.array(imu.rotation), np.array(imu.position)
+        a, w = values[:, :3] @ turn.T, values[:, 3:] @ turn.T
+        return Held.with_accelerometer(time, wrench, a, w, tuple(-place))
+
+    def from_joints(time: Array, wrench: Array, values: Array, slopes: Array) -> Held:
+        assert robot is not None
+        seen = kinematics.frame_motion(robot, frame, values, slopes)
+        down = np.einsum("nji,j->ni", seen.rotation, np.array(robot.gravity))
+        return Held.with_velocity(time, wrench, seen.velocity, seen.angular_velocity, down)
+
+    def from_pose(time: Array, wrench: Array, values: Array, slopes: Array) -> Held:
+        rotation = kinematics.quaternion_rotation(values[:, :4])
+        velocity = np.einsum("nji,nj->ni", rotation, slopes[:, 4:])
+        turning = kinematics.turning(values[:, :4], slopes[:, :4])
+        down = np.einsum("nji,j->ni", rotation, np.array(sensors.gravity))
+        return Held.with_velocity(time, wrench, velocity, turning, down)
+
+    if imu is not None:
+        names = (*vector_names("acc", imu.frame), *vector_names("omega", imu.frame))
+        return Motion(imu.name, names, True, False, from_imu)
+    if robot is not None:
+        joints = tuple(f"q.{j}" for j in robot.joints)
+        return Motion("joints", joints, False, True, from_joints)
+    names = (*vector_names("quat", frame, tuple("wxyz")), *vector_names("pos", frame))
+    return Motion(f"pose of {frame}", names, False, True, from_pose)
 
 
 Maker = Callable[[Array, Array, Array], Held]

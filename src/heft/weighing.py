@@ -109,15 +109,7 @@ class Weighed:
     def body_std(self) -> Array:
         """Standard deviations of `body`, shape (10,); by the delta rule."""
         here = np.where(np.isnan(self.values[:PARAMETER_COUNT]), 0.0, self.values[:10])
-        step = 1e-7 * np.maximum(np.abs(here), 1e-3)
-        slope = np.stack(
-            [
-                (_of_body(here + d) - _of_body(here - d)) / (2.0 * d[k])
-                for k, d in enumerate(np.diag(step))
-            ],
-            axis=1,
-        )
-        std = np.sqrt(np.diag(slope @ self.covariance[:10, :10] @ slope.T))
+        std = numbers(here, self.covariance[:10, :10])[1]
         return np.where(np.isnan(self.body), np.inf, std)
 
     @property
@@ -133,6 +125,27 @@ class Weighed:
     def delay(self) -> float | None:
         """By how much the wrench comes behind motion [s], if it was looked for."""
         return float(self.values[-1]) if self.labels.names[-1] == "sensor.delay" else None
+
+
+def numbers(ten: Array, covariance: Array) -> tuple[Array, Array]:
+    """Return mass, centre of mass and inertia about it, and their deviations by the delta rule.
+
+    Args:
+        ten: Parameters of a body about its frame's origin, shape (10,).
+        covariance: Of them, shape (10, 10).
+
+    Returns:
+        Two arrays of shape (10,), ordered as `Weighed.body`.
+    """
+    step = 1e-7 * np.maximum(np.abs(ten), 1e-3)
+    slope = np.stack(
+        [
+            (_of_body(ten + d) - _of_body(ten - d)) / (2.0 * d[k])
+            for k, d in enumerate(np.diag(step))
+        ],
+        axis=1,
+    )
+    return _of_body(ten), np.sqrt(np.diag(slope @ covariance @ slope.T))
 
 
 def _of_body(ten: Array) -> Array:

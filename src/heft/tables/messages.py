@@ -131,7 +131,7 @@ def full_name(kind: str) -> str:
     return f"{package}/msg/{name}" if name and "/" not in name else kind
 
 
-def _types(channel: Channel, path: str) -> Mapping[str, Any]:
+def types_of(channel: Channel, path: str) -> Mapping[str, Any]:
     """Return definitions by name: the log's own, over those that ROS ships."""
     if channel.encoding == "json":
         return {}
@@ -181,7 +181,7 @@ class _Stream:
     late: float
 
 
-def _read_group(
+def read_group(
     channel: Channel, group: Group, frames: Mapping[str, str]
 ) -> tuple[frozenset[str], dict[str, tuple[str, int]]]:
     """Return what a group of messages speaks of, and where each column stands."""
@@ -221,7 +221,8 @@ def _no_orientation(channel: Channel, group: Group) -> bool:
     return channel.kind.endswith("Imu") and covariance is not None and covariance[0, 0] == -1.0
 
 
-def _stamps(group: Group) -> NDArray[np.int64] | None:
+def stamps_of(group: Group) -> NDArray[np.int64] | None:
+    """Return the headers' stamps of a group of messages [ns], None if it has no headers."""
     seconds = group.numbers.get("header.stamp.sec", group.numbers.get("header.stamp.secs"))
     rest = next(
         (
@@ -273,7 +274,7 @@ def _enough(seen: int, count: int | None) -> bool:
 def _stream(channel: int, logged: Sequence[int], one: _Said) -> _Stream:
     group = one.group
     when = logged[group.rows[0]]
-    stamps = _stamps(group)
+    stamps = stamps_of(group)
     # A header without a stamp has zero there, while the log's clock runs.
     header = stamps is not None and bool(stamps[0] or not when)
     first = int(stamps[0]) if header and stamps is not None else when
@@ -308,7 +309,7 @@ def _decoded(
     """Return what messages say; one that cannot be decoded is damage."""
 
     def said(some: Sequence[bytes]) -> list[_Said]:
-        return [_Said(g, *_read_group(channel, g, frames)) for g in decoder.groups(some)]
+        return [_Said(g, *read_group(channel, g, frames)) for g in decoder.groups(some)]
 
     try:
         return said(messages)
@@ -353,7 +354,7 @@ def messages_table(log: Log, topics: Topics, damaged: Damaged) -> Table:
         and (not topics.names or c.topic in topics.names)
     ]
     decoders = {
-        k: Decoder((c := log.channels[k]).kind, _types(c, log.path), c.encoding) for k in wanted
+        k: Decoder((c := log.channels[k]).kind, types_of(c, log.path), c.encoding) for k in wanted
     }
     streams = _streams(log, wanted, decoders, topics, damaged) if wanted else []
     if not streams:
@@ -460,7 +461,7 @@ def _stream_table(
             keep[group.rows] = True
             for at, name in enumerate(names):
                 if name == "t":
-                    own = _stamps(group) if stream.header else None
+                    own = stamps_of(group) if stream.header else None
                     if own is None:
                         own = np.array([logged[k] for k in group.rows], dtype=np.int64)
                     values[group.rows, at] = seconds(own - epoch)

@@ -1,0 +1,317 @@
+"""A load weighed live: whatever comes is used as it should be, or counted, and told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from heft import checkpoint, inertia
+from heft.decoding import Piece
+from heft.errors import InvalidSetting
+from heft.following import Event
+from heft.kinematics import frame_motion
+from heft.live import Known, Node, seen
+from heft.sensors import Sensors
+from heft.wrench import Held
+from tests.robots import FloatArray, load
+from tests.test_payload import quaternions
+from tests.wrists import BIAS, BODY, GRAVITY, moving, sensed
+
+WRIST = {"kind": "wrench", "frame": "tool0", "noise": {"force": 0.1, "torque": 0.005}}
+WITH_IMU = Sensors.from_dict({"sensor": {"wrist": WRIST, "imu": {"kind": "imu"}}})
+NODE = Node(WITH_IMU)
+START = 1_700_000_000_123_456_789  # [ns]
+
+
+def stamps_of(time: FloatArray) -> np.ndarray:
+    return START + np.round(np.asarray(time) * 1e9).astype(np.int64)
+
+
+def as_piece(held: Held, rows: slice = slice(None)) -> Piece:
+    columns = [held.wrench, held.specific, held.angular_velocity]
+    return Piece(NODE.names, stamps_of(held.time[rows]), np.concatenate(columns, axis=1)[rows])
+
+
+def cut(piece: Piece, size: int = 25) -> list[Piece]:
+    return [
+        Piece(piece.names, piece.stamps[k : k + size], piece.values[k : k + size])
+        for k in range(0, len(piece.stamps), size)
+    ]
+
+
+def fed(
+    pieces: Iterable[Piece], node: Node = NODE, known: Known | None = None
+) -> tuple[Known, list[Event]]:
+    """Feed pieces, on a clock that their stamps follow."""
+    known, events = known or node.start(), []
+    for piece in pieces:
+        known, told = node.step(known, float(piece.stamps[-1] - START) / 1e9, [piece])
+        events += told
+    return known, events
+
+
+def same(one: Known, other: Known) -> bool:
+    assert one.following is not None and other.following is not None
+    return bool(np.array_equal(one.following.filter.factor, other.following.filter.factor))
+
+
+@pytest.mark.parametrize("size", [1, 7, 25, 900])
+def test_a_load_is_weighed_however_its_samples_are_parcelled(size: int) -> None:
+    known, events = fed(cut(as_piece(sensed(3000)), size))
+    told = seen(known)
+    np.testing.assert_array_less(np.abs(told.ten - BODY)[:4], [0.02, 0.002, 0.002, 0.002])
+    assert [e.name for e in events] == ["weighed"]
+    assert told.stamp == pytest.approx(START / 1e9 + 2.999, abs=0.025)
+    assert known.counts["alone"] == known.counts["lost"] == known.counts["gaps"] == 0
+    assert known.buffers["wrist"].taken == 3000
+
+
+def bad(held: Held, k: int, value: float) -> Piece:
+    one = as_piece(held, slice(k, k + 1))
+    values = one.values.copy()
+    values[0, 3] = value
+    return Piece(one.names, one.stamps + 500_000, values)
+
+
+HELD = sensed(2500)
+OTHER_FRAME = tuple(n.replace("tool0", "elsewhere").replace("imu", "other") for n in NODE.names)
+BAD = {
+    "nan": (bad(HELD, 1999, np.nan), "implausible"),
+    "inf": (bad(HELD, 1999, -np.inf), "implausible"),
+    "huge": (bad(HELD, 1999, 1e300), "implausible"),
+    "older": (as_piece(HELD, slice(1500, 1600, 2)), "late"),
+    "again": (as_piece(HELD, slice(1999, 2000)), "repeated"),
+    "another frame": (replace(as_piece(HELD, slice(2000, 2025)), names=OTHER_FRAME), "foreign"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_what_cannot_be_used_is_counted_and_changes_nothing(kind: str) -> None:
+    piece, count = BAD[kind]
+    pieces = cut(as_piece(HELD))
+    clean, _ = fed(pieces)
+    known, events = fed([*pieces[:80], piece, *pieces[80:]])
+    assert same(known, clean)
+    assert known.counts[count] > clean.counts[count] == 0
+    assert [e.name for e in events] == ["weighed"]
+
+
+def test_what_nobody_asked_for_is_named() -> None:
+    known, _ = fed([BAD["another frame"][0]])
+    assert "force.elsewhere.x" in known.foreign
+
+
+def test_garbage_is_counted() -> None:
+    known, _ = NODE.step(NODE.start(), 0.0, [], garbage=3)
+    assert known.counts["garbage"] == 3
+
+
+def test_behind_a_long_silence_it_goes_on() -> None:
+    held = sensed(4000)
+    time = held.time + np.where(held.time >= 2.0, 30.0, 0.0)
+    pieces = cut(as_piece(replace(held, time=time)))
+    known, events = fed(pieces[:80])
+    known, told = NODE.step(known, 4.0, [])
+    events += told
+    known, told = fed(pieces[80:], known=known)
+    events += told
+    names = [e.name for e in events]
+    assert names == ["weighed", "stalled", "stalled", "resumed", "resumed"]
+    assert known.counts["gaps"] == 1
+    assert seen(known).body[0] == pytest.approx(BODY[0], rel=0.01)
+
+
+def test_another_rate_is_told_and_followed() -> None:
+    held = sensed(8000)
+    rows = np.r_[0:3000, 3000:8000:4]
+    fewer = Held(*(a[rows] for a in vars(held).values()))
+    known, events = fed(cut(as_piece(fewer)))
+    assert [e.name for e in events] == ["weighed", "rate changed"]
+    assert known.follow is not None and known.follow.rate == pytest.approx(250.0, rel=1e-3)
+    assert seen(known).body[0] == pytest.approx(BODY[0], rel=0.01)
+
+
+def test_samples_too_far_apart_are_not_used() -> None:
+    rows = slice(0, 4000, 40)
+    held = Held(*(a[rows] for a in vars(sensed(4000)).values()))
+    known, events = fed(cut(as_piece(held)))
+    assert known.following is None and known.counts["slow"] > 0
+    assert np.isnan(seen(known).body).all() and not events
+
+
+def test_a_frozen_sensor_is_no_load() -> None:
+    held = sensed(5000)
+    stuck = held.wrench.copy()
+    stuck[2000:4000] = stuck[2000]
+    known, events = fed(cut(as_piece(replace(held, wrench=stuck))))
+    assert known.counts["frozen"] == pytest.approx(1950, abs=2)
+    assert [e.name for e in events] == ["weighed", "stalled", "resumed"]
+    assert seen(known).body[0] == pytest.approx(BODY[0], rel=0.01)
+
+
+def test_a_clock_that_is_set_back_is_followed() -> None:
+    held = sensed(5000)
+    time = held.time - np.where(held.time >= 2.5, 1000.0, 0.0)
+    known, events = fed(cut(as_piece(replace(held, time=time))))
+    assert known.counts["clock set back"] == 2  # both devices'
+    assert [e.name for e in events if e.name not in ("stalled", "resumed")] == ["weighed"]
+    assert seen(known).stamp == pytest.approx(START / 1e9 - 995.001, abs=1e-3)
+    assert seen(known).body[0] == pytest.approx(BODY[0], rel=0.01)
+
+
+def test_streams_of_their_own_are_aligned_by_their_stamps() -> None:
+    held = sensed(3000)
+    whole = as_piece(held)
+    pieces = []
+    for k in range(0, 3000, 25):
+        rows = slice(k, k + 25)
+        wrench = Piece(NODE.names[:6], whole.stamps[rows], whole.values[rows, :6])
+        imu = Piece(NODE.names[6:], whole.stamps[rows][::5], whole.values[rows, 6:][::5])
+        pieces += [wrench, imu] if k % 50 else [imu, wrench]
+    known, _ = fed(pieces)
+    assert seen(known).body[0] == pytest.approx(BODY[0], rel=0.01)
+    assert known.buffers["imu"].rate == pytest.approx(200.0)
+    assert known.counts["alone"] == 0
+
+
+def test_wrenches_without_motion_are_counted() -> None:
+    whole = as_piece(sensed(4000))
+    pieces = [
+        Piece(NODE.names[:6], whole.stamps[k : k + 25], whole.values[k : k + 25, :6])
+        for k in range(0, 4000, 25)
+    ]
+    known, events = fed(pieces)
+    assert known.counts["alone"] == pytest.approx(3000, abs=50)
+    assert [e.message for e in events] == ["nothing new comes from 'imu'"]
+
+
+@pytest.mark.parametrize("apart", [-5.0, 5.0])
+def test_clocks_that_are_apart_are_told(apart: float) -> None:
+    whole = as_piece(sensed(4000))
+    pieces = []
+    for k in range(0, 4000, 25):
+        rows, late = slice(k, k + 25), whole.stamps[k : k + 25] + round(apart * 1e9)
+        pieces += [Piece(NODE.names[6:], late, whole.values[rows, 6:])]
+        pieces += [Piece(NODE.names[:6], whole.stamps[rows], whole.values[rows, :6])]
+    known, events = NODE.start(), []
+    for k, piece in enumerate(pieces):
+        known, told = NODE.step(known, 0.0125 * k, [piece])
+        events += told
+    assert [e.name for e in events] == ["clocks apart"]
+    assert f"{abs(apart):.1f}" in events[0].message
+    assert known.following is None and known.counts["alone"] > 2000
+
+
+def test_standing_still_asks_for_motion() -> None:
+    held = sensed(12_000)
+    rng = np.random.default_rng(3)
+    still = Held(*(np.repeat(a[:1], 12_000, axis=0) for a in vars(held).values()))
+    noise = 1e-3 * rng.normal(size=(12_000, 3))
+    wrench = still.wrench + rng.normal(size=(12_000, 6)) * np.repeat([0.1, 0.005], 3)
+    still = replace(still, time=held.time, wrench=wrench, specific=still.specific + noise)
+    known, events = fed(cut(as_piece(still), 100))
+    assert [e.name for e in events] == ["not enough motion"]
+    assert "mass, com, inertia" in events[0].message
+    assert np.isnan(seen(known).body).all()
+
+
+WRONG = {
+    "on the sensor": (lambda w: -w, "may be that on the sensor"),
+    "N·mm": (lambda w: w * np.repeat([1.0, 1000.0], 3), "units"),
+    "turned": (lambda w: np.concatenate([w[:, :3] @ QUARTER, w[:, 3:] @ QUARTER], 1), "frame"),
+    "saturated": (lambda w: np.clip(w, -3.0, 3.0), "not one body's weight"),
+}
+QUARTER = np.array([[0.0, 1.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_what_is_no_weight_is_never_shown_as_one(kind: str) -> None:
+    wrong, message = WRONG[kind]
+    held = sensed(2500)
+    known, events = fed(cut(as_piece(replace(held, wrench=wrong(held.wrench)))))
+    assert [e.name for e in events] == ["no body"] and message in events[0].message
+    assert np.isnan(seen(known).body).all()
+
+
+def test_an_empty_hand_has_no_centre_of_mass() -> None:
+    held = sensed(6000)
+    clean = sensed(6000, noise=(0.0, 0.0)).wrench - BIAS
+    wrench = held.wrench - np.where(held.time[:, None] >= 3.0, clean, 0.0)
+    known, events = fed(cut(as_piece(replace(held, wrench=wrench))))
+    assert [e.name for e in events] == ["weighed", "changed", "released"]
+    assert abs(seen(known).body[0]) < 0.02
+    assert np.isnan(seen(known).body[1:]).all() and np.isinf(seen(known).std[1:]).all()
+
+
+def test_poses_tell_the_motion_by_their_slopes() -> None:
+    count = 3000
+    time, rotation, _, _, _, _ = moving(count)
+    place = np.array([0.3, 0.2, 0.25]) * np.sin(np.array([2.1, 1.3, 1.7]) * time[:, None])
+    node = Node(Sensors.from_dict({"sensor": {"wrist": WRIST}}))
+    # Signs of quaternions may jump: they are the same rotations.
+    turn = quaternions(rotation) * np.where(np.arange(count) % 70 < 35, 1.0, -1.0)[:, None]
+    values = np.concatenate([sensed(count).wrench, turn, place], axis=1)
+    known, _ = fed(cut(Piece(node.names, stamps_of(time), values)), node)
+    assert seen(known).body[0] == pytest.approx(BODY[0], rel=0.01)
+
+
+def test_joints_tell_the_motion_through_the_robot() -> None:
+    robot = load("ur_description/urdf/ur10_robot.urdf")
+    node = Node(Sensors.from_dict({"sensor": {"wrist": WRIST}}), robot)
+    time = np.arange(0.0, 4.0, 0.002)
+    speeds = np.linspace(0.7, 1.9, len(robot.joints))
+    q, rate = (
+        0.5 * np.sin(speeds * time[:, None]) + 0.3,
+        0.5 * speeds * np.cos(speeds * time[:, None]),
+    )
+    motion = frame_motion(robot, "tool0", q, rate)
+    alpha = np.gradient(motion.angular_velocity, time, axis=0, edge_order=2)
+    acceleration = np.gradient(motion.velocity, time, axis=0, edge_order=2)
+    acceleration += np.cross(motion.angular_velocity, motion.velocity)
+    specific = acceleration - np.einsum("nji,j->ni", motion.rotation, GRAVITY)
+    wrench = inertia.wrench_regressor(specific, motion.angular_velocity, alpha) @ BODY
+    wrench += np.random.default_rng(0).normal(size=wrench.shape) * np.repeat([0.1, 0.005], 3)
+    piece = Piece(node.names, stamps_of(time), np.concatenate([wrench, q], axis=1))
+    known, _ = fed(cut(piece), node)
+    assert seen(known).body[0] == pytest.approx(BODY[0], rel=0.01)
+
+
+def test_what_is_known_is_gone_on_from(tmp_path: Path) -> None:
+    pieces = cut(as_piece(sensed(6000)))
+    before, _ = fed(pieces[:120])
+    path = tmp_path / "kept"
+    checkpoint.save(path, NODE, before)
+    resumed = checkpoint.load(path, NODE)
+    assert same(resumed, before)
+    np.testing.assert_array_equal(seen(resumed).body, seen(before).body)
+    after, events = fed(pieces[120:], known=resumed)
+    assert events == []  # it was weighed before
+    assert seen(after).std[0] < seen(before).std[0]
+    assert [p.name for p in tmp_path.iterdir()] == ["kept"]
+
+
+def test_nothing_is_gone_on_from_what_was_not_written_so(tmp_path: Path) -> None:
+    known, _ = fed(cut(as_piece(sensed(1500))))
+    path = tmp_path / "kept"
+    assert checkpoint.load(path, NODE).following is None
+    checkpoint.save(path, NODE, known)
+    content = path.read_bytes()
+    other = Node(
+        Sensors.from_dict({"sensor": {"wrist": WRIST | {"frame": "x"}, "i": {"kind": "imu"}}})
+    )
+    with pytest.raises(InvalidSetting, match="other sensors"):
+        checkpoint.load(path, other)
+    for wrong in (b"", content[:-40], content.replace(b"1", b"2"), b"\xff\x00"):
+        path.write_bytes(wrong)
+        with pytest.raises(InvalidSetting, match="nothing can be resumed"):
+            checkpoint.load(path, NODE)
+
+
+def test_several_sensors_need_their_noise() -> None:
+    bare = {"kind": "wrench"}
+    with pytest.raises(InvalidSetting, match="by their noise"):
+        Node(Sensors.from_dict({"sensor": {"left": bare, "right": bare}}))
