@@ -69,7 +69,6 @@ ORDER = [
     "weighing",
     "following",
     "sensors",
-    "places",
     "payload",
     "decoding",
     "live",
