@@ -50,6 +50,11 @@ ORDER = [
     "identification",
     "results",
     "report",
+    "doctor_finding",
+    "doctor_log",
+    "doctor_fit",
+    "doctor_physics",
+    "doctor",
     "demo",
     "cli",
 ]

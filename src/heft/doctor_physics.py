@@ -1,0 +1,467 @@
+"""What is wrong with a log, by the physics of the robot: the search over corrections.
+
+Greedy: of all single corrections the one with the strongest evidence is applied and the search
+goes on, up to `MOST` of them; then each is left out again, and stays only if it is needed. What
+no motion can tell (two corrections of a symmetric arm, an offset of the last joint against the
+place of its load) leaves no evidence between them, and both are named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from . import kernel
+from .doctor_fit import LONGEST_DELAY, Correction, Evidence, Fit, Rows
+from .inertia import Array
+from .robot import REVOLUTE
+
+MOST = 4  # corrections at a time
+ODDS = 40.0  # evidence (2 ln of the odds) that a correction must have; some 200 are tried
+NEAR = 12.0  # evidence below which two corrections cannot be told apart
+SHARE = 0.9  # of a channel's residual deviation at most left by a correction, else not worth it
+HARM = 1.1  # by which no channel's residual may grow under a step of a continuous kind
+SMALLEST_OFFSET = np.deg2rad(2.0)  # [rad]
+SMALLEST_TILT = np.deg2rad(2.0)  # [rad]
+SMALLEST_GAIN = np.log(1.3)  # logarithm of a wrong factor
+SMALLEST_DELAY = 0.003  # [s]
+DELAY_STEP = 0.004  # by which channels are asked for delays of their own [s]
+DELAY_GATE = 0.85  # variance ratio, mean over channels, below which a delay is one
+AGREEMENT = 5.0  # standard errors from zero that their delays must show together
+LARGEST_TURN = 2.2  # turns that a joint's positions span, beyond which they are a motor's
+OFFSETS = (np.pi / 2, -np.pi / 2, np.pi, np.pi / 4, -np.pi / 4)  # where a search begins [rad]
+GAINS = (1e-3, 1e-2, 0.02, 0.05, 0.1, 0.2, 0.5, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1e3)
+UNLIKE = np.log(20.0)  # by how much nearer to the model file a unit must bring the torque
+RATIOS = tuple(float(r) for r in np.geomspace(10.0, 250.0, 19))
+UNITS = {"deg": np.pi / 180.0, "turn": 2.0 * np.pi}
+DELAYS = tuple(s * d for d in (0.004, 0.008, 0.016, 0.032, 0.064, 0.128) for s in (1.0, -1.0))
+DERIVATIVE_STEP = 1e-4  # [rad]
+
+
+@dataclass(frozen=True)
+class Move:
+    """One step of a correction.
+
+    Attributes:
+        kind: `q sign`, `tau sign`, `axis`, `q swap`, `tau swap`, `swap`, `q unit`, `q scale`,
+            `q offset`, `tau gain`, `tau unit`, `gravity` or `delay`.
+        joints: Positions of the joints it is about; none if it is about all.
+        value: Its number: factor, offset [rad], delay [s].
+        gravity: For `gravity`, the vector [m/s²].
+    """
+
+    kind: str
+    joints: tuple[int, ...] = ()
+    value: float = 0.0
+    gravity: tuple[float, float, float] | None = None
+
+    def applied(self, to: Correction) -> Correction:
+        """Return a correction followed by this step."""
+        count = len(to.q_source)
+        if self.kind == "gravity":
+            assert self.gravity is not None
+            return replace(to, gravity=self.gravity)
+        if self.kind == "delay":
+            return replace(to, delay=to.delay + self.value)
+        if self.kind == "q offset":
+            offset = [self.value if j in self.joints else 0.0 for j in range(count)]
+            return to.positions(offset=offset)
+        if self.kind in ("q swap", "tau swap", "swap"):
+            source = list(range(count))
+            for j, k in zip(self.joints, reversed(self.joints), strict=True):
+                source[j] = k
+            moved = to if self.kind == "tau swap" else to.positions(source)
+            return moved if self.kind == "q swap" else moved.torques(source)
+        every = self.joints or tuple(range(count))
+        factor = -1.0 if self.kind in ("q sign", "tau sign", "axis") else self.value
+        scale = [factor if j in every else 1.0 for j in range(count)]
+        moved = to if self.kind.startswith("tau") else to.positions(scale=scale)
+        return moved if self.kind.startswith("q") else moved.torques(scale=scale)
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A step that the torque asks for.
+
+    Attributes:
+        move: The step.
+        evidence: 2 ln of the odds for it, all others given.
+        before, after: Share of torque not explained without and with it, of the channel where
+            that falls most.
+        channel: That channel.
+        others: Steps that explain the torque as well, and how much less evidence they have.
+    """
+
+    move: Move
+    evidence: float
+    before: float
+    after: float
+    channel: str
+    others: tuple[tuple[Move, float], ...]
+
+
+@dataclass(frozen=True)
+class Explained:
+    """What the search came to.
+
+    Attributes:
+        proofs: The steps, in the order in which they are to be applied.
+        correction: All of them.
+        unexplained: Share of each measured channel's torque that is left over, shape (channels,).
+        total: The same of all together.
+        rows: How many rows add something new, shape (channels,).
+    """
+
+    proofs: tuple[Proof, ...]
+    correction: Correction
+    unexplained: Array
+    total: float
+    rows: Array
+
+
+class _Search:
+    """One search: fits by what they share."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self.evidence = evidence
+        self.memory = np.ones(len(evidence.channels))
+        self._rows: dict[object, Rows] = {}
+        self._energies: dict[float, Array] = {}
+
+    def energies(self, delay: float) -> Array:
+        if delay not in self._energies:
+            self._energies[delay] = self.evidence.energies(delay)
+        return self._energies[delay]
+
+    def rows(self, correction: Correction) -> Rows:
+        key = (correction.motion, correction.delay)
+        if key not in self._rows:
+            if len(self._rows) > 4:
+                self._rows.clear()
+            self._rows[key] = self.evidence.rows(correction)
+        return self._rows[key]
+
+    def fit(self, correction: Correction, sigma: Array | None = None) -> Fit:
+        rows, energies = self.rows(correction), self.energies(correction.delay)
+        return self.evidence.fit(rows, correction, self.memory, energies, sigma)
+
+    def settle(self, correction: Correction) -> Fit:
+        """Return the fit with the memory of its own residual, which is kept."""
+        self.memory = np.ones(len(self.evidence.channels))
+        fit = self.fit(correction)
+        self.memory = self.evidence.memory(self.rows(correction), fit)
+        return self.fit(correction, fit.sigma)
+
+    def moves(self, best: Fit) -> Iterator[list[Move]]:
+        """Yield the steps tried, as combinations of one that decides the motion and others."""
+        robot = self.evidence.robot
+        count = len(robot.joints)
+        measured = self.evidence.channels
+        moving = [k for k, j in enumerate(robot.joints) if robot.options.of(j).position is None]
+        revolute = [k for k in moving if robot.tree.kind[_body(self.evidence, k)] == REVOLUTE]
+        yield [Move("tau sign", (j,)) for j in measured]
+        yield [Move("tau sign")]
+        yield [Move("tau swap", (i, j)) for i in measured for j in measured if i < j]
+        size = abs(np.log(self.evidence.torque_size(best.correction)))
+        for factor in (1e-3, 1e3):
+            unit = Move("tau unit", (), factor)
+            closer = abs(np.log(self.evidence.torque_size(unit.applied(best.correction))))
+            if closer < size - UNLIKE:
+                yield [unit]
+        yield [Move("tau gain", (j,), s) for j in measured for s in GAINS]
+        for j in moving:
+            yield [Move("q sign", (j,)), Move("axis", (j,))]
+        yield [Move("q sign"), Move("axis")]
+        for i in moving:
+            for j in moving:
+                if i < j:
+                    yield [Move("q swap", (i, j)), Move("swap", (i, j))]
+        q, _, _ = self.evidence.motion(best.correction)
+        turns = np.ptp(q, axis=0) / (2.0 * np.pi)
+        wide = [j for j in revolute if turns[j] > LARGEST_TURN]
+        if wide:
+            yield [Move("q unit", (), UNITS["deg"])]
+        if max((turns[j] for j in revolute), default=1.0) < 0.05:
+            yield [Move("q unit", (), 1.0 / UNITS["deg"])]
+            yield [Move("q unit", (), UNITS["turn"])]
+        for j in wide:
+            for scale in (UNITS["deg"], *(1.0 / r for r in RATIOS if turns[j] / r > 0.02)):
+                yield [Move("q scale", (j,), scale), Move("q scale", (j,), -scale)]
+        for j in revolute:
+            if turns[j] < 1e-3 * 50:
+                yield [Move("q scale", (j,), 1.0 / UNITS["deg"])]
+            if j not in wide:
+                yield [Move("q scale", (j,), 0.5)]
+                yield [Move("q scale", (j,), 2.0)]
+                for offset in OFFSETS:
+                    yield [Move("q offset", (j,), offset)]
+        weight = float(np.linalg.norm(robot.gravity))
+        for vector in (*np.eye(3), *-np.eye(3), np.zeros(3)):
+            x, y, z = (float(weight * c) for c in vector)
+            yield [Move("gravity", gravity=(x, y, z))]
+        for delay in DELAYS:
+            if abs(best.correction.delay + delay) < LONGEST_DELAY:
+                yield [Move("delay", (), delay)]
+        assert count
+
+    def small(self, best: Fit) -> Iterator[Move]:
+        """Yield offsets and a tilt by what the residual shows of them, to first order."""
+        evidence = self.evidence
+        correction = best.correction
+        q, v, a = evidence.motion(correction)
+        tree, gravity = evidence.robot.tree, np.array(correction.gravity)
+        bodies = evidence.parameters(best.values)
+
+        def torque(shifted: Array, down: Array) -> Array:
+            motion = kernel.motion_of(tree, down, shifted, v, a)
+            return kernel.inverse_dynamics(tree, motion, bodies)[list(evidence.channels)]
+
+        joints = [
+            k
+            for k, j in enumerate(evidence.robot.joints)
+            if evidence.robot.options.of(j).position is None
+            and tree.kind[_body(evidence, k)] == REVOLUTE
+        ]
+        effects = []
+        for k in joints:
+            step = DERIVATIVE_STEP * np.eye(q.shape[1])[k]
+            rise = torque(q + step, gravity) - torque(q - step, gravity)
+            effects.append(rise / (2.0 * DERIVATIVE_STEP))
+        for k, size in zip(joints, self._sizes(best, effects), strict=True):
+            yield Move("q offset", (k,), float(np.clip(size, -0.5, 0.5)))
+        if not np.linalg.norm(gravity):
+            return
+        across = np.linalg.svd(gravity[None])[2][1:]
+        level = [torque(q, gravity + DERIVATIVE_STEP * d) for d in across]
+        zero = torque(q, gravity)
+        tilts = [(x - zero) / DERIVATIVE_STEP for x in level]
+        size = self._together(best, tilts)
+        x, y, z = np.linalg.norm(gravity) * _unit(gravity + size @ across)
+        yield Move("gravity", gravity=(float(x), float(y), float(z)))
+
+    def _parts(self, best: Fit, effects: Sequence[Array]) -> tuple[Array, Array]:
+        """Return normal equations of effects, what the unknowns can do taken out of them."""
+        evidence, rows = self.evidence, self.rows(best.correction)
+        scale = np.array([best.correction.tau_scale[c] for c in evidence.channels])
+        weights = 1.0 / ((np.abs(scale) * best.sigma) ** 2 * self.memory)
+        size, width = len(evidence.start), len(effects)
+        ridge = evidence.tempered(rows, best.values)
+        square, cross = np.diag(ridge), np.zeros((size, width))
+        own, right = np.zeros((width, width)), np.zeros(width)
+        left = evidence.residuals(rows, best) * scale
+        for k, at in enumerate(rows.columns):
+            d = np.stack([e[k] for e in effects])
+            square[np.ix_(at, at)] += weights[k] * rows.squares[k]
+            cross[at] += weights[k] * rows.regressors[k] @ d.T
+            own += weights[k] * d @ d.T
+            right += weights[k] * d @ left[:, k]
+        reduced = np.linalg.solve(square, cross)
+        # What is left over is orthogonal to the unknowns but for the prior's pull.
+        pull = ridge * (evidence.start - best.values)
+        return own - cross.T @ reduced, right + reduced.T @ pull
+
+    def _sizes(self, best: Fit, effects: Sequence[Array]) -> Array:
+        square, right = self._parts(best, effects)
+        return np.asarray(right / np.maximum(np.diag(square), 1e-12))
+
+    def _together(self, best: Fit, effects: Sequence[Array]) -> Array:
+        square, right = self._parts(best, effects)
+        ridge = 1e-9 * np.trace(square) * np.eye(len(right))
+        return np.asarray(np.linalg.solve(square + ridge, right))
+
+    def refined(self, move: Move, base: Correction, fit: Fit) -> tuple[Move, Fit]:
+        """Return a step with its number where the torque wants it, and its fit."""
+        if move.kind in ("tau gain", "q scale", "delay"):
+            return self._by_parabola(move, base, fit)
+        if move.kind not in ("q offset", "gravity") or move.gravity == (0.0, 0.0, 0.0):
+            return move, fit
+        for _ in range(4):
+            for small in self.small(fit):
+                if small.kind != move.kind or small.joints != move.joints:
+                    continue
+                better = replace(move, value=move.value + small.value, gravity=small.gravity)
+                found = self.fit(better.applied(base), fit.sigma)
+                if found.objective < fit.objective - 0.1:
+                    move, fit = better, found
+                    break
+            else:
+                break
+        return move, fit
+
+    def _by_parabola(self, move: Move, base: Correction, fit: Fit) -> tuple[Move, Fit]:
+        step = 0.002 if move.kind == "delay" else 0.35 if move.kind == "tau gain" else 0.1
+        for _ in range(6):
+            around = []
+            for side in (-step, step):
+                value = (
+                    move.value + side if move.kind == "delay" else move.value * float(np.exp(side))
+                )
+                other = replace(move, value=value)
+                around.append((other, self.fit(other.applied(base), fit.sigma)))
+            best = min(around, key=lambda pair: pair[1].objective)
+            if best[1].objective < fit.objective:
+                move, fit = best
+            else:
+                step *= 0.4
+        return move, fit
+
+    def worth(self, move: Move, before: Fit, after: Fit) -> bool:
+        """Return whether a step matters in practice."""
+        falls = after.sigma / before.sigma
+        if move.kind in ("tau gain", "q scale", "q offset", "delay") and falls.max() > HARM:
+            return False  # what is wrong in one place explains nothing worse in another
+        if move.kind in ("tau gain", "tau unit", "q scale"):
+            return abs(np.log(abs(move.value))) > SMALLEST_GAIN
+        if move.kind == "delay":
+            # Presliding and flexibility look like delays, though hardly.
+            large = abs(move.value) >= SMALLEST_DELAY and bool(np.mean(falls**2) < DELAY_GATE)
+            return large and self._agreed(move, before.correction, after) > AGREEMENT
+        if float(falls.min()) > SHARE:
+            return False
+        if move.kind == "q offset":
+            return abs(np.angle(np.exp(1j * move.value))) >= SMALLEST_OFFSET
+        if move.kind == "gravity":
+            return self._tilt(move, before.correction) >= SMALLEST_TILT
+        return True
+
+    def _agreed(self, move: Move, base: Correction, fit: Fit) -> float:
+        """Return how many standard errors the channels' own delays are together from zero."""
+        around = []
+        for side in (-DELAY_STEP, DELAY_STEP):
+            other = replace(move, value=move.value + side)
+            around.append(self.fit(other.applied(base), fit.sigma).sigma ** 2)
+        low, middle, high = around[0], fit.sigma**2, around[1]
+        bend = (low + high - 2.0 * middle) / middle
+        sharp = np.maximum(bend, 0.0)
+        own = move.value + 0.5 * DELAY_STEP * (low - high) / middle / np.where(bend > 0, bend, np.inf)
+        if not sharp.any():
+            return 0.0
+        mean = float(np.average(own, weights=sharp))
+        variance = np.sum(sharp**2 * (own - mean) ** 2) / np.sum(sharp) ** 2
+        return abs(mean) / max(float(np.sqrt(variance)), 1e-4)
+
+    def _tilt(self, move: Move, before: Correction) -> float:
+        assert move.gravity is not None
+        a, b = np.array(move.gravity), np.array(before.gravity)
+        if not a.any() or not b.any():
+            return float(np.pi)
+        cosine = float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
+        return float(np.arccos(np.clip(cosine, -1.0, 1.0)))
+
+    def next(self, best: Fit) -> tuple[list[tuple[Move, Fit]], Fit]:
+        """Return candidates by falling evidence, and the fit that they are compared with."""
+        base = best.correction
+        tried: list[tuple[Move, Fit]] = []
+        for together in self.moves(best):
+            for move in together:
+                tried.append((move, self.fit(move.applied(base), best.sigma)))
+        for move in self.small(best):
+            tried.append((move, self.fit(move.applied(base), best.sigma)))
+        tried.sort(key=lambda pair: pair[1].objective)
+        leading: dict[tuple[str, tuple[int, ...]], tuple[Move, Fit]] = {}
+        for move, fit in tried:
+            key = (move.kind, move.joints)
+            if len(leading) < 5 and key not in leading:
+                leading[key] = self.refined(move, base, fit)
+        found = sorted(leading.values(), key=lambda pair: pair[1].objective)
+        return [f for f in found if self.worth(f[0], best, f[1])], best
+
+
+def _unit(vector: Array) -> Array:
+    return np.asarray(vector / np.linalg.norm(vector))
+
+
+def _body(evidence: Evidence, channel: int) -> int:
+    return int(np.flatnonzero(evidence.robot.tree.channel == channel)[0])
+
+
+def explain(evidence: Evidence) -> Explained:
+    """Return which corrections of the logs the torque asks for.
+
+    Args:
+        evidence: The part of the logs that is looked at.
+    """
+    search = _Search(evidence)
+    start = Correction.none(evidence.robot)
+    moves: list[Move] = []
+    rivals: dict[Move, list[tuple[Move, float]]] = {}
+    best = search.settle(start)
+    while len(moves) < MOST:
+        candidates, _ = search.next(best)
+        taken = None
+        for move, fit in candidates[:3]:
+            # What is left over remembers less under the truth: both are compared by that.
+            settled = search.settle(fit.correction)
+            before = search.fit(best.correction, best.sigma)
+            if before.objective - settled.objective > ODDS:
+                taken = move, settled
+                break
+        if taken is None:
+            search.settle(best.correction)
+            break
+        move, fit = taken
+        rivals[move] = [
+            (m, search.fit(f.correction, f.sigma).objective - fit.objective)
+            for m, f in candidates
+            if m != move
+        ]
+        moves.append(move)
+        best = fit
+    return _concluded(search, start, moves, rivals)
+
+
+def _concluded(
+    search: _Search,
+    start: Correction,
+    moves: list[Move],
+    rivals: dict[Move, list[tuple[Move, float]]],
+) -> Explained:
+    """Return the steps that are needed, each proved with all the others given."""
+    evidence = search.evidence
+
+    def whole(steps: Sequence[Move]) -> Correction:
+        found = start
+        for step in steps:
+            found = step.applied(found)
+        return found
+
+    best = search.settle(whole(moves))
+    gains: dict[Move, tuple[float, Fit]] = {}
+    for move in list(moves):
+        without = [m for m in moves if m is not move]
+        fit = search.fit(whole(without))
+        gain = fit.objective - best.objective
+        if gain < ODDS and len(moves) > 1:
+            moves = without
+            best = search.settle(whole(moves))
+        else:
+            gains[move] = (gain, fit)
+    size = np.maximum(evidence.effort_size, 1e-12)
+    proofs = []
+    for move in moves:
+        gain, fit = gains[move]
+        falls = best.sigma / fit.sigma
+        k = int(np.argmin(falls))
+        source = size[best.correction.tau_source[evidence.channels[k]]]
+        others = tuple((m, float(apart)) for m, apart in rivals[move] if apart < NEAR)
+        proofs.append(
+            Proof(
+                move,
+                float(gain),
+                float(fit.sigma[k] / source),
+                float(best.sigma[k] / source),
+                evidence.robot.joints[evidence.channels[k]],
+                others,
+            )
+        )
+    sources = [best.correction.tau_source[c] for c in evidence.channels]
+    total = float(np.sqrt(np.sum(best.sigma**2) / np.sum(size[sources] ** 2)))
+    return Explained(
+        tuple(proofs),
+        best.correction,
+        np.asarray(best.sigma / size[sources]),
+        total,
+        evidence.count / search.memory,
+    )
