@@ -21,7 +21,7 @@ import numpy as np
 from . import __version__, checks
 from .doctor_finding import SEVERITIES, Finding
 from .doctor_fit import Correction, Evidence
-from .doctor_log import TURNS, LogFacts, look
+from .doctor_log import LogFacts, look
 from .doctor_physics import Explained, Move, Proof, explain
 from .errors import FitError, InvalidRecording, InvalidSetting
 from .identifiability import DataRank
@@ -232,7 +232,9 @@ def mended_map(recording: Recording, robot: Robot, correction: Correction) -> st
         if not single:
             lines.append(f"matrix = {[[float(x) for x in row] for row in matrix]}")
         elif not np.all(matrix[range(len(named)), chosen] == 1.0):
-            lines.append(f"scale = {[float(row[c]) for row, c in zip(matrix, chosen, strict=True)]}")
+            lines.append(
+                f"scale = {[float(row[c]) for row, c in zip(matrix, chosen, strict=True)]}"
+            )
         if offset.any():
             lines.append(f"offset = {[float(x) for x in offset]}")
     return "\n".join(lines) + "\n"
@@ -270,8 +272,7 @@ def _finding(proof: Proof, robot: Robot, recording: Recording) -> Finding:
     odds = TRIED * math.exp(-min(proof.evidence, 1000.0) / 2.0)
     odds += sum(math.exp(-max(apart, 0.0) / 2.0) for _, apart in proof.others)
     like = (
-        "; as well explained by: "
-        + ", ".join(_said(m, robot, recording)[1] for m in rivals[:3])
+        "; as well explained by: " + ", ".join(_said(m, robot, recording)[1] for m in rivals[:3])
         if rivals
         else ""
     )
@@ -294,9 +295,7 @@ def _finding(proof: Proof, robot: Robot, recording: Recording) -> Finding:
     )
 
 
-def _said(
-    move: Move, robot: Robot, recording: Recording
-) -> tuple[str, str, str, dict[str, str]]:
+def _said(move: Move, robot: Robot, recording: Recording) -> tuple[str, str, str, dict[str, str]]:
     """Return a step's name, what it says, its cure and the lines that do it."""
     joints, count = robot.joints, len(robot.joints)
     effort = _effort_kind(recording)
@@ -309,13 +308,13 @@ def _said(
 
     if move.kind in ("q sign", "tau sign", "axis"):
         kinds = {"q sign": ("q",), "tau sign": (effort,), "axis": ("q", effort)}[move.kind]
-        word = {"q sign": "position", "tau sign": "torque", "axis": "position and torque"}
+        signs = {"q sign": "position", "tau sign": "torque", "axis": "position and torque"}
         text = "\n".join(line(k, "sign", -1, 1).replace(".0", "") for k in kinds)
-        what = f"the {word[move.kind]} of {named} has the other sign"
-        return f"flipped {word[move.kind]}", what, "flip it in the column map", {"map": text}
+        what = f"the {signs[move.kind]} of {named} has the other sign"
+        return f"flipped {signs[move.kind]}", what, "flip it in the column map", {"map": text}
     if move.kind in ("q swap", "tau swap", "swap"):
         kinds = {"q swap": ("q",), "tau swap": (effort,), "swap": ("q", effort)}[move.kind]
-        word = {"q swap": "positions", "tau swap": "torques", "swap": "columns"}[move.kind]
+        words = {"q swap": "positions", "tau swap": "torques", "swap": "columns"}[move.kind]
         order = list(joints)
         for j, k in zip(move.joints, reversed(move.joints), strict=True):
             order[j] = joints[k]
@@ -323,14 +322,16 @@ def _said(
         text = "\n".join(
             f"[{k}]\njoints = {_list(order)}  # of columns {columns[k]}" for k in kinds
         )
-        what = f"the {word} of {named} are swapped"
-        return f"swapped {word}", what, "name them in the other order", {"map": text}
+        what = f"the {words} of {named} are swapped"
+        return f"swapped {words}", what, "name them in the other order", {"map": text}
     if move.kind == "q unit":
         unit = {np.pi / 180.0: "deg", 2.0 * np.pi: "turn"}.get(move.value)
         name = {"deg": "degrees for radians", "turn": "turns for radians"}.get(str(unit))
         text = f'[q]\nunit = "{unit}"' if unit else line("q", "scale", move.value, 1.0)
-        what = f"positions are in {'degrees' if unit == 'deg' else 'turns'}" if unit else (
-            "positions were turned from degrees to radians twice"
+        what = (
+            f"positions are in {'degrees' if unit == 'deg' else 'turns'}"
+            if unit
+            else ("positions were turned from degrees to radians twice")
         )
         return name or "radians for degrees", what, "state the unit", {"map": text}
     if move.kind == "q scale":
@@ -512,4 +513,5 @@ def _write(path: Path, content: str) -> None:
 
 def _finite(table: dict[str, Any]) -> dict[str, Any]:
     """Return a table with infinities as null."""
-    return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in table.items()}
+    endless = {k for k, v in table.items() if isinstance(v, float) and not math.isfinite(v)}
+    return {k: None if k in endless else v for k, v in table.items()}

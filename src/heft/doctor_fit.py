@@ -7,9 +7,10 @@ drives. Hypotheses differ by
 
     J = Σ_j n_j log σ_j² + Σ_b (ν + 10) log(1 + ‖u_b − 1‖² / ν s²),
 
-the second sum a Student prior of each body, which forgives single bodies that are far off; n_j being the rows of joint j that add something new (over the residual's memory) and σ_j what is
-left of its torque *as logged*. J is twice a negative log likelihood, so differences of J are
-evidence: 2 ln of the odds.
+the second sum a Student prior of each body, which forgives single bodies that are far off; n_j
+being the rows of joint j that add something new (over the residual's memory) and σ_j what is left
+of its torque *as logged*. J is twice a negative log likelihood, so differences of J are evidence:
+2 ln of the odds.
 """
 
 from __future__ import annotations
@@ -41,7 +42,6 @@ BODY_DOUBT = 0.5  # by how much a model file may be off, one standard deviation
 TAIL = 4.0  # degrees of freedom ν of the prior: single bodies may be off by far more
 SLIDING_SPEEDS = (0.02, 0.15)  # of the friction that stands for the dictionary [rad/s]
 PRESLIDING = (0.006, 0.03)  # its widths [rad]
-SHAPE = 5.0  # factor of a position, up to which the course of friction is not scaled with it
 FLOOR = 1e-3  # of a joint's torque that no model explains, at least
 ROUNDS = 3  # of weights by what is left over
 
@@ -161,12 +161,14 @@ class Fit:
         objective: J, with the memory given.
         sigma: What is left of each channel's torque as logged, rms [N·m].
         values: The unknowns u.
+        settled: Whether a number that was looked for has been found.
     """
 
     correction: Correction
     objective: float
     sigma: Array
     values: Array
+    settled: bool = True
 
 
 @dataclass(frozen=True)
@@ -296,7 +298,9 @@ class Evidence:
         """Return each drive's terms, shape (drives, terms, n)."""
         source, scale = list(correction.q_source), np.array(correction.q_scale)
         # The course of friction over speed is not known well enough to tell a scale.
-        plain = np.where(np.abs(np.log(np.abs(scale))) < np.log(SHAPE), np.abs(scale), 1.0)
+        units = np.array([1.0, np.pi / 180.0])  # a motor's turns are nearer to the second
+        apart = np.abs(np.log(np.abs(scale)) - np.log(units[:, None]))
+        plain = np.abs(scale) / units[np.argmin(apart, axis=0)]
         v, a, scale = v / plain, a / plain, scale / plain
         found = np.empty((len(self.robot.drives), self._terms, len(v)))
         for d, drive in enumerate(self.robot.drives):
@@ -423,9 +427,7 @@ class Evidence:
         weights[: self.bodies] = np.repeat(np.minimum(weight, 1.0), PARAMETER_COUNT)
         return np.asarray(rows.ridge * weights)
 
-    def _solve(
-        self, rows: Rows, ridge: Array, right: Sequence[Array], weights: Array
-    ) -> Array:
+    def _solve(self, rows: Rows, ridge: Array, right: Sequence[Array], weights: Array) -> Array:
         size = len(self.start)
         square, product = np.diag(ridge), ridge * self.start
         for at, own, r, w in zip(rows.columns, rows.squares, right, weights, strict=True):

@@ -250,10 +250,11 @@ def _walk_signals(
             bound = SPIKE * max(sizes.usual[k], SMALL) + 3.0 * size
             spikes = (np.minimum(np.abs(first), np.abs(second)) > bound) & (first * second < 0.0)
         tally.spikes[k] += int(np.sum(spikes[max(fresh - 2, 0) :]))
+        inside = (x[:-1] > sizes.low[k]) & (x[:-1] < sizes.high[k])  # else it is saturated
         slope = max(0.2 * size, 3.0 * sizes.quantum[k])
         for side, _ in EXTREMES:
             tally.plateau[side, k] += _plateau(x, d, sizes.high[k] if side else sizes.low[k], slope)
-        _freeze(tally, k, time, d, some_move, size, kind, sizes.step)
+        _freeze(tally, k, d, some_move & inside, size, kind, sizes.step)
     places = {n: k for k, n in enumerate(names)}
     for name, k in places.items():
         kind, _, joint = name.partition(".")
@@ -290,7 +291,6 @@ def _plateau(x: Array, d: Array, level: float, slope: float) -> int:
 def _freeze(
     tally: _Counts,
     k: int,
-    time: Array,
     d: Array,
     some_move: NDArray[np.bool_],
     size: float,
@@ -327,7 +327,11 @@ def _of_the_clock(facts: LogFacts, counts: _Counts) -> Iterator[Finding]:
         )
     elif 0.0 < step < 1e-5:
         yield Finding(
-            "fast clock", "t", "spoils", f"rows are {step:.3g} s apart", {"step_s": step},
+            "fast clock",
+            "t",
+            "spoils",
+            f"rows are {step:.3g} s apart",
+            {"step_s": step},
             cure="look at the unit of the time: [time] unit in the column map",
         )
     bad = (counts.backwards + counts.same_time + counts.broken_time) / rows
@@ -353,8 +357,12 @@ def _of_the_clock(facts: LogFacts, counts: _Counts) -> Iterator[Finding]:
         )
     if counts.broken_time:
         yield Finding(
-            "time not finite", "t", "warns", f"{counts.broken_time} rows have no time",
-            {"rows": counts.broken_time}, cure="heft leaves such rows out",
+            "time not finite",
+            "t",
+            "warns",
+            f"{counts.broken_time} rows have no time",
+            {"rows": counts.broken_time},
+            cure="heft leaves such rows out",
         )
     if counts.gaps:
         yield Finding(
@@ -370,8 +378,12 @@ def _of_the_clock(facts: LogFacts, counts: _Counts) -> Iterator[Finding]:
     share = counts.missing / max(counts.steps, 1)
     if share > MISSING:
         yield Finding(
-            "missing rows", "t", "warns", f"{share:.1%} of the steps are longer than usual",
-            {"share": share}, cure="log to memory or at a lower rate",
+            "missing rows",
+            "t",
+            "warns",
+            f"{share:.1%} of the steps are longer than usual",
+            {"share": share},
+            cure="log to memory or at a lower rate",
         )
     jitter = float(np.median(counts.jitter)) if counts.jitter else 0.0
     if jitter > JITTER:

@@ -1,9 +1,10 @@
 """What is wrong with a log, by the physics of the robot: the search over corrections.
 
 Greedy: of all single corrections the one with the strongest evidence is applied and the search
-goes on, up to `MOST` of them; then each is left out again, and stays only if it is needed. What
-no motion can tell (two corrections of a symmetric arm, an offset of the last joint against the
-place of its load) leaves no evidence between them, and both are named.
+goes on, up to `MOST` of them; then each is left out again, and stays only if it is needed. Where
+that leads to no log that is explained, other first steps are tried. What no motion can tell (two
+corrections of a symmetric arm, an offset of the last joint against the place of its load) leaves
+no evidence: it is not claimed, or both are named.
 """
 
 from __future__ import annotations
@@ -19,7 +20,13 @@ from .inertia import Array
 from .robot import REVOLUTE
 
 MOST = 4  # corrections at a time
-ODDS = 40.0  # evidence (2 ln of the odds) that a correction must have; some 200 are tried
+ODDS = 80.0  # evidence (2 ln of the odds) that a correction must have; some 200 are tried
+LOOK = 30.0  # evidence at least for a step to be followed up, until all are judged together
+LEADING = 5  # steps whose number is refined
+BEGINNINGS = 2  # first steps that are followed up, until one leads to a log that is explained
+PLAIN = 100.0  # evidence of each of its steps, from which on it is not doubted
+BELIEVABLE = 0.08  # share of the torque left over, up to which a log is explained
+ALIKE = ("q sign", "tau sign", "axis", "q swap", "tau swap", "swap")
 NEAR = 12.0  # evidence below which two corrections cannot be told apart
 SHARE = 0.9  # of a channel's residual deviation at most left by a correction, else not worth it
 HARM = 1.1  # by which no channel's residual may grow under a step of a continuous kind
@@ -31,12 +38,15 @@ DELAY_STEP = 0.004  # by which channels are asked for delays of their own [s]
 DELAY_GATE = 0.85  # variance ratio, mean over channels, below which a delay is one
 AGREEMENT = 5.0  # standard errors from zero that their delays must show together
 LARGEST_TURN = 2.2  # turns that a joint's positions span, beyond which they are a motor's
+SMALLEST_TURN = 0.05  # below which they may have been turned to radians twice
+LEAST_TURN = 0.02  # that a joint of a motor moves
 OFFSETS = (np.pi / 2, -np.pi / 2, np.pi, np.pi / 4, -np.pi / 4)  # where a search begins [rad]
 GAINS = (1e-3, 1e-2, 0.02, 0.05, 0.1, 0.2, 0.5, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1e3)
 UNLIKE = np.log(20.0)  # by how much nearer to the model file a unit must bring the torque
 RATIOS = tuple(float(r) for r in np.geomspace(10.0, 250.0, 19))
 UNITS = {"deg": np.pi / 180.0, "turn": 2.0 * np.pi}
 DELAYS = tuple(s * d for d in (0.004, 0.008, 0.016, 0.032, 0.064, 0.128) for s in (1.0, -1.0))
+UNSETTLED = 0.1  # step of an offset [rad], beyond which its search has not come to an end
 DERIVATIVE_STEP = 1e-4  # [rad]
 
 
@@ -147,64 +157,71 @@ class _Search:
         rows, energies = self.rows(correction), self.energies(correction.delay)
         return self.evidence.fit(rows, correction, self.memory, energies, sigma)
 
-    def settle(self, correction: Correction) -> Fit:
-        """Return the fit with the memory of its own residual, which is kept."""
+    def settle(self, correction: Correction, common: bool = True) -> Fit:
+        """Return the fit with the memory of its own residual, which is kept.
+
+        Args:
+            correction: Which.
+            common: Whether channels share one memory, as long as what is wrong is not known.
+        """
         self.memory = np.ones(len(self.evidence.channels))
         fit = self.fit(correction)
         self.memory = self.evidence.memory(self.rows(correction), fit)
+        if common:
+            self.memory[:] = np.exp(np.mean(np.log(self.memory)))
         return self.fit(correction, fit.sigma)
 
-    def moves(self, best: Fit) -> Iterator[list[Move]]:
-        """Yield the steps tried, as combinations of one that decides the motion and others."""
-        robot = self.evidence.robot
-        count = len(robot.joints)
-        measured = self.evidence.channels
+    def moves(self, best: Fit) -> Iterator[Move]:
+        """Yield the steps tried; those that share a motion come one behind another."""
+        robot, measured = self.evidence.robot, self.evidence.channels
         moving = [k for k, j in enumerate(robot.joints) if robot.options.of(j).position is None]
         revolute = [k for k in moving if robot.tree.kind[_body(self.evidence, k)] == REVOLUTE]
-        yield [Move("tau sign", (j,)) for j in measured]
-        yield [Move("tau sign")]
-        yield [Move("tau swap", (i, j)) for i in measured for j in measured if i < j]
+        yield from (Move("tau sign", (j,)) for j in measured)
+        yield Move("tau sign")
+        yield from (Move("tau swap", (i, j)) for i in measured for j in measured if i < j)
+        yield from (Move("tau gain", (j,), s) for j in measured for s in GAINS)
         size = abs(np.log(self.evidence.torque_size(best.correction)))
         for factor in (1e-3, 1e3):
             unit = Move("tau unit", (), factor)
             closer = abs(np.log(self.evidence.torque_size(unit.applied(best.correction))))
             if closer < size - UNLIKE:
-                yield [unit]
-        yield [Move("tau gain", (j,), s) for j in measured for s in GAINS]
-        for j in moving:
-            yield [Move("q sign", (j,)), Move("axis", (j,))]
-        yield [Move("q sign"), Move("axis")]
-        for i in moving:
-            for j in moving:
-                if i < j:
-                    yield [Move("q swap", (i, j)), Move("swap", (i, j))]
-        q, _, _ = self.evidence.motion(best.correction)
-        turns = np.ptp(q, axis=0) / (2.0 * np.pi)
-        wide = [j for j in revolute if turns[j] > LARGEST_TURN]
-        if wide:
-            yield [Move("q unit", (), UNITS["deg"])]
-        if max((turns[j] for j in revolute), default=1.0) < 0.05:
-            yield [Move("q unit", (), 1.0 / UNITS["deg"])]
-            yield [Move("q unit", (), UNITS["turn"])]
-        for j in wide:
-            for scale in (UNITS["deg"], *(1.0 / r for r in RATIOS if turns[j] / r > 0.02)):
-                yield [Move("q scale", (j,), scale), Move("q scale", (j,), -scale)]
-        for j in revolute:
-            if turns[j] < 1e-3 * 50:
-                yield [Move("q scale", (j,), 1.0 / UNITS["deg"])]
-            if j not in wide:
-                yield [Move("q scale", (j,), 0.5)]
-                yield [Move("q scale", (j,), 2.0)]
-                for offset in OFFSETS:
-                    yield [Move("q offset", (j,), offset)]
+                yield unit
+        for joints in (*((j,) for j in moving), ()):
+            yield Move("q sign", joints)
+            yield Move("axis", joints)
+        for pair in ((i, j) for i in moving for j in moving if i < j):
+            yield Move("q swap", pair)
+            yield Move("swap", pair)
+        yield from self._factors(best, revolute)
         weight = float(np.linalg.norm(robot.gravity))
         for vector in (*np.eye(3), *-np.eye(3), np.zeros(3)):
             x, y, z = (float(weight * c) for c in vector)
-            yield [Move("gravity", gravity=(x, y, z))]
+            yield Move("gravity", gravity=(x, y, z))
         for delay in DELAYS:
             if abs(best.correction.delay + delay) < LONGEST_DELAY:
-                yield [Move("delay", (), delay)]
-        assert count
+                yield Move("delay", (), delay)
+
+    def _factors(self, best: Fit, revolute: Sequence[int]) -> Iterator[Move]:
+        """Yield units, gears and zeros that the positions' ranges leave room for."""
+        q, _, _ = self.evidence.motion(best.correction)
+        turns = np.ptp(q, axis=0) / (2.0 * np.pi)
+        if sum(turns[j] > LARGEST_TURN for j in revolute) > 0.4 * len(revolute):
+            yield Move("q unit", (), UNITS["deg"])
+        if revolute and max(turns[j] for j in revolute) < SMALLEST_TURN:
+            yield Move("q unit", (), 1.0 / UNITS["deg"])
+            yield Move("q unit", (), UNITS["turn"])
+        for j in revolute:
+            if turns[j] > LARGEST_TURN:
+                ratios = (1.0 / r for r in RATIOS if turns[j] / r > LEAST_TURN)
+                for scale in (UNITS["deg"], *ratios):
+                    yield Move("q scale", (j,), scale)
+                    yield Move("q scale", (j,), -scale)
+                continue
+            if turns[j] < SMALLEST_TURN:
+                yield Move("q scale", (j,), 1.0 / UNITS["deg"])
+            yield Move("q scale", (j,), 0.5)
+            yield Move("q scale", (j,), 2.0)
+            yield from (Move("q offset", (j,), offset) for offset in OFFSETS)
 
     def small(self, best: Fit) -> Iterator[Move]:
         """Yield offsets and a tilt by what the residual shows of them, to first order."""
@@ -277,10 +294,12 @@ class _Search:
             return self._by_parabola(move, base, fit)
         if move.kind not in ("q offset", "gravity") or move.gravity == (0.0, 0.0, 0.0):
             return move, fit
-        for _ in range(4):
+        for _ in range(5):
             for small in self.small(fit):
                 if small.kind != move.kind or small.joints != move.joints:
                     continue
+                if abs(small.value) > UNSETTLED and move.kind == "q offset":
+                    fit = replace(fit, settled=False)
                 better = replace(move, value=move.value + small.value, gravity=small.gravity)
                 found = self.fit(better.applied(base), fit.sigma)
                 if found.objective < fit.objective - 0.1:
@@ -312,18 +331,25 @@ class _Search:
         falls = after.sigma / before.sigma
         if move.kind in ("tau gain", "q scale", "q offset", "delay") and falls.max() > HARM:
             return False  # what is wrong in one place explains nothing worse in another
-        if move.kind in ("tau gain", "tau unit", "q scale"):
-            return abs(np.log(abs(move.value))) > SMALLEST_GAIN
+        if not self.large(move, before.correction):
+            return False
         if move.kind == "delay":
             # Presliding and flexibility look like delays, though hardly.
-            large = abs(move.value) >= SMALLEST_DELAY and bool(np.mean(falls**2) < DELAY_GATE)
-            return large and self._agreed(move, before.correction, after) > AGREEMENT
-        if float(falls.min()) > SHARE:
-            return False
+            pooled = bool(np.mean(falls**2) < DELAY_GATE)
+            return pooled and self._agreed(move, before.correction, after) > AGREEMENT
+        factor = move.kind in ("tau gain", "tau unit", "q scale")
+        return factor or float(falls.min()) < SHARE
+
+    def large(self, move: Move, before: Correction) -> bool:
+        """Return whether a step is larger than what good logs are off by."""
+        if move.kind in ("tau gain", "tau unit", "q scale"):
+            return bool(abs(np.log(abs(move.value))) > SMALLEST_GAIN or move.value < 0.0)
+        if move.kind == "delay":
+            return abs(move.value) >= SMALLEST_DELAY
         if move.kind == "q offset":
-            return abs(np.angle(np.exp(1j * move.value))) >= SMALLEST_OFFSET
+            return bool(abs(np.angle(np.exp(1j * move.value))) >= SMALLEST_OFFSET)
         if move.kind == "gravity":
-            return self._tilt(move, before.correction) >= SMALLEST_TILT
+            return self._tilt(move, before) >= SMALLEST_TILT
         return True
 
     def _agreed(self, move: Move, base: Correction, fit: Fit) -> float:
@@ -335,7 +361,9 @@ class _Search:
         low, middle, high = around[0], fit.sigma**2, around[1]
         bend = (low + high - 2.0 * middle) / middle
         sharp = np.maximum(bend, 0.0)
-        own = move.value + 0.5 * DELAY_STEP * (low - high) / middle / np.where(bend > 0, bend, np.inf)
+        own = move.value + 0.5 * DELAY_STEP * (low - high) / middle / np.where(
+            bend > 0, bend, np.inf
+        )
         if not sharp.any():
             return 0.0
         mean = float(np.average(own, weights=sharp))
@@ -350,23 +378,114 @@ class _Search:
         cosine = float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
         return float(np.arccos(np.clip(cosine, -1.0, 1.0)))
 
-    def next(self, best: Fit) -> tuple[list[tuple[Move, Fit]], Fit]:
-        """Return candidates by falling evidence, and the fit that they are compared with."""
+    def next(self, best: Fit) -> list[tuple[Move, Fit]]:
+        """Return the steps with the strongest evidence, refined, by falling evidence."""
         base = best.correction
         tried: list[tuple[Move, Fit]] = []
-        for together in self.moves(best):
-            for move in together:
-                tried.append((move, self.fit(move.applied(base), best.sigma)))
-        for move in self.small(best):
+        for move in (*self.moves(best), *self.small(best)):
             tried.append((move, self.fit(move.applied(base), best.sigma)))
-        tried.sort(key=lambda pair: pair[1].objective)
+        common = best.objective - LOOK
+
+        def order(tried: tuple[Move, Fit]) -> tuple[bool, float]:
+            """One unit for all is likelier than many joints of which each is off."""
+            move, fit = tried
+            return not (move.kind.endswith("unit") and fit.objective < common), fit.objective
+
         leading: dict[tuple[str, tuple[int, ...]], tuple[Move, Fit]] = {}
-        for move, fit in tried:
+        for move, fit in sorted(tried, key=order):
             key = (move.kind, move.joints)
-            if len(leading) < 5 and key not in leading:
+            if len(leading) < LEADING and key not in leading:
                 leading[key] = self.refined(move, base, fit)
-        found = sorted(leading.values(), key=lambda pair: pair[1].objective)
-        return [f for f in found if self.worth(f[0], best, f[1])], best
+        found = [(m, f) for m, f in leading.values() if f.settled and self.large(m, base)]
+        return sorted(found, key=order)
+
+    def descend(self, best: Fit, first: list[tuple[Move, Fit]]) -> Correction:
+        """Return where the steps of strongest evidence lead, from a choice of first ones."""
+        candidates = first
+        for _ in range(MOST):
+            if not candidates or candidates[0][1].objective > best.objective - LOOK:
+                break
+            best = self.settle(candidates[0][1].correction)
+            candidates = self.next(best)
+        return best.correction
+
+    def polished(self, start: Correction, moves: tuple[Move, ...]) -> tuple[Move, ...]:
+        """Return steps with each number where the torque wants it, all the others given."""
+        kept = list(moves)
+        best = self.settle(_whole(start, kept))
+        for k, move in enumerate(moves if len(moves) > 1 else ()):
+            base = _whole(start, [m for j, m in enumerate(kept) if j != k])
+            fit = self.fit(move.applied(base), best.sigma)
+            better, found = self.refined(move, base, fit)
+            if found.settled:
+                kept[k] = better
+        return tuple(kept)
+
+    def concluded(self, start: Correction, moves: tuple[Move, ...]) -> Explained:
+        """Return the steps that are needed, each proved with all the others given."""
+        evidence = self.evidence
+
+        kept = list(moves)
+        while True:
+            best = self.settle(_whole(start, kept), common=False)
+            without = [self.fit(_whole(start, [m for m in kept if m is not move])) for move in kept]
+            gains = [fit.objective - best.objective for fit in without]
+            weak = [
+                k
+                for k, move in enumerate(kept)
+                if gains[k] < ODDS or not self.worth(move, without[k], best)
+            ]
+            if not weak:
+                break
+            kept.pop(min(weak, key=lambda k: gains[k]))
+        size = np.maximum(evidence.effort_size, 1e-12)
+        sources = [best.correction.tau_source[c] for c in evidence.channels]
+        proofs = []
+        for move, gain, fit in zip(kept, gains, without, strict=True):
+            k = int(np.argmin(best.sigma / fit.sigma))
+            proofs.append(
+                Proof(
+                    move,
+                    float(gain),
+                    float(fit.sigma[k] / size[sources[k]]),
+                    float(best.sigma[k] / size[sources[k]]),
+                    evidence.robot.joints[evidence.channels[k]],
+                    tuple(self._rivals(move, fit, best)),
+                )
+            )
+        total = float(np.sqrt(np.sum(best.sigma**2) / np.sum(size[sources] ** 2)))
+        return Explained(
+            tuple(proofs),
+            best.correction,
+            np.asarray(best.sigma / size[sources]),
+            total,
+            evidence.count / self.memory,
+        )
+
+    def _rivals(self, move: Move, without: Fit, best: Fit) -> Iterator[tuple[Move, float]]:
+        """Yield steps of the same kind of place that explain the torque as well as one found."""
+        if move.kind not in ALIKE:
+            return
+        for kind in ALIKE:
+            joints = [move.joints]
+            if kind in ("q sign", "tau sign", "axis") and len(move.joints) == 2:
+                joints = [(move.joints[0],), (move.joints[1],)]
+            elif kind.endswith("swap") and len(move.joints) < 2:
+                continue
+            for chosen in joints:
+                other = Move(kind, chosen)
+                if other == move:
+                    continue
+                apart = self.fit(other.applied(without.correction), best.sigma).objective
+                if apart - best.objective < NEAR:
+                    yield other, float(apart - best.objective)
+
+
+def _whole(start: Correction, moves: Sequence[Move]) -> Correction:
+    found = start
+    for move in moves:
+        found = move.applied(found)
+    return found
 
 
 def _unit(vector: Array) -> Array:
@@ -377,6 +496,58 @@ def _body(evidence: Evidence, channel: int) -> int:
     return int(np.flatnonzero(evidence.robot.tree.channel == channel)[0])
 
 
+def steps(correction: Correction, start: Correction) -> tuple[Move, ...]:
+    """Return single steps that make up a correction of columns that are right in `start`.
+
+    Swaps come first, then units, signs, factors and offsets, then gravity and delay.
+    """
+    found: list[Move] = []
+    q, tau = list(correction.q_source), list(correction.tau_source)
+    if q == tau:
+        found += [Move("swap", pair) for pair in _swaps(q)]
+    else:
+        found += [Move("q swap", pair) for pair in _swaps(q)]
+        found += [Move("tau swap", pair) for pair in _swaps(tau)]
+    scale = np.array(correction.q_scale)
+    known = (*UNITS.values(), 1.0 / UNITS["deg"])
+    unit = next((u for u in known if np.sum(np.abs(scale) == u) > len(scale) / 2), None)
+    if unit is not None:
+        found.append(Move("q unit", (), unit))
+        scale = scale / unit
+    gain = np.array(correction.tau_scale)
+    common = float(np.exp(np.median(np.log(np.abs(gain)))))
+    if len(gain) > 1 and np.all(np.abs(np.log(np.abs(gain))) > UNLIKE):
+        unit = next((u for u in (1e-3, 1e3) if abs(np.log(common / u)) < np.log(3.0)), common)
+        found.append(Move("tau unit", (), unit))
+        gain = gain / unit
+    for j in range(len(scale)):
+        flipped = scale[j] < 0.0, gain[j] < 0.0
+        if any(flipped):
+            kind = "axis" if all(flipped) else "q sign" if flipped[0] else "tau sign"
+            found.append(Move(kind, (j,)))
+        if not np.isclose(abs(scale[j]), 1.0):
+            found.append(Move("q scale", (j,), float(abs(scale[j]))))
+        if not np.isclose(abs(gain[j]), 1.0):
+            found.append(Move("tau gain", (j,), float(abs(gain[j]))))
+        if correction.q_offset[j] != 0.0:
+            found.append(Move("q offset", (j,), correction.q_offset[j]))
+    if correction.gravity != start.gravity:
+        found.append(Move("gravity", gravity=correction.gravity))
+    if correction.delay:
+        found.append(Move("delay", (), correction.delay))
+    return tuple(found)
+
+
+def _swaps(source: list[int]) -> Iterator[tuple[int, int]]:
+    """Yield pairs whose swaps, one after another, lead to an order."""
+    order = list(range(len(source)))
+    for j, wanted in enumerate(source):
+        k = order.index(wanted)
+        if k != j:
+            yield (j, k)
+            order[j], order[k] = order[k], order[j]
+
+
 def explain(evidence: Evidence) -> Explained:
     """Return which corrections of the logs the torque asks for.
 
@@ -385,83 +556,16 @@ def explain(evidence: Evidence) -> Explained:
     """
     search = _Search(evidence)
     start = Correction.none(evidence.robot)
-    moves: list[Move] = []
-    rivals: dict[Move, list[tuple[Move, float]]] = {}
-    best = search.settle(start)
-    while len(moves) < MOST:
-        candidates, _ = search.next(best)
-        taken = None
-        for move, fit in candidates[:3]:
-            # What is left over remembers less under the truth: both are compared by that.
-            settled = search.settle(fit.correction)
-            before = search.fit(best.correction, best.sigma)
-            if before.objective - settled.objective > ODDS:
-                taken = move, settled
-                break
-        if taken is None:
-            search.settle(best.correction)
+    still = search.settle(start)
+    first = search.next(still)
+    if not first or first[0][1].objective > still.objective - LOOK:
+        return search.concluded(start, ())
+    found: list[Explained] = []
+    for k in range(min(BEGINNINGS, len(first))):
+        reached = search.descend(search.settle(start), first[k : k + 1])
+        made = search.polished(start, steps(reached, start))
+        found.append(search.concluded(start, made))
+        proved = [p.evidence for p in found[-1].proofs]
+        if found[-1].total < BELIEVABLE and min(proved, default=0.0) > PLAIN:
             break
-        move, fit = taken
-        rivals[move] = [
-            (m, search.fit(f.correction, f.sigma).objective - fit.objective)
-            for m, f in candidates
-            if m != move
-        ]
-        moves.append(move)
-        best = fit
-    return _concluded(search, start, moves, rivals)
-
-
-def _concluded(
-    search: _Search,
-    start: Correction,
-    moves: list[Move],
-    rivals: dict[Move, list[tuple[Move, float]]],
-) -> Explained:
-    """Return the steps that are needed, each proved with all the others given."""
-    evidence = search.evidence
-
-    def whole(steps: Sequence[Move]) -> Correction:
-        found = start
-        for step in steps:
-            found = step.applied(found)
-        return found
-
-    best = search.settle(whole(moves))
-    gains: dict[Move, tuple[float, Fit]] = {}
-    for move in list(moves):
-        without = [m for m in moves if m is not move]
-        fit = search.fit(whole(without))
-        gain = fit.objective - best.objective
-        if gain < ODDS and len(moves) > 1:
-            moves = without
-            best = search.settle(whole(moves))
-        else:
-            gains[move] = (gain, fit)
-    size = np.maximum(evidence.effort_size, 1e-12)
-    proofs = []
-    for move in moves:
-        gain, fit = gains[move]
-        falls = best.sigma / fit.sigma
-        k = int(np.argmin(falls))
-        source = size[best.correction.tau_source[evidence.channels[k]]]
-        others = tuple((m, float(apart)) for m, apart in rivals[move] if apart < NEAR)
-        proofs.append(
-            Proof(
-                move,
-                float(gain),
-                float(fit.sigma[k] / source),
-                float(best.sigma[k] / source),
-                evidence.robot.joints[evidence.channels[k]],
-                others,
-            )
-        )
-    sources = [best.correction.tau_source[c] for c in evidence.channels]
-    total = float(np.sqrt(np.sum(best.sigma**2) / np.sum(size[sources] ** 2)))
-    return Explained(
-        tuple(proofs),
-        best.correction,
-        np.asarray(best.sigma / size[sources]),
-        total,
-        evidence.count / search.memory,
-    )
+    return min(found, key=lambda e: float(np.mean(np.log(e.unexplained))) + 0.02 * len(e.proofs))
