@@ -135,7 +135,7 @@ def _sizes(recording: Recording, names: Sequence[str]) -> _Sizes:
             change = np.diff(values, axis=0)
             if not len(change):
                 continue
-            bound = np.nanquantile(np.abs(change), 0.999, axis=0)
+            bound = 3.0 * np.nanquantile(np.abs(change), 0.98, axis=0)  # wraps and jumps are rare
             least = SMALL * np.maximum(np.abs(low), np.abs(high))
             real = np.where(np.abs(change) > least, np.abs(change), np.inf)
             quantum = np.minimum(quantum, real.min(axis=0, initial=np.inf))
@@ -165,7 +165,8 @@ def _counts(recording: Recording, names: Sequence[str], sizes: _Sizes) -> _Count
     tail_time, tail = np.empty(0), np.empty((0, count))
     for block in recording.blocks(names):
         time = np.concatenate([tail_time, block.time])
-        values = np.concatenate([tail, block.values])
+        finite = np.where(np.isfinite(block.values), block.values, np.nan)
+        values = np.concatenate([tail, finite])
         fresh = len(tail_time)
         tally.broken += (~np.isfinite(block.values)).sum(axis=0)
         tally.broken_time += int((~np.isfinite(block.time)).sum())

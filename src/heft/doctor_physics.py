@@ -24,6 +24,8 @@ ODDS = 80.0  # evidence (2 ln of the odds) that a correction must have; some 200
 LOOK = 30.0  # evidence at least for a step to be followed up, until all are judged together
 LEADING = 5  # steps whose number is refined
 BEGINNINGS = 2  # first steps that are followed up, until one leads to a log that is explained
+AGAIN = 2  # times that a mended log is looked at again
+SMALL_GAIN = 0.02  # logarithm of what is left over, that a step is worth at least
 PLAIN = 100.0  # evidence of each of its steps, from which on it is not doubted
 BELIEVABLE = 0.08  # share of the torque left over, up to which a log is explained
 ALIKE = ("q sign", "tau sign", "axis", "q swap", "tau swap", "swap")
@@ -41,7 +43,7 @@ LARGEST_TURN = 2.2  # turns that a joint's positions span, beyond which they are
 SMALLEST_TURN = 0.05  # below which they may have been turned to radians twice
 LEAST_TURN = 0.02  # that a joint of a motor moves
 OFFSETS = (np.pi / 2, -np.pi / 2, np.pi, np.pi / 4, -np.pi / 4)  # where a search begins [rad]
-GAINS = (1e-3, 1e-2, 0.02, 0.05, 0.1, 0.2, 0.5, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1e3)
+GAINS = (1e-3, 0.01, 0.05, 0.2, 0.5, 2.0, 5.0, 20.0, 100.0)
 UNLIKE = np.log(20.0)  # by how much nearer to the model file a unit must bring the torque
 RATIOS = tuple(float(r) for r in np.geomspace(10.0, 250.0, 19))
 UNITS = {"deg": np.pi / 180.0, "turn": 2.0 * np.pi}
@@ -349,7 +351,7 @@ class _Search:
         if move.kind == "q offset":
             return bool(abs(np.angle(np.exp(1j * move.value))) >= SMALLEST_OFFSET)
         if move.kind == "gravity":
-            return self._tilt(move, before) >= SMALLEST_TILT
+            return bool(self._tilt(move, before) >= SMALLEST_TILT)
         return True
 
     def _agreed(self, move: Move, base: Correction, fit: Fit) -> float:
@@ -408,6 +410,11 @@ class _Search:
             best = self.settle(candidates[0][1].correction)
             candidates = self.next(best)
         return best.correction
+
+    def followed(self, start: Correction, best: Fit, first: list[tuple[Move, Fit]]) -> Explained:
+        """Return what is needed of the steps that first ones lead to."""
+        reached = self.descend(best, first)
+        return self.concluded(start, self.polished(start, steps(reached, start)))
 
     def polished(self, start: Correction, moves: tuple[Move, ...]) -> tuple[Move, ...]:
         """Return steps with each number where the torque wants it, all the others given."""
@@ -562,10 +569,20 @@ def explain(evidence: Evidence) -> Explained:
         return search.concluded(start, ())
     found: list[Explained] = []
     for k in range(min(BEGINNINGS, len(first))):
-        reached = search.descend(search.settle(start), first[k : k + 1])
-        made = search.polished(start, steps(reached, start))
-        found.append(search.concluded(start, made))
+        found.append(search.followed(start, search.settle(start), first[k : k + 1]))
         proved = [p.evidence for p in found[-1].proofs]
         if found[-1].total < BELIEVABLE and min(proved, default=0.0) > PLAIN:
             break
-    return min(found, key=lambda e: float(np.mean(np.log(e.unexplained))) + 0.02 * len(e.proofs))
+    best = min(found, key=_left)
+    for _ in range(AGAIN if best.proofs else 0):  # what was hidden behind what is mended now
+        mended = search.settle(best.correction)
+        further = search.followed(start, mended, search.next(mended))
+        if _left(further) >= _left(best) - SMALL_GAIN:
+            break
+        best = further
+    return best
+
+
+def _left(found: Explained) -> float:
+    """Return the mean logarithm of what is left over, dearer with each step."""
+    return float(np.mean(np.log(found.unexplained))) + SMALL_GAIN * len(found.proofs)
