@@ -335,7 +335,7 @@ def of_physics(good: Good, rng: np.random.Generator, count: int, tally: Tally, s
     tally.logs += 1
     tally.asked += 1
     correction = found.correction or Correction.none(robot)
-    evidence = Evidence.of(robot, [doctor.unwrapped(recording)])
+    evidence = Evidence.of(robot, [doctor.unwrapped(recording, doctor.look(recording)[1])])
     right = 0
     for move in moves:
         tally.planted[move.kind] += 1

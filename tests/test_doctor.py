@@ -252,6 +252,27 @@ def test_a_tilted_base_is_found_and_the_stated_gravity_mends_it() -> None:
     np.testing.assert_allclose([float(x) for x in numbers], [0.0, 0.0, -9.81], atol=0.1)
 
 
+def test_a_dead_sensor_is_all_that_is_wrong() -> None:
+    robot, recording = arm()
+    block = next(recording.blocks(recording.signals))
+    values = dict(zip(recording.signals, block.values.T.copy(), strict=True))
+    dead = f"tau.{robot.joints[3]}"
+    values[dead][:] = 0.0
+    (finding,) = doctor.diagnose([recorded({"t": block.time, **values})], robot).findings
+    assert (finding.name, finding.about) == ("zero effort", dead)
+
+
+def test_wrapped_angles_are_unwrapped_before_physics_is_asked() -> None:
+    robot, recording = arm()
+    block = next(recording.blocks(recording.signals))
+    values = dict(zip(recording.signals, block.values.T.copy(), strict=True))
+    name = f"q.{robot.joints[1]}"
+    values[name] = np.mod(values[name] - np.median(values[name]), 2.0 * np.pi)
+    values[name] += np.median(block.values[:, recording.signals.index(name)])
+    findings = doctor.diagnose([recorded({"t": block.time, **values})], robot).findings
+    assert {f.name for f in findings} == {"wrapped angle"}
+
+
 def test_a_delay_is_found_by_physics() -> None:
     rng = np.random.default_rng(3)
     truth = experiments.true_robot(experiments.ARMS["six joints"], rng)

@@ -11,7 +11,7 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -77,10 +77,11 @@ def diagnose(
         InvalidRecording: If a log cannot be read.
         MissingSignal: If the robot asks for signals that a log does not hold.
     """
-    logs, findings = [], []
+    logs, findings, readable = [], [], []
     for recording in recordings:
         progress(f"looking at {recording.name}")
         facts, found = look(recording)
+        readable.append(unwrapped(recording, found))
         logs.append((recording.name, facts))
         prefix = f"{Path(recording.name).name}: " if len(recordings) > 1 else ""
         findings += [replace(f, about=prefix + f.about) for f in found]
@@ -88,9 +89,9 @@ def diagnose(
         return Diagnosis(tuple(logs), _sorted(findings))
     progress("asking the robot's physics")
     try:
-        evidence = Evidence.of(robot, [unwrapped(r) for r in recordings])
-        if not evidence.stretches:
-            raise InvalidRecording("no piece of the logs is long enough for physics")
+        evidence = Evidence.of(robot, readable)
+        if not evidence.stretches or not evidence.channels:
+            raise InvalidRecording("no piece of the logs is long enough, or holds no torque")
         explained = explain(evidence)
     except (InvalidRecording, FitError) as problem:
         findings.append(
@@ -141,15 +142,16 @@ def diagnose_files(
     return diagnose([Recording.open(p, mapping) for p in logs], plant, progress)
 
 
-def unwrapped(recording: Recording) -> Recording:
-    """Return a recording with the jumps of its angles by full turns taken out."""
-    _, findings = look(recording)
+def unwrapped(recording: Recording, findings: Sequence[Finding]) -> Recording:
+    """Return a recording without the jumps by full turns that were found in its angles."""
     turns: dict[str, float] = {}
     for finding in findings:
         if finding.name != "wrapped angle":
             continue
         source, place = recording.sources[finding.about]
         row = source.matrix[place]
+        if np.count_nonzero(row) != 1:
+            continue  # of several motors: which one jumps is not known
         column = int(np.flatnonzero(row)[0])
         scale = abs(row[column]) * UNITS[source.kind][source.unit]
         turns[source.columns[column]] = finding.evidence["turn"] / scale
@@ -456,15 +458,16 @@ def _percent(share: float) -> str:
 
 def to_json(found: Diagnosis) -> dict[str, Any]:
     """Return the diagnosis as JSON has it."""
-    return {
+    table = {
         "heft": __version__,
         "verdict": "spoilt" if found.spoilt else "usable" if found.findings else "clean",
         "logs": [{"path": name, **asdict(facts)} for name, facts in found.logs],
         "findings": [asdict(f) for f in found.findings],
-        "motion": None if found.motion is None else _finite(asdict(found.motion)),
+        "motion": None if found.motion is None else asdict(found.motion),
         "unexplained": dict(found.unexplained),
         "correction": None if found.correction is None else asdict(found.correction),
     }
+    return {k: _finite(v) for k, v in table.items()}
 
 
 def write_json(path: Path, found: Diagnosis) -> None:
@@ -511,7 +514,11 @@ def _write(path: Path, content: str) -> None:
         Path(name).unlink(missing_ok=True)
 
 
-def _finite(table: dict[str, Any]) -> dict[str, Any]:
-    """Return a table with infinities as null."""
-    endless = {k for k, v in table.items() if isinstance(v, float) and not math.isfinite(v)}
-    return {k: None if k in endless else v for k, v in table.items()}
+def _finite(value: Any) -> Any:
+    """Return a value as JSON has it: what is not finite becomes null."""
+    if isinstance(value, Mapping):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    value = value.item() if isinstance(value, np.generic) else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value

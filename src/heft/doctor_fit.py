@@ -42,6 +42,7 @@ BODY_DOUBT = 0.5  # by how much a model file may be off, one standard deviation
 TAIL = 4.0  # degrees of freedom ν of the prior: single bodies may be off by far more
 SLIDING_SPEEDS = (0.02, 0.15)  # of the friction that stands for the dictionary [rad/s]
 PRESLIDING = (0.006, 0.03)  # its widths [rad]
+DEAD = 1e-9  # of the largest deviation of a torque, below which a sensor says nothing
 FLOOR = 1e-3  # of a joint's torque that no model explains, at least
 ROUNDS = 3  # of weights by what is left over
 
@@ -224,8 +225,9 @@ class Evidence:
 
     @cached_property
     def channels(self) -> tuple[int, ...]:
-        """Positions of the joints whose torque is measured."""
-        return tuple(int(k) for k in self.robot.measured)
+        """Positions of the joints whose torque is measured, and says something."""
+        least = DEAD * float(self.effort_size.max(initial=0.0))
+        return tuple(int(k) for k in self.robot.measured if self.effort_size[k] > least)
 
     @cached_property
     def effort_size(self) -> Array:
