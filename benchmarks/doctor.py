@@ -324,8 +324,8 @@ def of_physics(good: Good, rng: np.random.Generator, count: int, tally: Tally, s
     moves: list[Move] = []
     for kind in kinds:
         move = planted(kind, good, rng)
-        touched = {(m.kind.partition(" ")[0], j) for m in moves for j in m.joints}
-        if not {(kind.partition(" ")[0], j) for j in move.joints} & touched:
+        # Two faults of one joint may undo each other: both signs together turn its axis round.
+        if not {j for m in moves for j in m.joints} & set(move.joints):
             moves.append(move)
     robot, recording, truth = spoil(good, moves)
     truth = replace(truth, delay=truth.delay + good.delay)
@@ -341,7 +341,8 @@ def of_physics(good: Good, rng: np.random.Generator, count: int, tally: Tally, s
         tally.planted[move.kind] += 1
         can = detectable(move, moves, robot, truth, evidence)
         tally.seen[move.kind] += int(can)
-        done = undone(move, truth, correction)
+        named = {other for proof in found.proofs for other, _ in proof.others}
+        done = undone(move, truth, correction) or move in named
         tally.found[move.kind] += int(can and done)
         right += done
         if show and can and not done:

@@ -49,6 +49,7 @@ class Diagnosis:
         motion: What the motion shows of the bodies; None without a robot.
         unexplained: Share of the torque that is left over after every correction, by joint.
         correction: All corrections by physics together, or None.
+        proofs: The same one by one, with what explains the torque as well.
     """
 
     logs: tuple[tuple[str, LogFacts], ...]
@@ -56,6 +57,7 @@ class Diagnosis:
     motion: DataRank | None = None
     unexplained: tuple[tuple[str, float], ...] = ()
     correction: Correction | None = None
+    proofs: tuple[Proof, ...] = ()
 
     @property
     def spoilt(self) -> bool:
@@ -115,6 +117,7 @@ def diagnose(
         motion,
         tuple(zip(names, explained.unexplained.tolist(), strict=True)),
         explained.correction,
+        explained.proofs,
     )
 
 

@@ -188,12 +188,15 @@ class _Search:
             closer = abs(np.log(self.evidence.torque_size(unit.applied(best.correction))))
             if closer < size - UNLIKE:
                 yield unit
+        live = set(measured)  # torque that says nothing explains whatever it is swapped with
         for joints in (*((j,) for j in moving), ()):
             yield Move("q sign", joints)
-            yield Move("axis", joints)
+            if live >= set(joints):
+                yield Move("axis", joints)
         for pair in ((i, j) for i in moving for j in moving if i < j):
             yield Move("q swap", pair)
-            yield Move("swap", pair)
+            if live >= set(pair):
+                yield Move("swap", pair)
         yield from self._factors(best, revolute)
         weight = float(np.linalg.norm(robot.gravity))
         for vector in (*np.eye(3), *-np.eye(3), np.zeros(3)):
@@ -481,7 +484,8 @@ class _Search:
                 continue
             for chosen in joints:
                 other = Move(kind, chosen)
-                if other == move:
+                dead = kind != "q sign" and not set(self.evidence.channels) >= set(chosen)
+                if other == move or dead:
                     continue
                 apart = self.fit(other.applied(without.correction), best.sigma).objective
                 if apart - best.objective < NEAR:
