@@ -277,7 +277,7 @@ BAD: dict[str, tuple[str, str]] = {
     # name: the command line, and a word that must be said
     "an unknown command": ("identfy {arm} {run}", "identfy"),
     "an unknown option": (f"{GOOD} --wait 3", "--wait"),
-    "nothing to identify": ("identify", "urdf"),
+    "nothing to identify": ("identify", "model"),
     "no log": ("identify {arm}", "no log"),
     "an option without its value": (f"{GOOD} --corner", "--corner"),
     "a corner in words": (f"{GOOD} --corner low", "--corner"),

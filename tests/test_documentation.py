@@ -14,6 +14,7 @@ from benchmarks import readme
 from heft import demo
 from heft.options import Options
 from heft.recording import ColumnMap
+from heft.robot import Robot
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -75,6 +76,16 @@ def test_the_toml_of_a_page_is_accepted(page: str, make: object) -> None:
     assert found
     for block in found:
         assert make(tomllib.loads(block), page) is not None  # type: ignore[operator]
+
+
+def test_the_page_of_models_is_executed() -> None:
+    text = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
+    (rows,) = blocks(text, "toml")
+    robot = Robot.from_text(rows.encode(), path="arm.toml")
+    assert robot.joints == ("pan", "lift", "reach")
+    (code,) = blocks(text, "python")
+    call = [sys.executable, "-c", code]
+    assert subprocess.run(call, capture_output=True, check=False).returncode == 0
 
 
 @pytest.mark.parametrize(

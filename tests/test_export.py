@@ -20,7 +20,7 @@ from heft import inertia
 from heft.errors import FitError
 from heft.export import number, write_urdf
 from heft.robot import Robot
-from tests.robots import CHOSEN, FloatArray, load, loadable, planar_arm, written_inertias
+from tests.robots import CHOSEN, IMMOBILE, FloatArray, load, loadable, planar_arm, written_inertias
 
 MOMENTS = ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")
 # What may be written, by the path of the element below <robot>.
@@ -228,6 +228,15 @@ def test_every_other_byte_is_the_files(robot: Robot) -> None:
     data = write_urdf(robot.source, links, friction)
     assert data != robot.source
     assert restored(robot.source, data, set(links), set(friction)) == robot.source
+
+
+@pytest.mark.parametrize("file", IMMOBILE)
+def test_every_other_byte_of_a_single_floating_body_is_the_files(file: str) -> None:
+    robot = load(file, "free")
+    links = bodies(robot, np.random.default_rng(3))
+    data = write_urdf(robot.source, links, {})
+    assert links and data != robot.source
+    assert restored(robot.source, data, set(links), set()) == robot.source
 
 
 def test_nothing_to_write_leaves_the_file_as_it_is(robot: Robot) -> None:

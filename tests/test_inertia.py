@@ -236,3 +236,12 @@ def test_inertials_of_real_files_are_those_of_pinocchio(file: str) -> None:
     written = robots.written_inertias(source)
     total = sum(p[0] for p in written.values())
     assert total == pytest.approx(sum(i.mass for i in model.inertias), rel=1e-13)
+
+
+@pytest.mark.parametrize("pitch", [0.3, np.pi / 2, -np.pi / 2, np.pi / 2 - 1e-9, 2.0])
+def test_angles_of_a_rotation_make_the_same_rotation(pitch: float) -> None:
+    """At a right angle of pitch, too, where roll and yaw are one."""
+    for roll, yaw in np.random.default_rng(9).uniform(-3.0, 3.0, (20, 2)):
+        rotation = inertia.rotation_rpy(roll, pitch, yaw)
+        again = inertia.rotation_rpy(*inertia.rpy_of(rotation))
+        assert np.allclose(again, rotation, rtol=0.0, atol=1e-15 * 8)

@@ -537,7 +537,7 @@ def test_an_empty_folder_is_used_and_missing_ones_above_are_made(arm: Run, tmp_p
     (tmp_path / "empty").mkdir()
     for out in (tmp_path / "empty", tmp_path / "a" / "b" / "found"):
         write(arm.found, out)
-        assert contents(out)["robot.urdf"] == arm.found.urdf
+        assert contents(out)["robot.urdf"] == arm.found.files["robot.urdf"]
 
 
 FOREIGN: dict[str, Callable[[Path], object]] = {

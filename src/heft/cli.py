@@ -38,7 +38,7 @@ def tell(text: str) -> None:
 
 @app.command
 def identify(
-    urdf: Path,
+    model: Path,
     *logs: Path,
     out: Path = Path("identified"),
     validate: Annotated[list[Path] | None, Parameter(consume_multiple=True)] = None,
@@ -60,13 +60,15 @@ def identify(
 ) -> None:
     """Identify a robot from its logs: masses, inertias, friction, rotor inertia.
 
-    Leaves a folder with the model file, numbers replaced (robot.urdf), every number with its
-    uncertainty (estimate.json), what was learnt (information.npz) and a report (report.html).
+    Leaves a folder with the model file, numbers replaced (robot.urdf, robot.xml or robot.toml),
+    every number with its uncertainty (estimate.json), what was learnt (information.npz) and a
+    report (report.html).
 
     Parameters
     ----------
-    urdf
-        The model file, a guess. Its numbers serve as a weak prior.
+    model
+        The model file, a guess: URDF, MJCF, or a TOML with Denavit-Hartenberg rows. Its numbers
+        serve as a weak prior.
     logs
         CSV, Parquet or NPZ with columns t, q.<joint> and tau.<joint> or current.<joint>.
     out
@@ -133,13 +135,14 @@ def identify(
         threads=threads,
     )
     found = identify_files(
-        urdf, logs, validate or (), options, columns, given, settings, silent if quiet else tell
+        model, logs, validate or (), options, columns, given, settings, silent if quiet else tell
     )
     if not quiet:
         tell("writing the report")
     write(found, out, report.html)
     say(report.text(found))
-    say(f"\n{out / 'robot.urdf'}   {out / 'estimate.json'}   {out / 'report.html'}")
+    left = (*found.files, "estimate.json", "report.html")
+    say("\n" + "   ".join(str(out / name) for name in left))
 
 
 @app.command

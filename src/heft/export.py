@@ -2,98 +2,90 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, MutableMapping
+from dataclasses import replace
 
 import numpy as np
 
-from . import inertia, urdf
+from . import denavit_hartenberg, inertia, markup, mjcf, urdf
+from .edits import Edit, apply, insert_child, number, set_attributes
 from .errors import FitError
 from .inertia import Array
-from .urdf import Element
+from .markup import Element
+from .mjcf_numbers import FULL_INDEX, ORIENTATIONS
+from .robot import Robot
 
-DIGITS = 10  # significant; far beyond what any log tells, far above rounding
 INERTIA_KEYS = ("ixx", "ixy", "iyy", "ixz", "iyz", "izz")
+SAME = 1e-9  # of its size: numbers no further apart are the same, as they are written
 
 
-@dataclass(frozen=True)
-class Edit:
-    """Bytes start..stop of a file replaced by a text."""
+def write(
+    robot: Robot,
+    links: Mapping[str, Array],
+    friction: Mapping[str, tuple[float, float]],
+    armature: Mapping[str, float],
+) -> dict[str, bytes]:
+    """Return the robot's model file with new numbers, by the name it gets.
 
-    start: int
-    stop: int
-    text: str
+    A table of Denavit-Hartenberg rows, which cannot say friction, gets a URDF beside it.
 
+    Args:
+        robot: Whose file it is.
+        links: Ten parameters of each link to change, in its own frame.
+        friction: Damping [N·m·s/rad] and friction [N·m] of each joint to change.
+        armature: Rotor inertia of each joint to change, where the file can say it [kg·m²].
 
-def number(value: float) -> str:
-    """Return a number as files have it."""
-    text = f"{value:.{DIGITS}g}"
-    return "0" if text == "-0" else text
-
-
-def apply(data: bytes, edits: list[Edit]) -> bytes:
-    """Return the bytes with edits made, none of which overlap."""
-    out, position = [], 0
-    for edit in sorted(edits, key=lambda e: (e.start, e.stop)):
-        if edit.start < position:
-            raise AssertionError("edits overlap")
-        out += [data[position : edit.start], edit.text.encode()]
-        position = edit.stop
-    return b"".join([*out, data[position:]])
-
-
-def _attributes(data: bytes, element: Element, values: Mapping[str, str]) -> list[Edit]:
-    """Return edits that give an element these attributes, the others untouched."""
-    spans = element.spans(data)
-    edits = [
-        Edit(*spans[k], v)
-        for k, v in values.items()
-        if k in spans and not _same(element.attributes[k], v)
-    ]
-    missing = "".join(f' {k}="{v}"' for k, v in values.items() if k not in spans)
-    if missing:
-        closing = 2 if data[element.opened - 2 : element.opened - 1] == b"/" else 1
-        end = element.opened - closing
-        while data[end - 1 : end].isspace():
-            end -= 1
-        edits.append(Edit(end, end, missing))
-    return edits
+    Raises:
+        FitError: If the numbers as written are not those of rigid bodies.
+    """
+    if robot.form == "mjcf":
+        return {"robot.xml": write_mjcf(robot.source, links, friction, armature)}
+    if robot.form == "toml":
+        table = denavit_hartenberg.read(robot.source, "the model file")
+        others = {k: v for k, v in table.nominal.items() if k not in links}
+        text = replace(table, nominal=others).translate(False, "the model file").text
+        return {
+            "robot.toml": write_toml(robot.source, links),
+            "robot.urdf": write_urdf(text, links, friction),
+        }
+    return {"robot.urdf": write_urdf(robot.source, links, friction)}
 
 
-def _same(old: str, new: str) -> bool:
-    """Return whether a text already says these numbers, to the digits that are written."""
-    try:
-        before, after = ([float(x) for x in text.split()] for text in (old, new))
-    except ValueError:
-        return False
-    return len(before) == len(after) and all(
-        math.isclose(a, b, rel_tol=10.0 ** (1 - DIGITS)) for a, b in zip(before, after, strict=True)
-    )
-
-
-def _indent(data: bytes, element: Element) -> str:
-    """Return the whitespace that an element's line begins with."""
-    line = data[data.rfind(b"\n", 0, element.start) + 1 : element.start]
-    return line.decode() if line.strip() == b"" else ""
-
-
-def _child(data: bytes, parent: Element, tag: str, lines: list[str]) -> list[Edit]:
-    """Return edits that insert lines of XML as the first thing in an element."""
-    outer = _indent(data, parent)
-    first = next((_indent(data, c) for c in parent.children if _indent(data, c)), outer + "  ")
-    newline = "\r\n" if b"\r\n" in data[:4096] else "\n"
-    body = "".join(f"{newline}{first}{line}" for line in lines)
-    if data[parent.opened - 2 : parent.opened] == b"/>":
-        return [Edit(parent.opened - 2, parent.opened, f">{body}{newline}{outer}</{tag}>")]
-    return [Edit(parent.opened, parent.opened, body)]
-
-
-def _inertial(data: bytes, link: Element, parameters: Array) -> list[Edit]:
+def _body(parameters: Array) -> tuple[float, Array, Array]:
+    """Return mass [kg], centre of mass [m] and inertia about it [kg·m²], free of dust."""
     mass, com, tensor = inertia.to_body(parameters)
     largest = float(np.abs(parameters[4:]).max())
     if largest > 0.0:  # moving to the centre of mass leaves rounding of this size, not numbers
         tensor = np.round(tensor, 13 - math.floor(math.log10(largest)))
+    return mass, com, tensor
+
+
+def _require_bodies(links: Mapping[str, Array]) -> None:
+    for name, parameters in links.items():
+        if not (np.isfinite(parameters).all() and inertia.consistency_margin(parameters) > 0.0):
+            raise FitError(
+                "the numbers for a link are those of no rigid body",
+                argument=name,
+                got=np.asarray(parameters).tolist(),
+            )
+
+
+def _require_written(name: str, mass: float, tensor: Array) -> None:
+    """Raise `FitError` if a link, as written, is no rigid body."""
+    margin = inertia.consistency_margin(inertia.from_body(mass, np.zeros(3), tensor))
+    if margin <= 0.0:
+        raise FitError(
+            "the numbers written for a link are those of no rigid body",
+            argument=name,
+            got=margin,
+            cure="raise the estimator's margin",
+        )
+
+
+def _urdf_inertial(data: bytes, link: Element, parameters: Array) -> list[Edit]:
+    mass, com, tensor = _body(parameters)
     place = {"xyz": " ".join(map(number, com)), "rpy": "0 0 0"}
     moments = {
         k: number(tensor[i, j])
@@ -102,7 +94,7 @@ def _inertial(data: bytes, link: Element, parameters: Array) -> list[Edit]:
     found = link.find("inertial")
     if found is None:
         written = " ".join(f'{k}="{v}"' for k, v in moments.items())
-        return _child(
+        return insert_child(
             data,
             link,
             "link",
@@ -118,13 +110,13 @@ def _inertial(data: bytes, link: Element, parameters: Array) -> list[Edit]:
     origin = found.find("origin")
     if origin is None:
         line = f'<origin xyz="{place["xyz"]}" rpy="{place["rpy"]}"/>'
-        edits += _child(data, found, "inertial", [line])
+        edits += insert_child(data, found, "inertial", [line])
     else:
-        edits += _attributes(data, origin, place)
+        edits += set_attributes(data, origin, place)
     for tag, values in (("mass", {"value": number(mass)}), ("inertia", moments)):
         element = found.find(tag)
         assert element is not None  # urdf.check has seen to it
-        edits += _attributes(data, element, values)
+        edits += set_attributes(data, element, values)
     return edits
 
 
@@ -143,19 +135,13 @@ def write_urdf(
     Raises:
         FitError: If the numbers as written are not those of rigid bodies.
     """
-    root = urdf.parse(data, "the model file")
-    for name, parameters in links.items():
-        if not (np.isfinite(parameters).all() and inertia.consistency_margin(parameters) > 0.0):
-            raise FitError(
-                "the numbers for a link are those of no rigid body",
-                argument=name,
-                got=np.asarray(parameters).tolist(),
-            )
+    root = markup.parse(data, "the model file")
+    _require_bodies(links)
     edits: list[Edit] = []
     for element in root.all("link"):
         name = element.attributes["name"]
         if name in links:
-            edits += _inertial(data, element, links[name])
+            edits += _urdf_inertial(data, element, links[name])
     for element in root.all("joint"):
         name = element.attributes["name"]
         if name not in friction:
@@ -164,34 +150,163 @@ def write_urdf(
         values = {"damping": number(damping), "friction": number(dry)}
         found = element.find("dynamics")
         if found is not None:
-            edits += _attributes(data, found, values)
+            edits += set_attributes(data, found, values)
         else:
             line = " ".join(["<dynamics", *(f'{k}="{v}"' for k, v in values.items())]) + "/>"
-            edits += _child(data, element, "joint", [line])
+            edits += insert_child(data, element, "joint", [line])
     written = apply(data, edits)
-    check_written(written, set(links))
+    again = markup.parse(written, "the written model")
+    urdf.check(again, "the written model")
+    found_again = {e.attributes["name"]: urdf.inertial(e) for e in again.all("link")}
+    for name in links:
+        said = found_again[name]
+        assert said is not None
+        tensor = inertia.inertia_matrix(np.array([0.0, 0.0, 0.0, 0.0, *said.moments]))
+        _require_written(name, said.mass, tensor)
     return written
 
 
-def check_written(data: bytes, names: set[str]) -> None:
-    """Raise `FitError` if a link of these names is, as written, no rigid body."""
-    root = urdf.parse(data, "the written model")
-    urdf.check(root, "the written model")
-    for element in root.all("link"):
-        if element.attributes["name"] not in names:
-            continue
-        found = element.find("inertial")
-        assert found is not None
-        mass, tensor = found.find("mass"), found.find("inertia")
-        assert mass is not None and tensor is not None
-        matrix = np.zeros((3, 3))
-        for key, (i, j) in zip(INERTIA_KEYS, inertia.INERTIA_INDEX, strict=True):
-            matrix[i, j] = matrix[j, i] = float(tensor.attributes[key])
-        central = inertia.from_body(float(mass.attributes["value"]), np.zeros(3), matrix)
-        if inertia.consistency_margin(central) <= 0.0:
-            raise FitError(
-                "the numbers written for a link are those of no rigid body",
-                argument=element.attributes["name"],
-                got=inertia.consistency_margin(central),
-                cure="raise the estimator's margin",
-            )
+def _text(values: Array) -> str:
+    return " ".join(map(number, values))
+
+
+def _mjcf_inertial(data: bytes, body: mjcf.Body, parameters: Array) -> list[Edit]:
+    mass, com, tensor = _body(parameters)
+    full = _text(np.array([tensor[i, j] for i, j in FULL_INDEX]))
+    values = {"pos": _text(com), "mass": number(mass)}
+    found = body.inertial
+    if found is None:
+        line = f'<inertial pos="{values["pos"]}" mass="{values["mass"]}" fullinertia="{full}"/>'
+        return insert_child(data, body.element, "body", [line])
+    assert body.parameters is not None
+    if _says(body.parameters, mass, com, tensor):
+        return []
+    if "fullinertia" in found.attributes:
+        return set_attributes(data, found, values | {"fullinertia": full})
+    moments, axes = _principal(tensor, body.principal)
+    values["diaginertia"] = _text(moments)
+    quaternion = _text(_quaternion(axes))
+    stated = [k for k in ORIENTATIONS if k in found.attributes and k != "quat"]
+    if not stated:
+        if "quat" in found.attributes or quaternion != "1 0 0 0":
+            values["quat"] = quaternion
+        return set_attributes(data, found, values)
+    # Other ways to say an orientation give way to a quaternion.
+    place = Edit(*found.whole_spans(data)[stated[0]], f'quat="{quaternion}"')
+    return [place, *set_attributes(data, found, values)]
+
+
+def _says(parameters: Array, mass: float, com: Array, tensor: Array) -> bool:
+    """Return whether ten parameters already are these numbers, to the digits that are written."""
+    was, at, about = inertia.to_body(parameters)
+    pairs = ((was, mass), (at, com), (about, tensor))
+    return all(
+        float(np.linalg.norm(np.subtract(new, old))) <= SAME * float(np.linalg.norm(new))
+        for old, new in pairs
+    )
+
+
+def _principal(tensor: Array, before: Array) -> tuple[Array, Array]:
+    """Return principal moments and axes, in the order and signs nearest to those of before."""
+    moments, axes = np.linalg.eigh(tensor)
+    likeness = before.T @ axes
+    order = max(
+        itertools.permutations(range(3)),
+        key=lambda p: sum(abs(likeness[k, p[k]]) for k in range(3)),
+    )
+    chosen = axes[:, list(order)]
+    chosen = chosen * np.where(np.diag(before.T @ chosen) < 0.0, -1.0, 1.0)
+    if np.linalg.det(chosen) < 0.0:
+        chosen[:, 2] *= -1.0
+    return moments[list(order)], chosen
+
+
+def _quaternion(rotation: Array) -> Array:
+    """Return the unit quaternion w, x, y, z of a rotation, with w ≥ 0."""
+    from scipy.spatial.transform import Rotation
+
+    x, y, z, w = Rotation.from_matrix(rotation).as_quat(canonical=True)
+    return np.array([w, x, y, z])
+
+
+def write_mjcf(
+    data: bytes,
+    links: Mapping[str, Array],
+    friction: Mapping[str, tuple[float, float]],
+    armature: Mapping[str, float],
+) -> bytes:
+    """Return an MJCF file with new inertials and joint numbers, all else byte for byte.
+
+    What a class of defaults says of a joint is said at the joint; principal axes that the file
+    states otherwise are stated as a quaternion.
+
+    Args:
+        data: The file's bytes.
+        links: Ten parameters of each body to change, in its own frame.
+        friction: `damping` [N·m·s/rad] and `frictionloss` [N·m] of each joint to change.
+        armature: Of each joint to change [kg·m²].
+
+    Raises:
+        FitError: If the numbers as written are not those of rigid bodies.
+    """
+    _require_bodies(links)
+    edits: list[Edit] = []
+    for body in mjcf.read(markup.parse(data, "the model file"), "the model file").bodies:
+        if body.name in links:
+            edits += _mjcf_inertial(data, body, links[body.name])
+        for joint in body.joints:
+            values = {}
+            if joint.name in friction:
+                damping, dry = friction[joint.name]
+                values = {"damping": number(damping), "frictionloss": number(dry)}
+            if joint.name in armature:
+                values["armature"] = number(armature[joint.name])
+            edits += set_attributes(data, joint.element, values)
+    written = apply(data, edits)
+    again = mjcf.read(markup.parse(written, "the written model"), "the written model")
+    for body in again.bodies:
+        if body.name in links:
+            assert body.parameters is not None
+            mass, _, tensor = inertia.to_body(body.parameters)
+            _require_written(body.name, mass, tensor)
+    return written
+
+
+def write_toml(data: bytes, links: Mapping[str, Array]) -> bytes:
+    """Return a TOML of Denavit-Hartenberg rows with new inertials, all else as it was.
+
+    Args:
+        data: The file's bytes.
+        links: Ten parameters of each link to change, in its own frame.
+
+    Raises:
+        FitError: If the numbers as written are not those of rigid bodies.
+    """
+    import tomlkit
+
+    _require_bodies(links)
+    text = data.decode()
+    mark = "\ufeff" if text.startswith("\ufeff") else ""
+    document = tomlkit.parse(text.removeprefix(mark))
+    if "inertial" not in document:
+        document["inertial"] = tomlkit.table(is_super_table=True)
+    inertials = document["inertial"]
+    assert isinstance(inertials, MutableMapping)
+    for name, parameters in links.items():
+        mass, com, tensor = _body(parameters)
+        if name not in inertials:
+            inline = isinstance(inertials, tomlkit.items.InlineTable)
+            inertials[name] = tomlkit.inline_table() if inline else tomlkit.table()
+        entry = inertials[name]
+        entry["mass"] = float(number(mass))
+        entry["com"] = [float(number(x)) for x in com]
+        entry["inertia"] = [[float(number(x)) for x in row] for row in tensor]
+    said = mark + tomlkit.dumps(document)
+    if "\r\n" in text:
+        said = said.replace("\r\n", "\n").replace("\n", "\r\n")
+    written = said.encode()
+    again = denavit_hartenberg.read(written, "the written model")
+    for name in links:
+        mass, _, tensor = inertia.to_body(again.nominal[name])
+        _require_written(name, mass, tensor)
+    return written

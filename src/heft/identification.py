@@ -97,7 +97,8 @@ class Identification:
         bounds: Between what the masses and centres of mass of all robots that fit lie.
         left_out: Rows that the robust fit left out, by log.
         delay: How far torque comes behind motion.
-        urdf: The model file with new numbers.
+        files: The model file with new numbers, by name; for a table of Denavit-Hartenberg rows
+            a URDF, too.
         fit: Scores on the logs fitted.
         validation: Scores on logs not fitted.
         checks: What was looked at.
@@ -114,7 +115,7 @@ class Identification:
     bounds: StrictBounds
     left_out: Mapping[str, int]
     delay: DelayFound
-    urdf: bytes
+    files: Mapping[str, bytes]
     fit: tuple[Score, ...]
     validation: tuple[Score, ...]
     checks: tuple[Check, ...]
@@ -268,7 +269,7 @@ def _identify(
         bounds,
         left_out,
         delay,
-        b"",
+        {},
         (),
         (),
         (),
@@ -276,9 +277,10 @@ def _identify(
         tuple(inputs),
         settings,
     )
-    urdf = export.write_urdf(robot.source, found.links, _urdf_friction(found))
+    files = export.write(robot, found.links, _simple_friction(found), _armatures(found))
     # What is scored is what the file says, rounded as it is.
-    bodies = Robot.from_urdf_text(urdf, robot.options).written_bodies()
+    model = next(iter(files))
+    bodies = Robot.from_text(files[model], robot.options, model).written_bodies()
     problem = found.calibrated_problem
     progress("scoring")
     traces: list[Trace] = []
@@ -301,7 +303,7 @@ def _identify(
     )
     return replace(
         found,
-        urdf=urdf,
+        files=files,
         fit=fit,
         validation=held,
         checks=tuple(judged),
@@ -388,13 +390,19 @@ def _simple(
     )
 
 
-def _urdf_friction(found: Identification) -> dict[str, tuple[float, float]]:
+def _simple_friction(found: Identification) -> dict[str, tuple[float, float]]:
     simple = found.simple.values
     return {
         joint: (simple[f"{joint}.viscous"], simple[f"{joint}.coulomb"])
         for joint in found.problem.robot.joints
         if f"{joint}.viscous" in simple
     }
+
+
+def _armatures(found: Identification) -> dict[str, float]:
+    full = found.friction["full"]
+    joints = found.problem.robot.joints
+    return {j: full[f"{j}.armature"] for j in joints if f"{j}.armature" in full}
 
 
 def _speeds(problem: Problem) -> Array:
@@ -422,7 +430,7 @@ def describe(path: Path, role: str, timeline: Timeline | None = None) -> dict[st
 
 
 def identify_files(
-    urdf: Path,
+    model: Path,
     logs: Sequence[Path],
     validate: Sequence[Path] = (),
     options: Path | None = None,
@@ -434,7 +442,7 @@ def identify_files(
     """Identify a robot from files; see `identify`.
 
     Args:
-        urdf: The model file.
+        model: URDF, MJCF, or TOML of Denavit-Hartenberg rows.
         logs: CSV, Parquet or NPZ.
         validate: Logs that the fit must not see.
         options: TOML that says what the model file cannot.
@@ -443,7 +451,7 @@ def identify_files(
         settings: How.
         progress: Told what is being done.
     """
-    robot = Robot.from_urdf(urdf, Options.from_toml(options) if options else None)
+    robot = Robot.from_file(model, Options.from_toml(options) if options else None)
     mapping = ColumnMap.from_toml(columns) if columns else None
     twice = sorted({str(p) for p in logs if [k.resolve() for k in logs].count(p.resolve()) > 1})
     if twice:
@@ -477,7 +485,7 @@ def identify_files(
     if any(a is not b for a, b in zip(first.recordings, fit, strict=True)):
         first = first.of(fit)
     inputs = [
-        describe(urdf, "model"),
+        describe(model, "model"),
         *(describe(p, "options") for p in [options] if p),
         *(describe(p, "columns") for p in [columns] if p),
         *(describe(p / "information.npz", "given") for p in [given] if p),

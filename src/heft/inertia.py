@@ -147,3 +147,14 @@ def rotation_rpy(roll: float, pitch: float, yaw: float) -> Array:
             [-sp, cp * sr, cp * cr],
         ]
     )
+
+
+def rpy_of(rotation: Array) -> Array:
+    """Return angles with `rotation_rpy(*rpy_of(R)) == R`, shape (3,) [rad].
+
+    Yaw first, then what is left of the others: so it holds where the pitch is a right angle, too.
+    """
+    yaw = float(np.arctan2(rotation[1, 0], rotation[0, 0]))
+    left = rotation_rpy(0.0, 0.0, yaw).T @ rotation
+    roll, pitch = np.arctan2(-left[1, 2], left[1, 1]), np.arctan2(-left[2, 0], left[0, 0])
+    return np.array([roll, pitch, yaw])

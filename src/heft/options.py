@@ -80,14 +80,15 @@ class Options:
 
     Attributes:
         base: `fixed`, or `free` for a floating base.
-        gravity: Vector in the base's frame [m/s²].
+        gravity: Vector in the base's frame [m/s²]; what the model file says if not given, and
+            9.81 downwards where that says nothing.
         joint: By joint name.
         coupling: Motors that move several joints.
         limits: Of mass and centre of mass, by link name.
     """
 
     base: Literal["fixed", "free"] = "fixed"
-    gravity: tuple[float, float, float] = STANDARD_GRAVITY
+    gravity: tuple[float, float, float] | None = None
     joint: Mapping[str, JointOptions] | None = None
     coupling: Coupling | None = None
     limits: Mapping[str, LinkOptions] | None = None
@@ -104,6 +105,12 @@ class Options:
     @staticmethod
     def from_dict(table: Mapping[str, Any], where: str = "options") -> Options:
         """Return the options of a parsed TOML table; see `from_toml`."""
+        if "link" in table:
+            raise InvalidSetting(
+                "rows of Denavit-Hartenberg parameters are a model file of their own",
+                argument=f"{where}, [link]",
+                cure="give the TOML that holds [link] in the place of the URDF",
+            )
         refuse_unknown(table, ("base", "gravity", "joint", "coupling", "limits"), where)
         base = table.get("base", "fixed")
         if base not in ("fixed", "free"):
@@ -113,8 +120,10 @@ class Options:
                 got=repr(base),
                 valid=("fixed", "free"),
             )
-        gravity = table.get("gravity", STANDARD_GRAVITY)
-        numbers = vector(gravity, f"{where}, gravity", 3)
+        gravity = None
+        if "gravity" in table:
+            x, y, z = vector(table["gravity"], f"{where}, gravity", 3)
+            gravity = (x, y, z)
         joints = {}
         entries = table.get("joint", {})
         if not isinstance(entries, Mapping):
@@ -125,7 +134,7 @@ class Options:
         if "coupling" in table:
             coupling = _coupling(table["coupling"], f"{where}, [coupling]")
         limits = _limits(table.get("limits", {}), where)
-        return Options(base, (numbers[0], numbers[1], numbers[2]), joints, coupling, limits)
+        return Options(base, gravity, joints, coupling, limits)
 
     def of(self, joint: str) -> JointOptions:
         """Return what is said of a joint, defaults if nothing."""
@@ -133,7 +142,9 @@ class Options:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a table from which `from_dict` makes the same options."""
-        table: dict[str, Any] = {"base": self.base, "gravity": list(self.gravity)}
+        table: dict[str, Any] = {"base": self.base}
+        if self.gravity is not None:
+            table["gravity"] = list(self.gravity)
         if self.joint:
             table["joint"] = {
                 name: {k: v for k, v in vars(entry).items() if v is not None}

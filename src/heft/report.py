@@ -388,8 +388,8 @@ def html(found: Identification) -> str:
 <h2>Joints</h2>{_html_table(JOINT_HEAD, _joints(found))}
 <p>{escape.escape(LEGEND)}</p>
 <p>Torque is the rigid body's + rotor inertia · a + friction. The table holds the simple friction
-of robot.urdf; the full one that the masses were fitted with is in <code>friction.py</code>,
-<code>friction.c</code> and estimate.json.{_delay(found)}</p>
+of {next(iter(found.files))}; the full one that the masses were fitted with is in
+<code>friction.py</code>, <code>friction.c</code> and estimate.json.{_delay(found)}</p>
 <h2>Scores</h2>{_html_table(SCORE_HEAD, _scores(found))}
 {_figures(found)}
 {_friction_figure(found)}

@@ -1,7 +1,8 @@
 """The folder of results: written whole or not at all, and read again.
 
 `estimate.json` is the contract that programs read (`estimate.schema.json`), `robot.urdf` the
-model file with new numbers, `information.npz` what was learnt, `report.html` the page.
+model file with new numbers (`robot.xml` of an MJCF file, `robot.toml` of Denavit-Hartenberg
+rows), `information.npz` what was learnt, `report.html` the page.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ SCHEMA = 1
 
 SEEN = 0.5  # share of the prior's variance that data must take away to count as seen
 
+MODELS = ("robot.toml", "robot.xml", "robot.urdf")  # the first that is there is the model
 FILES = (
     "robot.urdf",
     "estimate.json",
@@ -110,7 +112,8 @@ def write(
     out.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
-        (temporary / "robot.urdf").write_bytes(found.urdf)
+        for name, data in found.files.items():
+            (temporary / name).write_bytes(data)
         contract = _plain(to_json(found))
         text = json.dumps(contract, indent=1, ensure_ascii=False, allow_nan=False)
         (temporary / "estimate.json").write_text(text + "\n", encoding="utf-8")
@@ -143,7 +146,7 @@ def refuse_foreign(out: Path) -> None:
     """Raise `InvalidSetting` if a folder for results holds anything else."""
     if out.exists() and not out.is_dir():
         raise InvalidSetting("the place for results is a file", argument=f"--out {out}")
-    others = sorted({p.name for p in out.iterdir()} - set(FILES)) if out.exists() else []
+    others = sorted({p.name for p in out.iterdir()} - {*FILES, *MODELS}) if out.exists() else []
     if others:
         raise InvalidSetting(
             "the folder for results holds other files, which are not overwritten",
@@ -448,9 +451,8 @@ class Identified:
                 got=f"no usable estimate.json ({type(problem).__name__}: {problem})",
                 expected="the folder that `heft identify --out` wrote",
             ) from problem
-        return Identified(
-            folder, Robot.from_urdf(folder / "robot.urdf", options), drives, smoothing, data
-        )
+        model = next((n for n in MODELS if (folder / n).exists()), MODELS[-1])
+        return Identified(folder, Robot.from_file(folder / model, options), drives, smoothing, data)
 
     def predict(
         self,

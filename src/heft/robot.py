@@ -1,27 +1,28 @@
 """A robot: a tree of bodies, its links, its drives, and what is believed of them.
 
-The model file is read by pinocchio, after `urdf.check` has seen every number in it. What
-moves together is one *body*, named after the link that its joint moves; the *links* of the
-file are kept apart, each with its place in its body. A `[toml]` says what a model file
-cannot (see `options`).
+A URDF is read by pinocchio, after `urdf.check` has seen every number in it; robots of other
+files (`mjcf`, `denavit_hartenberg`) are said as a URDF first. What moves together is one
+*body*, named after the link that its joint moves; the *links* of the file are kept apart, each
+with its place in its body. A `[toml]` says what a model file cannot (see `options`).
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from . import inertia, urdf
+from . import denavit_hartenberg, inertia, markup, mjcf, urdf
 from .errors import InvalidModel, InvalidSetting, nearest
 from .inertia import Array
-from .options import Options
+from .markup import Element
+from .options import STANDARD_GRAVITY, Options
 from .parameters import Labels, read_only
 
 REVOLUTE, PRISMATIC, FREE = 0, 1, 2
@@ -210,7 +211,7 @@ class Drive:
 
 @dataclass(frozen=True, eq=False)
 class Robot:
-    """A robot whose parameters can be identified; made by `from_urdf`.
+    """A robot whose parameters can be identified; made by `from_file`.
 
     Compared by identity, so that what is derived from it can be remembered.
 
@@ -223,6 +224,7 @@ class Robot:
         options: What the model file could not say.
         source: The model file's bytes.
         notes: What a user should know of the model file: stand-ins, repairs.
+        form: What kind of file that is.
     """
 
     name: str
@@ -233,6 +235,36 @@ class Robot:
     options: Options
     source: bytes
     notes: tuple[str, ...] = ()
+    form: Literal["urdf", "mjcf", "toml"] = "urdf"
+
+    @staticmethod
+    def from_file(path: str | Path, options: Options | None = None) -> Robot:
+        """Read a URDF, an MJCF file, or a TOML of Denavit-Hartenberg rows.
+
+        Args:
+            path: The file; `.toml` says what it is, else its root element. No other file is
+                opened, meshes neither.
+            options: What it cannot say.
+
+        Raises:
+            InvalidModel: If it is malformed, or describes no tree of rigid bodies.
+            InvalidSetting: If the options speak of joints that are not there.
+        """
+        return Robot.from_text(_bytes(path), options, str(path))
+
+    @staticmethod
+    def from_text(data: bytes, options: Options | None = None, path: str = "URDF") -> Robot:
+        """Return the robot of a model file's bytes; see `from_file`."""
+        options = options or Options()
+        free = options.base == "free"
+        if path.lower().endswith(".toml"):
+            translation = denavit_hartenberg.read(data, path).translate(free, path)
+            return _build(translation, data, options, path, "toml")
+        root = markup.parse(data, path)
+        if root.tag == "mujoco":
+            translation = mjcf.translate(mjcf.read(root, path), free, path)
+            return _build(translation, data, options, path, "mjcf")
+        return Robot.from_urdf_text(data, options, path)
 
     @staticmethod
     def from_urdf(path: str | Path, options: Options | None = None) -> Robot:
@@ -246,22 +278,12 @@ class Robot:
             InvalidModel: If it is malformed, or describes no tree of rigid bodies.
             InvalidSetting: If the options speak of joints that are not there.
         """
-        try:
-            data = Path(path).read_bytes()
-        except OSError as problem:
-            raise InvalidModel(
-                "the model file cannot be read",
-                argument=str(path),
-                got=problem.strerror or str(problem),
-            ) from problem
-        return Robot.from_urdf_text(data, options, str(path))
+        return Robot.from_urdf_text(_bytes(path), options, str(path))
 
     @staticmethod
     def from_urdf_text(data: bytes, options: Options | None = None, path: str = "URDF") -> Robot:
         """Return the robot of a URDF file's bytes; see `from_urdf`."""
-        root = urdf.parse(data, path)
-        urdf.check(root, path)
-        return _build(root, data, options or Options(), path)
+        return _build(urdf.Translation(data), data, options or Options(), path, "urdf")
 
     @property
     def channels(self) -> tuple[str, ...]:
@@ -282,7 +304,7 @@ class Robot:
     @property
     def gravity(self) -> Array:
         """Gravity vector, shape (3,) [m/s²]."""
-        return np.array(self.options.gravity)
+        return np.array(self.options.gravity or STANDARD_GRAVITY)
 
     @property
     def drive_columns(self) -> tuple[tuple[int, Term], ...]:
@@ -371,7 +393,19 @@ class Robot:
         return digest.hexdigest()[:12]
 
 
-def _mimics(root: urdf.Element, path: str) -> dict[str, tuple[str, float, float]]:
+def _bytes(path: str | Path) -> bytes:
+    try:
+        with Path(path).open("rb") as file:  # it may be a device without end
+            return file.read(markup.LARGEST_FILE + 1)
+    except OSError as problem:
+        raise InvalidModel(
+            "the model file cannot be read",
+            argument=str(path),
+            got=problem.strerror or str(problem),
+        ) from problem
+
+
+def _mimics(root: Element, path: str) -> dict[str, tuple[str, float, float]]:
     """Return for each mimicking joint its master, multiplier and offset, chains resolved."""
     direct = {}
     for joint in root.all("joint"):
@@ -399,13 +433,23 @@ def _mimics(root: urdf.Element, path: str) -> dict[str, tuple[str, float, float]
     return resolved
 
 
-def _build(root: urdf.Element, data: bytes, options: Options, path: str) -> Robot:
+def _build(
+    said: urdf.Translation,
+    data: bytes,
+    options: Options,
+    path: str,
+    form: Literal["urdf", "mjcf", "toml"],
+) -> Robot:
     import pinocchio as pin
 
+    root = markup.parse(said.text, path)
+    urdf.check(root, path)
     free = options.base == "free"
+    gravity = options.gravity or said.gravity or STANDARD_GRAVITY
+    options = replace(options, gravity=gravity)
     try:
         # To XML all white space in attributes is a space; to pinocchio it is not.
-        text = data.decode().translate({9: " ", 10: " ", 13: " "})
+        text = said.text.decode().translate({9: " ", 10: " ", 13: " "})
         model = (
             pin.buildModelFromXML(text, pin.JointModelFreeFlyer())
             if free
@@ -443,7 +487,7 @@ def _build(root: urdf.Element, data: bytes, options: Options, path: str) -> Robo
                 cure=f"did you mean '{near}'?" if near else None,
             )
     tree = _tree(model, joints, mimics, free, first)
-    links, notes = _links(root, model, free)
+    links, notes = _links(root, model, free, said)
     drives = _drives(joints, tree, options, first)
     return Robot(
         root.attributes.get("name") or "robot",
@@ -453,7 +497,8 @@ def _build(root: urdf.Element, data: bytes, options: Options, path: str) -> Robo
         drives,
         options,
         data,
-        tuple(notes),
+        (*said.notes, *notes),
+        form,
     )
 
 
@@ -504,11 +549,15 @@ def _tree(
     )
 
 
-def _links(root: urdf.Element, model: Any, free: bool) -> tuple[tuple[Link, ...], list[str]]:
+def _links(
+    root: Element, model: Any, free: bool, said: urdf.Translation
+) -> tuple[tuple[Link, ...], list[str]]:
+    """Return the links that are the file's own, and what a user should know of them."""
     import pinocchio as pin
 
     frames = {f.name: f for f in model.frames if f.type == pin.FrameType.BODY}
-    tens = {k.attributes["name"]: _written(k) for k in root.all("link")}
+    own = [k for k in root.all("link") if k.attributes["name"] not in said.aids]
+    tens = {k.attributes["name"]: _written(k) for k in own}
     masses = {n: float(ten[0]) for n, ten in tens.items() if ten is not None}
     moving = [m for n, m in masses.items() if frames[n].parentJoint > 0 and m > 0.0]
     total = sum(moving)
@@ -523,13 +572,16 @@ def _links(root: urdf.Element, model: Any, free: bool) -> tuple[tuple[Link, ...]
     for name, ten in tens.items():
         given = ten is not None
         frame = frames[name]
-        fixed = model.frames[frame.parentFrame].type == pin.FrameType.FIXED_JOINT and not (
-            free and frame.parentJoint == 1 and model.frames[frame.parentFrame].name == "root_joint"
+        above = model.frames[frame.parentFrame]
+        fixed = (
+            above.type == pin.FrameType.FIXED_JOINT
+            and not (free and frame.parentJoint == 1 and above.name == "root_joint")
+            and model.frames[above.parentFrame].name not in said.aids
         )
         massless = masses.get(name, 0.0) <= FRAME_MASS_SHARE * total
         # A link without mass is only a frame if it is fixed to another, or another to it.
         carried = fixed or body_mass.get(frame.parentJoint, 0.0) > FRAME_MASS_SHARE * total
-        frame_only = frame.parentJoint > 0 and carried and massless
+        frame_only = frame.parentJoint > 0 and carried and massless and name not in said.solid
         nominal = np.zeros(10)
         written = np.zeros(10) if ten is None else ten
         if given and not massless:
@@ -563,7 +615,7 @@ def _links(root: urdf.Element, model: Any, free: bool) -> tuple[tuple[Link, ...]
     return tuple(links), notes
 
 
-def _written(link: urdf.Element) -> Array | None:
+def _written(link: Element) -> Array | None:
     """Return the ten parameters that a link's `<inertial>` states, in the link's frame."""
     found = urdf.inertial(link)
     if found is None:

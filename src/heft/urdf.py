@@ -1,177 +1,23 @@
-"""A URDF as bytes with positions: what stands where, checked before any engine sees it.
+"""A URDF, checked before any engine sees it; and robots of other files written as one.
 
 Engines forgive: pinocchio reads a mass of `nan`, `1,5` or `heavy` as 0 and goes on. So the
-file is read here first, without entities, network or mesh files, and refused by name where
-it is wrong. Positions of elements and attributes are kept, so that numbers can be replaced
-and every other byte left as it is.
+file is read here first and refused by name where it is wrong.
 """
 
 from __future__ import annotations
 
 import math
-import re
+import shlex
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from xml.parsers import expat
+from dataclasses import dataclass
+from xml.sax.saxutils import quoteattr
 
+from . import inertia
 from .errors import InvalidModel, nearest
+from .inertia import Array
+from .markup import Element, numbers, walk
 
 JOINT_TYPES = ("revolute", "continuous", "prismatic", "fixed")
-ATTRIBUTE = re.compile(rb"""\s([A-Za-z_:][\w:.-]*)\s*=\s*("[^"]*"|'[^']*')""")
-NUMBERS = re.compile(r"[-+.0-9eE\s]*")  # float() also takes underscores and other scripts' digits
-LARGEST_FILE = 64 * 1024 * 1024
-
-
-@dataclass(eq=False)
-class Element:
-    """One XML element with its place in the file.
-
-    Attributes:
-        tag: Its name.
-        attributes: Values by name.
-        start: Offset of its `<`.
-        opened: Offset behind the `>` of its start tag.
-        ended: Offset behind its end tag.
-        line: Line of its `<`, from 1.
-    """
-
-    tag: str
-    attributes: dict[str, str]
-    start: int
-    opened: int
-    line: int
-    ended: int = -1
-    children: list[Element] = field(default_factory=list)
-
-    def find(self, tag: str) -> Element | None:
-        """Return the first child of this tag."""
-        return next((c for c in self.children if c.tag == tag), None)
-
-    def all(self, tag: str) -> list[Element]:
-        """Return the children of this tag."""
-        return [c for c in self.children if c.tag == tag]
-
-    def spans(self, data: bytes) -> dict[str, tuple[int, int]]:
-        """Return where each attribute's value stands, without its quotes."""
-        tag = data[self.start : self.opened]
-        return {
-            m.group(1).decode(): (self.start + m.start(2) + 1, self.start + m.end(2) - 1)
-            for m in ATTRIBUTE.finditer(tag)
-        }
-
-
-def _tag_end(data: bytes, start: int) -> int:
-    """Return the offset behind the `>` that closes the tag starting at `start`."""
-    quote = 0
-    for position in range(start, len(data)):
-        byte = data[position]
-        if quote:
-            quote = 0 if byte == quote else quote
-        elif byte in b"\"'":
-            quote = byte
-        elif byte == 0x3E:
-            return position + 1
-    return len(data)
-
-
-def parse(data: bytes, path: str) -> Element:
-    """Return the root element of a URDF file.
-
-    Args:
-        data: The file's bytes.
-        path: Its name, for messages.
-
-    Raises:
-        InvalidModel: If it is not well-formed XML in UTF-8, defines entities, or is no URDF.
-    """
-    if len(data) > LARGEST_FILE:
-        raise InvalidModel(
-            "the model file is too large",
-            argument=path,
-            got=f"{len(data)} bytes",
-            expected=f"at most {LARGEST_FILE}",
-        )
-    encoding = "UTF-16" if b"\0" in data[:4] else None
-    try:
-        data.decode()
-    except UnicodeDecodeError as problem:
-        encoding = str(problem)
-    if encoding is not None:
-        raise InvalidModel(
-            "the model file is not UTF-8", argument=path, got=encoding, cure="save it as UTF-8"
-        )
-    parser = expat.ParserCreate()
-    parser.buffer_text = True
-    stack: list[Element] = []
-    roots: list[Element] = []
-
-    def refuse_doctype(*_: object) -> None:
-        raise InvalidModel(
-            "a model file must not define a document type or entities",
-            argument=f"{path}, line {parser.CurrentLineNumber}",
-            got="<!DOCTYPE",
-            cure="remove the <!DOCTYPE …> declaration",
-        )
-
-    def start(tag: str, attributes: dict[str, str]) -> None:
-        begin = parser.CurrentByteIndex
-        element = Element(tag, attributes, begin, _tag_end(data, begin), parser.CurrentLineNumber)
-        if len(stack) > 200:
-            raise InvalidModel("elements are nested too deeply", argument=path)
-        (stack[-1].children if stack else roots).append(element)
-        stack.append(element)
-
-    def end(_: str) -> None:
-        element = stack.pop()
-        begin = parser.CurrentByteIndex
-        element.ended = max(element.opened, _tag_end(data, begin))
-
-    parser.StartDoctypeDeclHandler = refuse_doctype
-    parser.EntityDeclHandler = refuse_doctype
-    parser.StartElementHandler = start
-    parser.EndElementHandler = end
-    try:
-        parser.Parse(data, True)
-    except expat.ExpatError as problem:
-        raise InvalidModel(
-            "the model file is not well-formed XML",
-            argument=f"{path}, line {problem.lineno}",
-            got=expat.errors.messages[problem.code],
-            cure="mend the file at that line; `xmllint --noout FILE` shows more",
-        ) from None
-    except (ValueError, LookupError) as problem:
-        raise InvalidModel(
-            "the model file cannot be read", argument=path, got=str(problem)
-        ) from None
-    return roots[0]
-
-
-def _numbers(text: str | None, count: int, what: str, where: str) -> list[float]:
-    parts = (text or "").split()
-    try:
-        values = [float(p) for p in parts]
-    except ValueError:
-        values = []
-    if (
-        len(values) != count
-        or not all(map(math.isfinite, values))
-        or not NUMBERS.fullmatch(text or "")
-    ):
-        comma = " with a decimal point, not a comma" if text and "," in text else ""
-        raise InvalidModel(
-            f"{what} is not {'a finite number' if count == 1 else f'{count} finite numbers'}",
-            argument=where,
-            got=repr(text),
-            expected=("a number" if count == 1 else f"{count} numbers") + comma,
-        )
-    return values
-
-
-def _walk(element: Element) -> Iterator[Element]:
-    yield element
-    for child in element.children:
-        yield from _walk(child)
 
 
 def _named(root: Element, tag: str, path: str) -> dict[str, Element]:
@@ -196,7 +42,7 @@ def _check_origin(element: Element, where: str) -> None:
         return
     for key in ("xyz", "rpy"):
         if key in origin.attributes:
-            _numbers(origin.attributes[key], 3, f"origin {key}", f"{where}, line {origin.line}")
+            numbers(origin.attributes[key], 3, f"origin {key}", f"{where}, line {origin.line}")
 
 
 def _check_inertial(link: Element, where: str) -> None:
@@ -215,7 +61,7 @@ def _check_inertial(link: Element, where: str) -> None:
         if found is None:
             raise InvalidModel(f"<inertial> has no <{tag}>", argument=where)
         for key in keys:
-            value = _numbers(found.attributes.get(key), 1, f"{tag} {key}", where)[0]
+            value = numbers(found.attributes.get(key), 1, f"{tag} {key}", where)[0]
             if tag == "mass" and value < 0.0:
                 raise InvalidModel(
                     "a mass is negative", argument=where, got=value, expected="0 or more, in kg"
@@ -252,11 +98,16 @@ def _check_joint(
     _check_origin(joint, where)
     axis = joint.find("axis")
     if axis is not None:
-        direction = _numbers(axis.attributes.get("xyz"), 3, "axis xyz", where)
+        direction = numbers(axis.attributes.get("xyz"), 3, "axis xyz", where)
         if kind != "fixed" and not 1e-9 < math.hypot(*direction) < 1e9:
             raise InvalidModel(
                 "a joint axis has no direction", argument=where, got=axis.attributes["xyz"]
             )
+    _check_limit(joint, kind, where)
+    dynamics = joint.find("dynamics")
+    for key in ("damping", "friction"):
+        if dynamics is not None and key in dynamics.attributes:
+            numbers(dynamics.attributes[key], 1, f"dynamics {key}", where)
     mimic = joint.find("mimic")
     if mimic is not None:
         master = mimic.attributes.get("joint", "")
@@ -269,7 +120,24 @@ def _check_joint(
             )
         for key in ("multiplier", "offset"):
             if key in mimic.attributes:
-                _numbers(mimic.attributes[key], 1, f"mimic {key}", where)
+                numbers(mimic.attributes[key], 1, f"mimic {key}", where)
+
+
+def _check_limit(joint: Element, kind: str, where: str) -> None:
+    """Refuse limits that pinocchio's reader cannot do without, or not read."""
+    limit = joint.find("limit")
+    if limit is None:
+        if kind in ("revolute", "prismatic"):
+            raise InvalidModel(
+                f"a {kind} joint has no <limit>",
+                argument=where,
+                cure='give it one (lower="-3.1" upper="3.1" effort="100" velocity="3")'
+                + ("; or make its type continuous" if kind == "revolute" else ""),
+            )
+        return
+    for key in ("lower", "upper", "effort", "velocity"):
+        if key in limit.attributes or key in ("effort", "velocity"):
+            numbers(limit.attributes.get(key), 1, f"limit {key}", where, math.inf)
 
 
 def _check_tree(links: dict[str, Element], joints: dict[str, Element], path: str) -> None:
@@ -305,23 +173,43 @@ def _check_tree(links: dict[str, Element], joints: dict[str, Element], path: str
             seen.add(name)
 
 
+def refuse_xacro(root: Element, path: str) -> None:
+    """Raise `InvalidModel` if a file still holds macros of xacro."""
+    for element in walk(root):
+        macro = element.tag.startswith("xacro:")
+        inside = [v for v in element.attributes.values() if "${" in v or "$(" in v]
+        if macro or inside:
+            raise InvalidModel(
+                "this is a xacro file, not yet a URDF",
+                argument=f"{path}, line {element.line}",
+                got=f"<{element.tag}>" if macro else repr(inside[0]),
+                cure=f"expand it: `xacro {shlex.quote(path)} > arm.urdf`, "
+                f"or `ros2 run xacro xacro {shlex.quote(path)} > arm.urdf`",
+            )
+
+
 def check(root: Element, path: str) -> None:
     """Refuse a file that is no URDF of a tree of rigid bodies with finite numbers.
 
     Raises:
         InvalidModel: Naming the element and its line.
     """
-    if any(":" in e.tag and e.tag.startswith("xacro") for e in _walk(root)) or any(
-        "${" in v for e in _walk(root) for v in e.attributes.values()
-    ):
+    refuse_xacro(root, path)
+    if root.tag in ("sdf", "gazebo"):
         raise InvalidModel(
-            "this is a xacro file, not yet a URDF",
+            "SDF files are not read",
             argument=path,
-            cure=f"expand it: xacro {path} > robot.urdf",
+            got=f"<{root.tag}>",
+            expected="URDF or MJCF",
+            cure="give the URDF that it was made from, or convert it: "
+            f"`sdf2mjcf {shlex.quote(path)} arm.xml` (package sdformat-mjcf)",
         )
     if root.tag != "robot":
         raise InvalidModel(
-            "this is not a URDF", argument=path, got=f"<{root.tag}>", expected="<robot>"
+            "this is not a URDF",
+            argument=path,
+            got=f"<{root.tag}>",
+            expected="<robot> (URDF) or <mujoco> (MJCF)",
         )
     links = _named(root, "link", path)
     joints = _named(root, "joint", path)
@@ -352,11 +240,104 @@ def inertial(link: Element) -> Inertial | None:
     origin, mass, tensor = found.find("origin"), found.find("mass"), found.find("inertia")
     assert mass is not None and tensor is not None
     place = origin.attributes if origin is not None else {}
-    x, y, z = _numbers(place.get("xyz", "0 0 0"), 3, "origin xyz", "inertial")
-    roll, pitch, yaw = _numbers(place.get("rpy", "0 0 0"), 3, "origin rpy", "inertial")
+    x, y, z = numbers(place.get("xyz", "0 0 0"), 3, "origin xyz", "inertial")
+    roll, pitch, yaw = numbers(place.get("rpy", "0 0 0"), 3, "origin rpy", "inertial")
     xx, xy, yy, xz, yz, zz = (
         float(tensor.attributes[k]) for k in ("ixx", "ixy", "iyy", "ixz", "iyz", "izz")
     )
     return Inertial(
         float(mass.attributes["value"]), (x, y, z), (roll, pitch, yaw), (xx, xy, yy, xz, yz, zz)
     )
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A robot of another kind of file, said as a URDF.
+
+    Attributes:
+        text: The URDF.
+        aids: Names of links that only a URDF needs, to say where joints are.
+        solid: Names of links that have a mass, but the file does not say which.
+        gravity: What the file says of gravity [m/s²].
+        notes: What a user should know of the file.
+    """
+
+    text: bytes
+    aids: frozenset[str] = frozenset()
+    solid: frozenset[str] = frozenset()
+    gravity: tuple[float, float, float] | None = None
+    notes: tuple[str, ...] = ()
+
+
+def _triple(vector: Array) -> str:
+    return " ".join(repr(float(x) + 0.0) for x in vector)
+
+
+def link_text(name: str, parameters: Array | None = None) -> str:
+    """Return a `<link>` with these ten parameters, if any."""
+    if parameters is None:
+        return f"  <link name={quoteattr(name)}/>\n"
+    mass, com, tensor = inertia.to_body(parameters)
+    keys = ("ixx", "ixy", "iyy", "ixz", "iyz", "izz")
+    moments = " ".join(
+        f'{k}="{float(tensor[i, j])!r}"'
+        for k, (i, j) in zip(keys, inertia.INERTIA_INDEX, strict=True)
+    )
+    return (
+        f"  <link name={quoteattr(name)}>\n    <inertial>\n"
+        f'      <origin xyz="{_triple(com)}" rpy="0 0 0"/>\n      <mass value="{mass!r}"/>\n'
+        f"      <inertia {moments}/>\n    </inertial>\n  </link>\n"
+    )
+
+
+@dataclass(frozen=True)
+class Joint:
+    """What a URDF says of a joint.
+
+    Attributes:
+        name: Its name.
+        kind: One of `JOINT_TYPES`.
+        parent: Name of a link.
+        child: Name of a link, whose frame is the joint's.
+        rotation: Of the joint in its parent, shape (3, 3).
+        translation: Of the joint in its parent, shape (3,) [m].
+        axis: In the joint's frame, shape (3,).
+        mimic: Name of another joint, multiplier and offset [rad or m].
+    """
+
+    name: str
+    kind: str
+    parent: str
+    child: str
+    rotation: Array
+    translation: Array
+    axis: Array | None = None
+    mimic: tuple[str, float, float] | None = None
+
+    @property
+    def text(self) -> str:
+        """The `<joint>`."""
+        rpy = inertia.rpy_of(self.rotation)
+        lines = [
+            f"<joint name={quoteattr(self.name)} type={quoteattr(self.kind)}>",
+            f'  <origin xyz="{_triple(self.translation)}" rpy="{_triple(rpy)}"/>',
+            f"  <parent link={quoteattr(self.parent)}/>",
+            f"  <child link={quoteattr(self.child)}/>",
+        ]
+        if self.axis is not None:
+            lines.append(f'  <axis xyz="{_triple(self.axis)}"/>')
+        if self.kind == "prismatic":  # the format wants limits
+            lines.append('  <limit lower="-1000" upper="1000" effort="1e6" velocity="1e3"/>')
+        if self.mimic is not None:
+            master, multiplier, offset = self.mimic
+            lines.append(
+                f"  <mimic joint={quoteattr(master)} "
+                f'multiplier="{multiplier!r}" offset="{offset!r}"/>'
+            )
+        return "".join(f"  {line}\n" for line in [*lines, "</joint>"])
+
+
+def robot_text(name: str, links: list[str], joints: list[Joint]) -> bytes:
+    """Return a URDF of links, as `link_text` writes them, and joints."""
+    body = "".join([*links, *(j.text for j in joints)])
+    return f"<robot name={quoteattr(name)}>\n{body}</robot>\n".encode()

@@ -1,0 +1,200 @@
+"""The same arm in every language of models: one answer, and results that are read again."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import mujoco
+import numpy as np
+import pytest
+
+from heft import kernel
+from heft.errors import InvalidModel
+from heft.identification import identify
+from heft.options import JointOptions, Options
+from heft.recording import Recording
+from heft.results import Identified, write
+from heft.robot import Robot
+from tests.experiments import fourier
+from tests.robots import PLANAR_ARM, PLANAR_LENGTH, FloatArray, Oracle
+
+DOWN = (0.0, -9.81, 0.0)
+JOINTS = ("shoulder", "elbow")
+UPPER = (3.0, (0.3, 0.02, 0.01), ((0.02, 0.001, 0.0), (0.001, 0.2, 0.0), (0.0, 0.0, 0.21)))
+LOWER = (2.0, (0.2, -0.01, 0.0), ((0.01, 0.0, 0.001), (0.0, 0.1, 0.0), (0.001, 0.0, 0.105)))
+# The lower body's frame stands beside its joint.
+BESIDE = 0.05
+MJCF = f"""<mujoco model="planar"><compiler angle="radian"/><option gravity="0 -9.81 0"/>
+  <worldbody><body name="upper"><joint name="shoulder" axis="0 0 1"/>
+    <inertial pos="0.3 0.02 0.01" mass="3" fullinertia="0.02 0.2 0.21 0.001 0 0"/>
+    <body name="lower" pos="{PLANAR_LENGTH + BESIDE} 0 0">
+      <joint name="elbow" axis="0 0 1" pos="{-BESIDE} 0 0"/>
+      <inertial pos="{0.2 - BESIDE} -0.01 0" mass="2" fullinertia="0.01 0.1 0.105 0 0.001 0"/>
+    </body></body></worldbody></mujoco>"""
+
+
+def toml(convention: str) -> str:
+    length = PLANAR_LENGTH
+    lengths = (0.0, length) if convention == "modified" else (length, 0.0)
+    text = f'name = "planar"\ngravity = [0, -9.81, 0]\n[link]\nconvention = "{convention}"\n'
+    text += 'joints = ["shoulder", "elbow"]\nnames = ["upper", "lower"]\n'
+    text += f'table = [[{lengths[0]}, 0, 0, 0, "revolute"], [{lengths[1]}, 0, 0, 0, "revolute"]]\n'
+    for name, (mass, com, tensor) in (("upper", UPPER), ("lower", LOWER)):
+        # With the standard convention the first link's frame is at its far end.
+        back = length if (convention, name) == ("standard", "upper") else 0.0
+        place = [com[0] - back, *com[1:]]
+        rows = [list(row) for row in tensor]
+        text += f"[inertial.{name}]\nmass = {mass}\ncom = {place}\ninertia = {rows}\n"
+    return text
+
+
+FILES: dict[str, tuple[str, bytes]] = {
+    "URDF": ("arm.urdf", PLANAR_ARM),
+    "MJCF": ("arm.xml", MJCF.encode()),
+    "modified rows": ("arm.toml", toml("modified").encode()),
+    "standard rows": ("arm.toml", toml("standard").encode()),
+}
+LEFT = {
+    "URDF": {"robot.urdf"},
+    "MJCF": {"robot.xml"},
+    "modified rows": {"robot.toml", "robot.urdf"},
+    "standard rows": {"robot.toml", "robot.urdf"},
+}
+
+
+@cache
+def recording() -> Recording:
+    time = np.arange(3000) / 200.0
+    q, v, a = fourier(2, time, np.random.default_rng(4))
+    tau = Oracle.of(Robot.from_urdf_text(PLANAR_ARM, Options(gravity=DOWN))).inverse_dynamics(
+        q, v, a
+    )
+    tau += (
+        0.05 * a
+        + 0.3 * v
+        + 0.4 * np.sign(v)
+        + 0.02 * np.random.default_rng(1).normal(size=tau.shape)
+    )
+    return Recording.from_arrays(
+        time,
+        "planar",
+        q=dict(zip(JOINTS, q.T, strict=True)),
+        tau=dict(zip(JOINTS, tau.T, strict=True)),
+    )
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Identified]:
+    """Return what was found with each file, read again from its folder."""
+    found = {}
+    for kind, (name, data) in FILES.items():
+        folder = tmp_path_factory.mktemp("models")
+        (folder / name).write_bytes(data)
+        joint = dict.fromkeys(JOINTS, JointOptions(friction="simple"))
+        gravity = DOWN if kind == "URDF" else None
+        robot = Robot.from_file(folder / name, Options(gravity=gravity, joint=joint))
+        write(identify(robot, [recording()]), folder / "out")
+        found[kind] = Identified.load(folder / "out")
+    return found
+
+
+def predicted(found: Identified) -> FloatArray:
+    return np.concatenate([effort for _, effort, _ in found.predict(recording())])
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_file_of_the_same_kind_is_left(kind: str, results: dict[str, Identified]) -> None:
+    names = {p.name for p in results[kind].folder.iterdir()}
+    assert {n for n in names if n.startswith("robot.")} == LEFT[kind]
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_the_answer_does_not_depend_on_the_language(
+    kind: str, results: dict[str, Identified]
+) -> None:
+    ours, urdf = results[kind], results["URDF"]
+    assert ours.robot.options.gravity == DOWN
+    bodies, reference = ours.robot.written_bodies(), urdf.robot.written_bodies()
+    assert np.linalg.norm(bodies - reference) <= 1e-8 * np.linalg.norm(reference)
+    torque, like = predicted(ours), predicted(urdf)
+    assert np.linalg.norm(torque - like) <= 1e-8 * np.linalg.norm(like)
+
+
+@pytest.mark.parametrize("kind", ["modified rows", "standard rows"])
+def test_the_urdf_beside_a_table_is_the_same_robot(
+    kind: str, results: dict[str, Identified]
+) -> None:
+    found = results[kind]
+    beside = Robot.from_file(found.folder / "robot.urdf", Options(gravity=DOWN))
+    there, here = beside.written_bodies(), found.robot.written_bodies()
+    assert np.linalg.norm(there - here) <= 1e-8 * np.linalg.norm(here)
+
+
+def test_friction_and_rotors_stand_in_an_mjcf_file(results: dict[str, Identified]) -> None:
+    found = results["MJCF"]
+    model = mujoco.MjModel.from_xml_string((found.folder / "robot.xml").read_text())
+    for k, joint in enumerate(JOINTS):
+        terms = found.friction["simple"]
+        assert model.dof_damping[k] == pytest.approx(terms[f"{joint}.viscous"], rel=1e-8)
+        assert model.dof_frictionloss[k] == pytest.approx(terms[f"{joint}.coulomb"], rel=1e-8)
+        assert model.dof_armature[k] == pytest.approx(terms[f"{joint}.armature"], rel=1e-8)
+        assert model.dof_armature[k] == pytest.approx(0.05, rel=0.05)
+
+
+TWO_AT_ONCE = """<mujoco><compiler angle="radian"/><worldbody><body name="ball">
+  <joint name="pan" axis="0 1 0"/><joint name="tilt" axis="1 0 0" pos="0 0 0.02"/>
+  <inertial pos="0.1 0.05 -0.3" mass="2" diaginertia="0.02 0.021 0.01"/>
+</body></worldbody></mujoco>"""
+
+
+def test_two_joints_of_one_body_are_identified(tmp_path: Path) -> None:
+    joint = dict.fromkeys(("pan", "tilt"), JointOptions(friction="simple", armature=False))
+    robot = Robot.from_text(TWO_AT_ONCE.encode(), Options(joint=joint), "robot.xml")
+    assert [k.name for k in robot.bodies_links] == ["ball"]
+    time = np.arange(3000) / 200.0
+    q, v, a = fourier(2, time, np.random.default_rng(5))
+    rows = kernel.regressor(robot.tree, kernel.motion_of(robot.tree, robot.gravity, q, v, a))
+    tau = rows @ robot.written_bodies() + 0.1 * v
+    tau += 0.01 * np.random.default_rng(6).normal(size=tau.shape)
+    signals = {n: dict(zip(joint, x.T, strict=True)) for n, x in (("q", q), ("tau", tau))}
+    found = identify(robot, [Recording.from_arrays(time, "ball", **signals)])
+    write(found, tmp_path / "out")
+    (ball,) = (k for k in Identified.load(tmp_path / "out").robot.links if k.name == "ball")
+    assert ball.written[0] == pytest.approx(2.0, rel=0.05)
+    assert ball.written[1:4] == pytest.approx([0.2, 0.1, -0.6], abs=0.01)
+
+
+def test_a_file_without_end_is_refused() -> None:
+    with pytest.raises(InvalidModel, match="too large"):
+        Robot.from_file("/dev/zero")
+
+
+WITH_MESHES = {
+    "arm.urdf": """<robot name="r"><link name="base"/><link name="arm"><visual><geometry>
+      <mesh filename="file://{folder}/secret.stl"/></geometry></visual></link>
+      <joint name="j" type="continuous"><parent link="base"/><child link="arm"/></joint></robot>""",
+    "arm.xml": """<mujoco><compiler meshdir="{folder}"/><asset><mesh name="m" file="secret.stl"/>
+      </asset><worldbody><body name="arm"><joint name="j"/><geom type="mesh" mesh="m"/></body>
+      </worldbody></mujoco>""",
+}
+WATCH = """
+import sys
+import heft.kernel, heft.robot, pinocchio
+seen = []
+sys.addaudithook(lambda event, args: event == "open" and seen.append(str(args[0])))
+assert heft.robot.Robot.from_file(sys.argv[1]).joints == ("j",)
+print("\\n".join(seen))
+"""
+
+
+@pytest.mark.parametrize("name", WITH_MESHES)
+def test_no_file_is_opened_but_the_model(name: str, tmp_path: Path) -> None:
+    (tmp_path / "secret.stl").write_bytes(b"solid")
+    (tmp_path / name).write_text(WITH_MESHES[name].replace("{folder}", str(tmp_path)))
+    call = [sys.executable, "-c", WATCH, str(tmp_path / name)]
+    answer = subprocess.run(call, capture_output=True, text=True, check=True)
+    opened = [line for line in answer.stdout.splitlines() if str(tmp_path) in line]
+    assert opened == [str(tmp_path / name)]
