@@ -161,7 +161,7 @@ def spoil(good: Good, moves: list[Move]) -> tuple[Robot, Recording, Correction]:
                 if name.partition(".")[0] in ("tau", "current"):
                     signals[name] = np.interp(time - move.value, time, signals[name])
         correction = move.applied(correction)
-    correction = replace(correction, gravity=good.robot.options.gravity)
+    correction = replace(correction, gravity=Correction.none(good.robot).gravity)
     clean = recorded(good.recording.name, time, signals)
     return robot, doctor.corrected(clean, robot, inverse(correction)), correction
 
@@ -225,7 +225,7 @@ def detectable(
         if other is not move and other.kind != "gravity":
             rest = other.applied(rest)
     told = any(m.kind == "gravity" for m in moves) and move.kind == "gravity"
-    rest = replace(rest, gravity=robot.options.gravity if told else truth.gravity)
+    rest = replace(rest, gravity=Correction.none(robot).gravity if told else truth.gravity)
     without = search.fit(rest, best.sigma)
     if move.kind == "delay" and np.mean((best.sigma / without.sigma) ** 2) > 0.8:
         return False

@@ -141,7 +141,7 @@ def diagnose_files(
         raise InvalidSetting("no log is given", argument="LOGS")
     mapping = ColumnMap.from_toml(columns) if columns else None
     stated = Options.from_toml(options) if options else None
-    plant = Robot.from_urdf(robot, stated) if robot else None
+    plant = Robot.from_file(robot, stated) if robot else None
     return diagnose([Recording.open(p, mapping) for p in logs], plant, progress)
 
 
@@ -497,7 +497,7 @@ def write_mended(
             argument=f"--mended {path}",
             cure="name another file",
         )
-    plant = Robot.from_urdf(robot, Options.from_toml(options) if options else None)
+    plant = Robot.from_file(robot, Options.from_toml(options) if options else None)
     recording = Recording.open(log, ColumnMap.from_toml(columns) if columns else None)
     correction = found.correction or Correction.none(plant)
     _write(path, mended_map(recording, plant, correction))

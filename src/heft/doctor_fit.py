@@ -28,7 +28,6 @@ from .cone import IDENTITY, cone_metric
 from .identifiability import DataRank, data_rank
 from .inertia import PARAMETER_COUNT, Array
 from .information import triangle_of
-from .options import JointOptions
 from .plants import Problem, structural_base
 from .recording import Recording
 from .robot import Robot, Tree
@@ -76,7 +75,8 @@ class Correction:
         """Return the correction that changes nothing."""
         count = len(robot.joints)
         same, one, zero = tuple(range(count)), (1.0,) * count, (0.0,) * count
-        return Correction(same, one, zero, same, one, robot.options.gravity)
+        x, y, z = map(float, robot.gravity)
+        return Correction(same, one, zero, same, one, (x, y, z))
 
     def positions(
         self,
@@ -193,16 +193,7 @@ class Evidence:
         Raises:
             HeftError: If the logs lack signals, or nothing moves in them.
         """
-        bare = Robot.from_urdf_text(
-            robot.source,
-            replace(
-                robot.options,
-                joint={
-                    j: replace(robot.options.of(j), friction="none", armature=False)
-                    for j in robot.joints
-                },
-            ),
-        )
+        bare = _without_drives(robot)
         chosen = [w for r in recordings for w in _windows(r, LOOKED_AT // len(recordings))]
         problem = Problem(bare, tuple(chosen), Smoothing(), threads=1)
         problem = problem.like(smoothing=replace(problem.resolved, delay=0.0))
@@ -472,28 +463,19 @@ class Evidence:
     def shown(self, correction: Correction) -> DataRank:
         """Return what the motion shows of the bodies' base parameters."""
         q, v, a = self.motion(correction)
-        bare = Robot.from_urdf_text(
-            self.robot.source,
-            replace(
-                self.robot.options,
-                joint={
-                    j: JointOptions(
-                        friction="none",
-                        armature=False,
-                        measured=self.robot.options.of(j).measured,
-                        position=self.robot.options.of(j).position,
-                    )
-                    for j in self.robot.joints
-                },
-                coupling=None,
-            ),
-        )
+        bare = _without_drives(self.robot)
         base = structural_base(bare)
         tree = self.robot.tree
         motion = kernel.motion_of(tree, np.array(correction.gravity), q, v, a)
         made = _regressor(tree, motion)[list(self.channels)]
         chosen = np.moveaxis(made, 2, 0)[:, :, list(base.kept)].reshape(-1, len(base.kept))
         return data_rank(triangle_of(chosen), base.labels, len(chosen))
+
+
+def _without_drives(robot: Robot) -> Robot:
+    """Return a robot of which nothing rubs and no rotor turns."""
+    drives = tuple(replace(d, terms=(), simpler=()) for d in robot.drives)
+    return replace(robot, drives=drives)
 
 
 def _windows(recording: Recording, rows: int) -> Iterator[Recording]:
