@@ -349,16 +349,19 @@ class Evidence:
         return Rows(tuple(columns), tuple(squares), tuple(products), tuple(regressors), weight)
 
     def torque_size(self, correction: Correction) -> float:
-        """Return by how much the corrected torque is larger than the model file would have it."""
+        """Return by how much the corrected torque is larger than holding the model file's masses.
+
+        At rest, since a wrong scale of positions makes any speed; moving, where nothing falls.
+        """
         q, v, a = self.motion(correction)
         tree, gravity = self.robot.tree, np.array(correction.gravity)
-        channels = list(self.channels)
-        motion = kernel.motion_of(tree, gravity, q, v, a)
-        believed = kernel.inverse_dynamics(tree, motion, self.parameters(self.start))[channels].T
-        source = [correction.tau_source[c] for c in channels]
-        scale = np.array([correction.tau_scale[c] for c in channels])
-        tau = scale * self.effort(correction.delay)[:, source]
-        return float(np.sqrt(np.sum(tau**2) / max(float(np.sum(believed**2)), 1e-12)))
+        rest = 0.0 if gravity.any() else 1.0
+        motion = kernel.motion_of(tree, gravity, q, rest * v, rest * a)
+        believed = kernel.inverse_dynamics(tree, motion, self.parameters(self.start))
+        source, scale = self.channels, np.array(correction.tau_scale)
+        tau = scale * self.effort(correction.delay)[:, list(correction.tau_source)]
+        held = np.sum(believed[list(source)] ** 2)
+        return float(np.sqrt(np.sum(tau[:, list(source)] ** 2) / max(float(held), 1e-12)))
 
     def energies(self, delay: float) -> Array:
         """Return the energy of each joint's torque as logged, shape (joints,)."""

@@ -32,6 +32,7 @@ ALIKE = ("q sign", "tau sign", "axis", "q swap", "tau swap", "swap")
 NEAR = 12.0  # evidence below which two corrections cannot be told apart
 SHARE = 0.9  # of a channel's residual deviation at most left by a correction, else not worth it
 HARM = 1.1  # by which no channel's residual may grow under a step of a continuous kind
+HARM_SHARE = 0.1  # of the logarithm that another channel gains, which that may cost
 SMALLEST_OFFSET = np.deg2rad(2.0)  # [rad]
 SMALLEST_TILT = np.deg2rad(2.0)  # [rad]
 SMALLEST_GAIN = np.log(1.3)  # logarithm of a wrong factor
@@ -334,7 +335,9 @@ class _Search:
     def worth(self, move: Move, before: Fit, after: Fit) -> bool:
         """Return whether a step matters in practice."""
         falls = after.sigma / before.sigma
-        if move.kind in ("tau gain", "q scale", "q offset", "delay") and falls.max() > HARM:
+        harm, gain = np.log(falls.max()), -np.log(falls.min())
+        single = move.kind in ("tau gain", "q scale", "q offset", "delay")
+        if single and harm > np.log(HARM) and harm > HARM_SHARE * gain:
             return False  # what is wrong in one place explains nothing worse in another
         if not self.large(move, before.correction):
             return False
