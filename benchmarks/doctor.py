@@ -41,7 +41,7 @@ from heft.recording import Recording
 from heft.robot import Robot
 
 INFORMATION = 100.0  # evidence that makes a fault detectable, 2 ln of the odds
-SEED = 20_264
+SEED = 20_265
 NEAR_ANGLE = np.deg2rad(4.0)  # by which an offset or a tilt found may be off [rad]
 NEAR_FACTOR = 0.25  # logarithm of a factor
 NEAR_DELAY = 0.004  # [s]
