@@ -196,6 +196,64 @@ def predict(
 
 
 @app.command
+def check(
+    *logs: Path,
+    robot: Path | None = None,
+    columns: Annotated[Path | None, Parameter(name="--map")] = None,
+    options: Annotated[Path | None, Parameter(name="--with")] = None,
+    draft: Path | None = None,
+    mended: Path | None = None,
+    json: Path | None = None,
+    quiet: bool = False,
+) -> None:
+    """Look whether logs are any good, before a robot is identified from them.
+
+    Exits with 0 if nothing spoils an identification, with 1 if something does.
+
+    Parameters
+    ----------
+    logs
+        CSV, Parquet or NPZ files of one robot.
+    robot
+        Its model file; with it the robot's physics is asked too: units, signs, order of the
+        joints, offsets, gravity, delay.
+    columns
+        TOML that says what the logs' columns mean.
+    options
+        TOML that says what a model file cannot.
+    draft
+        Column map to write, guessed from the names of the log's columns; nothing else is done.
+    mended
+        Column map to write, with the cures that physics asks for in it.
+    json
+        File to write the findings to, for programs.
+    quiet
+        Say nothing while working.
+    """
+    from . import doctor
+    from .errors import InvalidSetting
+
+    if draft is not None:
+        if robot is None or len(logs) != 1:
+            raise InvalidSetting("a map is drafted for one log of one robot", cure="give --robot")
+        doctor.write_draft(draft, logs[0], robot)
+        say(f"{draft}: look it through, then give it with --map")
+        return
+    found = doctor.diagnose_files(
+        logs, robot, options, columns, (lambda _: None) if quiet else tell
+    )
+    if mended is not None:
+        if robot is None:
+            raise InvalidSetting("a map is mended by physics only", cure="give --robot")
+        doctor.write_mended(mended, found, logs[0], robot, options, columns)
+    if json is not None:
+        doctor.write_json(json, found)
+    say(doctor.text(found))
+    if found.spoilt:
+        sys.exit(1)
+
+
+@app.command
 def compare(before: Path, after: Path, *, out: Path | None = None) -> None:
     """Compare two identifications of one robot: what changed, and how sure that is.
 

@@ -1,0 +1,342 @@
+"""The log doctor finds what was planted, says the cure, and is silent about good logs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from heft import demo, doctor
+from heft.doctor_finding import Finding
+from heft.doctor_fit import Correction
+from heft.doctor_log import look
+from heft.doctor_physics import Move, steps
+from heft.options import Options
+from heft.recording import ColumnMap, Recording
+from heft.robot import Robot
+from tests import experiments
+
+Arrays = dict[str, np.ndarray]
+ROWS = 4000
+JOINTS = ("shoulder", "elbow")
+
+
+def good_log() -> Arrays:
+    """Two joints for 16 s at 250 Hz, as a log without a robot's physics."""
+    rng = np.random.default_rng(1)
+    t = np.arange(ROWS) / 250.0
+    q, v, _ = experiments.fourier(2, t, rng)
+    arrays = {"t": t}
+    for k, joint in enumerate(JOINTS):
+        arrays[f"q.{joint}"] = q[:, k] + 1e-5 * rng.normal(size=ROWS)
+        arrays[f"v.{joint}"] = v[:, k] + 1e-3 * rng.normal(size=ROWS)
+        arrays[f"tau.{joint}"] = 5.0 * v[:, k] + 9.0 * np.sin(q[:, k]) + 0.1 * rng.normal(size=ROWS)
+    return arrays
+
+
+def recorded(arrays: Arrays) -> Recording:
+    kinds: dict[str, dict[str, np.ndarray]] = {}
+    for name, values in arrays.items():
+        kind, _, joint = name.partition(".")
+        if joint:
+            kinds.setdefault(kind, {})[joint] = values
+    return Recording.from_arrays(arrays["t"], "log", **kinds)
+
+
+def found(arrays: Arrays) -> tuple[Finding, ...]:
+    return look(recorded(arrays))[1]
+
+
+def test_a_good_log_is_clean() -> None:
+    facts, findings = look(recorded(good_log()))
+    assert findings == ()
+    assert (facts.rows, facts.step) == (ROWS, pytest.approx(0.004))
+    assert facts.duration == pytest.approx(15.996)
+
+
+def without(rows: slice) -> Callable[[Arrays], None]:
+    def plant(a: Arrays) -> None:
+        for name in a:
+            a[name] = np.delete(a[name], np.arange(ROWS)[rows])
+
+    return plant
+
+
+def changed(name: str, change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Arrays], None]:
+    def plant(a: Arrays) -> None:
+        a[name] = change(a[name].copy())
+
+    return plant
+
+
+def put(rows: slice | list[int], values: float) -> Callable[[np.ndarray], np.ndarray]:
+    def change(x: np.ndarray) -> np.ndarray:
+        x[rows] = values
+        return x
+
+    return change
+
+
+def held_every_second(a: Arrays) -> None:
+    for name in a:
+        if name != "t":
+            a[name][1::2] = a[name][::2]
+
+
+def swapped_rows(x: np.ndarray) -> np.ndarray:
+    x[[1000, 1001]] = x[[1001, 1000]]
+    return x
+
+
+def frozen(x: np.ndarray) -> np.ndarray:
+    x[1500:1800] = x[1500]
+    return x
+
+
+FAULTS: dict[str, tuple[Callable[[Arrays], None], str, str]] = {
+    "a silence": (without(slice(1000, 1100)), "gaps", "t"),
+    "lost rows": (without(slice(100, None, 30)), "missing rows", "t"),
+    "a clock set back": (changed("t", lambda t: np.where(t > 8.0, t - 1.0, t)), "clock set back",
+                         "t"),
+    "two rows out of order": (changed("t", swapped_rows), "clock set back", "t"),
+    "rows logged twice": (changed("t", lambda t: np.repeat(t[::2], 2)), "repeated times", "t"),
+    "a late clock": (
+        changed("t", lambda t: t + 0.0015 * np.random.default_rng(2).uniform(-1, 1, ROWS)),
+        "jitter", "t"),
+    "time in milliseconds": (changed("t", lambda t: 1e3 * t), "slow clock", "t"),
+    "a time that is none": (changed("t", put([5], np.nan)), "time not finite", "t"),
+    "rows that repeat": (held_every_second, "repeated rows", "rows"),
+    "a hole": (changed("tau.elbow", put([7, 8], np.inf)), "not finite", "tau.elbow"),
+    "a stuck encoder": (changed("q.elbow", frozen), "frozen", "q.elbow"),
+    "a stuck torque": (changed("tau.elbow", frozen), "frozen", "tau.elbow"),
+    "a limited torque": (changed("tau.elbow", lambda x: np.clip(x, -6.0, 6.0)), "saturated",
+                         "tau.elbow"),
+    "few levels": (changed("tau.elbow", lambda x: np.round(x / 0.8) * 0.8), "coarse",
+                   "tau.elbow"),
+    "a joint at rest": (changed("q.elbow", lambda x: 0.0 * x + 0.3), "never moves", "q.elbow"),
+    "a dead sensor": (changed("tau.elbow", lambda x: 0.0 * x), "zero effort", "tau.elbow"),
+    "a constant sensor": (changed("tau.elbow", lambda x: 0.0 * x + 2.0), "constant effort",
+                          "tau.elbow"),
+    "an angle in a turn": (changed("q.elbow", lambda x: np.mod(x - np.median(x), 2 * np.pi)),
+                           "wrapped angle", "q.elbow"),
+    "an encoder set anew": (changed("q.elbow", lambda x: np.where(np.arange(ROWS) > 900, x + 1, x)),
+                            "jumps", "q.elbow"),
+    "a spike": (changed("q.elbow", put([900], 4.0)), "spikes", "q.elbow"),
+    "velocity in degrees": (changed("v.elbow", np.rad2deg), "velocity unlike position", "v.elbow"),
+    "velocity of the other sign": (changed("v.elbow", np.negative), "velocity unlike position",
+                                   "v.elbow"),
+    "another joint's velocity": (changed("v.elbow", lambda x: np.roll(x, 777)),
+                                 "velocity unlike position", "v.elbow"),
+    "a second of motion": (without(slice(300, None)), "little motion", "rows"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FAULTS)
+def test_what_a_log_itself_shows_is_found_and_named(case: str) -> None:
+    plant, name, about = FAULTS[case]
+    arrays = good_log()
+    plant(arrays)
+    findings = found(arrays)
+    hit = [f for f in findings if (f.name, f.about) == (name, about)]
+    assert hit, [(f.name, f.about) for f in findings]
+    assert hit[0].cure and hit[0].evidence and hit[0].sure is None
+    # Nothing is said of signals that are good; a clock's fault may show in all of them.
+    if about not in ("t", "rows"):
+        joint = about.partition(".")[2]
+        assert {f.about.partition(".")[2] for f in findings} == {joint}
+
+
+def test_counting_does_not_depend_on_blocks() -> None:
+    arrays = good_log()
+    for plant, name, _ in FAULTS.values():
+        if name in ("not finite", "spikes", "wrapped angle"):
+            plant(arrays)
+    whole = found(arrays)
+    recording = recorded(arrays)
+    table = recording.table
+
+    def in_pieces(names):  # type: ignore[no-untyped-def]
+        for block in table.read(names):
+            yield from np.array_split(block, 7)
+
+    split = replace(recording, table=replace(table, read=in_pieces))
+    assert [(f.name, f.about, f.message) for f in look(split)[1]] == [
+        (f.name, f.about, f.message) for f in whole
+    ]
+
+
+# --- physics
+
+
+@lru_cache(maxsize=1)
+def arm() -> tuple[Robot, Recording]:
+    """Six joints with a model file that is 30 % off, and a log of theirs."""
+    rng = np.random.default_rng(3)
+    truth = experiments.true_robot(experiments.ARMS["six joints"], rng)
+    recording = experiments.log(truth, 20.0, 125.0, rng)
+    return Robot.from_urdf_text(experiments.wrong_prior(truth.robot, rng)), recording
+
+
+def physics(diagnosis: doctor.Diagnosis) -> list[Finding]:
+    return [f for f in diagnosis.findings if f.sure is not None]
+
+
+def test_physics_finds_nothing_in_a_good_log() -> None:
+    robot, recording = arm()
+    diagnosis = doctor.diagnose([recording], robot)
+    assert diagnosis.findings == ()
+    assert diagnosis.motion is not None and diagnosis.motion.rank == diagnosis.motion.columns
+
+
+PLANTED: dict[str, tuple[list[Move], list[str]]] = {
+    "degrees, and a torque of the other sign": (
+        [Move("q unit", (), np.pi / 180.0), Move("tau sign", (2,))],
+        ["degrees for radians", "flipped torque"],
+    ),
+    "swapped joints, and a gain": (
+        [Move("swap", (1, 2)), Move("tau gain", (3,), 0.2)],
+        ["swapped columns", "wrong torque gain"],
+    ),
+    "a motor's turns, and a zero": (
+        [Move("q scale", (2,), 0.01), Move("q offset", (1,), 0.3)],
+        ["wrong gear or unit of position", "encoder offset"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", PLANTED)
+def test_physics_finds_what_was_planted_and_its_map_mends_it(case: str, tmp_path: Path) -> None:
+    moves, names = PLANTED[case]
+    robot, recording = arm()
+    wrong = spoilt(robot, recording, moves)
+    diagnosis = doctor.diagnose([wrong], robot)
+    assert sorted(f.name for f in physics(diagnosis)) == sorted(names)
+    assert all(f.sure > 0.999 and f.severity == "spoils" for f in physics(diagnosis))
+    assert diagnosis.correction is not None
+    path = tmp_path / "map.toml"
+    path.write_text(doctor.mended_map(wrong, robot, diagnosis.correction), encoding="utf-8")
+    mended = Recording.of_table(wrong.table, ColumnMap.from_toml(path))
+    assert physics(doctor.diagnose([mended], robot)) == []
+
+
+def spoilt(robot: Robot, recording: Recording, moves: list[Move]) -> Recording:
+    """Return a log that the steps would mend, in columns of canonical names."""
+    correction = Correction.none(robot)
+    for move in moves:
+        correction = move.applied(correction)
+    block = next(recording.blocks(recording.signals))
+    values = dict(zip(recording.signals, block.values.T, strict=True))
+    made: dict[str, dict[str, np.ndarray]] = {"q": {}, "tau": {}}
+    for j, joint in enumerate(robot.joints):
+        q = (values[f"q.{joint}"] - correction.q_offset[j]) / correction.q_scale[j]
+        made["q"][robot.joints[correction.q_source[j]]] = q
+        tau = values[f"tau.{joint}"] / correction.tau_scale[j]
+        made["tau"][robot.joints[correction.tau_source[j]]] = tau
+    return Recording.from_arrays(block.time, "spoilt", **made)
+
+
+def test_a_tilted_base_is_found_and_the_stated_gravity_mends_it() -> None:
+    robot, recording = arm()
+    turned = Options(gravity=(0.0, 9.81 * np.sin(0.4), -9.81 * np.cos(0.4)))
+    tilted = Robot.from_urdf_text(robot.source, turned)
+    (finding,) = physics(doctor.diagnose([recording], tilted))
+    assert finding.name == "tilted mounting"
+    numbers = finding.lines["options"].partition("=")[2].strip("[] ").split(",")
+    np.testing.assert_allclose([float(x) for x in numbers], [0.0, 0.0, -9.81], atol=0.1)
+
+
+def test_a_dead_sensor_is_all_that_is_wrong() -> None:
+    robot, recording = arm()
+    block = next(recording.blocks(recording.signals))
+    values = dict(zip(recording.signals, block.values.T.copy(), strict=True))
+    dead = f"tau.{robot.joints[3]}"
+    values[dead][:] = 0.0
+    (finding,) = doctor.diagnose([recorded({"t": block.time, **values})], robot).findings
+    assert (finding.name, finding.about) == ("zero effort", dead)
+
+
+def test_wrapped_angles_are_unwrapped_before_physics_is_asked() -> None:
+    robot, recording = arm()
+    block = next(recording.blocks(recording.signals))
+    values = dict(zip(recording.signals, block.values.T.copy(), strict=True))
+    name = f"q.{robot.joints[1]}"
+    values[name] = np.mod(values[name] - np.median(values[name]), 2.0 * np.pi)
+    values[name] += np.median(block.values[:, recording.signals.index(name)])
+    findings = doctor.diagnose([recorded({"t": block.time, **values})], robot).findings
+    assert {f.name for f in findings} == {"wrapped angle"}
+
+
+def test_a_delay_is_found_by_physics() -> None:
+    rng = np.random.default_rng(3)
+    truth = experiments.true_robot(experiments.ARMS["six joints"], rng)
+    late = experiments.log(truth, 20.0, 125.0, rng, delay=0.02)
+    (finding,) = physics(doctor.diagnose([late], arm()[0]))
+    assert finding.name == "delay"
+    assert finding.evidence["value"] == pytest.approx(0.02, abs=0.002)
+
+
+def test_what_no_motion_tells_is_not_claimed() -> None:
+    """A vertical first axis: gravity says nothing of its zero, nor does anything else."""
+    robot, recording = arm()
+    turned = spoilt(robot, recording, [Move("q offset", (0,), 0.7)])
+    assert physics(doctor.diagnose([turned], robot)) == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_steps_make_up_the_correction_that_they_are_read_from(seed: int) -> None:
+    robot, _ = arm()
+    start = Correction.none(robot)
+    rng = np.random.default_rng(seed)
+    correction = start
+    for _ in range(3):
+        pair = tuple(sorted(int(k) for k in rng.choice(6, 2, replace=False)))
+        one = (int(rng.integers(6)),)
+        for move in rng.choice(
+            [Move("swap", pair), Move("q swap", pair), Move("tau sign", one), Move("axis", one),
+             Move("q scale", one, 0.3), Move("tau gain", one, 7.0), Move("q offset", one, 0.2),
+             Move("delay", (), 0.01)],
+            2, replace=False,
+        ):  # fmt: skip
+            correction = move.applied(correction)
+    again = start
+    for move in steps(correction, start):
+        again = move.applied(again)
+    assert (again.q_source, again.tau_source) == (correction.q_source, correction.tau_source)
+    for key in ("q_scale", "q_offset", "tau_scale", "delay"):
+        np.testing.assert_allclose(getattr(again, key), getattr(correction, key), rtol=1e-12)
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    call = [sys.executable, "-m", "heft.cli", "check", *arguments]
+    return subprocess.run(call, capture_output=True, text=True, check=False)
+
+
+def test_the_command_says_so_and_exits_by_it(tmp_path: Path) -> None:
+    log, urdf = str(demo.FOLDER / "run1.parquet"), str(demo.FOLDER / "arm.urdf")
+    out = tmp_path / "findings.json"
+    answer = run(log, "--robot", urdf, "--json", str(out), "--quiet")
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout.startswith("run1.parquet: clean") and not answer.stderr
+    assert json.loads(out.read_text())["verdict"] == "clean"
+
+    arrays = good_log()
+    FAULTS["a dead sensor"][0](arrays)
+    bad = tmp_path / "bad.npz"
+    np.savez(bad, **arrays)
+    answer = run(str(bad), "--json", str(out), "--quiet")
+    assert answer.returncode == 1
+    first, second, *_ = answer.stdout.splitlines()
+    assert "1 thing will spoil" in first and "zero effort, tau.elbow" in second
+    (finding,) = json.loads(out.read_text())["findings"]
+    assert finding["lines"]["options"] == "[joint.elbow]\nmeasured = false"
+
+    missing = tmp_path / "missing.csv"
+    assert run(str(missing)).returncode == 2
+    assert run().returncode == 2
