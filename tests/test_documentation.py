@@ -22,9 +22,11 @@ from benchmarks import readme
 
 from heft import checks, demo
 from heft.cli import app, main
+from heft.network import Link
 from heft.options import Options
-from heft.recording import ColumnMap
+from heft.recording import KINDS, ColumnMap
 from heft.robot import Robot
+from heft.sensors import Sensors
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -173,8 +175,16 @@ def test_the_toml_of_a_page_is_accepted(page: Path) -> None:
         table = tomllib.loads(block)
         if "link" in table:
             assert Robot.from_text(block.encode(), path="arm.toml").joints
-        elif {"time", "q", "tau", "current"} & set(table):
+        elif {"time", "topic", *KINDS} & set(table):
             assert ColumnMap.from_dict(table, page.name) is not None
+        elif "sensor" in table:
+            assert Sensors.from_dict(table, page.name).wrenches
+        elif "part" in table:
+            assert all(set(part) <= {"file", "map", "offset"} for part in table["part"])
+        elif "connect" in table:
+            del table["tls"]  # its files are read at once
+            table["connect"] = ["tcp/127.0.0.1:7447"]
+            assert Link.from_dict(table, page).connect
         else:
             assert Options.from_dict(table, page.name) is not None
 
