@@ -108,6 +108,17 @@ def test_standing_still_keeps_what_is_known() -> None:
     np.testing.assert_allclose(again.values[1:], before.values[1:], rtol=0, atol=0.3)
 
 
+@pytest.mark.parametrize("size", [1e-150, 1e-160, 1e-170, 5e-324])
+@pytest.mark.parametrize("diagonal", [0.0, 1e-160, 1.0])
+def test_rows_that_are_next_to_nothing_do_no_harm(size: float, diagonal: float) -> None:
+    """What resetting fades for an hour falls out of the range of squares."""
+    factor = diagonal * np.eye(4)
+    rows = size * np.array([[1.0, -2.0, 0.5, 1.0], [0.0, 1.0, 1.0, 2.0]])
+    found, surprise = kernel.absorb(factor, rows)
+    assert np.isfinite(found).all() and np.isfinite(surprise)
+    np.testing.assert_allclose(found[:3, :3], factor[:3, :3], rtol=0, atol=1e-140)
+
+
 def test_forgetting_alone_winds_up() -> None:
     """What resetting is for: the same without a floor loses all that does not move."""
     moving, still = rows_of(8, 400), rows_of(9, 1)[0]

@@ -680,6 +680,9 @@ def _reduce(tree, motion, slots, widths, values, acts, weights, effort, chosen, 
             filled = 0
 
 
+NOTHING = 1e-32  # share of a squared diagonal that no sum can hold
+
+
 @njit(fastmath={"contract"}, nogil=True, cache=True, error_model="numpy", boundscheck=False)
 def absorb(R, rows):  # type: ignore[no-untyped-def]
     """Return the triangle of R stacked on a few rows, and what the rows say against R.
@@ -698,13 +701,17 @@ def absorb(R, rows):  # type: ignore[no-untyped-def]
     """
     n, m = R.shape[0], rows.shape[0]
     out, left = R.copy(), rows.copy()
+    tiny = np.finfo(R.dtype).tiny
     for j in range(n - 1):
         below = R[0, 0] * 0
         for k in range(m):
             below += left[k, j] * left[k, j]
-        if below == 0.0:
-            continue
         alpha = out[j, j]
+        # Rows that are nothing beside the diagonal; squares of theirs could fall out of range.
+        if below <= NOTHING * alpha * alpha or below <= tiny:
+            for k in range(m):
+                left[k, j] = 0
+            continue
         beta = np.sqrt(alpha * alpha + below)
         first = -below / (alpha + beta)  # α − β, without cancellation
         factor = 2 / (first * first + below)
