@@ -140,7 +140,7 @@ def test_what_limits_md_says_of_the_figures_is_what_they_show() -> None:
         for case in ("LWR4+, run 1", "LWR4+, run 2"):
             assert error(case, peer, "mean of joints") < error(case, full, "mean of joints")
     assert error("TX40, first", full) > 0.2
-    assert abs(error("Rokae", full) - error("Rokae", "mujoco.sysid")) < 0.001
+    assert abs(error("Rokae", full) - error("Rokae", "mujoco.sysid")) < 0.003
 
 
 def test_the_limits_in_verdict_md_are_those_of_the_checks() -> None:
