@@ -118,7 +118,7 @@ def formulas(text: str) -> str:
     def formula(found: re.Match[str]) -> str:
         block, inline = found.groups()
         if block is None:
-            # A tag that Markdown knows as inline, else a line that begins with a formula ends there.
+            # Inline for Markdown, else a line that begins with a formula would end there.
             return f"<span>{convert(inline.removeprefix(DISPLAYED).strip())}</span>"
         return f'\n<div class="formula">{convert(block.strip(), display="block")}</div>\n'
 
