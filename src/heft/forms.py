@@ -11,13 +11,17 @@ velocity; but its integrals never forget an offset, where windows end.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 import numpy as np
 import scipy.interpolate
+import scipy.linalg
 
 from . import friction, kernel, plants, weak
+from .errors import InvalidSetting, TooLittleData
 from .friction import Course
 from .inertia import PARAMETER_COUNT, Array
 from .recursive import CovarianceRecursion
@@ -25,6 +29,7 @@ from .robot import Robot
 from .weak import Integrals, Windows
 
 STENCIL = 4  # samples from one side that say when a speed was zero
+WEIGHINGS = 3  # times channels are weighed by what the fit before left of them
 
 
 class Moved(Protocol):
@@ -208,6 +213,94 @@ def _zero(time: Array, speed: Array, k: int, side: int) -> float:
     inside = roots[np.isreal(roots)].real
     inside = inside[(inside >= 0.0) & (inside <= 1.0)]
     return float(inside[0]) if len(inside) == 1 else straight
+
+
+def whitened(rows: Integrals, windows: Windows, step: float) -> Integrals:
+    """Return rows over windows combined so that white noise of the effort stays white.
+
+    Windows that overlap share samples, and so noise: of white noise σ the rows' covariance is
+    σ² Φ Φᵀ, Φ being what each sample weighs. With its Cholesky factor divided out, residuals are
+    independent, of the deviation σ of one sample, and plain least squares is best and honest. It
+    is so where windows are long enough for noise of positions, which φ̈ lets through and falls with
+    their length to the power 5/2, to be less than that of efforts, which falls with its root.
+
+    Args:
+        rows: Over windows that follow one another, none left out.
+        windows: Which they are.
+        step: Of the log [s].
+
+    Raises:
+        InvalidSetting: If a window is missing.
+    """
+    count = len(rows.time)
+    if count > 1 and np.ptp(np.diff(rows.time)) > 0.5 * windows.stride:
+        raise InvalidSetting("windows are missing between others", argument="rows")
+    shared = math.ceil(windows.length / windows.stride)
+    samples = math.ceil((windows.length + (shared - 1) * windows.stride) / step) + 1
+    weights, _ = windows.weights(step * np.arange(samples, dtype=np.float64), 0, shared)
+    bands = np.tile((weights @ weights[0])[:, None], count)
+    factor = scipy.linalg.cholesky_banded(bands, lower=True)
+
+    def divided(values: Array) -> Array:
+        flat = values.reshape(count, -1)
+        answer = scipy.linalg.solve_banded((shared - 1, 0), factor, flat)
+        return np.asarray(answer.reshape(values.shape))
+
+    return replace(rows, regressor=divided(rows.regressor), effort=divided(rows.effort))
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """Least squares of rows.
+
+    Attributes:
+        values: Shape (n,).
+        covariance: If what is left of the rows is independent, shape (n, n).
+        noise: Deviation of each channel's rows, shape (channels,).
+    """
+
+    values: Array
+    covariance: Array
+    noise: Array
+
+    @property
+    def std(self) -> Array:
+        """Shape (n,)."""
+        return np.sqrt(np.diag(self.covariance))
+
+
+def chosen(rows: Integrals, columns: Sequence[int]) -> Integrals:
+    """Return the rows of some columns."""
+    return replace(rows, regressor=rows.regressor[:, :, list(columns)])
+
+
+def least_squares(rows: Integrals) -> Fit:
+    """Return the least squares of rows, each channel weighed by its own noise.
+
+    Raises:
+        TooLittleData: If the rows do not determine the parameters.
+    """
+    Y, u = rows.regressor, rows.effort
+    count, channels, size = Y.shape
+    noise = np.ones(channels)
+    for _ in range(WEIGHINGS):
+        wide = (Y / noise[:, None]).reshape(-1, size)
+        scale = np.linalg.norm(wide, axis=0)
+        scale[scale == 0.0] = 1.0
+        Q, R = np.linalg.qr(wide / scale)
+        if count * channels <= size or np.linalg.cond(R) > 1.0 / np.finfo(float).eps:
+            raise TooLittleData(
+                "these rows do not determine the parameters",
+                argument="rows",
+                got=f"{count * channels} rows, {size} parameters",
+                cure="choose columns that the motion can tell apart",
+            )
+        values = scipy.linalg.solve_triangular(R, Q.T @ (u / noise).reshape(-1)) / scale
+        used = np.sum(Q.reshape(count, channels, size) ** 2, axis=(0, 2))
+        left = u - Y @ values
+        noise = np.sqrt(np.maximum(np.sum(left**2, axis=0), 1e-300) / (count - used))
+    inverse = scipy.linalg.solve_triangular(R, np.eye(size)) / scale[:, None]
+    return Fit(values, inverse @ inverse.T, noise)
 
 
 def followed(recursion: CovarianceRecursion, rows: Integrals, std: float = 1.0) -> Array:

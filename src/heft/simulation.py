@@ -36,7 +36,7 @@ from .robot import Robot
 Effort = Callable[[float, Array, Array], Array]  # of time, positions, velocities
 KINDS = ("armature", "viscous", "coulomb", "offset")
 METHODS = ("DOP853", "RK45", "Radau", "BDF", "LSODA")
-LOOKS = 4  # times a step at which switches are looked for
+LOOKS = 8  # times a step at which switches are looked for
 STILL = 1e-10  # [rad/s or m/s] against its direction at which a slipping drive has stopped
 LOOSE = 1.0 + 1e-10  # of Coulomb friction: more than that does not hold
 ROUNDING = 1e-9  # of a holding time
@@ -291,7 +291,7 @@ class Simulate:
     ) -> tuple[Array, Array, Array, list[float]]:
         """Return states, accelerations and efforts at the times, and when drives switched."""
         t, end = float(time[0]), float(time[-1])
-        state = np.append(start, [0.0, 0.0])
+        state = np.append(start, np.zeros(2 + len(start) // 2))
         modes = motion.directions(state)
         looked: list[tuple[Array, Array, Array]] = []
         switches: list[float] = []
@@ -348,6 +348,8 @@ class Simulate:
             rtol=self.relative,
             atol=self.absolute,
             max_step=self.longest,
+            # A controller's step is as a rule one of the solver's; groping for that takes longer.
+            first_step=None if self.hold is None else min(end - t, self.longest),
         )
 
     def _step(self, solver: scipy.integrate.OdeSolver) -> None:
@@ -386,7 +388,8 @@ class _Span:
 class _Motion:
     """The equations of motion.
 
-    A state is q, v and the works of actuators and friction. Modes say of each drive whether it
+    A state is q, v, the works of actuators and friction, and ∫τ dt: where all sticks it is the
+    effort alone that a solver's steps must follow. Modes say of each drive whether it
     slips one way or the other, +1 or −1, or sticks or has no Coulomb friction, 0.
     """
 
@@ -439,7 +442,7 @@ class _Motion:
         """Return the derivative of a state."""
         v = self.parts(state)[1]
         a, tau, friction, _ = self.solved(t, state, modes)
-        return np.concatenate([v, a, [tau @ v, friction @ self.dynamics.ratios @ v]])
+        return np.concatenate([v, a, [tau @ v, friction @ self.dynamics.ratios @ v], tau])
 
     def held(self, t: float, state: Array) -> _Motion:
         """Return the same with the effort of this instant for good."""
