@@ -2,93 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.stats
+from benchmarks.lessons import LESSONS, STEP, example, noisy, one_link, rubbing
 
 from heft import forms
 from heft.errors import InvalidSetting, TooLittleData
-from heft.forms import Differenced, Growing, Moved, chosen, followed, least_squares
+from heft.forms import Growing, Moved, chosen, followed, least_squares
 from heft.recursive import CovarianceRecursion
-from heft.robot import Robot
 from heft.simulation import Simulate, Trajectory
 from heft.weak import Integrals, Windows
-from tests.examples import DRIVE, example, rubbing
 from tests.robots import FloatArray
 
-STEP = 0.002
-LENGTH = 0.5
 G = 9.806
 WINDOWS = Windows(0.4, 0.1)
-
-Make = Callable[[Robot], Integrals]
-
-
-@dataclass(frozen=True, eq=False)
-class Lesson:
-    """A textbook's robot, its torque, and its parameters θ as columns of heft's rows."""
-
-    robot: str
-    torque: Callable[[float], list[float]]
-    truth: FloatArray
-    columns: Callable[[Make], Integrals]
-
-    @cache  # noqa: B019
-    def moved(self, hold: float | None = None) -> Trajectory:
-        robot, time = example(self.robot), STEP * np.arange(2502)
-        settings = Simulate("RK45", 1e-6, 1e-8, hold=hold) if hold else Simulate()
-        return settings.run(rubbing(robot), time, lambda t, q, v: np.array(self.torque(t)))
-
-
-def one_link(make: Make) -> Integrals:
-    robot = example("one_link")
-    names = ("link1@joint1.I.zz", "link1@joint1.h.x", "joint1.coulomb", "joint1.viscous")
-    return chosen(make(robot), [robot.labels.index(n) for n in names])
-
-
-def two_link(make: Make) -> Integrals:
-    """Return the columns of the homework's ten parameters.
-
-    The textbook counts m₂r₂ twice, with the length l₁ in the inertia and without it in the weight:
-    what its column is without gravity belongs to the one, the rest to the other.
-    """
-    robot = example("two_link_homework")
-    rows, weightless = make(robot), make(example("two_link_homework", (0.0, 0.0, 0.0)))
-
-    def column(rows: Integrals, name: str) -> FloatArray:
-        return rows.regressor[..., robot.labels.index(name)]
-
-    coupled = column(weightless, "link2@joint2.h.x")
-    columns = [
-        column(rows, "joint1.armature"),
-        column(rows, "link2@joint2.I.zz"),
-        coupled / LENGTH,
-        column(rows, "link1@joint1.h.x"),
-        column(rows, "link2@joint2.h.x") - coupled,
-        column(rows, "joint2.armature"),
-        *(column(rows, f"joint{k}.{n}") for n in ("coulomb", "viscous") for k in (1, 2)),
-    ]
-    return replace(rows, regressor=np.stack(columns, axis=-1))
-
-
-LESSONS = {
-    "one link": Lesson(
-        "one_link", lambda t: [np.sin(t) + np.cos(10 * t)], np.full(4, 0.1), one_link
-    ),
-    "two links": Lesson(
-        "two_link_homework",
-        lambda t: [
-            np.sin(1.1 * t) + np.cos(6 * t) + np.cos(17 * t),
-            np.cos(2.3 * t) + np.sin(9 * t) + np.sin(23 * t),
-        ],
-        np.array([0.15, 0.05, 0.01, 0.12, 0.02, 0.05, *[DRIVE["coulomb"]] * 4]),
-        two_link,
-    ),
-}
 
 
 def textbook_loop(moved: Trajectory) -> FloatArray:
@@ -176,17 +106,6 @@ def test_the_integral_of_a_sign_finds_its_changes_between_samples() -> None:
 
 
 # --- noise
-
-
-def noisy(moved: Trajectory, seed: int) -> Differenced:
-    """Return what an encoder of 1e-4 rad and a torque sensor of 1 % see."""
-    rng = np.random.default_rng(seed)
-    size = 0.01 * np.sqrt(np.mean(moved.effort**2, axis=0))
-    return Differenced(
-        moved.time,
-        moved.position + 1e-4 * rng.normal(size=moved.position.shape),
-        moved.effort + size * rng.normal(size=moved.effort.shape),
-    )
 
 
 @pytest.mark.parametrize("name", LESSONS)

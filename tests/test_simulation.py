@@ -8,6 +8,7 @@ from pathlib import Path
 import mujoco
 import numpy as np
 import pytest
+from benchmarks.lessons import example, rubbing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,7 +19,6 @@ from heft.options import Coupling, JointOptions, Options
 from heft.recording import Recording
 from heft.robot import Robot
 from heft.simulation import Dynamics, Simulate, Trajectory
-from tests.examples import example, rubbing
 from tests.robots import FloatArray
 
 FALLING = ("two_link_homework", "three_link")

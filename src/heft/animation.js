@@ -5,14 +5,14 @@
   const canvas = figure.querySelector("canvas"), pen = canvas.getContext("2d");
   const button = figure.querySelector("button"), slider = figure.querySelector("input");
   const output = figure.querySelector("output");
-  const { time, points, lines, masses, view, reach, trace } = motion;
+  const { time, points, lines, masses, view, middle, reach, trace } = motion;
   const end = time[time.length - 1];
   let yaw = 0, pitch = 0, moment = 0, last = null, playing = !matchMedia("(prefers-reduced-motion: reduce)").matches;
 
   // Axes of the picture: right, up, towards the reader; turned by dragging.
   const dot = (a, b) => a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
   const place = (point) => {
-    const [x, y, z] = view.map((axis) => dot(axis, point));
+    const [x, y, z] = view.map((axis) => dot(axis, point) - dot(axis, middle));
     const across = Math.cos(yaw) * x + Math.sin(yaw) * z, deep = Math.cos(yaw) * z - Math.sin(yaw) * x;
     return [across, Math.cos(pitch) * y - Math.sin(pitch) * deep];
   };

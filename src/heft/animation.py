@@ -102,13 +102,16 @@ def _content(robot: Robot, motion: Played) -> dict[str, object]:
     lines += [(b + 1, 1 + count + k) for k, (b, _) in enumerate(last)]
     share = np.cbrt(tens[heavy, 0] / tens[heavy, 0].max(initial=1e-300))
     first = 1 + count + len(last)
+    middle = 0.5 * (places.min(axis=(0, 1)) + places.max(axis=(0, 1)))
+    reach = float(np.linalg.norm(places - middle, axis=2).max())
     return {
         "time": np.round(frames, 4).tolist(),
         "points": places.tolist(),
         "lines": lines,
         "masses": [[first + k, round(float(s), 3)] for k, s in enumerate(share)],
         "view": np.round(_view(robot), 6).tolist(),
-        "reach": max(float(np.linalg.norm(places, axis=2).max()), 10.0**-DIGITS),
+        "middle": np.round(middle, DIGITS).tolist(),
+        "reach": max(reach, 10.0**-DIGITS),
         "trace": first - 1,
     }
 
