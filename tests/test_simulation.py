@@ -243,7 +243,7 @@ def _coupled() -> Trajectory:
 
 
 def _lost() -> Trajectory:
-    return _run(effort=lambda t, q, v: np.array([1e300]) * np.exp(700 * (1 + t) + q))
+    return _run(effort=lambda t, q, v: np.array([np.nan if t > 0.5 else 0.0]))
 
 
 BAD: dict[str, tuple[Callable[[], object], type[InputError] | type[FitError], str]] = {
@@ -258,6 +258,7 @@ BAD: dict[str, tuple[Callable[[], object], type[InputError] | type[FitError], st
     "no mass": (_massless, InvalidModel, "no mass"),
     "times that stand": (lambda: _run(time=np.zeros(3)), InvalidSetting, "increase"),
     "start": (lambda: _run(position=[1.0, 2.0]), InvalidSetting, "one finite number"),
+    "effort": (lambda: _run(effort=lambda t, q, v: 1.0), InvalidSetting, "effort"),
     "solver": (lambda: Simulate("DOP835"), InvalidSetting, "DOP853"),  # type: ignore[arg-type]
     "tolerance": (lambda: Simulate(relative=0.0), InvalidSetting, "positive"),
     "too much Coulomb": (_coupled, InvalidSetting, "more drives"),

@@ -14,7 +14,7 @@ drives at rest makes `‖τ − h − Σ r_d f_d‖` in the metric of M⁻¹ lea
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Literal
@@ -247,8 +247,8 @@ class Simulate:
         dynamics: Dynamics,
         time: Array,
         effort: Effort | None = None,
-        position: Array | None = None,
-        velocity: Array | None = None,
+        position: Array | Sequence[float] | None = None,
+        velocity: Array | Sequence[float] | None = None,
     ) -> Trajectory:
         """Return the motion at some times.
 
@@ -260,7 +260,7 @@ class Simulate:
             velocity: Likewise.
 
         Raises:
-            InvalidSetting: If times or start are not such.
+            InvalidSetting: If times, start or efforts are not such.
             InvalidModel: If something that moves has no mass.
             SolverFailure: If the solver gives up.
         """
@@ -269,6 +269,7 @@ class Simulate:
         start = [_start(x, count, n) for x, n in ((position, "position"), (velocity, "velocity"))]
         _require_mass(dynamics, *start)
         motion = _Motion(dynamics, effort or (lambda t, q, v: np.zeros(count)), self.smooth)
+        _start(motion.effort(float(time[0]), *start), count, "effort")
         states, accelerations, efforts, switches = self._walked(motion, time, np.concatenate(start))
         q, v, works = np.split(states, [count, 2 * count], axis=1)
         kinetic, potential = dynamics.energies(q, v)
@@ -486,6 +487,8 @@ class _Motion:
         def margin(t: float) -> float:
             return float(self.margins(t, between(t), modes)[drive])
 
+        if margin(begin) <= 0.0:
+            return begin
         return float(scipy.optimize.brentq(margin, begin, end, xtol=1e-15, rtol=1e-15))
 
     def switched(self, t: float, state: Array, modes: Array) -> tuple[Array, Array]:
@@ -545,7 +548,8 @@ def _times(time: Array) -> Array:
     return time
 
 
-def _start(values: Array | Iterable[float] | None, count: int, name: str) -> Array:
+def _start(values: Array | Sequence[float] | None, count: int, name: str) -> Array:
+    """Return one number a channel, zero if not given."""
     start = np.zeros(count) if values is None else np.array(values, dtype=float)
     if start.shape != (count,) or not np.isfinite(start).all():
         raise InvalidSetting(
