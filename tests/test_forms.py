@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -13,9 +13,11 @@ from heft import forms
 from heft.errors import InvalidSetting, TooLittleData
 from heft.forms import Growing, Moved, chosen, followed, least_squares
 from heft.recursive import CovarianceRecursion
+from heft.robot import Robot
 from heft.simulation import Simulate, Trajectory
 from heft.weak import Integrals, Windows
-from tests.robots import FloatArray
+from tests.experiments import fourier
+from tests.robots import FloatArray, load
 
 G = 9.806
 WINDOWS = Windows(0.4, 0.1)
@@ -160,3 +162,49 @@ def test_columns_that_the_motion_cannot_tell_apart_are_refused() -> None:
     rows = forms.differentiated(robot, lesson.moved())
     with pytest.raises(TooLittleData, match="determine"):
         least_squares(chosen(rows, [robot.labels.index(n) for n in names]))
+
+
+# --- any robot
+
+ROBOTS = (
+    "panda_description/urdf/panda.urdf",  # fingers that slide, one of them a mimic
+    "tiago_description/robots/tiago_no_hand.urdf",  # a torso that slides
+    "ur_description/urdf/ur10_robot.urdf",
+)
+
+
+@pytest.mark.parametrize("file", ROBOTS)
+def test_the_growing_form_holds_for_any_robot(file: str) -> None:
+    robot = load(file, friction="simple")
+    rng = np.random.default_rng(1)
+    time = STEP * np.arange(1500)
+    q, v, a = fourier(len(robot.joints), time, rng)
+    values = rng.normal(size=len(robot.labels))
+    moved = _Given(time, q, v, a, np.zeros_like(q))
+    effort = forms.differentiated(robot, moved).regressor @ values
+    coulomb = [k for k, n in enumerate(robot.labels.names) if n.endswith(".coulomb")]
+    smooth = np.delete(np.arange(len(values)), coulomb)
+    rows = Growing().rows(robot, replace(moved, effort=effort))
+    # Torque jumps where friction does, which samples cannot show: it is compared without.
+    rest = replace(moved, effort=effort - _coulomb(robot, v, values))
+    u = Growing().rows(robot, rest).effort
+    assert rows.regressor[:, :, smooth] @ values[smooth] == pytest.approx(
+        u, abs=1e-6 * np.abs(u).max()
+    )
+    turned = np.stack([forms.sign_integral(time, x)[1:] for x in v.T], axis=1)
+    sign = rows.regressor[:, :, coulomb] @ values[coulomb]
+    assert sign == pytest.approx(turned * values[coulomb], abs=1e-9)
+
+
+@dataclass(frozen=True, eq=False)
+class _Given:
+    time: FloatArray
+    position: FloatArray
+    velocity: FloatArray
+    acceleration: FloatArray
+    effort: FloatArray
+
+
+def _coulomb(robot: Robot, velocity: FloatArray, values: FloatArray) -> FloatArray:
+    names = [f"{j}.coulomb" for j in robot.joints]
+    return np.sign(velocity) * values[[robot.labels.index(n) for n in names]]

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import mujoco
 import numpy as np
 import pytest
+from benchmarks.learn import mujoco_fall
 from benchmarks.lessons import example, rubbing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heft import denavit_hartenberg, plants
+from heft import plants
 from heft.errors import FitError, InputError, InvalidModel, InvalidSetting, SolverFailure
 from heft.friction import Course
 from heft.options import Coupling, JointOptions, Options
 from heft.recording import Recording
 from heft.robot import Robot
 from heft.simulation import Dynamics, Simulate, Trajectory
-from tests.robots import FloatArray
+from tests.robots import FloatArray, Oracle, load
 
 FALLING = ("two_link_homework", "three_link")
 TIME = np.linspace(0.0, 5.0, 251)
@@ -39,28 +39,12 @@ def block(**drive: float) -> Dynamics:
     return rubbing(Robot.from_text(BLOCK, path="block.toml"), **drive)
 
 
-def mujoco_fall(robot: Robot, steps: int, substeps: int) -> FloatArray:
-    """Return MuJoCo's joint angles at rest released, by Runge and Kutta's fourth order."""
-    table = denavit_hartenberg.read(robot.source, "example")
-    model = mujoco.MjModel.from_xml_string(table.translate(False, "example").text.decode())
-    model.opt.gravity[:] = robot.gravity
-    model.opt.integrator = mujoco.mjtIntegrator.mjINT_RK4
-    model.opt.timestep = 5.0 / (steps * substeps)
-    model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_CONSTRAINT)
-    data = mujoco.MjData(model)
-    angles = [data.qpos.copy()]
-    for _ in range(steps):
-        mujoco.mj_step(model, data, substeps)
-        angles.append(data.qpos.copy())
-    return np.array(angles)
-
-
 @pytest.mark.parametrize("name", FALLING)
 def test_free_fall_keeps_its_energy_and_is_that_of_mujoco(name: str) -> None:
     robot = example(name)
     fall = Simulate(relative=1e-11).run(Dynamics.of(robot), TIME)
     assert np.abs(fall.drift).max() < 1e-8 * fall.kinetic.max()
-    assert np.abs(fall.position - mujoco_fall(robot, len(TIME) - 1, 100)).max() < 1e-8
+    assert np.abs(fall.position - mujoco_fall(robot, TIME)).max() < 1e-8
 
 
 @pytest.mark.parametrize("method", ["DOP853", "Radau", "LSODA"])
@@ -93,6 +77,18 @@ def test_the_motion_solves_the_equation_whose_rows_are_fitted() -> None:
     assert np.count_nonzero(slips) > 190
     assert (rows @ values)[slips] == pytest.approx(moved.effort[slips], abs=1e-10)
     assert np.abs(moved.drift).max() < 1e-8
+
+
+@pytest.mark.parametrize(
+    "file", ["panda_description/urdf/panda.urdf", "ur_description/urdf/ur10_robot.urdf"]
+)
+def test_the_equation_of_motion_is_pinocchios(file: str) -> None:
+    robot = load(file, friction="simple")
+    oracle, rng = Oracle.of(robot), np.random.default_rng(3)
+    for q, v, a in rng.normal(size=(5, 3, len(robot.joints))):
+        mass, bias = Dynamics.of(robot).equation(q, v)
+        expected = oracle.inverse_dynamics(q[None], v[None], a[None])[0]
+        assert mass @ a + bias == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
 # --- friction that sticks and slips
