@@ -45,6 +45,7 @@ ORDER = [
     "signals",
     "weak",
     "wrench",
+    "linearised",
     "plants",
     "recursive",
     "uncertainty",

@@ -17,7 +17,7 @@ from heft.recording import Recording
 from heft.sensors import Sensors, read
 from heft.wrench import Held, at_first
 from tests.robots import FloatArray, load
-from tests.wrists import BIAS, BODY, GRAVITY, moving, poses, sensed, truth
+from tests.wrists import BIAS, BODY, GRAVITY, moving, posed, poses, sensed, truth
 
 WRIST = '[sensor.wrist]\nkind = "wrench"\nframe = "tool0"\n'
 IMU = '[sensor.imu]\nkind = "imu"\nframe = "imu"\n'
@@ -76,6 +76,28 @@ def test_poses_of_a_log_are_turned_by_their_quaternions(tmp_path: Path) -> None:
     assert not found.whole
     assert "not seen" in payload.text(found)
     assert "the load is a point" in payload.settings_text(found)
+
+
+def test_a_tilt_and_gains_are_told_as_the_files_take_them(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    turned = np.array([rotation_rpy(*rng.uniform(-np.pi, np.pi, 3)) for _ in range(60)])
+    gravity, gain = rotation_rpy(0.1, 0.05, 0.0) @ GRAVITY, np.array([1.02, 0.97, 1.0, 1, 1, 1])
+    held = posed(turned, gravity)
+    signals = wrench_columns("tool0", gain * held.wrench)
+    signals |= columns("quat", "tool0", quaternions(turned), "wxyz")
+    log = save(tmp_path / "poses.npz", held.time, signals)
+    asking = written(tmp_path / "asking.toml", "tilt = true\n" + WRIST + "gain_std = 0.03\n")
+    found = payload.weigh_files([log], asking, known_mass=float(BODY[0]))
+    told = payload.text(found)
+    assert "tilt" in found.sensor and "off what was stated" in told
+    lines = [line.partition("  #")[0] for line in told.splitlines()]
+    said, gains = (next(k for k in lines if k.startswith(w)) for w in ("gravity = ", "gain = "))
+    knowing = written(tmp_path / "knowing.toml", f"{said}\n{WRIST}{gains}\n")
+    again = payload.weigh_files([log], knowing)
+    assert again.body[0] == pytest.approx(BODY[0], rel=2e-3)
+    assert again.sensor["left_over"]["force"] == pytest.approx(
+        found.sensor["left_over"]["force"], rel=0.1
+    )
 
 
 def test_a_moving_pose_is_differentiated(tmp_path: Path) -> None:
@@ -170,6 +192,14 @@ BAD_SENSORS = {
     "bias": (WRIST + 'bias = "maybe"', "none of the choices"),
     "nan": (WRIST + "delay = nan", "finite number"),
     "frame": ('[sensor.a]\nkind = "wrench"\nframe = 3', "name of a frame"),
+    "tilt": ("tilt = 1\n" + WRIST, "true or false"),
+    "tilt beside an imu": ("tilt = true\n" + WRIST + IMU, "feels gravity itself"),
+    "gain": (WRIST + "gain = [1, 1, 1, 1, 1, -1]", "a gain is positive"),
+    "gain_std": (WRIST + "gain_std = 2.0", "says nothing of a gain"),
+    "gains turned": (
+        WRIST + "gain_std = 0.02\nrotation = [[0, 1, 0], [-1, 0, 0], [0, 0, 1]]",
+        "own axes",
+    ),
     "gravity": (WRIST + "[gravity]\nx = 1", "list of 3 numbers"),
 }
 

@@ -24,7 +24,7 @@ from .places import put, require_own, workshop
 from .preparation import Progress, silent
 from .recording import Recording
 from .robot import Robot
-from .sensors import Sensors, read
+from .sensors import Sensor, Sensors, read
 from .weighing import Finding, Weigh, Weighed, numbers
 from .wrench import CHANNEL_UNITS, CHANNELS, Held
 
@@ -109,6 +109,7 @@ def weigh_files(
     options: Path | None = None,
     weigh: Weigh = WEIGH,
     progress: Progress = silent,
+    known_mass: float | None = None,
 ) -> Payload:
     """Weigh what a wrench sensor holds.
 
@@ -120,6 +121,7 @@ def weigh_files(
         options: TOML that says what the model file cannot.
         weigh: How; the sensors' own statements go before.
         progress: Told what is being done.
+        known_mass: Of the load, where the sensor's gains are to be found [kg].
     """
     told = Sensors.from_toml(sensors)
     robot = None
@@ -136,6 +138,9 @@ def weigh_files(
         turning_noise=told.turning_noise,
         bias=told.first.bias,
         delay=weigh.delay and told.first.delay is None,
+        tilt=told.tilt,
+        gain_std=told.first.gain_std,
+        known_mass=known_mass,
     )
     progress("weighing")
     found = settings.fit(_together(parts))
@@ -146,7 +151,7 @@ def weigh_files(
         *(describe(p, "options") for p in [options] if p),
         *(describe(p, "columns") for p in [columns] if p),
     ]
-    return of_sensor(found, told.first.frame, inputs)
+    return of_sensor(found, told.first, inputs)
 
 
 def _together(parts: Sequence[Held]) -> Held:
@@ -162,27 +167,41 @@ def _together(parts: Sequence[Held]) -> Held:
     return Held(*(np.concatenate(arrays) for arrays in columns))
 
 
-def of_sensor(found: Weighed, frame: str, inputs: Sequence[Mapping[str, Any]] = ()) -> Payload:
-    """Return the payload of a weighing by a wrench sensor."""
-    bias = {}
-    if found.bias is not None:
-        first = list(found.labels.names).index(f"sensor.bias.{CHANNELS[0]}")
-        deviations = np.sqrt(np.diag(found.covariance))[first : first + 6]
-        bias = {
-            c: {"value": float(v), "std": float(s), "unit": u}
-            for c, v, s, u in zip(CHANNELS, found.bias, deviations, CHANNEL_UNITS, strict=True)
-        }
+def of_sensor(
+    found: Weighed, sensor_told: Sensor, inputs: Sequence[Mapping[str, Any]] = ()
+) -> Payload:
+    """Return the payload of a weighing by a wrench sensor.
+
+    Args:
+        found: The weighing.
+        sensor_told: The sensor in whose frame the load is stated.
+        inputs: The files.
+    """
+    bias = found.of_sensor("bias")
     sensor: dict[str, Any] = {
-        "bias": bias,
+        "bias": _channels(*bias, CHANNEL_UNITS) if bias else {},
         "noise": {"force": found.noise[0], "torque": found.noise[1]},
         "left_over": {"force": found.left[0], "torque": found.left[1]},
         "rows": found.rows,
     }
-    if found.delay is not None:
-        std = float(np.sqrt(found.covariance[-1, -1]))
-        sensor["delay"] = {"value": found.delay, "std": std, "unit": "s"}
-    if not np.array_equal(found.rotation, np.eye(3)):
+    delay = found.of_sensor("delay")
+    if delay is not None:
+        sensor["delay"] = {"value": float(delay[0][0]), "std": float(delay[1][0]), "unit": "s"}
+    mounting, tilt = found.of_sensor("mounting"), found.of_sensor("tilt")
+    if mounting is not None:
         sensor["rotation"] = found.rotation.tolist()
+        sensor["turned"] = _angle(*mounting)
+    if tilt is not None and found.gravity is not None and found.gravity_std is not None:
+        sensor["gravity"] = {
+            "value": found.gravity.tolist(),
+            "std": found.gravity_std.tolist(),
+            "unit": "m/s²",
+        }
+        sensor["tilt"] = _angle(*tilt)
+    gain = found.of_sensor("gain")
+    if gain is not None:
+        altogether = np.array(sensor_told.gain)
+        sensor["gain"] = _channels(altogether * gain[0], altogether * gain[1], ("1",) * 6)
     checks = [
         *_mass_check(found.body, found.body_std),
         Check.at_most(
@@ -196,7 +215,7 @@ def of_sensor(found: Weighed, frame: str, inputs: Sequence[Mapping[str, Any]] = 
         *_finding_checks(found.findings),
     ]
     return Payload(
-        frame,
+        sensor_told.frame,
         found.values[:PARAMETER_COUNT],
         found.body,
         found.body_std,
@@ -206,6 +225,21 @@ def of_sensor(found: Weighed, frame: str, inputs: Sequence[Mapping[str, Any]] = 
         inputs=tuple(inputs),
         settings={"kind": "wrench sensor"},
     )
+
+
+def _channels(values: Array, std: Array, units: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return a value of each channel, as JSON's values."""
+    return {
+        c: {"value": float(v), "std": float(s), "unit": u}
+        for c, v, s, u in zip(CHANNELS, values, std, units, strict=True)
+    }
+
+
+def _angle(parts: Array, std: Array) -> dict[str, Any]:
+    """Return the angle of a rotation vector and its deviation along it, as JSON's values."""
+    angle = float(np.linalg.norm(parts))
+    along = parts / angle if angle > 0.0 else np.full(len(parts), len(parts) ** -0.5)
+    return {"value": angle, "std": float(np.linalg.norm(along * std)), "unit": "rad"}
 
 
 def of_following(
@@ -230,10 +264,7 @@ def of_following(
     """
     sensor: dict[str, Any] = {"health": dict(health)}
     if bias is not None:
-        sensor["bias"] = {
-            c: {"value": float(v), "std": float(s), "unit": u}
-            for c, v, s, u in zip(CHANNELS, *bias, CHANNEL_UNITS, strict=True)
-        }
+        sensor["bias"] = _channels(*bias, CHANNEL_UNITS)
     settings = {"kind": "wrench sensor, live"}
     checks = tuple(_mass_check(body, std))
     return Payload(
@@ -387,6 +418,16 @@ def text(payload: Payload) -> str:
         lines.append(
             f"wrench behind motion: {1e3 * late['value']:.2f} ± {1e3 * late['std']:.2f} ms"
         )
+    if "turned" in payload.sensor:
+        lines.append(f"sensor mounted turned by {_degrees(payload.sensor['turned'])}")
+    if "gravity" in payload.sensor:
+        three = ", ".join(f"{x:.4f}" for x in payload.sensor["gravity"]["value"])
+        tilted = _degrees(payload.sensor["tilt"])
+        lines.append(f"gravity = [{three}]  # [m/s²], {tilted} off what was stated")
+    if "gain" in payload.sensor:
+        six = payload.sensor["gain"].values()
+        shown = ", ".join(f"{v['value']:.4f}" for v in six)
+        lines.append(f"gain = [{shown}]  # ± {max(v['std'] for v in six):.2g} at most")
     for joint, (gain, std) in payload.gains.items():
         lines.append(f"gain of {joint}: {gain:.4g} ± {std:.2g} N·m/A")
     lines += [f"note: {n.name}: {n.message}" for n in payload.notes]
@@ -396,6 +437,11 @@ def text(payload: Payload) -> str:
         if c.status != "pass" and c.name not in {n.name for n in payload.notes}
     ]
     return "\n".join([*lines, "", settings_text(payload)])
+
+
+def _degrees(angle: Mapping[str, Any]) -> str:
+    value, std = (math.degrees(angle[k]) for k in ("value", "std"))
+    return f"{value:.3f} ± {std:.2g}°"
 
 
 def _number(value: float, std: float) -> str:
