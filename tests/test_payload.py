@@ -190,6 +190,7 @@ BAD_SENSORS = {
     "noise": (WRIST + "noise = {force = 0.0, torque = 0.1}", "noise must be positive"),
     "reports": (WRIST + 'reports = "on_robot"', "none of the choices"),
     "bias": (WRIST + 'bias = "maybe"', "none of the choices"),
+    "known bias": (WRIST + "bias = [1, 2, 3]", "list of 6 numbers"),
     "nan": (WRIST + "delay = nan", "finite number"),
     "frame": ('[sensor.a]\nkind = "wrench"\nframe = 3', "name of a frame"),
     "tilt": ("tilt = 1\n" + WRIST, "true or false"),
@@ -209,6 +210,20 @@ def test_sensors_that_cannot_be_are_refused(tmp_path: Path, case: str) -> None:
     text, words = BAD_SENSORS[case]
     with pytest.raises(HeftError, match=words):
         Sensors.from_toml(written(tmp_path / "s.toml", text))
+
+
+def test_a_bias_is_told_as_the_file_takes_it(tmp_path: Path) -> None:
+    rotation = rotation_rpy(0.0, 0.0, 0.5 * np.pi)  # undone by the log's own axes
+    held = sensed(3000)
+    axes = (held.wrench.reshape(-1, 2, 3) @ rotation).reshape(-1, 6)
+    log = with_imu(tmp_path / "grasp.npz", Held(**(vars(held) | {"wrench": -axes})))
+    said = f'{WRIST}reports = "on_sensor"\nrotation = {rotation.round(12).tolist()}\n'
+    found = payload.weigh_files([log], written(tmp_path / "s.toml", said + IMU))
+    bias = [v["value"] for v in found.sensor["bias"].values()]
+    knowing = written(tmp_path / "k.toml", f"{said}bias = {bias}\n{IMU}")
+    again = payload.weigh_files([log], knowing)
+    assert again.sensor["bias"] == {}
+    np.testing.assert_allclose(again.ten, found.ten, rtol=0, atol=1e-3)
 
 
 def test_a_sensor_that_reports_on_itself_is_turned_over(tmp_path: Path) -> None:

@@ -386,6 +386,7 @@ class Node:
             rate,
             turning_noise=self.sensors.turning_noise,
             others=tuple(self.sensors.others),
+            bias=self.sensors.first.bias,
         )
 
     def _followed(self, known: Known) -> tuple[Known, list[Event]]:

@@ -177,13 +177,16 @@ def of_sensor(
         sensor_told: The sensor in whose frame the load is stated.
         inputs: The files.
     """
-    bias = found.of_sensor("bias")
     sensor: dict[str, Any] = {
-        "bias": _channels(*bias, CHANNEL_UNITS) if bias else {},
+        "bias": {},
         "noise": {"force": found.noise[0], "torque": found.noise[1]},
         "left_over": {"force": found.left[0], "torque": found.left[1]},
         "rows": found.rows,
     }
+    if found.bias is not None:
+        first = list(found.labels.names).index(f"sensor.bias.{CHANNELS[0]}")
+        places = slice(first, first + 6)
+        sensor["bias"] = _bias(sensor_told, found.bias, found.covariance[places, places])
     delay = found.of_sensor("delay")
     if delay is not None:
         sensor["delay"] = {"value": float(delay[0][0]), "std": float(delay[1][0]), "unit": "s"}
@@ -235,6 +238,13 @@ def _channels(values: Array, std: Array, units: Sequence[str]) -> dict[str, dict
     }
 
 
+def _bias(sensor: Sensor, bias: Array, covariance: Array) -> dict[str, dict[str, Any]]:
+    """Return a bias as the sensor tells it, in its own axes; see `sensors.on_load`."""
+    told = np.array(sensor.gain)[:, None] * np.kron(np.eye(2), np.array(sensor.rotation).T)
+    std = np.sqrt(np.diag(told @ covariance @ told.T))
+    return _channels(np.array(sensor.known_bias) + told @ bias, std, CHANNEL_UNITS)
+
+
 def _angle(parts: Array, std: Array) -> dict[str, Any]:
     """Return the angle of a rotation vector and its deviation along it, as JSON's values."""
     angle = float(np.linalg.norm(parts))
@@ -243,7 +253,7 @@ def _angle(parts: Array, std: Array) -> dict[str, Any]:
 
 
 def of_following(
-    frame: str,
+    sensor_told: Sensor,
     ten: Array,
     body: Array,
     std: Array,
@@ -254,21 +264,28 @@ def of_following(
     """Return the payload of what was followed live.
 
     Args:
-        frame: The sensor's.
+        sensor_told: The sensor in whose frame the load is stated.
         ten: See `Payload`.
         body: See there.
         std: See there.
-        bias: The sensor's bias and its deviations, each of shape (6,), if known [N, N·m].
+        bias: The sensor's bias and its covariance, shapes (6,) and (6, 6), if looked for.
         health: How well the devices could be heard.
         inputs: The files.
     """
     sensor: dict[str, Any] = {"health": dict(health)}
     if bias is not None:
-        sensor["bias"] = _channels(*bias, CHANNEL_UNITS)
+        sensor["bias"] = _bias(sensor_told, *bias)
     settings = {"kind": "wrench sensor, live"}
     checks = tuple(_mass_check(body, std))
     return Payload(
-        frame, ten, body, std, checks, sensor=sensor, inputs=tuple(inputs), settings=settings
+        sensor_told.frame,
+        ten,
+        body,
+        std,
+        checks,
+        sensor=sensor,
+        inputs=tuple(inputs),
+        settings=settings,
     )
 
 
@@ -411,8 +428,8 @@ def text(payload: Payload) -> str:
         f"in frame {payload.frame}, inertia about the centre of mass; ± one standard deviation",
     ]
     if payload.sensor.get("bias"):
-        shown = "  ".join(f"{v['value']:.3g}" for v in payload.sensor["bias"].values())
-        lines.append(f"sensor bias [N, N·m]: {shown}")
+        shown = ", ".join(f"{v['value']:.4g}" for v in payload.sensor["bias"].values())
+        lines.append(f"bias = [{shown}]  # [N, N·m]")
     if "delay" in payload.sensor:
         late = payload.sensor["delay"]
         lines.append(

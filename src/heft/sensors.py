@@ -6,7 +6,7 @@ kind = "wrench"
 frame = "tool0"                        # signals force.tool0.x … torque.tool0.z
 reports = "on_load"                    # or "on_sensor": what the sensor feels, not the load
 noise = {force = 0.2, torque = 0.01}   # [N, N·m]; found if not given
-bias = "auto"                          # "constant", "none"
+bias = "auto"                          # "constant", "none", or six numbers that are known
 gain_std = 0.02                        # of each channel's gain; exact if not given
 
 [sensor.left]                          # another grasping point of the same load
@@ -62,7 +62,8 @@ class Sensor:
         position: Of its frame in the first wrench sensor's [m].
         rotation: From its axes to the first wrench sensor's.
         noise: Standard deviations by name: `force`, `torque`, `gyro`.
-        bias: What a wrench sensor may add.
+        bias: What a wrench sensor may add, beside what is known.
+        known_bias: Which it is known to add, in its own axes, as it tells it [N, N·m].
         delay: By how much it tells late, if that is known [s].
         gain: What each channel of a wrench sensor tells over what there is.
         gain_std: How sure that is, relative; then gains are estimated. Exact if not given.
@@ -79,6 +80,7 @@ class Sensor:
     delay: float | None = None
     gain: tuple[float, ...] = (1.0,) * 6
     gain_std: float | None = None
+    known_bias: tuple[float, ...] = (0.0,) * 6
 
 
 KEYS = {
@@ -197,7 +199,10 @@ def _sensor(name: str, entry: object, where: str) -> Sensor:
             "the name of a frame is expected", argument=f"{where}, frame", got=repr(frame)
         )
     choices = {"reports": ("on_load", "on_sensor"), "bias": ("auto", "constant", "none")}
-    chosen = {}
+    known_bias, chosen = [0.0] * 6, {}
+    if isinstance(entry.get("bias"), list):
+        known_bias = list(vector(entry["bias"], f"{where}, bias", 6))
+        entry = {**entry, "bias": "none"}
     for key, valid in choices.items():
         chosen[key] = entry.get(key, valid[0])
         if chosen[key] not in valid:
@@ -262,6 +267,7 @@ def _sensor(name: str, entry: object, where: str) -> Sensor:
         number(entry["delay"], f"{where}, delay") if "delay" in entry else None,
         gain,
         spread,
+        tuple(known_bias),
     )
 
 
@@ -319,7 +325,8 @@ def on_load(sensors: Sensors, values: Array) -> Array:
     wrench = np.zeros((len(values), 6))
     for k, sensor in enumerate(sensors.wrenches):
         sign = 1.0 if sensor.reports == "on_load" else -1.0
-        own = sign * values[:, 6 * k : 6 * k + 6] / np.array(sensor.gain)
+        told = sign * values[:, 6 * k : 6 * k + 6]
+        own = (told - np.array(sensor.known_bias)) / np.array(sensor.gain)
         wrench += at_first(own, np.array(sensor.rotation), np.array(sensor.position) * (k > 0))
     return wrench
 
