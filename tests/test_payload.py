@@ -63,6 +63,14 @@ def test_a_load_is_weighed_from_a_log_and_a_sensor(tmp_path: Path) -> None:
     np.testing.assert_allclose(bias, BIAS, atol=0.15)
 
 
+def test_several_logs_are_one_weighing(tmp_path: Path) -> None:
+    logs = [with_imu(tmp_path / f"{k}.npz", sensed(3000, k)) for k in range(2)]
+    sensor = written(tmp_path / "wrist.toml", WRIST + IMU)
+    one, both = payload.weigh_files(logs[:1], sensor), payload.weigh_files(logs, sensor)
+    assert both.std[0] < 0.8 * one.std[0]
+    assert [i["role"] for i in both.inputs] == ["fit", "fit", "sensors"]
+
+
 def test_poses_of_a_log_are_turned_by_their_quaternions(tmp_path: Path) -> None:
     held = poses(40)
     rng = np.random.default_rng(0)

@@ -14,7 +14,7 @@ from heft.inertia import rotation_rpy
 from heft.weighing import Weigh
 from heft.wrench import Held
 from tests.robots import FloatArray
-from tests.wrists import BODY, GRAVITY, carried, posed, poses, sensed
+from tests.wrists import BIAS, BODY, GRAVITY, carried, posed, poses, sensed
 
 NAMES = {"drift", "saturated", "turned", "no load", "no body", "not seen"}
 
@@ -151,6 +151,43 @@ def test_a_load_of_known_mass_tells_the_gains_of_force() -> None:
     assert np.all(told[1][:3] < 3e-3) and np.all(told[1][3:] > 0.01)
     with pytest.raises(InvalidSetting, match="held for exact"):
         Weigh(known_mass=1.0)
+
+
+def later(held: Held, bias: FloatArray) -> Held:
+    return changed(held, time=held.time + 1e5, wrench=held.wrench + bias)
+
+
+def test_information_of_several_logs_adds() -> None:
+    one, other = sensed(3000, 0), later(sensed(3000, 1), np.zeros(6))
+    both = Weigh(delay=False).fit(one, other)
+    alone = [Weigh(delay=False).fit(log) for log in (one, other)]
+    assert np.all(np.abs(both.values[:10] - BODY) < 5.0 * np.sqrt(np.diag(both.covariance))[:10])
+    # Of a bias that is one for both, two equal logs tell twice as much.
+    ratio = both.body_std / np.mean([a.body_std for a in alone], axis=0)
+    np.testing.assert_allclose(ratio, np.sqrt(0.5), rtol=0.1)
+    assert both.of_sensor("bias") is not None and both.bias is not None
+    assert len(both.of_sensor("bias")[0]) == 6  # type: ignore[index]
+    assert "drift" not in {f.name for f in both.findings}
+
+
+def test_each_log_has_a_bias_of_its_own_where_they_differ() -> None:
+    more = np.array([1.0, 0.0, -2.0, 0.1, 0.0, 0.0])
+    found = Weigh().fit(sensed(3000, 0), later(sensed(3000, 1), more), sensed(3000, 2))
+    told = found.of_sensor("bias")
+    assert told is not None and len(told[0]) == 18
+    np.testing.assert_allclose(told[0].reshape(3, 6), [BIAS, BIAS + more, BIAS], atol=0.2)
+    assert np.all(np.abs(found.values[:10] - BODY) < 5.0 * np.sqrt(np.diag(found.covariance))[:10])
+    assert any("log to log" in f.message for f in found.findings)
+    constant = Weigh(bias="constant").fit(sensed(3000, 0), later(sensed(3000, 1), more))
+    assert constant.left[0] > 1.2 * found.left[0]
+
+
+def test_logs_that_are_not_alike_are_not_weighed_together() -> None:
+    with pytest.raises(InvalidRecording, match="at rest"):
+        Weigh().fit(sensed(3000), poses(40))
+    fewer = Held(*(a[::2] for a in vars(sensed(3000)).values()))
+    with pytest.raises(InvalidRecording, match="different rates"):
+        Weigh().fit(sensed(3000), fewer)
 
 
 FAULTS: dict[str, tuple[Callable[[Held], Held], str]] = {

@@ -26,7 +26,7 @@ from .recording import Recording
 from .robot import Robot
 from .sensors import Sensor, Sensors, read
 from .weighing import Finding, Weigh, Weighed, numbers
-from .wrench import CHANNEL_UNITS, CHANNELS, Held
+from .wrench import CHANNEL_UNITS, CHANNELS
 
 SCHEMA = 1
 FILES = ("estimate.json", "payload.txt", "robot.toml")
@@ -41,7 +41,6 @@ DIFFERENCE_WARN, DIFFERENCE_FAIL = 0.3, 0.7  # of the torque's difference
 LEFT_WARN, LEFT_FAIL = 0.1, 0.4  # of the force's variation that no body explains
 SPOILT = {"no body", "turned", "saturated", "no load"}  # findings that make an answer poor
 WEIGH, CARRIED = Weigh(), WeighCarried()  # as they are by default
-APART = 1.0  # [s] between logs that are put one behind the other
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +142,7 @@ def weigh_files(
         known_mass=known_mass,
     )
     progress("weighing")
-    found = settings.fit(_together(parts))
+    found = settings.fit(*parts)
     inputs = [
         *(describe(p, "fit") for p in logs),
         describe(sensors, "sensors"),
@@ -152,19 +151,6 @@ def weigh_files(
         *(describe(p, "columns") for p in [columns] if p),
     ]
     return of_sensor(found, told.first, inputs)
-
-
-def _together(parts: Sequence[Held]) -> Held:
-    """Return logs one behind the other, with a gap in between."""
-    if len(parts) == 1:
-        return parts[0]
-    end, moved = 0.0, []
-    for part in parts:
-        time = part.time - part.time[0] + end
-        end = float(time[-1]) + max(APART, 10.0 * float(np.median(np.diff(part.time))))
-        moved.append(replace(part, time=time))
-    columns = zip(*(vars(part).values() for part in moved), strict=True)
-    return Held(*(np.concatenate(arrays) for arrays in columns))
 
 
 def of_sensor(
@@ -184,9 +170,9 @@ def of_sensor(
         "rows": found.rows,
     }
     if found.bias is not None:
-        first = list(found.labels.names).index(f"sensor.bias.{CHANNELS[0]}")
-        places = slice(first, first + 6)
-        sensor["bias"] = _bias(sensor_told, found.bias, found.covariance[places, places])
+        biases = [n.startswith("sensor.bias") for n in found.labels.names]
+        places = np.flatnonzero(biases)[-6:]  # of the last log
+        sensor["bias"] = _bias(sensor_told, found.bias, found.covariance[np.ix_(places, places)])
     delay = found.of_sensor("delay")
     if delay is not None:
         sensor["delay"] = {"value": float(delay[0][0]), "std": float(delay[1][0]), "unit": "s"}

@@ -9,7 +9,7 @@ consistent; what this motion cannot show has no number.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -38,6 +38,8 @@ BETTER = 0.5  # of the residual's energy that must go for a mounting to count as
 VISIBLE = 1e-5  # of the largest singular value: what is below is not seen
 PRIOR = 1e-6  # effective samples: consistency, and nothing else
 DRIFT_MOST = 5
+APART = 1.0  # [s] between logs that are put one behind the other
+LIKE = 1.2  # between the rates of logs that are weighed together
 SWEEPS = 6
 STEPS = 10
 LARGEST_SHIFT = 0.05  # [s]
@@ -97,8 +99,8 @@ class Weighed:
         """Return what was found of the sensor and its deviations, if it was looked for.
 
         Args:
-            kind: `bias` (in the middle of the log, if it drifts), `tilt`, `mounting`, `gain`,
-                `delay`.
+            kind: `bias` (in the middle of the log, if it drifts; log after log, if each has its
+                own), `tilt`, `mounting`, `gain`, `delay`.
         """
         names = self.labels.names
         places = [k for k, n in enumerate(names) if n.startswith(f"sensor.{kind}")]
@@ -135,9 +137,9 @@ class Weighed:
 
     @property
     def bias(self) -> Array | None:
-        """Bias of the sensor, shape (6,) [N, N·m]: in the middle of the log, if it drifts."""
+        """Bias of the sensor in the last log, in its middle if it drifts, shape (6,) [N, N·m]."""
         found = self.of_sensor("bias")
-        return found[0] if found else None
+        return found[0][-6:] if found else None
 
     @property
     def delay(self) -> float | None:
@@ -195,8 +197,8 @@ class Weigh:
         noise: Standard deviation of a sample's force [N] and moment [N·m]; found if not given.
         others: Rotation and translation of further sensors, whose wrenches were added.
         turning_noise: Of ω [rad/s].
-        bias: `none`, `constant`, or `auto` for a drift by the lowest power of time that the
-            data ask for.
+        bias: `none`, `constant`, or `auto` for what the data ask for: one of each log's own, and
+            a drift by the lowest power of time.
         delay: Whether a delay of the wrench is looked for where motion can show it.
         mounting: Whether the sensor may be mounted turned against the motion's frame.
         tilt: Whether gravity may point elsewhere than stated.
@@ -233,24 +235,27 @@ class Weigh:
                 cure="find each sensor's gains with a load that it holds alone",
             )
 
-    def fit(self, held: Held) -> Weighed:
+    def fit(self, *logs: Held) -> Weighed:
         """Return what the body weighs.
 
         Args:
-            held: What sensor and motion show.
+            logs: What sensor and motion show; several are of one body, and their information adds.
 
         Raises:
             InvalidRecording: If the signals cannot be what they are said to be.
             TooLittleData: If not even the mass is seen.
         """
-        require_usable(held)
+        for log in logs:
+            require_usable(log)
+        require_alike(logs)
+        held, starts = together(logs)
         if self.tilt and not held.world.shape[2]:
             raise InvalidSetting(
                 "an inertial sensor feels gravity itself: no stated direction could be wrong",
                 argument="tilt",
                 cure="leave tilt out, or take the motion from poses or joints",
             )
-        findings = list(notice(held))
+        findings = [found for log in logs for found in notice(log)]
         unknowns = Unknowns(
             bias=self.bias != "none",
             begin=float(held.time[0]),
@@ -267,11 +272,13 @@ class Weigh:
         if not self.mounting:
             findings += self._seems_turned(problem, solution)
         if self.bias == "auto":
-            problem, solution = self._drifting(problem, solution)
+            problem, solution = self._drifting(problem, solution, starts)
         if self.delay and not problem.still:
             problem, solution = self._late(problem, solution)
         if problem.unknowns.drift:
             findings.append(_drift_finding(problem.unknowns, solution))
+        elif problem.unknowns.cuts:
+            findings.append(_apart_finding(problem.unknowns, solution))
         return self._weighed(problem, solution, findings)
 
     def _rows(self, problem: _Problem) -> tuple[Array, Array, float]:
@@ -362,12 +369,18 @@ class Weigh:
         """How many independent windows one of the overlapping windows is worth."""
         return min(1.0, 1.5 * (1.0 - self.overlap))
 
-    def _drifting(self, problem: _Problem, solution: _Solution) -> tuple[_Problem, _Solution]:
-        """Return the lowest power of time beyond which drift explains nothing more."""
+    def _drifting(
+        self, problem: _Problem, solution: _Solution, starts: tuple[float, ...]
+    ) -> tuple[_Problem, _Solution]:
+        """Return the lowest power of time beyond which drift explains nothing more.
+
+        Of several logs each has its own bias and drift, or all have one bias.
+        """
         best, least = (problem, solution), solution.criterion
         misses = 0
-        for drift in range(1, DRIFT_MOST + 1):
-            tried = replace(problem, unknowns=replace(problem.unknowns, drift=drift))
+        for drift in range(0 if starts else 1, DRIFT_MOST + 1):
+            asked = replace(problem.unknowns, drift=drift, cuts=starts)
+            tried = replace(problem, unknowns=asked)
             if len(tried.unknowns.labels) * 3 > 6 * solution.independent:
                 break
             found = self._solve(tried)
@@ -641,6 +654,39 @@ def is_still(held: Held) -> bool:
     return turning < STILL and float(np.median(np.abs(held.velocity))) < STILL
 
 
+def together(logs: Sequence[Held]) -> tuple[Held, tuple[float, ...]]:
+    """Return logs one behind the other, with a gap in between, and when all but the first begin."""
+    if len(logs) == 1:
+        return logs[0], ()
+    end, moved = 0.0, []
+    for log in logs:
+        time = log.time - log.time[0] + end
+        end = float(time[-1]) + max(APART, 10.0 * float(np.median(np.diff(log.time))))
+        moved.append(replace(log, time=time))
+    columns = zip(*(vars(log).values() for log in moved), strict=True)
+    joined = Held(*(np.concatenate(arrays) for arrays in columns))
+    return joined, tuple(float(log.time[0]) for log in moved[1:])
+
+
+def require_alike(logs: Sequence[Held]) -> None:
+    """Raise `InvalidRecording` for logs that are not weighed together."""
+    if len({is_still(log) for log in logs}) > 1:
+        raise InvalidRecording(
+            "some logs are poses at rest, and others move",
+            argument="LOGS",
+            got=", ".join("at rest" if is_still(log) else "moving" for log in logs),
+            cure="weigh them apart",
+        )
+    steps = [float(np.median(np.diff(log.time))) for log in logs]
+    if not is_still(logs[0]) and max(steps) > LIKE * min(steps):
+        raise InvalidRecording(
+            "logs of different rates are not weighed together",
+            argument="LOGS",
+            got=", ".join(f"{1.0 / step:.4g} Hz" for step in steps),
+            cure="weigh them apart",
+        )
+
+
 def pieces(held: Held, step: float) -> Iterator[Held]:
     """Yield a log's pieces without gaps."""
     cuts = np.flatnonzero(np.diff(held.time) > GAP_STEPS * step) + 1
@@ -746,10 +792,26 @@ def _written(rotation: Array) -> str:
     return "[" + ", ".join("[" + ", ".join(f"{x:.4f}" for x in row) + "]" for row in rotation) + "]"
 
 
+def _range_of_bias(unknowns: Unknowns, solution: _Solution) -> Array:
+    """Return how far each channel's bias goes, shape (6,) [N, N·m]."""
+    time = np.linspace(unknowns.begin, unknowns.end, 101 * (len(unknowns.cuts) + 1))
+    powers = unknowns.powers(time)
+    bias = solution.values[PARAMETER_COUNT : PARAMETER_COUNT + 6 * powers.shape[1]]
+    return np.asarray(np.ptp(powers @ bias.reshape(-1, 6), axis=0))
+
+
+def _apart_finding(unknowns: Unknowns, solution: _Solution) -> Finding:
+    range_ = _range_of_bias(unknowns, solution)
+    worst = int(np.argmax(range_[:3]))
+    return Finding(
+        "drift",
+        f"the sensor's bias differs from log to log: by {range_[worst]:.3g} N in {AXES[worst]}, "
+        f"moments by up to {range_[3:].max():.2g} N·m; each log has its own",
+    )
+
+
 def _drift_finding(unknowns: Unknowns, solution: _Solution) -> Finding:
-    places = unknowns.powers(np.linspace(unknowns.begin, unknowns.end, 101))
-    bias = solution.values[10 : 10 + 6 * (unknowns.drift + 1)].reshape(-1, 6)
-    range_ = np.ptp(places @ bias, axis=0)
+    range_ = _range_of_bias(unknowns, solution)
     worst = int(np.argmax(range_[:3]))
     return Finding(
         "drift",

@@ -160,6 +160,7 @@ class Unknowns:
         drift: Highest power of time with which the bias changes.
         delay: Whether the wrench is told late.
         begin, end: The times between which drift is measured, from −1 to 1 [s].
+        cuts: Times in between at which the bias begins anew, and drift with it [s].
         tilt: Whether gravity may point elsewhere than stated.
         mounting: Whether the sensor's axes may be turned against the motion's.
         gains: Whether a channel tells more or less than there is.
@@ -170,6 +171,7 @@ class Unknowns:
     delay: bool = False
     begin: float = 0.0
     end: float = 1.0
+    cuts: tuple[float, ...] = ()
     tilt: bool = False
     mounting: bool = False
     gains: bool = False
@@ -192,10 +194,12 @@ class Unknowns:
         """Labels of all columns."""
         names = [f"payload.{s}" for s in SYMBOLS]
         units = list(UNITS)
-        for power in range(self.drift + 1 if self.bias else 0):
-            kind = "bias" if power == 0 else f"drift{power}"
-            names += [f"sensor.{kind}.{c}" for c in CHANNELS]
-            units += CHANNEL_UNITS
+        for part in range(len(self.cuts) + 1 if self.bias else 0):
+            log = f"log{part + 1}." if self.cuts else ""
+            for power in range(self.drift + 1):
+                kind = "bias" if power == 0 else f"drift{power}"
+                names += [f"sensor.{kind}.{log}{c}" for c in CHANNELS]
+                units += CHANNEL_UNITS
         if self.tilt:
             names += ["sensor.tilt.1", "sensor.tilt.2"]
             units += ["rad"] * 2
@@ -216,11 +220,15 @@ class Unknowns:
         return slice(places[0], places[-1] + 1) if places else slice(0, 0)
 
     def powers(self, time: Array) -> Array:
-        """Return the powers of time that the bias is made of, shape (N, powers)."""
+        """Return the powers of time that the bias is made of, part by part, shape (N, powers)."""
         if not self.bias:
             return np.zeros((len(time), 0))
-        place = 2.0 * (np.asarray(time) - self.begin) / (self.end - self.begin) - 1.0
-        return np.stack([place**p for p in range(self.drift + 1)], axis=1)
+        part = np.searchsorted(self.cuts, time, side="right")
+        ends = np.array([self.begin, *self.cuts, self.end])
+        place = 2.0 * (np.asarray(time) - ends[part]) / (ends[part + 1] - ends[part]) - 1.0
+        powers = np.stack([place**p for p in range(self.drift + 1)], axis=1)
+        own = part[:, None] == np.arange(len(self.cuts) + 1)
+        return np.asarray((own[:, :, None] * powers[:, None, :]).reshape(len(place), -1))
 
 
 def sides(held: Held, unknowns: Unknowns, turning_noise: float = 0.0) -> Samples:
