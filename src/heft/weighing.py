@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -580,7 +580,7 @@ class _Problem:
     unknowns: Unknowns
     point: Point
 
-    def asking(self, **kinds: bool) -> _Problem:
+    def asking(self, **kinds: Any) -> _Problem:
         """Return the problem with more, or fewer, unknowns."""
         return replace(self, unknowns=replace(self.unknowns, **kinds))
 
