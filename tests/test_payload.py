@@ -15,6 +15,7 @@ from heft.inertia import rotation_rpy
 from heft.options import Options
 from heft.recording import Recording
 from heft.sensors import Sensors, read
+from heft.weighing import Weigh
 from heft.wrench import Held, at_first
 from tests.robots import FloatArray, load
 from tests.wrists import BIAS, BODY, GRAVITY, moving, posed, poses, sensed, truth
@@ -61,6 +62,22 @@ def test_a_load_is_weighed_from_a_log_and_a_sensor(tmp_path: Path) -> None:
     assert found.verdict == "good" and found.whole and found.frame == "tool0"
     bias = [v["value"] for v in found.sensor["bias"].values()]
     np.testing.assert_allclose(bias, BIAS, atol=0.15)
+
+
+def test_a_mounting_is_told_as_the_file_takes_it(tmp_path: Path) -> None:
+    held, R = sensed(3000), rotation_rpy(0.3, -0.2, 1.0)
+    axes = (held.wrench.reshape(-1, 2, 3) @ R).reshape(-1, 6)
+    log = with_imu(tmp_path / "turned.npz", Held(**(vars(held) | {"wrench": axes})))
+    about = rotation_rpy(0.0, 0.0, 0.9)  # what the file says already, not quite right
+    asking = f"{WRIST}rotation = {about.round(12).tolist()}\n{IMU}"
+    found = payload.weigh_files(
+        [log], written(tmp_path / "s.toml", asking), weigh=Weigh(mounting=True)
+    )
+    np.testing.assert_allclose(found.sensor["rotation"], R, atol=0.01)
+    said = [k for k in payload.text(found).splitlines() if k.startswith("rotation = ")]
+    knowing = written(tmp_path / "k.toml", f"{WRIST}{said[0]}\n{IMU}")
+    again = payload.weigh_files([log], knowing)
+    np.testing.assert_allclose(again.ten[:4], found.ten[:4], rtol=0, atol=1e-3)
 
 
 def test_several_logs_are_one_weighing(tmp_path: Path) -> None:

@@ -178,7 +178,7 @@ def of_sensor(
         sensor["delay"] = {"value": float(delay[0][0]), "std": float(delay[1][0]), "unit": "s"}
     mounting, tilt = found.of_sensor("mounting"), found.of_sensor("tilt")
     if mounting is not None:
-        sensor["rotation"] = found.rotation.tolist()
+        sensor["rotation"] = (found.rotation @ np.array(sensor_told.rotation)).tolist()
         sensor["turned"] = _angle(*mounting)
     if tilt is not None and found.gravity is not None and found.gravity_std is not None:
         sensor["gravity"] = {
@@ -422,7 +422,9 @@ def text(payload: Payload) -> str:
             f"wrench behind motion: {1e3 * late['value']:.2f} ± {1e3 * late['std']:.2f} ms"
         )
     if "turned" in payload.sensor:
-        lines.append(f"sensor mounted turned by {_degrees(payload.sensor['turned'])}")
+        rows = [[round(x, 6) for x in row] for row in payload.sensor["rotation"]]
+        turned = _degrees(payload.sensor["turned"])
+        lines.append(f"rotation = {rows}  # {turned} off what was stated")
     if "gravity" in payload.sensor:
         three = ", ".join(f"{x:.4f}" for x in payload.sensor["gravity"]["value"])
         tilted = _degrees(payload.sensor["tilt"])
