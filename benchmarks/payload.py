@@ -23,7 +23,8 @@ from heft.matched import MatchedMotions
 from heft.options import JointOptions, Options
 from heft.recording import Recording
 from heft.robot import Robot
-from heft.weighing import Weigh, Weighed
+from heft.weighed import Weighed
+from heft.weighing import Weigh
 from heft.wrench import Held, Unknowns, at_rest
 
 Array = NDArray[np.float64]

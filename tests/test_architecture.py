@@ -46,6 +46,8 @@ ORDER = [
     "weak",
     "wrench",
     "linearised",
+    "wrench_logs",
+    "weighed",
     "plants",
     "recursive",
     "uncertainty",

@@ -18,7 +18,8 @@ from . import inertia, weak
 from .errors import InvalidSetting
 from .inertia import PARAMETER_COUNT, Array
 from .recursive import Filter, State
-from .weighing import Bias, numbers
+from .weighed import numbers
+from .weighing import Bias
 from .wrench import GAP_STEPS, Held, Unknowns, noise_covariance, sides, whitened
 
 SPIKE = 8.0  # deviations from its neighbours' median by which a sample is no part of the motion

@@ -24,7 +24,7 @@ from .following import Event, Follow, Following
 from .inertia import Array
 from .robot import Robot
 from .sensors import Motion, Sensors, motion_of, on_load, wrench_names
-from .weighing import numbers
+from .weighed import numbers
 from .wrench import GAP_STEPS, Held
 
 Stamps = NDArray[np.int64]

@@ -25,8 +25,10 @@ from .preparation import Progress, silent
 from .recording import Recording
 from .robot import Robot
 from .sensors import Sensor, Sensors, read
-from .weighing import Finding, Weigh, Weighed, numbers
+from .weighed import Weighed, numbers
+from .weighing import Weigh
 from .wrench import CHANNEL_UNITS, CHANNELS
+from .wrench_logs import Finding
 
 SCHEMA = 1
 FILES = ("estimate.json", "payload.txt", "robot.toml")

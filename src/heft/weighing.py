@@ -1,15 +1,14 @@
 """What a held body weighs, from a wrench sensor and its motion.
 
 Rows of a body (`wrench`) are made of windows of the weak form, or of poses at rest; whitened by
-the sensor's noise; summed into one triangle. What the sensor adds, bias, its drift, a delay, a
-turned mounting, is estimated beside the body where the data can tell it, and reported. A body is
-consistent; what this motion cannot show has no number.
+the noise; summed into one triangle. What the sensor adds is estimated beside the body where
+the data can tell it, and reported: bias, its drift, a delay; a turned mounting, a tilted base and
+gains where they are asked for. A body is consistent; what this motion cannot show has no number.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -25,153 +24,32 @@ from .information import Triangle, triangle_of
 from .linearised import Point, linearised
 from .parameters import Labels
 from .weak import Windows, integrate
-from .wrench import CHANNELS, GAP_STEPS, Held, Unknowns, noise_covariance, whitened
+from .weighed import Weighed
+from .wrench import Held, Unknowns, noise_covariance, whitened
+from .wrench_logs import (
+    LONGEST,
+    Finding,
+    is_still,
+    notice,
+    pieces,
+    require_alike,
+    require_usable,
+    together,
+)
 
 Bias = Literal["none", "constant", "auto"]
-STILL = 0.02  # [rad/s] below which nothing turns
-FROZEN = 0.5  # [s] for which a noisy signal does not repeat itself
-STUCK = 5  # samples in a row at a signal's extreme that make it a limit
-LONGEST = 2.0  # [m] from a sensor to a centre of mass
 TURNED = math.radians(5.0)  # a mounting that is worth a finding
 REFUSED = math.radians(30.0)  # a mounting without which the answer is worth nothing
 BETTER = 0.5  # of the residual's energy that must go for a mounting to count as turned
 VISIBLE = 1e-5  # of the largest singular value: what is below is not seen
 PRIOR = 1e-6  # effective samples: consistency, and nothing else
 DRIFT_MOST = 5
-APART = 1.0  # [s] between logs that are put one behind the other
-LIKE = 1.2  # between the rates of logs that are weighed together
 SWEEPS = 6
 STEPS = 10
 LARGEST_SHIFT = 0.05  # [s]
 UNSURE = math.radians(5.0)  # standard deviation of a tilt or a mounting that says nothing
 SETTLED = 0.02  # standard deviations by which an estimate still moves when it is found
 WEIGHED = 1e-3  # relative, of a mass that is known
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Something about the data that the user should know.
-
-    Attributes:
-        name: What.
-        message: The evidence, and what to do.
-    """
-
-    name: str
-    message: str
-
-
-@dataclass(frozen=True, eq=False)
-class Weighed:
-    """A body as it was weighed.
-
-    Attributes:
-        labels: Of the values.
-        values: The body's ten parameters about the sensor's origin, bias, drift, delay; the
-            body's are NaN where nothing shows them.
-        covariance: Of the values.
-        seen: Which of the body's ten the data show, shape (10,).
-        consistent: Whether the plain solution was a body; else it is the nearest in the
-            data's own metric.
-        noise: Standard deviation of force [N] and moment [N·m] of one sample.
-        left: Residual over wrench, of force and moment.
-        rows: Windows or poses.
-        rotation: From the sensor's axes as logged to those of the motion, shape (3, 3).
-        gravity: In the world, if its direction was looked for, shape (3,) [m/s²].
-        gravity_std: Its standard deviations, shape (3,).
-        findings: What the user should know.
-    """
-
-    labels: Labels
-    values: Array
-    covariance: Array
-    seen: NDArray[np.bool_]
-    consistent: bool
-    noise: tuple[float, float]
-    left: tuple[float, float]
-    rows: int
-    rotation: Array
-    gravity: Array | None
-    gravity_std: Array | None
-    findings: tuple[Finding, ...]
-
-    def of_sensor(self, kind: str) -> tuple[Array, Array] | None:
-        """Return what was found of the sensor and its deviations, if it was looked for.
-
-        Args:
-            kind: `bias` (in the middle of the log, if it drifts; log after log, if each has its
-                own), `tilt`, `mounting`, `gain`, `delay`.
-        """
-        names = self.labels.names
-        places = [k for k, n in enumerate(names) if n.startswith(f"sensor.{kind}")]
-        if not places:
-            return None
-        return self.values[places], np.sqrt(np.diag(self.covariance))[places]
-
-    @property
-    def mass(self) -> float:
-        """Mass [kg]."""
-        return float(self.values[0])
-
-    @property
-    def com(self) -> Array:
-        """Centre of mass in the sensor's frame, shape (3,) [m]."""
-        return np.asarray(self.values[1:4] / self.values[0])
-
-    @property
-    def inertia(self) -> Array:
-        """Inertia about the centre of mass, shape (3, 3) [kg·m²]; NaN where it is not seen."""
-        return inertia.to_body(self.values[:PARAMETER_COUNT])[2]
-
-    @cached_property
-    def body(self) -> Array:
-        """Mass, centre of mass, and Ixx, Ixy, Iyy, Ixz, Iyz, Izz about it, shape (10,)."""
-        return _of_body(self.values[:PARAMETER_COUNT])
-
-    @cached_property
-    def body_std(self) -> Array:
-        """Standard deviations of `body`, shape (10,); by the delta rule."""
-        here = np.where(np.isnan(self.values[:PARAMETER_COUNT]), 0.0, self.values[:10])
-        std = numbers(here, self.covariance[:10, :10])[1]
-        return np.where(np.isnan(self.body), np.inf, std)
-
-    @property
-    def bias(self) -> Array | None:
-        """Bias of the sensor in the last log, in its middle if it drifts, shape (6,) [N, N·m]."""
-        found = self.of_sensor("bias")
-        return found[0][-6:] if found else None
-
-    @property
-    def delay(self) -> float | None:
-        """By how much the wrench comes behind motion [s], if it was looked for."""
-        found = self.of_sensor("delay")
-        return float(found[0][0]) if found else None
-
-
-def numbers(ten: Array, covariance: Array) -> tuple[Array, Array]:
-    """Return mass, centre of mass and inertia about it, and their deviations by the delta rule.
-
-    Args:
-        ten: Parameters of a body about its frame's origin, shape (10,).
-        covariance: Of them, shape (10, 10).
-
-    Returns:
-        Two arrays of shape (10,), ordered as `Weighed.body`.
-    """
-    step = 1e-7 * np.maximum(np.abs(ten), 1e-3)
-    slope = np.stack(
-        [
-            (_of_body(ten + d) - _of_body(ten - d)) / (2.0 * d[k])
-            for k, d in enumerate(np.diag(step))
-        ],
-        axis=1,
-    )
-    return _of_body(ten), np.sqrt(np.diag(slope @ covariance @ slope.T))
-
-
-def _of_body(ten: Array) -> Array:
-    mass, com, about = inertia.to_body(ten)
-    return np.array([mass, *com, *(about[i, j] for i, j in inertia.INERTIA_INDEX)])
 
 
 @dataclass(frozen=True)
@@ -646,124 +524,6 @@ def _least(factor: Array) -> Array:
     # R = U S Vt scale, so Uᵀz = S⁻¹ (R Vtᵀ)ᵀ z.
     coefficients = (Vt[kept] @ ((factor[:-1, :-1] / scale).T @ factor[:-1, -1])) / values[kept] ** 2
     return np.asarray((Vt[kept].T @ coefficients) / scale)
-
-
-def is_still(held: Held) -> bool:
-    """Return whether samples are poses at rest: nothing turns, or they are seconds apart."""
-    turning = float(np.sqrt(np.mean(held.angular_velocity**2)))
-    return turning < STILL and float(np.median(np.abs(held.velocity))) < STILL
-
-
-def together(logs: Sequence[Held]) -> tuple[Held, tuple[float, ...]]:
-    """Return logs one behind the other, with a gap in between, and when all but the first begin."""
-    if len(logs) == 1:
-        return logs[0], ()
-    end, moved = 0.0, []
-    for log in logs:
-        time = log.time - log.time[0] + end
-        end = float(time[-1]) + max(APART, 10.0 * float(np.median(np.diff(log.time))))
-        moved.append(replace(log, time=time))
-    columns = zip(*(vars(log).values() for log in moved), strict=True)
-    joined = Held(*(np.concatenate(arrays) for arrays in columns))
-    return joined, tuple(float(log.time[0]) for log in moved[1:])
-
-
-def require_alike(logs: Sequence[Held]) -> None:
-    """Raise `InvalidRecording` for logs that are not weighed together."""
-    if len({is_still(log) for log in logs}) > 1:
-        raise InvalidRecording(
-            "some logs are poses at rest, and others move",
-            argument="LOGS",
-            got=", ".join("at rest" if is_still(log) else "moving" for log in logs),
-            cure="weigh them apart",
-        )
-    steps = [float(np.median(np.diff(log.time))) for log in logs]
-    if not is_still(logs[0]) and max(steps) > LIKE * min(steps):
-        raise InvalidRecording(
-            "logs of different rates are not weighed together",
-            argument="LOGS",
-            got=", ".join(f"{1.0 / step:.4g} Hz" for step in steps),
-            cure="weigh them apart",
-        )
-
-
-def pieces(held: Held, step: float) -> Iterator[Held]:
-    """Yield a log's pieces without gaps."""
-    cuts = np.flatnonzero(np.diff(held.time) > GAP_STEPS * step) + 1
-    for rows in np.split(np.arange(len(held.time)), cuts):
-        yield held.part(slice(int(rows[0]), int(rows[-1]) + 1))
-
-
-def require_usable(held: Held) -> None:
-    """Raise `InvalidRecording` for signals that no sensor could have told."""
-    for name, values in vars(held).items():
-        if not np.isfinite(values).all():
-            raise InvalidRecording(
-                "samples are not finite", argument=name, cure="leave those rows out"
-            )
-    if len(held.time) < 3:
-        raise TooLittleData("the log is too short to weigh anything", got=f"{len(held.time)} rows")
-    back = np.flatnonzero(np.diff(held.time) <= 0.0)
-    if len(back):
-        raise InvalidRecording(
-            "the clock goes back or stands",
-            argument="t",
-            got=f"at row {back[0] + 1}, {held.time[back[0]]:.6g} s, then "
-            f"{held.time[back[0] + 1]:.6g} s",
-            cure="sort the rows, or cut the log there",
-        )
-    force, moment = (np.std(held.wrench[:, g], axis=0) for g in (slice(0, 3), slice(3, 6)))
-    lever = float(np.linalg.norm(moment)) / max(float(np.linalg.norm(force)), 1e-300)
-    if lever > LONGEST:
-        raise InvalidRecording(
-            "moments change as if forces acted farther away than anything that is held",
-            argument="torque",
-            got=f"{np.linalg.norm(moment):.4g} N·m beside {np.linalg.norm(force):.4g} N: a lever "
-            f"of {lever:.4g} m",
-            expected=f"within {LONGEST:g} m",
-            cure="they may be in N·mm: give their unit in the column map",
-        )
-    if is_still(held):
-        return
-    step = float(np.median(np.diff(held.time)))
-    for k, channel in enumerate(CHANNELS):
-        values = held.wrench[:, k]
-        longest, at = _longest_run(values)
-        if longest * step > FROZEN and longest > STUCK:
-            raise InvalidRecording(
-                "the sensor is frozen",
-                argument=channel,
-                got=f"{values[at]:.6g} for {longest * step:.3g} s from {held.time[at]:.3f} s on",
-                cure="leave that time out, or look at the sensor",
-            )
-
-
-def notice(held: Held) -> Iterator[Finding]:
-    """Yield what is worth knowing of the signals by themselves."""
-    if is_still(held):
-        return
-    for k, channel in enumerate(CHANNELS):
-        values = held.wrench[:, k]
-        for end in (values.max(), values.min()):
-            longest, at = _longest_run(np.where(values == end, 1.0, np.nan))
-            if longest >= STUCK:
-                yield Finding(
-                    "saturated",
-                    f"{channel} stays at {end:.6g} for {longest} samples at {held.time[at]:.3f} s: "
-                    "its limit? Such rows bias what is weighed",
-                )
-                break
-
-
-def _longest_run(values: Array) -> tuple[int, int]:
-    """Return the length and the start of the longest run of one value."""
-    same = np.concatenate([[False], np.diff(values) == 0.0, [False]])
-    edges = np.flatnonzero(np.diff(same.astype(int)))
-    if not len(edges):
-        return 1, 0
-    lengths = edges[1::2] - edges[::2]
-    longest = int(np.argmax(lengths))
-    return int(lengths[longest]) + 1, int(edges[::2][longest])
 
 
 def _end(time: Array) -> float:
