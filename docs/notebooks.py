@@ -26,6 +26,7 @@ FOLDER = Path(__file__).parent / "learn"
 SECONDS = 120  # that a cell may take
 FORMULA = re.compile(r"\$\$(.+?)\$\$|(?<![\\$\w])\$(?!\s)(.+?)(?<!\s)\$", re.DOTALL)
 CODE = re.compile(r"(```.*?```|`[^`\n]+`)", re.DOTALL)
+DISPLAYED = r"\displaystyle"  # which SymPy says of all its formulas
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 # The same figures give the same bytes, and text in them stays text.
 FIGURES = """
@@ -117,8 +118,8 @@ def formulas(text: str) -> str:
     def formula(found: re.Match[str]) -> str:
         block, inline = found.groups()
         if block is None:
-            source = inline.removeprefix(r"\displaystyle").strip()
-            return convert(source)
+            # Inline for Markdown, else a line that begins with a formula would end there.
+            return f"<span>{convert(inline.removeprefix(DISPLAYED).strip())}</span>"
         return f'\n<div class="formula">{convert(block.strip(), display="block")}</div>\n'
 
     pieces = CODE.split(text)

@@ -23,7 +23,7 @@ from .columns import ColumnMap
 from .errors import InputError, InvalidRecording, InvalidSetting
 from .inertia import Array, frame_change, rotation_rpy
 from .kinematics import rotation_quaternion
-from .poses import body_poses, ellipsoid
+from .poses import body_poses, ellipsoid, ends
 from .recording import Recording
 from .results import Identified
 from .robot import PRISMATIC, Link, Robot
@@ -401,11 +401,12 @@ class Stage:
 
     def _bones(self) -> Iterator[Any]:
         tree = self._robot.tree
-        for b in range(len(tree.names)):
-            above = f"/robot/{tree.parent[b]}" if tree.parent[b] >= 0 else "/world"
+        lines = [(int(tree.parent[b]), tree.translation[b]) for b in range(len(tree.names))]
+        for k, (body, end) in enumerate([*lines, *ends(self._robot)]):
+            above = f"/robot/{body}" if body >= 0 else "/world"
             yield self._server.scene.add_line_segments(
-                f"{above}/bone{b}",
-                np.array([[np.zeros(3), tree.translation[b]]]),
+                f"{above}/bone{k}",
+                np.array([[np.zeros(3), end]]),
                 BONE,
                 thickness=3.0,
                 thickness_units="screen",
