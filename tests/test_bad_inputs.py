@@ -1080,19 +1080,9 @@ CASES = (
     csv("a time of day", fifth("12:30:45,1,1"), "Row #6"),
     csv("a quote without end", fifth('0.04,"1,1'), "cannot be read"),
     csv(
-        "decimal commas",
-        [
-            ";".join(line.replace(".", ",").split(",")[:3])
-            if k == 0
-            else line.replace(",", ";").replace(".", ",")
-            for k, line in enumerate([HEAD.replace(".", "_"), *LINES[1:]])
-        ],
-        "decimal commas",
-        columns={
-            "time": {"column": "t"},
-            "q": {"columns": ["q_elbow"], "joints": ["elbow"]},
-            "tau": {"columns": ["tau_elbow"], "joints": ["elbow"]},
-        },
+        "decimal commas among points",
+        [line.replace(",", ";") for line in fifth("0.04;1,5;1")],
+        "Row #6",
     ),
     log("CSV, the last line cut off", "run.csv", "\n".join(LINES)[:-30], "Row #401"),
     log("CSV, Latin-1", "run.csv", "\n".join(fifth("0.04,1µ,1")).encode("latin-1"), "not UTF-8"),
@@ -1441,7 +1431,7 @@ LIST: dict[str, tuple[str, ...] | str] = {
     "33 column twice": ("log: CSV, a column named twice", "log: Parquet, a column twice"),
     "34 ragged": ("log: CSV, a short row", "log: CSV, a long row"),
     "35 last line cut": ("log: CSV, the last line cut off",),
-    "36 decimal commas": ("log: CSV, decimal commas",),
+    "36 decimal commas": ("log: CSV, decimal commas among points",),
     "37 text for numbers": (
         "log: CSV, abc for a number",
         "log: CSV, 0x10 for a number",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import shlex
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -184,6 +186,46 @@ def test_salvage_of_arrays_leaves_out_the_damaged_ones(tmp_path: Path) -> None:
     rows(path, damage)
     assert len(damage) == 1
     assert "tau.a" in damage[0]
+
+
+def test_salvage_of_arrays_unpacks_no_bomb(tmp_path: Path) -> None:
+    path = tmp_path / "run.npz"
+    save_npz(path)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("q.c.npy", b"")
+        archive.getinfo("q.c.npy").file_size = 2**33
+    with pytest.raises(InvalidRecording, match="claim to hold"):
+        rows(path, [])
+
+
+def test_salvage_of_arrays_never_unpickles(tmp_path: Path) -> None:
+    path = tmp_path / "run.npz"
+    save_npz(path)
+    with zipfile.ZipFile(path, "a") as archive:
+        memory = io.BytesIO()
+        np.save(memory, np.array([{}]))
+        archive.writestr("meta.npy", memory.getvalue())
+    damage: list[str] = []
+    np.testing.assert_array_equal(rows(path, damage)[:, 1:], np.stack(list(numbers().values()), 1))
+    assert len(damage) == 1
+    assert "pickled objects" in damage[0]
+
+
+def test_an_archive_without_its_end_is_not_salvaged_and_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "run.npz"
+    save_npz(path)
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(InvalidRecording, match="nor salvaged"):
+        rows(path, [])
+
+
+def test_the_command_that_salvages_can_be_pasted(tmp_path: Path) -> None:
+    path = tmp_path / "first run.csv"
+    path.write_text("t,q.a\n0,1\n1,2,3\n")
+    with pytest.raises(InvalidRecording) as caught:
+        rows(path)
+    cure = str(caught.value.cure)
+    assert shlex.split(cure[cure.index("heft ") :])[:3] == ["heft", "convert", str(path)]
 
 
 def test_salvage_of_text_leaves_out_the_lines_that_are_none(tmp_path: Path) -> None:

@@ -153,6 +153,38 @@ def test_what_a_log_itself_shows_is_found_and_named(case: str) -> None:
         assert {f.about.partition(".")[2] for f in findings} == {joint}
 
 
+def test_motion_in_a_silence_is_no_jump() -> None:
+    arrays = good_log()
+    without(slice(1000, 1500))(arrays)
+    assert np.abs(np.diff(arrays["q.elbow"])).max() > 0.1
+    assert [(f.name, f.message) for f in found(arrays)] == [
+        ("gaps", "1 silence longer than 10 steps, the longest 2 s")
+    ]
+
+
+def test_a_log_without_rows_is_that_and_nothing_else() -> None:
+    assert [f.name for f in found({n: x[:0] for n, x in good_log().items()})] == ["no rows"]
+
+
+def test_positions_without_any_effort_are_nothing_to_identify_from() -> None:
+    arrays = {n: x for n, x in good_log().items() if not n.startswith("tau.")}
+    assert [f.name for f in found(arrays)] == ["no effort"]
+    assert found({"u.motor": arrays["q.elbow"], **arrays}) == ()
+
+
+def test_a_short_log_has_no_levels_to_count() -> None:
+    short = {n: x[400:500] for n, x in good_log().items()}
+    short["q.elbow"] = np.linspace(0.0, 0.1, 100)
+    assert "coarse" not in {f.name for f in found(short)}
+
+
+def test_a_spike_of_a_column_that_is_not_used_is_only_told() -> None:
+    arrays = good_log()
+    arrays["v.elbow"][900] = 40.0
+    (spike,) = [f for f in found(arrays) if f.name == "spikes"]
+    assert (spike.name, spike.severity, spike.lines) == ("spikes", "tells", {})
+
+
 def test_counting_does_not_depend_on_blocks() -> None:
     arrays = good_log()
     for plant, name, _ in FAULTS.values():

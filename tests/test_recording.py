@@ -21,7 +21,7 @@ from heft import recording as module
 from heft.columns import FRAME_KINDS
 from heft.errors import MissingSignal
 from heft.recording import UNITS, ColumnMap, Recording, Table
-from heft.tables import file_hash
+from heft.tables import file_hash, refuse
 from heft.tables import table as table_module
 
 Array = NDArray[np.float64]
@@ -209,6 +209,24 @@ def test_separators_line_ends_and_marks_of_text_make_no_difference(
     path = save_csv(tmp_path / "run.csv", columns, separator, start)
     path.write_bytes(path.read_bytes().replace(b"\n", end.encode()))
     assert bits(everything(Recording.open(path))) == bits(columns)
+
+
+@pytest.mark.parametrize("salvaging", [False, True])
+@pytest.mark.parametrize("separator", [";", "\t", " "])
+def test_decimal_commas_and_the_line_of_spreadsheets_make_no_difference(
+    separator: str, salvaging: bool, tmp_path: Path
+) -> None:
+    columns = numbers()
+    path = save_csv(tmp_path / "run.csv", columns, separator)
+    names, *rows = path.read_text().splitlines()
+    rows = [line.replace(".", ",") for line in rows]
+    path.write_text("\n".join([f"sep={separator}", names, *rows, ""]))
+    damage: list[str] = []
+    said = (lambda d: damage.append(str(d))) if salvaging else refuse
+    recording = Recording.open(path, damaged=said)
+    assert bits(everything(recording)) == bits(columns)
+    assert not damage
+    assert "decimal commas are read for points" in recording.notes
 
 
 @pytest.mark.parametrize("text", ["", "nan", "NaN", "null", "None", "NA"])

@@ -89,8 +89,8 @@ def identify(
         The model file, a guess: URDF, MJCF, or a TOML with Denavit-Hartenberg rows. Its numbers
         serve as a weak prior.
     logs
-        CSV, Parquet, NPZ, MCAP, ROS bags or an experiment's TOML, with t, q.<joint> and
-        tau.<joint> or current.<joint>.
+        CSV, Parquet, NPZ, MCAP, ROS bags or an experiment's TOML, with t, `q.<joint>` and
+        `tau.<joint>` or `current.<joint>`.
     out
         Folder for the results.
     validate
@@ -181,9 +181,9 @@ def predict(
     results
         Folder that heft identify left.
     log
-        Any log with t and q.<joint>; torques are not looked at.
+        Any log with t and `q.<joint>`; torques are not looked at.
     out
-        Parquet or CSV file to write: t, tau.<joint> and tau_rigid.<joint>, at the log's times.
+        Parquet or CSV file to write: t, `tau.<joint>` and `tau_rigid.<joint>`, at the log's times.
     columns
         TOML that says what the log's columns mean.
     friction
@@ -302,7 +302,7 @@ def view(
     robot
         The model file, or a folder that heft identify left.
     log
-        CSV, Parquet or NPZ with columns t and q.<joint>, to be played.
+        CSV, Parquet or NPZ with columns t and `q.<joint>`, to be played.
     columns
         TOML that says what the log's columns mean.
     port
@@ -497,7 +497,8 @@ def payload(
             raise InvalidSetting(
                 "either a wrench sensor or a robot with logs without and with the load is needed",
                 argument="LOGS",
-                cure="heft payload empty.csv loaded.csv --robot arm.urdf",
+                cure="heft payload grasp.csv --sensor wrist.toml, or "
+                "heft payload empty.csv loaded.csv --robot arm.urdf",
             )
         if matched and known_mass is not None:
             raise InvalidSetting(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator
 from html import escape
+from itertools import accumulate
 
 import numpy as np
 
@@ -35,6 +37,7 @@ HEADS: dict[Kind, tuple[str, ...]] = {
 }
 EXPLAINS = 0.9  # of the change, from where a link is named for it
 SHOWN_SUSPECTS = 3
+WIDEST = 48  # [characters], of a base parameter's name in a terminal
 
 
 def text(found: Comparison) -> str:
@@ -47,7 +50,13 @@ def text(found: Comparison) -> str:
         count = f"{sum(c.clear for c in changes)} of {len(changes)} changed"
         parts.append(f"{title}: {count}")
         if shown:
-            parts.append(table(("", *HEADS[kind]), [[_mark(c), *_row(c)] for c in shown]))
+            rows = [_row(c) for c in shown]
+            parts.append(
+                table(
+                    ("", *HEADS[kind]),
+                    [[_mark(c), _cut(r[0]), *r[1:]] for c, r in zip(shown, rows, strict=True)],
+                )
+            )
     suspect = _suspect(found)
     if suspect:
         parts.append("\n".join(textwrap.wrap(suspect, 96)))
@@ -118,6 +127,16 @@ def _suspect(found: Comparison) -> str:
         return "No link's changing alone explains the change of the base parameters."
     shares = ", ".join(f"{name} {share:.1%}" for name, share in named)
     return f"Of the change of the base parameters, one link's changing alone explains: {shares}."
+
+
+def _cut(name: str) -> str:
+    """Return a sum that fits a terminal: its first terms, and how many more there are."""
+    if len(name) <= WIDEST:
+        return name
+    terms = re.split(r" (?=[+-] )", name)
+    lengths = accumulate(len(t) + 1 for t in terms)
+    kept = max(sum(length <= WIDEST for length in lengths), 1)
+    return " ".join([*terms[:kept], f"… ({len(terms) - kept} more)"])
 
 
 def _mark(change: Change) -> str:

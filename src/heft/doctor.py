@@ -371,7 +371,8 @@ def _said(move: Move, robot: Robot, recording: Recording) -> tuple[str, str, str
         numbers = [round(x, 4) + 0.0 for x in move.gravity]
         what = f"the base is mounted {tilt:.3g}° off what gravity says"
         return "tilted mounting", what, "state gravity", {"options": f"gravity = {numbers}"}
-    what = f"torque comes {1e3 * move.value:.3g} ms behind motion"
+    side = "behind" if move.value > 0.0 else "ahead of"
+    what = f"torque comes {1e3 * abs(move.value):.3g} ms {side} motion"
     cure = "state the delay, if heft identify does not find it by itself"
     return "delay", what, cure, {"flag": f"--delay {move.value:.4g}"}
 

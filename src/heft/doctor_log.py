@@ -27,6 +27,8 @@ PLATEAU = 5  # rows that a plateau lasts at least
 FROZEN = 0.25  # [s] for which a signal must not change at all to be frozen
 FROZEN_ROWS = 25  # and at least so many rows
 LEVELS = {"q": 2000.0, "tau": 100.0, "current": 100.0}  # of a quantised signal, to be fine enough
+ROWS_PER_LEVEL = 2.0  # that a log has, at least, where its levels are counted
+EFFORTS = {"tau", "current", "force", "u"}  # kinds of signals, one of which says what drove it
 WRAP = 0.25  # by which a jump may differ from a full turn, as a share of it
 SPIKE = 30.0  # times the usual second difference of its neighbours
 SPEED_UNLIKE = 0.1  # by which a stated velocity's slope may be off
@@ -96,6 +98,16 @@ class LogFacts:
     signals: tuple[str, ...]
 
 
+_NO_ROWS = Finding(
+    "no rows",
+    "rows",
+    "spoils",
+    "the log names its columns and holds nothing else",
+    {"rows": 0},
+    cure="see that it was recorded to its end, and saved",
+)
+
+
 def look(recording: Recording) -> tuple[LogFacts, tuple[Finding, ...]]:
     """Return what a log is, and what is found in it without a robot.
 
@@ -104,6 +116,8 @@ def look(recording: Recording) -> tuple[LogFacts, tuple[Finding, ...]]:
     """
     names = recording.signals
     sizes = _sizes(recording, names)
+    if not sizes.rows:
+        return LogFacts(0, 0.0, 0.0, 0.0, names), (_NO_ROWS,)
     counts = _counts(recording, names, sizes)
     facts = LogFacts(sizes.rows, sizes.step, counts.duration, counts.active, names)
     found = [*_of_the_clock(facts, counts), *_of_the_rows(facts, counts)]
@@ -229,6 +243,8 @@ def _walk_signals(
     sizes: _Sizes,
 ) -> None:
     change = np.diff(values, axis=0)
+    with np.errstate(invalid="ignore"):  # across a silence nobody knows how it moved
+        change[np.diff(time) > GAP_STEPS * sizes.step] = np.nan
     new = slice(max(fresh - 1, 0), None)
     with np.errstate(invalid="ignore"):
         some_move = (np.abs(change) > 0.2 * sizes.change).mean(axis=1) > 0.3
@@ -341,8 +357,8 @@ def _of_the_clock(facts: LogFacts, counts: _Counts) -> Iterator[Finding]:
             "clock set back",
             "t",
             "spoils" if bad > LOST or counts.jumped_back else "warns",
-            f"time goes back {counts.backwards} times, {counts.jumped_back} of them by more than "
-            f"{GAP_STEPS} steps",
+            f"time goes back {_times(counts.backwards)}, {_times(counts.jumped_back)} of them by "
+            f"more than {GAP_STEPS} steps",
             {"times": counts.backwards, "far": counts.jumped_back},
             cure="rows out of order: sort the log by its time; a clock that was set: log a steady "
             "clock, or cut the log there",
@@ -352,7 +368,7 @@ def _of_the_clock(facts: LogFacts, counts: _Counts) -> Iterator[Finding]:
             "repeated times",
             "t",
             "spoils" if bad > LOST else "warns",
-            f"{counts.same_time} rows have the time of the row before",
+            f"{_many(counts.same_time, 'row')} with the time of the row before",
             {"rows": counts.same_time, "share": counts.same_time / rows},
             cure="log each message once; heft leaves such rows out",
         )
@@ -361,7 +377,7 @@ def _of_the_clock(facts: LogFacts, counts: _Counts) -> Iterator[Finding]:
             "time not finite",
             "t",
             "warns",
-            f"{counts.broken_time} rows have no time",
+            f"{_many(counts.broken_time, 'row')} without a time",
             {"rows": counts.broken_time},
             cure="heft leaves such rows out",
         )
@@ -370,7 +386,7 @@ def _of_the_clock(facts: LogFacts, counts: _Counts) -> Iterator[Finding]:
             "gaps",
             "t",
             "warns",
-            f"{counts.gaps} silences longer than {GAP_STEPS} steps, the longest "
+            f"{_many(counts.gaps, 'silence')} longer than {GAP_STEPS} steps, the longest "
             f"{counts.longest_gap:.3g} s",
             {"gaps": counts.gaps, "longest_s": counts.longest_gap},
             cure="nothing is interpolated across them, and half a second is cut at each side; "
@@ -409,7 +425,18 @@ def _of_the_rows(facts: LogFacts, counts: _Counts) -> Iterator[Finding]:
             {"share": share},
             cure="the source is slower than the log, or holds its last message: log at its rate",
         )
-    if any(n.startswith("q.") for n in facts.signals) and counts.active < SHORTEST:
+    kinds = {n.partition(".")[0] for n in facts.signals}
+    if "q" in kinds and not kinds & EFFORTS:
+        yield Finding(
+            "no effort",
+            "log",
+            "spoils",
+            "there are positions, and neither torques nor currents nor forces",
+            {},
+            cure="record tau.<joint>, or current.<joint> and give gains (of a Universal Robot, "
+            "actual_current); heft predict needs none",
+        )
+    if "q" in kinds and counts.active < SHORTEST:
         yield Finding(
             "little motion",
             "rows",
@@ -431,7 +458,7 @@ def _of_a_signal(
             "not finite",
             name,
             "spoils" if lost > LOST * rows else "warns",
-            f"{lost} rows ({lost / rows:.2%}) hold no finite number",
+            f"{_many(lost, 'row')} ({lost / rows:.2%}) without a finite number",
             {"rows": lost, "share": lost / rows},
             cure="heft leaves such rows out; look at why they are written",
         )
@@ -476,7 +503,7 @@ def _of_a_signal(
             "wrapped angle",
             name,
             "spoils",
-            f"it jumps {wraps[wrapped]} times by a full turn ({TURNS[wrapped]:.4g})",
+            f"it jumps {_times(wraps[wrapped])} by a full turn ({TURNS[wrapped]:.4g})",
             {"jumps": wraps[wrapped], "turn": TURNS[wrapped]},
             cure=f"unwrap it: numpy.unwrap(q, period={TURNS[wrapped]:.9g})",
         )
@@ -485,7 +512,7 @@ def _of_a_signal(
             "jumps",
             name,
             "spoils",
-            f"it jumps {counts.jumps[k]} times, by far more than it moves between rows",
+            f"it jumps {_times(int(counts.jumps[k]))}, by far more than it moves between rows",
             {"jumps": int(counts.jumps[k])},
             cure="an encoder was reset, or rows are missing or out of order: cut the log there",
         )
@@ -493,11 +520,13 @@ def _of_a_signal(
         yield Finding(
             "spikes",
             name,
-            "spoils" if kind == "q" else "warns",
-            f"{counts.spikes[k]} single rows lie far off their neighbours",
+            {"q": "spoils", "v": "tells"}.get(kind, "warns"),
+            f"{_many(int(counts.spikes[k]), 'single row')} far off the neighbours",
             {"rows": int(counts.spikes[k])},
-            cure="find the source; heft identify can leave such rows out",
-            lines={"flag": "--robust hampel"},
+            cure="find the source; heft identify can leave such rows out"
+            if kind != "v"
+            else "heft makes velocities from positions, and does not use this column",
+            lines={"flag": "--robust hampel"} if kind != "v" else {},
         )
     for side, word in EXTREMES:
         share = float(counts.plateau[side, k]) / rows
@@ -512,7 +541,9 @@ def _of_a_signal(
                 cure="move slower or raise the limit; cut these rows out",
             )
     quantum = float(sizes.quantum[k])
-    if kind in LEVELS and np.isfinite(quantum) and span / quantum < LEVELS[kind]:
+    # What never repeats in so few rows has no levels that could be counted.
+    most = min(LEVELS.get(kind, 0.0), rows / ROWS_PER_LEVEL)
+    if np.isfinite(quantum) and span / quantum < most:
         yield Finding(
             "coarse",
             name,
@@ -548,6 +579,14 @@ def _of_the_velocities(names: Sequence[str], counts: _Counts) -> Iterator[Findin
             {"slope": float(slope), "correlation": float(correlation)},
             cure=cure,
         )
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _near(value: float, others: Sequence[float]) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import reprlib
+import shlex
 from collections.abc import Iterable
 
 
@@ -110,6 +111,11 @@ def shown(value: object) -> str:
         return reprlib.repr(value)
     except ValueError:  # an integer of thousands of digits
         return f"a value of type {type(value).__name__}"
+
+
+def spelt(path: object) -> str:
+    """Return a path as a command line takes it, quoted where it has to be."""
+    return shlex.quote(str(path))
 
 
 def nearest(name: str, valid: Iterable[str]) -> str | None:

@@ -12,6 +12,7 @@ import struct
 import tokenize
 import zipfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -122,8 +123,14 @@ def refuse_bomb(path: Path, unpacked: int) -> None:
         raise ValueError(f"{packed} bytes that claim to hold {unpacked}: this is no log")
 
 
-def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+def read_arrays(
+    path: Path, lost: Callable[[str, Exception], None] | None = None
+) -> dict[str, NDArray[Any]]:
     """Return the arrays of an NPZ file, read-only; nothing is unpickled.
+
+    Args:
+        path: The file.
+        lost: Takes the name of each array that cannot be read, and why; without it, that raises.
 
     Raises:
         ValueError: If it is no NPZ file, is damaged, or claims more than it holds; or another
@@ -141,7 +148,15 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
             if twice:
                 raise ValueError(f"two arrays are called '{twice[0]}'")
             refuse_bomb(path, sum(e.file_size for e in entries))
-            return {n: _array(archive, e, n) for n, e in zip(names, entries, strict=True)}
+            found = {}
+            for name, entry in zip(names, entries, strict=True):
+                try:
+                    found[name] = _array(archive, entry, name)
+                except UNREADABLE as reason:
+                    if lost is None:
+                        raise
+                    lost(name, reason)
+            return found
 
 
 def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, name: str) -> NDArray[Any]:

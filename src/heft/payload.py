@@ -200,8 +200,8 @@ def of_sensor(
             found.left[0],
             LEFT_WARN,
             LEFT_FAIL,
-            "share of the force's variation that no body and bias explain: check frames, signs, "
-            "and that nothing else touches the load",
+            "share of the force's variation that no body and bias explain: check units, frames, "
+            "signs, and that nothing else touches the load",
         ),
         *_finding_checks(found.findings),
     ]
@@ -471,7 +471,8 @@ def settings_text(payload: Payload) -> str:
     xyz = " ".join(number(x) for x in body[1:4])
     six = [number(x) for x in body[4:]] if payload.whole else ["0"] * 6
     xx, xy, yy, xz, yz, zz = six
-    lines = [
+    lines = ["# the verdict is poor: mend what failed first"] if payload.verdict == "poor" else []
+    lines += [
         f"# in frame {payload.frame}; where that is not the robot's flange, turn and shift it",
         "# Universal Robots",
         load_settings.urscript(load),
@@ -485,7 +486,7 @@ def settings_text(payload: Payload) -> str:
         f'fullinertia="{xx} {yy} {zz} {xy} {xz} {yz}"/>',
     ]
     if not payload.whole:
-        lines.insert(1, "# the inertia was not seen: the load is a point here")
+        lines.insert(-8, "# the inertia was not seen: the load is a point here")
         lines = lines[:-4]
     return "\n".join(lines)
 

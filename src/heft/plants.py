@@ -377,7 +377,8 @@ class Problem:
             MissingSignal: If neither torque nor a current with a gain is there.
         """
         first = len(self.robot.channels) - len(self.robot.joints)
-        found = []
+        found: list[tuple[str, int, float]] = []
+        without_gain: list[str] = []
         for channel in self.robot.measured:
             if channel < first:
                 continue
@@ -388,17 +389,21 @@ class Problem:
             elif f"current.{joint}" in recording.sources and gain is not None:
                 found.append((f"current.{joint}", int(channel), gain))
             elif f"current.{joint}" in recording.sources:
-                raise MissingSignal(
-                    f"joint '{joint}' has a current but no torque",
-                    argument=recording.name,
-                    cure=f"give its gain in N·m/A: [joint.{joint}] gain = … in the file of --with",
-                )
+                without_gain.append(joint)
             else:
                 recording.require(
                     f"tau.{joint}",
-                    f"is needed to identify joint '{joint}' (if it is not "
-                    f"measured, say [joint.{joint}] measured = false)",
+                    f"is needed to identify joint '{joint}' (or current.{joint} and its gain; if "
+                    f"neither is measured, say [joint.{joint}] measured = false)",
                 )
+        if without_gain:
+            raise MissingSignal(
+                "currents are logged in place of torques, and no gains are given",
+                argument=recording.name,
+                got=f"a current of {', '.join(without_gain)}",
+                cure="give the gain of each in N·m/A in the file of --with, such as "
+                f"[joint.{without_gain[0]}] gain = 10.6",
+            )
         return tuple(found)
 
     @cached_property

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from . import known_logs
 from .columns import KINDS, UNITS, ColumnMap, SignalMap, is_canonical
-from .errors import InvalidRecording, InvalidSetting, MissingSignal, nearest, shown
+from .errors import InvalidRecording, InvalidSetting, MissingSignal, nearest, shown, spelt
 from .inertia import Array
 from .options import number, read_toml, refuse_unknown
 from .tables import BLOCK_ROWS, Damaged, Table, file_hash, join, read_table, refuse
@@ -137,7 +137,9 @@ class Recording:
             notes = (*notes, *more)
         if columns is None or columns.canonical:
             if "t" not in table.columns:
-                near = nearest("time", table.columns)
+                near = nearest("time", table.columns) or next(
+                    (c for c in table.columns if "stamp" in c.lower()), None
+                )
                 if "t" in table.others:
                     raise MissingSignal(
                         "the log's column 't' holds no numbers",
@@ -166,7 +168,7 @@ class Recording:
             needed.insert(0, columns.time)
         for column in needed:
             if column not in table.columns:
-                near = nearest(column, table.columns)
+                near = nearest(column, [c for c in table.columns if c not in needed])
                 raise MissingSignal(
                     f"the log has no column '{column}', which the map names",
                     argument=where,
@@ -288,7 +290,7 @@ class Recording:
 
 
 def _draft(log: str) -> str:
-    return f"a first draft: heft check {log} --robot ROBOT --draft map.toml"
+    return f"a first draft: heft check {spelt(log)} --robot ROBOT --draft map.toml"
 
 
 def _parts(path: Path) -> list[tuple[Path, Path | None, float]]:

@@ -109,7 +109,7 @@ LEGEND = (
     "is the share of that doubt which the data took away: at 0% the number is the model file's. "
     "Friction here is the simple one that URDFs take, the masses are from the full one. "
     "0* is held at zero, where the data ask for less. Sliding joints: N, m and kg. “Error” is the "
-    "joint's own torque left over with full friction, filtered."
+    "joint's own torque left over with full friction, filtered, on held-out logs if there are any."
 )
 
 
@@ -144,7 +144,7 @@ def text(found: Identification) -> str:
         table(SCORE_HEAD, _scores(found)),
     ]
     if found.problem.delay:
-        parts.append(f"Torque comes {1e3 * found.problem.delay:.2g} ms behind motion.")
+        parts.append(_behind(found.problem.delay))
     if sum(found.left_out.values()):
         counts = ", ".join(f"{n} of {Path(k).name}" for k, n in found.left_out.items())
         parts.append(f"Rows left out as no part of the experiment: {counts}.")
@@ -361,11 +361,16 @@ def _score_line(found: Identification) -> str:
     )
 
 
+def _behind(delay: float) -> str:
+    """Return how far torque comes behind motion [s], or ahead of it, as a sentence."""
+    return f"Torque comes {1e3 * abs(delay):.2g} ms {'behind' if delay > 0 else 'ahead of'} motion."
+
+
 def _delay(found: Identification) -> str:
     """Return what a reader must know of a delay, and of rows left out."""
     said = ""
     if found.problem.delay:
-        said += f" Torque comes {1e3 * found.problem.delay:.2g} ms behind motion."
+        said += f" {_behind(found.problem.delay)}"
     if sum(found.left_out.values()):
         counts = ", ".join(f"{n} of {Path(k).name}" for k, n in found.left_out.items())
         said += f" Rows left out as no part of the experiment: {escape(counts)}."

@@ -42,6 +42,7 @@ STOP_WIDTHS = (
     *(0.003, 0.004, 0.0054, 0.0072, 0.0096, 0.013, 0.017),
     *(0.023, 0.031, 0.041, 0.055, 0.074, 0.1),
 )  # [rad]
+LOGS = frozenset({".csv", ".tsv", ".parquet", ".pq", ".npz", ".mcap", ".bag", ".db3"})  # no models
 LOAD_SPEED = 0.02  # [rad/s]
 LINEAR_SCALE = 0.1  # [m/rad], of sliding joints' speeds and widths
 KINDS = ("armature", "viscous", "coulomb", "sigmoid", "stop", "load", "offset")
@@ -251,6 +252,13 @@ class Robot:
             InvalidModel: If it is malformed, or describes no tree of rigid bodies.
             InvalidSetting: If the options speak of joints that are not there.
         """
+        if Path(path).suffix.lower() in LOGS:
+            raise InvalidModel(
+                "a log is given in place of the model file",
+                argument=str(path),
+                expected="a URDF or MJCF file, or a TOML of Denavit-Hartenberg rows",
+                cure="name the model file first, then the logs",
+            )
         return Robot.from_text(_bytes(path), options, str(path))
 
     @staticmethod

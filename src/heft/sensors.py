@@ -433,12 +433,15 @@ def _motion(recording: Recording, sensors: Sensors, robot: Robot | None) -> tupl
 
         return [*quaternion, *(position if moving else [])], from_pose
     if robot is None:
+        posed = [n.split(".")[1] for n in recording.sources if n.startswith("quat.")]
         raise MissingSignal(
             "nothing tells how the sensor moves",
             argument=recording.name,
             valid=recording.signals,
             expected=f"{quaternion[0]} … (a pose), an inertial sensor, or joints and a robot",
-            cure="add [sensor.imu] to the file of --sensor, or give --robot",
+            cure=f"the pose is that of {posed[0]}: name the same frame in the file of --sensor"
+            if posed
+            else "add [sensor.imu] to the file of --sensor, or give --robot",
         )
     joints = [f"q.{j}" for j in robot.joints]
 

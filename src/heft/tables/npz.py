@@ -18,21 +18,12 @@ from .table import Damaged, Table, Topics, damage, refuse, refuse_many
 
 def _arrays(path: Path, damaged: Damaged) -> dict[str, NDArray[Any]]:
     """Return all arrays, or, to salvage, those that can be read."""
-    try:
+    if damaged is refuse:
         return read_arrays(path)
-    except UNREADABLE as problem:
-        if damaged is refuse:
-            raise
-        found = {}
-        with np.load(path, allow_pickle=False) as data:
-            for name in data.files:
-                try:
-                    found[name] = data[name]
-                except UNREADABLE as reason:
-                    damaged(damage(path, f"array '{name}': {reason}"))
-        if not found:
-            raise ValueError("none of its arrays can be read") from problem
-        return found
+    found = read_arrays(path, lambda name, why: damaged(damage(path, f"array '{name}': {why}")))
+    if not found:
+        raise ValueError("none of its arrays can be read")
+    return found
 
 
 def npz_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
@@ -44,6 +35,11 @@ def npz_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
         hint = None
         if "pickle" in str(problem):
             hint = "save the arrays as plain numbers; objects are never unpickled"
+        elif "no zip archive" in str(problem):
+            hint = (
+                "an NPZ file without its end cannot be read, nor salvaged: "
+                "copy it again from where it was recorded"
+            )
         raise InvalidRecording(
             "this is not a readable NPZ file", argument=str(path), got=str(problem)[:200], cure=hint
         ) from problem

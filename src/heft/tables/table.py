@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-from ..errors import InvalidRecording, InvalidSetting
+from ..errors import InvalidRecording, InvalidSetting, spelt
 from ..inertia import Array
 
 BLOCK_ROWS = 65_536
@@ -89,7 +89,7 @@ def damage(path: object, got: str) -> InvalidRecording:
         argument=str(path),
         got=got,
         cure=f"copy it again from where it was recorded, or salvage what can be read: "
-        f"heft convert {path} --recover --out salvaged.parquet",
+        f"heft convert {spelt(path)} --recover --out salvaged.parquet",
     )
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from ..errors import InvalidRecording
+from ..errors import InvalidRecording, spelt
 from ..inertia import Array
 from . import table
 from .table import Damaged, Table, Topics, damage, refuse, refuse_twice
@@ -17,11 +19,36 @@ MISSING = ["", "nan", "NaN", "NAN", "null", "None", "NA"]
 CUT = "the last line does not end: its last number may be cut off"
 
 
-def _header(path: Path) -> tuple[str, list[str]]:
-    """Return what parts the columns, and their names."""
+LOOKED_AT = 65_536  # characters in which decimal commas are looked for
+DECIMALS = "decimal commas are read for points"
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """How a file's text is laid out.
+
+    Attributes:
+        names: Of its columns.
+        delimiter: What parts them.
+        above: How many lines stand above the numbers.
+        decimal: The decimal point, or a comma.
+    """
+
+    names: tuple[str, ...]
+    delimiter: str
+    above: int
+    decimal: str
+
+
+def _layout(path: Path) -> _Layout:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             line = file.readline(1_000_000)
+            above = 1
+            if re.fullmatch(r"sep=.\s*", line):  # as spreadsheets write it
+                line = file.readline(1_000_000)
+                above = 2
+            start = file.read(LOOKED_AT)
     except OSError as problem:
         raise InvalidRecording(
             "the log cannot be read", argument=str(path), got=problem.strerror or str(problem)
@@ -62,7 +89,8 @@ def _header(path: Path) -> tuple[str, list[str]]:
             "the first line names no columns", argument=str(path), got=line.strip()[:80]
         )
     refuse_twice([c for c in header if c], path)
-    return delimiter, header
+    commas = delimiter != "," and re.search(r"\d,\d", start) and not re.search(r"\d\.\d", start)
+    return _Layout(tuple(header), delimiter, above, "," if commas else ".")
 
 
 def _is_number(text: str) -> bool:
@@ -87,7 +115,8 @@ def text_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
     import pyarrow.csv
 
     topics.refuse_for(str(path))
-    delimiter, header = _header(path)
+    layout = _layout(path)
+    delimiter, header = layout.delimiter, layout.names
     last = _last_line(path)
     # Of the right shape it is read like any other, though its last number may lack digits.
     cut = last.count(delimiter.encode()) == len(header) - 1 and bool(last)
@@ -98,9 +127,10 @@ def text_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
             include_columns=list(names),
             null_values=MISSING,
             strings_can_be_null=True,
+            decimal_point=layout.decimal,
         )
         options = pyarrow.csv.ReadOptions(
-            block_size=8 << 20, column_names=header, skip_rows=1, use_threads=False
+            block_size=8 << 20, column_names=header, skip_rows=layout.above, use_threads=False
         )
         parse = pyarrow.csv.ParseOptions(delimiter=delimiter)
         try:
@@ -109,13 +139,12 @@ def text_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
                     [batch.column(k).to_numpy(zero_copy_only=False) for k in range(len(names))], 1
                 )
         except (OSError, pyarrow.ArrowException) as problem:
-            decimal = " (decimal commas are not numbers here)" if delimiter == ";" else ""
             raise InvalidRecording(
                 "the CSV file holds a line that cannot be read",
                 argument=str(path),
-                got=str(problem)[:200] + decimal,
+                got=str(problem)[:200],
                 cure="look at that line; a log cut off in mid-line loses that line with "
-                f"heft convert {path} --recover --out salvaged.csv",
+                f"heft convert {spelt(path)} --recover --out salvaged.csv",
             ) from problem
 
     def salvage(names: Sequence[str]) -> Iterator[Array]:
@@ -125,7 +154,8 @@ def text_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
         kept = False  # whether the line before was
         rows: list[list[float]] = []
         with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-            file.readline()
+            for _ in range(layout.above):
+                file.readline()
             lines = csv.reader(file, delimiter=delimiter)
             while True:
                 try:
@@ -140,7 +170,7 @@ def text_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
                     misshapen += bool(cells)
                     continue
                 try:
-                    rows.append([_number(cells[k]) for k in at])
+                    rows.append([_number(cells[k].replace(layout.decimal, ".")) for k in at])
                     kept = True
                 except ValueError:
                     unread += 1
@@ -161,13 +191,11 @@ def text_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
                 )
             )
 
-    notes = ("text carries no checksum: a changed digit cannot be seen",)
+    notes = ["text carries no checksum: a changed digit cannot be seen"]
+    notes += [CUT] if cut else []
+    notes += [DECIMALS] if layout.decimal == "," else []
     return Table(
-        str(path),
-        tuple(header),
-        None,
-        read if damaged is refuse else salvage,
-        notes=(*notes, CUT) if cut else notes,
+        str(path), header, None, read if damaged is refuse else salvage, notes=tuple(notes)
     )
 
 
