@@ -305,7 +305,7 @@ BAD: dict[str, tuple[str, str]] = {
     "a model cut off": ("identify {files}/cut.urdf {run}", "well-formed"),
     "an empty model": ("identify {files}/empty.urdf {run}", "well-formed"),
     "a xacro file": ("identify {files}/robot.xacro {run}", "xacro"),
-    "a log for a model": ("identify {run} {run}", "run.parquet"),
+    "a log for a model": ("identify {run} {arm}", "name the model file first"),
     "a log that is not there": ("identify {arm} {files}/no.csv", "no.csv"),
     "a log that is a folder": ("identify {arm} {files}", "folder"),
     "a log of unknown kind": ("identify {arm} {files}/log.xlsx", "xlsx"),

@@ -125,6 +125,18 @@ def test_forwards_and_backwards_are_the_same_change(before: Path, rubbing: Path)
         assert one.probability == pytest.approx(other.probability)
 
 
+def test_a_long_sum_is_cut_at_a_term() -> None:
+    terms = [f"0.{k}5 link{k}.m" for k in range(1, 9)]
+    for count in range(1, 9):
+        whole = " + ".join(terms[:count])
+        cut = comparison_report._cut(whole)
+        kept = cut.partition(" … (")[0]
+        assert whole.startswith(kept) and kept.endswith(".m")
+        assert len(kept) <= comparison_report.WIDEST
+        more = count - len(kept.split(" + "))
+        assert cut == (f"{kept} … ({more} more)" if more else whole)
+
+
 def test_holms_rule_is_holms() -> None:
     alone = [0.01, 0.04, 0.03, 0.005]
     changes = [Change("base", str(p), "kg", (0, 1), (0, 1), (0, 1), p) for p in alone]

@@ -101,6 +101,37 @@ def test_too_few_columns_are_not_given_to_joints() -> None:
     assert not ColumnMap.from_dict(tomllib.loads(text)).signals
 
 
+@pytest.mark.parametrize(
+    ("force", "torque", "quat", "pos", "unit"),
+    [
+        ("F{}", "M{}", "tcp_q{}", "tcp_{}_mm", "mm"),
+        ("force_{}", "torque_{}", "quat_{}", "pos_{}", "m"),
+        ("wrench.force.{}", "wrench.torque.{}", "pose.orientation.{}", "pose.position.{}", "m"),
+    ],
+)
+def test_a_wrench_and_its_pose_are_found_without_a_robot(
+    force: str, torque: str, quat: str, pos: str, unit: str
+) -> None:
+    kinds = {"force": force, "torque": torque, "pos": pos}
+    names = {kind: tuple(pattern.format(x) for x in "xyz") for kind, pattern in kinds.items()}
+    names["quat"] = tuple(quat.format(x) for x in "wxyz")  # and logged with w last
+    logged = [*names["force"], *names["torque"], *names["quat"][1:], names["quat"][0]]
+    text = draft_map(table(["stamp_ms", *logged, *names["pos"], "mode"]), ())
+    made = ColumnMap.from_dict(tomllib.loads(text))
+    assert {s.kind: s.columns for s in made.signals} == names
+    assert next(s.unit for s in made.signals if s.kind == "pos") == unit
+    assert "joints" not in text and '"mode"' in text
+
+
+def test_two_axes_are_no_wrench() -> None:
+    assert not ColumnMap.from_dict(tomllib.loads(draft_map(table(["t", "Fx", "Fy"]), ()))).signals
+
+
+def test_a_joint_without_a_column_is_named() -> None:
+    text = draft_map(table(["time", *(f"{j}_position" for j in JOINTS[:-1])]), JOINTS)
+    assert f'no column is named like that of "{JOINTS[-1]}"' in text
+
+
 def test_a_draft_reads_the_log_that_it_was_made_for() -> None:
     log = table(["time", *three("pos_{}"), *three("torque_{}")])
     made = ColumnMap.from_dict(tomllib.loads(draft_map(log, JOINTS)))
@@ -115,3 +146,4 @@ def test_a_draft_reads_the_log_that_it_was_made_for() -> None:
 @settings(max_examples=60, deadline=None)
 def test_a_draft_of_whatever_names_is_a_map(names: list[str], joints: list[str]) -> None:
     ColumnMap.from_dict(tomllib.loads(draft_map(table(names), joints)))
+    ColumnMap.from_dict(tomllib.loads(draft_map(table(names), ())))

@@ -7,9 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from heft import demo
 from heft.errors import InvalidRecording, MissingSignal
 from heft.known_logs import KNOWN, recognise
+from heft.plants import Problem
 from heft.recording import Recording
+from heft.robot import Robot
 
 UR = (
     "shoulder_pan_joint",
@@ -96,6 +99,22 @@ def test_columns_that_nearly_fit_are_nobodys(tmp_path: Path) -> None:
         assert all(recognise(columns[:k] + columns[k + 1 :]) is None for k in range(len(columns)))
 
 
+def test_all_gains_that_are_missing_are_named_at_once(tmp_path: Path) -> None:
+    robot = Robot.from_urdf(demo.FOLDER / "arm.urdf")
+    recording = Recording.open(rtde(tmp_path / "run.csv", " "), joints=robot.joints)
+    with pytest.raises(MissingSignal, match=", ".join(robot.joints)):
+        Problem(robot, (recording,)).effort_signals(recording)
+
+
+def test_a_recording_without_currents_is_told_that_they_would_do(tmp_path: Path) -> None:
+    robot = Robot.from_urdf(demo.FOLDER / "arm.urdf")
+    header = ["timestamp", *(f"actual_q_{k}" for k in range(6))]
+    path = save(tmp_path / "run.csv", header, 0.002 * np.arange(10), ",")
+    recording = Recording.open(path, joints=robot.joints)
+    with pytest.raises(MissingSignal, match=f"or current.{robot.joints[0]} and its gain"):
+        Problem(robot, (recording,)).effort_signals(recording)
+
+
 def test_a_canonical_log_is_taken_at_its_word(tmp_path: Path) -> None:
     path = tmp_path / "run.csv"
     path.write_text("t,q.a," + ",".join(f"q_{k}" for k in range(7)) + ",time\n" + "0," * 9 + "0\n")
@@ -104,10 +123,11 @@ def test_a_canonical_log_is_taken_at_its_word(tmp_path: Path) -> None:
 
 def test_a_log_that_nobody_knows_is_told_of_the_draft(tmp_path: Path) -> None:
     path = tmp_path / "run.csv"
-    path.write_text("stamp,x\n0,1\n")
+    path.write_text("stamp_ms,x\n0,1\n")
     with pytest.raises(MissingSignal) as caught:
         Recording.open(path)
     assert "--draft map.toml" in str(caught.value)
+    assert "'stamp_ms' may be the time" in str(caught.value)
     path.write_text("t,q.a\n0,1\n")
     with pytest.raises(MissingSignal) as caught:
         Recording.open(path).require("q.elbow", "says where joint 'elbow' is")

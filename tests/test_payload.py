@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -122,6 +123,26 @@ def test_a_tilt_and_gains_are_told_as_the_files_take_them(tmp_path: Path) -> Non
     assert again.body[0] == pytest.approx(BODY[0], rel=2e-3)
     assert again.sensor["left_over"]["force"] == pytest.approx(
         found.sensor["left_over"]["force"], rel=0.1
+    )
+
+
+def test_a_pose_of_another_frame_is_named(tmp_path: Path) -> None:
+    held = poses(10)
+    signals = wrench_columns("ft", held.wrench) | columns(
+        "quat", "flange", np.ones((10, 4)), "wxyz"
+    )
+    log = save(tmp_path / "poses.npz", held.time, signals)
+    with pytest.raises(MissingSignal, match="the pose is that of flange"):
+        payload.weigh_files([log], written(tmp_path / "s.toml", '[sensor.ft]\nkind="wrench"\n'))
+
+
+def test_lines_of_a_poor_answer_say_so(tmp_path: Path) -> None:
+    log = with_imu(tmp_path / "grasp.npz", sensed(2000))
+    found = payload.weigh_files([log], written(tmp_path / "wrist.toml", WRIST + IMU))
+    poor = [replace(found.checks[0], status="fail"), *found.checks[1:]]
+    assert "poor" not in payload.settings_text(found)
+    assert payload.settings_text(replace(found, checks=tuple(poor))).startswith(
+        "# the verdict is poor"
     )
 
 

@@ -52,6 +52,11 @@ def test_the_same_result_gives_the_same_bytes(found: Identification, written: Pa
     assert report.html(found) == written.read_text(encoding="utf-8")
 
 
+def test_a_delay_is_said_with_its_side() -> None:
+    assert report._behind(0.0032) == "Torque comes 3.2 ms behind motion."
+    assert report._behind(-0.0037) == "Torque comes 3.7 ms ahead of motion."
+
+
 def test_nothing_but_the_page_itself_is_referred_to(written: Path) -> None:
     text = written.read_text(encoding="utf-8")
     assert "default-src 'none'" in text

@@ -222,7 +222,8 @@ def check(
     options
         TOML that says what a model file cannot.
     draft
-        Column map to write, guessed from the names of the log's columns; nothing else is done.
+        Column map to write, guessed from the names of the log's columns and of the robot's joints;
+        without a robot, those of a wrench sensor. Nothing else is done.
     mended
         Column map to write, with the cures that physics asks for in it.
     json
@@ -234,8 +235,8 @@ def check(
     from .errors import InvalidSetting
 
     if draft is not None:
-        if robot is None or len(logs) != 1:
-            raise InvalidSetting("a map is drafted for one log of one robot", cure="give --robot")
+        if len(logs) != 1:
+            raise InvalidSetting("a map is drafted for one log", argument="LOGS", got=len(logs))
         doctor.write_draft(draft, logs[0], robot)
         say(f"{draft}: look it through, then give it with --map")
         return

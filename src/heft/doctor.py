@@ -504,9 +504,10 @@ def write_mended(
     _write(path, mended_map(recording, plant, correction))
 
 
-def write_draft(path: Path, log: Path, robot: Path) -> None:
+def write_draft(path: Path, log: Path, robot: Path | None = None) -> None:
     """Write a first draft of the column map of a log, whole or not at all; see `drafting`."""
-    _write(path, draft_map(read_table(log), Robot.from_file(robot).joints))
+    joints = Robot.from_file(robot).joints if robot is not None else ()
+    _write(path, draft_map(read_table(log), joints))
 
 
 def _write(path: Path, content: str) -> None:

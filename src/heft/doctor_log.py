@@ -520,7 +520,7 @@ def _of_a_signal(
         yield Finding(
             "spikes",
             name,
-            {"q": "spoils", "v": "tells"}.get(kind, "warns"),
+            "spoils" if kind == "q" else "tells" if kind == "v" else "warns",
             f"{_many(int(counts.spikes[k]), 'single row')} far off the neighbours",
             {"rows": int(counts.spikes[k])},
             cure="find the source; heft identify can leave such rows out"

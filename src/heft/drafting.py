@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .columns import FRAME_KINDS
+from .columns import UNITS as ALL_UNITS
 from .inertia import Array
 from .tables import Table
 
@@ -22,6 +24,17 @@ WORDS: dict[str, tuple[str, ...]] = {
     "v": ("qd", "dq", "qdot", "vel", "velocity", "velocities", "speed", "speeds", "omega"),
     "q": ("q", "pos", "position", "positions", "angle", "angles", "theta", "encoder", "enc"),
 }
+# The same of what belongs to a frame; a letter may stand before the axis, as in `Fx`.
+FRAME_WORDS: dict[str, tuple[str, ...]] = {
+    "quat": ("quat", "quaternion", "orientation", "q"),
+    "force": ("force", "forces", "f"),
+    "torque": ("torque", "torques", "moment", "moments", "tau", "m", "t"),
+    "acc": ("acc", "accel", "acceleration", "a"),
+    "omega": ("omega", "gyro", "w"),
+    "pos": ("pos", "position", "translation", "tcp", "p"),
+}
+FRAME = "tool0"
+FAR = 20.0  # positions that go further are more likely millimetres
 TIMES = ("t", "time", "stamp", "timestamp", "clock", "secs", "seconds")
 # Words of what was asked for, not of what was.
 WISHED = ("target", "desired", "des", "cmd", "command", "commanded", "ref", "reference", "goal",
@@ -67,24 +80,27 @@ class _Guess:
 def draft_map(table: Table, joints: Sequence[str]) -> str:
     """Return the TOML of a column map, guessed from names and from the first numbers.
 
+    Joints' signals are looked for if there are joints, a sensor's wrench and pose in what is left.
+
     Comments say what speaks for each guess and what to check. Where nothing can be guessed, the
     line is there as a comment to be filled in. `ColumnMap.from_dict` reads the text.
 
     Args:
         table: The log.
-        joints: The robot's joints, in its order.
+        joints: The robot's joints, in its order; none for a log of a sensor alone.
     """
     columns = [c for c in table.columns if c]
     time = next((c for w in TIMES for c in columns if _is_time(c, w)), None)
     guesses = [g for c in columns if c != time and (g := _guess(c)) is not None]
     lines = [
         f"# A first draft for {_quoted(table.path)}: guessed from names.",
-        "# Check every line, then give it with --map. Joints: " + ", ".join(map(_quoted, joints)),
+        "# Check every line, then give it with --map."
+        + (" Joints: " + ", ".join(map(_quoted, joints)) if joints else ""),
         "",
         *_time_lines(table, time),
     ]
     used = {time}
-    for kind in ("q", "tau", "current", "v"):
+    for kind in ("q", "tau", "current", "v") if joints else ():
         found, why = _by_joint([g for g in guesses if g.kind == kind], joints)
         lines.append("")
         if not found:
@@ -92,6 +108,14 @@ def draft_map(table: Table, joints: Sequence[str]) -> str:
             continue
         used |= {g.column for g in found.values()}
         lines += _signal_lines(table, kind, found, why)
+        lost = [j for j in joints if j not in found]
+        if lost:
+            lines.append(
+                "# CHECK: no column is named like that of " + ", ".join(map(_quoted, lost))
+            )
+    for kind, named in _by_frame([c for c in columns if c not in used]).items():
+        used |= set(named)
+        lines += ["", *_frame_lines(table, kind, named)]
     rest = [c for c in columns if c not in used]
     if rest:
         lines += [
@@ -150,6 +174,46 @@ def _by_joint(guesses: Sequence[_Guess], joints: Sequence[str]) -> tuple[Mapping
                 f"as many columns as joints, numbered from {first}: the model's order is assumed",
             )
     return {}, ""
+
+
+def _by_frame(columns: Sequence[str]) -> Mapping[str, Sequence[str]]:
+    """Return for each kind of a frame's signals its columns, where there is one of each axis."""
+    found: dict[str, dict[str, str]] = {kind: {} for kind in FRAME_WORDS}
+    for column in columns:
+        words = _words(column)
+        at = next((k for k, w in enumerate(words) if re.fullmatch("[a-z]?[wxyz]", w)), None)
+        if at is None:
+            continue
+        axis, words[at] = words[at][-1], words[at][:-1]
+        kind = next((k for k, names in FRAME_WORDS.items() if any(w in names for w in words)), None)
+        if kind is not None and axis in FRAME_KINDS[kind]:
+            found[kind].setdefault(axis, column)
+    return {
+        kind: [named[axis] for axis in FRAME_KINDS[kind]]
+        for kind, named in found.items()
+        if len(named) == len(FRAME_KINDS[kind])
+    }
+
+
+def _frame_lines(table: Table, kind: str, columns: Sequence[str]) -> list[str]:
+    lines = [
+        f"[{kind}]",
+        f'frame = "{FRAME}"  # CHECK: the name that the file of --sensor gives it',
+        "columns = [" + ", ".join(map(_quoted, columns)) + "]"
+        + ("  # CHECK: it takes the frame to the world" if kind == "quat" else ""),
+    ]  # fmt: skip
+    if kind == "quat":
+        return lines
+    words = {w for c in columns for w in _words(c)}
+    named = [u for u in ALL_UNITS[kind] if u.lower() in words and len(u) > 1]
+    unit, why = next(iter(ALL_UNITS[kind])), "CHECK: nothing in the names says so"
+    if named:
+        unit, why = named[0], "the names say so"
+    elif kind == "pos":
+        values = _head(table, columns)
+        widest = float(np.nanmax(np.abs(values), initial=0.0)) if np.isfinite(values).any() else 0.0
+        unit, why = "mm" if widest > FAR else "m", f"CHECK: values reach {widest:.4g}"
+    return [*lines, f'unit = "{unit}"  # {why}']
 
 
 def _names(column: str, joint: str) -> bool:

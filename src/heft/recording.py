@@ -290,7 +290,8 @@ class Recording:
 
 
 def _draft(log: str) -> str:
-    return f"a first draft: heft check {spelt(log)} --robot ROBOT --draft map.toml"
+    command = f"heft check {spelt(log)} --draft map.toml --robot ROBOT"
+    return f"a first draft: {command} (no --robot for a wrench sensor alone)"
 
 
 def _parts(path: Path) -> list[tuple[Path, Path | None, float]]:

@@ -360,9 +360,9 @@ class Weigh:
                 "the load weighs less than nothing",
                 argument="force",
                 got=f"{values[0]:.4g} ± {std:.2g} kg",
-                cure='the sensor tells the force on itself: say reports = "on_sensor" (or "on_load" '
-                "where that is said already); or the pose is turned: quat has w first, and takes "
-                "the frame to the world",
+                cure='the sensor tells the force on itself: say reports = "on_sensor" (or '
+                '"on_load" where that is said already); or the pose is turned: quat has w first, '
+                "and takes the frame to the world",
             )
         if values[0] < 2.0 * std:
             findings.append(
