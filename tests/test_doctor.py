@@ -284,6 +284,15 @@ def test_a_tilted_base_is_found_and_the_stated_gravity_mends_it() -> None:
     np.testing.assert_allclose([float(x) for x in numbers], [0.0, 0.0, -9.81], atol=0.1)
 
 
+def test_a_model_of_other_geometry_is_doubted() -> None:
+    text = (demo.FOLDER / "arm.urdf").read_text()
+    elbow = text.index('<joint name="elbow"')
+    other = text[:elbow] + text[elbow:].replace('<axis xyz="0 1 0"/>', '<axis xyz="1 0 0"/>', 1)
+    recording = Recording.open(demo.FOLDER / "run1.parquet")
+    diagnosis = doctor.diagnose([recording], Robot.from_urdf_text(other.encode()))
+    assert ("unexplained torque", "all joints") in {(f.name, f.about) for f in diagnosis.findings}
+
+
 def test_a_dead_sensor_is_all_that_is_wrong() -> None:
     robot, recording = arm()
     block = next(recording.blocks(recording.signals))

@@ -282,7 +282,7 @@ def _identify(
         raise FitError(
             "no parameters explain these torques",
             got=f"{left:.0%} of the torque's variation is left over on the logs fitted themselves",
-            cure=checks.CURE,
+            cure=f"{checks.CURE}: heft check LOG --robot MODEL looks for these",
         )
     fit = scored.list
     held: tuple[Score, ...] = ()
