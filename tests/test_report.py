@@ -52,6 +52,16 @@ def test_the_same_result_gives_the_same_bytes(found: Identification, written: Pa
     assert report.html(found) == written.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 40.0])
+def test_a_vector_has_the_decimals_of_its_largest_number(scale: float) -> None:
+    values = scale * np.array([-0.000725, 0.0166, -0.67049])
+    text = report._vector([(v, 0.05 * scale) for v in values.tolist()])
+    shown = text.split(", ")
+    (decimals,) = {len(n.partition(".")[2]) for n in shown}
+    assert np.abs(np.array([float(n) for n in shown]) - values).max() <= 0.5 * 10.0**-decimals
+    assert not [n for n in shown if n.startswith("-") and float(n) == 0.0]
+
+
 def test_a_delay_is_said_with_its_side() -> None:
     assert report._behind(0.0032) == "Torque comes 3.2 ms behind motion."
     assert report._behind(-0.0037) == "Torque comes 3.7 ms ahead of motion."

@@ -43,6 +43,16 @@ def rounded(value: float | None, std: float | None = None) -> str:
     return f"{value:.{max(0, min(6, digits))}f}"
 
 
+def _vector(numbers: Sequence[tuple[float, float]]) -> str:
+    """Return the numbers of a vector and their deviations with the decimals of the largest."""
+    largest = max(numbers, key=lambda n: abs(n[0]))
+    decimals = len(rounded(*largest).partition(".")[2])
+    if not all(math.isfinite(value) for value, _ in numbers):
+        return ", ".join(rounded(value) for value, _ in numbers)
+    # Adding 0.0 leaves no minus before a zero.
+    return ", ".join(f"{round(value, decimals) + 0.0:.{decimals}f}" for value, _ in numbers)
+
+
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a text table, first column to the left, the others to the right."""
     cells = [list(head), *(list(r) for r in rows)]
@@ -63,7 +73,7 @@ def _links(found: Identification) -> list[list[str]]:
         numbers = body_statistics(found.consistent, 10 * k)
         mass, std, share = numbers["mass"]
         given = f"{link.written[0]:.3g}" if link.given else "–"
-        com = ", ".join(rounded(numbers[f"com.{x}"][0], numbers[f"com.{x}"][1]) for x in "xyz")
+        com = _vector([(numbers[f"com.{x}"][0], numbers[f"com.{x}"][1]) for x in "xyz"])
         rows.append([link.name, given, rounded(mass, std), f"±{std:.2g}", com, f"{share:.0%}"])
     return rows
 
