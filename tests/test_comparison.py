@@ -135,6 +135,7 @@ def test_a_long_sum_is_cut_at_a_term() -> None:
         assert len(kept) <= comparison_report.WIDEST
         more = count - len(kept.split(" + "))
         assert cut == (f"{kept} … ({more} more)" if more else whole)
+    assert comparison_report._cut("a" * 80) == "a" * 80
 
 
 def test_holms_rule_is_holms() -> None:

@@ -211,6 +211,15 @@ def test_separators_line_ends_and_marks_of_text_make_no_difference(
     assert bits(everything(Recording.open(path))) == bits(columns)
 
 
+@pytest.mark.parametrize("separator", [",", ";"])
+def test_other_columns_may_hold_text_of_any_encoding(separator: str, tmp_path: Path) -> None:
+    head, row = ("t;q.elbow;note", "1;2.5;ok")
+    lines = [head, *[row] * 5000, "2;3.5;Störung"]
+    path = tmp_path / "run.csv"
+    path.write_bytes("\n".join([*lines, ""]).replace(";", separator).encode("latin-1"))
+    assert everything(Recording.open(path))["q.elbow"][-1] == 3.5
+
+
 @pytest.mark.parametrize("salvaging", [False, True])
 @pytest.mark.parametrize("separator", [";", "\t", " "])
 def test_decimal_commas_and_the_line_of_spreadsheets_make_no_difference(

@@ -131,9 +131,9 @@ def _suspect(found: Comparison) -> str:
 
 def _cut(name: str) -> str:
     """Return a sum that fits a terminal: its first terms, and how many more there are."""
-    if len(name) <= WIDEST:
-        return name
     terms = re.split(r" (?=[+-] )", name)
+    if len(name) <= WIDEST or len(terms) == 1:
+        return name
     lengths = accumulate(len(t) + 1 for t in terms)
     kept = max(sum(length <= WIDEST for length in lengths), 1)
     return " ".join([*terms[:kept], f"… ({len(terms) - kept} more)"])

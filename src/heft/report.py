@@ -45,10 +45,10 @@ def rounded(value: float | None, std: float | None = None) -> str:
 
 def _vector(numbers: Sequence[tuple[float, float]]) -> str:
     """Return the numbers of a vector and their deviations with the decimals of the largest."""
-    largest = max(numbers, key=lambda n: abs(n[0]))
-    decimals = len(rounded(*largest).partition(".")[2])
     if not all(math.isfinite(value) for value, _ in numbers):
         return ", ".join(rounded(value) for value, _ in numbers)
+    largest = max(numbers, key=lambda n: abs(n[0]))
+    decimals = len(rounded(*largest).partition(".")[2])
     # Adding 0.0 leaves no minus before a zero.
     return ", ".join(f"{round(value, decimals) + 0.0:.{decimals}f}" for value, _ in numbers)
 

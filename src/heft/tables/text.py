@@ -17,9 +17,7 @@ from .table import Damaged, Table, Topics, damage, refuse, refuse_twice
 
 MISSING = ["", "nan", "NaN", "NAN", "null", "None", "NA"]
 CUT = "the last line does not end: its last number may be cut off"
-
-
-LOOKED_AT = 65_536  # characters in which decimal commas are looked for
+LOOKED_AT = 65_536  # [bytes] in which decimal commas are looked for
 DECIMALS = "decimal commas are read for points"
 
 
@@ -48,7 +46,6 @@ def _layout(path: Path) -> _Layout:
             if re.fullmatch(r"sep=.\s*", line):  # as spreadsheets write it
                 line = file.readline(1_000_000)
                 above = 2
-            start = file.read(LOOKED_AT)
     except OSError as problem:
         raise InvalidRecording(
             "the log cannot be read", argument=str(path), got=problem.strerror or str(problem)
@@ -89,8 +86,17 @@ def _layout(path: Path) -> _Layout:
             "the first line names no columns", argument=str(path), got=line.strip()[:80]
         )
     refuse_twice([c for c in header if c], path)
-    commas = delimiter != "," and re.search(r"\d,\d", start) and not re.search(r"\d\.\d", start)
+    commas = delimiter != "," and _has_decimal_commas(path, above)
     return _Layout(tuple(header), delimiter, above, "," if commas else ".")
+
+
+def _has_decimal_commas(path: Path, above: int) -> bool:
+    """Whether digits have commas between them and nowhere points, as far as is looked."""
+    with path.open("rb") as file:  # whatever text other columns hold
+        for _ in range(above):
+            file.readline()
+        start = file.read(LOOKED_AT)
+    return bool(re.search(rb"\d,\d", start)) and not re.search(rb"\d\.\d", start)
 
 
 def _is_number(text: str) -> bool:
