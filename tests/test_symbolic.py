@@ -16,12 +16,13 @@ import pytest
 import sympy
 from sympy import cos, sign, sin, symbols
 
-from heft import cli
+from heft import cli, kernel, plants
 from heft.errors import InputError, InvalidModel, InvalidSetting
 from heft.expressions import expression
 from heft.identifiability import base_parameters, column_order
 from heft.inertia import frame_change, from_body
 from heft.parameters import Labels
+from heft.robot import Robot
 from heft.symbolic import Derivation, derive, derive_file
 from heft.symbolic_print import FUNCTIONS, latex, numpy_source, text
 from tests.robots import FloatArray
@@ -276,6 +277,22 @@ def test_base_parameters_are_those_that_numbers_show(name: str) -> None:
     assert np.allclose(rows[:, found.kept] @ K, rows, rtol=0.0, atol=1e-11)
 
 
+def test_seven_joints_have_the_base_parameters_that_numbers_show() -> None:
+    angles = (0.0, -HALF_PI, HALF_PI, HALF_PI, -HALF_PI, -HALF_PI, HALF_PI)
+    lengths = (0.34, 0.0, 0.4, 0.0, 0.4, 0.0, 0.126)
+    rows = (f'[0, {x!r}, {d}, 0, "revolute"]' for x, d in zip(angles, lengths, strict=True))
+    toml = f'name = "r"\n[link]\nconvention = "modified"\ntable = [{", ".join(rows)}]\n'.encode()
+    d, robot = derive(toml), Robot.from_text(toml, path="robot.toml")
+    motion = plants.random_states(robot, 100, np.random.default_rng(5))
+    Y = kernel.regressor(robot.tree, kernel.motion_of(robot.tree, robot.gravity, *motion))
+    columns = len(d.columns)
+    labels = Labels(tuple(c.name for c in d.columns), ("1",) * columns, "robot")
+    found = base_parameters(Y.reshape(-1, columns), labels, column_order(7, columns))
+    assert d.base.kept == found.kept and len(found.kept) == 43
+    K = np.array(d.base.matrix.tolist(), dtype=float)
+    assert np.allclose(K, found.matrix, rtol=0.0, atol=1e-9)
+
+
 def test_base_parameters_have_closed_forms() -> None:
     d = example("two_link_drives", drives=True)
     l1 = symbols("l1", real=True)
@@ -286,6 +303,21 @@ def test_base_parameters_have_closed_forms() -> None:
     assert leading["joint2.armature"] == pi["joint2.armature"]
     friction = [f"joint{k}.{term}" for term in ("coulomb", "viscous") for k in (1, 2)]
     assert [d.columns[k].name for k in d.base.kept][-4:] == friction
+
+
+def test_base_parameters_of_symbolic_angles_are_those_of_textbooks() -> None:
+    rows = (
+        '["L1", "b", 0, 0, "revolute"], ["L2", "b", 0, 0, "revolute"], ["L3", 0, 0, 0, "revolute"]'
+    )
+    d = derive(f'[link]\nconvention = "modified"\ntable = [{rows}]\n'.encode())
+    L2, L3, b = symbols("L2 L3 b", real=True)
+    pi = {c.name: c for c in d.columns}
+    leading = dict(zip([d.columns[k].name for k in d.base.kept], d.base.expressions, strict=True))
+    offset = (pi["link2.h.z"] + pi["link3.h.z"]) * sin(b)
+    assert sympy.simplify(leading["link1.h.y"] - pi["link1.h.y"] + offset) == 0
+    inner = pi["link1.I.zz"] + L2**2 * (pi["link2.m"] + pi["link3.m"])
+    outer = pi["link2.I.yy"] + pi["link3.I.yy"] + L3**2 * pi["link3.m"]
+    assert sympy.simplify(leading["link1.I.zz"] - inner - sin(b) ** 2 * outer) == 0
 
 
 @pytest.mark.parametrize("name", ["elbow", "named parts"])

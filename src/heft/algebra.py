@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import comb
 from typing import Any, Protocol
 
-from .expressions import library
+from .expressions import load_sympy
 
 Pair = tuple[Any, Any]  # cosine and sine
 
@@ -62,7 +62,7 @@ def atoms_of(expression: Any) -> set[Any]:
 
 def _oblique(angles: Iterable[Any]) -> list[Any]:
     """Return angles whose cosine and sine are not both rational, each once, without its sign."""
-    sympy = library()
+    sympy = load_sympy()
     found: dict[Any, None] = {}
     for angle in angles:
         if not (sympy.cos(angle).is_Rational and sympy.sin(angle).is_Rational):
@@ -92,7 +92,7 @@ class Expanded:
         variables: Sequence[Any],
         parallel: Sequence[Any],
     ) -> None:
-        sympy = library()
+        sympy = load_sympy()
         from sympy.polys.rings import PolyRing
 
         self.angles = [*turning, *_oblique(angles)]
@@ -126,7 +126,7 @@ class Expanded:
 
     def turn(self, angle: Any) -> Pair:
         """Return cosine and sine of a constant or of a joint's position."""
-        sympy = library()
+        sympy = load_sympy()
         return self.lift(sympy.cos(angle)), self.lift(sympy.sin(angle))
 
     def keep(self, name: str, element: Any) -> Any:
@@ -162,7 +162,7 @@ class Expanded:
 
     def expression(self, element: Any) -> Any:
         """Return the SymPy expression of a polynomial."""
-        sympy = library()
+        sympy = load_sympy()
         shared = [x for k in self.parallel for x in (2 * k, 2 * k + 1)]
         factors: dict[tuple[int, ...], dict[tuple[int, ...], Any]] = {}
         for monomial, factor in self.reduced(element).items():
@@ -182,7 +182,7 @@ class Expanded:
 
     def of_sums(self, polynomial: Mapping[tuple[int, ...], Any]) -> list[Any]:
         """Return a polynomial in the parallel joints' sines and cosines as terms of sums."""
-        sympy = library()
+        sympy = load_sympy()
         total: dict[tuple[int, ...], list[Any]] = {}
         for exponents, factor in polynomial.items():
             waves = {(0,) * len(self.parallel): [factor, 0 * factor]}
@@ -206,7 +206,7 @@ class Expanded:
 
 def to(number: Any) -> Any:
     """Return a ring's rational number as SymPy's."""
-    return library().Rational(int(number.numerator), int(number.denominator))
+    return load_sympy().Rational(int(number.numerator), int(number.denominator))
 
 
 def _times_wave(
@@ -235,7 +235,7 @@ class Named:
     """
 
     def __init__(self, taken: Iterable[str]) -> None:
-        self.half = library().Rational(1, 2)
+        self.half = load_sympy().Rational(1, 2)
         self._taken = set(taken)
         self._symbols: dict[Any, Any] = {}  # by value, in order
 
@@ -250,7 +250,7 @@ class Named:
 
     def turn(self, angle: Any) -> Pair:
         """Return cosine and sine of a constant or of a joint's position."""
-        sympy = library()
+        sympy = load_sympy()
         cos, sin = sympy.cos(angle), sympy.sin(angle)
         if cos.is_Rational and sin.is_Rational:
             return cos, sin
@@ -259,7 +259,7 @@ class Named:
 
     def keep(self, name: str, element: Any) -> Any:
         """Return a symbol for a value, if it is longer than a symbol."""
-        value = library().sympify(element)
+        value = load_sympy().sympify(element)
         if value.is_Atom or (-value).is_Atom:
             return value
         if value in self._symbols:
@@ -269,12 +269,12 @@ class Named:
         while name in self._taken:
             name += "_"
         self._taken.add(name)
-        self._symbols[value] = library().Symbol(name, real=True)
+        self._symbols[value] = load_sympy().Symbol(name, real=True)
         return self._symbols[value]
 
     def expression(self, element: Any) -> Any:
         """Return the expression, its products written out."""
-        return library().sympify(element).expand()
+        return load_sympy().sympify(element).expand()
 
 
 class Constants:
@@ -291,16 +291,17 @@ class Constants:
     definitions = ()
 
     def __init__(self, expressions: Iterable[Any], angles: Iterable[Any]) -> None:
-        sympy = library()
+        sympy = load_sympy()
         self._pairs: dict[Any, Any] = {}
         self._back: dict[Any, Any] = {}
+        self._tangents: dict[Any, Any] = {}
         for angle in _oblique(angles):
             cos, sin = sympy.cos(angle), sympy.sin(angle)
             if angle.is_number:
                 t = sympy.Rational(str(sympy.tan(angle / 2).evalf(DIGITS)))
             else:
-                t = sympy.Dummy(f"t{len(self._back)}")
-                self._back[t] = sin / (1 + cos)
+                t = sympy.Dummy(f"t{len(self._tangents)}")
+                self._tangents[t] = angle
             self._pairs[cos] = (1 - t**2) / (1 + t**2)
             self._pairs[sin] = 2 * t / (1 + t**2)
         found = set().union(*map(atoms_of, expressions)) - set(self._pairs)
@@ -308,17 +309,17 @@ class Constants:
         plain = {x: x if x.is_Symbol else sympy.Dummy(f"x{k}") for k, x in enumerate(atoms)}
         self._pairs |= plain
         self._back |= {d: x for x, d in plain.items() if x != d}
-        names = [x for x in (*self._back, *plain.values()) if x.is_Symbol]
+        names = [*self._tangents, *plain.values()]
         self.field = sympy.QQ.frac_field(*dict.fromkeys(names)) if names else sympy.QQ
         self.half = self.field.convert(sympy.QQ(1, 2))
 
     def lift(self, expression: Any) -> Any:
         """Return the element of an expression."""
-        return self.field.from_sympy(library().sympify(expression).xreplace(self._pairs))
+        return self.field.from_sympy(load_sympy().sympify(expression).xreplace(self._pairs))
 
     def turn(self, angle: Any) -> Pair:
         """Return cosine and sine of a constant angle."""
-        sympy = library()
+        sympy = load_sympy()
         return self.lift(sympy.cos(angle)), self.lift(sympy.sin(angle))
 
     def keep(self, name: str, element: Any) -> Any:
@@ -327,11 +328,18 @@ class Constants:
 
     def expression(self, element: Any) -> Any:
         """Return the expression of an element."""
-        sympy = library()
+        sympy = load_sympy()
         found = self.field.to_sympy(element)
-        if self._back.keys() & found.free_symbols:
-            return sympy.trigsimp(found.xreplace(self._back))
-        return found
+        if not {*self._back, *self._tangents} & found.free_symbols:
+            return found
+        for t, angle in self._tangents.items():
+            if t in found.free_symbols:
+                cos, sin = sympy.Dummy(), sympy.Dummy()
+                top, bottom = sympy.fraction(sympy.cancel(found.subs(t, sin / (1 + cos))))
+                unit = sin**2 + cos**2 - 1
+                found = sympy.cancel(sympy.rem(top, unit, sin) / sympy.rem(bottom, unit, sin))
+                found = found.xreplace({cos: sympy.cos(angle), sin: sympy.sin(angle)})
+        return sympy.trigsimp(found.xreplace(self._back))
 
 
 class Sampled:
@@ -347,7 +355,7 @@ class Sampled:
     definitions = ()
 
     def __init__(self, moving: Iterable[Any], draw: int) -> None:
-        self.field = library().GF(PRIME, symmetric=False)
+        self.field = load_sympy().GF(PRIME, symmetric=False)
         self.half = self.field(1) / self.field(2)
         self._moving, self._draw_number = set(moving), draw
 
@@ -367,13 +375,13 @@ class Sampled:
             return first
         if expression.is_Pow and expression.exp.is_Integer:
             return self.lift(expression.base) ** int(expression.exp)
-        if isinstance(expression, library().cos | library().sin):
-            return self.turn(expression.args[0])[isinstance(expression, library().sin)]
+        if isinstance(expression, load_sympy().cos | load_sympy().sin):
+            return self.turn(expression.args[0])[isinstance(expression, load_sympy().sin)]
         return self._draw(expression)
 
     def turn(self, angle: Any) -> Pair:
         """Return numbers with the sum of squares 1, or a constant's whole cosine and sine."""
-        sympy = library()
+        sympy = load_sympy()
         cos, sin = sympy.cos(angle), sympy.sin(angle)
         if cos.is_Rational and sin.is_Rational:
             return self.lift(cos), self.lift(sin)
@@ -386,7 +394,7 @@ class Sampled:
 
     def expression(self, element: Any) -> Any:
         """Return the number."""
-        return library().Integer(int(element))
+        return load_sympy().Integer(int(element))
 
 
 def solved(

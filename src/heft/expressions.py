@@ -27,7 +27,7 @@ NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
 RESERVED = re.compile(r"(q|dq|ddq)\d*|p|out|pi|sin|cos|sqrt|sign|nan|inf|numpy")
 
 
-def library() -> ModuleType:
+def load_sympy() -> ModuleType:
     """Return SymPy.
 
     Raises:
@@ -53,7 +53,7 @@ def expression(value: object, where: str) -> Any:
     Raises:
         InvalidSetting: If it is neither, naming the part that is not known.
     """
-    sympy = library()
+    sympy = load_sympy()
     if not isinstance(value, str):
         return sympy.Rational(str(number(value, where)))
     if len(value) > LONGEST:
@@ -71,7 +71,7 @@ def expression(value: object, where: str) -> Any:
 
 def right_angle(angle: Any) -> Any:
     """Return a multiple of π/2 for a decimal that is one but for rounding; else as it is."""
-    sympy = library()
+    sympy = load_sympy()
     if not angle.is_Rational:
         return angle
     turns = round(float(angle) / (math.pi / 2))

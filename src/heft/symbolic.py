@@ -34,7 +34,7 @@ from . import inertia
 from .algebra import Algebra, Expanded, Named
 from .denavit_hartenberg import Body, Outline, outline
 from .errors import InvalidModel, InvalidSetting
-from .expressions import expression, library, require_sensible, right_angle
+from .expressions import expression, load_sympy, require_sensible, right_angle
 from .files import read_text
 from .inertia import INERTIA_INDEX, PARAMETER_COUNT, Array
 from .options import STANDARD_GRAVITY
@@ -136,7 +136,7 @@ class Derivation:
     @cached_property
     def pseudo_inertias(self) -> tuple[Matrix, ...]:
         """J_i = ∫ r rᵀ dm of each link, about the origin of its frame, 4 × 4."""
-        sympy = library()
+        sympy = load_sympy()
         found = []
         for i in range(len(self.links)):
             m, x, y, z, xx, xy, yy, xz, yz, zz = self._body(i)
@@ -163,7 +163,7 @@ class Derivation:
     @cached_property
     def potential_energy(self) -> Any:
         """P = −Σ_i m_i gᵀ r̄_0^i, zero at the base's origin."""
-        total = self._lift(library().Integer(0))
+        total = self._lift(load_sympy().Integer(0))
         for j, place in enumerate(self._places):
             m, x, y, z = (self._lift(value) for value in self._body(j)[:4])
             for row, g in zip(place, self.gravity, strict=True):
@@ -214,7 +214,7 @@ class Derivation:
     @cached_property
     def friction(self) -> Matrix:
         """d(q̇) = F_s sign q̇ + F_v q̇, n × 1; zero without drives."""
-        sympy = library()
+        sympy = load_sympy()
         return sympy.ImmutableMatrix(
             [
                 self._drive("Fs", i) * sympy.sign(speed) + self._drive("Fv", i) * speed
@@ -239,7 +239,7 @@ class Derivation:
     @cached_property
     def regressor(self) -> Matrix:
         """Y(q, q̇, q̈), n × p, with Y π = τ."""
-        sign = library().sign
+        sign = load_sympy().sign
         return self._linear(
             lambda j, i: self._onto(j, i, self._accelerating[j]),
             lambda i: (self.a[i], sign(self.v[i]), self.v[i]),
@@ -255,7 +255,7 @@ class Derivation:
     @cached_property
     def force_regressor(self) -> Matrix:
         """W₁(q, q̇), n × p, with W₁ π = Cᵀ q̇ − C(q) − d: how momentum changes without torque."""
-        sign = library().sign
+        sign = load_sympy().sign
 
         def block(j: int, i: int) -> list[Any]:
             moved = pair(self._sweeps[j][i], self._moving[j], self._half)
@@ -293,7 +293,7 @@ class Derivation:
         entries = list(expressions) if shape else [expressions]
         shape = shape[:1] if shape[1:] == (1,) else shape
         needed = self.needed(entries)
-        call = library().lambdify(
+        call = load_sympy().lambdify(
             [*self.q, *self.v, *self.a, *self.symbols],
             entries,
             "numpy",
@@ -332,14 +332,14 @@ class Derivation:
     def _drive(self, symbol: str, joint: int) -> Any:
         """Return a parameter of a drive; 0 without drives."""
         if not self.drives:
-            return library().Integer(0)
+            return load_sympy().Integer(0)
         count = len(self.joints)
         first = PARAMETER_COUNT * count + list(DRIVE).index(symbol) * count
         return self.standard[first + joint]
 
     def _rotors(self, motion: Sequence[Any]) -> Matrix:
         rows = [self._drive("Im", i) * x for i, x in enumerate(motion)]
-        return library().ImmutableMatrix(rows)
+        return load_sympy().ImmutableMatrix(rows)
 
     def _onto(self, j: int, i: int, motion: Rows) -> list[Any]:
         """Return link j's parameters' factors in joint i's effort, for points that move so."""
@@ -409,7 +409,7 @@ class Derivation:
 
     def _total(self, least: int, ten: Callable[[int], list[Any]]) -> Any:
         """Return the sum over links from `least` on of ten factors times their parameters."""
-        total = self._lift(library().Integer(0))
+        total = self._lift(load_sympy().Integer(0))
         for j in range(least, len(self.links)):
             for factor, value in zip(ten(j), self._body(j), strict=True):
                 if factor:
@@ -420,12 +420,12 @@ class Derivation:
         def of(i: int) -> Any:
             return self._expression(self._total(i, lambda j: ten(j, i)))
 
-        return library().ImmutableMatrix([of(i) for i in range(len(self.joints))])
+        return load_sympy().ImmutableMatrix([of(i) for i in range(len(self.joints))])
 
     def _square(self, entry: Callable[[int, int], Any], symmetric: bool) -> Matrix:
         """Return an n × n matrix; of a symmetric one only entries with i ≤ k are asked for."""
         count = len(self.joints)
-        found = library().zeros(count, count)
+        found = load_sympy().zeros(count, count)
         for i in range(count):
             for k in range(i if symmetric else 0, count):
                 found[i, k] = self._expression(entry(i, k))
@@ -437,7 +437,7 @@ class Derivation:
         self, ten: Callable[[int, int], list[Any]], drive: Callable[[int], tuple[Any, Any, Any]]
     ) -> Matrix:
         count = len(self.joints)
-        found = library().zeros(count, len(self.columns))
+        found = load_sympy().zeros(count, len(self.columns))
         for i in range(count):
             for j in range(i, count):
                 for p, factor in enumerate(ten(j, i)):
@@ -448,7 +448,7 @@ class Derivation:
 
     def _homogeneous(self, rows: Rows, corner: int) -> Matrix:
         top = [[self._expression(x) for x in row] for row in rows]
-        return library().ImmutableMatrix([*top, [0, 0, 0, corner]])
+        return load_sympy().ImmutableMatrix([*top, [0, 0, 0, corner]])
 
 
 @dataclass(frozen=True)
@@ -512,7 +512,7 @@ def derive_file(path: str | Path, drives: bool = False) -> Derivation:
 
 def derive(data: bytes, path: str = "robot.toml", drives: bool = False) -> Derivation:
     """Return the derivation of a TOML file's bytes; see `derive_file`."""
-    sympy = library()
+    sympy = load_sympy()
     said = outline(data, path, expression, require_sensible)
     count = len(said.rows)
 

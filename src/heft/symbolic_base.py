@@ -13,12 +13,12 @@ normal form, and columns depend on one another just where their coefficients do.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .algebra import Constants, Expanded, Sampled, solved
 from .denavit_hartenberg import Outline
-from .expressions import library, right_angle
+from .expressions import load_sympy, right_angle
 from .identifiability import column_order
 from .inertia import PARAMETER_COUNT
 from .symbolic_chain import Chain, Rows, along, follow, inverse, moves, pair, placed, shift, turn
@@ -44,7 +44,7 @@ class BaseSet:
     @property
     def expressions(self) -> tuple[Any, ...]:
         """The base parameters β in terms of π."""
-        return tuple(self.matrix * library().Matrix(self.columns))
+        return tuple(self.matrix * load_sympy().Matrix(self.columns))
 
 
 def base_set(
@@ -63,7 +63,7 @@ def base_set(
         columns: Symbols of all parameters: ten a link, then, or not, the drives'.
         expanded: Makes the algebra in which constants and positions have a normal form.
     """
-    sympy, count = library(), len(said.rows)
+    sympy, count = load_sympy(), len(said.rows)
     bodies = PARAMETER_COUNT * count
     drives = len(columns) > bodies
     moved = bodies + count if drives else bodies  # friction is like nothing else
@@ -79,16 +79,19 @@ def base_set(
     sampled = _sampled(said, q, gravity, order, drives)
     kept = set(sampled)
     matrix = {c: {d: -x for d, x in row.items()} for c, row in regrouped.items()}
-    left = [c for c in order if c not in regrouped]
-    if any(c in row for row in sampled.values() for c in left):
-        rows = []
-        for row in _rows(follow(exact := expanded(), said, q, gravity), drives):
-            parts = {c: exact.by_motion(x) for c, x in row.items() if c not in regrouped}
+    further: dict[int, dict[int, Any]] = {c: {} for c in order if c not in regrouped}
+    tied = {c: {d for d, row in sampled.items() if c in row} for c in further}
+    if any(tied.values()):
+        wanted = set().union(*({c, *rest} for c, rest in tied.items() if rest))
+        last = max(c // PARAMETER_COUNT if c < bodies else c - bodies for c in wanted)
+        inner = replace(said, rows=said.rows[: last + 1])
+        chain, rows = follow(exact := expanded(), inner, q, gravity), []
+        for row in _rows(chain, bodies if drives else None):
+            parts = {c: exact.by_motion(x) for c, x in row.items() if c in wanted}
             for motion in set().union(*parts.values()):
                 found = {c: part[motion] for c, part in parts.items() if motion in part}
                 rows.append({c: constants.lift(exact.expression(x)) for c, x in found.items()})
-        further: dict[int, dict[int, Any]] = {c: {} for c in left}
-        for d, row in solved(rows, left, constants.field).items():
+        for d, row in solved(rows, [c for c in order if c in wanted], constants.field).items():
             for c, x in row.items():
                 further[c][d] = x
         for c, row in matrix.items():
@@ -109,8 +112,13 @@ def base_set(
     return BaseSet(columns, chosen, answer.as_immutable())
 
 
-def _rows(chain: Chain, drives: bool) -> Iterator[dict[int, Any]]:
-    """Yield entries of C(q) and D(q) as factors of the parameters, by column."""
+def _rows(chain: Chain, rotors: int | None) -> Iterator[dict[int, Any]]:
+    """Yield entries of C(q) and D(q) as factors of the parameters, by column.
+
+    Args:
+        chain: The links.
+        rotors: Column of the first rotor, if there are any.
+    """
     half, count = chain.algebra.half, len(chain.steps)
     for i in range(count):
         weighed, moved = {}, [dict[int, Any]() for _ in range(count)]
@@ -121,8 +129,8 @@ def _rows(chain: Chain, drives: bool) -> Iterator[dict[int, Any]]:
             for k in range(i, j + 1):
                 for p, x in enumerate(pair(twists[i], twists[k], half)):
                     moved[k][first + p] = x
-        if drives:
-            moved[i][PARAMETER_COUNT * count + i] = chain.algebra.lift(library().Integer(1))
+        if rotors is not None:
+            moved[i][rotors + i] = chain.algebra.lift(load_sympy().Integer(1))
         yield weighed
         yield from moved[i:]
 
@@ -132,11 +140,12 @@ def _sampled(
 ) -> dict[int, dict[int, Any]]:
     """Return the echelon form of all columns, modulo a prime."""
     count = len(q)
+    rotors = PARAMETER_COUNT * count if drives else None
     draws = 3 + 4 * len(order) // (count * (count + 3))  # twice as many rows as columns, or more
     rows = [
         row
         for draw in range(1, draws + 1)
-        for row in _rows(follow(Sampled(q, draw), said, q, gravity), drives)
+        for row in _rows(follow(Sampled(q, draw), said, q, gravity), rotors)
     ]
     return solved(rows, order, Sampled(q, 0).field)
 
@@ -151,7 +160,7 @@ def _regroupings(constants: Constants, said: Outline[Any]) -> list[Ten]:
         for ten in alike:
             change = _own(constants, said, j, ten)
             if j:
-                before, _, _ = moves(constants, row, library().Integer(0), said.modified)
+                before, _, _ = moves(constants, row, load_sympy().Integer(0), said.modified)
                 fixed = turn(constants, row.theta, "z")
                 if not row.prismatic:  # the turn itself does not show
                     fixed = shift(constants, row.d, "z")
@@ -168,7 +177,7 @@ def _first_link(constants: Constants, said: Outline[Any], gravity: Sequence[Any]
         hidden = [HX, HY, HZ]
     else:
         hidden = [XX, XY, XZ, YZ]
-        before, _, _ = moves(constants, row, library().Integer(0), said.modified)
+        before, _, _ = moves(constants, row, load_sympy().Integer(0), said.modified)
         g = [constants.lift(x) for x in gravity]
         across = [
             sum((line[c] * x for line, x in zip(before, g, strict=True)), 0 * g[0]) for c in (0, 1)
@@ -179,7 +188,7 @@ def _first_link(constants: Constants, said: Outline[Any], gravity: Sequence[Any]
 
 def _own(constants: Constants, said: Outline[Any], j: int, ten: Ten) -> dict[int, Any]:
     """Return columns of link j for parameters in the frame that its joint moves."""
-    *_, after = moves(constants, said.rows[j], library().Integer(0), said.modified)
+    *_, after = moves(constants, said.rows[j], load_sympy().Integer(0), said.modified)
     moved = _moved(constants, inverse(after), ten)
     return {PARAMETER_COUNT * j + k: x for k, x in moved.items()}
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from .algebra import Algebra
 from .denavit_hartenberg import Outline, Row
-from .expressions import library, right_angle
+from .expressions import load_sympy, right_angle
 
 Rows = list[list[Any]]  # 3 × 4, of an algebra's elements
 
@@ -35,11 +35,18 @@ class Chain:
 
 
 def follow(algebra: Algebra, said: Outline[Any], q: Sequence[Any], gravity: Any) -> Chain:
-    """Return the chain of a table, its rows followed from the base outwards."""
+    """Return the chain of a table, its rows followed from the base outwards.
+
+    Args:
+        algebra: To calculate with.
+        said: The table.
+        q: Positions of its joints; further ones do not matter.
+        gravity: In the base's frame.
+    """
     steps, everyone, felts = [], [], []
     twists: list[Rows] = []
     felt = [algebra.lift(g) for g in gravity]
-    for i, (row, position) in enumerate(zip(said.rows, q, strict=True), 1):
+    for i, (row, position) in enumerate(zip(said.rows, q, strict=False), 1):
         before, joint, after = moves(algebra, row, position, said.modified)
         twists = [seen(after, seen(joint, seen(before, twist))) for twist in twists]
         twists.append(seen(after, _axis(algebra, row.prismatic)))
@@ -62,7 +69,7 @@ def moves(algebra: Algebra, row: Row[Any], position: Any, modified: bool) -> tup
     else:
         joint = placed(joint, turn(algebra, position, "z"))
         joint = placed(joint, shift(algebra, row.d, "z"))
-    still = shift(algebra, library().Integer(0), "z")
+    still = shift(algebra, load_sympy().Integer(0), "z")
     return (link, joint, still) if modified else (still, joint, link)
 
 
@@ -77,7 +84,7 @@ def turn(algebra: Algebra, angle: Any, about: str) -> Rows:
 
 def shift(algebra: Algebra, way: Any, along: str) -> Rows:
     """Return a shift along x or z."""
-    rows = turn(algebra, library().Integer(0), "z")
+    rows = turn(algebra, load_sympy().Integer(0), "z")
     rows["xyz".index(along)][3] = algebra.lift(way)
     return rows
 
@@ -170,7 +177,7 @@ def _axis(algebra: Algebra, prismatic: bool) -> Rows:
 
 
 def _units(algebra: Algebra) -> tuple[Any, Any]:
-    sympy = library()
+    sympy = load_sympy()
     return algebra.lift(sympy.Integer(0)), algebra.lift(sympy.Integer(1))
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from . import __version__
-from .expressions import library
+from .expressions import load_sympy
 from .symbolic import CLOSED, Derivation
 
 Form = Literal["text", "latex", "numpy"]
@@ -109,7 +109,7 @@ def _entries(
 
 def _readable(expression: Any) -> Any:
     """Return an expression with its unwieldy fractions as decimals."""
-    sympy = library()
+    sympy = load_sympy()
     long = {x for x in expression.atoms(sympy.Rational) if x.q > SIMPLE}
     return expression.xreplace({x: sympy.Float(x, DIGITS) for x in long})
 
@@ -139,7 +139,7 @@ def text(derivation: Derivation) -> str:
 
 def latex(derivation: Derivation) -> str:
     r"""Return a derivation as LaTeX to `\input`; it needs the package amsmath."""
-    d, sympy = derivation, library()
+    d, sympy = derivation, load_sympy()
     names: dict[Any, str] = {
         s: f"{dots}{{q}}_{{{k}}}" if dots else f"q_{{{k}}}"
         for dots, symbols in (("", d.q), (r"\dot", d.v), (r"\ddot", d.a))
@@ -225,7 +225,7 @@ def numpy_source(derivation: Derivation) -> str:
     parts = [head]
     for name, (arguments, says) in FUNCTIONS.items():
         parts.append(_function(d, name, arguments, says, getattr(d, name)))
-    pi = library().Matrix(d.standard)
+    pi = load_sympy().Matrix(d.standard)
     parts.append(_function(d, "parameters", "", "pi, in the order of COLUMNS", pi))
     parts.append(_function(d, "base_matrix", "", "K, shape (len(KEPT), columns)", d.base.matrix))
     return "\n\n".join(parts)
@@ -240,7 +240,7 @@ def _function(d: Derivation, name: str, arguments: str, says: str, value: Any) -
     """Return one function of the source."""
     from sympy.printing.numpy import NumPyPrinter
 
-    sympy = library()
+    sympy = load_sympy()
     printer = NumPyPrinter()
     shape: tuple[int, ...] = getattr(value, "shape", ())
     entries = list(value) if shape else [value]
