@@ -342,6 +342,18 @@ def test_the_code_does_what_the_derivation_says_and_needs_numpy_alone(name: str)
     assert np.allclose(Y[..., code["KEPT"]] @ K, Y, rtol=0.0, atol=1e-11)
 
 
+def test_symbols_may_be_called_as_the_codes_own() -> None:
+    row = '["a", 0, "x0", 0, "revolute"], ["v", 0, "cos_q1", 0, "prismatic"]'
+    d = derive(f'[link]\nconvention = "standard"\ntable = [{row}]\n'.encode(), drives=True)
+    values = {s.name: 0.1 * k for k, s in enumerate(d.symbols, 1)}
+    code: dict[str, Any] = {}
+    exec(compile(numpy_source(d), "robot.py", "exec"), code)
+    p = [values[name] for name in code["PARAMETERS"]]
+    q, v, a = states(2, 1)[0]
+    assert np.allclose(code["torque"](q, v, a, p), d.evaluated(d.torque, values)(q, v, a))
+    assert np.allclose(code["friction"](v, p), d.evaluated(d.friction, values)(q, v))
+
+
 def test_the_same_file_gives_the_same_bytes() -> None:
     path = EXAMPLES / "two_link.toml"
     script = (

@@ -102,8 +102,17 @@ def compose(first: Rows, second: Rows) -> Rows:
 
 
 def seen(place: Rows, twist: Rows) -> Rows:
-    """Return T⁻¹ X T: a twist as seen from a place."""
-    return compose(inverse(place), placed(twist, place))
+    """Return T⁻¹ X T: a twist as seen from a place.
+
+    Its turn stays a vector on the way, so that a turn about z sees itself unchanged.
+    """
+    axes = [[row[c] for row in place] for c in range(4)]
+    turning = (twist[2][1], twist[0][2], twist[1][0])
+    at = [x + row[3] for x, row in zip(_cross(turning, axes[3]), twist, strict=True)]
+    x, y, z = (_dot(axis, turning) for axis in axes[:3])
+    along_x, along_y, along_z = (_dot(axis, at) for axis in axes[:3])
+    zero = 0 * x
+    return [[zero, -z, y, along_x], [z, zero, -x, along_y], [-y, x, zero, along_z]]
 
 
 def inverse(place: Rows) -> Rows:
@@ -179,6 +188,11 @@ def _axis(algebra: Algebra, prismatic: bool) -> Rows:
 def _units(algebra: Algebra) -> tuple[Any, Any]:
     sympy = load_sympy()
     return algebra.lift(sympy.Integer(0)), algebra.lift(sympy.Integer(1))
+
+
+def _cross(left: Sequence[Any], right: Sequence[Any]) -> tuple[Any, Any, Any]:
+    (a, b, c), (x, y, z) = left, right
+    return b * z - c * y, c * x - a * z, a * y - b * x
 
 
 def _dot(left: Sequence[Any], right: Sequence[Any]) -> Any:

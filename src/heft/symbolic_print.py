@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Literal
 
 from . import __version__
@@ -246,8 +247,9 @@ def _function(d: Derivation, name: str, arguments: str, says: str, value: Any) -
     entries = list(value) if shape else [value]
     definitions = d.needed(entries)
     if not definitions:
-        taken = [*d.symbols, *d.q, *d.v, *d.a]
-        definitions, entries = sympy.cse(entries, sympy.numbered_symbols(exclude=taken))
+        taken = {s.name for s in d.symbols}
+        fresh = (sympy.Symbol(f"x{k}") for k in count() if f"x{k}" not in taken)
+        definitions, entries = sympy.cse(entries, fresh)
     lines = [f"def {name}({', '.join([*arguments, 'p=()'])}):", f'    """Return {says}."""']
     coordinates = {"q": d.q, "v": d.v, "a": d.a}
     for argument in arguments:
@@ -257,7 +259,8 @@ def _function(d: Derivation, name: str, arguments: str, says: str, value: Any) -
         lines.append(f"    {', '.join(s.name for s in d.symbols)}, = p")
     lines += [f"    {s} = {printer.doprint(x)}" for s, x in definitions]
     shape = shape[:1] if shape[1:] == (1,) else shape
-    before = f"numpy.shape({arguments[0]})[:-1] + " if arguments else ""
+    # the file's own symbols may be called q, v or a: those are not looked at any more here
+    before = f"numpy.shape({coordinates[arguments[0]][0]}) + " if arguments else ""
     lines.append(f"    out = numpy.zeros({before}{shape!r})")
     for k, entry in enumerate(entries):
         if entry != 0:
