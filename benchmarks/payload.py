@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from benchmarks import arms, wrist
 from benchmarks.results_file import Row, at_least, at_most, store, table
+from heft import kernel
 from heft.carried import WeighCarried
 from heft.following import Event, Follow
 from heft.matched import MatchedMotions
@@ -202,14 +203,8 @@ def real(splits: int = SPLITS) -> Iterator[Row]:
 def static_poses(path: Path) -> Held:
     """Return the poses, the wrench turned to the sensor's axes and onto the load."""
     with np.load(path) as data:
-        x, y, z, w = data["quat_xyzw"].T
+        R = kernel.quaternion_matrix(data["quat_xyzw"])
         forces = (data["force_base"], data["torque_base"])
-    rows = [
-        [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
-        [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
-        [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
-    ]
-    R = np.moveaxis(np.array(rows), 2, 0)
     wrench = np.concatenate([np.einsum("nji,nj->ni", R, f) for f in forces], axis=1)
     gravity = np.einsum("nji,j->ni", R, [0.0, 0.0, -9.81])
     return Held.at_rest(np.arange(len(R), dtype=float), -wrench, gravity)

@@ -98,6 +98,13 @@ def test_the_site_is_built_without_a_warning_a_dead_link_or_the_network(tmp_path
         assert (site / "reference" / f"{module.stem}.html").exists()
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "docs" / "learn").glob("*.ipynb")))
+def test_a_notebook_is_kept_without_what_it_wrote_and_has_its_page(path: Path) -> None:
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        assert not cell.get("outputs") and cell.get("execution_count") is None
+    assert f"learn/{path.stem}.md" in (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     "page",
     [

@@ -19,8 +19,9 @@ from heft.cli import main
 from heft.demo import FOLDER as DEMO
 from heft.errors import InputError
 from heft.inertia import rotation_rpy
+from heft.kinematics import rotation_quaternion
 from heft.robot import Robot
-from heft.view import Shape, mesh_path, quaternion, read_motion, shapes
+from heft.view import Shape, mesh_path, read_motion, shapes
 from tests.browser import THREE_DIMENSIONS, browser, opened
 
 SOURCE = Path(__file__).parents[1] / "src"
@@ -40,13 +41,15 @@ def visual(geometry: str, origin: str = "") -> str:
 def test_a_quaternion_is_pinocchios(seed: int) -> None:
     angles = np.random.default_rng(seed).uniform(-np.pi, np.pi, 3)
     rotation = rotation_rpy(*angles)
-    w, x, y, z = quaternion(rotation)
+    w, x, y, z = rotation_quaternion(rotation)
     assert w >= 0.0
     np.testing.assert_allclose(pin.Quaternion(w, x, y, z).toRotationMatrix(), rotation, atol=1e-12)
 
 
 def test_half_a_turn_has_a_quaternion() -> None:
-    np.testing.assert_allclose(np.abs(quaternion(np.diag([-1.0, -1.0, 1.0]))), [0, 0, 0, 1])
+    np.testing.assert_allclose(
+        np.abs(rotation_quaternion(np.diag([-1.0, -1.0, 1.0]))), [0, 0, 0, 1]
+    )
 
 
 def test_meshes_are_found_beside_and_above_the_model_file(tmp_path: Path) -> None:

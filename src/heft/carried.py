@@ -167,17 +167,16 @@ def currents(problem: Problem) -> dict[str, float]:
     }
 
 
-def load_columns(problem: Problem, frame: str) -> Array:
-    """Return K with `β = β_empty + K p`, shape (b, 10).
+def carrying(robot: Robot, frame: str) -> tuple[slice, Array]:
+    """Return a link's body as columns of the whole, and what states a load there: shape (10, 10).
 
     Args:
-        problem: Of the robot.
-        frame: The link that the load p is fixed to, in whose frame it is stated.
+        robot: Whose links.
+        frame: The link that the load is fixed to, in whose frame it is stated.
 
     Raises:
         InvalidSetting: If there is no such link, or it never moves.
     """
-    robot = problem.robot
     link = next((k for k in robot.links if k.name == frame), None)
     if link is None or link.body < 0:
         raise InvalidSetting(
@@ -186,7 +185,13 @@ def load_columns(problem: Problem, frame: str) -> Array:
             valid=[k.name for k in robot.links if k.body >= 0],
         )
     body = slice(PARAMETER_COUNT * link.body, PARAMETER_COUNT * (link.body + 1))
-    return problem.base.matrix[:, body] @ inertia.frame_change(link.rotation, link.translation)
+    return body, inertia.frame_change(link.rotation, link.translation)
+
+
+def load_columns(problem: Problem, frame: str) -> Array:
+    """Return K with `β = β_empty + K p`, shape (b, 10), of a load p; see `carrying`."""
+    body, stated = carrying(problem.robot, frame)
+    return problem.base.matrix[:, body] @ stated
 
 
 def with_load(believed: Believed) -> Believed:

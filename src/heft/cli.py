@@ -454,6 +454,7 @@ def payload(
     from . import payload as weighed
     from .carried import WeighCarried
     from .errors import InvalidSetting
+    from .identification import Settings
     from .preparation import silent
     from .weighing import Weigh
 
@@ -506,7 +507,7 @@ def payload(
         if matched:
             found = weighed.difference_files(robot, before, after, columns, options, frame)
         else:
-            weigh = WeighCarried(frame, known_mass, settings=weighed.settings_of(threads))
+            weigh = WeighCarried(frame, known_mass, settings=Settings(threads=threads))
             found = weighed.carry_files(robot, before, after, columns, options, weigh, progress)
     if out is not None:
         weighed.write(found, out)

@@ -456,7 +456,8 @@ class Delay:
         step = float(np.clip(mean - centre, -2.0 * self.nudge, 2.0 * self.nudge))
         delay = found.delay + step if found.delay else 0.0
         if not found.delay and std > 0.0:
-            std = 1.0 / float(np.hypot(1.0 / std, 1.0 / self.usual))
+            # Weak evidence is still some: there may be the delay that was not taken.
+            std = 1.0 / float(np.hypot(1.0 / np.hypot(std, mean - centre), 1.0 / self.usual))
         share = rows / max(gathered[centre].rows, 1)
         size = len(problem.labels)
         shared = []
@@ -503,7 +504,8 @@ class Sharpness:
     Friction turns its sign faster than the motion swings: a low corner of the low-pass blurs
     that. A high one lets the encoders' noise into the accelerations, which biases what they
     multiply. Both leave more of the torque in the motion's band unexplained, so the corner is
-    moved, up or down, as long as that falls.
+    moved, up or down, as long as that falls. Much of what is left is noise, which hides how much
+    of the rest goes: up counts a fall that noise would not make of itself.
 
     Attributes:
         step: Factor between one corner and the next.
@@ -514,7 +516,7 @@ class Sharpness:
 
     step: float = float(2.0**0.25)
     steps: int = 6
-    up: float = 0.005
+    up: float = 0.001
     down: float = 0.02
     rows: int = 60_000
 

@@ -13,6 +13,7 @@ from . import denavit_hartenberg, inertia, markup, mjcf, urdf
 from .edits import Edit, apply, insert_child, number, set_attributes
 from .errors import FitError
 from .inertia import Array
+from .kinematics import rotation_quaternion
 from .markup import Element
 from .mjcf_numbers import FULL_INDEX, ORIENTATIONS
 from .robot import Robot
@@ -185,7 +186,7 @@ def _mjcf_inertial(data: bytes, body: mjcf.Body, parameters: Array) -> list[Edit
         return set_attributes(data, found, values | {"fullinertia": full})
     moments, axes = _principal(tensor, body.principal)
     values["diaginertia"] = _text(moments)
-    quaternion = _text(_quaternion(axes))
+    quaternion = _text(rotation_quaternion(axes))
     stated = [k for k in ORIENTATIONS if k in found.attributes and k != "quat"]
     if not stated:
         if "quat" in found.attributes or quaternion != "1 0 0 0":
@@ -219,14 +220,6 @@ def _principal(tensor: Array, before: Array) -> tuple[Array, Array]:
     if np.linalg.det(chosen) < 0.0:
         chosen[:, 2] *= -1.0
     return moments[list(order)], chosen
-
-
-def _quaternion(rotation: Array) -> Array:
-    """Return the unit quaternion w, x, y, z of a rotation, with w ≥ 0."""
-    from scipy.spatial.transform import Rotation
-
-    x, y, z, w = Rotation.from_matrix(rotation).as_quat(canonical=True)
-    return np.array([w, x, y, z])
 
 
 def write_mjcf(

@@ -19,7 +19,7 @@ from .errors import InvalidSetting
 from .inertia import PARAMETER_COUNT, Array
 from .recursive import Filter, State
 from .weighing import numbers
-from .wrench import Held, Unknowns, noise_covariance, sides, whitened
+from .wrench import GAP_STEPS, Held, Unknowns, noise_covariance, sides, whitened
 
 SPIKE = 8.0  # deviations from its neighbours' median by which a sample is no part of the motion
 NEIGHBOURS = 5
@@ -202,7 +202,7 @@ class Follow:
         """
         begin, end = float(held.time[0]), float(held.time[-1])
         before = state.held
-        if before is not None and not 0.0 < begin - state.time <= 3.5 / self.rate:
+        if before is not None and not 0.0 < begin - state.time <= GAP_STEPS / self.rate:
             before = None
         wrench, spikes = without_spikes(held.wrench, np.sqrt(np.diag(self._noise)))
         pieces = sides(replace(held, wrench=wrench), self.unknowns, self.turning_noise)

@@ -8,6 +8,7 @@ import numpy as np
 
 from .errors import InvalidSetting, nearest
 from .inertia import Array, skew
+from .kernel import quaternion_matrix
 from .robot import PRISMATIC, REVOLUTE, Robot
 
 
@@ -88,14 +89,16 @@ def _turned(axis: Array, angle: Array) -> Array:
 
 
 def quaternion_rotation(quaternion: Array) -> Array:
-    """Return rotation matrices, shape (N, 3, 3), of unit quaternions w, x, y, z, shape (N, 4)."""
-    w, x, y, z = (np.asarray(quaternion) / np.linalg.norm(quaternion, axis=1, keepdims=True)).T
-    rows = [
-        [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
-        [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
-        [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
-    ]
-    return np.moveaxis(np.array(rows), 2, 0)
+    """Return rotation matrices, shape (N, 3, 3), of quaternions wxyz, shape (N, 4)."""
+    return quaternion_matrix(np.asarray(quaternion)[:, [1, 2, 3, 0]])
+
+
+def rotation_quaternion(rotation: Array) -> Array:
+    """Return the unit quaternion wxyz of a rotation matrix, w ≥ 0, shape (4,)."""
+    from scipy.spatial.transform import Rotation
+
+    x, y, z, w = Rotation.from_matrix(rotation).as_quat(canonical=True)
+    return np.array([w, x, y, z])
 
 
 def continuous(quaternion: Array) -> Array:

@@ -25,7 +25,7 @@ from .inertia import Array
 from .robot import Robot
 from .sensors import Motion, Sensors, motion_of, on_load, wrench_names
 from .weighing import numbers
-from .wrench import Held
+from .wrench import GAP_STEPS, Held
 
 Stamps = NDArray[np.int64]
 
@@ -43,7 +43,6 @@ CALM = 1.0  # [s] by which rate and noise are known
 SLOWEST = 50.0  # [Hz]
 LIKE = 0.2  # share by which the rate may change
 PACE = 100  # samples by which a change of the rate is seen
-GAP = 3.5  # steps; see `Follow.step`
 MOST_FOREIGN = 16  # names
 COUNTS = (
     "garbage",  # messages that cannot be decoded
@@ -390,7 +389,7 @@ class Node:
         step, begin, gaps, lost = 1.0 / follow.rate, 0, 0, 0
         steps = np.diff(waiting.time)
         breaks = np.append(
-            np.flatnonzero((steps > GAP * step) | (steps <= 0.0)) + 1, len(steps) + 1
+            np.flatnonzero((steps > GAP_STEPS * step) | (steps <= 0.0)) + 1, len(steps) + 1
         )
         for stop in breaks:
             while stop - begin >= size or (stop <= len(steps) and stop > begin):
@@ -400,7 +399,7 @@ class Node:
                 if away <= 0.0:  # the clock was set back
                     following = replace(following, since=float(piece.time[0]))
                 elif math.isfinite(away):
-                    gaps += away > GAP * step
+                    gaps += away > GAP_STEPS * step
                     lost += max(round(away / step) - 1, 0)
                 lost += int(np.maximum(np.round(np.diff(piece.time) / step) - 1, 0).sum())
                 following, told = follow.step(following, piece)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from . import inertia, kernel
-from .carried import last_frame
+from .carried import GUESS, carrying, last_frame
 from .consistency import PhysicallyConsistent
 from .errors import InvalidRecording, InvalidSetting
 from .inertia import PARAMETER_COUNT, SYMBOLS, UNITS, Array
@@ -24,11 +24,11 @@ from .plants import Believed, Problem
 from .recording import Recording
 from .robot import Robot
 from .signals import Smoothing
+from .uncertainty import autocovariance, memory
 
 SPEED = 0.02  # [rad/s or m/s], of the friction that changes with the load
 LARGEST_MISMATCH = 0.02  # [rad or m], rms between positions of runs that count as one motion
 LARGEST_LAG = 0.5  # of a run's duration
-GUESS = (1.0, 0.1)  # mass [kg] and radius of gyration [m] that the cone's metric is measured at
 TERMS = ("offset", "coulomb", "viscous")
 
 
@@ -117,7 +117,7 @@ class MatchedMotions:
             chosen = np.flatnonzero(inside)
             before = np.stack([np.interp(at, bare.time, row) for row in bare.effort])
             efforts.append((with_load.effort[:, inside] - before)[measured].T)
-            rows.append(self._rows(robot, frame, with_load.motion.part(chosen))[:, measured])
+            rows.append(self._rows(robot, frame, with_load.motion.part(chosen)))
             lags.append(lag)
             misses.append(miss)
         return self._solve(
@@ -125,21 +125,14 @@ class MatchedMotions:
         )
 
     def _rows(self, robot: Robot, frame: str, motion: kernel.Motion) -> Array:
-        """Return Y, shape (N, channels, 10 + terms), friction's change beside the load."""
-        link = next((k for k in robot.links if k.name == frame), None)
-        if link is None or link.body < 0:
-            raise InvalidSetting(
-                f"nothing can be carried by '{frame}'",
-                argument="frame",
-                valid=[k.name for k in robot.links if k.body >= 0],
-            )
-        body = slice(PARAMETER_COUNT * link.body, PARAMETER_COUNT * (link.body + 1))
+        """Return Y of the measured channels, shape (N, c, 10 + 3c): the load, friction's change."""
+        body, stated = carrying(robot, frame)
         own = PARAMETER_COUNT * len(robot.tree.names)
         whole = np.zeros((robot.tree.channels, own, motion.sin.shape[1]))
         kernel.regressor(robot.tree, motion, whole)
         whole = np.moveaxis(whole, -1, 0)[:, :, body]
-        carried = whole @ inertia.frame_change(link.rotation, link.translation)
-        v = motion.velocity.T
+        carried = whole[:, robot.measured] @ stated
+        v = motion.velocity.T[:, robot.measured]
         friction = np.zeros((len(carried), v.shape[1], len(TERMS) * v.shape[1]))
         for c in range(v.shape[1]):
             first = len(TERMS) * c
@@ -167,14 +160,13 @@ class MatchedMotions:
             values = np.asarray(solved, dtype=np.float64)
             left = effort - rows @ values
             sigma = np.maximum(np.std(left, axis=0), 1e-9)
-        memory = np.mean([_memory(left[:, c]) for c in range(channels)])
-        scaled = factor / np.sqrt(memory)
+        scaled = factor / np.sqrt(np.mean(memory(autocovariance([left]))))
         names = (
             *(f"payload.{s}" for s in SYMBOLS),
             *(f"{robot.channels[c]}.{t}" for c in robot.measured for t in TERMS),
         )
         extra = len(values) - PARAMETER_COUNT
-        labels = Labels(_padded(names, len(values)), (*UNITS, *("1",) * extra), frame)
+        labels = Labels(names, (*UNITS, *("1",) * extra), frame)
         nominal = np.concatenate([inertia.sphere(*GUESS), np.zeros(extra)])
         believed = Believed(labels, np.eye(len(values)), nominal, (0,), ())
         solver = PhysicallyConsistent(strength=self.strength, unknown=("payload",))
@@ -190,10 +182,6 @@ class MatchedMotions:
             float(np.sqrt(np.mean(np.square(misses)))),
             float(np.linalg.norm(left)) / max(spread, 1e-300),
         )
-
-
-def _padded(names: tuple[str, ...], count: int) -> tuple[str, ...]:
-    return (*names, *(f"unmeasured.{k}" for k in range(count - len(names))))[:count]
 
 
 def runs(problem: Problem) -> list[Run]:
@@ -244,14 +232,3 @@ def lag_between(loaded: Run, empty: Run) -> tuple[float, float]:
         best = float(tried[np.argmin([mismatch(x) for x in tried])])
         width *= 0.5
     return best, mismatch(best)
-
-
-def _memory(series: Array, longest: int = 400) -> float:
-    """Return the integrated autocorrelation of a residual [rows], to the first sign change."""
-    e = series - series.mean()
-    spectrum = np.abs(np.fft.rfft(e, 2 * len(e))) ** 2
-    rho = np.fft.irfft(spectrum)[: min(longest, len(e))]
-    rho = rho / max(rho[0], 1e-300)
-    below = np.flatnonzero(rho <= 0.0)
-    end = int(below[0]) if len(below) else len(rho)
-    return float(1.0 + 2.0 * np.sum(rho[1:end]))

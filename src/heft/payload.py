@@ -16,12 +16,11 @@ from .carried import Carried, WeighCarried
 from .checks import Check, Verdict, verdict
 from .columns import ColumnMap
 from .edits import number
-from .errors import InvalidSetting
-from .identification import Settings, describe
+from .identification import describe
 from .inertia import AXES, PARAMETER_COUNT, Array
 from .matched import MatchedMotions
 from .options import Options
-from .places import put, require_writable, workshop
+from .places import put, require_own, workshop
 from .preparation import Progress, silent
 from .recording import Recording
 from .robot import Robot
@@ -464,17 +463,7 @@ def gains_toml(payload: Payload) -> str:
 
 def refuse_foreign(out: Path) -> None:
     """Raise `InvalidSetting` if a folder for results holds anything else, or cannot be written."""
-    require_writable(out)
-    if out.exists() and not out.is_dir():
-        raise InvalidSetting("the place for results is a file", argument=f"--out {out}")
-    others = sorted({p.name for p in out.iterdir()} - set(FILES)) if out.exists() else []
-    if others:
-        raise InvalidSetting(
-            "the folder for results holds other files, which are not overwritten",
-            argument=f"--out {out}",
-            got=", ".join(others[:5]),
-            cure="name an empty or new folder",
-        )
+    require_own(out, set(FILES))
 
 
 def write(payload: Payload, out: Path) -> None:
@@ -498,8 +487,3 @@ def write(payload: Payload, out: Path) -> None:
         if payload.gains:
             (new / "robot.toml").write_text(gains_toml(payload), encoding="utf-8")
         put(new, place)
-
-
-def settings_of(threads: int) -> Settings:
-    """Return how runs are looked at for a load."""
-    return Settings(threads=threads)

@@ -11,7 +11,7 @@ import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -48,6 +48,26 @@ def require_writable(out: Path) -> None:
             argument=where,
             got=above,
             cure="name another place, or ask for the right to write there",
+        )
+
+
+def require_own(out: Path, names: Collection[str]) -> None:
+    """Raise `InvalidSetting` if a folder for results holds anything else, or cannot be written.
+
+    Args:
+        out: The folder; it need not exist.
+        names: Of the files that such results are made of.
+    """
+    require_writable(out)
+    if out.exists() and not out.is_dir():
+        raise InvalidSetting("the place for results is a file", argument=f"--out {out}")
+    others = sorted({p.name for p in out.iterdir()} - set(names)) if out.exists() else []
+    if others:
+        raise InvalidSetting(
+            "the folder for results holds other files, which are not overwritten",
+            argument=f"--out {out}",
+            got=", ".join(others[:5]),
+            cure="name an empty or new folder",
         )
 
 

@@ -8,6 +8,8 @@ from . import inertia
 from .inertia import Array
 from .robot import FREE, PRISMATIC, Robot, Tree
 
+SHORTEST = 1e-4  # [m], of a line worth drawing
+
 
 def body_poses(tree: Tree, position: Array) -> Array:
     """Return the poses of all bodies in the world, shape (bodies, 4, 4).
@@ -42,22 +44,32 @@ def local_pose(tree: Tree, body: int, position: Array) -> Array:
     return np.asarray(place @ joint)
 
 
-def bones(robot: Robot, position: Array) -> Array:
-    """Return lines from each joint to the next, shape (n, 6) [m].
+def ends(robot: Robot) -> list[tuple[int, Array]]:
+    """Return where the last bodies end: (body, place in its frame, shape (3,) [m]).
 
-    The last bodies' lines end at their links' origins, if those are not at the joint itself.
+    That is at their links' origins; where all of these are at the joint itself, at the mass.
     """
+    tree, tens = robot.tree, robot.written_bodies().reshape(-1, inertia.PARAMETER_COUNT)
+    found = []
+    for b in sorted(set(range(len(tree.names))) - set(tree.parent.tolist())):
+        places = [k.translation for k in robot.links if k.body == b]
+        away = [p for p in places if np.linalg.norm(p) > SHORTEST]
+        if not away and tens[b, 0] > 0.0:
+            away = [tens[b, 1:4] / tens[b, 0]]
+        found += [(b, place) for place in away]
+    return found
+
+
+def bones(robot: Robot, position: Array) -> Array:
+    """Return lines from each joint to the next, and to the `ends`, shape (n, 6) [m]."""
     tree, poses = robot.tree, body_poses(robot.tree, position)
     lines = [
         [*(poses[tree.parent[b]][:3, 3] if tree.parent[b] >= 0 else np.zeros(3)), *poses[b][:3, 3]]
         for b in range(len(tree.names))
     ]
-    ends = set(range(len(tree.names))) - set(tree.parent.tolist())
-    for link in robot.links:
-        if link.body in ends:
-            pose = poses[link.body]
-            lines.append([*pose[:3, 3], *(pose[:3, :3] @ link.translation + pose[:3, 3])])
-    long = [line for line in lines if np.linalg.norm(np.subtract(line[:3], line[3:])) > 1e-4]
+    for b, place in ends(robot):
+        lines.append([*poses[b][:3, 3], *(poses[b] @ [*place, 1.0])[:3]])
+    long = [line for line in lines if np.linalg.norm(np.subtract(line[:3], line[3:])) > SHORTEST]
     return np.array(long, dtype=float).reshape(-1, 6)
 
 

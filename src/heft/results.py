@@ -27,7 +27,7 @@ from .identifiability import channel_ranks
 from .identification import Identification
 from .inertia import Array
 from .options import Options
-from .places import put, require_writable, workshop
+from .places import put, require_own, require_writable, workshop
 from .plants import Problem
 from .recording import ColumnMap, Recording
 from .robot import Drive, Robot, Term
@@ -145,17 +145,7 @@ def write(
 
 def refuse_foreign(out: Path) -> None:
     """Raise `InvalidSetting` if a folder for results holds anything else, or cannot be written."""
-    require_writable(out)
-    if out.exists() and not out.is_dir():
-        raise InvalidSetting("the place for results is a file", argument=f"--out {out}")
-    others = sorted({p.name for p in out.iterdir()} - {*FILES, *MODELS}) if out.exists() else []
-    if others:
-        raise InvalidSetting(
-            "the folder for results holds other files, which are not overwritten",
-            argument=f"--out {out}",
-            got=", ".join(others[:5]),
-            cure="name an empty or new folder",
-        )
+    require_own(out, {*FILES, *MODELS})
 
 
 def refuse_other_robot(out: Path, robot: Robot) -> None:

@@ -73,5 +73,5 @@ def fit_held(
     carried = inverse @ (left.T @ rows[:, others])
     spread = max(excess, 1.0) * inverse @ inverse.T
     spread += carried @ covariance[np.ix_(others, others)] @ carried.T
-    std[seen] = np.sqrt(np.diag(spread)) / scale[seen]
+    std[seen] = np.sqrt(np.maximum(np.diag(spread), 0.0)) / scale[seen]
     return Held(values, std)

@@ -22,7 +22,8 @@ from . import markup
 from .columns import ColumnMap
 from .errors import InputError, InvalidRecording, InvalidSetting
 from .inertia import Array, frame_change, rotation_rpy
-from .poses import body_poses, ellipsoid
+from .kinematics import rotation_quaternion
+from .poses import body_poses, ellipsoid, ends
 from .recording import Recording
 from .results import Identified
 from .robot import PRISMATIC, Link, Robot
@@ -326,7 +327,7 @@ class Stage:
         poses = body_poses(self._robot.tree, position)
         with self._server.atomic():
             for frame, pose in zip(self._frames, poses, strict=True):
-                frame.wxyz, frame.position = quaternion(pose[:3, :3]), pose[:3, 3]
+                frame.wxyz, frame.position = rotation_quaternion(pose[:3, :3]), pose[:3, 3]
 
     def pose_by_hand(self) -> None:
         """Give each joint a slider."""
@@ -375,7 +376,7 @@ class Stage:
             color=SHAPE,
             opacity=0.45,
             side="double",
-            wxyz=quaternion(pose[:3, :3]),
+            wxyz=rotation_quaternion(pose[:3, :3]),
             position=pose[:3, 3],
         )
 
@@ -394,17 +395,18 @@ class Stage:
             MASS,
             scale=tuple(sizes),
             opacity=0.5,
-            wxyz=quaternion(turn),
+            wxyz=rotation_quaternion(turn),
             position=centre,
         )
 
     def _bones(self) -> Iterator[Any]:
         tree = self._robot.tree
-        for b in range(len(tree.names)):
-            above = f"/robot/{tree.parent[b]}" if tree.parent[b] >= 0 else "/world"
+        lines = [(int(tree.parent[b]), tree.translation[b]) for b in range(len(tree.names))]
+        for k, (body, end) in enumerate([*lines, *ends(self._robot)]):
+            above = f"/robot/{body}" if body >= 0 else "/world"
             yield self._server.scene.add_line_segments(
-                f"{above}/bone{b}",
-                np.array([[np.zeros(3), tree.translation[b]]]),
+                f"{above}/bone{k}",
+                np.array([[np.zeros(3), end]]),
                 BONE,
                 thickness=3.0,
                 thickness_units="screen",
@@ -433,16 +435,3 @@ def _pose(link: Link) -> Array:
     pose = np.eye(4)
     pose[:3, :3], pose[:3, 3] = link.rotation, link.translation
     return pose
-
-
-def quaternion(rotation: Array) -> Array:
-    """Return the unit quaternion wxyz of a rotation matrix, w not negative; shape (4,)."""
-    # Bar-Itzhack's: the eigenvector of a symmetric matrix; no case to tell apart.
-    r = rotation
-    matrix = np.zeros((4, 4))
-    matrix[0, 0] = np.trace(r)
-    matrix[1:, 1:] = r + r.T - np.trace(r) * np.eye(3)
-    for k, (i, j) in enumerate([(2, 1), (0, 2), (1, 0)]):
-        matrix[0, k + 1] = matrix[k + 1, 0] = r[i, j] - r[j, i]
-    vector = np.linalg.eigh(matrix)[1][:, -1]
-    return np.asarray(vector if vector[0] >= 0.0 else -vector)

@@ -10,6 +10,9 @@ noise is averaged over it. Samples are joined by straight lines, and those integ
 the log's own times however they jitter. Two things follow by construction: ∫ φ̇ of a constant is
 zero, and on a uniform grid both sides see one and the same interpolation, which drops out.
 
+The textbook's `u = ∫τ dt`, `Y = W₂ − ∫W₁ dt` is one window that grows from the start to now and
+never ends; it is `forms.Growing`.
+
 Windows stand on a grid of the clock itself, not of the log's first sample. So they are the same
 however a log is cut, and a stream needs to hold no more than one window's length.
 """

@@ -24,10 +24,18 @@ from .inertia import AXES, PARAMETER_COUNT, Array
 from .information import Triangle, triangle_of
 from .parameters import Labels
 from .weak import Windows, integrate
-from .wrench import CHANNELS, Held, Unknowns, at_rest, noise_covariance, sides, whitened
+from .wrench import (
+    CHANNELS,
+    GAP_STEPS,
+    Held,
+    Unknowns,
+    at_rest,
+    noise_covariance,
+    sides,
+    whitened,
+)
 
 Bias = Literal["none", "constant", "auto"]
-GAP_STEPS = 3.5  # time steps between samples that make a gap
 STILL = 0.02  # [rad/s] below which nothing turns
 FROZEN = 0.5  # [s] for which a noisy signal does not repeat itself
 STUCK = 5  # samples in a row at a signal's extreme that make it a limit

@@ -29,6 +29,7 @@ from .parameters import Labels
 from .weak import Samples
 
 CHANNELS = (*(f"force.{a}" for a in AXES), *(f"torque.{a}" for a in AXES))
+GAP_STEPS = 3.5  # time steps between samples of a sensor that make a gap
 CHANNEL_UNITS = ("N", "N", "N", "N·m", "N·m", "N·m")
 
 
