@@ -10,7 +10,7 @@ import pytest
 from heft import inertia
 from heft.errors import InvalidSetting
 from heft.following import Event, Follow, Following, without_spikes
-from heft.weighing import Weigh
+from heft.weighing import Bias, Weigh
 from heft.wrench import Held
 from tests.wrists import BIAS, BODY, sensed
 
@@ -41,6 +41,32 @@ def test_what_is_followed_is_what_is_weighed(chunk: int) -> None:
     found = follow.filter.settled(state.filter).values
     batch = Weigh(noise=NOISE, bias="constant", delay=False).fit(held)
     np.testing.assert_allclose(found[:10], batch.values[:10], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("bias", ["none", "constant"])
+def test_a_bias_that_is_known_or_stays_is_one_of_the_batch(bias: Bias) -> None:
+    held = sensed(3000)
+    if bias == "none":
+        held = replace(held, wrench=held.wrench - BIAS)
+    follow = Follow(NOISE, 1000.0, memory=None, bias=bias)
+    state, _ = followed(held, follow)
+    found = follow.filter.settled(state.filter).values
+    batch = Weigh(noise=NOISE, bias=bias, delay=False).fit(held)
+    np.testing.assert_allclose(found, batch.values, rtol=0, atol=1e-5)
+
+
+def test_one_pose_weighs_a_load_where_the_bias_is_known() -> None:
+    rng = np.random.default_rng(0)
+    still = np.zeros((3000, 3))
+    specific = np.tile([0.0, 3.0, np.sqrt(9.81**2 - 9.0)], (3000, 1))
+    wrench = inertia.wrench_regressor(specific, still, still) @ BODY
+    wrench += rng.normal(size=wrench.shape) * np.repeat(NOISE, 3)
+    held = Held.with_accelerometer(np.arange(3000) / 1000.0, wrench, specific, still)
+    state, events = followed(held, Follow(NOISE, 1000.0, bias="none"))
+    assert [e.name for e in events] == ["weighed"]
+    assert state.ten[0] == pytest.approx(BODY[0], rel=0.005)
+    _, events = followed(held, Follow(NOISE, 1000.0, patience=2.0))
+    assert [e.name for e in events] == ["not enough motion"]
 
 
 @pytest.mark.parametrize("share", [0.6, 0.9, 1.1, 1.4])

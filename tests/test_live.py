@@ -70,6 +70,17 @@ def test_a_load_is_weighed_however_its_samples_are_parcelled(size: int) -> None:
     assert known.buffers["wrist"].taken == 3000
 
 
+@pytest.mark.parametrize("told", [BIAS.tolist(), "constant"])
+def test_the_files_word_on_the_bias_holds_live(told: object) -> None:
+    imu = {"kind": "imu"}
+    node = Node(Sensors.from_dict({"sensor": {"wrist": WRIST | {"bias": told}, "imu": imu}}))
+    known, _ = fed(cut(as_piece(sensed(1500))), node)
+    usual, _ = fed(cut(as_piece(sensed(1500))))
+    assert known.following is not None and usual.following is not None
+    np.testing.assert_array_less(np.abs(seen(known).ten - BODY)[:4], [0.02, 0.002, 0.002, 0.002])
+    assert known.following.std[0] < (0.5 if told != "constant" else 1.0) * usual.following.std[0]
+
+
 def bad(held: Held, k: int, value: float) -> Piece:
     one = as_piece(held, slice(k, k + 1))
     values = one.values.copy()

@@ -8,7 +8,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from heft.network import (
     connected,
     inertia_key,
     inertia_stamped,
+    liveliness,
     settings_of,
 )
 from tests.messages import ROS2
@@ -229,3 +230,40 @@ def test_certificates_of_one_authority_open_and_of_another_do_not(tmp_path: Path
             pass
         with pytest.raises(NoConnection), connected(link("three", connect=address)):
             pass
+
+
+def test_tokens_are_as_rmw_zenoh_writes_them() -> None:
+    # The form of the examples in docs/design.md of ros2/rmw_zenoh.
+    node, publisher = liveliness(0, "aac3178e146ba6f1fc6e6a4085e77f21", "heft/payload")
+    assert node == "@ros2_lv/0/aac3178e146ba6f1fc6e6a4085e77f21/0/0/NN/%/%/heft"
+    assert publisher == (
+        "@ros2_lv/0/aac3178e146ba6f1fc6e6a4085e77f21/0/1/MP/%/%/heft/%heft%payload/"
+        f"geometry_msgs::msg::dds_::InertiaStamped_/{INERTIA_HASH}/::,10:,:,:,,"
+    )
+
+
+def alive(session: zenoh.Session) -> list[list[str]]:
+    replies = session.liveliness().get("@ros2_lv/5/**", timeout=2.0)
+    return sorted(str(reply.ok.key_expr).split("/") for reply in replies if reply.ok)
+
+
+def test_ros_knows_the_node_and_its_topic_while_it_lives(tmp_path: Path) -> None:
+    port = free_port()
+    link = link_of(tmp_path, connect=[f"tcp/127.0.0.1:{port}"], domain=5, publish="arm/load")
+    with robot(port) as session:
+        with connected(link):
+            node, publisher = wait_for(lambda: alive(session), 2)
+            assert node[2] == publisher[2]
+            assert node[5:] == ["NN", "%", "%", "heft"]
+            assert publisher[5:10] == ["MP", "%", "%", "heft", "%arm%load"]
+            told = "/".join(["5", publisher[9][1:].replace("%", "/"), *publisher[10:12]])
+            assert told == inertia_key(5, "arm/load")
+        assert wait_for(lambda: alive(session), 0) == []
+
+
+def wait_for(look: Callable[[], list[list[str]]], count: int) -> list[list[str]]:
+    """Return what is seen as soon as it is so many, or after 5 s."""
+    end = time.monotonic() + 5.0
+    while len(seen := look()) != count and time.monotonic() < end:
+        time.sleep(0.05)
+    return seen

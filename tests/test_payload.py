@@ -15,9 +15,10 @@ from heft.inertia import rotation_rpy
 from heft.options import Options
 from heft.recording import Recording
 from heft.sensors import Sensors, read
+from heft.weighing import Weigh
 from heft.wrench import Held, at_first
 from tests.robots import FloatArray, load
-from tests.wrists import BIAS, BODY, GRAVITY, moving, poses, sensed, truth
+from tests.wrists import BIAS, BODY, GRAVITY, moving, posed, poses, sensed, truth
 
 WRIST = '[sensor.wrist]\nkind = "wrench"\nframe = "tool0"\n'
 IMU = '[sensor.imu]\nkind = "imu"\nframe = "imu"\n'
@@ -63,6 +64,30 @@ def test_a_load_is_weighed_from_a_log_and_a_sensor(tmp_path: Path) -> None:
     np.testing.assert_allclose(bias, BIAS, atol=0.15)
 
 
+def test_a_mounting_is_told_as_the_file_takes_it(tmp_path: Path) -> None:
+    held, R = sensed(3000), rotation_rpy(0.3, -0.2, 1.0)
+    axes = (held.wrench.reshape(-1, 2, 3) @ R).reshape(-1, 6)
+    log = with_imu(tmp_path / "turned.npz", Held(**(vars(held) | {"wrench": axes})))
+    about = rotation_rpy(0.0, 0.0, 0.9)  # what the file says already, not quite right
+    asking = f"{WRIST}rotation = {about.round(12).tolist()}\n{IMU}"
+    found = payload.weigh_files(
+        [log], written(tmp_path / "s.toml", asking), weigh=Weigh(mounting=True)
+    )
+    np.testing.assert_allclose(found.sensor["rotation"], R, atol=0.01)
+    said = [k for k in payload.text(found).splitlines() if k.startswith("rotation = ")]
+    knowing = written(tmp_path / "k.toml", f"{WRIST}{said[0]}\n{IMU}")
+    again = payload.weigh_files([log], knowing)
+    np.testing.assert_allclose(again.ten[:4], found.ten[:4], rtol=0, atol=1e-3)
+
+
+def test_several_logs_are_one_weighing(tmp_path: Path) -> None:
+    logs = [with_imu(tmp_path / f"{k}.npz", sensed(3000, k)) for k in range(2)]
+    sensor = written(tmp_path / "wrist.toml", WRIST + IMU)
+    one, both = payload.weigh_files(logs[:1], sensor), payload.weigh_files(logs, sensor)
+    assert both.std[0] < 0.8 * one.std[0]
+    assert [i["role"] for i in both.inputs] == ["fit", "fit", "sensors"]
+
+
 def test_poses_of_a_log_are_turned_by_their_quaternions(tmp_path: Path) -> None:
     held = poses(40)
     rng = np.random.default_rng(0)
@@ -76,6 +101,28 @@ def test_poses_of_a_log_are_turned_by_their_quaternions(tmp_path: Path) -> None:
     assert not found.whole
     assert "not seen" in payload.text(found)
     assert "the load is a point" in payload.settings_text(found)
+
+
+def test_a_tilt_and_gains_are_told_as_the_files_take_them(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    turned = np.array([rotation_rpy(*rng.uniform(-np.pi, np.pi, 3)) for _ in range(60)])
+    gravity, gain = rotation_rpy(0.1, 0.05, 0.0) @ GRAVITY, np.array([1.02, 0.97, 1.0, 1, 1, 1])
+    held = posed(turned, gravity)
+    signals = wrench_columns("tool0", gain * held.wrench)
+    signals |= columns("quat", "tool0", quaternions(turned), "wxyz")
+    log = save(tmp_path / "poses.npz", held.time, signals)
+    asking = written(tmp_path / "asking.toml", "tilt = true\n" + WRIST + "gain_std = 0.03\n")
+    found = payload.weigh_files([log], asking, known_mass=float(BODY[0]))
+    told = payload.text(found)
+    assert "tilt" in found.sensor and "off what was stated" in told
+    lines = [line.partition("  #")[0] for line in told.splitlines()]
+    said, gains = (next(k for k in lines if k.startswith(w)) for w in ("gravity = ", "gain = "))
+    knowing = written(tmp_path / "knowing.toml", f"{said}\n{WRIST}{gains}\n")
+    again = payload.weigh_files([log], knowing)
+    assert again.body[0] == pytest.approx(BODY[0], rel=2e-3)
+    assert again.sensor["left_over"]["force"] == pytest.approx(
+        found.sensor["left_over"]["force"], rel=0.1
+    )
 
 
 def test_a_moving_pose_is_differentiated(tmp_path: Path) -> None:
@@ -168,8 +215,17 @@ BAD_SENSORS = {
     "noise": (WRIST + "noise = {force = 0.0, torque = 0.1}", "noise must be positive"),
     "reports": (WRIST + 'reports = "on_robot"', "none of the choices"),
     "bias": (WRIST + 'bias = "maybe"', "none of the choices"),
+    "known bias": (WRIST + "bias = [1, 2, 3]", "list of 6 numbers"),
     "nan": (WRIST + "delay = nan", "finite number"),
     "frame": ('[sensor.a]\nkind = "wrench"\nframe = 3', "name of a frame"),
+    "tilt": ("tilt = 1\n" + WRIST, "true or false"),
+    "tilt beside an imu": ("tilt = true\n" + WRIST + IMU, "feels gravity itself"),
+    "gain": (WRIST + "gain = [1, 1, 1, 1, 1, -1]", "a gain is positive"),
+    "gain_std": (WRIST + "gain_std = 2.0", "says nothing of a gain"),
+    "gains turned": (
+        WRIST + "gain_std = 0.02\nrotation = [[0, 1, 0], [-1, 0, 0], [0, 0, 1]]",
+        "own axes",
+    ),
     "gravity": (WRIST + "[gravity]\nx = 1", "list of 3 numbers"),
 }
 
@@ -179,6 +235,20 @@ def test_sensors_that_cannot_be_are_refused(tmp_path: Path, case: str) -> None:
     text, words = BAD_SENSORS[case]
     with pytest.raises(HeftError, match=words):
         Sensors.from_toml(written(tmp_path / "s.toml", text))
+
+
+def test_a_bias_is_told_as_the_file_takes_it(tmp_path: Path) -> None:
+    rotation = rotation_rpy(0.0, 0.0, 0.5 * np.pi)  # undone by the log's own axes
+    held = sensed(3000)
+    axes = (held.wrench.reshape(-1, 2, 3) @ rotation).reshape(-1, 6)
+    log = with_imu(tmp_path / "grasp.npz", Held(**(vars(held) | {"wrench": -axes})))
+    said = f'{WRIST}reports = "on_sensor"\nrotation = {rotation.round(12).tolist()}\n'
+    found = payload.weigh_files([log], written(tmp_path / "s.toml", said + IMU))
+    bias = [v["value"] for v in found.sensor["bias"].values()]
+    knowing = written(tmp_path / "k.toml", f"{said}bias = {bias}\n{IMU}")
+    again = payload.weigh_files([log], knowing)
+    assert again.sensor["bias"] == {}
+    np.testing.assert_allclose(again.ten, found.ten, rtol=0, atol=1e-3)
 
 
 def test_a_sensor_that_reports_on_itself_is_turned_over(tmp_path: Path) -> None:

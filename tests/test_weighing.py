@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from heft import inertia
-from heft.errors import InvalidRecording, TooLittleData
+from heft.errors import InvalidRecording, InvalidSetting, TooLittleData
 from heft.inertia import rotation_rpy
 from heft.weighing import Weigh
 from heft.wrench import Held
 from tests.robots import FloatArray
-from tests.wrists import BODY, poses, sensed
+from tests.wrists import BIAS, BODY, GRAVITY, carried, posed, poses, sensed
 
 NAMES = {"drift", "saturated", "turned", "no load", "no body", "not seen"}
 
@@ -85,6 +85,109 @@ def test_a_turned_sensor_is_refused_with_its_rotation_and_mended_by_it() -> None
     found = Weigh(mounting=True).fit(changed(held, wrench=turned))
     np.testing.assert_allclose(found.rotation, R, atol=0.02)
     assert found.mass == pytest.approx(BODY[0], rel=0.02)
+
+
+def in_all_directions(count: int) -> FloatArray:
+    rng = np.random.default_rng(3)
+    return np.array([rotation_rpy(*rng.uniform(-np.pi, np.pi, 3)) for _ in range(count)])
+
+
+TILTED = rotation_rpy(0.08, -0.05, 0.0) @ GRAVITY
+GAINS = np.array([1.03, 0.98, 0.95, 1.02, 0.99, 0.96])
+MOUNTED = rotation_rpy(0.1, -0.2, 0.5)
+
+
+@pytest.mark.parametrize("mounting", [False, True])
+@pytest.mark.parametrize("at_rest", [False, True])
+def test_a_tilted_base_is_found(at_rest: bool, mounting: bool) -> None:
+    held = posed(in_all_directions(40), TILTED) if at_rest else carried(5000, TILTED)
+    if mounting:
+        axes = (held.wrench.reshape(-1, 2, 3) @ MOUNTED).reshape(-1, 6)
+        held = changed(held, wrench=axes)
+    found = Weigh(tilt=True, mounting=mounting).fit(held)
+    assert found.gravity is not None and found.gravity_std is not None
+    assert np.all(np.abs(found.gravity - TILTED) < 5.0 * found.gravity_std)
+    assert found.gravity_std.max() < 0.01
+    assert np.all(np.abs(found.body[:4] - Weigh().fit(poses(40)).body[:4]) < 2e-3)
+    plain = Weigh(mounting=mounting).fit(held)
+    assert plain.left[0] > 2.0 * found.left[0]
+    if mounting:
+        np.testing.assert_allclose(found.rotation, MOUNTED, atol=2e-3)
+
+
+def test_a_tilt_that_is_not_shown_is_said_not_to_be() -> None:
+    about_one_axis = np.array([rotation_rpy(a, 0.0, 0.0) for a in np.linspace(-2.0, 2.0, 40)])
+    found = Weigh(tilt=True).fit(posed(about_one_axis, GRAVITY))
+    assert found.gravity is None
+    assert any("the direction of gravity" in f.message for f in found.findings)
+    assert found.mass == pytest.approx(BODY[0], rel=0.01)
+
+
+def test_no_direction_of_gravity_is_asked_of_what_feels_it() -> None:
+    with pytest.raises(InvalidSetting, match="feels gravity itself"):
+        Weigh(tilt=True).fit(sensed(3000))
+
+
+def test_gains_are_told_but_for_the_one_that_all_share() -> None:
+    held = posed(in_all_directions(60), GRAVITY)
+    held = changed(held, wrench=GAINS * held.wrench)
+    found = Weigh(gain_std=0.03).fit(held)
+    told = found.of_sensor("gain")
+    assert told is not None
+    ratios, wanted = told[0][:3] / told[0][:3].mean(), GAINS[:3] / GAINS[:3].mean()
+    np.testing.assert_allclose(ratios, wanted, atol=2e-3)
+    # Three gains of 3 % each that only their mean is not known of.
+    assert found.body_std[0] / found.mass == pytest.approx(0.03 / np.sqrt(3.0), rel=0.1)
+    assert any("--known-mass" in f.message for f in found.findings)
+
+
+def test_a_load_of_known_mass_tells_the_gains_of_force() -> None:
+    held = posed(in_all_directions(60), TILTED)
+    held = changed(held, wrench=GAINS * held.wrench)
+    found = Weigh(gain_std=0.03, known_mass=float(BODY[0]), tilt=True).fit(held)
+    told = found.of_sensor("gain")
+    assert told is not None
+    np.testing.assert_allclose(told[0][:3], GAINS[:3], atol=4e-3)
+    assert np.all(told[1][:3] < 3e-3) and np.all(told[1][3:] > 0.01)
+    with pytest.raises(InvalidSetting, match="held for exact"):
+        Weigh(known_mass=1.0)
+
+
+def later(held: Held, bias: FloatArray) -> Held:
+    return changed(held, time=held.time + 1e5, wrench=held.wrench + bias)
+
+
+def test_information_of_several_logs_adds() -> None:
+    one, other = sensed(3000, 0), later(sensed(3000, 1), np.zeros(6))
+    both = Weigh(delay=False).fit(one, other)
+    alone = [Weigh(delay=False).fit(log) for log in (one, other)]
+    assert np.all(np.abs(both.values[:10] - BODY) < 5.0 * np.sqrt(np.diag(both.covariance))[:10])
+    # Of a bias that is one for both, two equal logs tell twice as much.
+    ratio = both.body_std / np.mean([a.body_std for a in alone], axis=0)
+    np.testing.assert_allclose(ratio, np.sqrt(0.5), rtol=0.1)
+    assert both.of_sensor("bias") is not None and both.bias is not None
+    assert len(both.of_sensor("bias")[0]) == 6  # type: ignore[index]
+    assert "drift" not in {f.name for f in both.findings}
+
+
+def test_each_log_has_a_bias_of_its_own_where_they_differ() -> None:
+    more = np.array([1.0, 0.0, -2.0, 0.1, 0.0, 0.0])
+    found = Weigh().fit(sensed(3000, 0), later(sensed(3000, 1), more), sensed(3000, 2))
+    told = found.of_sensor("bias")
+    assert told is not None and len(told[0]) == 18
+    np.testing.assert_allclose(told[0].reshape(3, 6), [BIAS, BIAS + more, BIAS], atol=0.2)
+    assert np.all(np.abs(found.values[:10] - BODY) < 5.0 * np.sqrt(np.diag(found.covariance))[:10])
+    assert any("log to log" in f.message for f in found.findings)
+    constant = Weigh(bias="constant").fit(sensed(3000, 0), later(sensed(3000, 1), more))
+    assert constant.left[0] > 1.2 * found.left[0]
+
+
+def test_logs_that_are_not_alike_are_not_weighed_together() -> None:
+    with pytest.raises(InvalidRecording, match="at rest"):
+        Weigh().fit(sensed(3000), poses(40))
+    fewer = Held(*(a[::2] for a in vars(sensed(3000)).values()))
+    with pytest.raises(InvalidRecording, match="different rates"):
+        Weigh().fit(sensed(3000), fewer)
 
 
 FAULTS: dict[str, tuple[Callable[[Held], Held], str]] = {

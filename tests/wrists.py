@@ -77,6 +77,27 @@ def sensed(count: int, seed: int = 0, noise: tuple[float, float] = (0.1, 0.005))
     return Held.with_accelerometer(t, noisy, specific, w)
 
 
+def posed(rotations: FloatArray, gravity: FloatArray, seed: int = 0) -> Held:
+    """Return poses at rest, a second apart, under a gravity that is not as stated."""
+    rng = np.random.default_rng(seed)
+    own, stated = (np.einsum("nji,j->ni", rotations, g) for g in (gravity, GRAVITY))
+    still = np.zeros_like(own)
+    wrench = inertia.wrench_regressor(-own, still, still) @ BODY + BIAS
+    wrench += rng.normal(size=wrench.shape) * np.repeat([0.02, 0.001], 3)
+    time = np.arange(float(len(own)))
+    return Held.at_rest(time, wrench, stated, np.swapaxes(rotations, 1, 2))
+
+
+def carried(count: int, gravity: FloatArray, seed: int = 0) -> Held:
+    """Return a motion at 1 kHz under a gravity that is not as stated."""
+    t, R, v, a, w, alpha = moving(count)
+    specific = np.einsum("nji,nj->ni", R, a - gravity)
+    wrench = inertia.wrench_regressor(specific, w, alpha) @ BODY + BIAS
+    wrench += np.random.default_rng(seed).normal(size=wrench.shape) * np.repeat([0.1, 0.005], 3)
+    velocity, stated = np.einsum("nji,nj->ni", R, v), np.einsum("nji,j->ni", R, GRAVITY)
+    return Held.with_velocity(t, wrench, velocity, w, stated, np.swapaxes(R, 1, 2))
+
+
 def poses(count: int, seed: int = 0, noise: tuple[float, float] = (0.02, 0.001)) -> Held:
     """Return poses at rest in all directions, a second apart."""
     rng = np.random.default_rng(seed)
@@ -85,4 +106,5 @@ def poses(count: int, seed: int = 0, noise: tuple[float, float] = (0.02, 0.001))
     still = np.zeros((count, 3))
     wrench = inertia.wrench_regressor(-gravity, still, still) @ BODY
     wrench += rng.normal(size=wrench.shape) * np.repeat(noise, 3)
-    return Held.at_rest(np.arange(float(count)), wrench, gravity)
+    world = np.stack([R.T for R in turned])
+    return Held.at_rest(np.arange(float(count)), wrench, gravity, world)

@@ -434,7 +434,8 @@ def payload(
     frame
         The link that the load is fixed to; the last one if not given.
     known_mass
-        Mass of the load [kg]: the drives' gains are found instead, and written to robot.toml.
+        Mass of the load [kg]: the drives' gains are found instead, and written to robot.toml; or
+        with --sensor the sensor's, where its file says gain_std.
     matched
         Whether logs with and without the load are of the same motions, in the same order: the
         difference is weighed, whatever the model file says of the robot's masses.
@@ -461,6 +462,8 @@ def payload(
     if out is not None:
         weighed.refuse_foreign(out)
     progress = silent if quiet else tell
+    if known_mass is not None and not (math.isfinite(known_mass) and known_mass > 0.0):
+        raise InvalidSetting("a mass is above 0", argument="--known-mass", got=known_mass)
     if now.live:
         others = (logs, empty, loaded, known_mass, frame, matched, mounting)
         if sensor is None or any(others):
@@ -477,14 +480,14 @@ def payload(
             cure="add --live",
         )
     elif sensor is not None:
-        if not logs or empty or loaded or known_mass is not None:
+        if not logs or empty or loaded:
             raise InvalidSetting(
                 "with --sensor, logs of one load are expected and nothing else",
                 argument="LOGS",
                 cure="heft payload grasp.csv --sensor wrist.toml",
             )
         found = weighed.weigh_files(
-            logs, sensor, columns, robot, options, Weigh(mounting=mounting), progress
+            logs, sensor, columns, robot, options, Weigh(mounting=mounting), progress, known_mass
         )
     else:
         named = empty is not None or loaded is not None
@@ -496,8 +499,6 @@ def payload(
                 argument="LOGS",
                 cure="heft payload empty.csv loaded.csv --robot arm.urdf",
             )
-        if known_mass is not None and not (math.isfinite(known_mass) and known_mass > 0.0):
-            raise InvalidSetting("a mass is above 0", argument="--known-mass", got=known_mass)
         if matched and known_mass is not None:
             raise InvalidSetting(
                 "gains are found from the whole runs, not from a difference",

@@ -18,7 +18,8 @@ from . import inertia, weak
 from .errors import InvalidSetting
 from .inertia import PARAMETER_COUNT, Array
 from .recursive import Filter, State
-from .weighing import numbers
+from .weighed import numbers
+from .weighing import Bias
 from .wrench import GAP_STEPS, Held, Unknowns, noise_covariance, sides, whitened
 
 SPIKE = 8.0  # deviations from its neighbours' median by which a sample is no part of the motion
@@ -127,6 +128,7 @@ class Follow:
             which it counts as known [m].
         patience: Time after which it is told that the motion does not suffice [s].
         others: Rotation and translation of each further sensor; see `wrench.at_first`.
+        bias: What the sensor adds: `none`, `constant`, or `auto` for a bias that walks.
     """
 
     noise: tuple[float, float]
@@ -143,6 +145,7 @@ class Follow:
     spread: float = 0.03
     patience: float = 10.0
     others: tuple[tuple[Array, Array], ...] = ()
+    bias: Bias = "auto"
 
     def __post_init__(self) -> None:
         if not (self.rate > 0.0 and self.window * self.rate >= weak.SHORTEST):
@@ -160,23 +163,24 @@ class Follow:
 
     @cached_property
     def unknowns(self) -> Unknowns:
-        """The body and the sensor's bias."""
-        return Unknowns()
+        """The body, and the sensor's bias if it has one."""
+        return Unknowns(bias=self.bias != "none")
 
     @cached_property
     def filter(self) -> Filter:
         """The filter over windows."""
         stride = self.windows.stride
-        walk = math.sqrt(stride) * np.repeat(self.bias_walk, 3)
+        walk = math.sqrt(stride) * np.repeat(self.bias_walk, 3) * (self.bias == "auto")
+        biases = 6 if self.unknowns.bias else 0
         return Filter(
-            floor=(IGNORANCE,) * PARAMETER_COUNT + BIAS_IGNORANCE,
+            floor=(IGNORANCE,) * PARAMETER_COUNT + BIAS_IGNORANCE[:biases],
             forgetting=1.0 if self.memory is None else math.exp(-stride / self.memory),
             every=10,
             lag=math.ceil(self.windows.length / stride - 1e-9),
             alarm=self.alarm,
             confirm=2,
-            renewed=(True,) * PARAMETER_COUNT + (False,) * 6,
-            walk=(0.0,) * PARAMETER_COUNT + tuple(walk),
+            renewed=(True,) * PARAMETER_COUNT + (False,) * biases,
+            walk=(0.0,) * PARAMETER_COUNT + tuple(walk[:biases]),
         )
 
     @cached_property

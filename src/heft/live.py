@@ -24,7 +24,7 @@ from .following import Event, Follow, Following
 from .inertia import Array
 from .robot import Robot
 from .sensors import Motion, Sensors, motion_of, on_load, wrench_names
-from .weighing import numbers
+from .weighed import numbers
 from .wrench import GAP_STEPS, Held
 
 Stamps = NDArray[np.int64]
@@ -181,6 +181,15 @@ class Node:
     robot: Robot | None = None
 
     def __post_init__(self) -> None:
+        asked = {"tilt": self.sensors.tilt, "gain_std": self.sensors.first.gain_std}
+        for name, value in asked.items():
+            if value:
+                raise InvalidSetting(
+                    "the sensor itself is looked into in a log, not live",
+                    argument=name,
+                    cure="heft payload LOG --sensor … once, and put the gravity or gain that it "
+                    "finds into the file instead",
+                )
         if len(self.sensors.wrenches) > 1 and self.sensors.noise is None:
             raise InvalidSetting(
                 "several wrench sensors are weighed by their noise",
@@ -377,6 +386,7 @@ class Node:
             rate,
             turning_noise=self.sensors.turning_noise,
             others=tuple(self.sensors.others),
+            bias=self.sensors.first.bias,
         )
 
     def _followed(self, known: Known) -> tuple[Known, list[Event]]:

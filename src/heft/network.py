@@ -37,7 +37,10 @@ HELD = 4096  # messages that wait to be taken, a subscription
 PATIENCE = 5000  # [ms] for connections to be made
 # Hash of geometry_msgs/InertiaStamped by REP 2011, as `ros2 topic info -v` shows it.
 INERTIA_HASH = "RIHS01_766be45976252babf7f9d8ac4ae7c912a7ceccf71035622529f27518b695aa09"
+INERTIA_TYPE = "geometry_msgs::msg::dds_::InertiaStamped_"
 GID = 16  # bytes
+NODE = "heft"  # as `ros2 node list` shows it
+QUALITY = "::,10:,:,:,,"  # rmw_zenoh's defaults (reliable, volatile, the last ones kept), depth 10
 
 
 @dataclass(frozen=True)
@@ -285,7 +288,28 @@ class Connection:
 
 def inertia_key(domain: int, topic: str) -> str:
     """Return the key of a topic of inertias, as rmw_zenoh makes it."""
-    return f"{domain}/{topic}/geometry_msgs::msg::dds_::InertiaStamped_/{INERTIA_HASH}"
+    return f"{domain}/{topic}/{INERTIA_TYPE}/{INERTIA_HASH}"
+
+
+def liveliness(domain: int, session: str, topic: str) -> tuple[str, str]:
+    """Return the tokens by which ROS 2 knows of a node and of its topic of inertias.
+
+    `@ros2_lv/<domain>/<session>/<node>/<entity>/<kind>/<enclave>/<namespace>/<name>`, and of a
+    publisher `/<topic>/<type>/<hash>/<quality of service>` behind it. A stroke within a name is
+    `%`, and so are enclave and namespace that are none; see `Graph Cache` in docs/design.md of
+    ros2/rmw_zenoh.
+
+    Args:
+        domain: ROS_DOMAIN_ID.
+        session: Zenoh's identity of the session, as it prints it.
+        topic: Without a stroke before it.
+    """
+    ours = f"@ros2_lv/{domain}/{session}/0"
+    name = "%" + topic.replace("/", "%")
+    return (
+        f"{ours}/0/NN/%/%/{NODE}",
+        f"{ours}/1/MP/%/%/{NODE}/{name}/{INERTIA_TYPE}/{INERTIA_HASH}/{QUALITY}",
+    )
 
 
 def attachment(sequence: int, stamp: int, gid: bytes) -> bytes:
@@ -362,4 +386,6 @@ def connected(link: Link, insecure: bool = False) -> Iterator[Connection]:
             subscriber = session.declare_subscriber(key, zenoh.handlers.FifoChannel(HELD))
             stack.callback(subscriber.undeclare)
             subscribers.append(subscriber)
+        for token in liveliness(link.domain, str(session.zid()), link.publish):
+            stack.callback(session.liveliness().declare_token(token).undeclare)
         yield Connection(link, zenoh, session, subscribers)

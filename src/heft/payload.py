@@ -24,9 +24,11 @@ from .places import put, require_own, workshop
 from .preparation import Progress, silent
 from .recording import Recording
 from .robot import Robot
-from .sensors import Sensors, read
-from .weighing import Finding, Weigh, Weighed, numbers
-from .wrench import CHANNEL_UNITS, CHANNELS, Held
+from .sensors import Sensor, Sensors, read
+from .weighed import Weighed, numbers
+from .weighing import Weigh
+from .wrench import CHANNEL_UNITS, CHANNELS
+from .wrench_logs import Finding
 
 SCHEMA = 1
 FILES = ("estimate.json", "payload.txt", "robot.toml")
@@ -41,7 +43,6 @@ DIFFERENCE_WARN, DIFFERENCE_FAIL = 0.3, 0.7  # of the torque's difference
 LEFT_WARN, LEFT_FAIL = 0.1, 0.4  # of the force's variation that no body explains
 SPOILT = {"no body", "turned", "saturated", "no load"}  # findings that make an answer poor
 WEIGH, CARRIED = Weigh(), WeighCarried()  # as they are by default
-APART = 1.0  # [s] between logs that are put one behind the other
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +110,7 @@ def weigh_files(
     options: Path | None = None,
     weigh: Weigh = WEIGH,
     progress: Progress = silent,
+    known_mass: float | None = None,
 ) -> Payload:
     """Weigh what a wrench sensor holds.
 
@@ -120,6 +122,7 @@ def weigh_files(
         options: TOML that says what the model file cannot.
         weigh: How; the sensors' own statements go before.
         progress: Told what is being done.
+        known_mass: Of the load, where the sensor's gains are to be found [kg].
     """
     told = Sensors.from_toml(sensors)
     robot = None
@@ -136,9 +139,12 @@ def weigh_files(
         turning_noise=told.turning_noise,
         bias=told.first.bias,
         delay=weigh.delay and told.first.delay is None,
+        tilt=told.tilt,
+        gain_std=told.first.gain_std,
+        known_mass=known_mass,
     )
     progress("weighing")
-    found = settings.fit(_together(parts))
+    found = settings.fit(*parts)
     inputs = [
         *(describe(p, "fit") for p in logs),
         describe(sensors, "sensors"),
@@ -146,43 +152,47 @@ def weigh_files(
         *(describe(p, "options") for p in [options] if p),
         *(describe(p, "columns") for p in [columns] if p),
     ]
-    return of_sensor(found, told.first.frame, inputs)
+    return of_sensor(found, told.first, inputs)
 
 
-def _together(parts: Sequence[Held]) -> Held:
-    """Return logs one behind the other, with a gap in between."""
-    if len(parts) == 1:
-        return parts[0]
-    end, moved = 0.0, []
-    for part in parts:
-        time = part.time - part.time[0] + end
-        end = float(time[-1]) + max(APART, 10.0 * float(np.median(np.diff(part.time))))
-        moved.append(replace(part, time=time))
-    columns = zip(*(vars(part).values() for part in moved), strict=True)
-    return Held(*(np.concatenate(arrays) for arrays in columns))
+def of_sensor(
+    found: Weighed, sensor_told: Sensor, inputs: Sequence[Mapping[str, Any]] = ()
+) -> Payload:
+    """Return the payload of a weighing by a wrench sensor.
 
-
-def of_sensor(found: Weighed, frame: str, inputs: Sequence[Mapping[str, Any]] = ()) -> Payload:
-    """Return the payload of a weighing by a wrench sensor."""
-    bias = {}
-    if found.bias is not None:
-        first = list(found.labels.names).index(f"sensor.bias.{CHANNELS[0]}")
-        deviations = np.sqrt(np.diag(found.covariance))[first : first + 6]
-        bias = {
-            c: {"value": float(v), "std": float(s), "unit": u}
-            for c, v, s, u in zip(CHANNELS, found.bias, deviations, CHANNEL_UNITS, strict=True)
-        }
+    Args:
+        found: The weighing.
+        sensor_told: The sensor in whose frame the load is stated.
+        inputs: The files.
+    """
     sensor: dict[str, Any] = {
-        "bias": bias,
+        "bias": {},
         "noise": {"force": found.noise[0], "torque": found.noise[1]},
         "left_over": {"force": found.left[0], "torque": found.left[1]},
         "rows": found.rows,
     }
-    if found.delay is not None:
-        std = float(np.sqrt(found.covariance[-1, -1]))
-        sensor["delay"] = {"value": found.delay, "std": std, "unit": "s"}
-    if not np.array_equal(found.rotation, np.eye(3)):
-        sensor["rotation"] = found.rotation.tolist()
+    if found.bias is not None:
+        biases = [n.startswith("sensor.bias") for n in found.labels.names]
+        places = np.flatnonzero(biases)[-6:]  # of the last log
+        sensor["bias"] = _bias(sensor_told, found.bias, found.covariance[np.ix_(places, places)])
+    delay = found.of_sensor("delay")
+    if delay is not None:
+        sensor["delay"] = {"value": float(delay[0][0]), "std": float(delay[1][0]), "unit": "s"}
+    mounting, tilt = found.of_sensor("mounting"), found.of_sensor("tilt")
+    if mounting is not None:
+        sensor["rotation"] = (found.rotation @ np.array(sensor_told.rotation)).tolist()
+        sensor["turned"] = _angle(*mounting)
+    if tilt is not None and found.gravity is not None and found.gravity_std is not None:
+        sensor["gravity"] = {
+            "value": found.gravity.tolist(),
+            "std": found.gravity_std.tolist(),
+            "unit": "m/s²",
+        }
+        sensor["tilt"] = _angle(*tilt)
+    gain = found.of_sensor("gain")
+    if gain is not None:
+        altogether = np.array(sensor_told.gain)
+        sensor["gain"] = _channels(altogether * gain[0], altogether * gain[1], ("1",) * 6)
     checks = [
         *_mass_check(found.body, found.body_std),
         Check.at_most(
@@ -196,7 +206,7 @@ def of_sensor(found: Weighed, frame: str, inputs: Sequence[Mapping[str, Any]] = 
         *_finding_checks(found.findings),
     ]
     return Payload(
-        frame,
+        sensor_told.frame,
         found.values[:PARAMETER_COUNT],
         found.body,
         found.body_std,
@@ -208,8 +218,30 @@ def of_sensor(found: Weighed, frame: str, inputs: Sequence[Mapping[str, Any]] = 
     )
 
 
+def _channels(values: Array, std: Array, units: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return a value of each channel, as JSON's values."""
+    return {
+        c: {"value": float(v), "std": float(s), "unit": u}
+        for c, v, s, u in zip(CHANNELS, values, std, units, strict=True)
+    }
+
+
+def _bias(sensor: Sensor, bias: Array, covariance: Array) -> dict[str, dict[str, Any]]:
+    """Return a bias as the sensor tells it, in its own axes; see `sensors.on_load`."""
+    told = np.array(sensor.gain)[:, None] * np.kron(np.eye(2), np.array(sensor.rotation).T)
+    std = np.sqrt(np.diag(told @ covariance @ told.T))
+    return _channels(np.array(sensor.known_bias) + told @ bias, std, CHANNEL_UNITS)
+
+
+def _angle(parts: Array, std: Array) -> dict[str, Any]:
+    """Return the angle of a rotation vector and its deviation along it, as JSON's values."""
+    angle = float(np.linalg.norm(parts))
+    along = parts / angle if angle > 0.0 else np.full(len(parts), len(parts) ** -0.5)
+    return {"value": angle, "std": float(np.linalg.norm(along * std)), "unit": "rad"}
+
+
 def of_following(
-    frame: str,
+    sensor_told: Sensor,
     ten: Array,
     body: Array,
     std: Array,
@@ -220,24 +252,28 @@ def of_following(
     """Return the payload of what was followed live.
 
     Args:
-        frame: The sensor's.
+        sensor_told: The sensor in whose frame the load is stated.
         ten: See `Payload`.
         body: See there.
         std: See there.
-        bias: The sensor's bias and its deviations, each of shape (6,), if known [N, N·m].
+        bias: The sensor's bias and its covariance, shapes (6,) and (6, 6), if looked for.
         health: How well the devices could be heard.
         inputs: The files.
     """
     sensor: dict[str, Any] = {"health": dict(health)}
     if bias is not None:
-        sensor["bias"] = {
-            c: {"value": float(v), "std": float(s), "unit": u}
-            for c, v, s, u in zip(CHANNELS, *bias, CHANNEL_UNITS, strict=True)
-        }
+        sensor["bias"] = _bias(sensor_told, *bias)
     settings = {"kind": "wrench sensor, live"}
     checks = tuple(_mass_check(body, std))
     return Payload(
-        frame, ten, body, std, checks, sensor=sensor, inputs=tuple(inputs), settings=settings
+        sensor_told.frame,
+        ten,
+        body,
+        std,
+        checks,
+        sensor=sensor,
+        inputs=tuple(inputs),
+        settings=settings,
     )
 
 
@@ -380,13 +416,25 @@ def text(payload: Payload) -> str:
         f"in frame {payload.frame}, inertia about the centre of mass; ± one standard deviation",
     ]
     if payload.sensor.get("bias"):
-        shown = "  ".join(f"{v['value']:.3g}" for v in payload.sensor["bias"].values())
-        lines.append(f"sensor bias [N, N·m]: {shown}")
+        shown = ", ".join(f"{v['value']:.4g}" for v in payload.sensor["bias"].values())
+        lines.append(f"bias = [{shown}]  # [N, N·m]")
     if "delay" in payload.sensor:
         late = payload.sensor["delay"]
         lines.append(
             f"wrench behind motion: {1e3 * late['value']:.2f} ± {1e3 * late['std']:.2f} ms"
         )
+    if "turned" in payload.sensor:
+        rows = [[round(x, 6) for x in row] for row in payload.sensor["rotation"]]
+        turned = _degrees(payload.sensor["turned"])
+        lines.append(f"rotation = {rows}  # {turned} off what was stated")
+    if "gravity" in payload.sensor:
+        three = ", ".join(f"{x:.4f}" for x in payload.sensor["gravity"]["value"])
+        tilted = _degrees(payload.sensor["tilt"])
+        lines.append(f"gravity = [{three}]  # [m/s²], {tilted} off what was stated")
+    if "gain" in payload.sensor:
+        six = payload.sensor["gain"].values()
+        shown = ", ".join(f"{v['value']:.4f}" for v in six)
+        lines.append(f"gain = [{shown}]  # ± {max(v['std'] for v in six):.2g} at most")
     for joint, (gain, std) in payload.gains.items():
         lines.append(f"gain of {joint}: {gain:.4g} ± {std:.2g} N·m/A")
     lines += [f"note: {n.name}: {n.message}" for n in payload.notes]
@@ -396,6 +444,11 @@ def text(payload: Payload) -> str:
         if c.status != "pass" and c.name not in {n.name for n in payload.notes}
     ]
     return "\n".join([*lines, "", settings_text(payload)])
+
+
+def _degrees(angle: Mapping[str, Any]) -> str:
+    value, std = (math.degrees(angle[k]) for k in ("value", "std"))
+    return f"{value:.3f} ± {std:.2g}°"
 
 
 def _number(value: float, std: float) -> str:

@@ -151,10 +151,9 @@ class Run:
 
     def _payload(self, node: Node, known: Known) -> Payload:
         told, bias = seen(known), None
-        if known.following is not None:
-            filter = known.following.filter
-            deviations = np.sqrt(np.diag(filter.covariance))
-            bias = filter.values[PARAMETER_COUNT:], deviations[PARAMETER_COUNT:]
+        if known.following is not None and node.sensors.first.bias != "none":
+            filter, ours = known.following.filter, slice(PARAMETER_COUNT, None)
+            bias = filter.values[ours], filter.covariance[ours, ours]
         files = {
             "fit": self.replay,
             "sensors": self.sensors,
@@ -163,9 +162,9 @@ class Run:
             "columns": self.columns,
         }
         inputs = [describe(path, role) for role, path in files.items() if path is not None]
-        frame = node.sensors.first.frame
+        first = node.sensors.first
         return payload.of_following(
-            frame, told.ten, told.body, told.std, bias, node.health(known), inputs
+            first, told.ten, told.body, told.std, bias, node.health(known), inputs
         )
 
 
@@ -190,9 +189,7 @@ class Told:
     def estimate(self) -> dict[str, Any]:
         """Return what is known of the load, as JSON's values."""
         told, node = seen(self.known), self.node
-        body = payload.of_following(
-            node.sensors.first.frame, told.ten, told.body, told.std, None, {}
-        )
+        body = payload.of_following(node.sensors.first, told.ten, told.body, told.std, None, {})
         return {
             "heft": __version__,
             "schema": SCHEMA,

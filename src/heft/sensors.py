@@ -6,7 +6,8 @@ kind = "wrench"
 frame = "tool0"                        # signals force.tool0.x … torque.tool0.z
 reports = "on_load"                    # or "on_sensor": what the sensor feels, not the load
 noise = {force = 0.2, torque = 0.01}   # [N, N·m]; found if not given
-bias = "auto"                          # "constant", "none"
+bias = "auto"                          # "constant", "none", or six numbers that are known
+gain_std = 0.02                        # of each channel's gain; exact if not given
 
 [sensor.left]                          # another grasping point of the same load
 kind = "wrench"
@@ -45,6 +46,7 @@ from .weighing import Bias
 from .wrench import Held, at_first
 
 RIGHT_ANGLED = 1e-3  # by how much a rotation matrix may miss being one
+LOOSEST = 0.3  # relative standard deviation of a gain
 SLOW_POSES = 0.5  # [s] between samples that are poses, not a motion
 
 
@@ -60,8 +62,11 @@ class Sensor:
         position: Of its frame in the first wrench sensor's [m].
         rotation: From its axes to the first wrench sensor's.
         noise: Standard deviations by name: `force`, `torque`, `gyro`.
-        bias: What a wrench sensor may add.
+        bias: What a wrench sensor may add, beside what is known.
+        known_bias: Which it is known to add, in its own axes, as it tells it [N, N·m].
         delay: By how much it tells late, if that is known [s].
+        gain: What each channel of a wrench sensor tells over what there is.
+        gain_std: How sure that is, relative; then gains are estimated. Exact if not given.
     """
 
     name: str
@@ -73,6 +78,9 @@ class Sensor:
     noise: Mapping[str, float] | None = None
     bias: Bias = "auto"
     delay: float | None = None
+    gain: tuple[float, ...] = (1.0,) * 6
+    gain_std: float | None = None
+    known_bias: tuple[float, ...] = (0.0,) * 6
 
 
 KEYS = {
@@ -85,6 +93,8 @@ KEYS = {
         "noise",
         "bias",
         "delay",
+        "gain",
+        "gain_std",
     ),
     "imu": ("kind", "frame", "position", "rotation", "noise"),
 }
@@ -99,11 +109,13 @@ class Sensors:
         wrenches: The first is where the load's numbers are stated.
         imu: The inertial sensor, if there is one.
         gravity: In the world, or the robot's base [m/s²].
+        tilt: Whether it may point elsewhere, and its direction is looked for.
     """
 
     wrenches: tuple[Sensor, ...]
     imu: Sensor | None = None
     gravity: tuple[float, ...] = STANDARD_GRAVITY
+    tilt: bool = False
 
     @staticmethod
     def from_toml(path: Path) -> Sensors:
@@ -117,7 +129,7 @@ class Sensors:
     @staticmethod
     def from_dict(table: Mapping[str, Any], where: str = "sensors") -> Sensors:
         """Return the sensors of a parsed TOML table; see `from_toml`."""
-        refuse_unknown(table, ("gravity", "sensor"), where)
+        refuse_unknown(table, ("gravity", "tilt", "sensor"), where)
         entries = table.get("sensor", {})
         if not isinstance(entries, Mapping):
             raise InvalidSetting("[sensor.NAME] tables are expected", argument=where)
@@ -134,7 +146,16 @@ class Sensors:
                 cure='[sensor.wrist]\nkind = "wrench"\nframe = "tool0"',
             )
         gravity = tuple(vector(table.get("gravity", STANDARD_GRAVITY), f"{where}, gravity", 3))
-        return Sensors(wrenches, others[0] if others else None, gravity)
+        tilt = table.get("tilt", False)
+        if not isinstance(tilt, bool):
+            raise InvalidSetting("true or false is expected", argument=f"{where}, tilt", got=tilt)
+        if tilt and others:
+            raise InvalidSetting(
+                "an inertial sensor feels gravity itself: no stated direction could be wrong",
+                argument=f"{where}, tilt",
+                cure="leave tilt out, or take the motion from poses or joints",
+            )
+        return Sensors(wrenches, others[0] if others else None, gravity, tilt)
 
     @property
     def first(self) -> Sensor:
@@ -178,7 +199,10 @@ def _sensor(name: str, entry: object, where: str) -> Sensor:
             "the name of a frame is expected", argument=f"{where}, frame", got=repr(frame)
         )
     choices = {"reports": ("on_load", "on_sensor"), "bias": ("auto", "constant", "none")}
-    chosen = {}
+    known_bias, chosen = [0.0] * 6, {}
+    if isinstance(entry.get("bias"), list):
+        known_bias = list(vector(entry["bias"], f"{where}, bias", 6))
+        entry = {**entry, "bias": "none"}
     for key, valid in choices.items():
         chosen[key] = entry.get(key, valid[0])
         if chosen[key] not in valid:
@@ -209,6 +233,28 @@ def _sensor(name: str, entry: object, where: str) -> Sensor:
         noise = {k: number(v, f"{where}, noise.{k}") for k, v in noise.items()}
         if any(v <= 0.0 for v in noise.values()):
             raise InvalidSetting("noise must be positive", argument=f"{where}, noise", got=noise)
+    gain = tuple(vector(entry.get("gain", [1.0] * 6), f"{where}, gain", 6))
+    if min(gain) <= 0.0:
+        raise InvalidSetting(
+            "a gain is positive",
+            argument=f"{where}, gain",
+            got=gain,
+            cure='reports = "on_sensor" turns all signs over',
+        )
+    spread = number(entry["gain_std"], f"{where}, gain_std") if "gain_std" in entry else None
+    if spread is not None and not 0.0 < spread <= LOOSEST:
+        raise InvalidSetting(
+            "this says nothing of a gain",
+            argument=f"{where}, gain_std",
+            got=spread,
+            expected=f"above 0 and up to {LOOSEST:g}: 0.02 for 2 %",
+        )
+    if spread is not None and not np.array_equal(rotation, np.eye(3)):
+        raise InvalidSetting(
+            "gains are of the sensor's own axes, in which the wrench has to be",
+            argument=f"{where}, gain_std",
+            cure="leave rotation out, and say --mounting",
+        )
     return Sensor(
         name,
         kind,
@@ -219,6 +265,9 @@ def _sensor(name: str, entry: object, where: str) -> Sensor:
         noise,
         chosen["bias"],
         number(entry["delay"], f"{where}, delay") if "delay" in entry else None,
+        gain,
+        spread,
+        tuple(known_bias),
     )
 
 
@@ -276,7 +325,8 @@ def on_load(sensors: Sensors, values: Array) -> Array:
     wrench = np.zeros((len(values), 6))
     for k, sensor in enumerate(sensors.wrenches):
         sign = 1.0 if sensor.reports == "on_load" else -1.0
-        own = sign * values[:, 6 * k : 6 * k + 6]
+        told = sign * values[:, 6 * k : 6 * k + 6]
+        own = (told - np.array(sensor.known_bias)) / np.array(sensor.gain)
         wrench += at_first(own, np.array(sensor.rotation), np.array(sensor.position) * (k > 0))
     return wrench
 
@@ -365,7 +415,7 @@ def _motion(recording: Recording, sensors: Sensors, robot: Robot | None) -> tupl
             rotation = kinematics.quaternion_rotation(turned)
             still = np.einsum("nji,j->ni", rotation, gravity)
             if not moving or step > SLOW_POSES:
-                return Held.at_rest(time, wrench, still)
+                return Held.at_rest(time, wrench, still, np.swapaxes(rotation, 1, 2))
             smoothing = signals.resolve(Smoothing(), [recording], [*quaternion, *position])
             assert smoothing.corner is not None
             smooth = signals.smooth(time, values, step, smoothing.corner, smoothing.order)
@@ -378,6 +428,7 @@ def _motion(recording: Recording, sensors: Sensors, robot: Robot | None) -> tupl
                 velocity,
                 kinematics.turning(turned, smooth.velocity[:, :4]),
                 np.einsum("nji,j->ni", rotation, gravity),
+                np.swapaxes(rotation, 1, 2),
             )
 
         return [*quaternion, *(position if moving else [])], from_pose
@@ -403,6 +454,7 @@ def _motion(recording: Recording, sensors: Sensors, robot: Robot | None) -> tupl
             seen.velocity,
             seen.angular_velocity,
             np.einsum("nji,j->ni", seen.rotation, np.array(robot.gravity)),
+            np.swapaxes(seen.rotation, 1, 2),
         )
 
     return joints, from_joints

@@ -1,45 +1,43 @@
 """What a held body weighs, from a wrench sensor and its motion.
 
 Rows of a body (`wrench`) are made of windows of the weak form, or of poses at rest; whitened by
-the sensor's noise; summed into one triangle. What the sensor adds, bias, its drift, a delay, a
-turned mounting, is estimated beside the body where the data can tell it, and reported. A body is
-consistent; what this motion cannot show has no number.
+the noise; summed into one triangle. What the sensor adds is estimated beside the body where
+the data can tell it, and reported: bias, its drift, a delay; a turned mounting, a tilted base and
+gains where they are asked for. A body is consistent; what this motion cannot show has no number.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import inertia
 from .consistency import PhysicallyConsistent
-from .errors import InvalidRecording, TooLittleData
+from .errors import InvalidRecording, InvalidSetting, TooLittleData
 from .inertia import AXES, PARAMETER_COUNT, Array
 from .information import Triangle, triangle_of
+from .linearised import Point, linearised
 from .parameters import Labels
 from .weak import Windows, integrate
-from .wrench import (
-    CHANNELS,
-    GAP_STEPS,
-    Held,
-    Unknowns,
-    at_rest,
-    noise_covariance,
-    sides,
-    whitened,
+from .weighed import Weighed
+from .wrench import Held, Unknowns, noise_covariance, whitened
+from .wrench_logs import (
+    LONGEST,
+    Finding,
+    is_still,
+    notice,
+    pieces,
+    require_alike,
+    require_usable,
+    together,
 )
 
 Bias = Literal["none", "constant", "auto"]
-STILL = 0.02  # [rad/s] below which nothing turns
-FROZEN = 0.5  # [s] for which a noisy signal does not repeat itself
-STUCK = 5  # samples in a row at a signal's extreme that make it a limit
-LONGEST = 2.0  # [m] from a sensor to a centre of mass
 TURNED = math.radians(5.0)  # a mounting that is worth a finding
 REFUSED = math.radians(30.0)  # a mounting without which the answer is worth nothing
 BETTER = 0.5  # of the residual's energy that must go for a mounting to count as turned
@@ -47,118 +45,11 @@ VISIBLE = 1e-5  # of the largest singular value: what is below is not seen
 PRIOR = 1e-6  # effective samples: consistency, and nothing else
 DRIFT_MOST = 5
 SWEEPS = 6
+STEPS = 10
 LARGEST_SHIFT = 0.05  # [s]
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Something about the data that the user should know.
-
-    Attributes:
-        name: What.
-        message: The evidence, and what to do.
-    """
-
-    name: str
-    message: str
-
-
-@dataclass(frozen=True, eq=False)
-class Weighed:
-    """A body as it was weighed.
-
-    Attributes:
-        labels: Of the values.
-        values: The body's ten parameters about the sensor's origin, bias, drift, delay; the
-            body's are NaN where nothing shows them.
-        covariance: Of the values.
-        seen: Which of the body's ten the data show, shape (10,).
-        consistent: Whether the plain solution was a body; else it is the nearest in the
-            data's own metric.
-        noise: Standard deviation of force [N] and moment [N·m] of one sample.
-        left: Residual over wrench, of force and moment.
-        rows: Windows or poses.
-        rotation: From the sensor's axes as logged to those of the motion, shape (3, 3).
-        findings: What the user should know.
-    """
-
-    labels: Labels
-    values: Array
-    covariance: Array
-    seen: NDArray[np.bool_]
-    consistent: bool
-    noise: tuple[float, float]
-    left: tuple[float, float]
-    rows: int
-    rotation: Array
-    findings: tuple[Finding, ...]
-
-    @property
-    def mass(self) -> float:
-        """Mass [kg]."""
-        return float(self.values[0])
-
-    @property
-    def com(self) -> Array:
-        """Centre of mass in the sensor's frame, shape (3,) [m]."""
-        return np.asarray(self.values[1:4] / self.values[0])
-
-    @property
-    def inertia(self) -> Array:
-        """Inertia about the centre of mass, shape (3, 3) [kg·m²]; NaN where it is not seen."""
-        return inertia.to_body(self.values[:PARAMETER_COUNT])[2]
-
-    @cached_property
-    def body(self) -> Array:
-        """Mass, centre of mass, and Ixx, Ixy, Iyy, Ixz, Iyz, Izz about it, shape (10,)."""
-        return _of_body(self.values[:PARAMETER_COUNT])
-
-    @cached_property
-    def body_std(self) -> Array:
-        """Standard deviations of `body`, shape (10,); by the delta rule."""
-        here = np.where(np.isnan(self.values[:PARAMETER_COUNT]), 0.0, self.values[:10])
-        std = numbers(here, self.covariance[:10, :10])[1]
-        return np.where(np.isnan(self.body), np.inf, std)
-
-    @property
-    def bias(self) -> Array | None:
-        """Bias of the sensor, shape (6,) [N, N·m]: in the middle of the log, if it drifts."""
-        names = self.labels.names
-        if f"sensor.bias.{CHANNELS[0]}" not in names:
-            return None
-        first = names.index(f"sensor.bias.{CHANNELS[0]}")
-        return self.values[first : first + 6]
-
-    @property
-    def delay(self) -> float | None:
-        """By how much the wrench comes behind motion [s], if it was looked for."""
-        return float(self.values[-1]) if self.labels.names[-1] == "sensor.delay" else None
-
-
-def numbers(ten: Array, covariance: Array) -> tuple[Array, Array]:
-    """Return mass, centre of mass and inertia about it, and their deviations by the delta rule.
-
-    Args:
-        ten: Parameters of a body about its frame's origin, shape (10,).
-        covariance: Of them, shape (10, 10).
-
-    Returns:
-        Two arrays of shape (10,), ordered as `Weighed.body`.
-    """
-    step = 1e-7 * np.maximum(np.abs(ten), 1e-3)
-    slope = np.stack(
-        [
-            (_of_body(ten + d) - _of_body(ten - d)) / (2.0 * d[k])
-            for k, d in enumerate(np.diag(step))
-        ],
-        axis=1,
-    )
-    return _of_body(ten), np.sqrt(np.diag(slope @ covariance @ slope.T))
-
-
-def _of_body(ten: Array) -> Array:
-    mass, com, about = inertia.to_body(ten)
-    return np.array([mass, *com, *(about[i, j] for i, j in inertia.INERTIA_INDEX)])
+UNSURE = math.radians(5.0)  # standard deviation of a tilt or a mounting that says nothing
+SETTLED = 0.02  # standard deviations by which an estimate still moves when it is found
+WEIGHED = 1e-3  # relative, of a mass that is known
 
 
 @dataclass(frozen=True)
@@ -184,10 +75,14 @@ class Weigh:
         noise: Standard deviation of a sample's force [N] and moment [N·m]; found if not given.
         others: Rotation and translation of further sensors, whose wrenches were added.
         turning_noise: Of ω [rad/s].
-        bias: `none`, `constant`, or `auto` for a drift by the lowest power of time that the
-            data ask for.
+        bias: `none`, `constant`, or `auto` for what the data ask for: one of each log's own, and
+            a drift by the lowest power of time.
         delay: Whether a delay of the wrench is looked for where motion can show it.
         mounting: Whether the sensor may be mounted turned against the motion's frame.
+        tilt: Whether gravity may point elsewhere than stated.
+        gain_std: Standard deviation of each channel's gain, whose nominal value is one; gains are
+            exact if it is not given.
+        known_mass: Mass of the body, where gains are to be found [kg].
         window: Length of the weak form's windows [s].
         overlap: Share of its length that a window has in common with the next.
     """
@@ -198,82 +93,125 @@ class Weigh:
     bias: Bias = "auto"
     delay: bool = True
     mounting: bool = False
+    tilt: bool = False
+    gain_std: float | None = None
+    known_mass: float | None = None
     window: float = 0.1
     overlap: float = 0.75
 
-    def fit(self, held: Held) -> Weighed:
+    def __post_init__(self) -> None:
+        if self.known_mass is not None and self.gain_std is None:
+            raise InvalidSetting(
+                "a load of known mass tells a wrench sensor's gains, and they are held for exact",
+                argument="known mass",
+                cure="say gain_std = 0.02 in the sensor's table, for 2 %",
+            )
+        if self.gain_std is not None and self.others:
+            raise InvalidSetting(
+                "the gains of several sensors that hold one load are not told apart",
+                argument="gain_std",
+                cure="find each sensor's gains with a load that it holds alone",
+            )
+
+    def fit(self, *logs: Held) -> Weighed:
         """Return what the body weighs.
 
         Args:
-            held: What sensor and motion show.
+            logs: What sensor and motion show; several are of one body, and their information adds.
 
         Raises:
             InvalidRecording: If the signals cannot be what they are said to be.
             TooLittleData: If not even the mass is seen.
         """
-        require_usable(held)
-        findings = list(notice(held))
-        rotation = np.eye(3)
+        for log in logs:
+            require_usable(log)
+        require_alike(logs)
+        held, starts = together(logs)
+        if self.tilt and not held.world.shape[2]:
+            raise InvalidSetting(
+                "an inertial sensor feels gravity itself: no stated direction could be wrong",
+                argument="tilt",
+                cure="leave tilt out, or take the motion from poses or joints",
+            )
+        findings = [found for log in logs for found in notice(log)]
         unknowns = Unknowns(
-            bias=self.bias != "none", begin=float(held.time[0]), end=_end(held.time)
+            bias=self.bias != "none",
+            begin=float(held.time[0]),
+            end=_end(held.time),
+            gains=self.gain_std is not None,
         )
-        still = is_still(held)
-        solution = self._solve(held, unknowns, still)
-        turned, gain = self._turned(held, unknowns, still, solution)
-        angle = _angle(turned)
-        if gain < BETTER and angle > TURNED:
-            if not self.mounting and angle > REFUSED:
-                raise InvalidRecording(
-                    "the sensor's axes are turned against the motion's",
-                    argument="force",
-                    got=f"{math.degrees(angle):.0f}°: so turned, {100.0 * (1.0 - gain):.0f}% less "
-                    "force is left over",
-                    cure=f"say rotation = {_written(turned)} in the sensor's table, or --mounting",
-                )
-            if self.mounting:
-                rotation = turned
-                held = replace(held, wrench=_rotated(held.wrench, rotation))
-                solution = self._solve(held, unknowns, still)
-            else:
-                findings.append(_mounting_finding(turned, angle, gain))
+        problem = _Problem(held, is_still(held), unknowns, Point.of(held.gravity))
+        problem, solution = self._settled(problem)
+        if self.mounting:
+            problem = self._mounted(problem, solution)
+        for kind in ("mounting", "tilt"):
+            if getattr(self, kind):
+                problem, solution = self._looked_for(problem, kind, findings)
+        if not self.mounting:
+            findings += self._seems_turned(problem, solution)
         if self.bias == "auto":
-            unknowns, solution = self._drifting(held, unknowns, still, solution)
-        if self.delay and not still:
-            unknowns, solution, held = self._late(held, unknowns, solution)
-        if unknowns.drift:
-            findings.append(_drift_finding(unknowns, solution))
-        return self._weighed(unknowns, solution, rotation, still, findings)
+            problem, solution = self._drifting(problem, solution, starts)
+        if self.delay and not problem.still:
+            problem, solution = self._late(problem, solution)
+        if problem.unknowns.drift:
+            findings.append(_drift_finding(problem.unknowns, solution))
+        elif problem.unknowns.cuts:
+            findings.append(_apart_finding(problem.unknowns, solution))
+        return self._weighed(problem, solution, findings)
 
-    def _rows(self, held: Held, unknowns: Unknowns, still: bool) -> tuple[Array, Array, float]:
+    def _rows(self, problem: _Problem) -> tuple[Array, Array, float]:
         """Return Y, w, and the variance of a row over that of a sample."""
-        if still:
-            regressor, wrench = at_rest(held, unknowns)
-            return regressor, wrench, 1.0
+        held, unknowns, point = problem.held, problem.unknowns, problem.point
+        if problem.still:
+            resting = replace(held, angular_velocity=np.zeros_like(held.specific))
+            samples = linearised(resting, unknowns, point)
+            return -samples.remainder, samples.effort, 1.0
+        if point.delay:
+            held = replace(held, wrench=_shifted(held.time, held.wrench, point.delay))
         step = float(np.median(np.diff(held.time)))
         windows = Windows(self.window, (1.0 - self.overlap) * self.window, 1)
         made = []
         for piece in pieces(held, step):
-            rows = integrate(windows, sides(piece, unknowns, self.turning_noise))
+            rows = integrate(windows, linearised(piece, unknowns, point, self.turning_noise))
             made.append((rows.regressor, rows.effort))
         regressor = np.concatenate([r for r, _ in made])
         wrench = np.concatenate([w for _, w in made])
         # Windows overlap: together they know no more than each sample once.
         return regressor, wrench, step / windows.stride
 
-    def _solve(self, held: Held, unknowns: Unknowns, still: bool) -> _Solution:
-        regressor, wrench, share = self._rows(held, unknowns, still)
+    def _told(self, unknowns: Unknowns, point: Point) -> Array:
+        """Return rows of what is known beforehand: gains near one, and a mass."""
+        rows = np.zeros((6 * unknowns.gains + (self.known_mass is not None), len(unknowns.labels)))
+        known = np.zeros(len(rows))
+        if self.gain_std is not None:
+            rows[:6, unknowns.columns("gain")] = np.eye(6) / self.gain_std
+            known[:6] = (1.0 - point.gains) / self.gain_std
+        if self.known_mass is not None:
+            rows[-1, 0], known[-1] = 1.0 / (WEIGHED * self.known_mass), 1.0 / WEIGHED
+        return np.column_stack([rows, known])
+
+    def _solve(self, problem: _Problem) -> _Solution:
+        """Return least squares about a point."""
+        unknowns = problem.unknowns
+        regressor, wrench, share = self._rows(problem)
         if len(wrench) * 6 < len(unknowns.labels):
+            kind = "poses" if problem.still else f"windows of {self.window:g} s"
             raise TooLittleData(
                 "the log is too short to weigh anything",
-                got=f"{len(wrench)} {'poses' if still else f'windows of {self.window:g} s'}",
+                got=f"{len(wrench)} {kind}",
                 expected=f"{len(unknowns.labels)} unknowns need more",
                 cure="record longer",
             )
+        told = self._told(unknowns, problem.point)
         noise = np.array(self.noise if self.noise is not None else (1.0, 1.0))
-        independent = len(wrench) * (1.0 if still else self.overlapping)
-        for _ in range(1 if self.noise is not None else SWEEPS):
+        independent = len(wrench) * (1.0 if problem.still else self.overlapping)
+
+        def summed() -> Array:
             covariance = share * noise_covariance(float(noise[0]), float(noise[1]), self.others)
-            factor = triangle_of(whitened(regressor, wrench, covariance))
+            return triangle_of(np.vstack([whitened(regressor, wrench, covariance), told]))
+
+        for _ in range(1 if self.noise is not None else SWEEPS):
+            factor = summed()
             values = _least(factor)
             left = wrench - regressor @ values
             if self.noise is None:
@@ -284,11 +222,25 @@ class Weigh:
                 scale = np.sqrt(np.array(found, dtype=np.float64) / (own * freedom))
                 least = 1e-9 * float(np.sqrt(np.mean(wrench**2, axis=0)).max())
                 noise = np.maximum(scale, least)
-        covariance = share * noise_covariance(float(noise[0]), float(noise[1]), self.others)
-        factor = triangle_of(whitened(regressor, wrench, covariance))
+        factor = summed()
         return _Solution(
             factor, _least(factor), (float(noise[0]), float(noise[1])), left, wrench, independent
         )
+
+    def _settled(self, problem: _Problem) -> tuple[_Problem, _Solution]:
+        """Return the solution where it stays what it is linearised about."""
+        for _ in range(STEPS):
+            solution = self._solve(problem)
+            moved = problem.point.moved(problem.unknowns, solution.values)
+            if problem.unknowns.linear:
+                return replace(problem, point=moved), solution
+            change = moved.whole(problem.unknowns, solution.values)
+            change -= problem.point.whole(problem.unknowns, solution.values)
+            change[:PARAMETER_COUNT] = moved.body - problem.point.body
+            if np.all(np.abs(change) <= SETTLED * np.sqrt(np.diag(solution.covariance))):
+                break
+            problem = replace(problem, point=moved)
+        return problem, solution
 
     @property
     def overlapping(self) -> float:
@@ -296,73 +248,101 @@ class Weigh:
         return min(1.0, 1.5 * (1.0 - self.overlap))
 
     def _drifting(
-        self, held: Held, unknowns: Unknowns, still: bool, solution: _Solution
-    ) -> tuple[Unknowns, _Solution]:
-        """Return the lowest power of time beyond which drift explains nothing more."""
-        best, least = (unknowns, solution), solution.criterion
+        self, problem: _Problem, solution: _Solution, starts: tuple[float, ...]
+    ) -> tuple[_Problem, _Solution]:
+        """Return the lowest power of time beyond which drift explains nothing more.
+
+        Of several logs each has its own bias and drift, or all have one bias.
+        """
+        best, least = (problem, solution), solution.criterion
         misses = 0
-        for drift in range(1, DRIFT_MOST + 1):
-            tried = replace(unknowns, drift=drift)
-            if len(tried.labels) * 3 > 6 * solution.independent:
+        for drift in range(0 if starts else 1, DRIFT_MOST + 1):
+            asked = replace(problem.unknowns, drift=drift, cuts=starts)
+            tried = replace(problem, unknowns=asked)
+            if len(tried.unknowns.labels) * 3 > 6 * solution.independent:
                 break
-            found = self._solve(held, tried, still)
+            found = self._solve(tried)
             if found.criterion < least:
                 best, least, misses = (tried, found), found.criterion, 0
             else:
                 misses += 1
             if misses == 2:
                 break
-        return best
+        problem, solution = best
+        return best if problem.unknowns.linear else self._settled(problem)
 
-    def _late(
-        self, held: Held, unknowns: Unknowns, solution: _Solution
-    ) -> tuple[Unknowns, _Solution, Held]:
+    def _late(self, problem: _Problem, solution: _Solution) -> tuple[_Problem, _Solution]:
         """Return the solution with a delay, where the data tell one within half a sample."""
-        step = float(np.median(np.diff(held.time)))
-        asked, total, moved = replace(unknowns, delay=True), 0.0, held
-        for _ in range(SWEEPS):
-            found = self._solve(moved, asked, False)
-            change = float(found.values[-1])
-            if not math.isfinite(change) or abs(total + change) > LARGEST_SHIFT:
-                return unknowns, solution, held
-            total += change
-            moved = replace(held, wrench=_shifted(held.time, held.wrench, total))
-            if abs(change) < 1e-2 * step:
-                break
+        step = float(np.median(np.diff(problem.held.time)))
+        asked, found = self._settled(problem.asking(delay=True))
+        delay = asked.point.delay + float(found.values[-1])
         std = float(np.sqrt(found.covariance[-1, -1]))
-        if not std < max(step, 2e-3):
-            return unknowns, solution, held
-        values = found.values.copy()
-        values[-1] = total
-        return asked, replace(found, values=values), moved
+        if abs(delay) > LARGEST_SHIFT or not std < max(step, 2e-3):
+            return problem, solution
+        return asked, found
 
-    def _turned(
-        self, held: Held, unknowns: Unknowns, still: bool, solution: _Solution
-    ) -> tuple[Array, float]:
+    def _looked_for(
+        self, problem: _Problem, kind: str, findings: list[Finding]
+    ) -> tuple[_Problem, _Solution]:
+        """Return the solution with `mounting` or `tilt`, where the data tell it."""
+        asked, found = self._settled(problem.asking(**{kind: True}))
+        columns = asked.unknowns.columns(kind)
+        std = np.sqrt(np.diag(found.covariance))[columns]
+        if found.seen[columns].all() and found.seen[0] and std.max() < UNSURE:
+            return asked, found
+        what = {"mounting": "the sensor's mounting", "tilt": "the direction of gravity"}[kind]
+        findings.append(
+            Finding(
+                "not seen",
+                f"{what}: this motion does not show it, and it is taken as stated. Turn the "
+                "sensor about all axes",
+            )
+        )
+        return problem, self._solve(problem)
+
+    def _mounted(self, problem: _Problem, solution: _Solution) -> _Problem:
+        """Return the problem about the mounting that explains most, if one explains much."""
+        turned, gain = self._turned(problem, solution)
+        if gain < BETTER and _angle(turned) > TURNED:
+            return replace(problem, point=replace(problem.point, rotation=turned))
+        return problem
+
+    def _seems_turned(self, problem: _Problem, solution: _Solution) -> list[Finding]:
+        """Return what is to be said of a mounting that was not asked for, or refuse it."""
+        turned, gain = self._turned(problem, solution)
+        angle = _angle(turned)
+        if gain >= BETTER or angle <= TURNED:
+            return []
+        if angle > REFUSED:
+            raise InvalidRecording(
+                "the sensor's axes are turned against the motion's",
+                argument="force",
+                got=f"{math.degrees(angle):.0f}°: so turned, {100.0 * (1.0 - gain):.0f}% less "
+                "force is left over",
+                cure=f"say rotation = {_written(turned)} in the sensor's table, or --mounting",
+            )
+        return [_mounting_finding(turned, angle, gain)]
+
+    def _turned(self, problem: _Problem, solution: _Solution) -> tuple[Array, float]:
         """Return the mounting that explains most, and what energy it leaves of the residual's.
 
         Force is mass times specific force, so the rotation between the two is that of
         Procrustes [Schönemann1966]; few poses in one direction show none.
         """
-        regressor, wrench, _ = self._rows(held, unknowns, still)
+        regressor, wrench, _ = self._rows(problem)
         seen = regressor[:, :3, 0] - np.mean(regressor[:, :3, 0], axis=0)
         force = wrench[:, :3] - np.mean(wrench[:, :3], axis=0)
         U, sizes, Vt = np.linalg.svd(seen.T @ force)
-        if sizes[1] < 0.05 * sizes[0] or unknowns.drift:
+        if sizes[1] < 0.05 * sizes[0]:
             return np.eye(3), 1.0
         turned = U @ np.diag([1.0, 1.0, float(np.sign(np.linalg.det(U @ Vt)))]) @ Vt
-        other = self._solve(replace(held, wrench=_rotated(held.wrench, turned)), unknowns, still)
+        other = self._solve(replace(problem, point=replace(problem.point, rotation=turned)))
         before, after = (float(np.sum(s.left[:, :3] ** 2)) for s in (solution, other))
         return turned, after / before if before > 0.0 else 1.0
 
-    def _weighed(
-        self,
-        unknowns: Unknowns,
-        solution: _Solution,
-        rotation: Array,
-        still: bool,
-        findings: list[Finding],
-    ) -> Weighed:
+    def _weighed(self, problem: _Problem, solution: _Solution, findings: list[Finding]) -> Weighed:
+        unknowns, still = problem.unknowns, problem.still
+        point = problem.point.moved(unknowns, solution.values)
         seen = solution.seen[:PARAMETER_COUNT]
         values, covariance = solution.values.copy(), solution.covariance
         if not seen[0]:
@@ -413,22 +393,38 @@ class Weigh:
             why = "poses at rest show no inertia" if still else "this motion does not show them"
             findings.append(Finding("not seen", f"{names}: {why}"))
             values[:PARAMETER_COUNT][~seen] = np.nan
+        if unknowns.gains and self.known_mass is None:
+            findings.append(
+                Finding(
+                    "not seen",
+                    "the gain that all axes of force share: a heavier load looks the same, and the "
+                    "deviation of the mass says so. A load of known mass tells it (--known-mass)",
+                )
+            )
         wrench, left = solution.wrench, solution.left
         spread = wrench - wrench.mean(axis=0)
         shares = [
             float(np.linalg.norm(left[:, g])) / max(float(np.linalg.norm(spread[:, g])), 1e-300)
             for g in (slice(0, 3), slice(3, 6))
         ]
+        gravity = point.gravity if unknowns.tilt else None
+        gravity_std = None
+        if unknowns.tilt:
+            columns, slope = unknowns.columns("tilt"), np.cross(point.axes, point.gravity)
+            spread = slope.T @ covariance[columns, columns] @ slope
+            gravity_std = np.sqrt(np.diag(spread))
         return Weighed(
             unknowns.labels,
-            values,
+            point.whole(unknowns, values),
             covariance,
             seen,
             consistent,
             solution.noise,
             (shares[0], shares[1]),
             len(wrench),
-            rotation,
+            point.rotation,
+            gravity,
+            gravity_std,
             tuple(findings),
         )
 
@@ -444,6 +440,27 @@ class Weigh:
         fit = PhysicallyConsistent(strength=PRIOR, margin=1e-6)
         found = fit.fit(triangle, _OneBody(unknowns.labels, nominal))
         return np.array(found.parameters.values), False
+
+
+@dataclass(frozen=True, eq=False)
+class _Problem:
+    """What is solved.
+
+    Attributes:
+        held: What sensor and motion show.
+        still: Whether that is poses at rest.
+        unknowns: What is looked for.
+        point: Where it is linearised.
+    """
+
+    held: Held
+    still: bool
+    unknowns: Unknowns
+    point: Point
+
+    def asking(self, **kinds: Any) -> _Problem:
+        """Return the problem with more, or fewer, unknowns."""
+        return replace(self, unknowns=replace(self.unknowns, **kinds))
 
 
 @dataclass(frozen=True, eq=False)
@@ -509,101 +526,12 @@ def _least(factor: Array) -> Array:
     return np.asarray((Vt[kept].T @ coefficients) / scale)
 
 
-def is_still(held: Held) -> bool:
-    """Return whether samples are poses at rest: nothing turns, or they are seconds apart."""
-    turning = float(np.sqrt(np.mean(held.angular_velocity**2)))
-    return turning < STILL and float(np.median(np.abs(held.velocity))) < STILL
-
-
-def pieces(held: Held, step: float) -> Iterator[Held]:
-    """Yield a log's pieces without gaps."""
-    cuts = np.flatnonzero(np.diff(held.time) > GAP_STEPS * step) + 1
-    for rows in np.split(np.arange(len(held.time)), cuts):
-        yield held.part(slice(int(rows[0]), int(rows[-1]) + 1))
-
-
-def require_usable(held: Held) -> None:
-    """Raise `InvalidRecording` for signals that no sensor could have told."""
-    for name, values in vars(held).items():
-        if not np.isfinite(values).all():
-            raise InvalidRecording(
-                "samples are not finite", argument=name, cure="leave those rows out"
-            )
-    if len(held.time) < 3:
-        raise TooLittleData("the log is too short to weigh anything", got=f"{len(held.time)} rows")
-    back = np.flatnonzero(np.diff(held.time) <= 0.0)
-    if len(back):
-        raise InvalidRecording(
-            "the clock goes back or stands",
-            argument="t",
-            got=f"at row {back[0] + 1}, {held.time[back[0]]:.6g} s, then "
-            f"{held.time[back[0] + 1]:.6g} s",
-            cure="sort the rows, or cut the log there",
-        )
-    force, moment = (np.std(held.wrench[:, g], axis=0) for g in (slice(0, 3), slice(3, 6)))
-    lever = float(np.linalg.norm(moment)) / max(float(np.linalg.norm(force)), 1e-300)
-    if lever > LONGEST:
-        raise InvalidRecording(
-            "moments change as if forces acted farther away than anything that is held",
-            argument="torque",
-            got=f"{np.linalg.norm(moment):.4g} N·m beside {np.linalg.norm(force):.4g} N: a lever "
-            f"of {lever:.4g} m",
-            expected=f"within {LONGEST:g} m",
-            cure="they may be in N·mm: give their unit in the column map",
-        )
-    if is_still(held):
-        return
-    step = float(np.median(np.diff(held.time)))
-    for k, channel in enumerate(CHANNELS):
-        values = held.wrench[:, k]
-        longest, at = _longest_run(values)
-        if longest * step > FROZEN and longest > STUCK:
-            raise InvalidRecording(
-                "the sensor is frozen",
-                argument=channel,
-                got=f"{values[at]:.6g} for {longest * step:.3g} s from {held.time[at]:.3f} s on",
-                cure="leave that time out, or look at the sensor",
-            )
-
-
-def notice(held: Held) -> Iterator[Finding]:
-    """Yield what is worth knowing of the signals by themselves."""
-    if is_still(held):
-        return
-    for k, channel in enumerate(CHANNELS):
-        values = held.wrench[:, k]
-        for end in (values.max(), values.min()):
-            longest, at = _longest_run(np.where(values == end, 1.0, np.nan))
-            if longest >= STUCK:
-                yield Finding(
-                    "saturated",
-                    f"{channel} stays at {end:.6g} for {longest} samples at {held.time[at]:.3f} s: "
-                    "its limit? Such rows bias what is weighed",
-                )
-                break
-
-
-def _longest_run(values: Array) -> tuple[int, int]:
-    """Return the length and the start of the longest run of one value."""
-    same = np.concatenate([[False], np.diff(values) == 0.0, [False]])
-    edges = np.flatnonzero(np.diff(same.astype(int)))
-    if not len(edges):
-        return 1, 0
-    lengths = edges[1::2] - edges[::2]
-    longest = int(np.argmax(lengths))
-    return int(lengths[longest]) + 1, int(edges[::2][longest])
-
-
 def _end(time: Array) -> float:
     return float(time[-1]) if time[-1] > time[0] else float(time[0]) + 1.0
 
 
 def _angle(rotation: Array) -> float:
     return float(math.acos(np.clip(0.5 * (np.trace(rotation) - 1.0), -1.0, 1.0)))
-
-
-def _rotated(wrench: Array, rotation: Array) -> Array:
-    return np.concatenate([wrench[:, :3] @ rotation.T, wrench[:, 3:] @ rotation.T], axis=1)
 
 
 def _shifted(time: Array, wrench: Array, delay: float) -> Array:
@@ -624,10 +552,26 @@ def _written(rotation: Array) -> str:
     return "[" + ", ".join("[" + ", ".join(f"{x:.4f}" for x in row) + "]" for row in rotation) + "]"
 
 
+def _range_of_bias(unknowns: Unknowns, solution: _Solution) -> Array:
+    """Return how far each channel's bias goes, shape (6,) [N, N·m]."""
+    time = np.linspace(unknowns.begin, unknowns.end, 101 * (len(unknowns.cuts) + 1))
+    powers = unknowns.powers(time)
+    bias = solution.values[PARAMETER_COUNT : PARAMETER_COUNT + 6 * powers.shape[1]]
+    return np.asarray(np.ptp(powers @ bias.reshape(-1, 6), axis=0))
+
+
+def _apart_finding(unknowns: Unknowns, solution: _Solution) -> Finding:
+    range_ = _range_of_bias(unknowns, solution)
+    worst = int(np.argmax(range_[:3]))
+    return Finding(
+        "drift",
+        f"the sensor's bias differs from log to log: by {range_[worst]:.3g} N in {AXES[worst]}, "
+        f"moments by up to {range_[3:].max():.2g} N·m; each log has its own",
+    )
+
+
 def _drift_finding(unknowns: Unknowns, solution: _Solution) -> Finding:
-    places = unknowns.powers(np.linspace(unknowns.begin, unknowns.end, 101))
-    bias = solution.values[10 : 10 + 6 * (unknowns.drift + 1)].reshape(-1, 6)
-    range_ = np.ptp(places @ bias, axis=0)
+    range_ = _range_of_bias(unknowns, solution)
     worst = int(np.argmax(range_[:3]))
     return Finding(
         "drift",

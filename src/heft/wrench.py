@@ -43,6 +43,8 @@ class Held:
         specific: f, what counts of a − g as it is, shape (N, 3) [m/s²].
         velocity: v, what counts by its derivative, shape (N, 3) [m/s].
         angular_velocity: ω, shape (N, 3) [rad/s].
+        world: Rᵀ, from the world's axes to the sensor's, shape (N, 3, 3); (N, 3, 0) where it is
+            not known, as by an inertial sensor, which feels gravity itself.
     """
 
     time: Array
@@ -50,6 +52,7 @@ class Held:
     specific: Array
     velocity: Array
     angular_velocity: Array
+    world: Array
 
     @staticmethod
     def with_accelerometer(
@@ -77,11 +80,17 @@ class Held:
             np.asarray(acceleration, dtype=float) + np.cross(w, turning),
             turning,
             w,
+            np.zeros((len(w), 3, 0)),
         )
 
     @staticmethod
     def with_velocity(
-        time: Array, wrench: Array, velocity: Array, angular_velocity: Array, gravity: Array
+        time: Array,
+        wrench: Array,
+        velocity: Array,
+        angular_velocity: Array,
+        gravity: Array,
+        world: Array | None = None,
     ) -> Held:
         """Return what a moving frame shows whose velocity is known.
 
@@ -91,16 +100,29 @@ class Held:
             velocity: Of the sensor's origin, in its axes, shape (N, 3) [m/s].
             angular_velocity: ω, shape (N, 3) [rad/s].
             gravity: Rᵀg, gravity in the sensor's axes, shape (N, 3) [m/s²].
+            world: Rᵀ, shape (N, 3, 3), if gravity's direction may be asked for.
         """
         v, w = np.asarray(velocity, dtype=float), np.asarray(angular_velocity, dtype=float)
-        specific = np.cross(w, v) - np.asarray(gravity, dtype=float)
-        return Held(np.asarray(time, dtype=float), np.asarray(wrench, dtype=float), specific, v, w)
+        return Held(
+            np.asarray(time, dtype=float),
+            np.asarray(wrench, dtype=float),
+            np.cross(w, v) - np.asarray(gravity, dtype=float),
+            v,
+            w,
+            np.zeros((len(w), 3, 0)) if world is None else np.asarray(world, dtype=float),
+        )
 
     @staticmethod
-    def at_rest(time: Array, wrench: Array, gravity: Array) -> Held:
+    def at_rest(time: Array, wrench: Array, gravity: Array, world: Array | None = None) -> Held:
         """Return what poses at rest show; see `with_velocity`."""
         still = np.zeros((len(time), 3))
-        return Held.with_velocity(time, wrench, still, still, gravity)
+        return Held.with_velocity(time, wrench, still, still, gravity, world)
+
+    @property
+    def gravity(self) -> Array:
+        """Gravity in the world that the motion was made with, shape (3,); (0,) where unknown."""
+        felt = np.cross(self.angular_velocity[0], self.velocity[0]) - self.specific[0]
+        return np.asarray(felt @ self.world[0])
 
     def part(self, rows: slice) -> Held:
         """Return some of the samples."""
@@ -138,6 +160,10 @@ class Unknowns:
         drift: Highest power of time with which the bias changes.
         delay: Whether the wrench is told late.
         begin, end: The times between which drift is measured, from −1 to 1 [s].
+        cuts: Times in between at which the bias begins anew, and drift with it [s].
+        tilt: Whether gravity may point elsewhere than stated.
+        mounting: Whether the sensor's axes may be turned against the motion's.
+        gains: Whether a channel tells more or less than there is.
     """
 
     bias: bool = True
@@ -145,6 +171,10 @@ class Unknowns:
     delay: bool = False
     begin: float = 0.0
     end: float = 1.0
+    cuts: tuple[float, ...] = ()
+    tilt: bool = False
+    mounting: bool = False
+    gains: bool = False
 
     def __post_init__(self) -> None:
         if self.drift < 0 or (self.drift and not (self.bias and self.end > self.begin)):
@@ -155,29 +185,56 @@ class Unknowns:
             )
 
     @property
+    def linear(self) -> bool:
+        """Whether a solution is where it was looked for from anywhere."""
+        return not (self.tilt or self.mounting or self.gains or self.delay)
+
+    @property
     def labels(self) -> Labels:
         """Labels of all columns."""
         names = [f"payload.{s}" for s in SYMBOLS]
         units = list(UNITS)
-        for power in range(self.drift + 1 if self.bias else 0):
-            kind = "bias" if power == 0 else f"drift{power}"
-            names += [f"sensor.{kind}.{c}" for c in CHANNELS]
-            units += CHANNEL_UNITS
+        for part in range(len(self.cuts) + 1 if self.bias else 0):
+            log = f"log{part + 1}." if self.cuts else ""
+            for power in range(self.drift + 1):
+                kind = "bias" if power == 0 else f"drift{power}"
+                names += [f"sensor.{kind}.{log}{c}" for c in CHANNELS]
+                units += CHANNEL_UNITS
+        if self.tilt:
+            names += ["sensor.tilt.1", "sensor.tilt.2"]
+            units += ["rad"] * 2
+        if self.mounting:
+            names += [f"sensor.mounting.{a}" for a in AXES]
+            units += ["rad"] * 3
+        if self.gains:
+            names += [f"sensor.gain.{c}" for c in CHANNELS]
+            units += ["1"] * 6
         if self.delay:
             names.append("sensor.delay")
             units.append("s")
         return Labels(tuple(names), tuple(units), "sensor")
 
+    def columns(self, kind: str) -> slice:
+        """Return the columns whose labels begin with `sensor.<kind>`; none if there are none."""
+        places = [k for k, n in enumerate(self.labels.names) if n.startswith(f"sensor.{kind}")]
+        return slice(places[0], places[-1] + 1) if places else slice(0, 0)
+
     def powers(self, time: Array) -> Array:
-        """Return the powers of time that the bias is made of, shape (N, powers)."""
+        """Return the powers of time that the bias is made of, part by part, shape (N, powers)."""
         if not self.bias:
             return np.zeros((len(time), 0))
-        place = 2.0 * (np.asarray(time) - self.begin) / (self.end - self.begin) - 1.0
-        return np.stack([place**p for p in range(self.drift + 1)], axis=1)
+        part = np.searchsorted(self.cuts, time, side="right")
+        ends = np.array([self.begin, *self.cuts, self.end])
+        place = 2.0 * (np.asarray(time) - ends[part]) / (ends[part + 1] - ends[part]) - 1.0
+        powers = np.stack([place**p for p in range(self.drift + 1)], axis=1)
+        own = part[:, None] == np.arange(len(self.cuts) + 1)
+        return np.asarray((own[:, :, None] * powers[:, None, :]).reshape(len(place), -1))
 
 
 def sides(held: Held, unknowns: Unknowns, turning_noise: float = 0.0) -> Samples:
     """Return both sides of the equation of motion, for `weak`.
+
+    Columns of what is not linear stay zero; `linearised` fills them.
 
     Args:
         held: What is seen.
@@ -198,7 +255,7 @@ def sides(held: Held, unknowns: Unknowns, turning_noise: float = 0.0) -> Samples
         remainder[:, :, first : first + 6] = -power[:, None, None] * np.eye(6)
         first += 6
     if unknowns.delay:
-        momentum[:, :, first] = -held.wrench
+        momentum[:, :, -1] = -held.wrench
     return Samples(held.time, momentum, remainder, held.wrench)
 
 
