@@ -1,10 +1,10 @@
 """What building the site does besides turning Markdown into pages.
 
 Code is run: every `python` block, page by page in one namespace each, and every line of a
-`console` block that begins with `heft`, in a folder with the files of the demo and what
-`heft identify` made of them. What is printed is shown below the block. What a block marked `fails`
-asks for must be refused; one marked `quiet` is run without showing its output. Anything
-unexpected ends the build.
+`console` block that begins with `heft`, in a folder with the files of the demo, what
+`heft identify` made of them, and the examples. What is printed is shown below the block. What a
+block marked `fails` asks for must be refused; one marked `quiet` is run without showing its
+output. Anything unexpected ends the build.
 
 Figures of stored benchmarks are put between their markers, as in the README. Pages about the
 commands and the modules are made from the code.
@@ -65,14 +65,14 @@ def _workshop() -> tempfile.TemporaryDirectory[str]:
     from heft import demo
 
     folder = tempfile.TemporaryDirectory(prefix="heft-docs-")
-    for file in demo.FOLDER.glob("*.*"):
+    for file in [*demo.FOLDER.glob("*.*"), *(ROOT / "examples").glob("*.toml")]:
         if file.suffix != ".py":
             shutil.copy(file, folder.name)
     return folder
 
 
 def workshop() -> Path:
-    """Return the folder in which code is run, with the demo's files; it goes with the process."""
+    """Return the folder in which code is run, with demo and examples; it goes with the process."""
     return Path(_workshop().name)
 
 

@@ -31,6 +31,12 @@ ORDER = [
     "mjcf",
     "options",
     "denavit_hartenberg",
+    "expressions",
+    "algebra",
+    "symbolic_chain",
+    "symbolic_base",
+    "symbolic",
+    "symbolic_print",
     "robot",
     "kernel",
     "kinematics",
@@ -101,6 +107,7 @@ ORDER = [
 # Heavy dependencies and who may import them.
 OWNERS = {
     "pinocchio": {"robot"},
+    "sympy": {"expressions", "algebra", "symbolic_print"},
     "tomlkit": {"export"},
     "numba": {"kernel"},
     "pyarrow": {"tables", "results", "convert"},

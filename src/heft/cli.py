@@ -550,6 +550,46 @@ def _attend(
 
 
 @app.command
+def derive(
+    robot: Path,
+    *,
+    form: Annotated[Literal["text", "latex", "numpy"], Parameter(name="--format")] = "text",
+    drives: bool = False,
+    out: Path | None = None,
+) -> None:
+    """Derive the dynamics of a small robot in symbols, as textbooks do.
+
+    Needs the extra `symbolic`: pip install 'heft[symbolic]'.
+
+    Parameters
+    ----------
+    robot
+        TOML with Denavit-Hartenberg rows; any number may be an expression such as "m1*L1**2/3".
+    form
+        Text to read, LaTeX, or Python that needs NumPy alone.
+    drives
+        Add rotor inertia, Coulomb and viscous friction of each joint.
+    out
+        File to write; printed if not given.
+    """
+    from .places import put, require_writable, workshop
+    from .symbolic import derive_file
+    from .symbolic_print import rendered
+
+    if out is not None:
+        require_writable(out)
+    written = rendered(derive_file(robot, drives), form)
+    if out is None:
+        say(written)
+        return
+    with workshop(out) as folder:
+        new = folder / out.name
+        new.write_text(written + "\n", encoding="utf-8")
+        put(new, out)
+    say(f"{out}")
+
+
+@app.command
 def demo(*, out: Path = Path("demo-out"), quiet: bool = False) -> None:
     """Identify the simulated arm that comes with heft, and compare with the truth.
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from . import inertia, urdf
 from .errors import InvalidModel, InvalidSetting, nearest
 from .inertia import Array
 from .markup import LARGEST_NUMBER
-from .options import matrix_rows, name_list, number, refuse_unknown, vector
+from .options import Scalar, list_of, name_list, number, refuse_unknown, rows_of
 
 CONVENTIONS = ("modified", "standard")
 KINDS = ("revolute", "prismatic")
@@ -31,7 +31,7 @@ LARGEST_ANGLE = 6.5  # [rad]: more is a table in degrees
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(Generic[Scalar]):
     """One row of the table.
 
     Attributes:
@@ -42,16 +42,54 @@ class Row:
         prismatic: Whether the joint slides along z; it turns about z if not.
     """
 
-    a: float
-    alpha: float
-    d: float
-    theta: float
+    a: Scalar
+    alpha: Scalar
+    d: Scalar
+    theta: Scalar
     prismatic: bool
 
 
 @dataclass(frozen=True)
+class Body(Generic[Scalar]):
+    """What a link holds, in its own frame.
+
+    Attributes:
+        mass: [kg].
+        com: Centre of mass [m].
+        inertia: About the centre of mass [kg·m²].
+    """
+
+    mass: Scalar
+    com: tuple[Scalar, Scalar, Scalar]
+    inertia: tuple[tuple[Scalar, ...], ...]
+
+
+@dataclass(frozen=True)
+class Outline(Generic[Scalar]):
+    """What the file says, its scalars as they were read: as numbers, or as expressions.
+
+    Attributes:
+        name: The robot's name.
+        modified: Whether rows follow the modified convention; the standard one if not.
+        rows: From the base outwards.
+        joints: Their names.
+        links: Names of what they move.
+        bodies: By link, as far as the file has them.
+        gravity: In the base's frame [m/s²].
+    """
+
+    name: str
+    modified: bool
+    rows: tuple[Row[Scalar], ...]
+    joints: tuple[str, ...]
+    links: tuple[str, ...]
+    bodies: Mapping[str, Body[Scalar]]
+    gravity: tuple[Scalar, Scalar, Scalar] | None
+
+
+@dataclass(frozen=True)
 class Table:
-    """A robot of Denavit-Hartenberg rows.
+    """A robot of Denavit-Hartenberg rows, in numbers.
 
     Attributes:
         name: The robot's name.
@@ -65,7 +103,7 @@ class Table:
 
     name: str
     modified: bool
-    rows: tuple[Row, ...]
+    rows: tuple[Row[float], ...]
     joints: tuple[str, ...]
     links: tuple[str, ...]
     nominal: Mapping[str, Array]
@@ -115,8 +153,36 @@ def read(data: bytes, path: str) -> Table:
     Raises:
         InvalidModel: If it is no TOML, or no such table; naming the key and the row.
     """
+    said = outline(data, path, number, require_possible)
+    nominal = {
+        name: inertia.from_body(body.mass, np.array(body.com), np.array(body.inertia))
+        for name, body in said.bodies.items()
+    }
+    return Table(
+        said.name, said.modified, said.rows, said.joints, said.links, nominal, said.gravity
+    )
+
+
+def outline(
+    data: bytes,
+    path: str,
+    scalar: Callable[[object, str], Scalar],
+    require: Callable[[Row[Scalar] | Body[Scalar], str], None],
+) -> Outline[Scalar]:
+    """Return what a TOML file's bytes say.
+
+    Args:
+        data: The bytes.
+        path: Where they are from.
+        scalar: What reads an entry that stands for a number; it may raise `InvalidSetting`.
+        require: What looks at a row or a body that was read; it may raise `InvalidSetting`.
+
+    Raises:
+        InvalidModel: If it is no TOML, or no such table; naming the key and the row.
+    """
     try:
-        return _table(tomllib.loads(data.decode("utf-8-sig")), path)
+        table = tomllib.loads(data.decode("utf-8-sig"))
+        return _outline(table, path, scalar, require)
     except InvalidSetting as problem:
         raise InvalidModel(
             problem.message,
@@ -130,7 +196,49 @@ def read(data: bytes, path: str) -> Table:
         raise InvalidModel("this is not a TOML file", argument=path, got=str(problem)) from None
 
 
-def _table(table: Mapping[str, Any], path: str) -> Table:
+def require_possible(part: Row[float] | Body[float], where: str) -> None:
+    """Raise `InvalidSetting` for numbers that no row, or no body, can have."""
+    if isinstance(part, Row):
+        if max(abs(part.alpha), abs(part.theta)) > LARGEST_ANGLE:
+            raise InvalidSetting(
+                "an angle is more than a turn",
+                argument=where,
+                got=max(part.alpha, part.theta, key=abs),
+                expected="radians",
+                cure="write 1.5707963267948966 for 90 degrees",
+            )
+        _require_bounded(np.array([part.a, part.d]), where)
+        return
+    if part.mass < 0.0:
+        raise InvalidSetting("a mass is negative", argument=f"{where}, mass", got=part.mass)
+    tensor = np.array(part.inertia)
+    _require_bounded(np.array([part.mass, *part.com, *tensor.flat]), where)
+    scale = float(np.abs(tensor).max())
+    if not math.isclose(float(np.abs(tensor - tensor.T).max()), 0.0, abs_tol=1e-9 * scale):
+        raise InvalidSetting(
+            "the inertia is not a symmetric 3×3 matrix",
+            argument=f"{where}, inertia",
+            got=repr(tensor.tolist())[:80],
+        )
+
+
+def _require_bounded(values: Array, where: str) -> None:
+    """Raise `InvalidSetting` for numbers larger than anything that moves has."""
+    if np.abs(values).max() > LARGEST_NUMBER:
+        raise InvalidSetting(
+            "a number is beyond anything that moves",
+            argument=where,
+            got=float(np.abs(values).max()),
+            expected=f"at most {LARGEST_NUMBER:g}",
+        )
+
+
+def _outline(
+    table: Mapping[str, Any],
+    path: str,
+    scalar: Callable[[object, str], Scalar],
+    require: Callable[[Row[Scalar] | Body[Scalar], str], None],
+) -> Outline[Scalar]:
     link = table.get("link")
     if "link" not in table and ("joint" in table or "coupling" in table or "limits" in table):
         raise InvalidSetting(
@@ -161,7 +269,11 @@ def _table(table: Mapping[str, Any], path: str) -> Table:
     entries = link.get("table")
     if not isinstance(entries, list) or not entries:
         raise InvalidSetting("a list of rows is expected", argument=f"{where}, table")
-    rows = tuple(_row(e, f"{where}, table, row {k}") for k, e in enumerate(entries, 1))
+    rows = []
+    for k, entry in enumerate(entries, 1):
+        here = f"{where}, table, row {k}"
+        rows.append(_row(entry, here, scalar))
+        require(rows[-1], here)
     joints = _names(link.get("joints"), "joint", len(rows), f"{where}, joints")
     links = _names(link.get("names"), "link", len(rows), f"{where}, names")
     if BASE in links:
@@ -171,12 +283,12 @@ def _table(table: Mapping[str, Any], path: str) -> Table:
         raise InvalidSetting("a name is expected", argument=f"{path}, name", got=repr(name))
     gravity = None
     if "gravity" in table:
-        x, y, z = vector(table["gravity"], f"{path}, gravity", 3)
+        x, y, z = list_of(scalar, table["gravity"], f"{path}, gravity", 3)
         gravity = (x, y, z)
     entries = table.get("inertial", {})
     if not isinstance(entries, Mapping):
         raise InvalidSetting("[inertial.NAME] tables are expected", argument=f"{path}, inertial")
-    nominal = {}
+    bodies = {}
     for link_name, entry in entries.items():
         here = f"{path}, [inertial.{link_name}]"
         if link_name not in links:
@@ -187,28 +299,18 @@ def _table(table: Mapping[str, Any], path: str) -> Table:
                 valid=links,
                 cure=f"did you mean '{near}'?" if near else None,
             )
-        nominal[link_name] = _inertial(entry, here)
-    return Table(name, convention == "modified", rows, joints, links, nominal, gravity)
+        bodies[link_name] = _body(entry, here, scalar)
+        require(bodies[link_name], here)
+    modified = convention == "modified"
+    return Outline(name, modified, tuple(rows), joints, links, bodies, gravity)
 
 
-def _bounded(values: Array, where: str) -> Array:
-    """Return numbers no larger than anything that moves has, or raise `InvalidSetting`."""
-    if np.abs(values).max() > LARGEST_NUMBER:
-        raise InvalidSetting(
-            "a number is beyond anything that moves",
-            argument=where,
-            got=float(np.abs(values).max()),
-            expected=f"at most {LARGEST_NUMBER:g}",
-        )
-    return values
-
-
-def _row(entry: object, where: str) -> Row:
+def _row(entry: object, where: str, scalar: Callable[[object, str], Scalar]) -> Row[Scalar]:
     if not isinstance(entry, list) or len(entry) != 5:
         raise InvalidSetting(
             "a row is not [a, alpha, d, theta, kind]", argument=where, got=repr(entry)[:80]
         )
-    a, alpha, d, theta = (number(v, where) for v in entry[:4])
+    a, alpha, d, theta = (scalar(v, where) for v in entry[:4])
     kind = entry[4]
     if kind not in KINDS:
         near = nearest(kind, KINDS) if isinstance(kind, str) else None
@@ -219,15 +321,6 @@ def _row(entry: object, where: str) -> Row:
             valid=KINDS,
             cure=f"did you mean '{near}'?" if near else None,
         )
-    if max(abs(alpha), abs(theta)) > LARGEST_ANGLE:
-        raise InvalidSetting(
-            "an angle is more than a turn",
-            argument=where,
-            got=max(alpha, theta, key=abs),
-            expected="radians",
-            cure="write 1.5707963267948966 for 90 degrees",
-        )
-    _bounded(np.array([a, d]), where)
     return Row(a, alpha, d, theta, kind == "prismatic")
 
 
@@ -242,7 +335,7 @@ def _names(value: object, stem: str, count: int, where: str) -> tuple[str, ...]:
     return names
 
 
-def _inertial(entry: object, where: str) -> Array:
+def _body(entry: object, where: str, scalar: Callable[[object, str], Scalar]) -> Body[Scalar]:
     if not isinstance(entry, Mapping):
         raise InvalidSetting("a table is expected", argument=where, got=repr(entry)[:60])
     refuse_unknown(entry, ("mass", "com", "inertia"), where)
@@ -251,19 +344,13 @@ def _inertial(entry: object, where: str) -> Array:
         raise InvalidSetting(
             f"{missing[0]} is missing", argument=where, valid=("mass", "com", "inertia")
         )
-    mass = number(entry["mass"], f"{where}, mass")
-    if mass < 0.0:
-        raise InvalidSetting("a mass is negative", argument=f"{where}, mass", got=mass)
-    com = np.array(vector(entry["com"], f"{where}, com", 3))
-    _bounded(np.append(com, mass), where)
-    tensor = matrix_rows(entry["inertia"], f"{where}, inertia")
-    scale = float(np.abs(_bounded(tensor, where)).max())
-    if tensor.shape != (3, 3) or not math.isclose(
-        float(np.abs(tensor - tensor.T).max()), 0.0, abs_tol=1e-9 * scale
-    ):
+    mass = scalar(entry["mass"], f"{where}, mass")
+    x, y, z = list_of(scalar, entry["com"], f"{where}, com", 3)
+    tensor = rows_of(scalar, entry["inertia"], f"{where}, inertia")
+    if len(tensor) != 3 or len(tensor[0]) != 3:
         raise InvalidSetting(
             "the inertia is not a symmetric 3×3 matrix",
             argument=f"{where}, inertia",
-            got=repr(tensor.tolist())[:80],
+            got=repr(entry["inertia"])[:80],
         )
-    return inertia.from_body(mass, com, tensor)
+    return Body(mass, (x, y, z), tuple(map(tuple, tensor)))

@@ -10,16 +10,18 @@ import math
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
 from .errors import InvalidSetting, nearest, shown
 from .files import read_text
 from .inertia import Array
+
+Scalar = TypeVar("Scalar")
 
 STANDARD_GRAVITY = (0.0, 0.0, -9.81)
 LARGEST_GRAVITY = 100.0  # [m/s²]; more is in another unit
@@ -238,13 +240,20 @@ def name_list(value: object, where: str) -> tuple[str, ...]:
 
 def vector(value: object, where: str, length: int | None = None) -> list[float]:
     """Return a list of finite numbers of a TOML file, or raise `InvalidSetting`."""
+    return list_of(number, value, where, length)
+
+
+def list_of(
+    read: Callable[[object, str], Scalar], value: object, where: str, length: int | None = None
+) -> list[Scalar]:
+    """Return what `read` makes of each entry of a list of a TOML file, or raise its errors."""
     if not isinstance(value, list | tuple) or (length is not None and len(value) != length):
         raise InvalidSetting(
             f"a list of {'' if length is None else f'{length} '}numbers is expected",
             argument=where,
             got=shown(value),
         )
-    return [number(v, where) for v in value]
+    return [read(v, where) for v in value]
 
 
 def interval(value: object, where: str) -> tuple[float, float]:
@@ -266,12 +275,17 @@ def box(value: object, where: str) -> tuple[tuple[float, float], ...]:
 
 def matrix_rows(value: object, where: str) -> Array:
     """Return a rectangular matrix of a TOML file, or raise `InvalidSetting`."""
+    return np.array(rows_of(number, value, where))
+
+
+def rows_of(read: Callable[[object, str], Scalar], value: object, where: str) -> list[list[Scalar]]:
+    """Return what `read` makes of each entry of a matrix of a TOML file, or raise its errors."""
     if not isinstance(value, list) or not value:
         raise InvalidSetting("a list of rows is expected", argument=where, got=shown(value))
-    rows = [vector(row, where) for row in value]
+    rows = [list_of(read, row, where) for row in value]
     if len({len(row) for row in rows}) != 1:
         raise InvalidSetting("the rows differ in length", argument=where)
-    return np.array(rows)
+    return rows
 
 
 def _joint_options(entry: object, where: str) -> JointOptions:
