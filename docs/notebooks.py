@@ -72,7 +72,7 @@ def executed(path: Path, folder: Path) -> nbformat.NotebookNode:
             "--InlineBackend.print_figure_kwargs={'bbox_inches': None, 'metadata': {'Date': None}}",
         ],
     )
-    client.execute()
+    client.execute(cleanup_kc=True)
     notebook.cells.remove(opening)
     return notebook
 
@@ -108,7 +108,7 @@ def shown(output: Any, name: str, made: Page) -> str:
         # A block of raw HTML ends at the first empty line.
         return "<div>" + re.sub(r"\n\s*\n", "\n", data["text/html"]) + "</div>"
     if "text/latex" in data:
-        return formulas(data["text/latex"])
+        return _block(data["text/latex"].strip("$").removeprefix(DISPLAYED))
     return _text(data.get("text/plain", ""))
 
 
@@ -117,13 +117,15 @@ def formulas(text: str) -> str:
 
     def formula(found: re.Match[str]) -> str:
         block, inline = found.groups()
-        if block is None:
-            # Inline for Markdown, else a line that begins with a formula would end there.
-            return f"<span>{convert(inline.removeprefix(DISPLAYED).strip())}</span>"
-        return f'\n<div class="formula">{convert(block.strip(), display="block")}</div>\n'
+        # Inline for Markdown, else a line that begins with a formula would end there.
+        return f"<span>{convert(inline)}</span>" if block is None else f"\n{_block(block)}\n"
 
     pieces = CODE.split(text)
     return "".join(p if k % 2 else FORMULA.sub(formula, p) for k, p in enumerate(pieces))
+
+
+def _block(formula: str) -> str:
+    return f'<div class="formula">{convert(formula.strip(), display="block")}</div>'
 
 
 def _text(text: str) -> str:
