@@ -224,6 +224,13 @@ def test_faults_are_refused_with_the_evidence(fault: str) -> None:
     assert words in str(caught.value)
 
 
+def test_positions_in_millimetres_are_refused() -> None:
+    held = carried(2000, GRAVITY)
+    Weigh().fit(held)
+    with pytest.raises(InvalidRecording, match="in mm"):
+        Weigh().fit(changed(held, velocity=1e3 * held.velocity))
+
+
 def test_a_saturated_axis_is_named() -> None:
     held = sensed(6000)
     wrench = held.wrench.copy()

@@ -19,6 +19,7 @@ STILL = 0.02  # [rad/s] below which nothing turns
 FROZEN = 0.5  # [s] for which a noisy signal does not repeat itself
 STUCK = 5  # samples in a row at a signal's extreme that make it a limit
 LONGEST = 2.0  # [m] from a sensor to a centre of mass
+FASTEST = 20.0  # [m/s] at which anything that holds a load moves
 APART = 1.0  # [s] between logs that are put one behind the other
 LIKE = 1.2  # between the rates of logs that are weighed together
 
@@ -99,6 +100,15 @@ def require_usable(held: Held) -> None:
             got=f"at row {back[0] + 1}, {held.time[back[0]]:.6g} s, then "
             f"{held.time[back[0] + 1]:.6g} s",
             cure="sort the rows, or cut the log there",
+        )
+    speed = float(np.sqrt(np.mean(np.sum(held.velocity**2, axis=1))))
+    if speed > FASTEST:
+        raise InvalidRecording(
+            "the sensor moves faster than anything that holds a load",
+            argument="position",
+            got=f"{speed:.4g} m/s, root mean square",
+            expected=f"within {FASTEST:g} m/s",
+            cure="positions may be in mm: give their unit in the column map",
         )
     force, moment = (np.std(held.wrench[:, g], axis=0) for g in (slice(0, 3), slice(3, 6)))
     lever = float(np.linalg.norm(moment)) / max(float(np.linalg.norm(force)), 1e-300)
