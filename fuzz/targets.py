@@ -13,13 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heft.demo import FOLDER as DEMO
-from heft.errors import HeftError
+from heft.decoding import Piece, Reader
+from heft.errors import HeftError, InvalidRecording
 from heft.information import Information
 from heft.options import Options
 from heft.recording import ColumnMap, Recording
 from heft.results import Identified
 from heft.robot import Robot
+from heft.sensors import Sensors
 from heft.signals import survey
+from heft.symbolic import derive_file
 
 CORPUS = Path(__file__).parent / "corpus"
 ARM = (DEMO / "arm.urdf").read_bytes()
@@ -80,6 +83,17 @@ def results(path: Path) -> Identified:
     return Identified.load(path.parent)
 
 
+def message(path: Path) -> list[Piece]:
+    """Decode a message that came over the network, as a map of signals and as one of ROS 2."""
+    data = path.read_bytes()
+    pieces, _ = Reader({"/wrench": "geometry_msgs/msg/WrenchStamped"}).read(
+        [("signals", data), ("wrench", data)]
+    )
+    if not pieces:
+        raise InvalidRecording("this is no message")
+    return pieces
+
+
 def archive(data: bytes) -> bytes:
     """Return an NPZ file that is sound but for its one array."""
     memory = io.BytesIO()
@@ -104,4 +118,7 @@ TARGETS = {
     "map": Target("map.toml", ColumnMap.from_toml),
     "information": Target("information.npz", Information.load),
     "results": Target("estimate.json", results),
+    "sensors": Target("wrist.toml", Sensors.from_toml),
+    "message": Target("message.bin", message),
+    "derive": Target("arm.toml", derive_file),
 }
