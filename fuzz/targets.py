@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from heft.demo import FOLDER as DEMO
 from heft.decoding import Piece, Reader
+from heft.demo import FOLDER as DEMO
 from heft.errors import HeftError, InvalidRecording
 from heft.information import Information
 from heft.options import Options
