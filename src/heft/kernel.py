@@ -20,6 +20,8 @@ where they act (`Scatter`), so kernels know nothing of friction models.
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -1116,24 +1118,38 @@ def prepare() -> None:
 
     Two processes that write numba's cache at once can leave an index that names the other's
     code, and wrong numbers without a word. So the first use in a process waits for its turn.
+    A process that compiles rounds otherwise than one that loads what was compiled, calls being
+    optimised away; so another process compiles, and the first run leaves the bytes of the second.
     """
     with _turn_taken():
-        one = np.zeros((1, 1))
-        index = np.zeros(1, dtype=np.int64)
-        flat, three = np.zeros((1, 9)), np.zeros((1, 3))
-        tree = (index - 1, index, index, index, np.ones(1), flat, flat, flat, three, three)
-        motion = (one, one, one, one, np.zeros((3, 1)))
-        slots = np.arange(10)[None, :]
-        sine_cosine(np.zeros(1), np.zeros(1), np.zeros(1))
-        _regress(tree, motion, 0, 1, slots, np.zeros((1, 10, 1)))
-        _efforts(tree, motion, 0, 1, slots, np.zeros(10), one.copy())
-        _momenta(tree, motion, 0, 1, np.zeros((1, 10, 1)), np.zeros((1, 10, 1)))
-        acts = np.zeros((1, 3), dtype=np.int64)
-        triangles = np.zeros((1, 11, 11))
-        _reduce(tree, motion, slots, index + 10, one, acts, np.ones(1), one, index, 1, triangles)
-        fold(np.zeros((2, 2)), np.zeros((3, 2)))
-        absorb(np.zeros((2, 2)), np.zeros((1, 2)))
-        _slip(one, np.ones(1), np.zeros(1), np.zeros(1), one.copy())
+        if not is_compiled():
+            paths = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
+            subprocess.run(
+                [sys.executable, "-c", "from heft.kernel import _use; _use()"],
+                env=os.environ | {"PYTHONPATH": paths},
+                check=False,  # whatever keeps it from compiling, this process still can
+            )
+        _use()
+
+
+def _use() -> None:
+    """Run each kernel once."""
+    one = np.zeros((1, 1))
+    index = np.zeros(1, dtype=np.int64)
+    flat, three = np.zeros((1, 9)), np.zeros((1, 3))
+    tree = (index - 1, index, index, index, np.ones(1), flat, flat, flat, three, three)
+    motion = (one, one, one, one, np.zeros((3, 1)))
+    slots = np.arange(10)[None, :]
+    sine_cosine(np.zeros(1), np.zeros(1), np.zeros(1))
+    _regress(tree, motion, 0, 1, slots, np.zeros((1, 10, 1)))
+    _efforts(tree, motion, 0, 1, slots, np.zeros(10), one.copy())
+    _momenta(tree, motion, 0, 1, np.zeros((1, 10, 1)), np.zeros((1, 10, 1)))
+    acts = np.zeros((1, 3), dtype=np.int64)
+    triangles = np.zeros((1, 11, 11))
+    _reduce(tree, motion, slots, index + 10, one, acts, np.ones(1), one, index, 1, triangles)
+    fold(np.zeros((2, 2)), np.zeros((3, 2)))
+    absorb(np.zeros((2, 2)), np.zeros((1, 2)))
+    _slip(one, np.ones(1), np.zeros(1), np.zeros(1), one.copy())
 
 
 @contextmanager
