@@ -1106,10 +1106,13 @@ def _plain(*arrays: Array) -> tuple[Array, ...]:
 
 def is_compiled() -> bool:
     """Return whether an earlier run left compiled kernels in the cache."""
-    directories = [Path(__file__).parent / "__pycache__"]
-    if os.environ.get("NUMBA_CACHE_DIR"):
-        directories = [p for p in Path(os.environ["NUMBA_CACHE_DIR"]).glob("*") if p.is_dir()]
-    return any(next(d.glob("kernel._reduce*.nbi"), None) for d in directories if d.is_dir())
+    return any(Path(_reduce.stats.cache_path).glob("kernel._reduce*.nbi"))
+
+
+@njit(**_fast)
+def _echo(number):  # type: ignore[no-untyped-def]
+    """Return a number. Whether this is in the cache, and up to date, says whether the rest is."""
+    return number
 
 
 @cache
@@ -1122,7 +1125,7 @@ def prepare() -> None:
     optimised away; so another process compiles, and the first run leaves the bytes of the second.
     """
     with _turn_taken():
-        if not is_compiled():
+        if not is_compiled() or _is_outdated():
             paths = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
             subprocess.run(
                 [sys.executable, "-c", "from heft.kernel import _use; _use()"],
@@ -1130,6 +1133,12 @@ def prepare() -> None:
                 check=False,  # whatever keeps it from compiling, this process still can
             )
         _use()
+
+
+def _is_outdated() -> bool:
+    """Return whether the cache is of another source or processor: then the echo compiled anew."""
+    _echo(0.0)
+    return bool(_echo.stats.cache_misses)
 
 
 def _use() -> None:
@@ -1150,6 +1159,7 @@ def _use() -> None:
     fold(np.zeros((2, 2)), np.zeros((3, 2)))
     absorb(np.zeros((2, 2)), np.zeros((1, 2)))
     _slip(one, np.ones(1), np.zeros(1), np.zeros(1), one.copy())
+    _echo(0.0)
 
 
 @contextmanager
