@@ -13,7 +13,7 @@ import pytest
 
 from heft import inertia, results
 from heft.errors import InvalidSetting
-from heft.estimators import Delay, Sharpness
+from heft.estimators import Delay, LeastSquares, Sharpness
 from heft.identification import Identification, Robust, Settings, identify, identify_files
 from heft.options import JointOptions, Options
 from heft.plants import Problem
@@ -264,6 +264,42 @@ def test_motion_must_be_duller_where_encoders_are_noisy() -> None:
 
 def test_a_corner_never_rises_above_what_the_sampling_allows() -> None:
     assert wobble(0.0).sharpened(50.0) is None
+
+
+def test_doubt_about_the_corner_is_what_another_corner_does_to_the_estimate() -> None:
+    """To first order: half the way from a corner below to one above, channel by channel."""
+    blurred = wobble(0.0)
+    doubt = Sharpness(step=1.02)
+    here = LeastSquares(sweeps=0, weighting="none").solve(blurred.information())
+    shared = doubt.doubt(blurred, here.information.rows)
+    assert all(s.shape == (2, len(blurred.labels)) for s in shared)
+    assert not shared[0][1].any()  # each channel's own
+    assert not shared[1][0].any()
+
+    def at(power: int) -> FloatArray:
+        moved = blurred.sharpened(doubt.step**power)
+        assert moved is not None
+        solved = LeastSquares(sweeps=0, weighting="none").solve(moved.information())
+        return solved.parameters.values
+
+    change = 0.5 * (at(doubt.doubted) - at(-doubt.doubted))
+    R = here.information.combined().R
+    moment = np.sum([s.sum(axis=0) for s in shared], axis=0)
+    expected = np.linalg.solve(R.T @ R, moment)
+    size = np.linalg.norm(R, axis=0)
+    assert np.abs(size * change).max() > 0.0
+    np.testing.assert_allclose(
+        size * expected, size * change, atol=0.1 * np.abs(size * change).max()
+    )
+
+
+def test_a_log_that_was_blurred_is_less_sure_of_its_friction() -> None:
+    sharp, blurred = (
+        identify(planar(), [arm_log(noisy())], settings=Settings(Smoothing(corner=c, delay=0.0)))
+        for c in (8.0, 1.5)
+    )
+    std = [f.estimate.parameters.std for f in (sharp, blurred)]
+    assert np.median(std[1] / std[0]) > 1.5
 
 
 # ---- rows that do not belong ----------------------------------------------------------------

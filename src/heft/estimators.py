@@ -15,7 +15,7 @@ from typing import Literal, Protocol, TypeVar
 import numpy as np
 
 from .errors import TooLittleData
-from .identifiability import DataRank, data_rank
+from .identifiability import DataRank, Directions
 from .inertia import Array
 from .information import Information, Triangle, solve_refined
 from .parameters import Labels, Parameters
@@ -99,7 +99,7 @@ class Estimate:
         They are for residuals and predictions of these rows only; shape (b,).
         """
         weights = None if self.settings.get("weighting") == "none" else self.weights(worth=False)
-        return _shortest(self.information.combined(weights), self.information.labels)
+        return _shortest(self.information.combined(weights))
 
     def noise_factor(self) -> Array:
         """Return S of the noise with the rows weighted as by `weights`: `SᵀS = Σ w⁴ Yᵀ Γ Y`."""
@@ -116,34 +116,25 @@ class Estimate:
         return dict(zip(self.information.channels, (1.0 / scale).tolist(), strict=True))
 
 
-def _shortest(triangle: Triangle, labels: Labels) -> Array:
+def _shortest(triangle: Triangle) -> Array:
     """Return the shortest of the least-squares solutions (columns scaled to one), shape (b,).
 
     For residuals only: where the data do not tell parameters apart it is no estimate of them.
     """
-    norms = np.linalg.norm(triangle.R, axis=0)
-    scale = np.where(norms > 0.0, norms, 1.0)
-    left, singular, right = np.linalg.svd(triangle.R / scale)
-    r = data_rank(triangle.R, labels, triangle.rows).rank
-    return np.asarray(right[:r].T @ ((left[:, :r].T @ triangle.z) / singular[:r]) / scale)
+    return Directions.of(triangle.R, triangle.rows).shortest(triangle.z)
 
 
 def _least_squares(triangle: Triangle, labels: Labels) -> tuple[Array, Array, DataRank]:
     """Return solution, covariance per unit variance, and rank; no number where nothing is seen."""
-    rank = data_rank(triangle.R, labels, triangle.rows)
-    norms = np.linalg.norm(triangle.R, axis=0)
-    scale = np.where(norms > 0.0, norms, 1.0)
-    left, singular, right = np.linalg.svd(triangle.R / scale)
-    r = rank.rank
-    inverse = right[:r].T / singular[:r]
-    values = inverse @ (left[:, :r].T @ triangle.z) / scale
-    covariance = inverse @ inverse.T / np.outer(scale, scale)
+    seen = Directions.of(triangle.R, triangle.rows)
+    values = seen.shortest(triangle.z)
+    covariance = seen.inverse @ seen.inverse.T
     # A parameter with a share in the directions that were not seen is not determined.
-    blind = np.linalg.norm(right[r:], axis=0) > 1e-6
+    blind = np.linalg.norm(seen.right[seen.rank :], axis=0) > 1e-6
     values[blind] = np.nan
     covariance[blind, :] = covariance[:, blind] = 0.0
     covariance[blind, blind] = np.inf
-    return values, covariance, rank
+    return values, covariance, seen.summary(labels)
 
 
 @dataclass(frozen=True)
@@ -210,7 +201,7 @@ class LeastSquares:
         for sweep in range(self.sweeps + 1):
             weight = 1.0 / sigma if self.weighting == "channel" else np.ones(channels)
             combined = information.combined(dict(zip(information.channels, weight, strict=True)))
-            values = _shortest(combined, information.labels)
+            values = _shortest(combined)
             energy = np.array([t.residual_energy(values) for t in information.triangles])
             scale = np.array([np.linalg.norm(t.factor[:, -1]) for t in information.triangles])
             freedom = np.maximum(rows * (1.0 - size / rows.sum()), 1.0)
@@ -325,7 +316,7 @@ class _Weighted:
     def __call__(self, information: Information) -> Array:
         if self.weights is None:
             self.weights = LeastSquares(sweeps=1).solve(information).weights(worth=False)
-        return _shortest(information.combined(self.weights), information.labels)
+        return _shortest(information.combined(self.weights))
 
 
 @dataclass(frozen=True)
@@ -512,6 +503,7 @@ class Sharpness:
         steps: Most steps, either way.
         up, down: By how much the residual's variance must fall for a step.
         rows: How many rows are looked at, at most about.
+        doubted: Steps by which the corner taken may be off, one standard deviation.
     """
 
     step: float = float(2.0**0.25)
@@ -519,6 +511,7 @@ class Sharpness:
     up: float = 0.001
     down: float = 0.02
     rows: int = 60_000
+    doubted: int = 2
 
     def fit(self, problem: DelayedLike, ways: tuple[int, ...] = (1, -1)) -> float:
         """Return the factor for the corner.
@@ -554,3 +547,38 @@ class Sharpness:
             if chosen:
                 break
         return float(self.step**chosen)
+
+    def doubt(self, problem: DelayedLike, rows: int) -> tuple[Array, ...]:
+        """Return what a corner that is off does to moments, in each channel on its own.
+
+        Joints turn at different speeds: the corner that is best for most of them blurs the
+        reversals of one, whose friction at slow speeds is then off by much more than noise says.
+
+        Args:
+            problem: At the corner and the delay that are taken.
+            rows: Of all its information.
+
+        Returns:
+            For each channel `Yᵀe`, shape (channels, b), with e by how much the torque predicted
+            changes when the corner goes up by one standard deviation; see `uncertainty.Noise`.
+        """
+        short = problem.shortened(self.rows)
+
+        def moved(power: int) -> Information | None:
+            at = short.sharpened(self.step**power) if power else short
+            return None if at is None else at.information()
+
+        powers = (0, -self.doubted, self.doubted)
+        found = zip(powers, _side_by_side(moved, powers, short.threads), strict=True)
+        looks = {power: seen for power, seen in found if seen is not None}
+        values, low, high = _Weighted()(looks[0]), min(looks), max(looks)
+        share = rows / max(looks[0].rows, 1) * self.doubted / (high - low)
+        size, count = len(problem.labels), len(problem.channels)
+        shared = []
+        for c in range(count):
+            first, last = (looks[p].triangles[c].spread(size) for p in (low, high))
+            moment = [t[:, :-1].T @ (t[:, -1] - t[:, :-1] @ values) for t in (first, last)]
+            own = np.zeros((count, size))
+            own[c] = share * (moment[1] - moment[0])
+            shared.append(own)
+        return tuple(shared)

@@ -179,17 +179,66 @@ class DataRank:
     weakest: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Directions:
+    """What a triangle shows, direction by direction: its columns, each scaled to one, as UΣVᵀ.
+
+    Attributes:
+        scale: Length of each column, one for those that are zero, shape (n,).
+        left: U, shape (n, n).
+        singular: Falling, shape (n,).
+        right: Vᵀ, shape (n, n).
+        rows: How many the triangle holds.
+    """
+
+    scale: Array
+    left: Array
+    singular: Array
+    right: Array
+    rows: int
+
+    @staticmethod
+    def of(R: Array, rows: int) -> Directions:
+        """Return the directions of a triangle R that holds so many rows."""
+        norms = np.linalg.norm(R, axis=0)
+        scale = np.where(norms > 0.0, norms, 1.0)
+        return Directions(scale, *np.linalg.svd(R / scale), rows)
+
+    @property
+    def tolerance(self) -> float:
+        """Share of the largest singular value above which one counts; see `DataRank`."""
+        return max(self.rows, len(self.scale)) * float(np.finfo(float).eps)
+
+    @property
+    def rank(self) -> int:
+        """How many directions are seen."""
+        if not len(self.singular):
+            return 0
+        return int(np.sum(self.singular > self.tolerance * self.singular[0]))
+
+    @property
+    def inverse(self) -> Array:
+        """V Σ⁻¹ of the directions seen, for the columns as they were, shape (n, rank)."""
+        r = self.rank
+        return np.asarray(self.right[:r].T / self.singular[:r] / self.scale[:, None])
+
+    def shortest(self, z: Array) -> Array:
+        """Return the shortest of the solutions of R x = z in the scaled columns, shape (n,)."""
+        return np.asarray(self.inverse @ (self.left[:, : self.rank].T @ z))
+
+    def summary(self, labels: Labels) -> DataRank:
+        """Return rank and condition, with the names of the columns."""
+        size = len(self.scale)
+        smallest = self.singular[-1] if size else 0.0
+        ratio = float(self.singular[0] / smallest) if smallest > 0.0 else float("inf")
+        last = np.abs(self.right[-1]) if size else np.zeros(0)
+        names = [labels.names[i] for i in np.argsort(-last)[:4] if last[i] > 0.1]
+        return DataRank(self.rank, size, self.tolerance, ratio, tuple(names))
+
+
 def data_rank(R: Array, labels: Labels, rows: int) -> DataRank:
     """Return rank and condition of a triangle R, by the rule stated in `DataRank`."""
-    size = len(labels)
-    norms = np.linalg.norm(R, axis=0)
-    safe = np.where(norms > 0.0, norms, 1.0)
-    _, singular, right = np.linalg.svd(R / safe)
-    tolerance = max(rows, size) * float(np.finfo(float).eps)
-    rank = int(np.sum(singular > tolerance * singular[0])) if size else 0
-    last = np.abs(right[-1]) if size else np.zeros(0)
-    names = [labels.names[i] for i in np.argsort(-last)[:4] if last[i] > 0.1]
-    return DataRank(rank, size, tolerance, condition(R), tuple(names))
+    return Directions.of(R, rows).summary(labels)
 
 
 def channel_ranks(information: Information) -> dict[str, int]:

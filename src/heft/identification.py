@@ -359,10 +359,11 @@ def estimated(
     )
     progress(f"smoothing at {problem.corner:.3g} Hz, summing up rows")
     problem, rows, _ = _loaded(problem, settings)
-    shared: tuple[Array, ...] = ()
+    shared: list[tuple[Array, ...]] = []  # for each channel, of errors that are no noise
     if settings.smoothing.delay is None:
-        delay, shared = settings.delay.refine(problem, delay, rows)
+        delay, moments = settings.delay.refine(problem, delay, rows)
         problem = problem.delayed(delay.delay)
+        shared.append(moments)
     # Bodies found without the load are off by some of it, and so the load itself.
     problem, _, rough = _loaded(problem, settings)
     problem, left_out = without_outliers(problem, settings.robust, progress)
@@ -377,10 +378,11 @@ def estimated(
         if rough is not None:
             bodies = _body_spread(problem, rough)
             moments = problem.load_moments(estimate.fitted, bodies)
-            loads = [m * n for m, n in zip(moments, estimate.noise.rows, strict=True)]
-            both = zip(shared, loads, strict=True) if shared else ((m,) for m in loads)
-            shared = tuple(np.vstack(pair) for pair in both)
-        coloured = settings.least_squares.colour(problem, estimate, shared or None)
+            counted = zip(moments, estimate.noise.rows, strict=True)
+            shared.append(tuple(m * n for m, n in counted))
+        shared.append(settings.sharpness.doubt(problem, gathered.rows))
+        together = tuple(np.vstack(moments) for moments in zip(*shared, strict=True))
+        coloured = settings.least_squares.colour(problem, estimate, together)
         estimate = replace(coloured, rank=estimate.rank)
     return Run(problem, gathered, estimate, left_out, delay)
 
