@@ -380,7 +380,7 @@ def estimated(
             moments = problem.load_moments(estimate.fitted, bodies)
             counted = zip(moments, estimate.noise.rows, strict=True)
             shared.append(tuple(m * n for m, n in counted))
-        shared.append(settings.sharpness.doubt(problem, gathered.rows))
+        shared.append(settings.sharpness.doubt(problem, rows))
         together = tuple(np.vstack(moments) for moments in zip(*shared, strict=True))
         coloured = settings.least_squares.colour(problem, estimate, together)
         estimate = replace(coloured, rank=estimate.rank)
