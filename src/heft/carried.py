@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from . import inertia
 from .errors import InvalidSetting
@@ -100,6 +101,16 @@ class WeighCarried:
         Raises:
             InvalidSetting: If the frame is not the robot's.
         """
+        with threadpool_limits(1, user_api="blas"):  # as for the robot alone
+            return self._fit(robot, empty, loaded, progress)
+
+    def _fit(
+        self,
+        robot: Robot,
+        empty: Sequence[Recording],
+        loaded: Sequence[Recording],
+        progress: Progress,
+    ) -> Carried:
         frame = self.frame or last_frame(robot)
         progress("without the load")
         problem, settings = opened(robot, empty, self.settings, progress)

@@ -92,22 +92,12 @@ class Table:
     """A robot of Denavit-Hartenberg rows, in numbers.
 
     Attributes:
-        name: The robot's name.
-        modified: Whether rows follow the modified convention; the standard one if not.
-        rows: From the base outwards.
-        joints: Their names.
-        links: Names of what they move.
+        said: What the file says.
         nominal: Ten parameters by link, in the link's frame.
-        gravity: In the base's frame [m/s²].
     """
 
-    name: str
-    modified: bool
-    rows: tuple[Row[float], ...]
-    joints: tuple[str, ...]
-    links: tuple[str, ...]
+    said: Outline[float]
     nominal: Mapping[str, Array]
-    gravity: tuple[float, float, float] | None
 
     def translate(self, free: bool, path: str) -> urdf.Translation:
         """Return the robot said as a URDF; with `free`, refuse.
@@ -121,17 +111,18 @@ class Table:
                 argument=path,
                 cure="describe the robot in a URDF",
             )
+        said = self.said
         links = [urdf.link_text(BASE)]
         joints, aids = [], []
         above = BASE
-        for row, joint, link in zip(self.rows, self.joints, self.links, strict=True):
+        for row, joint, link in zip(said.rows, said.joints, said.links, strict=True):
             about_z = inertia.rotation_rpy(0.0, 0.0, row.theta)
             about_x = inertia.rotation_rpy(row.alpha, 0.0, 0.0)
             along_x, along_z = np.array([row.a, 0.0, 0.0]), np.array([0.0, 0.0, row.d])
             kind = "prismatic" if row.prismatic else "continuous"
             z = np.array([0.0, 0.0, 1.0])
             links.append(urdf.link_text(link, self.nominal.get(link)))
-            if self.modified:
+            if said.modified:
                 place = along_x + about_x @ along_z
                 joints.append(urdf.Joint(joint, kind, above, link, about_x @ about_z, place, z))
             else:
@@ -143,8 +134,8 @@ class Table:
                     urdf.Joint(f"{link}@{aid}", "fixed", aid, link, about_x, along_x),
                 ]
             above = link
-        text = urdf.robot_text(self.name, links, joints)
-        return urdf.Translation(text, frozenset(aids), gravity=self.gravity)
+        text = urdf.robot_text(said.name, links, joints)
+        return urdf.Translation(text, frozenset(aids), gravity=said.gravity)
 
 
 def read(data: bytes, path: str) -> Table:
@@ -158,9 +149,7 @@ def read(data: bytes, path: str) -> Table:
         name: inertia.from_body(body.mass, np.array(body.com), np.array(body.inertia))
         for name, body in said.bodies.items()
     }
-    return Table(
-        said.name, said.modified, said.rows, said.joints, said.links, nominal, said.gravity
-    )
+    return Table(said, nominal)
 
 
 def outline(

@@ -9,12 +9,14 @@ gains where they are asked for. A body is consistent; what this motion cannot sh
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from . import inertia
 from .consistency import PhysicallyConsistent
@@ -123,6 +125,11 @@ class Weigh:
             InvalidRecording: If the signals cannot be what they are said to be.
             TooLittleData: If not even the mass is seen.
         """
+        # As for a robot: threads of the linear algebra would only wait for one another.
+        with threadpool_limits(1, user_api="blas"):
+            return self._fit(logs)
+
+    def _fit(self, logs: Sequence[Held]) -> Weighed:
         for log in logs:
             require_usable(log)
         require_alike(logs)
