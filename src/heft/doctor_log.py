@@ -450,9 +450,7 @@ def _of_the_rows(facts: LogFacts, counts: _Counts) -> Iterator[Finding]:
 def _of_a_signal(
     k: int, name: str, facts: LogFacts, sizes: _Sizes, counts: _Counts
 ) -> Iterator[Finding]:
-    kind, rows = name.partition(".")[0], max(facts.rows, 1)
-    span = float(sizes.high[k] - sizes.low[k])
-    lost = int(counts.broken[k])
+    rows, lost = max(facts.rows, 1), int(counts.broken[k])
     if lost:
         yield Finding(
             "not finite",
@@ -462,8 +460,17 @@ def _of_a_signal(
             {"rows": lost, "share": lost / rows},
             cure="heft leaves such rows out; look at why they are written",
         )
-    if lost == rows:
-        return
+    if lost < rows:
+        dead = list(_dead(k, name, sizes))
+        yield from dead
+        if not dead:
+            yield from _leaps(k, name, counts)
+            yield from _levels(k, name, rows, sizes, counts)
+
+
+def _dead(k: int, name: str, sizes: _Sizes) -> Iterator[Finding]:
+    """Yield what a signal shows that never changes."""
+    kind, span = name.partition(".")[0], float(sizes.high[k] - sizes.low[k])
     if kind == "q" and span < STILL:
         yield Finding(
             "never moves",
@@ -474,8 +481,7 @@ def _of_a_signal(
             cure="move it; or, if it is held still, say where, and leave its column out",
             lines={"options": f"[joint.{name[2:]}]\nposition = {float(sizes.low[k]):.6g}"},
         )
-        return
-    if kind in ("tau", "current") and span < 1e-9:
+    elif kind in ("tau", "current") and span < 1e-9:
         what = "zero" if sizes.high[k] == 0.0 else "constant"
         yield Finding(
             f"{what} effort",
@@ -486,7 +492,11 @@ def _of_a_signal(
             cure="log what this joint's drive measures; without, do not use it",
             lines={"options": f"[joint.{name.partition('.')[2]}]\nmeasured = false"},
         )
-        return
+
+
+def _leaps(k: int, name: str, counts: _Counts) -> Iterator[Finding]:
+    """Yield what a signal shows from row to row: stalls, jumps, spikes."""
+    kind = name.partition(".")[0]
     if counts.frozen[k] > 0.0:
         yield Finding(
             "frozen",
@@ -528,6 +538,11 @@ def _of_a_signal(
             else "heft makes velocities from positions, and does not use this column",
             lines={"flag": "--robust hampel"} if kind != "v" else {},
         )
+
+
+def _levels(k: int, name: str, rows: int, sizes: _Sizes, counts: _Counts) -> Iterator[Finding]:
+    """Yield what a signal's values show: limits that it lies on, steps that it is made of."""
+    kind, span = name.partition(".")[0], float(sizes.high[k] - sizes.low[k])
     for side, word in EXTREMES:
         share = float(counts.plateau[side, k]) / rows
         if share > SATURATED and not counts.frozen[k] and kind != "v":
