@@ -27,6 +27,7 @@ from .tables.messages import KINDS, Channel, full_name, read_group, stamps_of, t
 LARGEST = 65_536  # bytes of a message
 MOST_SIGNALS = 512  # of a message
 LATEST = 2**62  # [ns]
+NUMBERS = frozenset({int, float})  # types of a value: bool is none of them
 ROS_TYPE = re.compile(r"(\w+)::msg::dds_::(\w+)_")
 
 
@@ -176,13 +177,13 @@ def _map(message: bytes) -> tuple[tuple[str, ...], int, list[float]] | None:
         else:
             return None
         stamp = held.pop("t")
-        if type(stamp) not in (int, float) or not math.isfinite(stamp):
+        if type(stamp) not in NUMBERS or not math.isfinite(stamp):
             return None
         nanoseconds = round(stamp * 1e9)
-        numbers = all(type(v) in (int, float) for v in held.values())
+        numbers = NUMBERS.issuperset(map(type, held.values()))
         if not numbers or len(held) > MOST_SIGNALS or abs(nanoseconds) > LATEST:
             return None
-        return tuple(map(str, held)), nanoseconds, [float(v) for v in held.values()]
+        return tuple(map(str, held)), nanoseconds, list(map(float, held.values()))
     except ImportError:
         raise
     except Exception:  # parsers of what anybody may send: anything may be in there

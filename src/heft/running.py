@@ -34,7 +34,7 @@ from .robot import Robot
 from .sensors import Sensors
 
 SCHEMA = 1
-TICK = 0.025  # [s] between looks at what came
+TICK = 0.05  # [s] between looks at what came, at most; each costs, however little came
 SLICE = 0.025  # [s] of a log that are replayed at once
 KEPT = 1.0  # [s] between checkpoints
 HEALTH = 1.0  # [s] between reports of it
@@ -137,7 +137,7 @@ class Run:
             else:
                 link = Link.named(str(self.on))
                 connection = stack.enter_context(connected(link, self.insecure))
-                source = received(connection, stop)
+                source = received(connection, stop, self.rate)
                 tellers.append(lambda told: _send(told, connection))
                 where = ", ".join((*link.connect, *link.listen))
                 progress(f"listening at {where} for {', '.join(d.name for d in node.devices)}")
@@ -244,10 +244,18 @@ def follow(
     return known
 
 
-def received(connection: Connection, stop: threading.Event) -> Iterator[Arrived]:
-    """Yield what comes over the network until stopped."""
+def received(
+    connection: Connection, stop: threading.Event, rate: float = 10.0
+) -> Iterator[Arrived]:
+    """Yield what comes over the network until stopped.
+
+    Args:
+        connection: To the network.
+        stop: Ends it.
+        rate: How often what is known is told [Hz]: it is looked twice as often at least.
+    """
     reader = Reader(connection.link.topics, connection.link.frames)
-    while not stop.wait(TICK):
+    while not stop.wait(min(TICK, 0.5 / rate)):
         pieces, garbage = reader.read(connection.receive())
         yield Arrived(time.monotonic(), pieces, garbage)
 
