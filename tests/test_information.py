@@ -536,3 +536,13 @@ def test_the_energy_is_the_residual_of_the_exact_solution(name: str) -> None:
     moved = np.linalg.norm(data.X, axis=0) @ np.abs([float(b) for b in exact])
     bound = len(data.y) * EPS * (moved + np.linalg.norm(data.y))
     assert abs(in_blocks(data.X, data.y).energy ** 0.5 - least) <= bound
+
+
+def test_moments_are_those_of_the_rows() -> None:
+    rng = np.random.default_rng(5)
+    regressor, effort, values = rng.normal(size=(40, 2, 3)), rng.normal(size=(40, 2)), np.ones(3)
+    regressor[:, 1, 0] = 0.0  # a column that the second channel does not see
+    labels = Labels(("a", "b", "c"), ("",) * 3)
+    found = Information.from_rows(labels, ("one", "two"), regressor, effort).moments(values)
+    expected = np.einsum("ncb,nc->cb", regressor, effort - regressor @ values)
+    np.testing.assert_allclose(found, expected, atol=1e-12)

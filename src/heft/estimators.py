@@ -449,14 +449,10 @@ class Delay:
         if not found.delay and std > 0.0:
             # Weak evidence is still some: there may be the delay that was not taken.
             std = 1.0 / float(np.hypot(1.0 / np.hypot(std, mean - centre), 1.0 / self.usual))
-        share = rows / max(gathered[centre].rows, 1)
-        size = len(problem.labels)
-        shared = []
-        for c in range(len(problem.channels)):
-            first, _, last = (gathered[d].triangles[c].spread(size) for d in around)
-            moment = [t[:, :-1].T @ (t[:, -1] - t[:, :-1] @ values) for t in (first, last)]
-            shared.append(share * std * ((moment[1] - moment[0]) / (2.0 * self.nudge))[None])
-        return replace(found, delay=delay, std=std), tuple(shared)
+        ends = (gathered[d].moments(values) for d in (around[2], around[0]))
+        change = np.subtract(*ends) * (rows / max(gathered[centre].rows, 1)) * std
+        shared = tuple(change[:, None] / (2.0 * self.nudge))
+        return replace(found, delay=delay, std=std), shared
 
     def _common(self, best: float, channels: Mapping[float, Array]) -> tuple[float, float]:
         """Return the mean of the channels' own delays, weighted, and its standard error."""
@@ -572,13 +568,7 @@ class Sharpness:
         found = zip(powers, _side_by_side(moved, powers, short.threads), strict=True)
         looks = {power: seen for power, seen in found if seen is not None}
         values, low, high = _Weighted()(looks[0]), min(looks), max(looks)
-        share = rows / max(looks[0].rows, 1) * self.doubted / (high - low)
-        size, count = len(problem.labels), len(problem.channels)
-        shared = []
-        for c in range(count):
-            first, last = (looks[p].triangles[c].spread(size) for p in (low, high))
-            moment = [t[:, :-1].T @ (t[:, -1] - t[:, :-1] @ values) for t in (first, last)]
-            own = np.zeros((count, size))
-            own[c] = share * (moment[1] - moment[0])
-            shared.append(own)
-        return tuple(shared)
+        change = looks[high].moments(values) - looks[low].moments(values)
+        change *= rows / max(looks[0].rows, 1) * self.doubted / (high - low)
+        apart = np.eye(len(change))
+        return tuple(apart[c][:, None] * own for c, own in enumerate(change))

@@ -151,15 +151,6 @@ def base_parameters(rows: Array, labels: Labels, order: Sequence[int]) -> BasePa
     )
 
 
-def condition(R: Array) -> float:
-    """Return the condition number of the columns of R, each scaled to length one."""
-    norms = np.linalg.norm(R, axis=0)
-    if R.size == 0 or (norms == 0.0).any():
-        return float("inf")
-    singular = np.linalg.svd(R / norms, compute_uv=False)
-    return float(singular[0] / singular[-1]) if singular[-1] > 0.0 else float("inf")
-
-
 @dataclass(frozen=True)
 class DataRank:
     """How much of the structurally identifiable a set of rows has shown.
@@ -184,14 +175,14 @@ class Directions:
     """What a triangle shows, direction by direction: its columns, each scaled to one, as UΣVᵀ.
 
     Attributes:
-        scale: Length of each column, one for those that are zero, shape (n,).
+        lengths: Of the columns, shape (n,).
         left: U, shape (n, n).
         singular: Falling, shape (n,).
         right: Vᵀ, shape (n, n).
         rows: How many the triangle holds.
     """
 
-    scale: Array
+    lengths: Array
     left: Array
     singular: Array
     right: Array
@@ -200,14 +191,13 @@ class Directions:
     @staticmethod
     def of(R: Array, rows: int) -> Directions:
         """Return the directions of a triangle R that holds so many rows."""
-        norms = np.linalg.norm(R, axis=0)
-        scale = np.where(norms > 0.0, norms, 1.0)
-        return Directions(scale, *np.linalg.svd(R / scale), rows)
+        lengths = np.linalg.norm(R, axis=0)
+        return Directions(lengths, *np.linalg.svd(R / _or_one(lengths)), rows)
 
     @property
     def tolerance(self) -> float:
         """Share of the largest singular value above which one counts; see `DataRank`."""
-        return max(self.rows, len(self.scale)) * float(np.finfo(float).eps)
+        return max(self.rows, len(self.lengths)) * float(np.finfo(float).eps)
 
     @property
     def rank(self) -> int:
@@ -220,20 +210,29 @@ class Directions:
     def inverse(self) -> Array:
         """V Σ⁻¹ of the directions seen, for the columns as they were, shape (n, rank)."""
         r = self.rank
-        return np.asarray(self.right[:r].T / self.singular[:r] / self.scale[:, None])
+        return np.asarray(self.right[:r].T / self.singular[:r] / _or_one(self.lengths)[:, None])
 
     def shortest(self, z: Array) -> Array:
         """Return the shortest of the solutions of R x = z in the scaled columns, shape (n,)."""
         return np.asarray(self.inverse @ (self.left[:, : self.rank].T @ z))
 
+    @property
+    def condition(self) -> float:
+        """Largest singular value over the smallest; infinite where a column is zero."""
+        if not len(self.lengths) or (self.lengths == 0.0).any() or not self.singular[-1] > 0.0:
+            return float("inf")
+        return float(self.singular[0] / self.singular[-1])
+
     def summary(self, labels: Labels) -> DataRank:
         """Return rank and condition, with the names of the columns."""
-        size = len(self.scale)
-        smallest = self.singular[-1] if size else 0.0
-        ratio = float(self.singular[0] / smallest) if smallest > 0.0 else float("inf")
+        size = len(self.lengths)
         last = np.abs(self.right[-1]) if size else np.zeros(0)
         names = [labels.names[i] for i in np.argsort(-last)[:4] if last[i] > 0.1]
-        return DataRank(self.rank, size, self.tolerance, ratio, tuple(names))
+        return DataRank(self.rank, size, self.tolerance, self.condition, tuple(names))
+
+
+def _or_one(lengths: Array) -> Array:
+    return np.where(lengths > 0.0, lengths, 1.0)
 
 
 def data_rank(R: Array, labels: Labels, rows: int) -> DataRank:

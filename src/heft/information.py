@@ -163,6 +163,13 @@ class Information:
         )
         return Information(self.labels, self.channels, triangles)
 
+    def moments(self, values: Array) -> Array:
+        """Return `Yᵀ(τ − Y π)` of each channel at the parameters π, shape (channels, p)."""
+        found = np.zeros((len(self.triangles), len(self.labels)))
+        for row, t in zip(found, self.triangles, strict=True):
+            row[t.columns] = t.R.T @ (t.z - t.R @ values[t.columns])
+        return found
+
     @property
     def rows(self) -> int:
         """Rows of all channels."""
