@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from heft.inertia import Array
-from heft.options import Coupling, JointOptions, Options
-from heft.recording import Recording
-from heft.robot import Robot
+from heft.arrays import Array
+from heft.models.options import Coupling, JointOptions, Options
+from heft.models.robot import Robot
+from heft.recordings.recording import Recording
 
 DE_LUCA = (14.87, 13.26, 11.13, 10.62, 11.03, 11.47)  # N·m/A
 TX40_DELAY = -0.0023  # [s]; torque is ahead of motion

@@ -21,11 +21,11 @@ from scipy.stats import binom
 from tests.experiments import ARMS, Truth, log, true_robot, wrong_prior
 
 from benchmarks.results_file import Row, at_least, at_most, store, table
-from heft.comparison import ALARM, Comparison, compare
-from heft.export import write_urdf
-from heft.identification import identify
-from heft.results import write
-from heft.robot import Robot
+from heft.applications.identification.compare import ALARM, Comparison, compare
+from heft.applications.identification.identify import identify
+from heft.applications.identification.results import write
+from heft.models.export import write_urdf
+from heft.models.robot import Robot
 
 NOISE = 0.02  # of torque, as a share of its rms
 

@@ -25,12 +25,14 @@ import pinocchio as pin
 import scipy.linalg.lapack
 
 from benchmarks.results_file import Row, at_least, at_most, store, table
-from heft import friction, kernel, plants
-from heft.consistency import PhysicallyConsistent
-from heft.estimators import LeastSquares
-from heft.information import Information, Triangle
-from heft.options import JointOptions, Options
-from heft.robot import Robot
+from heft.dynamics import drive_columns, kernels
+from heft.estimators.consistent import PhysicallyConsistent
+from heft.estimators.least_squares import LeastSquares
+from heft.information.square_root import Information, Triangle
+from heft.models.options import JointOptions, Options
+from heft.models.robot import Robot
+from heft.plants import Problem
+from heft.plants.robot import random_course, random_states, standard_rows, structural_base
 
 SAMPLES = 65_536
 CHUNK = 2_048  # rows that are written out
@@ -81,29 +83,29 @@ def rows_and_reduction() -> Iterator[Row]:
     def rows(part: int, parts: int) -> None:
         for first in range(part * CHUNK, SAMPLES, parts * CHUNK):
             cut = slice(first, first + CHUNK)
-            motion = kernel.motion_of(robot.tree, robot.gravity, q[cut], v[cut], a[cut])
-            kernel.regressor(robot.tree, motion, outs[part])
+            motion = kernels.motion_of(robot.tree, robot.gravity, q[cut], v[cut], a[cut])
+            kernels.regressor(robot.tree, motion, outs[part])
 
     pool = ThreadPoolExecutor(2)
 
     def both() -> None:
         list(pool.map(lambda k: rows(k, 2), range(2)))
 
-    base = plants.structural_base(robot)
+    base = structural_base(robot)
     if len(base.kept) != 54:
         raise SystemExit(f"{len(base.kept)} columns instead of 54")
     chosen = np.array(base.kept)
-    acts = friction.acts(robot, robot.drive_columns)
-    plan = kernel.plan(robot.tree, chosen, acts, robot.measured)
+    acts = drive_columns.acts(robot, robot.drive_columns)
+    plan = kernels.plan(robot.tree, chosen, acts, robot.measured)
 
     def part_of(first: int) -> Information:
         cut = slice(first, first + WINDOW)
-        motion = kernel.motion_of(robot.tree, robot.gravity, q[cut], v[cut], a[cut])
-        course = friction.Course(
+        motion = kernels.motion_of(robot.tree, robot.gravity, q[cut], v[cut], a[cut])
+        course = drive_columns.Course(
             motion.velocity, motion.acceleration, np.empty((0, WINDOW)), motion.velocity
         )
-        scatter = friction.columns(robot, robot.drive_columns, course)
-        factors = kernel.reduce(plan, motion, scatter, tau[cut].T)
+        scatter = drive_columns.columns(robot, robot.drive_columns, course)
+        factors = kernels.reduce(plan, motion, scatter, tau[cut].T)
         return Information(
             base.labels,
             robot.channels,
@@ -205,11 +207,11 @@ def consistent() -> Iterator[Row]:
             bare = Robot.from_urdf(robots() / place, options)
             joints = {j: JointOptions(friction=kind) for j in bare.joints}  # type: ignore[arg-type]
             robot = Robot.from_urdf(robots() / place, replace(options, joint=joints))
-            problem = plants.Problem(robot, ())
+            problem = Problem(robot, ())
             rng = np.random.default_rng(1)
-            q, v, a = plants.random_states(robot, 2000, rng)
-            course = plants.random_course(robot, v, a, rng)
-            rows = plants.standard_rows(robot, q, v, a, course)[:, :, list(problem.base.kept)]
+            q, v, a = random_states(robot, 2000, rng)
+            course = random_course(robot, v, a, rng)
+            rows = standard_rows(robot, q, v, a, course)[:, :, list(problem.base.kept)]
             effort = rows @ (problem.believed.matrix @ problem.believed.nominal)
             effort += 0.05 * effort.std(axis=0) * rng.normal(size=effort.shape)
             information = Information.from_rows(problem.labels, robot.channels, rows, effort)

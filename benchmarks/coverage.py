@@ -48,15 +48,20 @@ from numpy.typing import NDArray
 
 from benchmarks.results_file import Row, at_least, at_most, store, table
 from benchmarks.simulated import Exact, Experiment, experiment
-from heft import kernel, plants, results
-from heft.friction import Course, presliding, steady
-from heft.identifiability import BaseParameters
-from heft.identification import Identification, Settings, identify
-from heft.information import triangle_of
-from heft.options import JointOptions, Options
-from heft.robot import Robot
-from heft.signals import Smoothing
-from heft.weak import Weak
+from heft.applications.identification import results
+from heft.applications.identification.identification import Identification
+from heft.applications.identification.identify import identify
+from heft.applications.identification.settings import Settings
+from heft.dynamics import kernels
+from heft.dynamics.drive_columns import Course, presliding, steady
+from heft.information.identifiability import BaseParameters
+from heft.information.square_root import triangle_of
+from heft.models.options import JointOptions, Options
+from heft.models.robot import Robot
+from heft.plants import Problem
+from heft.plants.robot import rows_of, standard_rows, structural_base
+from heft.signals.settings import Smoothing
+from heft.signals.weak_form import Weak
 
 Array = NDArray[np.float64]
 
@@ -133,13 +138,13 @@ def without_friction(urdf: bytes) -> Robot:
 @lru_cache(maxsize=4)
 def _base(urdf: bytes) -> tuple[Robot, BaseParameters]:
     robot = without_friction(urdf)
-    return robot, plants.structural_base(robot)
+    return robot, structural_base(robot)
 
 
 def exact_rows(urdf: bytes, exact: Exact, rows: Any = slice(None)) -> Array:
     """Return Y of the links' and rotors' base parameters, shape (N, joints, b)."""
     robot, base = _base(urdf)
-    standard = plants.standard_rows(robot, exact.q[rows], exact.v[rows], exact.a[rows])
+    standard = standard_rows(robot, exact.q[rows], exact.v[rows], exact.a[rows])
     return np.asarray(standard[:, :, list(base.kept)])
 
 
@@ -257,12 +262,12 @@ def _rows_of_fit(found: Identification, other: Exact, chosen: NDArray[np.intp]) 
     """Return the fit's rows at some samples of an exact motion, shape (n, joints, b)."""
     problem = found.problem
     robot = problem.robot
-    motion = kernel.motion_of(robot.tree, robot.gravity, other.q, other.v, other.a)
+    motion = kernels.motion_of(robot.tree, robot.gravity, other.q, other.v, other.a)
     kept = list(problem.base.kept)
     stops = presliding(robot, other.t, other.q.T).values[:, chosen]
     part = motion.part(chosen)
     rigid = problem.loads(part)
-    rows = plants.rows_of(robot, part, Course(part.velocity, part.acceleration, stops, rigid))
+    rows = rows_of(robot, part, Course(part.velocity, part.acceleration, stops, rigid))
     return rows[:, :, kept]
 
 
@@ -367,10 +372,10 @@ def reference_fit(truth: Experiment, ideal: Array, corner: float | None = None) 
     n, exact = len(robot.joints), truth.exact
     if corner is None:
         v, a, index, slip = exact.v, exact.a, np.arange(len(exact.t)), exact.slip
-        motions = [(kernel.motion_of(robot.tree, robot.gravity, exact.q, v, a), index)]
+        motions = [(kernels.motion_of(robot.tree, robot.gravity, exact.q, v, a), index)]
     else:
         slip = truth.truth.friction.slip(logged[:, :n])
-        problem = plants.Problem(robot, (truth.recording,), Smoothing(corner=corner), 1)
+        problem = Problem(robot, (truth.recording,), Smoothing(corner=corner), 1)
         motions = [(s.motion, s.index) for s in problem.samples()]
     total = np.zeros((0, 0))
     for motion, index in motions:
@@ -380,7 +385,7 @@ def reference_fit(truth: Experiment, ideal: Array, corner: float | None = None) 
             part = motion.part(cut)
             still = np.zeros_like(part.velocity)
             course = Course(part.velocity, part.acceleration, still[:0], still)
-            inertial = plants.rows_of(robot, part, course)[:, :, list(base.kept)]
+            inertial = rows_of(robot, part, course)[:, :, list(base.kept)]
             rows = _beside(inertial, columns[:, cut])
             rows = np.concatenate([rows, logged[index[cut], n:, None]], axis=2)
             rows = (rows / truth.torque_noise_std[:, None]).reshape(-1, rows.shape[2])

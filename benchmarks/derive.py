@@ -15,10 +15,10 @@ import numpy as np
 import pinocchio as pin
 
 from benchmarks.results_file import Row, at_most, store, table
-from heft import denavit_hartenberg
-from heft.inertia import from_body
-from heft.symbolic import TEN, derive
-from heft.symbolic_print import FUNCTIONS, numpy_source, text
+from heft.applications.derive.lagrange import TEN, derive
+from heft.applications.derive.printing import FUNCTIONS, numpy_source, text
+from heft.information.inertia import from_body
+from heft.models import denavit_hartenberg
 
 SHORT, LONG = 10.0, 120.0  # [s] asked for: up to three joints, and six
 HEAD = '[link]\nconvention = "modified"\ntable = [\n'

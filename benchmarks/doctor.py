@@ -33,12 +33,13 @@ from tests import experiments
 from benchmarks.arms import ROBOTS, TX40_DELAY, data_folder
 from benchmarks.results_file import Row, at_least, at_most, store, table
 from benchmarks.simulated import experiment
-from heft import doctor, doctor_physics
-from heft.doctor_fit import Correction, Evidence
-from heft.doctor_physics import Move
-from heft.inertia import Array
-from heft.recording import Recording
-from heft.robot import Robot
+from heft.applications.doctor import corrections, doctor
+from heft.applications.doctor.clock_and_signals import look
+from heft.applications.doctor.corrections import Move
+from heft.applications.doctor.evidence import Correction, Evidence
+from heft.arrays import Array
+from heft.models.robot import Robot
+from heft.recordings.recording import Recording
 
 INFORMATION = 100.0  # evidence that makes a fault detectable, 2 ln of the odds
 SEED = 20_265
@@ -218,7 +219,7 @@ def detectable(
     move: Move, moves: list[Move], robot: Robot, truth: Correction, evidence: Evidence
 ) -> bool:
     """Return whether the information is there that a fault was planted."""
-    search = doctor_physics._Search(evidence)
+    search = corrections._Search(evidence)
     best = search.settle(truth)
     rest = Correction.none(robot)
     for other in moves:
@@ -234,9 +235,9 @@ def detectable(
 
 def told_alike(evidence: Evidence, truth: Correction, found: Correction) -> bool:
     """Return whether what was found explains the torque as well as the truth."""
-    search = doctor_physics._Search(evidence)
+    search = corrections._Search(evidence)
     best = search.settle(truth)
-    return search.fit(found, best.sigma).objective < best.objective + doctor_physics.NEAR
+    return search.fit(found, best.sigma).objective < best.objective + corrections.NEAR
 
 
 # --- faults that the log itself shows
@@ -355,7 +356,7 @@ def of_physics(good: Good, rng: np.random.Generator, count: int, tally: Tally, s
     tally.logs += 1
     tally.asked += 1
     correction = found.correction or Correction.none(robot)
-    evidence = Evidence.of(robot, [doctor.unwrapped(recording, doctor.look(recording)[1])])
+    evidence = Evidence.of(robot, [doctor.unwrapped(recording, look(recording)[1])])
     alike = len(found.proofs) <= len(moves) and told_alike(evidence, truth, correction)
     right = 0
     for move in moves:
@@ -399,7 +400,7 @@ def of_the_log(good: Good, rng: np.random.Generator, count: int, tally: Tally, s
     """Plant faults of rows and clock in a log, one after another, and count what is found."""
     for kind in rng.choice(LOG, count, replace=False):
         recording, about = damage(str(kind), good, rng)
-        _, found = doctor.look(recording)
+        _, found = look(recording)
         if kind == "wrapped angle" and np.ptp(loaded(good.recording)[1][about]) < 0.1:
             continue
         tally.planted[str(kind)] += 1

@@ -30,10 +30,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks.results_file import Row, at_least, at_most, store, table
-from heft import report
-from heft.identification import Identification, Settings, identify_files
-from heft.results import write
-from heft.signals import Smoothing
+from heft.applications.identification import report
+from heft.applications.identification.identification import Identification
+from heft.applications.identification.identify import identify_files
+from heft.applications.identification.results import write
+from heft.applications.identification.settings import Settings
+from heft.signals.settings import Smoothing
 
 MODEL = """<robot name="pendulum"> <link name="base"/>
   <link name="bob"> <inertial> <origin xyz="0 0 -0.2"/> <mass value="1.5"/>

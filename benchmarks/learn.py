@@ -12,16 +12,17 @@ import numpy as np
 
 from benchmarks.lessons import LESSONS, STEP, Array, Lesson, example, noisy
 from benchmarks.results_file import Row, at_least, at_most, store, table
-from heft import denavit_hartenberg, forms
-from heft.estimators import LeastSquares
-from heft.forms import Differenced, Growing, followed, least_squares
-from heft.plants import Problem
-from heft.recording import Recording
-from heft.recursive import CovarianceRecursion
-from heft.robot import Robot
-from heft.signals import Smoothing
-from heft.simulation import Dynamics, Simulate
-from heft.weak import Integrals, Weak
+from heft.applications import textbook
+from heft.applications.textbook import Differenced, Growing, followed, least_squares
+from heft.estimators.least_squares import LeastSquares
+from heft.estimators.recursive import CovarianceRecursion
+from heft.experiments.forward_dynamics import Dynamics, Simulate
+from heft.models import denavit_hartenberg
+from heft.models.robot import Robot
+from heft.plants.problem import Problem
+from heft.recordings.recording import Recording
+from heft.signals.settings import Smoothing
+from heft.signals.weak_form import Integrals, Weak
 
 SECONDS = 10.0  # of a noisy log
 WEAK = Weak(length=0.5)
@@ -110,7 +111,7 @@ def whitened(made: Problem) -> Integrals:
         np.concatenate([getattr(r, k) for r in found]) for k in ("time", "regressor", "effort")
     )
     rows = Integrals(time, regressor, effort)
-    return forms.whitened(rows, WEAK.windows(made.corner, STEP), STEP)
+    return textbook.whitened(rows, WEAK.windows(made.corner, STEP), STEP)
 
 
 def noise(name: str, lesson: Lesson, seeds: int) -> Iterator[Row]:
@@ -135,7 +136,7 @@ def noise(name: str, lesson: Lesson, seeds: int) -> Iterator[Row]:
         inside.setdefault("whitened", []).append(np.abs(white.values - beta) < LIMIT * white.std)
         usual = LeastSquares().fit(made).parameters
         inside.setdefault("usual", []).append(np.abs(usual.values - beta) < LIMIT * usual.std)
-        rows = forms.chosen(forms.differentiated(robot, seen), made.base.kept)
+        rows = textbook.chosen(textbook.differentiated(robot, seen), made.base.kept)
         add("central differences", least_squares(rows).values)
         for corner in CORNERS:
             smooth = LeastSquares().fit(problem(robot, seen, corner, None))

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from heft.forms import Differenced, chosen
-from heft.options import JointOptions, Options
-from heft.robot import Robot
-from heft.simulation import Dynamics, Simulate, Trajectory
-from heft.weak import Integrals
+from heft.applications.textbook import Differenced, chosen
+from heft.experiments.forward_dynamics import Dynamics, Simulate, Trajectory
+from heft.models.options import JointOptions, Options
+from heft.models.robot import Robot
+from heft.signals.weak_form import Integrals
 
 Array = NDArray[np.float64]
 Make = Callable[[Robot], Integrals]

@@ -18,11 +18,11 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.results_file import Row, at_most, store, table
-from heft import inertia
-from heft.live import Node, seen
-from heft.network import Link, connected
-from heft.running import Told, follow, received
-from heft.sensors import Sensors
+from heft.applications.payload.live import Told, follow, received
+from heft.applications.payload.node import Node, seen
+from heft.applications.payload.sensors import Sensors
+from heft.information import inertia
+from heft.streams.network import Link, connected
 
 RATE = 1000.0  # [Hz]
 NOISE = {"force": 0.2, "torque": 0.01}

@@ -27,7 +27,7 @@ from rosbags.rosbag1 import Writer as BagWriter
 from rosbags.typesys import Stores, get_typestore
 
 from benchmarks.results_file import Row, at_least, at_most, store, table
-from heft.recording import Recording
+from heft.recordings.recording import Recording
 
 UNITS = {"MB": 10**6, "GB": 10**9}
 JOINTS = [f"joint_{k}" for k in range(1, 8)]

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.results_file import Row, at_least, at_most, store, table
-from heft import kernel
-from heft.inertia import wrench_regressor
-from heft.information import triangle_of
-from heft.recursive import Covariance, CovarianceRecursion, Filter, State, Tree
+from heft.dynamics import kernels
+from heft.estimators.recursive import Covariance, CovarianceRecursion, Filter, State, Tree
+from heft.information.inertia import wrench_regressor
+from heft.information.square_root import triangle_of
 
 Array = NDArray[np.float64]
 COUNT, ROWS = 10, 6
@@ -137,7 +137,7 @@ def long_runs(updates: int) -> Iterator[Row]:
     faded = triangle_of(moving[:64].reshape(-1, COUNT + 1))
     root = np.sqrt(0.9999)
     for k in range(min(updates, 1_000_000)):
-        faded, _ = kernel.absorb(root * faded, still[k % VARIETY])
+        faded, _ = kernels.absorb(root * faded, still[k % VARIETY])
     lowest = float(np.abs(np.diag(faded))[:-1].min())
     yield Row("forgetting alone at rest, 1e6 updates: least diagonal", lowest, "")
 

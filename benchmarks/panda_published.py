@@ -32,12 +32,14 @@ from numpy.typing import NDArray
 from benchmarks.arms import arrays
 from benchmarks.results_file import Row, at_least
 from benchmarks.scoring import Left, pieces
-from heft.checks import filtered
-from heft.identification import Identification, identify
-from heft.inertia import SYMBOLS, Array
-from heft.options import JointOptions, Options
-from heft.recording import Recording
-from heft.robot import Robot
+from heft.applications.identification.identification import Identification
+from heft.applications.identification.identify import identify
+from heft.applications.identification.scores import filtered
+from heft.arrays import Array
+from heft.information.inertia import SYMBOLS
+from heft.models.options import JointOptions, Options
+from heft.models.robot import Robot
+from heft.recordings.recording import Recording
 
 JOINTS = 7
 NORMAL = 1.96  # standard deviations of 95 %

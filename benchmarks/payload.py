@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 
 from benchmarks import arms, wrist
 from benchmarks.results_file import Row, at_least, at_most, store, table
-from heft import kernel
-from heft.carried import WeighCarried
-from heft.following import Event, Follow
-from heft.matched import MatchedMotions
-from heft.options import JointOptions, Options
-from heft.recording import Recording
-from heft.robot import Robot
-from heft.weighed import Weighed
-from heft.weighing import Weigh
-from heft.wrench import Held, Unknowns, at_rest
+from heft.applications.payload.by_repeated_motion import MatchedMotions
+from heft.applications.payload.by_torques import WeighCarried
+from heft.applications.payload.by_wrench import Weigh
+from heft.applications.payload.estimate import Weighed
+from heft.applications.payload.online import Event, Follow
+from heft.dynamics import kernels
+from heft.models.options import JointOptions, Options
+from heft.models.robot import Robot
+from heft.plants.held_body import Held, Unknowns, at_rest
+from heft.recordings.recording import Recording
 
 Array = NDArray[np.float64]
 
@@ -215,7 +215,7 @@ def real(splits: int = SPLITS) -> Iterator[Row]:
 def static_poses(path: Path) -> Held:
     """Return the poses, the wrench turned to the sensor's axes and onto the load."""
     with np.load(path) as data:
-        R = kernel.quaternion_matrix(data["quat_xyzw"])
+        R = kernels.quaternion_matrix(data["quat_xyzw"])
         forces = (data["force_base"], data["torque_base"])
     wrench = np.concatenate([np.einsum("nji,nj->ni", R, f) for f in forces], axis=1)
     gravity = np.einsum("nji,j->ni", R, [0.0, 0.0, -9.81])

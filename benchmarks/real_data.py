@@ -27,14 +27,16 @@ from benchmarks import panda_published, sweeps
 from benchmarks.arms import ROBOTS, Case, data_folder
 from benchmarks.results_file import Row, at_most, store, table
 from benchmarks.scoring import Left, Piece, error, pieces, rigid
-from heft import export, plants
-from heft.checks import filtered
-from heft.estimators import LeastSquares
-from heft.identification import Identification, identify
-from heft.inertia import Array
-from heft.options import JointOptions
-from heft.plants import Problem
-from heft.robot import Robot
+from heft.applications.identification.identification import Identification
+from heft.applications.identification.identify import identify
+from heft.applications.identification.scores import filtered
+from heft.arrays import Array
+from heft.estimators.least_squares import LeastSquares
+from heft.models import export
+from heft.models.options import JointOptions
+from heft.models.robot import Robot
+from heft.plants.problem import Problem
+from heft.plants.robot import standard_rows
 
 OFF_DELAY = 0.5  # [ms], by how much a delay may be off what is known of it
 
@@ -115,7 +117,7 @@ def plain(case: Case, problem: Problem, scored: Sequence[Piece]) -> list[Array]:
     predicted = []
     for piece in scored:
         parts = [
-            plants.standard_rows(robot, piece.q[k], piece.v[k], piece.a[k])[:, :, kept] @ values
+            standard_rows(robot, piece.q[k], piece.v[k], piece.a[k])[:, :, kept] @ values
             for k in np.array_split(np.arange(len(piece.time)), len(piece.time) // 2000 + 1)
         ]
         predicted.append(np.concatenate(parts))

@@ -28,13 +28,14 @@ from tests.browser import THREE_DIMENSIONS, browser, opened
 from tests.experiments import ARMS, log, true_robot, wrong_prior
 
 from benchmarks.results_file import ROOT, Row, at_most, store, table
-from heft import comparison_report, report
-from heft.comparison import compare
-from heft.demo import FOLDER as DEMO
-from heft.identification import Identification, identify, identify_files
-from heft.options import JointOptions, Options
-from heft.results import write
-from heft.robot import Robot
+from heft.applications.demo import FOLDER as DEMO
+from heft.applications.identification import compare_report, report
+from heft.applications.identification.compare import compare
+from heft.applications.identification.identification import Identification
+from heft.applications.identification.identify import identify, identify_files
+from heft.applications.identification.results import write
+from heft.models.options import JointOptions, Options
+from heft.models.robot import Robot
 
 ARM, RATE, NOISE = "seven joints", 1000.0, 0.02
 REPEATS = 5
@@ -56,7 +57,7 @@ def identified(seconds: float) -> Identification:
 
 def a_million(found: Identification) -> Identification:
     """Return the same result as of a log of a million samples, with traces as long as that."""
-    from heft.curves import Stretch, Tracer
+    from heft.display.curves import Stretch, Tracer
 
     rng, rows, channels = np.random.default_rng(8), 1_000_000, found.problem.channels
     step, size = 1.0 / RATE, len(found.problem.channels)
@@ -112,7 +113,7 @@ def pictures(folder: Path) -> None:
     with contextlib.chdir(folder):  # the picture names the folders as they are given
         changed = compare(*changing())
     changes = folder / "changes.html"
-    changes.write_text(comparison_report.html(changed), encoding="utf-8")
+    changes.write_text(compare_report.html(changed), encoding="utf-8")
     with browser() as running:
         for name, address, scheme in (
             ("report.png", page.as_uri() + "#masses", "light"),

@@ -19,11 +19,12 @@ from typing import Any, Literal
 import numpy as np
 import pinocchio as pin
 
-from heft import checks, results
-from heft.identification import Identification
-from heft.inertia import Array
-from heft.plants import Problem
-from heft.recording import Recording
+from heft.applications.identification import results
+from heft.applications.identification.identification import Identification
+from heft.applications.identification.scores import filtered
+from heft.arrays import Array
+from heft.plants.problem import Problem
+from heft.recordings.recording import Recording
 
 Friction = Literal["full", "simple", "none"]
 
@@ -193,8 +194,8 @@ def error(scored: Sequence[Piece], predicted: Sequence[Array], corner: float) ->
     """Return the errors of pieces without their ends, filtered at a corner and raw."""
     left, whole, left_raw, whole_raw = [], [], [], []
     for piece, estimate in zip(scored, predicted, strict=True):
-        tau = checks.filtered(piece.time, piece.tau, piece.step, corner)
-        smooth = checks.filtered(piece.time, estimate, piece.step, corner)
+        tau = filtered(piece.time, piece.tau, piece.step, corner)
+        smooth = filtered(piece.time, estimate, piece.step, corner)
         left.append((tau - smooth)[piece.chosen])
         whole.append(tau[piece.chosen])
         left_raw.append((piece.tau - estimate)[piece.chosen])

@@ -36,11 +36,13 @@ import scipy.signal
 from numpy.typing import NDArray
 from tests.experiments import ROBOTS, wrong_prior
 
-from heft import inertia, kernel, plants
-from heft.export import write_urdf
-from heft.options import JointOptions, Options
-from heft.recording import Recording
-from heft.robot import Robot
+from heft.dynamics import kernels
+from heft.information import inertia
+from heft.models.export import write_urdf
+from heft.models.options import JointOptions, Options
+from heft.models.robot import Robot
+from heft.plants.robot import standard_rows, structural_base
+from heft.recordings.recording import Recording
 
 Array = NDArray[np.float64]
 MotionKind = Literal["periodic", "free"]
@@ -394,7 +396,7 @@ def choose_motion(kind: MotionKind, duration: float, seed: int) -> Motion:
     """
     rng = np.random.default_rng([SETS, 1, seed])
     model, robot = _model(arm()), _bare(arm())
-    kept = list(plants.structural_base(robot).kept)
+    kept = list(structural_base(robot).kept)
     lower, upper = model.lowerPositionLimit, model.upperPositionLimit
     joints = model.nv
     period = 1.0 / FUNDAMENTAL if kind == "periodic" else duration
@@ -421,7 +423,7 @@ def choose_motion(kind: MotionKind, duration: float, seed: int) -> Motion:
             tau = rigid_torque(arm(), q, v, a) + a * np.array(ARMATURE)
             if (np.abs(tau) > EFFORT * model.effortLimit).any():
                 continue
-            rows = plants.standard_rows(robot, q, v, a)[:, :, kept] / model.effortLimit[:, None]
+            rows = standard_rows(robot, q, v, a)[:, :, kept] / model.effortLimit[:, None]
             score = np.linalg.slogdet(rows.reshape(-1, len(kept)).T @ rows.reshape(-1, len(kept)))
             if score[1] > best_score:
                 best, best_score = motion, float(score[1])
@@ -583,10 +585,10 @@ def simulate(
 
 def _inverse_dynamics(urdf: bytes, q: Array, v: Array, a: Array) -> Array:
     robot = _bare(urdf)
-    motion = kernel.motion_of(robot.tree, robot.gravity, q, v, a)
+    motion = kernels.motion_of(robot.tree, robot.gravity, q, v, a)
     own = 10 * len(robot.tree.names)
     return np.ascontiguousarray(
-        kernel.inverse_dynamics(robot.tree, motion, robot.nominal()[:own]).T
+        kernels.inverse_dynamics(robot.tree, motion, robot.nominal()[:own]).T
     )
 
 

@@ -13,10 +13,13 @@ from dataclasses import replace
 from benchmarks.arms import Case
 from benchmarks.results_file import Row, at_most
 from benchmarks.scoring import Error, Left, error, pieces
-from heft.identification import Identification, Settings, identify
-from heft.plants import Problem
-from heft.signals import LARGEST_CORNER, Smoothing
-from heft.weak import Weak
+from heft.applications.identification.identification import Identification
+from heft.applications.identification.identify import identify
+from heft.applications.identification.settings import Settings
+from heft.plants.problem import Problem
+from heft.signals.bandwidth import LARGEST_CORNER
+from heft.signals.settings import Smoothing
+from heft.signals.weak_form import Weak
 
 FACTORS = (0.5, 0.7, 1.0, 1.4, 2.0)  # of the chosen corner
 STRENGTHS = (1.0, 3.0, 10.0, 30.0, 100.0)  # of the prior, in effective samples

@@ -12,8 +12,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from heft import inertia
-from heft.wrench import Held
+from heft.information import inertia
+from heft.plants.held_body import Held
 
 Array = NDArray[np.float64]
 

@@ -22,6 +22,7 @@ import shlex
 import shutil
 import sys
 import tempfile
+import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -62,7 +63,7 @@ def captured(where: Path) -> Iterator[tuple[io.StringIO, io.StringIO]]:
 
 @cache
 def _workshop() -> tempfile.TemporaryDirectory[str]:
-    from heft import demo
+    from heft.applications import demo
 
     folder = tempfile.TemporaryDirectory(prefix="heft-docs-")
     for file in [*demo.FOLDER.glob("*.*"), *(ROOT / "examples").glob("*.toml")]:
@@ -152,21 +153,34 @@ def executed(markdown: str, page: str) -> str:
 
 @cache
 def modules() -> Mapping[str, Path]:
-    """Return the modules of the package by name, each behind those that it imports."""
-    files = {}
-    for path in sorted(PACKAGE.rglob("*.py")):
-        parts = path.relative_to(PACKAGE).with_suffix("").parts
-        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        if name and not parts[-1].startswith("__main__"):
-            files[name] = path
-    graph: dict[str, list[str]] = {name: [] for name in files}
-    for name, path in files.items():
-        depth = len(path.relative_to(PACKAGE).parts)
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and node.level == depth:
-                wanted = [node.module] if node.module else [a.name for a in node.names]
-                graph[name] += [w for w in wanted if w in files and w != name]
-    return {name: files[name] for name in graphlib.TopologicalSorter(graph).static_order()}
+    """Return the modules of the package by name, room after room as they build on one another.
+
+    The order of the rooms is the import contract's; in a room, each module stands behind those
+    that it imports.
+    """
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    layers = settings["tool"]["importlinter"]["contracts"][0]["layers"]
+    order = [room.strip() for layer in reversed(layers) for room in layer.split("|")]
+    found = {}
+    for room in order:
+        paths = sorted((PACKAGE / room).rglob("*.py")) or [PACKAGE / f"{room}.py"]
+        names = {path: ".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in paths}
+        files = {name.removesuffix(".__init__"): path for path, name in names.items()}
+        graph = {name: siblings(name, path) & set(files) for name, path in files.items()}
+        found |= {n: files[n] for n in graphlib.TopologicalSorter(graph).static_order()}
+    return found
+
+
+def siblings(name: str, path: Path) -> set[str]:
+    """Return the modules that a file imports from its own room."""
+    package = name.split(".") if path.stem == "__init__" else name.split(".")[:-1]
+    wanted = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = ".".join(package[: len(package) - node.level + 1])
+            places = [node.module] if node.module else [a.name for a in node.names]
+            wanted |= {f"{base}.{place}" for place in places}
+    return wanted - {name}
 
 
 def subject(path: Path) -> str:

@@ -12,17 +12,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from heft.decoding import Piece, Reader
-from heft.demo import FOLDER as DEMO
+from heft.applications.demo import FOLDER as DEMO
+from heft.applications.derive.lagrange import derive_file
+from heft.applications.identification.results import Identified
+from heft.applications.payload.sensors import Sensors
 from heft.errors import HeftError, InvalidRecording
-from heft.information import Information
-from heft.options import Options
-from heft.recording import ColumnMap, Recording
-from heft.results import Identified
-from heft.robot import Robot
-from heft.sensors import Sensors
-from heft.signals import survey
-from heft.symbolic import derive_file
+from heft.information.square_root import Information
+from heft.models.options import Options
+from heft.models.robot import Robot
+from heft.recordings.columns import ColumnMap
+from heft.recordings.recording import Recording
+from heft.signals.clock import survey
+from heft.streams.messages import Piece, Reader
 
 CORPUS = Path(__file__).parent / "corpus"
 ARM = (DEMO / "arm.urdf").read_bytes()

@@ -12,11 +12,11 @@ from typing import Literal
 import numpy as np
 import pinocchio as pin
 
-from heft import inertia
-from heft.export import write_urdf
-from heft.options import JointOptions, Options
-from heft.recording import Recording
-from heft.robot import Robot
+from heft.information import inertia
+from heft.models.export import write_urdf
+from heft.models.options import JointOptions, Options
+from heft.models.robot import Robot
+from heft.recordings.recording import Recording
 
 ROBOTS = Path(pin.__file__).parents[4] / "share" / "example-robot-data" / "robots"
 ARMS = {

@@ -14,8 +14,8 @@ from functools import cache
 import mujoco
 import numpy as np
 
-from heft.options import JointOptions, Options
-from heft.robot import Robot
+from heft.models.options import JointOptions, Options
+from heft.models.robot import Robot
 from tests.robots import FloatArray, path_of
 
 ARM = """<mujoco model="arm">

@@ -19,8 +19,8 @@ import numpy as np
 import pinocchio as pin
 from numpy.typing import NDArray
 
-from heft.options import JointOptions, Options
-from heft.robot import Robot
+from heft.models.options import JointOptions, Options
+from heft.models.robot import Robot
 
 FloatArray = NDArray[np.float64]
 

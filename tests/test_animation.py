@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from benchmarks.lessons import example
 
-from heft import animation
+from heft.display import animation
 from heft.errors import InvalidSetting
-from heft.robot import Robot
-from heft.simulation import Dynamics, Simulate, Trajectory
+from heft.experiments.forward_dynamics import Dynamics, Simulate, Trajectory
+from heft.models.robot import Robot
 from tests.browser import browser, opened
 
 

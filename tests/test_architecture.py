@@ -1,4 +1,4 @@
-"""The tree shows the theory: import order, one owner a heavy dependency, light imports."""
+"""What no import graph shows; the order of rooms and their owners are import-linter's contracts."""
 
 from __future__ import annotations
 
@@ -9,192 +9,110 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parents[1] / "src" / "heft"
-# A module imports only what stands before it. Reading order of the code.
-ORDER = [
-    "errors",
-    "files",
-    "places",
-    "inertia",
-    "parameters",
-    "extended",
-    "information",
-    "identifiability",
-    "markup",
-    "urdf",
-    "geoms",
-    "mjcf_numbers",
-    "mjcf",
-    "options",
-    "denavit_hartenberg",
-    "expressions",
-    "algebra",
-    "symbolic_chain",
-    "symbolic_base",
-    "symbolic",
-    "symbolic_print",
-    "robot",
-    "kernel",
-    "kinematics",
-    "poses",
-    "friction",
-    "tables",
-    "columns",
-    "known_logs",
-    "recording",
-    "drafting",
-    "splines",
-    "periodic",
-    "signals",
-    "weak",
-    "wrench",
-    "linearised",
-    "wrench_logs",
-    "weighed",
-    "plants",
-    "recursive",
-    "forms",
-    "simulation",
-    "uncertainty",
-    "estimators",
-    "cone",
-    "logdet",
-    "robust",
-    "consistency",
-    "gains",
-    "simple",
-    "bounds",
-    "curves",
-    "checks",
-    "edits",
-    "export",
-    "load_settings",
-    "friction_code",
-    "preparation",
-    "identification",
-    "carried",
-    "matched",
-    "weighing",
-    "following",
-    "sensors",
-    "payload",
-    "decoding",
-    "live",
-    "checkpoint",
-    "network",
-    "live_page",
-    "running",
-    "results",
-    "page",
-    "report",
-    "doctor_finding",
-    "doctor_log",
-    "doctor_fit",
-    "doctor_physics",
-    "doctor",
-    "comparison",
-    "comparison_report",
-    "animation",
-    "view",
-    "convert",
-    "demo",
-    "cli",
-]
-# Heavy dependencies and who may import them.
+import heft
+
+PACKAGE = Path(heft.__file__).parent
+MODULES = sorted(
+    ".".join(p.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+    for p in PACKAGE.rglob("*.py")
+)
+ROOMS = sorted(p.parent.name for p in PACKAGE.glob("*/__init__.py"))
+# Libraries that are asked for by name, or in part, and who may do so.
 OWNERS = {
-    "pinocchio": {"robot"},
-    "sympy": {"expressions", "algebra", "symbolic_print"},
-    "tomlkit": {"export"},
-    "numba": {"kernel"},
-    "pyarrow": {"tables", "results", "convert"},
-    "scipy.signal": {"signals"},
-    "clarabel": {"consistency", "bounds"},
-    "viser": {"view"},
-    "trimesh": {"view"},
-    "mcap": {"tables", "convert"},
-    "rosbags": {"tables", "convert"},
-    "sqlite3": {"tables"},
-    "zstandard": {"tables"},
-    "lz4": {"tables"},
-    "ruamel": {"tables"},
-    "cyclopts": {"cli"},
-    "zenoh": {"network"},
-    "cbor2": {"decoding", "network"},
-    "http": {"live_page"},
+    "scipy.signal": "heft.signals",
+    "mcap": "heft.recordings",
+    "rosbags": "heft.recordings",
+    "sqlite3": "heft.recordings",
+    "zstandard": "heft.recordings",
+    "lz4": "heft.recordings",
+    "ruamel": "heft.recordings",
+    "http": "heft.streams",
 }
 HIDDEN = {"mujoco", "matplotlib", "cvxpy", "pandas", "pickle", "requests", "urllib"}
 
 
-def sources(module: str) -> list[Path]:
-    """Return the file of a module, or all those of its folder."""
-    path = PACKAGE / f"{module}.py"
-    return [path] if path.exists() else sorted((PACKAGE / module).glob("*.py"))
+def path_of(module: str) -> Path:
+    """Return the file of a module."""
+    place = PACKAGE.parent / module.replace(".", "/")
+    return place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
 
 
-def source(module: str) -> str:
-    return "\n".join(path.read_text() for path in sources(module))
+@cache
+def tree(module: str) -> ast.Module:
+    return ast.parse(path_of(module).read_text())
 
 
-def imports(module: str) -> Iterator[tuple[bool, str]]:
-    """Yield (is_ours, name) for every import anywhere in a module, nested ones too.
+def face_of(module: str) -> str:
+    """Return the package whose face stands for a module: its room, or its application."""
+    parts = module.split(".")
+    depth = 3 if parts[1:2] == ["applications"] else 2
+    return ".".join(parts[:depth])
 
-    Modules of one folder may import one another; optional libraries are asked for by name.
-    """
-    outside = 2 if (PACKAGE / module).is_dir() else 1
-    for node in [n for path in sources(module) for n in ast.walk(ast.parse(path.read_text()))]:
-        if isinstance(node, ast.ImportFrom):
-            if node.level >= outside:
-                parts = [node.module] if node.module else [a.name for a in node.names]
-                yield from ((True, str(p).split(".")[0]) for p in parts)
-            elif not node.level:
-                yield False, str(node.module)
+
+def imports(module: str) -> Iterator[tuple[str, str]]:
+    """Yield (module, name) of every absolute import anywhere in a module, nested ones too."""
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.ImportFrom) and not node.level:
+            yield from ((str(node.module), a.name) for a in node.names)
         elif isinstance(node, ast.Import):
-            yield from ((False, a.name) for a in node.names)
+            yield from ((a.name, "") for a in node.names)
         elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "library":
-            yield False, str(getattr(node.args[0], "value", ""))
+            yield str(getattr(node.args[0], "value", "")), ""
 
 
-def test_every_module_has_a_place_in_the_order() -> None:
-    found = {p.stem for p in PACKAGE.glob("*.py")} | {p.parent.name for p in PACKAGE.glob("*/*.py")}
-    assert found - {"__init__", "heft"} == set(ORDER)
+@pytest.mark.parametrize("module", MODULES)
+def test_a_room_is_entered_by_its_face(module: str) -> None:
+    for source, name in imports(module):
+        if source.startswith("heft."):
+            assert source == face_of(source), f"{module} reaches into {source}"
+            assert source != face_of(module), f"{module} takes a detour by its own face"
+            offered = hasattr(importlib.import_module(source), name)
+            assert offered or f"{source}.{name}" in MODULES
 
 
-@pytest.mark.parametrize("module", ORDER)
-def test_a_module_imports_only_what_stands_before_it(module: str) -> None:
-    before = set(ORDER[: ORDER.index(module)]) | {"__version__"}
-    above = {name for ours, name in imports(module) if ours} - before
-    assert not above
+@pytest.mark.parametrize("module", [f"heft.{r}" for r in ROOMS])
+def test_a_face_holds_no_logic(module: str) -> None:
+    allowed = (ast.ImportFrom, ast.Expr)
+    assert all(isinstance(node, allowed) for node in tree(module).body)
+    assert len(path_of(module).read_text().splitlines()) < 40
 
 
-@pytest.mark.parametrize("module", ORDER)
+def test_there_are_few_rooms() -> None:
+    assert len(ROOMS) + len(list(PACKAGE.glob("*.py"))) <= 20
+    depths = {p: len(p.relative_to(PACKAGE).parts) for p in PACKAGE.rglob("*.py")}
+    deep = {p.relative_to(PACKAGE).parts[:2] for p, depth in depths.items() if depth > 2}
+    assert max(depths.values()) == 3
+    assert {k for k in deep if k[0] != "applications"} == {("recordings", "formats")}
+
+
+@pytest.mark.parametrize("module", MODULES)
 def test_a_heavy_dependency_has_one_owner(module: str) -> None:
-    for ours, name in imports(module):
-        if ours:
-            continue
-        for heavy, owners in OWNERS.items():
+    for name, _ in imports(module):
+        for heavy, owner in OWNERS.items():
             if name == heavy or name.startswith(heavy + "."):
-                assert module in owners, f"{module} imports {name}"
+                assert module.startswith(owner), f"{module} imports {name}"
         assert name.split(".")[0] not in HIDDEN
 
 
-@pytest.mark.parametrize("module", ORDER)
+@pytest.mark.parametrize("module", MODULES)
 def test_nothing_prints_or_evaluates_text(module: str) -> None:
     called = {
         node.func.id
-        for path in sources(module)
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(tree(module))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }
     assert not called & {"print", "eval", "exec"}
 
 
-@pytest.mark.parametrize("module", ORDER)
+@pytest.mark.parametrize("module", MODULES)
 def test_every_public_name_says_what_it_is(module: str) -> None:
-    loaded = importlib.import_module(f"heft.{module}")
+    loaded = importlib.import_module(module)
+    assert loaded.__doc__
     for name, thing in vars(loaded).items():
         if name.startswith("_") or getattr(thing, "__module__", None) != loaded.__name__:
             continue
@@ -203,10 +121,19 @@ def test_every_public_name_says_what_it_is(module: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["inertia", "signals", "weak", "recording", "plants", "consistency"]
+    "module",
+    [
+        *("information.inertia", "signals.settings", "signals.weak_form", "recordings.recording"),
+        *("plants.robot", "plants.rows", "estimators.consistent"),
+    ],
 )
 def test_numbers_in_public_docstrings_have_units(module: str) -> None:
-    assert re.search(r"\[(kg|m|s|Hz|rad|N·m)", source(module))
+    assert re.search(r"\[(kg|m|s|Hz|rad|N·m)", path_of(f"heft.{module}").read_text())
+
+
+@pytest.mark.parametrize("name", heft.__all__)
+def test_the_public_face_resolves(name: str) -> None:
+    assert getattr(heft, name) is not None
 
 
 def test_importing_heft_is_light() -> None:

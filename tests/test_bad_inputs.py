@@ -28,7 +28,10 @@ import pytest
 from numpy.lib import format as npy
 
 from heft import cli
-from heft.consistency import PhysicallyConsistent
+from heft.applications.identification.identify import identify_files
+from heft.applications.identification.results import Identified, refuse_foreign
+from heft.applications.identification.settings import Settings
+from heft.applications.predict import predict_files
 from heft.errors import (
     FitError,
     HeftError,
@@ -39,13 +42,15 @@ from heft.errors import (
     MissingSignal,
     TooLittleData,
 )
-from heft.identification import Settings, identify_files
-from heft.information import Information
-from heft.plants import Problem
-from heft.recording import ColumnMap, Recording
-from heft.results import Identified, predict_files, refuse_foreign
-from heft.robot import Options, Robot
-from heft.signals import Smoothing, survey
+from heft.estimators.consistent import PhysicallyConsistent
+from heft.information.square_root import Information
+from heft.models.options import Options
+from heft.models.robot import Robot
+from heft.plants.problem import Problem
+from heft.recordings.columns import ColumnMap
+from heft.recordings.recording import Recording
+from heft.signals.clock import survey
+from heft.signals.settings import Smoothing
 
 UPPER = """<link name="upper">
     <inertial>

@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from heft import inertia
-from heft.bounds import PossibleFits, StrictBounds, strict_bounds
-from heft.cone import Limits
-from heft.consistency import PhysicallyConsistent
+from heft.applications.identification.fit import limits_of
 from heft.errors import InvalidSetting, SolverFailure
-from heft.information import Triangle, triangle_of
-from heft.options import LinkOptions, Options
-from heft.parameters import Labels
-from heft.plants import Believed
+from heft.estimators.bounds import PossibleFits, StrictBounds, strict_bounds
+from heft.estimators.consistent import PhysicallyConsistent
+from heft.estimators.feasible_set import Limits
+from heft.information import inertia
+from heft.information.parameters import Labels
+from heft.information.square_root import Triangle, triangle_of
+from heft.models.options import LinkOptions, Options
+from heft.plants.rows import Believed
 from tests.test_consistency import Case, case, every_robot, perturbed, problem_of, shares
 
 CHI = float(scipy.stats.chi2.ppf(0.95, 1))
@@ -395,12 +396,12 @@ def test_limits_are_read_from_options_and_written_back() -> None:
     expected = LinkOptions((1.0, 2.0), ((-0.1, 0.1), (0.0, 0.0), (0.0, 1.0)))
     assert options.limits == {"wrist": expected}
     assert Options.from_dict(options.to_dict()) == options
-    limits = Limits.from_options(options.limits)
+    limits = limits_of(options)
     assert limits == Limits({"wrist": expected.mass}, {"wrist": expected.com})  # type: ignore[dict-item]
     assert limits
-    assert not Limits.from_options(None)
+    assert not limits_of(Options())
     half = Options.from_dict({"limits": {"wrist": {"mass": [0, 1]}}})
-    assert Limits.from_options(half.limits) == Limits({"wrist": (0.0, 1.0)})
+    assert limits_of(half) == Limits({"wrist": (0.0, 1.0)})
     assert Options.from_dict(half.to_dict()) == half
 
 

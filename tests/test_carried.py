@@ -8,17 +8,18 @@ from functools import cache
 import numpy as np
 import pytest
 
-from heft import inertia
-from heft.carried import Carried, WeighCarried, last_frame, load_columns
+from heft.applications.identification.settings import Settings
+from heft.applications.payload.by_repeated_motion import MatchedMotions
+from heft.applications.payload.by_torques import Carried, WeighCarried
 from heft.errors import InvalidRecording, InvalidSetting
-from heft.export import write_urdf
-from heft.identification import Settings
-from heft.matched import MatchedMotions
-from heft.options import JointOptions, Options
-from heft.plants import Problem
-from heft.recording import Recording
-from heft.robot import Robot
-from heft.signals import Smoothing
+from heft.information import inertia
+from heft.models.export import write_urdf
+from heft.models.options import JointOptions, Options
+from heft.models.robot import Robot
+from heft.plants.payload_on_robot import last_frame, load_columns
+from heft.plants.problem import Problem
+from heft.recordings.recording import Recording
+from heft.signals.settings import Smoothing
 from tests.experiments import ARMS, Truth, log, true_robot, wrong_prior
 from tests.robots import FloatArray
 

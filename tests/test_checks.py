@@ -7,11 +7,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from heft import checks, demo
+from heft.applications import demo
+from heft.applications.identification.identification import Identification
+from heft.applications.identification.identify import identify
 from heft.errors import FitError
-from heft.identification import Identification, identify
-from heft.recording import Recording
-from heft.robot import Robot
+from heft.information.checks import Check, Status
+from heft.models.robot import Robot
+from heft.recordings.recording import Recording
 
 Columns = dict[str, np.ndarray]
 
@@ -111,9 +113,9 @@ def test_torque_that_follows_nothing_is_refused() -> None:
         ([], "good"),
     ],
 )
-def test_checks_add_up(statuses: list[checks.Status], verdict: str) -> None:
-    made = [checks.Check("x", s, 0.0, 0.0, "") for s in statuses]
-    assert checks.verdict(made) == verdict
+def test_checks_add_up(statuses: list[Status], verdict: str) -> None:
+    made = [Check("x", s, 0.0, 0.0, "") for s in statuses]
+    assert verdict(made) == verdict
 
 
 @pytest.mark.parametrize(
@@ -121,4 +123,4 @@ def test_checks_add_up(statuses: list[checks.Status], verdict: str) -> None:
     [(0.5, "pass"), (1.0, "pass"), (1.5, "warn"), (2.0, "warn"), (2.1, "fail"), (np.nan, "fail")],
 )
 def test_a_limit_passes_what_it_says(value: float, status: str) -> None:
-    assert checks.Check.at_most("x", value, 1.0, 2.0, "").status == status
+    assert Check.at_most("x", value, 1.0, 2.0, "").status == status

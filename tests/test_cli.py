@@ -19,9 +19,9 @@ import pyarrow.parquet
 import pytest
 
 from heft import __version__
+from heft.applications.demo import FOLDER as DEMO
+from heft.applications.identification.results import FILES
 from heft.cli import main
-from heft.demo import FOLDER as DEMO
-from heft.results import FILES
 
 SOURCE = Path(__file__).parents[1] / "src"
 ARM, RUN1, RUN2 = DEMO / "arm.urdf", DEMO / "run1.parquet", DEMO / "run2.parquet"

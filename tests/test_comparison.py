@@ -13,15 +13,22 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from heft import comparison_report, results
+from heft.applications.identification import compare_report, results
+from heft.applications.identification.compare import (
+    ALARM,
+    Change,
+    Side,
+    _together,
+    by_holm,
+    compare,
+)
+from heft.applications.identification.identify import identify
 from heft.cli import main
-from heft.comparison import ALARM, Change, Side, _together, by_holm, compare
 from heft.errors import InputError, InvalidSetting
-from heft.export import write_urdf
-from heft.identification import identify
-from heft.options import Options
-from heft.robot import Robot
-from heft.tables import file_hash
+from heft.models.export import write_urdf
+from heft.models.options import Options
+from heft.models.robot import Robot
+from heft.recordings.formats import file_hash
 from tests.browser import browser, opened
 from tests.experiments import ARMS, Truth, log, simple_options, true_robot, wrong_prior
 
@@ -97,7 +104,7 @@ def test_a_heavier_link_is_found_and_named(lab: Lab, before: Path) -> None:
     assert clear and {c.kind for c in clear} <= {"base", "mass"}
     name, share = found.suspects[0]
     assert name == lab.truth.robot.bodies_links[-1].name and share > 0.9
-    assert name in comparison_report.text(found)
+    assert name in compare_report.text(found)
 
 
 def test_where_nothing_changed_alarms_are_as_rare_as_the_rule_says(lab: Lab) -> None:
@@ -115,7 +122,7 @@ def test_another_prior_makes_no_change(lab: Lab, before: Path) -> None:
 def test_a_folder_is_as_it_is(before: Path) -> None:
     found = compare(before, before)
     assert found.changes and not any(c.clear or c.difference[0] for c in found.changes)
-    assert "nothing changed" in comparison_report.text(found)
+    assert "nothing changed" in compare_report.text(found)
 
 
 def test_forwards_and_backwards_are_the_same_change(before: Path, rubbing: Path) -> None:
@@ -129,13 +136,13 @@ def test_a_long_sum_is_cut_at_a_term() -> None:
     terms = [f"0.{k}5 link{k}.m" for k in range(1, 9)]
     for count in range(1, 9):
         whole = " + ".join(terms[:count])
-        cut = comparison_report._cut(whole)
+        cut = compare_report._cut(whole)
         kept = cut.partition(" … (")[0]
         assert whole.startswith(kept) and kept.endswith(".m")
-        assert len(kept) <= comparison_report.WIDEST
+        assert len(kept) <= compare_report.WIDEST
         more = count - len(kept.split(" + "))
         assert cut == (f"{kept} … ({more} more)" if more else whole)
-    assert comparison_report._cut("a" * 80) == "a" * 80
+    assert compare_report._cut("a" * 80) == "a" * 80
 
 
 def test_holms_rule_is_holms() -> None:

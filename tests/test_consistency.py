@@ -10,19 +10,22 @@ import pinocchio as pin
 import pytest
 import scipy.linalg
 
-from heft import friction, inertia, plants
-from heft.consistency import (
+from heft.dynamics import drive_columns
+from heft.estimators.consistent import (
     WORST_DIRECTION,
     ConsistentEstimate,
     PhysicallyConsistent,
     body_statistics,
-    cone_metric,
     stated_numbers,
 )
-from heft.information import Information, Triangle
-from heft.parameters import Labels
-from heft.plants import Believed, Problem
-from heft.robot import Robot
+from heft.estimators.feasible_set import cone_metric
+from heft.information import inertia
+from heft.information.parameters import Labels
+from heft.information.square_root import Information, Triangle
+from heft.models.robot import Robot
+from heft.plants.problem import Problem
+from heft.plants.robot import random_course, random_states, standard_rows
+from heft.plants.rows import Believed
 from tests import robots
 
 EPS = float(np.finfo(float).eps)
@@ -88,9 +91,9 @@ def case(name: str, samples: int = 200) -> Case:
         truth[first : first + 10] = perturbed(truth[first : first + 10], rng)
     drives = slice(10 * len(believed.groups), None)
     truth[drives] = rng.uniform(0.1, 0.5, len(truth[drives]))
-    q, v, a = plants.random_states(robot, samples, rng)
-    course = plants.random_course(robot, v, a, rng) if friction.stop_columns(robot) else None
-    regressor = plants.standard_rows(robot, q, v, a, course)[:, :, list(problem.base.kept)]
+    q, v, a = random_states(robot, samples, rng)
+    course = random_course(robot, v, a, rng) if drive_columns.stop_columns(robot) else None
+    regressor = standard_rows(robot, q, v, a, course)[:, :, list(problem.base.kept)]
     return Case(robot, believed, problem.labels, truth, regressor)
 
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from heft.columns import ColumnMap
-from heft.convert import WRITERS, convert
 from heft.errors import InvalidRecording, InvalidSetting
-from heft.recording import Recording
-from heft.tables import table as table_module
+from heft.recordings.columns import ColumnMap
+from heft.recordings.convert import WRITERS, convert
+from heft.recordings.formats import table as table_module
+from heft.recordings.recording import Recording
 from tests.messages import joint_states, save_mcap
 
 Array = NDArray[np.float64]

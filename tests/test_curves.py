@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heft import inertia
-from heft.curves import CURVE_POINTS, SCATTER_POINTS, Stretch, Tracer, peaks
-from heft.poses import body_poses, ellipsoid
-from heft.robot import Robot
+from heft.display.curves import CURVE_POINTS, SCATTER_POINTS, Stretch, Tracer, peaks
+from heft.display.scene import ellipsoid
+from heft.dynamics.kinematics import body_poses
+from heft.information import inertia
+from heft.models.robot import Robot
 from tests.experiments import ARMS, ROBOTS, configuration
 
 

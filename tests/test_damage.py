@@ -16,7 +16,7 @@ from mcap.writer import CompressionType
 from numpy.typing import NDArray
 
 from heft.errors import HeftError, InvalidRecording
-from heft.recording import Recording
+from heft.recordings.recording import Recording
 from tests.messages import joint_states, save_bag, save_db3, save_mcap
 
 Array = NDArray[np.float64]

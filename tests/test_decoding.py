@@ -9,8 +9,8 @@ import cbor2
 import numpy as np
 import pytest
 
-from heft.decoding import LARGEST, Piece, Reader, refuse_types, ros_kind
 from heft.errors import InvalidSetting
+from heft.streams.messages import LARGEST, Piece, Reader, refuse_types, ros_kind
 from tests.messages import JOINT_STATE, ROS2, Messages, made, turn, vector
 
 WRENCH, IMU = "geometry_msgs/msg/WrenchStamped", "sensor_msgs/msg/Imu"

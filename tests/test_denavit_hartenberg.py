@@ -11,11 +11,13 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from heft import inertia, kernel, plants
+from heft.dynamics import kernels
 from heft.errors import FitError, InputError, InvalidModel, InvalidSetting
-from heft.export import write, write_toml
-from heft.options import JointOptions, Options
-from heft.robot import Robot
+from heft.information import inertia
+from heft.models.export import write, write_toml
+from heft.models.options import JointOptions, Options
+from heft.models.robot import Robot
+from heft.plants.robot import random_states
 from tests.robots import FloatArray, load
 from tests.test_export import IMPOSSIBLE, ROUNDING, bodies, rubbing
 
@@ -159,8 +161,8 @@ def test_links_stand_where_the_textbooks_say(arm: Arm) -> None:
 def test_the_regressor_is_the_inverse_dynamics_of_pinocchio(arm: Arm) -> None:
     robot, model = read(arm.toml), arm.model()
     data = model.createData()
-    q, v, a = plants.random_states(robot, 30, np.random.default_rng(5))
-    rows = kernel.regressor(robot.tree, kernel.motion_of(robot.tree, robot.gravity, q, v, a))
+    q, v, a = random_states(robot, 30, np.random.default_rng(5))
+    rows = kernels.regressor(robot.tree, kernels.motion_of(robot.tree, robot.gravity, q, v, a))
     expected = np.array([pin.rnea(model, data, *x) for x in zip(q, v, a, strict=True)])
     got = rows @ robot.written_bodies()
     assert np.linalg.norm(got - expected) <= 1e-13 * np.linalg.norm(expected)

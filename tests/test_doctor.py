@@ -13,14 +13,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from heft import demo, doctor
-from heft.doctor_finding import Finding
-from heft.doctor_fit import Correction
-from heft.doctor_log import look
-from heft.doctor_physics import Move, steps
-from heft.options import Options
-from heft.recording import ColumnMap, Recording
-from heft.robot import Robot
+from heft.applications import demo
+from heft.applications.doctor import doctor
+from heft.applications.doctor.clock_and_signals import look
+from heft.applications.doctor.corrections import Move, steps
+from heft.applications.doctor.evidence import Correction
+from heft.applications.doctor.finding import Finding
+from heft.models.options import Options
+from heft.models.robot import Robot
+from heft.recordings.columns import ColumnMap
+from heft.recordings.recording import Recording
 from tests import experiments
 
 Arrays = dict[str, np.ndarray]

@@ -20,14 +20,15 @@ from urllib.parse import unquote
 import pytest
 from benchmarks import readme
 
-from heft import checks, demo
+from heft.applications import demo
+from heft.applications.derive.lagrange import derive
+from heft.applications.identification import checks
+from heft.applications.payload.sensors import Sensors
 from heft.cli import app, main
-from heft.network import Link
-from heft.options import Options
-from heft.recording import KINDS, ColumnMap
-from heft.robot import Robot
-from heft.sensors import Sensors
-from heft.symbolic import derive
+from heft.models.options import Options
+from heft.models.robot import Robot
+from heft.recordings.columns import KINDS, ColumnMap
+from heft.streams.network import Link
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heft.columns import ColumnMap
-from heft.drafting import draft_map
-from heft.recording import Recording
-from heft.tables import Table
+from heft.recordings.columns import ColumnMap
+from heft.recordings.formats.table import Table
+from heft.recordings.map_draft import draft_map
+from heft.recordings.recording import Recording
 
 JOINTS = ("shoulder_pan_joint", "elbow_joint", "wrist_1_joint")
 

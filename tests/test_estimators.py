@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from heft.errors import TooLittleData
-from heft.estimators import LeastSquares
-from heft.identifiability import data_rank
-from heft.information import Information
-from heft.options import Options
-from heft.plants import Problem, random_course, random_states, standard_rows
-from heft.robot import Robot
+from heft.estimators.least_squares import LeastSquares
+from heft.information.identifiability import data_rank
+from heft.information.square_root import Information
+from heft.models.options import Options
+from heft.models.robot import Robot
+from heft.plants.problem import Problem
+from heft.plants.robot import random_course, random_states, standard_rows
 from tests.experiments import ARMS, HUMANOID, log, simple_options, true_robot
 from tests.nist import NAMES, digits, exact_solution, load
 
@@ -152,8 +153,8 @@ def test_a_parameter_that_the_data_do_not_show_gets_no_number() -> None:
 def test_refinement_is_right_to_the_last_digits_on_nist_data(name: str) -> None:
     data = load(name)
     p = data.X.shape[1]
-    from heft.information import solve_refined
-    from heft.parameters import Labels
+    from heft.information.parameters import Labels
+    from heft.information.square_root import solve_refined
 
     labels = Labels(tuple(f"b{k}" for k in range(p)), ("",) * p)
     total = Information.neutral(labels, ["y"])

@@ -16,10 +16,11 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from heft import inertia
 from heft.errors import FitError
-from heft.export import number, write_urdf
-from heft.robot import Robot
+from heft.files.edits import number
+from heft.information import inertia
+from heft.models.export import write_urdf
+from heft.models.robot import Robot
 from tests.robots import CHOSEN, IMMOBILE, FloatArray, load, loadable, planar_arm, written_inertias
 
 MOMENTS = ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from heft import inertia
+from heft.applications.payload.by_wrench import Bias, Weigh
+from heft.applications.payload.online import Event, Follow, Following, without_spikes
 from heft.errors import InvalidSetting
-from heft.following import Event, Follow, Following, without_spikes
-from heft.weighing import Bias, Weigh
-from heft.wrench import Held
+from heft.information import inertia
+from heft.plants.held_body import Held
 from tests.wrists import BIAS, BODY, sensed
 
 NOISE = (0.1, 0.005)

@@ -9,13 +9,13 @@ import pytest
 import scipy.stats
 from benchmarks.lessons import LESSONS, STEP, example, noisy, one_link, rubbing
 
-from heft import forms
+from heft.applications import textbook
+from heft.applications.textbook import Growing, Moved, chosen, followed, least_squares
 from heft.errors import InvalidSetting, TooLittleData
-from heft.forms import Growing, Moved, chosen, followed, least_squares
-from heft.recursive import CovarianceRecursion
-from heft.robot import Robot
-from heft.simulation import Simulate, Trajectory
-from heft.weak import Integrals, Windows
+from heft.estimators.recursive import CovarianceRecursion
+from heft.experiments.forward_dynamics import Simulate, Trajectory
+from heft.models.robot import Robot
+from heft.signals.weak_form import Integrals, Windows
 from tests.experiments import fourier
 from tests.robots import FloatArray, load
 
@@ -74,7 +74,7 @@ def test_an_effort_that_was_held_is_integrated_as_such() -> None:
 def test_all_forms_agree_on_a_motion_without_noise(name: str) -> None:
     lesson = LESSONS[name]
     moved = lesson.moved()
-    for make in (forms.differentiated, lambda r, m: forms.windowed(r, m, WINDOWS)):
+    for make in (textbook.differentiated, lambda r, m: textbook.windowed(r, m, WINDOWS)):
         rows = lesson.columns(lambda robot, make=make: make(robot, moved))  # type: ignore[misc]
         assert least_squares(rows).values == pytest.approx(lesson.truth, rel=2e-3)
 
@@ -101,8 +101,8 @@ def test_the_integral_of_a_sign_finds_its_changes_between_samples() -> None:
     speed = np.prod(time[:, None] - turns, axis=1) * np.where(time > turns[0], 0.6, 1.0)
     behind = np.clip(time[:, None] - turns, 0.0, None)
     exact = time - time[0] - 2.0 * behind[:, 0] + 2.0 * behind[:, 1]
-    assert forms.sign_integral(time, speed) == pytest.approx(exact, abs=1e-9)
-    assert forms.sign_integral(time[:5], np.array([0.0, 1, 2, 0, 0])) == pytest.approx(
+    assert textbook.sign_integral(time, speed) == pytest.approx(exact, abs=1e-9)
+    assert textbook.sign_integral(time[:5], np.array([0.0, 1, 2, 0, 0])) == pytest.approx(
         np.minimum(time[:5], time[3]) - time[0]
     )
 
@@ -116,8 +116,8 @@ def test_windows_bear_noise_that_differentiation_does_not(name: str) -> None:
     for seed in range(3):
         seen: Moved = noisy(lesson.moved(), seed)
         rows = (
-            lesson.columns(lambda robot, seen=seen: forms.differentiated(robot, seen)),  # type: ignore[misc]
-            lesson.columns(lambda robot, seen=seen: forms.windowed(robot, seen, WINDOWS)),  # type: ignore[misc]
+            lesson.columns(lambda robot, seen=seen: textbook.differentiated(robot, seen)),  # type: ignore[misc]
+            lesson.columns(lambda robot, seen=seen: textbook.windowed(robot, seen, WINDOWS)),  # type: ignore[misc]
         )
         errors.append([least_squares(r).values / lesson.truth - 1.0 for r in rows])
     differentiated, windowed = np.sqrt(np.mean(np.square(errors), axis=(0, 2)))
@@ -128,14 +128,16 @@ def test_whitened_windows_make_intervals_honest() -> None:
     """White noise of effort alone: the squared error over its covariance is χ²."""
     lesson, sigma = LESSONS["two links"], 0.05
     moved = lesson.moved()
-    rows = lesson.columns(lambda robot: forms.windowed(robot, moved, WINDOWS))
-    white = forms.whitened(rows, WINDOWS, STEP)
+    rows = lesson.columns(lambda robot: textbook.windowed(robot, moved, WINDOWS))
+    white = textbook.whitened(rows, WINDOWS, STEP)
     start = least_squares(white).values
     surprise, noises = 0.0, []
     for seed in range(50):
         noise = sigma * np.random.default_rng(seed).normal(size=moved.effort.shape)
         seen = replace(moved, effort=moved.effort + noise)
-        found = least_squares(forms.whitened(replace(rows, effort=_efforts(seen)), WINDOWS, STEP))
+        found = least_squares(
+            textbook.whitened(replace(rows, effort=_efforts(seen)), WINDOWS, STEP)
+        )
         error = found.values - start
         surprise += error @ np.linalg.solve(found.covariance, error)
         noises.append(found.noise)
@@ -146,20 +148,20 @@ def test_whitened_windows_make_intervals_honest() -> None:
 
 def _efforts(moved: Trajectory) -> FloatArray:
     bare = example("two_link_homework")
-    return forms.windowed(bare, moved, WINDOWS).effort
+    return textbook.windowed(bare, moved, WINDOWS).effort
 
 
 def test_rows_that_leave_windows_out_are_not_whitened() -> None:
     rows = Integrals(np.array([0.0, 0.1, 0.3]), np.ones((3, 1, 1)), np.ones((3, 1)))
     with pytest.raises(InvalidSetting, match="missing"):
-        forms.whitened(rows, WINDOWS, STEP)
+        textbook.whitened(rows, WINDOWS, STEP)
 
 
 def test_columns_that_the_motion_cannot_tell_apart_are_refused() -> None:
     lesson = LESSONS["one link"]
     robot = example("one_link")
     names = ("link1@joint1.I.zz", "joint1.armature")
-    rows = forms.differentiated(robot, lesson.moved())
+    rows = textbook.differentiated(robot, lesson.moved())
     with pytest.raises(TooLittleData, match="determine"):
         least_squares(chosen(rows, [robot.labels.index(n) for n in names]))
 
@@ -181,7 +183,7 @@ def test_the_growing_form_holds_for_any_robot(file: str) -> None:
     q, v, a = fourier(len(robot.joints), time, rng)
     values = rng.normal(size=len(robot.labels))
     moved = _Given(time, q, v, a, np.zeros_like(q))
-    effort = forms.differentiated(robot, moved).regressor @ values
+    effort = textbook.differentiated(robot, moved).regressor @ values
     coulomb = [k for k, n in enumerate(robot.labels.names) if n.endswith(".coulomb")]
     smooth = np.delete(np.arange(len(values)), coulomb)
     rows = Growing().rows(robot, replace(moved, effort=effort))
@@ -191,7 +193,7 @@ def test_the_growing_form_holds_for_any_robot(file: str) -> None:
     assert rows.regressor[:, :, smooth] @ values[smooth] == pytest.approx(
         u, abs=1e-6 * np.abs(u).max()
     )
-    turned = np.stack([forms.sign_integral(time, x)[1:] for x in v.T], axis=1)
+    turned = np.stack([textbook.sign_integral(time, x)[1:] for x in v.T], axis=1)
     sign = rows.regressor[:, :, coulomb] @ values[coulomb]
     assert sign == pytest.approx(turned * values[coulomb], abs=1e-9)
 

@@ -8,14 +8,17 @@ from functools import cache
 import numpy as np
 import pytest
 
-from heft import friction, kernel, plants
-from heft.friction import Course, Presliding
-from heft.options import Coupling, JointOptions, Options
-from heft.plants import Problem
-from heft.recording import Recording
-from heft.robot import FRICTION, LINEAR_SCALE, PRISMATIC, STOP_WIDTHS, Robot, Term
-from heft.signals import Smoothing
-from heft.weak import Weak
+from heft.dynamics import drive_columns, kernels
+from heft.dynamics.drive_columns import Course, Presliding
+from heft.dynamics.drives import FRICTION, LINEAR_SCALE, STOP_WIDTHS, Term
+from heft.dynamics.tree import PRISMATIC
+from heft.models.options import Coupling, JointOptions, Options
+from heft.models.robot import Robot
+from heft.plants.problem import Problem
+from heft.plants.robot import random_course, random_states, standard_rows
+from heft.recordings.recording import Recording
+from heft.signals.settings import Smoothing
+from heft.signals.weak_form import Weak
 from tests import robots
 from tests.robots import FloatArray, Oracle
 
@@ -43,8 +46,8 @@ every_robot = pytest.mark.parametrize("name", NAMES)
 def course_of(robot: Robot, count: int = 40, seed: int = 3) -> tuple[FloatArray, ...]:
     """Return q, v, a of random states, and their course."""
     rng = np.random.default_rng(seed)
-    q, v, a = plants.random_states(robot, count, rng)
-    drawn = plants.random_course(robot, v, a, rng)
+    q, v, a = random_states(robot, count, rng)
+    drawn = random_course(robot, v, a, rng)
     return q, v, a, replace(drawn, velocity=v.T)  # type: ignore[return-value]
 
 
@@ -72,7 +75,7 @@ def test_the_effort_is_the_sum_of_the_terms_by_virtual_work(name: str) -> None:
     rng = np.random.default_rng(1)
     labels = robot.drive_labels(robot.drive_columns).names
     values = dict(zip(labels, rng.uniform(0.1, 1.0, len(labels)).tolist(), strict=True))
-    stops = friction.stop_columns(robot)
+    stops = drive_columns.stop_columns(robot)
     wanted = np.zeros_like(course.velocity)
     for k in range(wanted.shape[1]):
         for d, drive in enumerate(robot.drives):
@@ -84,7 +87,7 @@ def test_the_effort_is_the_sum_of_the_terms_by_virtual_work(name: str) -> None:
                 slip = course.stops[stops.index((d, term)), k] if term.kind == "stop" else 0.0
                 total = values[f"{drive.name}.{term.name}"] * value(term, 0, w, rate, load, slip)
                 wanted[:, k] += drive.ratio * total
-    found = friction.effort(robot, values, course)
+    found = drive_columns.effort(robot, values, course)
     assert np.abs(found - wanted).max() <= 64 * EPS * len(labels) * np.abs(wanted).max()
 
 
@@ -94,12 +97,12 @@ def test_the_effort_is_columns_times_values(name: str) -> None:
     _, _, _, course = course_of(robot)
     columns = (*robot.drive_columns, *robot.simpler_columns)
     values = np.random.default_rng(2).uniform(0.1, 1.0, len(columns))
-    scatter = friction.columns(robot, columns, course)
+    scatter = drive_columns.columns(robot, columns, course)
     total = np.zeros_like(course.velocity)
     for (channel, column), weight in zip(scatter.acts, scatter.weights, strict=True):
         total[channel] += weight * values[column] * scatter.values[column]
     named = dict(zip(robot.drive_labels(columns).names, values.tolist(), strict=True))
-    found = friction.effort(robot, named, course)
+    found = drive_columns.effort(robot, named, course)
     assert np.abs(found - total).max() <= 8 * EPS * len(columns) * np.abs(total).max()
 
 
@@ -109,11 +112,11 @@ def test_rows_times_parameters_is_the_rigid_torque_and_friction(name: str) -> No
     q, v, a, course = course_of(robot, 20)
     bodies = Oracle.of(robot).parameters()
     drives = np.random.default_rng(2).uniform(0.1, 1.0, len(robot.drive_columns))
-    rows = plants.standard_rows(robot, q, v, a, course)  # type: ignore[arg-type]
+    rows = standard_rows(robot, q, v, a, course)  # type: ignore[arg-type]
     rigid = Oracle.of(robot).inverse_dynamics(q, v, a).T
     names = robot.labels.names[len(bodies) :]
     named = dict(zip(names, drives.tolist(), strict=True))
-    wanted = rigid + friction.effort(robot, named, course)  # type: ignore[arg-type]
+    wanted = rigid + drive_columns.effort(robot, named, course)  # type: ignore[arg-type]
     parameters = np.concatenate([bodies, drives])
     # Rounding of all columns, and of pinocchio's chain of joints.
     size = np.abs(rows) @ np.abs(parameters)
@@ -181,12 +184,12 @@ def test_steady_friction_is_what_is_left_when_stops_have_slipped() -> None:
     terms = robot.drives[0].terms
     speed = np.array([-2.0, -0.02, 1e-4, 0.3])
     velocity = np.stack([speed, np.zeros(4)])
-    stops = np.zeros((len(friction.stop_columns(robot)), 4))
-    for k, (d, _) in enumerate(friction.stop_columns(robot)):
+    stops = np.zeros((len(drive_columns.stop_columns(robot)), 4))
+    for k, (d, _) in enumerate(drive_columns.stop_columns(robot)):
         stops[k] = np.sign(speed) if d == 0 else 0.0
     course = Course(velocity, np.zeros_like(velocity), stops, np.zeros_like(velocity))
-    found = friction.columns(robot, [(0, t) for t in terms], course).values
-    assert np.array_equal(found, friction.steady(terms, speed))
+    found = drive_columns.columns(robot, [(0, t) for t in terms], course).values
+    assert np.array_equal(found, drive_columns.steady(terms, speed))
 
 
 # ---- memory ---------------------------------------------------------------------------------
@@ -213,7 +216,7 @@ def test_a_stop_follows_and_slips_at_its_width(seed: int) -> None:
     x = walk(2000, seed)
     widths = np.array([0.003, 0.03])
     held = np.array([0.4, -1.0])
-    found = kernel.stops(x, widths, x[:, 0], held)
+    found = kernels.stops(x, widths, x[:, 0], held)
     for k in range(2):
         wanted = remembered(x[k], widths[k], held[k] * widths[k])
         # Both add the same differences; a sum of 2000 of them is right to as many roundings.
@@ -226,7 +229,7 @@ def pieces_of(robot: Robot, time: FloatArray, q: FloatArray, cuts: list[slice]) 
     found: list[Presliding] = []
     for cut in cuts:
         before = found[-1] if found else None
-        found.append(friction.presliding(robot, time[cut], q[:, cut], before))
+        found.append(drive_columns.presliding(robot, time[cut], q[:, cut], before))
     return found
 
 
@@ -244,11 +247,11 @@ def test_memory_in_stretches_is_memory_on_the_whole(name: str, cuts: str) -> Non
     robot, q = robot_of(name), walk(1000)
     time = 0.002 * np.arange(1000)
     time[500:] += 3.0  # what happens in a silence counts as one move
-    whole = friction.presliding(robot, time, q).values
+    whole = drive_columns.presliding(robot, time, q).values
     for cut, part in zip(CUTS[cuts], pieces_of(robot, time, q, CUTS[cuts]), strict=True):
         # The last z/b is multiplied by b and divided again at each cut: two roundings each.
         assert np.abs(part.values - whole[:, cut]).max(initial=0.0) <= 2000 * EPS
-    for k, (d, term) in enumerate(friction.stop_columns(robot)):
+    for k, (d, term) in enumerate(drive_columns.stop_columns(robot)):
         position = robot.drives[d].ratio @ q
         assert np.abs(whole[k] - remembered(position, term.scale or 0.0)).max() <= 2000 * EPS
 
@@ -257,7 +260,7 @@ def test_a_clock_that_was_set_back_goes_on_from_the_end() -> None:
     robot, q = robot_of("planar"), walk(1000)
     time = 0.002 * np.arange(1000)
     reset = np.concatenate([time[:600], time[:400]])  # from zero once more
-    whole = friction.presliding(robot, time, q).values
+    whole = drive_columns.presliding(robot, time, q).values
     parts = pieces_of(robot, reset, q, [slice(0, 600), slice(600, 1000)])
     assert np.abs(parts[1].values - whole[:, 600:]).max() <= 2000 * EPS
 
@@ -291,7 +294,7 @@ def test_memory_lasts_over_windows_and_silences_of_a_log() -> None:
         q = np.concatenate([s.position for s in mine], axis=1)
         found = np.concatenate([s.stops for s in mine], axis=1)
         assert q.shape[1] == rows
-        for k, (d, term) in enumerate(friction.stop_columns(robot)[::5]):
+        for k, (d, term) in enumerate(drive_columns.stop_columns(robot)[::5]):
             wanted = remembered(robot.drives[d].ratio @ q, term.scale or 0.0)
             assert np.abs(found[5 * k] - wanted).max() <= 1e-9
 

@@ -17,11 +17,11 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from heft import friction
+from heft.dynamics import drive_columns
 from heft.errors import InputError
-from heft.friction_code import c_source, python_source
-from heft.options import Coupling, JointOptions, Options
-from heft.robot import Robot
+from heft.models.friction_code import c_source, python_source
+from heft.models.options import Coupling, JointOptions, Options
+from heft.models.robot import Robot
 from tests.robots import PLANAR_ARM, FloatArray
 
 Entries = Mapping[str, Mapping[str, Any]]
@@ -407,9 +407,9 @@ def test_friction_is_what_heft_fits(kind: Literal["full", "simple"]) -> None:
     q, v, rigid = (x[:-50].T for x in motion(2))
     model = loaded(python_source(robot.name, joints, motors))["Friction"]()
     written = np.array([model.torque(*row) for row in zip(q.T, v.T, rigid.T, strict=True)]).T
-    memory = friction.presliding(robot, 1e-3 * np.arange(q.shape[1]), q)
-    course = friction.Course(v, np.zeros_like(v), memory.values, rigid)
-    fitted = friction.effort(robot, values, course)
+    memory = drive_columns.presliding(robot, 1e-3 * np.arange(q.shape[1]), q)
+    course = drive_columns.Course(v, np.zeros_like(v), memory.values, rigid)
+    fitted = drive_columns.effort(robot, values, course)
     # A position is summed before its change is taken: its rounding over the narrowest width.
     narrow = min((t.scale or 1.0 for d in robot.drives for t in d.terms), default=1.0)
     size = np.abs(v).max() + np.abs(rigid).max() + np.abs(q).max() / narrow

@@ -11,17 +11,22 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from heft import inertia, results
+from heft.applications.identification import results
+from heft.applications.identification.identification import Identification
+from heft.applications.identification.identify import identify, identify_files
+from heft.applications.identification.preparation import Robust
+from heft.applications.identification.results import to_json
+from heft.applications.identification.settings import Settings
 from heft.errors import InvalidSetting
-from heft.estimators import Delay, LeastSquares, Sharpness
-from heft.identification import Identification, Robust, Settings, identify, identify_files
-from heft.options import JointOptions, Options
-from heft.plants import Problem
-from heft.recording import Recording
-from heft.results import to_json
-from heft.robot import Robot
-from heft.signals import Smoothing
-from heft.weak import Weak
+from heft.estimators.least_squares import LeastSquares
+from heft.estimators.searches import Delay, Sharpness
+from heft.information import inertia
+from heft.models.options import JointOptions, Options
+from heft.models.robot import Robot
+from heft.plants.problem import Problem
+from heft.recordings.recording import Recording
+from heft.signals.settings import Smoothing
+from heft.signals.weak_form import Weak
 from tests.experiments import ARMS, fourier, log, true_robot, wrong_prior
 from tests.robots import PLANAR_ARM, FloatArray, Oracle
 

@@ -6,7 +6,7 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from heft import inertia
+from heft.information import inertia
 from tests import robots
 
 EPS = float(np.finfo(float).eps)

@@ -15,8 +15,8 @@ import pytest
 import scipy.linalg
 
 from heft.errors import HeftError, InvalidRecording, InvalidSetting, TooLittleData, UnlikeLabels
-from heft.information import Information, Triangle, solve, solve_refined, triangle_of
-from heft.parameters import Labels
+from heft.information.parameters import Labels
+from heft.information.square_root import Information, Triangle, solve, solve_refined, triangle_of
 from tests import nist
 
 EPS = float(np.finfo(float).eps)

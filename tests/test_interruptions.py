@@ -14,9 +14,9 @@ import pytest
 from benchmarks import interruptions
 from benchmarks.interruptions import NEW, Work, contents, failing, failures, prepared
 
-from heft import places
-from heft.places import put, workshop
-from heft.results import write
+from heft.applications.identification.results import write
+from heft.files import writing
+from heft.files.writing import put, workshop
 
 KILLS = """
 import json, sys, tempfile
@@ -66,7 +66,7 @@ def test_writes_that_are_to_fail_do(tmp_path: Path) -> None:
 def exchanging(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Exchange folders in one step, and as on systems that cannot."""
     if not request.param:
-        monkeypatch.setattr(places, "_exchange", lambda *_: False)
+        monkeypatch.setattr(writing, "_exchange", lambda *_: False)
     yield
 
 

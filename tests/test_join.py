@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from heft.columns import ColumnMap
 from heft.errors import HeftError, InvalidRecording, InvalidSetting
-from heft.recording import Recording, log_hash
-from heft.tables import Table, join
+from heft.recordings.columns import ColumnMap
+from heft.recordings.formats.join import join
+from heft.recordings.formats.table import Table
+from heft.recordings.recording import Recording, log_hash
 
 Array = NDArray[np.float64]
 

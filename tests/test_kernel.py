@@ -8,14 +8,18 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from heft import friction, inertia, kernel, plants, signals
+from heft.dynamics import drive_columns, kernels
+from heft.dynamics.tree import PRISMATIC, REVOLUTE
 from heft.errors import InvalidModel
-from heft.information import Information, Triangle
-from heft.options import Options
-from heft.plants import Problem
-from heft.recording import Recording
-from heft.robot import PRISMATIC, REVOLUTE, Robot
-from heft.signals import Smoothing
+from heft.information import inertia
+from heft.information.square_root import Information, Triangle
+from heft.models.options import Options
+from heft.models.robot import Robot
+from heft.plants.problem import Problem
+from heft.plants.robot import random_course, random_states, standard_rows
+from heft.recordings.recording import Recording
+from heft.signals.low_pass import FIRST_DERIVATIVE
+from heft.signals.settings import Smoothing
 from tests import robots
 from tests.robots import Oracle
 
@@ -29,11 +33,11 @@ every_robot = pytest.mark.parametrize(("file", "base"), ROBOTS, ids=[f"{f}-{b}" 
 
 
 def states(robot: Robot, count: int = SAMPLES, seed: int = 1) -> tuple[np.ndarray, ...]:
-    return plants.random_states(robot, count, np.random.default_rng(seed))
+    return random_states(robot, count, np.random.default_rng(seed))
 
 
-def motion_of(robot: Robot, count: int = SAMPLES, seed: int = 1) -> kernel.Motion:
-    return kernel.motion_of(robot.tree, robot.gravity, *states(robot, count, seed))
+def motion_of(robot: Robot, count: int = SAMPLES, seed: int = 1) -> kernels.Motion:
+    return kernels.motion_of(robot.tree, robot.gravity, *states(robot, count, seed))
 
 
 def depth(robot: Robot) -> int:
@@ -102,7 +106,7 @@ def test_the_robots_have_joints_of_every_kind() -> None:
 def test_the_regressor_is_the_inverse_dynamics_of_pinocchio(file: str, base: str) -> None:
     robot = robots.load(file, base)
     oracle, (q, v, a) = Oracle.of(robot), states(robot)
-    rows = kernel.regressor(robot.tree, kernel.motion_of(robot.tree, robot.gravity, q, v, a))
+    rows = kernels.regressor(robot.tree, kernels.motion_of(robot.tree, robot.gravity, q, v, a))
     expected = oracle.inverse_dynamics(q, v, a)
     error = np.linalg.norm(rows @ oracle.parameters() - expected)
     assert error <= rounding(robot) * np.linalg.norm(expected)
@@ -112,8 +116,8 @@ def test_the_regressor_is_the_inverse_dynamics_of_pinocchio(file: str, base: str
 def test_rows_times_parameters_is_inverse_dynamics(file: str, base: str) -> None:
     robot, parameters = robots.load(file, base), Oracle.of(robots.load(file, base)).parameters()
     motion = motion_of(robot)
-    effort = kernel.inverse_dynamics(robot.tree, motion, parameters)
-    rows = kernel.regressor(robot.tree, motion)
+    effort = kernels.inverse_dynamics(robot.tree, motion, parameters)
+    rows = kernels.regressor(robot.tree, motion)
     # The same numbers, added up in another order: ten a body.
     bound = 10.0 * len(robot.tree.names) * EPS * (np.abs(rows) @ np.abs(parameters))
     assert (np.abs(rows @ parameters - effort.T) <= bound).all()
@@ -124,7 +128,7 @@ def test_gravity_may_point_anywhere(file: str) -> None:
     gravity = (1.3, -4.0, 2.5)
     robot = Robot.from_urdf(robots.path_of(file), Options(gravity=gravity))
     oracle, (q, v, a) = Oracle.of(robot), states(robot)
-    rows = kernel.regressor(robot.tree, kernel.motion_of(robot.tree, robot.gravity, q, v, a))
+    rows = kernels.regressor(robot.tree, kernels.motion_of(robot.tree, robot.gravity, q, v, a))
     expected = oracle.inverse_dynamics(q, v, a)
     error = np.linalg.norm(rows @ oracle.parameters() - expected)
     assert error <= rounding(robot) * np.linalg.norm(expected)
@@ -150,7 +154,7 @@ def test_each_body_is_called_after_the_link_that_its_joint_moves(file: str, base
 
 def momenta_are_those_of_pinocchio(robot: Robot) -> None:
     oracle, (q, v, a) = Oracle.of(robot), states(robot)
-    found = kernel.momentum(robot.tree, kernel.motion_of(robot.tree, robot.gravity, q, v, a))
+    found = kernels.momentum(robot.tree, kernels.motion_of(robot.tree, robot.gravity, q, v, a))
     parameters = oracle.parameters()
     # Terms may cancel: balanced rotors have no remainder at all, but for pinocchio's rounding.
     # Velocities are about 1/s, so that momenta and remainders are of one size.
@@ -195,20 +199,20 @@ def test_momentum_changes_by_its_remainder_and_the_effort(file: str, base: str) 
     step = 1.0 / (50.0 * (1.0 + 2.0 * rates.max(axis=1)))
 
     def at(t: np.ndarray) -> np.ndarray:
-        motion = kernel.motion_of(
+        motion = kernels.motion_of(
             robot.tree, robot.gravity, along(robot, q, v, t), v + t[:, None] * a, a
         )
-        return kernel.momentum(robot.tree, motion)[0]
+        return kernels.momentum(robot.tree, motion)[0]
 
     change = np.zeros((SAMPLES, len(robot.channels), 10 * len(robot.tree.names)))
-    for k, weight in enumerate(signals.FIRST_DERIVATIVE, 1):
+    for k, weight in enumerate(FIRST_DERIVATIVE, 1):
         change += weight * (at(k * step) - at(-k * step))
     change /= step[:, None, None]
-    motion = kernel.motion_of(robot.tree, robot.gravity, q, v, a)
-    momentum, remainder = kernel.momentum(robot.tree, motion)
-    rows = kernel.regressor(robot.tree, motion)
+    motion = kernels.motion_of(robot.tree, robot.gravity, q, v, a)
+    momentum, remainder = kernels.momentum(robot.tree, motion)
+    rows = kernels.regressor(robot.tree, motion)
     # Body by body: the momentum's rounding over the step, the stencil's weights added up.
-    stencil = 2.0 * sum(abs(w) for w in signals.FIRST_DERIVATIVE)
+    stencil = 2.0 * sum(abs(w) for w in FIRST_DERIVATIVE)
     size, error = (
         np.sqrt((x.reshape(SAMPLES, -1, len(robot.tree.names), 10) ** 2).sum(axis=(0, 1, 3)))
         for x in (momentum / step[:, None, None], change - remainder - rows)
@@ -222,8 +226,8 @@ def test_momentum_changes_by_its_remainder_and_the_effort(file: str, base: str) 
 def test_momenta_do_not_depend_on_threads(file: str, threads: int, count: int) -> None:
     robot = robots.load(file)
     motion = motion_of(robot, count)
-    one = kernel.momentum(robot.tree, motion)
-    for a, b in zip(one, kernel.momentum(robot.tree, motion, threads=threads), strict=True):
+    one = kernels.momentum(robot.tree, motion)
+    for a, b in zip(one, kernels.momentum(robot.tree, motion, threads=threads), strict=True):
         assert np.array_equal(a, b)
 
 
@@ -234,8 +238,8 @@ def test_momenta_leave_further_columns_alone() -> None:
     out = np.zeros(shape), np.zeros(shape)
     for array in out:
         array[:, bodies:] = 7.0
-    wide = kernel.momentum(robot.tree, motion, out)
-    for rows, alone in zip(wide, kernel.momentum(robot.tree, motion), strict=True):
+    wide = kernels.momentum(robot.tree, motion, out)
+    for rows, alone in zip(wide, kernels.momentum(robot.tree, motion), strict=True):
         assert np.array_equal(rows[:, :, :bodies], alone)
         assert (rows[:, :, bodies:] == 7.0).all()
 
@@ -317,14 +321,14 @@ def test_the_bodies_as_written_are_those_of_pinocchio(file: str, base: str) -> N
 # ---- angles ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("reach", [1e-300, 1e-9, 0.8, 4.0, 100.0, 1e4, kernel.LARGEST_ANGLE])
+@pytest.mark.parametrize("reach", [1e-300, 1e-9, 0.8, 4.0, 100.0, 1e4, kernels.LARGEST_ANGLE])
 def test_sine_and_cosine_are_right_to_the_last_places(reach: float) -> None:
     angle = np.random.default_rng(1).uniform(-reach, reach, 20_001)
     octants = np.arange(-20, 21) * np.pi / 4
     near = np.concatenate([octants, np.nextafter(octants, np.inf), np.nextafter(octants, -np.inf)])
     angle = np.concatenate([angle, near[np.abs(near) <= reach], [0.0, reach, -reach]])
     sine, cosine = np.empty_like(angle), np.empty_like(angle)
-    kernel.sine_cosine(angle, sine, cosine)
+    kernels.sine_cosine(angle, sine, cosine)
     exact = angle.astype(np.longdouble)  # eleven bits more, enough to judge the last ones
     assert np.abs(sine - np.sin(exact)).max() <= 2.0 * EPS
     assert np.abs(cosine - np.cos(exact)).max() <= 2.0 * EPS
@@ -335,7 +339,7 @@ def test_sine_and_cosine_are_right_to_the_last_places(reach: float) -> None:
 def test_angles_of_many_turns_are_right_too(angle: float) -> None:
     robot = robots.planar_arm()
     q = np.array([[angle, 0.3], [0.1, -angle]])
-    motion = kernel.motion_of(robot.tree, robot.gravity, q, 0.0 * q, 0.0 * q)
+    motion = kernels.motion_of(robot.tree, robot.gravity, q, 0.0 * q, 0.0 * q)
     exact = q.T.astype(np.longdouble)
     assert np.abs(motion.sin - np.sin(exact)).max() <= 2.0 * EPS
     assert np.abs(motion.cos - np.cos(exact)).max() <= 2.0 * EPS
@@ -348,12 +352,12 @@ def test_angles_of_many_turns_are_right_too(angle: float) -> None:
 def test_samples_do_not_know_of_one_another(count: int) -> None:
     robot = robots.load("panda_description/urdf/panda.urdf")
     q, v, a = states(robot, count)
-    whole = kernel.regressor(robot.tree, kernel.motion_of(robot.tree, robot.gravity, q, v, a))
+    whole = kernels.regressor(robot.tree, kernels.motion_of(robot.tree, robot.gravity, q, v, a))
     assert whole.shape == (count, len(robot.channels), 10 * len(robot.tree.names))
     for k in range(0, count, 13):
-        one = kernel.motion_of(robot.tree, robot.gravity, *(x[k : k + 1] for x in (q, v, a)))
+        one = kernels.motion_of(robot.tree, robot.gravity, *(x[k : k + 1] for x in (q, v, a)))
         # The compiler may contract sums otherwise for the last few samples than for a block.
-        single = kernel.regressor(robot.tree, one)[0]
+        single = kernels.regressor(robot.tree, one)[0]
         np.testing.assert_allclose(whole[k], single, rtol=0, atol=64 * EPS * np.abs(single).max())
 
 
@@ -363,8 +367,8 @@ def test_samples_do_not_know_of_one_another(count: int) -> None:
 def test_the_regressor_does_not_depend_on_threads(file: str, threads: int, count: int) -> None:
     robot = robots.load(file)
     motion = motion_of(robot, count)
-    one = kernel.regressor(robot.tree, motion, threads=1)
-    assert np.array_equal(one, kernel.regressor(robot.tree, motion, threads=threads))
+    one = kernels.regressor(robot.tree, motion, threads=1)
+    assert np.array_equal(one, kernels.regressor(robot.tree, motion, threads=threads))
 
 
 def recordings(robot: Robot, lengths: tuple[int, ...]) -> tuple[Recording, ...]:
@@ -436,13 +440,13 @@ def test_fused_information_is_that_of_the_rows(name: str) -> None:
         length = np.linalg.norm(block, axis=0)
         wide = triangle.spread(size)
         # Folding k blocks of rows into one triangle costs k roundings of each column's length.
-        bound = 4.0 * (count / kernel.BLOCK + size) * EPS * np.outer(length, length)
+        bound = 4.0 * (count / kernels.BLOCK + size) * EPS * np.outer(length, length)
         assert (np.abs(wide.T @ wide - block.T @ block) <= bound).all(), channel
         assert triangle.rows == count
 
 
-def part_of(course: friction.Course, part: slice) -> friction.Course:
-    return friction.Course(*(x[:, part] for x in vars(course).values()))
+def part_of(course: drive_columns.Course, part: slice) -> drive_columns.Course:
+    return drive_columns.Course(*(x[:, part] for x in vars(course).values()))
 
 
 # ---- reduce ---------------------------------------------------------------------------------
@@ -450,17 +454,17 @@ def part_of(course: friction.Course, part: slice) -> friction.Course:
 
 def reduced(
     robot: Robot, chosen: np.ndarray, count: int, measured: np.ndarray
-) -> tuple[kernel.Plan, list[np.ndarray], np.ndarray, np.ndarray]:
+) -> tuple[kernels.Plan, list[np.ndarray], np.ndarray, np.ndarray]:
     """Plan, triangles, explicit rows (N, channels, chosen) and effort (channels, N)."""
     q, v, a = states(robot, count, seed=count)
-    motion = kernel.motion_of(robot.tree, robot.gravity, q, v, a)
+    motion = kernels.motion_of(robot.tree, robot.gravity, q, v, a)
     effort = np.random.default_rng(2).normal(size=(robot.tree.channels, count))
-    course = plants.random_course(robot, v, a, np.random.default_rng(3))
+    course = random_course(robot, v, a, np.random.default_rng(3))
     columns = robot.drive_columns
-    plan = kernel.plan(robot.tree, chosen, friction.acts(robot, columns), measured)
-    scatter = friction.columns(robot, columns, course)
-    triangles = kernel.reduce(plan, motion, scatter, effort)
-    return plan, triangles, plants.standard_rows(robot, q, v, a, course)[:, :, chosen], effort
+    plan = kernels.plan(robot.tree, chosen, drive_columns.acts(robot, columns), measured)
+    scatter = drive_columns.columns(robot, columns, course)
+    triangles = kernels.reduce(plan, motion, scatter, effort)
+    return plan, triangles, standard_rows(robot, q, v, a, course)[:, :, chosen], effort
 
 
 REDUCED = {
@@ -511,15 +515,15 @@ def test_two_chunks_add_up_to_the_whole(name: str, cut: int) -> None:
     robot = REDUCED[name]()
     count, labels = 600, robot.labels
     chosen, columns = np.arange(len(labels)), robot.drive_columns
-    plan = kernel.plan(robot.tree, chosen, friction.acts(robot, columns), robot.measured)
+    plan = kernels.plan(robot.tree, chosen, drive_columns.acts(robot, columns), robot.measured)
     q, v, a = states(robot, count)
-    course = plants.random_course(robot, v, a, np.random.default_rng(3))
+    course = random_course(robot, v, a, np.random.default_rng(3))
     effort = np.random.default_rng(2).normal(size=(robot.tree.channels, count))
 
     def information(part: slice) -> Information:
-        motion = kernel.motion_of(robot.tree, robot.gravity, q[part], v[part], a[part])
-        scatter = friction.columns(robot, columns, part_of(course, part))
-        factors = kernel.reduce(plan, motion, scatter, effort[:, part])
+        motion = kernels.motion_of(robot.tree, robot.gravity, q[part], v[part], a[part])
+        scatter = drive_columns.columns(robot, columns, part_of(course, part))
+        factors = kernels.reduce(plan, motion, scatter, effort[:, part])
         rows = motion.velocity.shape[1]
         triangles = tuple(Triangle(plan.columns[c], factors[c], rows) for c in robot.measured)
         return Information(labels, robot.channels, triangles)
@@ -543,7 +547,7 @@ def folded(matrix: np.ndarray, start: np.ndarray | None = None) -> np.ndarray:
     triangle = np.zeros((n, n)) if start is None else start.copy()
     rows = np.full((n + 1, m), 7.0)  # room to work in may hold anything
     rows[:n] = matrix.T
-    kernel.fold(triangle, rows)
+    kernels.fold(triangle, rows)
     return triangle
 
 

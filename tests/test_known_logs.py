@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from heft import demo
+from heft.applications import demo
 from heft.errors import InvalidRecording, MissingSignal
-from heft.known_logs import KNOWN, recognise
-from heft.plants import Problem
-from heft.recording import Recording
-from heft.robot import Robot
+from heft.models.robot import Robot
+from heft.plants.problem import Problem
+from heft.recordings.known_logs import KNOWN, recognise
+from heft.recordings.recording import Recording
 
 UR = (
     "shoulder_pan_joint",

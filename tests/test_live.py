@@ -9,14 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from heft import checkpoint, inertia
-from heft.decoding import Piece
+from heft.applications.payload import checkpoint
+from heft.applications.payload.node import Known, Node, seen
+from heft.applications.payload.online import Event
+from heft.applications.payload.sensors import Sensors
+from heft.dynamics.kinematics import frame_motion
 from heft.errors import InvalidSetting
-from heft.following import Event
-from heft.kinematics import frame_motion
-from heft.live import Known, Node, seen
-from heft.sensors import Sensors
-from heft.wrench import Held
+from heft.information import inertia
+from heft.plants.held_body import Held
+from heft.streams.messages import Piece
 from tests.robots import FloatArray, load
 from tests.test_payload import quaternions
 from tests.wrists import BIAS, BODY, GRAVITY, moving, sensed
@@ -279,7 +280,7 @@ def test_joints_tell_the_motion_through_the_robot() -> None:
         0.5 * np.sin(speeds * time[:, None]) + 0.3,
         0.5 * speeds * np.cos(speeds * time[:, None]),
     )
-    motion = frame_motion(robot, "tool0", q, rate)
+    motion = frame_motion(robot.tree, robot.link("tool0"), q, rate)
     alpha = np.gradient(motion.angular_velocity, time, axis=0, edge_order=2)
     acceleration = np.gradient(motion.velocity, time, axis=0, edge_order=2)
     acceleration += np.cross(motion.angular_velocity, motion.velocity)

@@ -8,9 +8,9 @@ import re
 import numpy as np
 import pytest
 
-from heft import inertia
 from heft.errors import InvalidSetting
-from heft.load_settings import Load, franka_desk, libfranka, urscript
+from heft.information import inertia
+from heft.models.load_settings import Load, franka_desk, libfranka, urscript
 
 COM = np.array([0.01, -0.02, 0.065])
 # No two entries alike, so that no order can be mistaken for another.

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from heft import inertia
-from heft.cone import Limits, cone_metric
-from heft.consistency import PhysicallyConsistent
 from heft.errors import InvalidSetting
-from heft.information import Information, Triangle
-from heft.plants import Believed
+from heft.estimators.consistent import PhysicallyConsistent
+from heft.estimators.feasible_set import Limits, cone_metric
+from heft.information import inertia
+from heft.information.square_root import Information, Triangle
+from heft.plants.rows import Believed
 from tests.test_consistency import ROBOTS, case, every_robot, in_metric, shares
 
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from heft.columns import ColumnMap
 from heft.errors import InvalidRecording, MissingSignal
-from heft.recording import Recording
-from heft.tables import table as table_module
+from heft.recordings.columns import ColumnMap
+from heft.recordings.formats import table as table_module
+from heft.recordings.recording import Recording
 from tests.messages import (
     JOINT_STATE,
     SAVE,

@@ -17,11 +17,13 @@ import mujoco
 import numpy as np
 import pytest
 
-from heft import inertia, kernel, plants
+from heft.dynamics import kernels
 from heft.errors import FitError, InvalidModel
-from heft.export import write_mjcf
-from heft.options import Options
-from heft.robot import Robot
+from heft.information import inertia
+from heft.models.export import write_mjcf
+from heft.models.options import Options
+from heft.models.robot import Robot
+from heft.plants.robot import random_states
 from tests.mjcfs import ARM, FOLLOWERS, NAMES, SHAPES, Oracle, bare, random_model, source
 from tests.robots import FloatArray
 from tests.test_export import IMPOSSIBLE, ROUNDING, Tag, bodies, rubbing, scales, scanned
@@ -70,8 +72,8 @@ def name(request: pytest.FixtureRequest) -> str:
 
 def test_the_regressor_is_the_inverse_dynamics_of_mujoco(name: str) -> None:
     robot = bare(read(source(name)))
-    q, v, a = plants.random_states(robot, 50, np.random.default_rng(1))
-    rows = kernel.regressor(robot.tree, kernel.motion_of(robot.tree, robot.gravity, q, v, a))
+    q, v, a = random_states(robot, 50, np.random.default_rng(1))
+    rows = kernels.regressor(robot.tree, kernels.motion_of(robot.tree, robot.gravity, q, v, a))
     expected = Oracle.of(source(name), robot.joints, FOLLOWERS).inverse_dynamics(q, v, a)
     got = rows @ robot.written_bodies()
     assert np.linalg.norm(got - expected) <= 1e-12 * np.linalg.norm(expected)
@@ -81,8 +83,8 @@ def test_the_regressor_is_the_inverse_dynamics_of_mujoco(name: str) -> None:
 def test_so_it_is_for_random_trees(seed: int) -> None:
     data = random_model(seed)
     robot = bare(read(data))
-    q, v, a = plants.random_states(robot, 10, np.random.default_rng(seed))
-    rows = kernel.regressor(robot.tree, kernel.motion_of(robot.tree, robot.gravity, q, v, a))
+    q, v, a = random_states(robot, 10, np.random.default_rng(seed))
+    rows = kernels.regressor(robot.tree, kernels.motion_of(robot.tree, robot.gravity, q, v, a))
     expected = Oracle.of(data, robot.joints, {}).inverse_dynamics(q, v, a)
     got = rows @ robot.written_bodies()
     assert np.linalg.norm(got - expected) <= 1e-11 * np.linalg.norm(expected)
@@ -155,8 +157,8 @@ def test_a_floating_base_is_that_of_mujoco() -> None:
     assert robot.joints == ("hip",)
     assert [k.name for k in robot.links] == ["trunk", "leg"]
     rng = np.random.default_rng(2)
-    q, v, a = plants.random_states(robot, 20, rng)
-    rows = kernel.regressor(robot.tree, kernel.motion_of(robot.tree, robot.gravity, q, v, a))
+    q, v, a = random_states(robot, 20, rng)
+    rows = kernels.regressor(robot.tree, kernels.motion_of(robot.tree, robot.gravity, q, v, a))
     rows = rows @ robot.written_bodies()
     model = mujoco.MjModel.from_xml_string(data.decode())
     state, turn = mujoco.MjData(model), np.zeros(9)

@@ -11,13 +11,13 @@ import mujoco
 import numpy as np
 import pytest
 
-from heft import kernel
+from heft.applications.identification.identify import identify
+from heft.applications.identification.results import Identified, write
+from heft.dynamics import kernels
 from heft.errors import InvalidModel
-from heft.identification import identify
-from heft.options import JointOptions, Options
-from heft.recording import Recording
-from heft.results import Identified, write
-from heft.robot import Robot
+from heft.models.options import JointOptions, Options
+from heft.models.robot import Robot
+from heft.recordings.recording import Recording
 from tests.experiments import fourier
 from tests.robots import PLANAR_ARM, PLANAR_LENGTH, FloatArray, Oracle
 
@@ -156,7 +156,7 @@ def test_two_joints_of_one_body_are_identified(tmp_path: Path) -> None:
     assert [k.name for k in robot.bodies_links] == ["ball"]
     time = np.arange(3000) / 200.0
     q, v, a = fourier(2, time, np.random.default_rng(5))
-    rows = kernel.regressor(robot.tree, kernel.motion_of(robot.tree, robot.gravity, q, v, a))
+    rows = kernels.regressor(robot.tree, kernels.motion_of(robot.tree, robot.gravity, q, v, a))
     tau = rows @ robot.written_bodies() + 0.1 * v
     tau += 0.01 * np.random.default_rng(6).normal(size=tau.shape)
     signals = {n: dict(zip(joint, x.T, strict=True)) for n, x in (("q", q), ("tau", tau))}

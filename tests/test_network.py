@@ -19,7 +19,7 @@ import zenoh
 import zenoh.ext
 
 from heft.errors import InvalidSetting, NoConnection
-from heft.network import (
+from heft.streams.network import (
     INERTIA_HASH,
     Link,
     attachment,

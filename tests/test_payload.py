@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from heft import payload
+from heft.applications.payload import payload
+from heft.applications.payload.by_wrench import Weigh
+from heft.applications.payload.sensors import Sensors, read
 from heft.errors import HeftError, InvalidSetting, MissingSignal
-from heft.inertia import rotation_rpy
-from heft.options import Options
-from heft.recording import Recording
-from heft.sensors import Sensors, read
-from heft.weighing import Weigh
-from heft.wrench import Held, at_first
+from heft.information.inertia import rotation_rpy
+from heft.models.options import Options
+from heft.plants.held_body import Held, at_first
+from heft.recordings.recording import Recording
 from tests.robots import FloatArray, load
 from tests.wrists import BIAS, BODY, GRAVITY, moving, posed, poses, sensed, truth
 
@@ -167,11 +167,11 @@ def test_joints_move_the_sensor_through_the_robot(tmp_path: Path) -> None:
     speeds = np.linspace(0.7, 1.9, len(robot.joints))
     q = 0.5 * np.sin(speeds * t[:, None]) + 0.3
     signals = {f"q.{j}": q[:, k] for k, j in enumerate(robot.joints)}
-    from heft import inertia
-    from heft.kinematics import frame_motion
+    from heft.dynamics.kinematics import frame_motion
+    from heft.information import inertia
 
     rate = 0.5 * speeds * np.cos(speeds * t[:, None])
-    seen = frame_motion(robot, "tool0", q, rate)
+    seen = frame_motion(robot.tree, robot.link("tool0"), q, rate)
     alpha = np.gradient(seen.angular_velocity, t, axis=0, edge_order=2)
     acceleration = np.gradient(seen.velocity, t, axis=0, edge_order=2)
     acceleration += np.cross(seen.angular_velocity, seen.velocity)

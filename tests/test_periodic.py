@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from heft import periodic, signals
 from heft.errors import InvalidSetting, TooLittleData
-from heft.periodic import average_periods, find_period, fit_series
-from heft.recording import Recording
-from heft.signals import Fourier, Smoothing, resolve, smoother
+from heft.recordings.recording import Recording
+from heft.signals import periodic
+from heft.signals.bandwidth import resolve
+from heft.signals.clock import windows
+from heft.signals.periodic import average_periods, find_period, fit_series
+from heft.signals.settings import Smoothing
+from heft.signals.smoothing import Fourier, smoother
 
 Array = NDArray[np.float64]
 JOINTS = 3
@@ -174,7 +177,7 @@ def test_a_log_is_smoothed_by_its_series_window_by_window() -> None:
         inner = (time > time[0] + 1.0) & (time < time[-1] - 1.0)
         errors.append(np.std((rough.acceleration - truth[2])[inner]))
     assert errors[0] < 0.5 * min(errors[1:])
-    for window in signals.windows(log, NAMES, 0.005, made.margin, 300):
+    for window in windows(log, NAMES, 0.005, made.margin, 300):
         part = made.smooth(window.time, window.values)
         at = window.index
         assert np.abs(part.acceleration - whole.acceleration[at]).max() <= 1e-9

@@ -9,8 +9,8 @@ import pytest
 from benchmarks.arms import ROBOTS
 from benchmarks.scoring import Left, error, pieces
 
-from heft import report, results
-from heft.identification import identify
+from heft.applications.identification import report, results
+from heft.applications.identification.identify import identify
 
 FOLDER = os.environ.get("HEFT_DATA")
 pytestmark = pytest.mark.skipif(

@@ -17,12 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from heft import recording as module
-from heft.columns import FRAME_KINDS
 from heft.errors import MissingSignal
-from heft.recording import UNITS, ColumnMap, Recording, Table
-from heft.tables import file_hash, refuse
-from heft.tables import table as table_module
+from heft.recordings.columns import FRAME_KINDS, UNITS, ColumnMap
+from heft.recordings.formats import file_hash
+from heft.recordings.formats import table as table_module
+from heft.recordings.formats.table import BLOCK_ROWS, Table, refuse
+from heft.recordings.recording import Recording
 
 Array = NDArray[np.float64]
 ROWS = 1_000
@@ -126,7 +126,7 @@ def test_blocks_of_any_size_add_up_to_the_same_recording(
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "npz"])
 def test_a_log_of_many_blocks_is_read_whole_and_in_order(kind: str, tmp_path: Path) -> None:
-    count = 2 * module.BLOCK_ROWS + 17
+    count = 2 * BLOCK_ROWS + 17
     columns = {"t": np.arange(count) / 1024.0, "q.elbow": np.arange(1, count + 1) * -0.5}
     recording = Recording.open(SAVE[kind](tmp_path / f"run.{kind}", columns))
     assert bits(everything(recording)) == bits(columns)

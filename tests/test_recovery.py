@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from heft import inertia
-from heft.identification import identify
-from heft.results import to_json
-from heft.robot import Robot
+from heft.applications.identification.identify import identify
+from heft.applications.identification.results import to_json
+from heft.information import inertia
+from heft.models.robot import Robot
 from tests.experiments import ARMS, log, true_robot, wrong_prior
 
 SEEDS = range(4)

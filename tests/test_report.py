@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from heft import report
-from heft.demo import FOLDER as DEMO
-from heft.identification import Identification, identify_files
-from heft.page import Plot, Series, page, table
-from heft.results import base_entries
+from heft.applications.demo import FOLDER as DEMO
+from heft.applications.identification import report
+from heft.applications.identification.identification import Identification
+from heft.applications.identification.identify import identify_files
+from heft.applications.identification.results import base_entries
+from heft.display.page import Plot, Series, page, table
 from tests.browser import browser, opened
 
 HOSTILE = "</script><script>alert('1')</script>&<b>"

@@ -26,19 +26,31 @@ import pyarrow.parquet
 import pytest
 
 import heft
-from heft import places, report
-from heft.demo import FOLDER as DEMO
+from heft.applications.demo import FOLDER as DEMO
+from heft.applications.identification import report
+from heft.applications.identification.identification import Identification
+from heft.applications.identification.identify import identify, identify_files
+from heft.applications.identification.results import (
+    FILES,
+    Identified,
+    refuse_foreign,
+    to_json,
+    write,
+)
+from heft.applications.identification.settings import Settings
+from heft.applications.predict import predict_files
 from heft.errors import InputError, InvalidSetting, UnlikeLabels
-from heft.identification import Identification, Settings, identify, identify_files
-from heft.information import Information
-from heft.options import Coupling, JointOptions, LinkOptions, Options
-from heft.plants import Problem
-from heft.recording import Recording
-from heft.results import FILES, Identified, predict_files, refuse_foreign, to_json, write
-from heft.robot import Robot
+from heft.files import writing
+from heft.information.square_root import Information
+from heft.models.options import Coupling, JointOptions, LinkOptions, Options
+from heft.models.robot import Robot
+from heft.plants.problem import Problem
+from heft.recordings.recording import Recording
 from tests.robots import PLANAR_ARM, FloatArray, Oracle
 
-SCHEMA = json.loads((Path(heft.__file__).parent / "estimate.schema.json").read_text())
+SCHEMA = json.loads(
+    (Path(heft.__file__).parent / "applications/identification/estimate.schema.json").read_text()
+)
 ARM, RUN1, RUN2 = DEMO / "arm.urdf", DEMO / "run1.parquet", DEMO / "run2.parquet"
 TRUTH = json.loads((DEMO / "truth.json").read_text())
 JOINTS = tuple(TRUTH["joints"])
@@ -620,7 +632,7 @@ def moving(patch: pytest.MonkeyPatch, error: BaseException) -> None:
             raise broken
         return real(self, target)
 
-    patch.setattr(places, "_exchange", lambda *_: False)
+    patch.setattr(writing, "_exchange", lambda *_: False)
     patch.setattr(Path, "rename", rename)
 
 

@@ -14,25 +14,24 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from heft import robust
 from heft.errors import InvalidSetting, TooLittleData
-from heft.estimators import LeastSquares
-from heft.plants import Problem, Residuals
-from heft.recording import Recording
-from heft.robust import (
-    BlockMedian,
+from heft.estimators import robust
+from heft.estimators.least_squares import LeastSquares
+from heft.estimators.robust import (
     Hampel,
     Huber,
     MedianSketch,
-    Ransac,
     hampel,
     hampel_gate,
     huber_weights,
-    segments_of,
     weighted,
     weighted_information,
 )
-from heft.signals import Smoothing
+from heft.estimators.segments import BlockMedian, Ransac, segments_of
+from heft.plants.problem import Problem
+from heft.plants.rows import Residuals
+from heft.recordings.recording import Recording
+from heft.signals.settings import Smoothing
 from tests.experiments import ARMS, fourier, torque, true_robot
 
 Array = NDArray[np.float64]

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from heft.applications.payload.live import Run
 from heft.errors import InvalidSetting, MissingSignal
-from heft.live_page import served
-from heft.running import Run
+from heft.streams.page import served
 from tests.test_cli import ENVIRONMENT, HEFT, heft
 from tests.test_live import NODE
 from tests.test_network import free_port, robot

@@ -18,13 +18,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from heft import signals
 from heft.errors import InvalidRecording
-from heft.plants import Problem, Samples
-from heft.recording import Recording
-from heft.robot import Robot
-from heft.signals import GAP_STEPS, REACH, Smoothing, choose_corner, settling, survey
-from heft.tables import BLOCK_ROWS, Table
+from heft.models.robot import Robot
+from heft.plants.problem import Problem
+from heft.plants.rows import Samples
+from heft.recordings.formats.table import BLOCK_ROWS, Table
+from heft.recordings.recording import Recording
+from heft.signals.bandwidth import LARGEST_CORNER, choose_corner, resolve
+from heft.signals.clock import GAP_STEPS, survey, windows
+from heft.signals.low_pass import REACH, settling, smooth
+from heft.signals.settings import Smoothing
 
 Array = NDArray[np.float64]
 EPS = float(np.finfo(float).eps)
@@ -96,7 +99,7 @@ def test_smooth_motion_is_what_filter_and_stencils_make_of_sines(
     step = 1.0 / rate
     time = 3.0 + step * np.arange(int(8.0 * rate))
     frequency, amplitude, phase = WAVES
-    made = signals.smooth(time, sines(time, *WAVES)[0][:, None], step, corner, order)
+    made = smooth(time, sines(time, *WAVES)[0][:, None], step, corner, order)
     passed = amplitude * gain(frequency, corner, step, order)
     once, twice = stencils(frequency, step)
     angle = 2.0 * np.pi * np.outer(time, frequency) + phase
@@ -128,7 +131,7 @@ def test_derivatives_of_slow_sines_are_true_to_the_order_of_filter_and_stencils(
     time = step * np.arange(8000)
     frequency, amplitude, _ = WAVES
     truth = sines(time, *WAVES)
-    made = signals.smooth(time, truth[0][:, None], step, corner)
+    made = smooth(time, truth[0][:, None], step, corner)
     w = 2.0 * np.pi * frequency
     # What a Butterworth of fourth order, run twice, takes of a sine: (f/f_c)⁸ at most.
     lost = (np.tan(np.pi * frequency * step) / np.tan(np.pi * corner * step)) ** 8
@@ -147,8 +150,8 @@ def test_smoothing_has_no_phase_and_knows_no_direction_of_time() -> None:
     step, corner = 2e-3, 12.0
     time = step * np.arange(4000)
     noise = rng.normal(size=(4000, 2))
-    ahead = signals.smooth(time, noise, step, corner)
-    back = signals.smooth(time, noise[::-1], step, corner)
+    ahead = smooth(time, noise, step, corner)
+    back = smooth(time, noise[::-1], step, corner)
     at = inner(time, corner)
     for one, other, sign in (
         (ahead.position, back.position, 1.0),
@@ -161,7 +164,7 @@ def test_smoothing_has_no_phase_and_knows_no_direction_of_time() -> None:
 @pytest.mark.parametrize("corner", [2.0, 30.0, 200.0])
 def test_a_constant_stays_one_up_to_the_ends(corner: float) -> None:
     time = 1e-3 * np.arange(3000)
-    made = signals.smooth(time, np.full((3000, 1), 2.5), 1e-3, corner)
+    made = smooth(time, np.full((3000, 1), 2.5), 1e-3, corner)
     rounding = 64 * EPS * 2.5 / (2 * np.pi * corner * 1e-3) ** 2
     assert np.abs(made.position - 2.5).max() <= rounding
     assert np.abs(made.velocity).max() <= rounding / 1e-3
@@ -172,8 +175,8 @@ def test_smoothing_is_linear_and_treats_joints_alone() -> None:
     rng = np.random.default_rng(1)
     time = 1e-3 * np.arange(2000)
     a, b = rng.normal(size=(2, 2000, 1))
-    together = signals.smooth(time, np.hstack([a, b, 2.0 * a - b]), 1e-3, 25.0)
-    alone = signals.smooth(time, b, 1e-3, 25.0)
+    together = smooth(time, np.hstack([a, b, 2.0 * a - b]), 1e-3, 25.0)
+    alone = smooth(time, b, 1e-3, 25.0)
     for n, (got, one) in enumerate(
         zip(
             (together.position, together.velocity, together.acceleration),
@@ -189,7 +192,7 @@ def test_smoothing_is_linear_and_treats_joints_alone() -> None:
 @pytest.mark.parametrize("rows", range(2 * REACH + 2))
 def test_a_piece_too_short_for_the_stencils_is_refused(rows: int) -> None:
     with pytest.raises(InvalidRecording, match="too short"):
-        signals.smooth(np.arange(rows) * 1.0, np.zeros((rows, 1)), 1.0, 0.1)
+        smooth(np.arange(rows) * 1.0, np.zeros((rows, 1)), 1.0, 0.1)
 
 
 @pytest.mark.parametrize("jitter", [0.0, 0.05, 0.2, 0.4])
@@ -199,7 +202,7 @@ def test_jittered_times_cost_no_more_than_the_spline_between_them(jitter: float)
     time = step * (np.arange(count) + jitter * rng.uniform(-1, 1, count))
     frequency, amplitude, _ = WAVES
     truth = sines(time, *WAVES)
-    made = signals.smooth(time, truth[0][:, None], step, corner)
+    made = smooth(time, truth[0][:, None], step, corner)
     w = 2.0 * np.pi * frequency
     at = inner(time, corner)
     lost = (np.tan(np.pi * frequency * step) / np.tan(np.pi * corner * step)) ** 8
@@ -223,7 +226,7 @@ def test_motion_can_be_asked_for_at_any_times_inside() -> None:
     frequency, amplitude, _ = WAVES
     wanted = np.sort(np.random.default_rng(3).uniform(1.0, 5.0, 500))
     truth = sines(wanted, *WAVES)
-    made = signals.smooth(time, sines(time, *WAVES)[0][:, None], step, corner, at=wanted)
+    made = smooth(time, sines(time, *WAVES)[0][:, None], step, corner, at=wanted)
     w = 2.0 * np.pi * frequency
     lost = (frequency / corner) ** 8
     rounding = 64 * EPS * np.abs(amplitude).sum() / (2 * np.pi * corner * step) ** 2
@@ -314,7 +317,7 @@ def test_every_usable_row_is_in_the_core_of_exactly_one_window(
     wide = STEP * (data.draw(st.sampled_from([0.0, 0.5, 1.0, 3.0, 30.0, 1e4])) if data else 1.0)
     recording = recording_of(time, values, blocks)
     seen: list[int] = []
-    for window in signals.windows(recording, ["q.elbow"], STEP, wide, core_rows):
+    for window in windows(recording, ["q.elbow"], STEP, wide, core_rows):
         seen += window.index[window.core].tolist()
         assert np.array_equal(time[window.index], window.time)
         assert np.array_equal(values[window.index], window.values[:, 0])
@@ -335,7 +338,7 @@ def test_a_window_holds_its_margins_and_never_reaches_over_a_gap(
     rows, begins = usable(time, values)
     segments = np.split(rows, np.searchsorted(rows, begins[1:])) if rows else []
     core_rows = data.draw(st.integers(1, 40))
-    for window in signals.windows(recording, ["q.elbow"], STEP, wide, core_rows):
+    for window in windows(recording, ["q.elbow"], STEP, wide, core_rows):
         core = window.index[window.core]
         (segment,) = (s for s in segments if core[0] in s)
         assert set(window.index) <= set(segment)
@@ -356,7 +359,7 @@ def test_a_window_holds_its_margins_and_never_reaches_over_a_gap(
 
 
 @pytest.mark.parametrize("order", [2, 4, 6])
-@pytest.mark.parametrize("share", [0.001, 0.01, 0.1, 0.3, signals.LARGEST_CORNER])
+@pytest.mark.parametrize("share", [0.001, 0.01, 0.1, 0.3, LARGEST_CORNER])
 def test_the_margins_outlast_the_filters_memory(share: float, order: int) -> None:
     assert margin(share, 1.0, order) >= 0.999 * memory(share, 1.0, order)
 
@@ -372,11 +375,11 @@ def test_smoothing_in_small_windows_is_smoothing_the_whole(
     time = 100.0 + step * np.arange(count)
     noise = np.cumsum(rng.normal(size=count)) / 30.0 + 0.1 * rng.normal(size=count)
     recording = Recording.from_arrays(time, q={"elbow": noise})
-    whole = signals.smooth(time, noise[:, None], step, corner, order)
+    whole = smooth(time, noise[:, None], step, corner, order)
     pieces = []
     wide = margin(corner, step, order)
-    for window in signals.windows(recording, ["q.elbow"], step, wide, core_rows):
-        made = signals.smooth(window.time, window.values, step, corner, order)
+    for window in windows(recording, ["q.elbow"], step, wide, core_rows):
+        made = smooth(window.time, window.values, step, corner, order)
         pieces.append([x[window.core] for x in (made.position, made.velocity, made.acceleration)])
     assert len(pieces) >= 4
     worst = 0.0
@@ -390,7 +393,7 @@ def test_smoothing_in_small_windows_is_smoothing_the_whole(
 
 
 @pytest.mark.parametrize("order", [2, 4, 6])
-@pytest.mark.parametrize("share", [0.05, signals.LARGEST_CORNER])
+@pytest.mark.parametrize("share", [0.05, LARGEST_CORNER])
 def test_a_long_log_is_smoothed_as_if_it_were_in_one_piece(share: float, order: int) -> None:
     rng = np.random.default_rng(6)
     count, step = 4 * BLOCK_ROWS // 2 + 5000, 1.0 / 1024.0  # exact times: no rounding of steps
@@ -400,7 +403,7 @@ def test_a_long_log_is_smoothed_as_if_it_were_in_one_piece(share: float, order: 
     corner = share / step
     robot = Robot.from_urdf_text(URDF)
     made = joined(list(Problem(robot, (log,), Smoothing(corner, order), 1).samples()))
-    whole = signals.smooth(time, np.stack(list(q.values()), 1), step, corner, order)
+    whole = smooth(time, np.stack(list(q.values()), 1), step, corner, order)
     for got, wanted in (
         (made["velocity"], whole.velocity),
         (made["acceleration"], whole.acceleration),
@@ -471,8 +474,8 @@ def test_the_corner_does_not_depend_on_units_or_offset_of_positions() -> None:
 def test_a_corner_that_is_given_is_kept_and_one_that_is_not_is_chosen() -> None:
     time, position, _ = motion(1.0, 500.0, 40.0, 4)
     logs = [Recording.from_arrays(time, q={"elbow": position})]
-    assert signals.resolve(Smoothing(12.5), logs, ["q.elbow"]).corner == 12.5
-    found = signals.resolve(Smoothing(), logs, ["q.elbow"])
+    assert resolve(Smoothing(12.5), logs, ["q.elbow"]).corner == 12.5
+    found = resolve(Smoothing(), logs, ["q.elbow"])
     assert found.corner == choose_corner(logs, ["q.elbow"])
 
 

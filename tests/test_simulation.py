@@ -12,13 +12,13 @@ from benchmarks.lessons import example, rubbing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heft import plants
+from heft.dynamics.drive_columns import Course
 from heft.errors import FitError, InputError, InvalidModel, InvalidSetting, SolverFailure
-from heft.friction import Course
-from heft.options import Coupling, JointOptions, Options
-from heft.recording import Recording
-from heft.robot import Robot
-from heft.simulation import Dynamics, Simulate, Trajectory
+from heft.experiments.forward_dynamics import Dynamics, Simulate, Trajectory
+from heft.models.options import Coupling, JointOptions, Options
+from heft.models.robot import Robot
+from heft.plants.robot import standard_rows
+from heft.recordings.recording import Recording
 from tests.robots import FloatArray, Oracle, load
 
 FALLING = ("two_link_homework", "three_link")
@@ -72,7 +72,7 @@ def test_the_motion_solves_the_equation_whose_rows_are_fitted() -> None:
     drives = [dynamics.drives.get(n, 0.0) for n in robot.labels.names[own:]]
     values = np.concatenate([dynamics.bodies, drives])
     course = Course(moved.velocity.T, moved.acceleration.T, np.zeros((0, 201)), np.zeros((2, 201)))
-    rows = plants.standard_rows(robot, moved.position, moved.velocity, moved.acceleration, course)
+    rows = standard_rows(robot, moved.position, moved.velocity, moved.acceleration, course)
     slips = np.all(moved.velocity != 0.0, axis=1)
     assert np.count_nonzero(slips) > 190
     assert (rows @ values)[slips] == pytest.approx(moved.effort[slips], abs=1e-10)

@@ -13,12 +13,16 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import zeta
 
-from heft import signals, splines
 from heft.errors import InvalidRecording, InvalidSetting
-from heft.estimators import LeastSquares
-from heft.plants import Problem, standard_rows
-from heft.recording import Recording
-from heft.signals import Butterworth, PenalisedSpline, Smoothing, resolve, smoother
+from heft.estimators.least_squares import LeastSquares
+from heft.plants.problem import Problem
+from heft.plants.robot import standard_rows
+from heft.recordings.recording import Recording
+from heft.signals import splines
+from heft.signals.bandwidth import SPLINE_CORNERS, resolve
+from heft.signals.clock import windows
+from heft.signals.settings import Smoothing
+from heft.signals.smoothing import Butterworth, PenalisedSpline, smoother
 from tests.experiments import ARMS, fourier, torque, true_robot
 from tests.test_signals import WAVES, sines
 
@@ -148,7 +152,7 @@ def test_smoothing_in_small_windows_is_smoothing_the_whole(
     chosen = PenalisedSpline(step, corners)
     whole = chosen.smooth(time, noise)
     pieces = []
-    for window in signals.windows(recording, ["q.a", "q.b"], step, chosen.margin, core_rows):
+    for window in windows(recording, ["q.a", "q.b"], step, chosen.margin, core_rows):
         made = chosen.smooth(window.time, window.values)
         pieces.append([x[window.core] for x in (made.position, made.velocity, made.acceleration)])
     assert len(pieces) >= 4
@@ -199,12 +203,12 @@ def test_cross_validation_takes_lower_corners_for_more_noise() -> None:
     assert all(a >= b for a, b in pairwise(chosen.corners))
     assert chosen.corners[0] > chosen.corners[-1]
     assert max(chosen.corners) <= chosen.corner * (1 + 1e-12)
-    for window in signals.windows(log, names, 2e-3, 0.0, len(time)):
+    for window in windows(log, names, 2e-3, 0.0, len(time)):
         made = smoother(chosen, log, names).smooth(window.time, window.values)
         at = (window.time > 2.0) & (window.time < 38.0)
         for k in range(5):
             errors = []
-            for octave in signals.SPLINE_CORNERS:
+            for octave in SPLINE_CORNERS:
                 other = PenalisedSpline(2e-3, (chosen.corner * octave,)).smooth(
                     window.time, window.values[:, k : k + 1]
                 )

@@ -16,15 +16,17 @@ import pytest
 import sympy
 from sympy import cos, sign, sin, symbols
 
-from heft import cli, kernel, plants
+from heft import cli
+from heft.applications.derive.lagrange import Derivation, derive, derive_file
+from heft.applications.derive.printing import FUNCTIONS, latex, numpy_source, text
+from heft.dynamics import kernels
 from heft.errors import InputError, InvalidModel, InvalidSetting
-from heft.expressions import expression
-from heft.identifiability import base_parameters, column_order
-from heft.inertia import frame_change, from_body
-from heft.parameters import Labels
-from heft.robot import Robot
-from heft.symbolic import Derivation, derive, derive_file
-from heft.symbolic_print import FUNCTIONS, latex, numpy_source, text
+from heft.information.identifiability import base_parameters, column_order
+from heft.information.inertia import frame_change, from_body
+from heft.information.parameters import Labels
+from heft.models.expressions import expression
+from heft.models.robot import Robot
+from heft.plants.robot import random_states
 from tests.robots import FloatArray
 from tests.test_denavit_hartenberg import GRAVITY, Arm, spong
 
@@ -283,8 +285,8 @@ def test_seven_joints_have_the_base_parameters_that_numbers_show() -> None:
     rows = (f'[0, {x!r}, {d}, 0, "revolute"]' for x, d in zip(angles, lengths, strict=True))
     toml = f'name = "r"\n[link]\nconvention = "modified"\ntable = [{", ".join(rows)}]\n'.encode()
     d, robot = derive(toml), Robot.from_text(toml, path="robot.toml")
-    motion = plants.random_states(robot, 100, np.random.default_rng(5))
-    Y = kernel.regressor(robot.tree, kernel.motion_of(robot.tree, robot.gravity, *motion))
+    motion = random_states(robot, 100, np.random.default_rng(5))
+    Y = kernels.regressor(robot.tree, kernels.motion_of(robot.tree, robot.gravity, *motion))
     columns = len(d.columns)
     labels = Labels(tuple(c.name for c in d.columns), ("1",) * columns, "robot")
     found = base_parameters(Y.reshape(-1, columns), labels, column_order(7, columns))

@@ -7,12 +7,12 @@ import pytest
 import scipy.linalg
 import scipy.optimize
 
-from heft import uncertainty
-from heft.information import Information
-from heft.parameters import Labels
-from heft.plants import Residuals
-from heft.simple import fit_held
-from heft.uncertainty import Thinned, influence, thinned
+from heft.estimators import noise
+from heft.estimators.conditional import fit_held
+from heft.estimators.noise import Thinned, influence, thinned
+from heft.information.parameters import Labels
+from heft.information.square_root import Information
+from heft.plants.rows import Residuals
 from tests.robots import FloatArray
 
 COUNT = 6000
@@ -38,7 +38,7 @@ def rows_of(count: int) -> FloatArray:
 @pytest.fixture
 def alike(monkeypatch: pytest.MonkeyPatch) -> None:
     """Errors of the same size everywhere, for laws that are about their memory."""
-    monkeypatch.setattr(uncertainty, "local_scale", lambda series, phase: np.ones(len(series)))
+    monkeypatch.setattr(noise, "local_scale", lambda series, phase: np.ones(len(series)))
 
 
 def test_errors_count_where_they_are() -> None:

@@ -15,13 +15,13 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
+from heft.applications.demo import FOLDER as DEMO
+from heft.applications.viewer import Shape, mesh_path, read_motion, shapes
 from heft.cli import main
-from heft.demo import FOLDER as DEMO
+from heft.dynamics.kinematics import rotation_quaternion
 from heft.errors import InputError
-from heft.inertia import rotation_rpy
-from heft.kinematics import rotation_quaternion
-from heft.robot import Robot
-from heft.view import Shape, mesh_path, read_motion, shapes
+from heft.information.inertia import rotation_rpy
+from heft.models.robot import Robot
 from tests.browser import THREE_DIMENSIONS, browser, opened
 
 SOURCE = Path(__file__).parents[1] / "src"

@@ -11,11 +11,13 @@ import pytest
 import scipy.special
 from numpy.typing import NDArray
 
-from heft import friction, kernel, plants, weak
+from heft.dynamics import drive_columns, kernels
+from heft.dynamics.drive_columns import Course
 from heft.errors import InvalidSetting
-from heft.friction import Course
-from heft.robot import Robot
-from heft.weak import Held, Integrals, Samples, Weak, Windows
+from heft.models.robot import Robot
+from heft.plants.robot import rows_of, structural_base
+from heft.signals import weak_form
+from heft.signals.weak_form import Held, Integrals, Samples, Weak, Windows
 from tests import robots
 
 Array = NDArray[np.float64]
@@ -69,7 +71,7 @@ def test_settings_that_make_no_sense_are_refused(wrong: dict[str, float]) -> Non
 def test_windows_follow_the_corner_and_span_twenty_samples() -> None:
     assert Weak().windows(corner=10.0, step=0.002) == Windows(0.2, 0.05, 2)
     short = Weak().windows(corner=200.0, step=0.002)
-    assert short.length == weak.SHORTEST * 0.002
+    assert short.length == weak_form.SHORTEST * 0.002
     assert short.stride == 5 * 0.002
     assert Weak(length=0.1001, power=3, overlap=0.5).windows(1.0, 0.002) == Windows(0.1, 0.05, 3)
     assert Weak(overlap=0.999).windows(10.0, 0.002).stride == 0.002
@@ -152,14 +154,14 @@ def swing(time: Array, joints: int) -> tuple[Array, Array, Array]:
     )
 
 
-def both_sides(robot: Robot, motion: kernel.Motion, course: Course) -> tuple[Array, Array]:
+def both_sides(robot: Robot, motion: kernels.Motion, course: Course) -> tuple[Array, Array]:
     """W₂ and F of all standard parameters, each (N, channels, p): friction enters F by −1."""
     own, drives = 10 * len(robot.tree.names), robot.drive_columns
     shape = (robot.tree.channels, own + len(drives), motion.sin.shape[1])
     momentum, remainder = np.zeros(shape), np.zeros(shape)
-    kernel.momentum(robot.tree, motion, (momentum, remainder))
+    kernels.momentum(robot.tree, motion, (momentum, remainder))
     # A rotor's momentum is its armature times its speed, which takes the place of ẇ.
-    scatter = friction.columns(robot, drives, replace(course, acceleration=course.velocity))
+    scatter = drive_columns.columns(robot, drives, replace(course, acceleration=course.velocity))
     for (channel, column), weight in zip(scatter.acts, scatter.weights, strict=True):
         if drives[column][1].kind == "armature":
             momentum[channel, own + column] += weight * scatter.values[column]
@@ -171,14 +173,14 @@ def both_sides(robot: Robot, motion: kernel.Motion, course: Course) -> tuple[Arr
 def samples_of(robot: Robot, time: Array) -> tuple[Samples, Array, Array]:
     """Both sides at these times, the true parameters and the rows with acceleration."""
     q, v, a = swing(time, len(robot.joints))
-    motion = kernel.motion_of(robot.tree, robot.gravity, q, v, a)
+    motion = kernels.motion_of(robot.tree, robot.gravity, q, v, a)
     bodies = robots.Oracle.of(robot).parameters()
-    memory = friction.presliding(robot, time, q.T).values
-    rigid = kernel.inverse_dynamics(robot.tree, motion, bodies)
+    memory = drive_columns.presliding(robot, time, q.T).values
+    rigid = kernels.inverse_dynamics(robot.tree, motion, bodies)
     course = Course(motion.velocity, motion.acceleration, memory, rigid)
     drives = np.random.default_rng(2).uniform(0.1, 1.0, len(robot.drive_columns))
     truth = np.concatenate([bodies, drives])
-    rows = plants.rows_of(robot, motion, course)
+    rows = rows_of(robot, motion, course)
     return Samples(time, *both_sides(robot, motion, course), rows @ truth), truth, rows
 
 
@@ -245,7 +247,7 @@ def quadrature_bound(
 def test_weak_rows_are_the_means_of_the_rows_with_acceleration(name: str, jitter: float) -> None:
     robot = ARMS[name]()
     samples, _, rows = samples_of(robot, clock(1500, jitter))
-    found = weak.integrate(WINDOWS, samples)
+    found = weak_form.integrate(WINDOWS, samples)
     first = WINDOWS.from_time(samples.time[0])
     phi, _ = WINDOWS.weights(samples.time, first, len(found.time))
     error = np.abs(found.regressor - np.tensordot(phi, rows, axes=1))
@@ -264,7 +266,7 @@ def test_on_a_uniform_grid_the_error_falls_with_the_power_of_the_window(power: i
     for thin in (2, 1):
         samples, _, rows = samples_of(robot, clock(1500)[::thin])
         windows = Windows(0.1, 0.025, power)
-        found = weak.integrate(windows, samples)
+        found = weak_form.integrate(windows, samples)
         phi, _ = windows.weights(samples.time, windows.from_time(samples.time[0]), len(found.time))
         errors.append(np.abs(found.regressor - np.tensordot(phi, rows, axes=1)).max())
     assert errors[1] <= errors[0] / 2 ** (2 * power)
@@ -274,9 +276,9 @@ def test_on_a_uniform_grid_the_error_falls_with_the_power_of_the_window(power: i
 @pytest.mark.parametrize("name", ARMS)
 def test_motion_without_noise_gives_the_parameters_back(name: str, jitter: float) -> None:
     robot = ARMS[name]()
-    base = plants.structural_base(robot)
+    base = structural_base(robot)
     samples, truth, rows = samples_of(robot, clock(4000, jitter))
-    found = weak.integrate(WINDOWS, samples)
+    found = weak_form.integrate(WINDOWS, samples)
     kept, measured = list(base.kept), robot.measured
     regressor = found.regressor[:, measured][:, :, kept].reshape(-1, len(kept))
     effort = found.effort[:, measured].reshape(-1)
@@ -325,14 +327,14 @@ def test_a_stream_in_pieces_gives_the_windows_of_the_whole(
 ) -> None:
     windows = GRIDS[grid]
     samples, *_ = samples_of(ARMS["planar"](), clock(420, 0.8, start))
-    whole = weak.integrate(windows, samples)
+    whole = weak_form.integrate(windows, samples)
     expected = max((samples.time[-1] - samples.time[0] - windows.length) // windows.stride, 0)
     assert expected <= len(whole.time) <= expected + 1
     held: Held | None = None
     parts = []
     edges = [0, *CUTS[cuts], len(samples.time)]
     for low, high in pairwise(edges):
-        held, done = weak.advance(windows, held, samples.part(slice(low, high)))
+        held, done = weak_form.advance(windows, held, samples.part(slice(low, high)))
         parts.append(done)
         span = held.samples.time[-1] - held.samples.time[0]
         assert span <= windows.length + 3 * STEP or grid == "longer than the log"
@@ -343,35 +345,35 @@ def test_a_stream_in_pieces_gives_the_windows_of_the_whole(
 def test_pieces_with_margins_share_the_windows_out(grid: str) -> None:
     windows = GRIDS[grid]
     samples, *_ = samples_of(ARMS["planar"](), clock(420, 0.8))
-    whole = weak.integrate(windows, samples)
+    whole = weak_form.integrate(windows, samples)
     parts, time = [], samples.time
     for low, high in pairwise([0, 50, 51, 200, 340, len(time)]):
         # Each answers for windows that begin in its core, and sees one length beyond it.
         end = time[high] if high < len(time) else np.inf
         seen = int(np.searchsorted(time, end + windows.length, side="right")) + 1
         piece = samples.part(slice(max(low - 1, 0), seen))
-        parts.append(weak.integrate(windows, piece, time[low], end))
+        parts.append(weak_form.integrate(windows, piece, time[low], end))
     same_rows(joined(parts), whole, windows, samples)
 
 
 def test_no_samples_have_no_windows() -> None:
     samples, *_ = samples_of(ARMS["planar"](), clock(50))
     none = samples.part(slice(0, 0))
-    found = weak.integrate(WINDOWS, none)
+    found = weak_form.integrate(WINDOWS, none)
     assert found.regressor.shape == (0, *samples.momentum.shape[1:])
     assert found.effort.shape == (0, samples.effort.shape[1])
 
 
 def test_samples_must_follow_one_another() -> None:
     samples, *_ = samples_of(ARMS["planar"](), clock(50))
-    held, _ = weak.advance(WINDOWS, None, samples)
+    held, _ = weak_form.advance(WINDOWS, None, samples)
     with pytest.raises(AssertionError, match="follow one another"):
-        weak.advance(WINDOWS, held, samples)
+        weak_form.advance(WINDOWS, held, samples)
 
 
 def test_it_does_not_matter_how_samples_lie_in_memory() -> None:
     samples, *_ = samples_of(ARMS["planar"](), clock(420, 0.8))
     copied = Samples(*(np.ascontiguousarray(x) for x in vars(samples).values()))
     assert not samples.momentum.flags.c_contiguous
-    whole = weak.integrate(WINDOWS, samples)
-    same_rows(weak.integrate(WINDOWS, copied), whole, WINDOWS, samples)
+    whole = weak_form.integrate(WINDOWS, samples)
+    same_rows(weak_form.integrate(WINDOWS, copied), whole, WINDOWS, samples)

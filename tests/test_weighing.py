@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from heft import inertia
+from heft.applications.payload.by_wrench import Weigh
 from heft.errors import InvalidRecording, InvalidSetting, TooLittleData
-from heft.inertia import rotation_rpy
-from heft.weighing import Weigh
-from heft.wrench import Held
+from heft.information import inertia
+from heft.information.inertia import rotation_rpy
+from heft.plants.held_body import Held
 from tests.robots import FloatArray
 from tests.wrists import BIAS, BODY, GRAVITY, carried, posed, poses, sensed
 

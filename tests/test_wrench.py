@@ -6,10 +6,9 @@ import numpy as np
 import pinocchio
 import pytest
 
-from heft import inertia
-from heft.inertia import rotation_rpy
-from heft.weak import Windows, integrate
-from heft.wrench import (
+from heft.information import inertia
+from heft.information.inertia import rotation_rpy
+from heft.plants.held_body import (
     Held,
     Unknowns,
     at_first,
@@ -19,6 +18,7 @@ from heft.wrench import (
     whitened,
     wrench_change,
 )
+from heft.signals.weak_form import Windows, integrate
 from tests.robots import FloatArray
 from tests.wrists import BODY, GRAVITY, moving, truth
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from heft import inertia
-from heft.inertia import rotation_rpy
-from heft.wrench import Held
+from heft.information import inertia
+from heft.information.inertia import rotation_rpy
+from heft.plants.held_body import Held
 from tests.robots import FloatArray
 
 BODY = inertia.from_body(

@@ -1,3 +1,60 @@
-"""heft: what a robot weighs, how much friction it has, and how sure that is, from its logs."""
+"""heft: what a robot weighs, how much friction it has, and how sure that is, from its logs.
+
+The names that most programs need, each loaded when it is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
+
+FACE = {
+    "heft.errors": ("HeftError",),
+    "heft.information": ("Information", "Labels", "Parameters"),
+    "heft.recordings": ("ColumnMap", "Recording"),
+    "heft.models": ("Coupling", "JointOptions", "Options", "Robot"),
+    "heft.signals": ("Smoothing", "Weak"),
+    "heft.plants": ("Problem",),
+    "heft.estimators": ("Estimate", "LeastSquares", "PhysicallyConsistent"),
+    "heft.experiments": ("Dynamics", "Simulate"),
+    "heft.applications.identification": (
+        *("Identification", "Identified", "Settings", "compare", "identify", "identify_files"),
+        *("write",),
+    ),
+    "heft.applications.predict": ("predict_files",),
+    "heft.applications.payload": ("Weigh", "WeighCarried"),
+}
+ROOM_OF = {name: room for room, names in FACE.items() for name in names}
+__all__ = ["__version__", *sorted(ROOM_OF)]
+
+if TYPE_CHECKING:
+    from heft.applications.identification import (
+        Identification,
+        Identified,
+        Settings,
+        compare,
+        identify,
+        identify_files,
+        write,
+    )
+    from heft.applications.payload import Weigh, WeighCarried
+    from heft.applications.predict import predict_files
+    from heft.errors import HeftError
+    from heft.estimators import Estimate, LeastSquares, PhysicallyConsistent
+    from heft.experiments import Dynamics, Simulate
+    from heft.information import Information, Labels, Parameters
+    from heft.models import Coupling, JointOptions, Options, Robot
+    from heft.plants import Problem
+    from heft.recordings import ColumnMap, Recording
+    from heft.signals import Smoothing, Weak
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name from its room [PEP 562]."""
+    if name not in ROOM_OF:
+        raise AttributeError(f"module 'heft' has no attribute '{name}'")
+    return getattr(import_module(ROOM_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *ROOM_OF]

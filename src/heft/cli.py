@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
-from . import __version__
-from .errors import HeftError
+from heft import __version__
+from heft.errors import HeftError
 
 if TYPE_CHECKING:
-    from . import payload as weighed
+    from heft.applications.payload import Payload
 
 SALVAGED = 3  # exit code
 
@@ -41,7 +41,7 @@ def say(text: str) -> None:
 
 def require_page(out: Path) -> None:
     """Raise `InvalidSetting` unless a file to write is called like a page."""
-    from .errors import InvalidSetting
+    from heft.errors import InvalidSetting
 
     if out.suffix.lower() not in (".html", ".htm"):
         raise InvalidSetting(
@@ -126,14 +126,17 @@ def identify(
     quiet
         Say nothing while working.
     """
-    from . import report
-    from .consistency import PhysicallyConsistent
-    from .errors import InvalidSetting
-    from .identification import Settings, identify_files
-    from .preparation import silent
-    from .results import refuse_foreign, write
-    from .signals import Smoothing
-    from .weak import Weak
+    from heft.applications.identification import (
+        Settings,
+        identify_files,
+        refuse_foreign,
+        report,
+        silent,
+        write,
+    )
+    from heft.errors import InvalidSetting
+    from heft.estimators import PhysicallyConsistent
+    from heft.signals import Smoothing, Weak
 
     if not logs:
         raise InvalidSetting(
@@ -189,7 +192,7 @@ def predict(
     friction
         Full, simple (as the model file has it), or none for the rigid body and rotor inertia only.
     """
-    from .results import predict_files
+    from heft.applications.predict import predict_files
 
     rows = predict_files(results, log, out, columns, friction)
     say(f"{out}: {rows} rows")
@@ -231,8 +234,8 @@ def check(
     quiet
         Say nothing while working.
     """
-    from . import doctor
-    from .errors import InvalidSetting
+    from heft.applications.doctor import doctor
+    from heft.errors import InvalidSetting
 
     if draft is not None:
         if len(logs) != 1:
@@ -267,9 +270,9 @@ def compare(before: Path, after: Path, *, out: Path | None = None) -> None:
     out
         HTML file to write, with friction's curves and every number; opens offline.
     """
-    from . import comparison_report
-    from .comparison import compare as compared
-    from .places import put, require_writable, workshop
+    from heft.applications.identification import compare as compared
+    from heft.applications.identification import compare_report
+    from heft.files import put, require_writable, workshop
 
     if out is not None:
         require_page(out)
@@ -278,9 +281,9 @@ def compare(before: Path, after: Path, *, out: Path | None = None) -> None:
     if out is not None:
         with workshop(out) as folder:
             new = folder / out.name
-            new.write_text(comparison_report.html(found), encoding="utf-8")
+            new.write_text(compare_report.html(found), encoding="utf-8")
             put(new, out)
-    say(comparison_report.text(found))
+    say(compare_report.text(found))
     if out is not None:
         say(f"\n{out}")
 
@@ -311,7 +314,7 @@ def view(
     open_browser
         Whether to open the browser; --no-open only prints the address.
     """
-    from .view import serve
+    from heft.applications.viewer import serve
 
     serve(robot, log, columns, port, open_browser, say)
 
@@ -340,9 +343,9 @@ def convert(
     recover
         Salvage what can be read of a damaged log, say what is lost, and exit with 3.
     """
-    from .columns import ColumnMap
-    from .convert import convert as convert_logs
-    from .errors import InvalidSetting
+    from heft.errors import InvalidSetting
+    from heft.recordings import ColumnMap
+    from heft.recordings import convert as convert_logs
 
     if not logs:
         raise InvalidSetting(
@@ -350,7 +353,7 @@ def convert(
         )
     joints: tuple[str, ...] = ()
     if robot is not None:
-        from .robot import Robot
+        from heft.models import Robot
 
         joints = tuple(Robot.from_file(robot).joints)
     mapping = ColumnMap.from_toml(columns) if columns else None
@@ -453,15 +456,12 @@ def payload(
     quiet
         Say nothing while working.
     """
-    from . import payload as weighed
-    from .carried import WeighCarried
-    from .errors import InvalidSetting
-    from .identification import Settings
-    from .preparation import silent
-    from .weighing import Weigh
+    from heft.applications.identification import Settings, silent
+    from heft.applications.payload import Weigh, WeighCarried, payload
+    from heft.errors import InvalidSetting
 
     if out is not None:
-        weighed.refuse_foreign(out)
+        payload.refuse_foreign(out)
     progress = silent if quiet else tell
     if known_mass is not None and not (math.isfinite(known_mass) and known_mass > 0.0):
         raise InvalidSetting("a mass is above 0", argument="--known-mass", got=known_mass)
@@ -487,7 +487,7 @@ def payload(
                 argument="LOGS",
                 cure="heft payload grasp.csv --sensor wrist.toml",
             )
-        found = weighed.weigh_files(
+        found = payload.weigh_files(
             logs, sensor, columns, robot, options, Weigh(mounting=mounting), progress, known_mass
         )
     else:
@@ -508,13 +508,13 @@ def payload(
                 cure="leave --matched out",
             )
         if matched:
-            found = weighed.difference_files(robot, before, after, columns, options, frame)
+            found = payload.difference_files(robot, before, after, columns, options, frame)
         else:
             weigh = WeighCarried(frame, known_mass, settings=Settings(threads=threads))
-            found = weighed.carry_files(robot, before, after, columns, options, weigh, progress)
+            found = payload.carry_files(robot, before, after, columns, options, weigh, progress)
     if out is not None:
-        weighed.write(found, out)
-    say(weighed.text(found))
+        payload.write(found, out)
+    say(payload.text(found))
     if out is not None:
         say(f"\n{out / 'estimate.json'}   {out / 'payload.txt'}")
 
@@ -527,9 +527,9 @@ def _attend(
     options: Path | None,
     out: Path | None,
     progress: Callable[[str], None],
-) -> weighed.Payload:
+) -> Payload:
     """Weigh live until stopped."""
-    from .running import Run, stopped_by_signals
+    from heft.applications.payload import Run, stopped_by_signals
 
     run = Run(
         sensor,
@@ -572,9 +572,8 @@ def derive(
     out
         File to write; printed if not given.
     """
-    from .places import put, require_writable, workshop
-    from .symbolic import derive_file
-    from .symbolic_print import rendered
+    from heft.applications.derive import derive_file, rendered
+    from heft.files import put, require_writable, workshop
 
     if out is not None:
         require_writable(out)
@@ -600,9 +599,9 @@ def demo(*, out: Path = Path("demo-out"), quiet: bool = False) -> None:
     quiet
         Say nothing while working.
     """
-    from . import demo as shipped
+    from heft.applications import demo
 
-    say(shipped.run(out, (lambda _: None) if quiet else tell))
+    say(demo.run(out, (lambda _: None) if quiet else tell))
 
 
 def main() -> None:

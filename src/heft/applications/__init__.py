@@ -1,0 +1,1 @@
+"""What a user asks, a folder or file a command."""

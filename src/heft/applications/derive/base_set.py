@@ -1,0 +1,220 @@
+"""Base parameters of a chain in closed form.
+
+Some changes of parameters do not change the torque, whatever the motion. A body that looks the
+same however its joint moves it may as well belong to the link before: that gives three such
+changes a joint that turns, and six a joint that slides [Gautier1990; Khalil2002], for tables of
+any lengths. The first link can only turn, or slide, about one line, so that most of its
+parameters do nothing; and a rotor there turns as the link does. Whether that is all is
+found by exact arithmetic modulo a prime at random poses. If not, as with axes that stay parallel,
+the rest is solved for exactly among the coefficients of D(q) and C(q): these are polynomials in
+normal form, and columns depend on one another just where their coefficients do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from heft.information import PARAMETER_COUNT, column_order
+from heft.models import Outline, load_sympy, right_angle
+
+from .chain import Chain, Rows, along, follow, inverse, moves, pair, placed, shift, turn
+from .polynomials import Constants, Expanded, Sampled, solved
+
+M, HX, HY, HZ, XX, XY, YY, XZ, YZ, ZZ = range(PARAMETER_COUNT)
+Ten = dict[int, Any]  # of a body, those that are not zero
+
+
+@dataclass(frozen=True)
+class BaseSet:
+    """What the motion of a robot can tell of its parameters, in closed form.
+
+    Attributes:
+        columns: Symbols of all parameters π, called as everywhere in heft.
+        kept: Positions in π of the b independent columns, ascending.
+        matrix: K, b × p, with β = K π and Y = Y_kept K.
+    """
+
+    columns: tuple[Any, ...]
+    kept: tuple[int, ...]
+    matrix: Any
+
+    @property
+    def expressions(self) -> tuple[Any, ...]:
+        """The base parameters β in terms of π."""
+        return tuple(self.matrix * load_sympy().Matrix(self.columns))
+
+
+def base_set(
+    said: Outline[Any],
+    q: Sequence[Any],
+    gravity: Sequence[Any],
+    columns: tuple[Any, ...],
+    expanded: Callable[[], Expanded],
+) -> BaseSet:
+    """Return the base parameters of a table.
+
+    Args:
+        said: The table.
+        q: Symbols of the joints' positions.
+        gravity: In the base's frame.
+        columns: Symbols of all parameters: ten a link, then, or not, the drives'.
+        expanded: Makes the algebra in which constants and positions have a normal form.
+    """
+    sympy, count = load_sympy(), len(said.rows)
+    bodies = PARAMETER_COUNT * count
+    drives = len(columns) > bodies
+    moved = bodies + count if drives else bodies  # friction is like nothing else
+    order = column_order(count, moved)
+    lengths = [x for row in said.rows for x in (row.a, row.d)]
+    angles = [right_angle(x) for row in said.rows for x in (row.alpha, row.theta)]
+    constants = Constants([*lengths, *gravity], angles)
+    void = [*_regroupings(constants, said), *_first_link(constants, said, gravity)]
+    if drives and not said.rows[0].prismatic:
+        turning = _own(constants, said, 0, {ZZ: -constants.lift(1)})
+        void.append({bodies: constants.lift(1)} | turning)
+    regrouped = solved(void, order[::-1], constants.field)
+    sampled = _sampled(said, q, gravity, order, drives)
+    kept = set(sampled)
+    matrix = {c: {d: -x for d, x in row.items()} for c, row in regrouped.items()}
+    further: dict[int, dict[int, Any]] = {c: {} for c in order if c not in regrouped}
+    tied = {c: {d for d, row in sampled.items() if c in row} for c in further}
+    if any(tied.values()):
+        wanted = set().union(*({c, *rest} for c, rest in tied.items() if rest))
+        last = max(c // PARAMETER_COUNT if c < bodies else c - bodies for c in wanted)
+        inner = replace(said, rows=said.rows[: last + 1])
+        chain, rows = follow(exact := expanded(), inner, q, gravity), []
+        for row in _rows(chain, bodies if drives else None):
+            parts = {c: exact.by_motion(x) for c, x in row.items() if c in wanted}
+            for motion in set().union(*parts.values()):
+                found = {c: part[motion] for c, part in parts.items() if motion in part}
+                rows.append({c: constants.lift(exact.expression(x)) for c, x in found.items()})
+        for d, row in solved(rows, [c for c in order if c in wanted], constants.field).items():
+            for c, x in row.items():
+                further[c][d] = x
+        for c, row in matrix.items():
+            total: dict[int, Any] = {}
+            for d, x in row.items():
+                for e, y in ({d: constants.lift(1)} if d in kept else further[d]).items():
+                    total[e] = total.get(e, constants.lift(0)) + x * y
+            matrix[c] = total
+        matrix |= {c: row for c, row in further.items() if c not in kept}
+    chosen = (*sorted(kept), *range(moved, len(columns)))
+    answer = sympy.zeros(len(chosen), len(columns))
+    for k, c in enumerate(chosen):
+        answer[k, c] = 1
+    for c, row in matrix.items():
+        for d, x in row.items():
+            if d in kept and x:
+                answer[chosen.index(d), c] = constants.expression(x)
+    return BaseSet(columns, chosen, answer.as_immutable())
+
+
+def _rows(chain: Chain, rotors: int | None) -> Iterator[dict[int, Any]]:
+    """Yield entries of C(q) and D(q) as factors of the parameters, by column.
+
+    Args:
+        chain: The links.
+        rotors: Column of the first rotor, if there are any.
+    """
+    half, count = chain.algebra.half, len(chain.steps)
+    for i in range(count):
+        weighed, moved = {}, [dict[int, Any]() for _ in range(count)]
+        for j in range(i, count):
+            twists, first = chain.twists[j], PARAMETER_COUNT * j
+            for p, x in enumerate(pair(along(chain.felt[j]), twists[i], half)):
+                weighed[first + p] = x
+            for k in range(i, j + 1):
+                for p, x in enumerate(pair(twists[i], twists[k], half)):
+                    moved[k][first + p] = x
+        if rotors is not None:
+            moved[i][rotors + i] = chain.algebra.lift(load_sympy().Integer(1))
+        yield weighed
+        yield from moved[i:]
+
+
+def _sampled(
+    said: Outline[Any], q: Sequence[Any], gravity: Any, order: Sequence[int], drives: bool
+) -> dict[int, dict[int, Any]]:
+    """Return the echelon form of all columns, modulo a prime."""
+    count = len(q)
+    rotors = PARAMETER_COUNT * count if drives else None
+    draws = 3 + 4 * len(order) // (count * (count + 3))  # twice as many rows as columns, or more
+    rows = [
+        row
+        for draw in range(1, draws + 1)
+        for row in _rows(follow(Sampled(q, draw), said, q, gravity), rotors)
+    ]
+    return solved(rows, order, Sampled(q, 0).field)
+
+
+def _regroupings(constants: Constants, said: Outline[Any]) -> list[Ten]:
+    """Return changes that no motion shows: from a link to the one before it."""
+    found, one = [], constants.lift(1)
+    for j, row in enumerate(said.rows):
+        alike: list[Ten] = [{M: one}, {HZ: one}, {XX: one, YY: one}]
+        if row.prismatic:
+            alike = [{k: one} for k in (XX, XY, YY, XZ, YZ, ZZ)]
+        for ten in alike:
+            change = _own(constants, said, j, ten)
+            if j:
+                before, _, _ = moves(constants, row, load_sympy().Integer(0), said.modified)
+                fixed = turn(constants, row.theta, "z")
+                if not row.prismatic:  # the turn itself does not show
+                    fixed = shift(constants, row.d, "z")
+                there = _moved(constants, placed(before, fixed), ten)
+                change |= {PARAMETER_COUNT * (j - 1) + k: -x for k, x in there.items()}
+            found.append(change)
+    return found
+
+
+def _first_link(constants: Constants, said: Outline[Any], gravity: Sequence[Any]) -> list[Ten]:
+    """Return further changes of the first link that no motion shows."""
+    row = said.rows[0]
+    if row.prismatic:
+        hidden = [HX, HY, HZ]
+    else:
+        hidden = [XX, XY, XZ, YZ]
+        before, _, _ = moves(constants, row, load_sympy().Integer(0), said.modified)
+        g = [constants.lift(x) for x in gravity]
+        across = [
+            sum((line[c] * x for line, x in zip(before, g, strict=True)), 0 * g[0]) for c in (0, 1)
+        ]
+        hidden += [] if any(across) else [HX, HY]
+    return [_own(constants, said, 0, {k: constants.lift(1)}) for k in hidden]
+
+
+def _own(constants: Constants, said: Outline[Any], j: int, ten: Ten) -> dict[int, Any]:
+    """Return columns of link j for parameters in the frame that its joint moves."""
+    *_, after = moves(constants, said.rows[j], load_sympy().Integer(0), said.modified)
+    moved = _moved(constants, inverse(after), ten)
+    return {PARAMETER_COUNT * j + k: x for k, x in moved.items()}
+
+
+def _moved(constants: Constants, place: Rows, ten: Ten) -> Ten:
+    """Return a body's parameters in the frame that sees its own at a place: J' = T J Tᵀ."""
+    zero, half = constants.lift(0), constants.half
+    m, x, y, z, xx, xy, yy, xz, yz, zz = (ten.get(k, zero) for k in range(PARAMETER_COUNT))
+    J = [
+        [half * (yy + zz - xx), -xy, -xz, x],
+        [-xy, half * (xx + zz - yy), -yz, y],
+        [-xz, -yz, half * (xx + yy - zz), z],
+        [x, y, z, m],
+    ]
+    T = [*place, [zero, zero, zero, constants.lift(1)]]
+
+    def entry(i: int, k: int) -> Any:
+        return sum((T[i][a] * J[a][b] * T[k][b] for a in range(4) for b in range(4)), zero)
+
+    xx, yy, zz = (entry(k, k) for k in range(3))
+    values = (
+        *(entry(k, 3) for k in (3, 0, 1, 2)),
+        yy + zz,
+        -entry(0, 1),
+        xx + zz,
+        -entry(0, 2),
+        -entry(1, 2),
+        xx + yy,
+    )
+    return {k: value for k, value in enumerate(values) if value}

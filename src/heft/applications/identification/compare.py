@@ -1,0 +1,428 @@
+"""What changed between two identifications of one robot, and how sure that is.
+
+What the data say is compared: base parameters and friction curves, both from least squares
+without prior or constraints, so that two model files, or one that both lean on, cannot make or
+hide a change. The two sets of logs are independent, so the variance of a difference is the sum of
+the two. Many numbers are looked at, so many small probabilities are to be expected: Holm's rule
+[Holm 1979] over all of them keeps the chance of even one false alarm, where nothing changed, at
+`ALARM`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import scipy.special
+
+from heft.arrays import Array
+from heft.dynamics import Drive, Term, steady
+from heft.errors import InputError, InvalidSetting
+from heft.information import PARAMETER_COUNT, frame_change
+from heft.models import Robot
+from heft.plants import structural_base
+from heft.recordings import file_hash
+
+from .results import SEEN, Identified
+
+ALARM = 0.05  # chance of one or more false alarms in a comparison where nothing changed
+SPEEDS = (0.1, 0.3, 0.6, 1.0)  # of the top speed that both saw, where friction is compared
+CURVE_POINTS = 60
+DEPENDENT = 1e-8  # relative eigenvalue below which friction at two speeds is one number
+
+Kind = Literal["friction", "base", "mass"]
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two.
+
+    Attributes:
+        identified: The folder of results.
+        values: Base parameters by least squares, shape (b,); NaN where the data say nothing.
+        covariance: Shape (b, b).
+        matrix: `β = matrix @ π`, shape (b, standard parameters).
+        fastest: Largest velocity backwards and forwards of each joint that rubs.
+    """
+
+    identified: Identified
+    values: Array
+    covariance: Array
+    matrix: Array
+    fastest: Mapping[str, tuple[float, float]]
+
+    @property
+    def name(self) -> str:
+        """What it is called: its folder."""
+        return str(self.identified.folder)
+
+    @staticmethod
+    def load(folder: Path) -> Side:
+        """Read a folder that `heft identify` left.
+
+        Raises:
+            InputError: If it is not one, or was left by a heft that did not store enough.
+        """
+        identified = Identified.load(folder)
+        try:
+            with np.load(folder / "information.npz", allow_pickle=False) as data:
+                joints, ends = data["sliding_joints"], data["sliding_velocities"]
+                side = Side(
+                    identified,
+                    np.asarray(data["base_values"], dtype=float),
+                    np.asarray(data["base_covariance"], dtype=float),
+                    np.asarray(data["base_matrix"], dtype=float),
+                    {str(j): (float(a), float(b)) for j, (a, b) in zip(joints, ends, strict=True)},
+                )
+        except (OSError, ValueError, KeyError) as problem:
+            raise InputError(
+                "the folder does not hold what a comparison needs",
+                argument=str(folder / "information.npz"),
+                got=f"{type(problem).__name__}: {problem}",
+                cure="identify again with this version of heft",
+            ) from problem
+        base = structural_base(identified.robot)
+        size = len(base.labels)
+        same = side.matrix.shape == base.matrix.shape and np.allclose(side.matrix, base.matrix)
+        if not same or side.values.shape != (size,) or side.covariance.shape != (size, size):
+            raise InputError(
+                "the folder's base parameters are not those of its robot",
+                argument=str(folder),
+                cure="identify again with this version of heft",
+            )
+        return side
+
+
+@dataclass(frozen=True)
+class Change:
+    """One thing compared.
+
+    Attributes:
+        kind: `friction`, `base` or `mass`.
+        name: The joint, base parameter or link.
+        unit: Of the numbers.
+        before, after: What each side says, with standard deviations. Friction is taken at the
+            speed where the two differ most clearly.
+        difference: After less before, with its standard deviation.
+        probability: Of a difference as large, were there none; by Holm's rule over everything
+            compared, never less than it is alone.
+        speed: Where friction is taken [rad/s or m/s], None for the rest.
+    """
+
+    kind: Kind
+    name: str
+    unit: str
+    before: tuple[float, float]
+    after: tuple[float, float]
+    difference: tuple[float, float]
+    probability: float
+    speed: float | None = None
+
+    @property
+    def clear(self) -> bool:
+        """Whether it changed, as far as the data can tell."""
+        return self.probability <= ALARM
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Friction of one joint in steady sliding without load, on both sides.
+
+    Attributes:
+        name: Of the joint.
+        linear: Whether it slides.
+        velocity: That both saw, shape (n,) [rad/s or m/s].
+        before, after: Shape (n,) [N·m or N].
+        before_std, after_std: Their standard deviations.
+    """
+
+    name: str
+    linear: bool
+    velocity: Array
+    before: Array
+    after: Array
+    before_std: Array
+    after_std: Array
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What changed between two identifications of one robot.
+
+    Attributes:
+        robot: Its name.
+        before, after: The two folders.
+        changes: All that was compared, friction first, then base parameters, then masses.
+        curves: Of each joint whose friction could be compared.
+        suspects: If base parameters changed, each link with the share of that (of the weighted
+            sum of squares) which its changing alone explains, the best first.
+        notes: What a reader must know.
+    """
+
+    robot: str
+    before: str
+    after: str
+    changes: tuple[Change, ...]
+    curves: tuple[Curves, ...]
+    suspects: tuple[tuple[str, float], ...]
+    notes: tuple[str, ...]
+
+    def of(self, kind: Kind) -> list[Change]:
+        """Return the changes of a kind."""
+        return [c for c in self.changes if c.kind == kind]
+
+
+def compare(before: Path, after: Path) -> Comparison:
+    """Compare two folders that `heft identify` left of one robot.
+
+    Args:
+        before: The earlier one.
+        after: The later one.
+
+    Raises:
+        InputError: If one of them is no such folder.
+        InvalidSetting: If they are of different robots, or one stands on the other.
+    """
+    a, b = Side.load(before), Side.load(after)
+    _require_same_robot(a, b)
+    _require_independent(a, b)
+    robot = a.identified.robot
+    friction, curves, notes = [], [], _notes(a, b)
+    for drive in robot.drives:
+        if not any(t.kind != "armature" for t in drive.terms):
+            continue
+        found = _friction(robot, drive, a, b)
+        if found is None:
+            notes.append(f"friction of {drive.name}: not seen in both directions by both")
+        else:
+            friction.append(found[0])
+            curves.append(found[1])
+    base, rows = _base(robot, a, b)
+    changes = by_holm([*friction, *base, *_masses(a, b)])
+    changed = any(c.clear and c.kind != "friction" for c in changes)
+    suspects = _suspects(robot, a, b, rows) if changed else ()
+    return Comparison(robot.name, a.name, b.name, changes, tuple(curves), suspects, tuple(notes))
+
+
+def by_holm(changes: Sequence[Change]) -> tuple[Change, ...]:
+    """Return the changes with probabilities by Holm's rule.
+
+    The k-th smallest of m is multiplied by m − k + 1, and none is less than the one before it.
+    """
+    order = np.argsort([c.probability for c in changes], kind="stable")
+    adjusted = np.ones(len(changes))
+    least = 0.0
+    for k, place in enumerate(order):
+        least = max(least, min(1.0, (len(changes) - k) * changes[place].probability))
+        adjusted[place] = least
+    return tuple(replace(c, probability=float(p)) for c, p in zip(changes, adjusted, strict=True))
+
+
+def _drive_places(robot: Robot, drive: Drive) -> tuple[list[Term], list[int]]:
+    """Return a drive's friction terms that are base parameters, and their places."""
+    names = structural_base(robot).labels.names
+    terms = [t for t in drive.terms if t.kind != "armature" and f"{drive.name}.{t.name}" in names]
+    return terms, [names.index(f"{drive.name}.{t.name}") for t in terms]
+
+
+def _friction(robot: Robot, drive: Drive, a: Side, b: Side) -> tuple[Change, Curves] | None:
+    """Return how a drive's friction changed; None where the data of one do not show it."""
+    terms, places = _drive_places(robot, drive)
+    ends = [s.fastest.get(drive.name) for s in (a, b)]
+    if not terms or any(e is None for e in ends):
+        return None
+    top = min(min(-e[0], e[1]) for e in ends if e is not None)
+    own = [s.covariance[np.ix_(places, places)] for s in (a, b)]
+    if not top > 0.0 or not all(np.isfinite(c).all() for c in own):
+        return None
+    speeds = top * np.array(SPEEDS)
+    forwards, backwards = steady(terms, speeds), steady(terms, -speeds)
+    # How it resists at each speed, its offset, and what load adds, of which steady sliding
+    # without load shows nothing: columns, shape (terms, looks).
+    offset = np.array([[t.kind == "offset"] for t in terms], dtype=float)
+    load = np.array([[t.kind == "load"] for t in terms], dtype=float)
+    looks = np.hstack([0.5 * (forwards - backwards), offset, load])
+    values = [looks.T @ s.values[places] for s in (a, b)]
+    spreads = [looks.T @ c @ looks for c in own]
+    difference, spread = values[1] - values[0], spreads[0] + spreads[1]
+    std = [np.sqrt(np.maximum(np.diag(c), 0.0)) for c in (*spreads, spread)]
+    shown = np.flatnonzero(std[2][:-1] > 0.0)
+    clearest = int(shown[np.argmax(np.abs(difference[shown]) / std[2][shown])])
+    change = Change(
+        "friction",
+        drive.name,
+        "N" if drive.linear else "N·m",
+        (float(values[0][clearest]), float(std[0][clearest])),
+        (float(values[1][clearest]), float(std[1][clearest])),
+        (float(difference[clearest]), float(std[2][clearest])),
+        _together(difference, spread),
+        float(speeds[clearest]) if clearest < len(speeds) else None,
+    )
+    half = np.geomspace(1e-2 * top, top, CURVE_POINTS // 2)
+    velocity = np.concatenate([-half[::-1], half])
+    rows = steady(terms, velocity)
+    deviations = [np.sqrt(np.maximum(np.einsum("kn,kl,ln->n", rows, c, rows), 0.0)) for c in own]
+    return change, Curves(
+        drive.name,
+        drive.linear,
+        velocity,
+        a.values[places] @ rows,
+        b.values[places] @ rows,
+        *deviations,
+    )
+
+
+def _together(difference: Array, spread: Array) -> float:
+    """Return the probability of differences as large, taken together (Wald's test)."""
+    scale = np.sqrt(np.maximum(np.diag(spread), 0.0))
+    kept = scale > 0.0
+    if not kept.any():
+        return 1.0
+    values, vectors = np.linalg.eigh(
+        spread[np.ix_(kept, kept)] / np.outer(scale[kept], scale[kept])
+    )
+    whole = values > DEPENDENT * values[-1]
+    size = np.sum((vectors[:, whole].T @ (difference[kept] / scale[kept])) ** 2 / values[whole])
+    return float(scipy.special.gammaincc(0.5 * whole.sum(), 0.5 * size))
+
+
+def _base(robot: Robot, a: Side, b: Side) -> tuple[list[Change], list[int]]:
+    """Return how the bodies' and rotors' base parameters changed, and where they are."""
+    base = structural_base(robot)
+    rubbing = {k for d in robot.drives for k in _drive_places(robot, d)[1]}
+    std = [np.sqrt(np.maximum(np.diag(s.covariance), 0.0)) for s in (a, b)]
+    seen = np.isfinite(std[0]) & np.isfinite(std[1]) & np.isfinite(a.values + b.values)
+    rows = [k for k in range(base.rank) if k not in rubbing and seen[k]]
+    expressions = base.expressions()
+    return [
+        Change(
+            "base",
+            expressions[k],
+            base.labels.units[k],
+            (float(a.values[k]), float(std[0][k])),
+            (float(b.values[k]), float(std[1][k])),
+            *_alone(float(b.values[k] - a.values[k]), float(np.hypot(std[0][k], std[1][k]))),
+        )
+        for k in rows
+    ], rows
+
+
+def _alone(difference: float, std: float) -> tuple[tuple[float, float], float]:
+    """Return a difference with its deviation, and its probability (two-sided, normal)."""
+    if not std > 0.0:
+        return (difference, std), 1.0 if difference == 0.0 else 0.0
+    return (difference, std), float(scipy.special.erfc(abs(difference) / std / np.sqrt(2.0)))
+
+
+def _masses(a: Side, b: Side) -> list[Change]:
+    """Return how the masses changed that the data of both see.
+
+    Their deviations count what the model file may be wrong, on both sides, though both may lean
+    on one file: rather too wide than too narrow.
+    """
+    entries = [{e["name"]: e for e in s.identified.estimate["parameters"]} for s in (a, b)]
+    changes = []
+    for name, first in entries[0].items():
+        second = entries[1].get(name)
+        if not name.endswith(".mass") or second is None:
+            continue
+        if min(first["share"], second["share"]) < SEEN:
+            continue
+        std = [float(e["std"]) for e in (first, second)]
+        changes.append(
+            Change(
+                "mass",
+                name.removesuffix(".mass"),
+                "kg",
+                (first["value"], std[0]),
+                (second["value"], std[1]),
+                *_alone(second["value"] - first["value"], float(np.hypot(std[0], std[1]))),
+            )
+        )
+    return changes
+
+
+def _suspects(robot: Robot, a: Side, b: Side, rows: list[int]) -> tuple[tuple[str, float], ...]:
+    """Return each link with how much of the change it explains alone, the best first.
+
+    Weighted least squares of the changes of the base parameters on a link's ten; the share is of
+    the weighted sum of squares. Links fixed to one another explain the same.
+    """
+    place = np.ix_(rows, rows)
+    spread = a.covariance[place] + b.covariance[place]
+    scale = np.sqrt(np.diag(spread))
+    values, vectors = np.linalg.eigh(spread / np.outer(scale, scale))
+    whole = values > DEPENDENT * values[-1]
+    whiten = (vectors[:, whole] / np.sqrt(values[whole])).T / scale
+    target = whiten @ (b.values - a.values)[rows]
+    shares: dict[str, float] = {}
+    for link in robot.bodies_links:
+        first = PARAMETER_COUNT * link.body
+        columns = whiten @ a.matrix[rows, first : first + PARAMETER_COUNT]
+        columns = columns @ frame_change(link.rotation, link.translation)
+        columns = columns / np.maximum(np.linalg.norm(columns, axis=0), 1e-300)
+        answer = np.linalg.lstsq(columns, target, rcond=1e-9)[0]
+        left = np.sum((target - columns @ answer) ** 2) / np.sum(target**2)
+        shares[link.name] = float(1.0 - left)
+    return tuple(sorted(shares.items(), key=lambda item: -item[1]))
+
+
+def _require_same_robot(a: Side, b: Side) -> None:
+    """Raise `InvalidSetting` with the reason if the two are not of one robot."""
+    one, other = a.identified.robot, b.identified.robot
+    if one.structure_hash() == other.structure_hash():
+        return
+    pairs: dict[str, tuple[object, object]] = {
+        "joints": (one.joints, other.joints),
+        "bodies": (one.tree.names, other.tree.names),
+        "gravity": (one.gravity.tolist(), other.gravity.tolist()),
+        "friction and drives": (
+            [(d.name, d.ratio.tolist(), [t.name for t in d.terms]) for d in one.drives],
+            [(d.name, d.ratio.tolist(), [t.name for t in d.terms]) for d in other.drives],
+        ),
+    }
+    differing = [name for name, (x, y) in pairs.items() if x != y] or ["the joints' frames"]
+    raise InvalidSetting(
+        "the two are results of different robots, whose parameters do not mean the same",
+        argument=f"{a.name}, {b.name}",
+        got=f"they differ in {', '.join(differing)}",
+        expected="one structure and one set of options",
+        cure="identify both with the same model file's joints and the same --with",
+    )
+
+
+def _require_independent(a: Side, b: Side) -> None:
+    """Raise `InvalidSetting` if one of the two took the other's information."""
+    for taker, giver in ((a, b), (b, a)):
+        known = _hashes(taker, "given")
+        if known and file_hash(giver.identified.folder / "information.npz") in known:
+            raise InvalidSetting(
+                "one of the two was identified with the other's information, so that what "
+                "changed is averaged away",
+                argument=f"{a.name}, {b.name}",
+                got=f"{taker.name} was given {giver.name}",
+                cure="identify the later logs without --given",
+            )
+
+
+def _hashes(side: Side, role: str) -> set[str]:
+    return {i["sha256"] for i in side.identified.estimate["inputs"] if i["role"] == role}
+
+
+def _notes(a: Side, b: Side) -> list[str]:
+    """Return what a reader must know before the numbers."""
+    notes = [
+        f"{s.name}: its verdict is poor, so that its deviations may be too small"
+        for s in (a, b)
+        if s.identified.estimate["verdict"] == "poor"
+    ]
+    if _hashes(a, "fit") & _hashes(b, "fit"):
+        notes.append("the two share logs: what changed is there in only a part of the data")
+    if _hashes(a, "model") != _hashes(b, "model"):
+        notes.append(
+            "the two model files differ: masses that the data see little of may differ for that"
+        )
+    return notes

@@ -1,0 +1,187 @@
+"""What changed between two identifications, as text and as a page that opens offline."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator
+from html import escape
+from itertools import accumulate
+
+import numpy as np
+
+from heft import __version__
+from heft.arrays import Array
+from heft.display import Part, Plot, Series, page, rounded, table
+
+from .compare import ALARM, Change, Comparison, Curves, Kind
+from .results import NORMAL
+
+RULE = (
+    f"Marked * is what changed, by Holm's rule over all {{count}} numbers compared: where nothing "
+    f"changed and the deviations are right, one or more is marked in {ALARM:.0%} of comparisons. "
+    "Friction and base parameters are least squares without prior or constraints, so that no "
+    "model file makes or hides a change; the deviations of masses count what the model file may "
+    "be wrong, so that they rather miss a change. ± is one standard deviation of the noise: "
+    "friction follows temperature, so compare a robot as warm as it was."
+)
+TITLES: dict[Kind, str] = {
+    "friction": "Friction",
+    "base": "Base parameters",
+    "mass": "Masses that both see",
+}
+HEADS: dict[Kind, tuple[str, ...]] = {
+    "friction": ("joint", "where they differ most", "before", "after", "change", "p"),
+    "base": ("base parameter", "before", "after", "change", "p"),
+    "mass": ("link", "before", "after", "change", "p"),
+}
+EXPLAINS = 0.9  # of the change, from where a link is named for it
+SHOWN_SUSPECTS = 3
+WIDEST = 48  # [characters], of a base parameter's name in a terminal
+
+
+def text(found: Comparison) -> str:
+    """Return what a terminal shows: what changed, friction first."""
+    parts = [f"{found.robot}: {_sentence(found)}", f"before: {found.before}\nafter:  {found.after}"]
+    parts += [f"note: {note}" for note in found.notes]
+    for kind, title in TITLES.items():
+        changes = found.of(kind)
+        shown = [c for c in changes if c.clear] if kind == "base" else changes
+        count = f"{sum(c.clear for c in changes)} of {len(changes)} changed"
+        parts.append(f"{title}: {count}")
+        if shown:
+            rows = [_row(c) for c in shown]
+            parts.append(
+                table(
+                    ("", *HEADS[kind]),
+                    [[_mark(c), _cut(r[0]), *r[1:]] for c, r in zip(shown, rows, strict=True)],
+                )
+            )
+    suspect = _suspect(found)
+    if suspect:
+        parts.append("\n".join(textwrap.wrap(suspect, 96)))
+    parts.append("\n".join(textwrap.wrap(RULE.format(count=len(found.changes)), 96)))
+    return "\n\n".join(parts)
+
+
+def html(found: Comparison) -> str:
+    """Return a self-contained page: it opens offline and asks nobody for anything."""
+    return page.page(f"{found.robot}: what changed", _parts(found))
+
+
+def _parts(found: Comparison) -> Iterator[Part]:
+    notes = "".join(f"<li>{escape(n)}</li>" for n in found.notes)
+    changed = any(c.clear for c in found.changes)
+    yield (
+        f'<header><div class="bar"><h1>{escape(found.robot)}: what changed</h1>'
+        '<button id="theme" type="button">Light or dark</button></div></header>'
+        f'<main id="content"><p class="first {"usable" if changed else "good"}">'
+        f"{escape(_sentence(found))}</p>"
+        f"<p>Before: <code>{escape(found.before)}</code><br>"
+        f"After: <code>{escape(found.after)}</code></p>" + (f"<ul>{notes}</ul>" if notes else "")
+    )
+    for kind, title in TITLES.items():
+        changes = found.of(kind)
+        clear = [k for k, c in enumerate(changes) if c.clear]
+        yield f"<h2>{title}</h2><p>{len(clear)} of {len(changes)} changed.</p>"
+        if kind == "friction":
+            yield page.legend(
+                [
+                    ("before", "before, with 95 %"),
+                    ("after", "after, with 95 %"),
+                    ("residual", "change"),
+                ]
+            )
+            yield '<div class="pairs">'
+            for curves in found.curves:
+                yield from _plots(curves)
+            yield "</div>"
+        if kind == "base" and _suspect(found):
+            yield f"<p>{escape(_suspect(found))}</p>"
+        rows = [[f"{_mark(c)} {_row(c)[0]}", *_row(c)[1:]] for c in changes]
+        yield page.table("", HEADS[kind], rows, clear)
+    yield (
+        f"<h2>By what rule</h2><p>{escape(RULE.format(count=len(found.changes)))}</p></main>"
+        f"<footer>heft {__version__}.</footer>"
+    )
+
+
+def _sentence(found: Comparison) -> str:
+    clear = [c for c in found.changes if c.clear]
+    if not clear:
+        return "nothing changed that these data can tell"
+    joints = ", ".join(c.name for c in clear if c.kind == "friction")
+    rest = sum(c.kind != "friction" for c in clear)
+    said = [f"friction changed in {joints}"] if joints else []
+    if rest:
+        said.append(f"{rest} numbers of the bodies changed" if rest > 1 else "a body changed")
+    return ", and ".join(said)
+
+
+def _suspect(found: Comparison) -> str:
+    """Return which link's change would explain how the base parameters changed."""
+    if not found.suspects:
+        return ""
+    named = [(n, s) for n, s in found.suspects if s > EXPLAINS][:SHOWN_SUSPECTS]
+    if not named:
+        return "No link's changing alone explains the change of the base parameters."
+    shares = ", ".join(f"{name} {share:.1%}" for name, share in named)
+    return f"Of the change of the base parameters, one link's changing alone explains: {shares}."
+
+
+def _cut(name: str) -> str:
+    """Return a sum that fits a terminal: its first terms, and how many more there are."""
+    terms = re.split(r" (?=[+-] )", name)
+    if len(name) <= WIDEST or len(terms) == 1:
+        return name
+    lengths = accumulate(len(t) + 1 for t in terms)
+    kept = max(sum(length <= WIDEST for length in lengths), 1)
+    return " ".join([*terms[:kept], f"… ({len(terms) - kept} more)"])
+
+
+def _mark(change: Change) -> str:
+    return "*" if change.clear else " "
+
+
+def _row(change: Change) -> list[str]:
+    def stated(pair: tuple[float, float]) -> str:
+        return f"{rounded(*pair)} ±{pair[1]:.2g}"
+
+    value, std = change.difference
+    where = []
+    if change.kind == "friction":
+        linear = change.unit == "N"
+        speed = "m/s" if linear else "rad/s"
+        where = ["offset" if change.speed is None else f"at {change.speed:.3g} {speed}"]
+    sign = "+" if value > 0.0 else ""
+    probability = f"{change.probability:.2g}" if change.probability >= 1e-4 else "<0.0001"
+    return [
+        change.name,
+        *where,
+        stated(change.before),
+        stated(change.after),
+        f"{sign}{stated((value, std))} {change.unit}",
+        probability,
+    ]
+
+
+def _plots(curves: Curves) -> Iterator[Plot]:
+    """Yield friction on both sides, and the change, which may be too small to be seen there."""
+    speed, unit = ("m/s", "N") if curves.linear else ("rad/s", "N·m")
+
+    def drawn(name: str, role: str, values: Array, std: Array) -> tuple[Series, Series]:
+        reach = NORMAL * std
+        edges = Series("95 %", role, curves.velocity, values + reach, "band", low=values - reach)
+        return edges, Series(name, role, curves.velocity, values)
+
+    axis, group = f"speed [{speed}]", f"friction {curves.name}"
+    before = drawn("before", "before", curves.before, curves.before_std)
+    after = drawn("after", "after", curves.after, curves.after_std)
+    yield Plot(f"{curves.name} [{unit}]", axis, (*before, *after), group)
+    change = drawn(
+        "change",
+        "residual",
+        curves.after - curves.before,
+        np.hypot(curves.before_std, curves.after_std),
+    )
+    yield Plot(f"{curves.name}, change [{unit}]", axis, change, group)

@@ -1,0 +1,124 @@
+"""What an identification found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from heft.arrays import Array
+from heft.display import Trace
+from heft.estimators import Calibrated, ConsistentEstimate, DelayFound, Estimate, StrictBounds
+from heft.information import Check, Information, Verdict, verdict
+from heft.plants import Problem
+
+from .scores import Score
+from .settings import Settings
+
+SIMPLE_TERMS = ("viscous", "coulomb", "offset")
+
+
+@dataclass(frozen=True)
+class SimpleFriction:
+    """Viscous and Coulomb friction and offset, an alternative to friction's dictionary.
+
+    Attributes:
+        values: By name, such as `elbow.coulomb`.
+        std: Their standard deviations.
+    """
+
+    values: Mapping[str, float]
+    std: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Identification:
+    """What was found.
+
+    Attributes:
+        problem: What was fitted.
+        gathered: What all rows say, of the simpler stand-ins for friction's dictionary too.
+        estimate: The base parameters.
+        calibrated: What goes into the model file, and the drives' gains.
+        simple: Simple friction, the rest held.
+        bounds: Between what the masses and centres of mass of all robots that fit lie.
+        left_out: Rows that the robust fit left out, by log.
+        delay: How far torque comes behind motion.
+        files: The model file with new numbers, by name; for a table of Denavit-Hartenberg rows
+            a URDF, too.
+        fit: Scores on the logs fitted.
+        validation: Scores on logs not fitted.
+        checks: What was looked at.
+        traces: Curves for the report.
+        inputs: The files, with hashes.
+        settings: How it was done.
+    """
+
+    problem: Problem
+    gathered: Information
+    estimate: Estimate
+    calibrated: Calibrated
+    simple: SimpleFriction
+    bounds: StrictBounds
+    left_out: Mapping[str, int]
+    delay: DelayFound
+    files: Mapping[str, bytes]
+    fit: tuple[Score, ...]
+    validation: tuple[Score, ...]
+    checks: tuple[Check, ...]
+    traces: tuple[Trace, ...]
+    inputs: tuple[Mapping[str, Any], ...]
+    settings: Settings = field(default_factory=Settings)
+
+    @property
+    def consistent(self) -> ConsistentEstimate:
+        """What goes into the model file."""
+        return self.calibrated.consistent
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the checks add up to."""
+        return verdict(self.checks)
+
+    @property
+    def fastest(self) -> dict[str, tuple[float, float]]:
+        """Largest velocity backwards and forwards of each joint that rubs, on the logs fitted."""
+        fitted = {r.name for r in self.problem.recordings}
+        ends: dict[str, tuple[float, float]] = {}
+        for s in (s for t in self.traces if t.path in fitted for s in t.sliding):
+            low, high = ends.get(s.name, (0.0, 0.0))
+            ends[s.name] = (min(low, s.fastest[0]), max(high, s.fastest[1]))
+        return ends
+
+    @cached_property
+    def calibrated_problem(self) -> Problem:
+        """The problem with torque by the gains found, for predictions."""
+        robot, gains = self.problem.robot, self.calibrated.gains
+        changed = {
+            j: replace(robot.options.of(j), gain=gain / gains[j])
+            for j in robot.joints
+            if (gain := robot.options.of(j).gain) is not None and j in gains
+        }
+        if not changed:
+            return self.problem.like(bodies=None)
+        options = replace(robot.options, joint={**(robot.options.joint or {}), **changed})
+        return self.problem.like(robot=replace(robot, options=options), bodies=None)
+
+    @property
+    def links(self) -> dict[str, Array]:
+        """Ten parameters of each link that carries moving mass, in its own frame."""
+        values = self.consistent.parameters.values
+        return {
+            link.name: values[10 * k : 10 * k + 10]
+            for k, link in enumerate(self.problem.robot.bodies_links)
+        }
+
+    @property
+    def friction(self) -> dict[str, dict[str, float]]:
+        """The drives' terms by name, such as `elbow.viscous`, with full and simple friction."""
+        first = 10 * len(self.problem.believed.groups)
+        labels, values = self.problem.believed.labels, self.consistent.parameters.values
+        drives = dict(zip(labels.names[first:], values[first:].tolist(), strict=False))
+        rotors = {k: v for k, v in drives.items() if k.endswith(".armature")}
+        return {"full": drives, "simple": {**rotors, **self.simple.values}}

@@ -1,0 +1,139 @@
+"""What is settled about an experiment before its rows are summed up.
+
+Whether its periods are averaged, how sharp motion may be, whether torque comes late, and which
+rows are no part of it. Each takes a problem and returns one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft import signals
+from heft.arrays import Array
+from heft.estimators import BlockMedian, Delay, DelayFound, Estimate, Ransac, Sharpness, robust
+from heft.plants import Problem
+from heft.recordings import Recording
+from heft.signals import Smoothing, periodic
+
+Progress = Callable[[str], None]
+
+
+def silent(_: str) -> None:
+    """Say nothing."""
+
+
+class RobustLike(Protocol):
+    """A robust estimator; see `robust`."""
+
+    def fit(self, problem: Problem, /) -> Estimate:
+        """Return the estimate."""
+        ...
+
+
+Robust = Literal["none", "huber", "hampel", "blocks", "ransac"]
+ROBUST: dict[str, Callable[[], RobustLike]] = {
+    "huber": robust.Huber,
+    "hampel": robust.Hampel,
+    "blocks": BlockMedian,
+    "ransac": Ransac,
+}
+
+
+def sharpened_and_delayed(
+    problem: Problem, asked: Smoothing, sharpness: Sharpness, delay: Delay, progress: Progress
+) -> tuple[Problem, DelayFound]:
+    """Return the problem at the corner and delay that the torque asks for, if none are stated.
+
+    A blurred reversal looks like a delay, so the corner goes up before the delay is looked for;
+    it goes down, which only saves noise, after that.
+
+    Args:
+        problem: Whose corner is that of the motion's band.
+        asked: The smoothing as it was asked for.
+        sharpness: How the corner is looked for.
+        delay: How the delay is looked for.
+        progress: Told what is being done.
+    """
+    searched = asked.corner is None and problem.resolved.method == "butterworth"
+    raised = 1.0
+    if searched:
+        progress("looking how sharp the motion may be")
+        raised = sharpness.fit(problem, (1,))
+        problem = problem.sharpened(raised) or problem
+    found = DelayFound(problem.delay, problem.delay, 1.0, 0.0)
+    if asked.delay is None:
+        progress("looking for a delay of the torque")
+        found = delay.fit(problem)
+    problem = problem.delayed(found.delay)
+    if searched and raised == 1.0:
+        problem = problem.sharpened(sharpness.fit(problem, (-1,))) or problem
+    return problem, found
+
+
+def averaged(problem: Problem) -> Problem:
+    """Return a problem whose logs are the mean over the periods of their motion.
+
+    A period is written down three times and the middle one fitted, so that nothing is cut off.
+
+    Raises:
+        InvalidSetting: If a motion does not repeat.
+    """
+    recordings = []
+    for recording, timeline in zip(problem.recordings, problem.timelines, strict=True):
+        efforts = [name for name, *_ in problem.effort_signals(recording)]
+        names = [*problem.position_signals, *efforts]
+        parts = list(signals.windows(recording, names, timeline.step, 0.0))
+        time = np.concatenate([w.time for w in parts])
+        values = np.concatenate([w.values for w in parts])
+        moving = len(problem.position_signals)
+        period = problem.smoothing.period or periodic.find_period(time, values[:, :moving])
+        found = periodic.average_periods(time, values, period)
+        count = len(found.time)
+        made: dict[str, dict[str, Array]] = {}
+        for column, name in enumerate(names):
+            kind, _, joint = name.partition(".")
+            made.setdefault(kind, {})[joint] = np.tile(found.mean[:, column], 3)
+        clock = found.time[0] + period / count * np.arange(3 * count)
+        tiled = Recording.from_arrays(clock, recording.name, **made)
+        recordings.append(
+            tiled.selecting(lambda rows, n=count: (rows >= n) & (rows < 2 * n))  # type: ignore[misc]
+        )
+    smoothing = replace(problem.resolved, trim=0.0)
+    if problem.smoothing.corner is None:
+        smoothing = replace(smoothing, corner=None)
+    return Problem(problem.robot, tuple(recordings), smoothing, problem.threads, weak=problem.weak)
+
+
+def without_outliers(
+    problem: Problem, method: Robust, progress: Progress
+) -> tuple[Problem, dict[str, int]]:
+    """Return the problem without rows that a robust fit finds to be no part of it."""
+    if method == "none":
+        return problem, {}
+    progress(f"looking for rows that do not belong ({method})")
+    estimate = ROBUST[method]().fit(problem)
+    values = estimate.fitted
+    masks = [np.ones(t.rows, dtype=bool) for t in problem.timelines]
+    # Smoothing smears a push over about a period of its corner.
+    widen = round(0.5 / (problem.corner * min(t.step for t in problem.timelines)))
+    for place, index, good in robust.good_rows(problem, values, widen=widen):
+        masks[place][index] = good
+    recordings = []
+    for recording, mask in zip(problem.recordings, masks, strict=True):
+        before = recording.selection
+
+        def kept(
+            rows: NDArray[np.int64],
+            mask: NDArray[np.bool_] = mask,
+            before: Callable[[NDArray[np.int64]], NDArray[np.bool_]] | None = before,
+        ) -> NDArray[np.bool_]:
+            return mask[rows] if before is None else mask[rows] & before(rows)
+
+        recordings.append(recording.selecting(kept))
+    counts = {r.name: int(np.sum(~m)) for r, m in zip(problem.recordings, masks, strict=True)}
+    return problem.like(recordings=tuple(recordings)), counts

@@ -1,0 +1,469 @@
+"""The folder of results: written whole or not at all, and read again.
+
+`estimate.json` is the contract that programs read (`estimate.schema.json`), `robot.urdf` the
+model file with new numbers (`robot.xml` of an MJCF file, `robot.toml` of Denavit-Hartenberg
+rows), `information.npz` what was learnt, `report.html` the page.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from heft import __version__
+from heft.arrays import Array
+from heft.dynamics import Drive, Term, steady
+from heft.dynamics import effort as friction_of
+from heft.errors import InputError, InvalidSetting
+from heft.estimators import Stated, stated_numbers
+from heft.files import put, read_text, require_own, workshop
+from heft.information import channel_ranks, inertia
+from heft.models import Options, Robot, c_source, python_source
+from heft.plants import Problem
+from heft.recordings import Recording
+from heft.signals import Smoothing
+
+from .identification import Identification
+
+SCHEMA = 1
+
+SEEN = 0.5  # share of the prior's variance that data must take away to count as seen
+
+MODELS = ("robot.toml", "robot.xml", "robot.urdf")  # the first that is there is the model
+FILES = (
+    "robot.urdf",
+    "estimate.json",
+    "information.npz",
+    "report.html",
+    "friction.py",
+    "friction.c",
+)
+LARGEST_CURVE = 2.0  # [rad/s], up to where a curve of friction is drawn; a tenth in m/s
+NORMAL = 1.96  # standard deviations of 95 %
+
+
+def to_json(found: Identification) -> dict[str, Any]:
+    """Return the contract that programs read (`estimate.schema.json`)."""
+    problem, robot = found.problem, found.problem.robot
+    return {
+        "heft": __version__,
+        "schema": SCHEMA,
+        "inputs": [dict(i) for i in found.inputs],
+        "settings": {
+            "robot": {
+                "name": robot.name,
+                "structure": robot.structure_hash(),
+                "options": robot.options.to_dict(),
+            },
+            "smoothing": vars(problem.resolved)
+            | {"chosen": found.settings.smoothing.corner is None},
+            "least_squares": vars(found.settings.least_squares),
+            "consistent": asdict(found.settings.consistent),
+            "weak": None if found.settings.weak is None else asdict(found.settings.weak),
+            "robust": found.settings.robust,
+            "average": found.settings.average,
+        },
+        "parameters": list(parameter_entries(found)),
+        "joints": _joint_entries(found),
+        "motors": _motor_entries(found),
+        "base_parameters": base_entries(found),
+        "information": {
+            "condition": found.estimate.rank.condition,
+            "rank": found.estimate.rank.rank,
+            "columns": found.estimate.rank.columns,
+            "tolerance": found.estimate.rank.tolerance,
+            "weakest": list(found.estimate.rank.weakest),
+            "channels": _channel_entries(found),
+        },
+        "delay": vars(found.delay),
+        "left_out": dict(found.left_out),
+        "fit": [vars(s) for s in found.fit],
+        "validation": [vars(s) for s in found.validation],
+        "notes": list(robot.notes),
+        "checks": [vars(c) for c in found.checks],
+        "verdict": found.verdict,
+    }
+
+
+def write(
+    found: Identification, out: Path, report: Callable[[Identification], str] | None = None
+) -> None:
+    """Write the folder of results, whole or not at all.
+
+    Args:
+        found: What was found.
+        out: The folder; replaced if it holds earlier results.
+        report: Makes `report.html`, if given.
+
+    Raises:
+        InvalidSetting: If the folder holds other things.
+    """
+    refuse_foreign(out)
+    refuse_other_robot(out, found.problem.robot)
+    place = out.resolve()  # a link stays a link
+    with workshop(place) as folder:
+        new = folder / "results"
+        new.mkdir()
+        for name, data in found.files.items():
+            (new / name).write_bytes(data)
+        contract = _plain(to_json(found))
+        text = json.dumps(contract, indent=1, ensure_ascii=False, allow_nan=False)
+        (new / "estimate.json").write_text(text + "\n", encoding="utf-8")
+        drives = (found.problem.robot.name, contract["joints"], contract["motors"])
+        (new / "friction.py").write_text(python_source(*drives), encoding="utf-8")
+        (new / "friction.c").write_text(c_source(*drives), encoding="ascii")
+        covariance = found.consistent.parameters.covariance
+        assert covariance is not None
+        assert found.estimate.parameters.covariance is not None
+        sliding = found.fastest
+        found.gathered.save(
+            new / "information.npz",
+            base_matrix=found.problem.base.matrix,
+            standard_names=np.array(found.problem.base.standard.names),
+            sigma=found.estimate.noise.sigma,
+            memory=found.estimate.noise.memory,
+            parameter_names=np.array(found.consistent.parameters.labels.names),
+            parameter_values=found.consistent.parameters.values,
+            parameter_covariance=covariance,
+            base_values=found.estimate.parameters.values,
+            base_covariance=found.estimate.parameters.covariance,
+            sliding_joints=np.array(list(sliding)),
+            sliding_velocities=np.array(list(sliding.values()), dtype=float).reshape(-1, 2),
+        )
+        if report is not None:
+            (new / "report.html").write_text(report(found), encoding="utf-8")
+        put(new, place)
+
+
+def refuse_foreign(out: Path) -> None:
+    """Raise `InvalidSetting` if a folder for results holds anything else, or cannot be written."""
+    require_own(out, {*FILES, *MODELS})
+
+
+def refuse_other_robot(out: Path, robot: Robot) -> None:
+    """Raise `InvalidSetting` if a folder holds the results of a robot of another name."""
+    try:
+        text = (out / "estimate.json").read_text(encoding="utf-8")
+        name = json.loads(text)["settings"]["robot"]["name"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    if name != robot.name:
+        raise InvalidSetting(
+            "the folder holds the results of another robot, which are not overwritten",
+            argument=f"--out {out}",
+            got=name,
+            expected=robot.name,
+            cure="name another folder",
+        )
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it: infinities and NaN become null."""
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value
+
+
+def parameter_entries(found: Identification) -> Iterator[dict[str, Any]]:
+    """Yield each link's numbers with what is known of them."""
+    problem = found.problem
+    units = {"mass": "kg", "com": "m", "inertia": "kg·m²"}
+    structure = np.abs(problem.believed.matrix).sum(axis=0)
+    lonely = {problem.base.standard.names[i] for i in problem.base.alone()}
+    bodies = problem.robot.tree.names
+    crowded = [link.body for link in problem.robot.bodies_links]
+    for k, link in enumerate(problem.robot.bodies_links):
+        visible = structure[10 * k : 10 * k + 10] > 0.0
+        for name, stated in stated_numbers(found.consistent, 10 * k).items():
+            share = stated.share
+            if not _visible(name, visible):
+                seen = "not at all"
+            elif share < SEEN:
+                seen = "prior"
+            elif crowded.count(link.body) == 1 and _alone(name, bodies[link.body], lonely):
+                seen = "alone"
+            else:
+                seen = "in combination"
+            yield {
+                "name": f"{link.name}.{name}",
+                "before": link.written_number(name) if link.given else None,
+                "value": stated.value,
+                "std": stated.std,
+                "interval": _interval(found, k, name, stated),
+                "unit": units[name.partition(".")[0]],
+                "seen": seen,
+                "share": share,
+                "pull": stated.pull,
+            }
+
+
+def _interval(found: Identification, link: int, name: str, stated: Stated) -> list[float]:
+    """Return the 95 % interval beside a number: the strict bounds, or wider.
+
+    A mass or centre of mass may be what any body that fits the data may have, without a prior;
+    an inertia about the centre of mass, which no conic problem bounds, has the standard
+    deviation widened by what the prior may be wrong.
+    """
+    kind, _, axis = name.partition(".")
+    reach = NORMAL * stated.std
+    low, high = stated.value - reach, stated.value + reach
+    if kind == "mass":
+        low, high = found.bounds.mass[link].tolist()
+    elif kind == "com":
+        low, high = found.bounds.com[link, inertia.AXES.index(axis)].tolist()
+    return [min(low, stated.value), max(high, stated.value)]
+
+
+def _needed(name: str) -> list[int]:
+    """Return which of a body's ten parameters a stated number is made of."""
+    kind, _, axis = name.partition(".")
+    if kind == "mass":
+        return [0]
+    if kind == "com":
+        return [0, 1 + inertia.AXES.index(axis)]
+    return [4 + inertia.SYMBOLS[4:].index(f"I.{axis}")]
+
+
+def _visible(name: str, visible: Array) -> bool:
+    return bool(visible[_needed(name)].any())
+
+
+def _alone(name: str, body: str, lonely: set[str]) -> bool:
+    return all(f"{body}.{inertia.SYMBOLS[k]}" in lonely for k in _needed(name))
+
+
+def _drive_entry(found: Identification, drive: Drive) -> dict[str, Any]:
+    full, simple = found.friction["full"], found.simple
+    parameters = found.consistent.parameters
+    std = dict(zip(parameters.labels.names, parameters.std.tolist(), strict=True))
+    terms = [t for t in drive.terms if t.kind != "armature"]
+    armature = f"{drive.name}.armature"
+    wanted = {k: f"{drive.name}.{k}" for k in ("viscous", "coulomb", "offset")}
+    there = {k: n for k, n in wanted.items() if n in simple.values}
+    stds = {k: simple.std[n] for k, n in there.items()}
+    if armature in full:
+        stds = {"armature": std[armature]} | stds
+    return {
+        "armature": full.get(armature),
+        "simple": {k: simple.values[n] for k, n in there.items()},
+        "full": [
+            {"term": t.kind, "scale": t.scale, "value": full[f"{drive.name}.{t.name}"]}
+            for t in terms
+        ],
+        "std": stds,
+        "curve": friction_curve(found, drive),
+    }
+
+
+def friction_curve(
+    found: Identification, drive: Drive, top: float | None = None
+) -> dict[str, list[float]]:
+    """Return friction in steady sliding without load over speed, with its deviation.
+
+    Args:
+        found: What was found.
+        drive: Whose.
+        top: Largest speed [rad/s or m/s], `LARGEST_CURVE` if not given.
+    """
+    terms = [t for t in drive.terms if t.kind != "armature"]
+    top = top or LARGEST_CURVE * (0.1 if drive.linear else 1.0)
+    half = np.geomspace(1e-3 * top, top, 25)
+    velocity = np.concatenate([-half[::-1], half])
+    parameters = found.consistent.parameters
+    names = parameters.labels.names
+    places = [names.index(f"{drive.name}.{t.name}") for t in terms]
+    rows = steady(terms, velocity)
+    covariance = found.consistent.noise[np.ix_(places, places)]
+    variance = np.einsum("kn,kl,ln->n", rows, covariance, rows)
+    return {
+        "velocity": velocity.tolist(),
+        "effort": (parameters.values[places] @ rows).tolist(),
+        "std": np.sqrt(np.maximum(variance, 0.0)).tolist(),
+    }
+
+
+def _joint_entries(found: Identification) -> dict[str, Any]:
+    robot = found.problem.robot
+    entries = {}
+    for drive in robot.drives:
+        joint = drive.name
+        if joint not in robot.joints:
+            continue
+        entry = _drive_entry(found, drive)
+        option = robot.options.of(joint)
+        gain = found.calibrated.gains.get(joint, 1.0)
+        if option.gain is not None:
+            entry["gain"] = option.gain / gain
+            entry["std"]["gain"] = found.calibrated.std.get(joint, 0.0) * option.gain / gain**2
+        if option.reduction is not None and entry["armature"] is not None:
+            entry["rotor"] = entry["armature"] / option.reduction**2
+        entries[joint] = entry
+    return entries
+
+
+def _motor_entries(found: Identification) -> dict[str, Any]:
+    robot = found.problem.robot
+    first = len(robot.channels) - len(robot.joints)
+    return {
+        d.name: _drive_entry(found, d)
+        | {
+            "speed": {
+                j: float(d.ratio[first + k])
+                for k, j in enumerate(robot.joints)
+                if d.ratio[first + k]
+            }
+        }
+        for d in robot.drives
+        if d.name not in robot.joints
+    }
+
+
+def base_entries(found: Identification) -> list[dict[str, Any]]:
+    """Return the base parameters, but for the terms of friction's dictionary.
+
+    The dictionary's columns all but depend on one another: what they say together is in the
+    friction curves.
+    """
+    parameters = found.estimate.parameters
+    robot = found.problem.robot
+    inside = {
+        f"{robot.drives[d].name}.{t.name}"
+        for d, t in robot.drive_columns
+        if robot.drives[d].simpler and t.kind not in ("armature", "offset")
+    }
+    return [
+        {
+            "expression": expression,
+            "value": float(value),
+            "std": float(std),
+            "unit": unit,
+            "relative_std": float(abs(std / value)) if value else None,
+        }
+        for name, expression, value, std, unit in zip(
+            parameters.labels.names,
+            found.problem.base.expressions(),
+            parameters.values,
+            parameters.std,
+            parameters.labels.units,
+            strict=True,
+        )
+        if name not in inside
+    ]
+
+
+def _channel_entries(found: Identification) -> list[dict[str, Any]]:
+    noise, information = found.estimate.noise, found.estimate.information
+    ranks = channel_ranks(information)
+    return [
+        {
+            "name": name,
+            "rows": int(noise.rows[c]),
+            "independent_rows": float(noise.effective[c]),
+            "residual_std": float(noise.sigma[c]),
+            "rank": ranks[name],
+            "columns": len(information.triangles[c].columns),
+        }
+        for c, name in enumerate(information.channels)
+    ]
+
+
+@dataclass(frozen=True)
+class Identified:
+    """A folder of results, read again.
+
+    Attributes:
+        folder: Where it is.
+        robot: The identified model.
+        friction: The drives' terms by name, with full and with simple friction.
+        smoothing: How motion was made smooth.
+        estimate: What `estimate.json` holds.
+    """
+
+    folder: Path
+    robot: Robot
+    friction: dict[str, dict[str, float]]
+    smoothing: Smoothing
+    estimate: Mapping[str, Any]
+
+    @staticmethod
+    def load(folder: Path) -> Identified:
+        """Read a folder that `heft identify` left.
+
+        Raises:
+            InputError: If it is not one.
+        """
+        try:
+            text = read_text(
+                folder / "estimate.json", "estimate.json of a folder of results", InputError
+            )
+            data = json.loads(text.decode(), parse_constant=_no_number)
+            options = Options.from_dict(data["settings"]["robot"]["options"], "estimate.json")
+            entry = dict(data["settings"]["smoothing"])
+            del entry["chosen"]
+            smoothing = Smoothing(**entry)
+            drives: dict[str, dict[str, float]] = {"full": {}, "simple": {}, "none": {}}
+            for name, joint in {**data["joints"], **data["motors"]}.items():
+                drives["simple"] |= {f"{name}.{k}": float(v) for k, v in joint["simple"].items()}
+                drives["full"] |= {
+                    f"{name}.{Term(t['term'], t['scale']).name}": float(t["value"])
+                    for t in joint["full"]
+                }
+                if joint["armature"] is not None:
+                    for terms in drives.values():
+                        terms[f"{name}.armature"] = float(joint["armature"])
+            odd = [n for terms in drives.values() for n, v in terms.items() if not np.isfinite(v)]
+            if odd:
+                raise ValueError(f"{odd[0]} is no finite number")
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
+        ) as problem:
+            raise InputError(
+                "this is not a folder of results",
+                argument=str(folder),
+                got=f"no usable estimate.json ({type(problem).__name__}: {problem})",
+                expected="the folder that `heft identify --out` wrote",
+            ) from problem
+        model = next((n for n in MODELS if (folder / n).exists()), MODELS[-1])
+        return Identified(folder, Robot.from_file(folder / model, options), drives, smoothing, data)
+
+    def predict(
+        self,
+        recording: Recording,
+        friction: Literal["full", "simple", "none"] = "full",
+        threads: int = 2,
+    ) -> Iterator[tuple[Array, Array, Array]]:
+        """Yield time, effort and its rigid part, at the log's own times, in pieces.
+
+        The log's torques, if any, are not looked at.
+
+        Args:
+            recording: The log.
+            friction: `full`, `simple`, or `none` for the rigid part and rotor inertia only.
+            threads: How many threads share the work.
+        """
+        drives = self.friction[friction]
+        smoothing = replace(self.smoothing, trim=0.0, torque="raw")
+        problem = Problem(self.robot, (recording,), smoothing, threads, "predict")
+        for s, rigid in problem.rigid(self.robot.written_bodies()):
+            rest = friction_of(self.robot, drives, s.course(rigid))
+            yield s.time, (rigid + rest).T, rigid.T

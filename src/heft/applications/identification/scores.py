@@ -1,0 +1,191 @@
+"""Torque predicted against torque measured: scores, and the curves that are drawn of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from heft import signals
+from heft.arrays import Array
+from heft.display import Stretch, Trace, Tracer
+from heft.dynamics import drive_columns
+from heft.plants import Problem
+
+PIECE_ROWS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Score:
+    """How far predicted effort is from measured.
+
+    Attributes:
+        path: The log.
+        friction: Whose friction was used, `full` or `simple`.
+        filter_hz: Corner of the low-pass on both, None for raw.
+        total: ‖τ − τ̂‖ / ‖τ‖ over all channels.
+        mean: Mean of the channels' own ratios.
+        per_joint: Each channel's own ratio.
+    """
+
+    path: str
+    friction: str
+    filter_hz: float | None
+    total: float
+    mean: float
+    per_joint: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How far predictions are from what was measured, over all recordings.
+
+    Attributes:
+        list: Of each recording, raw and filtered, with each kind of friction.
+        unexplained: ‖τ − τ̂‖ / ‖τ − mean τ‖ of the first kind, filtered: a constant explains
+            nothing of a motion.
+        span: Each channel's largest torque less its smallest, filtered, shape (channels,).
+    """
+
+    list: tuple[Score, ...]
+    unexplained: float
+    span: Array
+
+
+Models = Mapping[str, Mapping[str, float]]  # drives' terms by name, for each kind of friction
+
+
+def stretches(problem: Problem, bodies: Array, models: Models) -> Iterator[Stretch]:
+    """Yield measured and predicted effort in stretches without gaps.
+
+    Only measured channels; at most about `PIECE_ROWS` rows at a time.
+    """
+    robot, measured = problem.robot, problem.robot.measured
+    rotors = {k: v for k, v in next(iter(models.values())).items() if k.endswith(".armature")}
+    parts: list[Stretch] = []
+    current, last = -1, -np.inf
+    for s, rigid in problem.rigid(bodies):
+        gap = signals.GAP_STEPS * problem.timelines[s.recording].step
+        broken = s.recording != current or s.time[0] > last + gap or s.time[0] <= last
+        if parts and (broken or sum(len(p.time) for p in parts) > PIECE_ROWS):
+            yield _joined(parts)
+            parts = []
+        current, last = s.recording, float(s.time[-1])
+        course = s.course(rigid)
+        efforts = [
+            (rigid + drive_columns.effort(robot, drives, course))[measured].T
+            for drives in (*models.values(), rotors)
+        ]
+        parts.append(
+            Stretch(
+                s.recording,
+                s.time,
+                s.index,
+                s.position.T,
+                s.motion.velocity.T,
+                s.effort[measured].T,
+                np.stack(efforts[:-1]),
+                efforts[-1],
+            )
+        )
+    if parts:
+        yield _joined(parts)
+
+
+def _joined(parts: Sequence[Stretch]) -> Stretch:
+    return Stretch(
+        parts[0].recording,
+        np.concatenate([p.time for p in parts]),
+        np.concatenate([p.index for p in parts]),
+        np.concatenate([p.position for p in parts]),
+        np.concatenate([p.velocity for p in parts]),
+        np.concatenate([p.measured for p in parts]),
+        np.concatenate([p.predicted for p in parts], axis=1),
+        np.concatenate([p.without_friction for p in parts]),
+    )
+
+
+def filtered(time: Array, values: Array, step: float, corner: float) -> Array:
+    """Return values at their own times through the zero-phase low-pass of scores."""
+    grid = time[0] + step * np.arange(int((time[-1] - time[0]) / step + 1e-9) + 1)
+    even = np.stack([np.interp(grid, time, column) for column in values.T], 1)
+    smooth = signals.low_pass(even, step, corner)
+    return np.stack([np.interp(time, grid, column) for column in smooth.T], 1)
+
+
+def scores(
+    problem: Problem,
+    bodies: Array,
+    models: Models,
+    corner: float,
+    traces: list[Trace] | None = None,
+) -> Scores:
+    """Return for each recording the score raw and filtered, with each kind of friction.
+
+    Raw compares torque as logged with the prediction at the same rows. Filtered passes both
+    through the same zero-phase fourth-order Butterworth low-pass. Half a second is cut at each
+    end, by the problem's smoothing.
+
+    Args:
+        problem: Its recordings are scored; rows that they do not select only pass the filter.
+        bodies: Ten parameters a body.
+        models: The drives' terms by name, for each kind of friction, the best first.
+        corner: Of the low-pass [Hz].
+        traces: Where to leave curves of the first model for drawing.
+    """
+    channels = problem.channels
+    count = len(problem.recordings)
+    error = np.zeros((count, len(models), 2, len(channels)))
+    size = np.zeros((count, 2, len(channels)))
+    moments = np.zeros((2, len(channels)))  # sums of filtered torque and of its square
+    ends = np.array([np.inf, -np.inf])[:, None] * np.ones(len(channels))
+    rows = 0
+    whole = problem.of([r.selecting_all() for r in problem.recordings], bodies=None)
+    tracers = [_tracer(whole, k) for k in range(count)]
+    for piece in stretches(whole, bodies, models):
+        k, time, tau, estimates = piece.recording, piece.time, piece.measured, piece.predicted
+        selection = problem.recordings[k].selection
+        chosen = np.ones(len(time), dtype=bool) if selection is None else selection(piece.index)
+        step = whole.timelines[k].step
+        size[k, 0] += np.sum(tau[chosen] ** 2, axis=0)
+        error[k, :, 0] += np.sum((tau - estimates)[:, chosen] ** 2, axis=1)
+        if len(time) >= 32:
+            # The filter is linear: what it leaves of the error is the error of what it leaves.
+            smooth = filtered(time, tau, step, corner)[chosen]
+            size[k, 1] += np.sum(smooth**2, axis=0)
+            moments += np.stack([smooth.sum(axis=0), np.sum(smooth**2, axis=0)])
+            rows += len(smooth)
+            if len(smooth):
+                ends[0] = np.minimum(ends[0], smooth.min(axis=0))
+                ends[1] = np.maximum(ends[1], smooth.max(axis=0))
+            for m, estimate in enumerate(estimates):
+                left = filtered(time, tau - estimate, step, corner)[chosen]
+                error[k, m, 1] += np.sum(left**2, axis=0)
+        if traces is not None:
+            tracers[k].add(piece)
+    if traces is not None:
+        traces += [t for tracer in tracers if (t := tracer.trace()) is not None]
+    found = []
+    for k, recording in enumerate(problem.recordings):
+        for m, name in enumerate(models):
+            for f, hz in enumerate((None, corner)):
+                if not size[k, f].sum() > 0.0:
+                    continue
+                own = np.sqrt(error[k, m, f] / np.where(size[k, f] > 0.0, size[k, f], np.inf))
+                total = float(np.sqrt(error[k, m, f].sum() / size[k, f].sum()))
+                per_joint = dict(zip(channels, own.tolist(), strict=True))
+                found.append(Score(recording.name, name, hz, total, float(own.mean()), per_joint))
+    varying = float(np.sum(moments[1] - moments[0] ** 2 / max(rows, 1)))
+    unexplained = float(error[:, 0, 1].sum())
+    rest = float(np.sqrt(unexplained / varying)) if varying > 0.0 else 0.0
+    return Scores(tuple(found), rest, np.where(np.isfinite(ends[0]), ends[1] - ends[0], 0.0))
+
+
+def _tracer(problem: Problem, recording: int) -> Tracer:
+    """Return what gathers the curves of a recording for drawing."""
+    robot, timeline = problem.robot, problem.timelines[recording]
+    places = {robot.channels[c]: (k, int(c)) for k, c in enumerate(robot.measured)}
+    own = [(d.name, *places[d.name]) for d in robot.drives if d.name in places]
+    name = problem.recordings[recording].name
+    return Tracer(name, problem.channels, own, timeline.step, timeline.used)

@@ -1,0 +1,164 @@
+"""What logs of a held body must be to be weighed, and what is worth knowing of them.
+
+Signals that no sensor could have told are refused with the evidence; what only makes an answer
+poor is a finding. Several logs of one body are put one behind the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.errors import InvalidRecording, TooLittleData
+from heft.plants import CHANNELS, GAP_STEPS, Held
+
+STILL = 0.02  # [rad/s] below which nothing turns
+FROZEN = 0.5  # [s] for which a noisy signal does not repeat itself
+STUCK = 5  # samples in a row at a signal's extreme that make it a limit
+LONGEST = 2.0  # [m] from a sensor to a centre of mass
+FASTEST = 20.0  # [m/s] at which anything that holds a load moves
+APART = 1.0  # [s] between logs that are put one behind the other
+LIKE = 1.2  # between the rates of logs that are weighed together
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something about the data that the user should know.
+
+    Attributes:
+        name: What.
+        message: The evidence, and what to do.
+    """
+
+    name: str
+    message: str
+
+
+def is_still(held: Held) -> bool:
+    """Return whether samples are poses at rest: nothing turns, or they are seconds apart."""
+    turning = float(np.sqrt(np.mean(held.angular_velocity**2)))
+    return turning < STILL and float(np.median(np.abs(held.velocity))) < STILL
+
+
+def together(logs: Sequence[Held]) -> tuple[Held, tuple[float, ...]]:
+    """Return logs one behind the other, with a gap in between, and when all but the first begin."""
+    if len(logs) == 1:
+        return logs[0], ()
+    end, moved = 0.0, []
+    for log in logs:
+        time = log.time - log.time[0] + end
+        end = float(time[-1]) + max(APART, 10.0 * float(np.median(np.diff(log.time))))
+        moved.append(replace(log, time=time))
+    columns = zip(*(vars(log).values() for log in moved), strict=True)
+    joined = Held(*(np.concatenate(arrays) for arrays in columns))
+    return joined, tuple(float(log.time[0]) for log in moved[1:])
+
+
+def require_alike(logs: Sequence[Held]) -> None:
+    """Raise `InvalidRecording` for logs that are not weighed together."""
+    if len({is_still(log) for log in logs}) > 1:
+        raise InvalidRecording(
+            "some logs are poses at rest, and others move",
+            argument="LOGS",
+            got=", ".join("at rest" if is_still(log) else "moving" for log in logs),
+            cure="weigh them apart",
+        )
+    steps = [float(np.median(np.diff(log.time))) for log in logs]
+    if not is_still(logs[0]) and max(steps) > LIKE * min(steps):
+        raise InvalidRecording(
+            "logs of different rates are not weighed together",
+            argument="LOGS",
+            got=", ".join(f"{1.0 / step:.4g} Hz" for step in steps),
+            cure="weigh them apart",
+        )
+
+
+def pieces(held: Held, step: float) -> Iterator[Held]:
+    """Yield a log's pieces without gaps."""
+    cuts = np.flatnonzero(np.diff(held.time) > GAP_STEPS * step) + 1
+    for rows in np.split(np.arange(len(held.time)), cuts):
+        yield held.part(slice(int(rows[0]), int(rows[-1]) + 1))
+
+
+def require_usable(held: Held) -> None:
+    """Raise `InvalidRecording` for signals that no sensor could have told."""
+    for name, values in vars(held).items():
+        if not np.isfinite(values).all():
+            raise InvalidRecording(
+                "samples are not finite", argument=name, cure="leave those rows out"
+            )
+    if len(held.time) < 3:
+        raise TooLittleData("the log is too short to weigh anything", got=f"{len(held.time)} rows")
+    back = np.flatnonzero(np.diff(held.time) <= 0.0)
+    if len(back):
+        raise InvalidRecording(
+            "the clock goes back or stands",
+            argument="t",
+            got=f"at row {back[0] + 1}, {held.time[back[0]]:.6g} s, then "
+            f"{held.time[back[0] + 1]:.6g} s",
+            cure="sort the rows, or cut the log there",
+        )
+    speed = float(np.sqrt(np.mean(np.sum(held.velocity**2, axis=1))))
+    if speed > FASTEST:
+        raise InvalidRecording(
+            "the sensor moves faster than anything that holds a load",
+            argument="position",
+            got=f"{speed:.4g} m/s, root mean square",
+            expected=f"within {FASTEST:g} m/s",
+            cure="positions may be in mm: give their unit in the column map",
+        )
+    force, moment = (np.std(held.wrench[:, g], axis=0) for g in (slice(0, 3), slice(3, 6)))
+    lever = float(np.linalg.norm(moment)) / max(float(np.linalg.norm(force)), 1e-300)
+    if lever > LONGEST:
+        raise InvalidRecording(
+            "moments change as if forces acted farther away than anything that is held",
+            argument="torque",
+            got=f"{np.linalg.norm(moment):.4g} N·m beside {np.linalg.norm(force):.4g} N: a lever "
+            f"of {lever:.4g} m",
+            expected=f"within {LONGEST:g} m",
+            cure="they may be in N·mm: give their unit in the column map",
+        )
+    if is_still(held):
+        return
+    step = float(np.median(np.diff(held.time)))
+    for k, channel in enumerate(CHANNELS):
+        values = held.wrench[:, k]
+        longest, at = _longest_run(values)
+        if longest * step > FROZEN and longest > STUCK:
+            raise InvalidRecording(
+                "the sensor is frozen",
+                argument=channel,
+                got=f"{values[at]:.6g} for {longest * step:.3g} s from {held.time[at]:.3f} s on",
+                cure="leave that time out, or look at the sensor",
+            )
+
+
+def notice(held: Held) -> Iterator[Finding]:
+    """Yield what is worth knowing of the signals by themselves."""
+    if is_still(held):
+        return
+    for k, channel in enumerate(CHANNELS):
+        values = held.wrench[:, k]
+        for end in (values.max(), values.min()):
+            longest, at = _longest_run(np.where(values == end, 1.0, np.nan))
+            if longest >= STUCK:
+                yield Finding(
+                    "saturated",
+                    f"{channel} stays at {end:.6g} for {longest} samples at {held.time[at]:.3f} s: "
+                    "its limit? Such rows bias what is weighed",
+                )
+                break
+
+
+def _longest_run(values: Array) -> tuple[int, int]:
+    """Return the length and the start of the longest run of one value."""
+    same = np.concatenate([[False], np.diff(values) == 0.0, [False]])
+    edges = np.flatnonzero(np.diff(same.astype(int)))
+    if not len(edges):
+        return 1, 0
+    lengths = edges[1::2] - edges[::2]
+    longest = int(np.argmax(lengths))
+    return int(lengths[longest]) + 1, int(edges[::2][longest])

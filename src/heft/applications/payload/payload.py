@@ -1,0 +1,541 @@
+"""`heft payload`: from files to what a load weighs, ready to be pasted where it is wanted."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from heft import __version__
+from heft.applications.identification import Progress, describe, silent
+from heft.arrays import Array
+from heft.files import format_number, put, require_own, workshop
+from heft.information import AXES, PARAMETER_COUNT, Check, Verdict, inertia, verdict
+from heft.models import Options, Robot, load_settings
+from heft.plants import CHANNEL_UNITS, CHANNELS
+from heft.recordings import ColumnMap, Recording
+
+from .by_repeated_motion import MatchedMotions
+from .by_torques import Carried, WeighCarried
+from .by_wrench import Weigh
+from .estimate import Weighed, numbers
+from .log_checks import Finding
+from .sensors import Sensor, Sensors, read
+
+SCHEMA = 1
+FILES = ("estimate.json", "payload.txt", "robot.toml")
+NAMES = (
+    "payload.mass",
+    *(f"payload.com.{a}" for a in AXES),
+    *(f"payload.inertia.{AXES[i]}{AXES[j]}" for i, j in inertia.INERTIA_INDEX),
+)
+UNITS = ("kg", "m", "m", "m", *("kg·m²",) * 6)
+UNSURE_WARN, UNSURE_FAIL = 0.03, 0.2  # standard deviation of the mass over it
+DIFFERENCE_WARN, DIFFERENCE_FAIL = 0.3, 0.7  # of the torque's difference
+LEFT_WARN, LEFT_FAIL = 0.1, 0.4  # of the force's variation that no body explains
+SPOILT = {"no body", "turned", "saturated", "no load"}  # findings that make an answer poor
+WEIGH, CARRIED = Weigh(), WeighCarried()  # as they are by default
+
+
+@dataclass(frozen=True, eq=False)
+class Payload:
+    """What a load weighs.
+
+    Attributes:
+        frame: In whose axes and about whose origin.
+        ten: Ten parameters of the body in that frame, NaN where not seen, shape (10,).
+        body: Mass, centre of mass, inertia about it; see `NAMES`, shape (10,).
+        std: Their standard deviations, infinite where not seen, shape (10,).
+        checks: What was looked at.
+        notes: What the user should know.
+        sensor: What was found of the sensor, by name.
+        gains: Torque per current and its deviation, by joint [N·m/A].
+        inputs: The files.
+        settings: How.
+    """
+
+    frame: str
+    ten: Array
+    body: Array
+    std: Array
+    checks: tuple[Check, ...]
+    notes: tuple[Finding, ...] = ()
+    sensor: Mapping[str, Any] = field(default_factory=dict)
+    gains: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    inputs: tuple[Mapping[str, Any], ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def parameters(self) -> list[dict[str, Any]]:
+        """Every number with its uncertainty, as programs read it."""
+
+        def finite(x: float) -> float | None:
+            return float(x) if math.isfinite(x) else None
+
+        return [
+            {
+                "name": name,
+                "value": finite(value),
+                "std": finite(std),
+                "unit": unit,
+                "seen": "alone" if math.isfinite(value) else "not at all",
+            }
+            for name, value, std, unit in zip(NAMES, self.body, self.std, UNITS, strict=True)
+        ]
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the checks add up to."""
+        return verdict(self.checks)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all ten numbers were seen."""
+        return bool(np.isfinite(self.body).all())
+
+
+def weigh_files(
+    logs: Sequence[Path],
+    sensors: Path,
+    columns: Path | None = None,
+    model: Path | None = None,
+    options: Path | None = None,
+    weigh: Weigh = WEIGH,
+    progress: Progress = silent,
+    known_mass: float | None = None,
+) -> Payload:
+    """Weigh what a wrench sensor holds.
+
+    Args:
+        logs: One experiment's logs with the same load.
+        sensors: TOML; see `sensors`.
+        columns: TOML that says what the logs' columns mean.
+        model: Of the robot, where the motion comes from its joints.
+        options: TOML that says what the model file cannot.
+        weigh: How; the sensors' own statements go before.
+        progress: Told what is being done.
+        known_mass: Of the load, where the sensor's gains are to be found [kg].
+    """
+    told = Sensors.from_toml(sensors)
+    robot = None
+    if model is not None:
+        robot = Robot.from_file(model, Options.from_toml(options) if options else None)
+    mapping = ColumnMap.from_toml(columns) if columns else None
+    progress(f"reading {len(logs)} log{'s' if len(logs) > 1 else ''}")
+    joints = robot.joints if robot else ()
+    parts = [read(Recording.open(p, mapping, joints), told, robot) for p in logs]
+    settings = replace(
+        weigh,
+        noise=told.noise,
+        others=tuple(told.others),
+        turning_noise=told.turning_noise,
+        bias=told.first.bias,
+        delay=weigh.delay and told.first.delay is None,
+        tilt=told.tilt,
+        gain_std=told.first.gain_std,
+        known_mass=known_mass,
+    )
+    progress("weighing")
+    found = settings.fit(*parts)
+    inputs = [
+        *(describe(p, "fit") for p in logs),
+        describe(sensors, "sensors"),
+        *(describe(p, "model") for p in [model] if p),
+        *(describe(p, "options") for p in [options] if p),
+        *(describe(p, "columns") for p in [columns] if p),
+    ]
+    return of_sensor(found, told.first, inputs)
+
+
+def of_sensor(
+    found: Weighed, sensor_told: Sensor, inputs: Sequence[Mapping[str, Any]] = ()
+) -> Payload:
+    """Return the payload of a weighing by a wrench sensor.
+
+    Args:
+        found: The weighing.
+        sensor_told: The sensor in whose frame the load is stated.
+        inputs: The files.
+    """
+    sensor: dict[str, Any] = {
+        "bias": {},
+        "noise": {"force": found.noise[0], "torque": found.noise[1]},
+        "left_over": {"force": found.left[0], "torque": found.left[1]},
+        "rows": found.rows,
+    }
+    if found.bias is not None:
+        biases = [n.startswith("sensor.bias") for n in found.labels.names]
+        places = np.flatnonzero(biases)[-6:]  # of the last log
+        sensor["bias"] = _bias(sensor_told, found.bias, found.covariance[np.ix_(places, places)])
+    delay = found.of_sensor("delay")
+    if delay is not None:
+        sensor["delay"] = {"value": float(delay[0][0]), "std": float(delay[1][0]), "unit": "s"}
+    mounting, tilt = found.of_sensor("mounting"), found.of_sensor("tilt")
+    if mounting is not None:
+        sensor["rotation"] = (found.rotation @ np.array(sensor_told.rotation)).tolist()
+        sensor["turned"] = _angle(*mounting)
+    if tilt is not None and found.gravity is not None and found.gravity_std is not None:
+        sensor["gravity"] = {
+            "value": found.gravity.tolist(),
+            "std": found.gravity_std.tolist(),
+            "unit": "m/s²",
+        }
+        sensor["tilt"] = _angle(*tilt)
+    gain = found.of_sensor("gain")
+    if gain is not None:
+        altogether = np.array(sensor_told.gain)
+        sensor["gain"] = _channels(altogether * gain[0], altogether * gain[1], ("1",) * 6)
+    checks = [
+        *_mass_check(found.body, found.body_std),
+        Check.at_most(
+            "residual size",
+            found.left[0],
+            LEFT_WARN,
+            LEFT_FAIL,
+            "share of the force's variation that no body and bias explain: check units, frames, "
+            "signs, and that nothing else touches the load",
+        ),
+        *_finding_checks(found.findings),
+    ]
+    return Payload(
+        sensor_told.frame,
+        found.values[:PARAMETER_COUNT],
+        found.body,
+        found.body_std,
+        tuple(checks),
+        found.findings,
+        sensor,
+        inputs=tuple(inputs),
+        settings={"kind": "wrench sensor"},
+    )
+
+
+def _channels(values: Array, std: Array, units: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return a value of each channel, as JSON's values."""
+    return {
+        c: {"value": float(v), "std": float(s), "unit": u}
+        for c, v, s, u in zip(CHANNELS, values, std, units, strict=True)
+    }
+
+
+def _bias(sensor: Sensor, bias: Array, covariance: Array) -> dict[str, dict[str, Any]]:
+    """Return a bias as the sensor tells it, in its own axes; see `sensors.on_load`."""
+    told = np.array(sensor.gain)[:, None] * np.kron(np.eye(2), np.array(sensor.rotation).T)
+    std = np.sqrt(np.diag(told @ covariance @ told.T))
+    return _channels(np.array(sensor.known_bias) + told @ bias, std, CHANNEL_UNITS)
+
+
+def _angle(parts: Array, std: Array) -> dict[str, Any]:
+    """Return the angle of a rotation vector and its deviation along it, as JSON's values."""
+    angle = float(np.linalg.norm(parts))
+    along = parts / angle if angle > 0.0 else np.full(len(parts), len(parts) ** -0.5)
+    return {"value": angle, "std": float(np.linalg.norm(along * std)), "unit": "rad"}
+
+
+def of_following(
+    sensor_told: Sensor,
+    ten: Array,
+    body: Array,
+    std: Array,
+    bias: tuple[Array, Array] | None,
+    health: Mapping[str, Any],
+    inputs: Sequence[Mapping[str, Any]] = (),
+) -> Payload:
+    """Return the payload of what was followed live.
+
+    Args:
+        sensor_told: The sensor in whose frame the load is stated.
+        ten: See `Payload`.
+        body: See there.
+        std: See there.
+        bias: The sensor's bias and its covariance, shapes (6,) and (6, 6), if looked for.
+        health: How well the devices could be heard.
+        inputs: The files.
+    """
+    sensor: dict[str, Any] = {"health": dict(health)}
+    if bias is not None:
+        sensor["bias"] = _bias(sensor_told, *bias)
+    settings = {"kind": "wrench sensor, live"}
+    checks = tuple(_mass_check(body, std))
+    return Payload(
+        sensor_told.frame,
+        ten,
+        body,
+        std,
+        checks,
+        sensor=sensor,
+        inputs=tuple(inputs),
+        settings=settings,
+    )
+
+
+def carry_files(
+    model: Path,
+    empty: Sequence[Path],
+    loaded: Sequence[Path],
+    columns: Path | None = None,
+    options: Path | None = None,
+    weigh: WeighCarried = CARRIED,
+    progress: Progress = silent,
+) -> Payload:
+    """Weigh what a robot carries by its joints' torques.
+
+    Args:
+        model: Of the robot.
+        empty: Logs without the load.
+        loaded: Logs with it.
+        columns: TOML that says what the logs' columns mean.
+        options: TOML that says what the model file cannot, such as drive gains.
+        weigh: How.
+        progress: Told what is being done.
+    """
+    robot = Robot.from_file(model, Options.from_toml(options) if options else None)
+    mapping = ColumnMap.from_toml(columns) if columns else None
+
+    def opened(paths: Sequence[Path]) -> list[Recording]:
+        return [Recording.open(p, mapping, robot.joints) for p in paths]
+
+    found = weigh.fit(robot, opened(empty), opened(loaded), progress)
+    inputs = [
+        describe(model, "model"),
+        *(describe(p, "empty") for p in empty),
+        *(describe(p, "loaded") for p in loaded),
+        *(describe(p, "options") for p in [options] if p),
+        *(describe(p, "columns") for p in [columns] if p),
+    ]
+    return of_joints(found, inputs)
+
+
+def difference_files(
+    model: Path,
+    empty: Sequence[Path],
+    loaded: Sequence[Path],
+    columns: Path | None = None,
+    options: Path | None = None,
+    frame: str | None = None,
+) -> Payload:
+    """Weigh by the difference of runs of one motion; see `matched`. Arguments as `carry_files`."""
+    robot = Robot.from_file(model, Options.from_toml(options) if options else None)
+    mapping = ColumnMap.from_toml(columns) if columns else None
+    before, after = (
+        [Recording.open(p, mapping, robot.joints) for p in paths] for paths in (empty, loaded)
+    )
+    found = MatchedMotions(frame).fit(robot, before, after)
+    body, std = numbers(found.ten, found.covariance)
+    inputs = [
+        describe(model, "model"),
+        *(describe(p, "empty") for p in empty),
+        *(describe(p, "loaded") for p in loaded),
+        *(describe(p, "options") for p in [options] if p),
+        *(describe(p, "columns") for p in [columns] if p),
+    ]
+    left = Check.at_most(
+        "residual size",
+        found.left,
+        DIFFERENCE_WARN,
+        DIFFERENCE_FAIL,
+        "share of the difference's variation that no load explains: is it one motion, and the "
+        "robot as warm?",
+    )
+    return Payload(
+        found.frame,
+        found.ten,
+        body,
+        std,
+        (*_mass_check(body, std), left),
+        inputs=tuple(inputs),
+        settings={"kind": "difference of matched motions", "lags_s": list(found.lags)},
+    )
+
+
+def of_joints(found: Carried, inputs: Sequence[Mapping[str, Any]] = ()) -> Payload:
+    """Return the payload of a weighing by joint torques."""
+    body, std = numbers(found.ten, found.covariance)
+    checks = list(_mass_check(body, std))
+    gains = {j: (found.gains[j], found.gains_std[j]) for j in found.gains}
+    for joint, (gain, deviation) in gains.items():
+        checks.append(
+            Check.at_most(
+                f"gain of {joint}",
+                deviation / gain,
+                0.05,
+                0.3,
+                "standard deviation over the gain: move that joint faster, against gravity",
+            )
+        )
+    return Payload(
+        found.frame,
+        found.ten,
+        body,
+        std,
+        tuple(checks),
+        gains=gains,
+        inputs=tuple(inputs),
+        settings={"kind": "joint torques"},
+    )
+
+
+def _mass_check(body: Array, std: Array) -> Sequence[Check]:
+    share = float(std[0] / abs(body[0])) if body[0] and math.isfinite(body[0]) else 1.0
+    return [
+        Check.at_most(
+            "mass",
+            share,
+            UNSURE_WARN,
+            UNSURE_FAIL,
+            "standard deviation over the mass: turn the load against gravity, or record longer",
+        )
+    ]
+
+
+def _finding_checks(findings: Sequence[Finding]) -> list[Check]:
+    return [
+        Check(f.name, "fail" if f.name in SPOILT else "warn", 1.0, 0.0, f.message)
+        for f in findings
+        if f.name != "not seen"
+    ]
+
+
+def text(payload: Payload) -> str:
+    """Return the answer as lines for a terminal."""
+    lines = [f"verdict: {payload.verdict}", ""]
+    lines += [
+        f"{name.removeprefix('payload.'):11}{_number(value, std):>24}  {unit}"
+        for name, value, std, unit in zip(NAMES, payload.body, payload.std, UNITS, strict=True)
+    ]
+    lines += [
+        "",
+        f"in frame {payload.frame}, inertia about the centre of mass; ± one standard deviation",
+    ]
+    if payload.sensor.get("bias"):
+        shown = ", ".join(f"{v['value']:.4g}" for v in payload.sensor["bias"].values())
+        lines.append(f"bias = [{shown}]  # [N, N·m]")
+    if "delay" in payload.sensor:
+        late = payload.sensor["delay"]
+        lines.append(
+            f"wrench behind motion: {1e3 * late['value']:.2f} ± {1e3 * late['std']:.2f} ms"
+        )
+    if "turned" in payload.sensor:
+        rows = [[round(x, 6) for x in row] for row in payload.sensor["rotation"]]
+        turned = _degrees(payload.sensor["turned"])
+        lines.append(f"rotation = {rows}  # {turned} off what was stated")
+    if "gravity" in payload.sensor:
+        three = ", ".join(f"{x:.4f}" for x in payload.sensor["gravity"]["value"])
+        tilted = _degrees(payload.sensor["tilt"])
+        lines.append(f"gravity = [{three}]  # [m/s²], {tilted} off what was stated")
+    if "gain" in payload.sensor:
+        six = payload.sensor["gain"].values()
+        shown = ", ".join(f"{v['value']:.4f}" for v in six)
+        lines.append(f"gain = [{shown}]  # ± {max(v['std'] for v in six):.2g} at most")
+    for joint, (gain, std) in payload.gains.items():
+        lines.append(f"gain of {joint}: {gain:.4g} ± {std:.2g} N·m/A")
+    lines += [f"note: {n.name}: {n.message}" for n in payload.notes]
+    lines += [
+        f"{c.status}: {c.name}: {c.message}"
+        for c in payload.checks
+        if c.status != "pass" and c.name not in {n.name for n in payload.notes}
+    ]
+    return "\n".join([*lines, "", settings_text(payload)])
+
+
+def _degrees(angle: Mapping[str, Any]) -> str:
+    value, std = (math.degrees(angle[k]) for k in ("value", "std"))
+    return f"{value:.3f} ± {std:.2g}°"
+
+
+def _number(value: float, std: float) -> str:
+    if not math.isfinite(value):
+        return "not seen"
+    digits = 6 if std <= 0.0 else int(np.clip(1 - math.floor(math.log10(std)), 0, 7))
+    return f"{value:.{digits}f} ± {std:.2g}"
+
+
+def settings_text(payload: Payload) -> str:
+    """Return the load settings of robots and the elements of model files, ready to paste."""
+    body = payload.body
+    if not (body[0] > 0.0 and np.isfinite(body[:4]).all()):
+        return "no load: nothing to set"
+    tensor = np.zeros((3, 3))
+    if payload.whole:
+        for k, (i, j) in enumerate(inertia.INERTIA_INDEX):
+            tensor[i, j] = tensor[j, i] = body[4 + k]
+    load = load_settings.Load(float(body[0]), body[1:4], tensor)
+    xyz = " ".join(format_number(x) for x in body[1:4])
+    six = [format_number(x) for x in body[4:]] if payload.whole else ["0"] * 6
+    xx, xy, yy, xz, yz, zz = six
+    lines = ["# the verdict is poor: mend what failed first"] if payload.verdict == "poor" else []
+    lines += [
+        f"# in frame {payload.frame}; where that is not the robot's flange, turn and shift it",
+        "# Universal Robots",
+        load_settings.urscript(load),
+        "# Franka",
+        load_settings.libfranka(load),
+        "# URDF, the link's frame being this one",
+        f'<inertial><origin xyz="{xyz}"/><mass value="{format_number(body[0])}"/>'
+        f'<inertia ixx="{xx}" '
+        f'ixy="{xy}" ixz="{xz}" iyy="{yy}" iyz="{yz}" izz="{zz}"/></inertial>',
+        "# MJCF",
+        f'<inertial pos="{xyz}" mass="{format_number(body[0])}" '
+        f'fullinertia="{xx} {yy} {zz} {xy} {xz} {yz}"/>',
+    ]
+    if not payload.whole:
+        lines.insert(-8, "# the inertia was not seen: the load is a point here")
+        lines = lines[:-4]
+    return "\n".join(lines)
+
+
+def to_json(payload: Payload) -> dict[str, Any]:
+    """Return the contract that programs read."""
+    return {
+        "heft": __version__,
+        "schema": SCHEMA,
+        "inputs": [dict(i) for i in payload.inputs],
+        "settings": dict(payload.settings) | {"frame": payload.frame},
+        "parameters": payload.parameters,
+        "sensor": dict(payload.sensor),
+        "joints": {j: {"gain": g, "gain_std": s} for j, (g, s) in payload.gains.items()},
+        "notes": [f"{n.name}: {n.message}" for n in payload.notes],
+        "checks": [vars(c) for c in payload.checks],
+        "verdict": payload.verdict,
+    }
+
+
+def gains_toml(payload: Payload) -> str:
+    """Return the drive gains as every command takes them with `--with`."""
+    lines = ["# Torque per current [N·m/A], found with a load of known mass."]
+    for joint, (gain, std) in payload.gains.items():
+        lines += [f"[joint.{json.dumps(joint)}]", f"gain = {gain:.6g}", f"gain_std = {std:.3g}", ""]
+    return "\n".join(lines)
+
+
+def refuse_foreign(out: Path) -> None:
+    """Raise `InvalidSetting` if a folder for results holds anything else, or cannot be written."""
+    require_own(out, set(FILES))
+
+
+def write(payload: Payload, out: Path) -> None:
+    """Write the folder of results, whole or not at all.
+
+    Args:
+        payload: What was found.
+        out: The folder; replaced if it holds earlier results.
+
+    Raises:
+        InvalidSetting: If the folder holds other things.
+    """
+    refuse_foreign(out)
+    place = out.resolve()
+    with workshop(place) as folder:
+        new = folder / "results"
+        new.mkdir()
+        contract = json.dumps(to_json(payload), indent=1, ensure_ascii=False, allow_nan=False)
+        (new / "estimate.json").write_text(contract + "\n", encoding="utf-8")
+        (new / "payload.txt").write_text(text(payload) + "\n", encoding="utf-8")
+        if payload.gains:
+            (new / "robot.toml").write_text(gains_toml(payload), encoding="utf-8")
+        put(new, place)

@@ -1,0 +1,82 @@
+"""Torque predicted by an identification, for any log."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from heft.applications.identification import Identified
+from heft.errors import InvalidRecording, InvalidSetting
+from heft.files import put, require_writable, workshop
+from heft.recordings import ColumnMap, Recording
+
+
+def predict_files(
+    folder: Path,
+    log: Path,
+    out: Path,
+    columns: Path | None = None,
+    friction: Literal["full", "simple", "none"] = "full",
+) -> int:
+    """Predict the torques of a log and write them, whole or not at all; return the rows.
+
+    Args:
+        folder: Results of `heft identify`.
+        log: CSV, Parquet or NPZ with positions.
+        out: Parquet or CSV file to write: `t`, `tau.<joint>` and `tau_rigid.<joint>`.
+        columns: TOML that says what the log's columns mean.
+        friction: `full`, `simple` or `none`.
+
+    Raises:
+        InvalidSetting: If the kind of the output is not known.
+    """
+    import pyarrow
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    if out.suffix.lower() not in (".parquet", ".csv"):
+        raise InvalidSetting(
+            "the output is neither Parquet nor CSV",
+            argument=f"--out {out}",
+            valid=(".parquet", ".csv"),
+        )
+    require_writable(out)
+    if out.is_dir():
+        raise InvalidSetting("the output is a folder, not a file", argument=f"--out {out}")
+    identified = Identified.load(folder)
+    mapping = ColumnMap.from_toml(columns) if columns else None
+    recording = Recording.open(log, mapping, identified.robot.joints)
+    if out.exists() and out.samefile(log):
+        raise InvalidSetting(
+            "the output would overwrite the log",
+            argument=f"--out {out}",
+            cure="name another file",
+        )
+    pieces = identified.predict(recording, friction)
+    first = next(pieces, None)  # a log that cannot be used is refused before anything is made
+    if first is None:
+        raise InvalidRecording(
+            "the log is too short to predict anything",
+            argument=str(log),
+            expected="at least ten rows without a gap",
+        )
+    channels = identified.robot.channels
+    names = ["t", *(f"tau.{c}" for c in channels), *(f"tau_rigid.{c}" for c in channels)]
+    schema = pyarrow.schema([(n, pyarrow.float64()) for n in names])
+    rows = 0
+    with workshop(out) as folder:
+        new = folder / out.name
+        make = (
+            pyarrow.csv.CSVWriter if out.suffix.lower() == ".csv" else pyarrow.parquet.ParquetWriter
+        )
+        with make(new, schema) as writer:
+            for time, effort, rigid in itertools.chain([first], pieces):
+                columns_ = [time, *effort.T, *rigid.T]
+                arrays = [pyarrow.array(np.ascontiguousarray(c)) for c in columns_]
+                writer.write_table(pyarrow.Table.from_arrays(arrays, schema=schema))
+                rows += len(time)
+        put(new, out)
+    return rows

@@ -1,0 +1,437 @@
+"""A robot and a recording in the browser: `heft view`.
+
+Shows what the model file draws, where its meshes are to be found, its joints, and each link's
+mass as the solid ellipsoid of equal inertia. Served on this machine only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+import time
+import webbrowser
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from heft.applications.identification import Identified
+from heft.arrays import Array
+from heft.display import ellipsoid, ends
+from heft.dynamics import PRISMATIC, Link, body_poses, rotation_quaternion
+from heft.errors import InputError, InvalidRecording, InvalidSetting
+from heft.files import xml
+from heft.information import frame_change, rotation_rpy
+from heft.models import Robot
+from heft.recordings import ColumnMap, Recording
+
+HOST = "127.0.0.1"
+FRAMES_PER_SECOND = 30.0
+SPEEDS = (0.1, 4.0)  # of playing, times as fast
+MESHES = (".stl", ".obj", ".ply", ".glb", ".off")
+SHAPE, MASS, BONE = (150, 160, 172), (31, 111, 235), (110, 118, 129)
+
+
+@dataclass(frozen=True, eq=False)
+class Motion:
+    """Positions over time, no more of them than are shown.
+
+    Attributes:
+        time: Since the first row, shape (n,) [s].
+        position: Shape (n, channels) [rad or m].
+    """
+
+    time: Array
+    position: Array
+
+    def at(self, moment: float) -> Array:
+        """Return the positions at a time [s], shape (channels,)."""
+        return np.array([np.interp(moment, self.time, column) for column in self.position.T])
+
+
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """What a link looks like.
+
+    Attributes:
+        link: Index of the link.
+        pose: In the link's frame, shape (4, 4).
+        vertices: Shape (n, 3) [m].
+        faces: Shape (m, 3).
+    """
+
+    link: int
+    pose: Array
+    vertices: Array
+    faces: Any
+
+
+def read_motion(robot: Robot, log: Path, columns: Path | None = None) -> Motion:
+    """Return the positions in a log.
+
+    Args:
+        robot: Whose joints.
+        log: CSV, Parquet or NPZ.
+        columns: TOML that says what its columns mean.
+
+    Raises:
+        InputError: If the log cannot be read or holds no position of any joint.
+    """
+    recording = Recording.open(log, ColumnMap.from_toml(columns) if columns else None, robot.joints)
+    there = [j for j in robot.joints if f"q.{j}" in recording.signals]
+    if not there:
+        raise InvalidRecording(
+            "the log holds no position of any joint of the robot",
+            argument=str(log),
+            got=", ".join(recording.signals) or "no signal at all",
+            expected=", ".join(f"q.{j}" for j in robot.joints),
+            cure="describe its columns in a map and give it with --map",
+        )
+    places = [robot.channels.index(j) for j in there]
+    moments, rows, last = [], [], -math.inf
+    for block in recording.blocks([f"q.{j}" for j in there]):
+        for moment, values in zip(block.time, block.values, strict=True):
+            if np.isfinite(values).all() and moment >= last + 0.5 / FRAMES_PER_SECOND:
+                moments.append(moment)
+                rows.append(values)
+                last = moment
+    if len(moments) < 2:
+        raise InvalidRecording("the log is too short to be played", argument=str(log))
+    position = np.zeros((len(rows), len(robot.channels)))
+    position[:, places] = rows
+    return Motion(np.array(moments) - moments[0], position)
+
+
+def read_robot(path: Path) -> tuple[Robot, Path]:
+    """Return the robot of a model file, or of a folder of results, and where it is from."""
+    if path.is_dir():
+        return Identified.load(path).robot, path / "model"
+    return Robot.from_file(path), path
+
+
+def shapes(robot: Robot, model: Path) -> tuple[list[Shape], list[str]]:
+    """Return what the links look like, and the geometries that cannot be shown.
+
+    Where nothing of what a link looks like can be, its shape for collisions stands in.
+
+    Args:
+        robot: Of a URDF; of other files nothing is shown.
+        model: Its file: meshes are looked for beside it and above it.
+    """
+    if robot.form != "urdf":
+        return [], []
+    root = xml.parse(robot.source, str(model))
+    elements = {e.attributes.get("name"): e for e in root.all("link")}
+    found: list[Shape] = []
+    missing: list[str] = []
+    for k, link in enumerate(robot.links):
+        seen, left_out = _drawn(elements[link.name].all("visual"), k, model)
+        if left_out and not seen:
+            seen = _drawn(elements[link.name].all("collision"), k, model)[0]
+        found += seen
+        missing += left_out if not seen else []
+    return found, missing
+
+
+def _drawn(drawings: list[xml.Element], link: int, model: Path) -> tuple[list[Shape], list[str]]:
+    found: list[Shape] = []
+    left_out: list[str] = []
+    for drawing in drawings:
+        geometry = drawing.find("geometry")
+        for shape in geometry.children if geometry is not None else []:
+            mesh = _mesh(shape, model)
+            if mesh is None:
+                left_out.append(shape.attributes.get("filename", shape.tag))
+            else:
+                found.append(Shape(link, _origin(drawing), *mesh))
+    return found, left_out
+
+
+def _origin(visual: xml.Element) -> Array:
+    pose, origin = np.eye(4), visual.find("origin")
+    if origin is not None:
+        pose[:3, :3] = rotation_rpy(*_three(origin.attributes.get("rpy"), 0.0))
+        pose[:3, 3] = _three(origin.attributes.get("xyz"), 0.0)
+    return pose
+
+
+def _three(text: str | None, otherwise: float) -> list[float]:
+    """Return three numbers; what is malformed changes only what is seen, and is left out."""
+    try:
+        numbers = [float(v) for v in (text or "").split()]
+    except ValueError:
+        numbers = []
+    return numbers if len(numbers) == 3 else [otherwise] * 3
+
+
+def _mesh(shape: xml.Element, model: Path) -> tuple[Array, Any] | None:
+    """Return vertices and faces of a geometry, None if it cannot be shown."""
+    import trimesh
+
+    try:
+        if shape.tag == "box":
+            mesh = trimesh.creation.box(
+                extents=[float(v) for v in shape.attributes["size"].split()]
+            )
+        elif shape.tag == "cylinder":
+            mesh = trimesh.creation.cylinder(
+                float(shape.attributes["radius"]), float(shape.attributes["length"])
+            )
+        elif shape.tag == "sphere":
+            mesh = trimesh.creation.icosphere(3, float(shape.attributes["radius"]))
+        elif shape.tag == "mesh":
+            path = mesh_path(shape.attributes["filename"], model)
+            if path is None:
+                return None
+            mesh = trimesh.load(path, force="mesh")
+        else:
+            return None
+        scale = _three(shape.attributes.get("scale"), 1.0)
+        vertices = np.asarray(mesh.vertices, dtype=float) * scale
+        faces = np.asarray(mesh.faces)
+    except Exception:  # whatever a mesh's reader raises, the robot can be shown without it
+        return None
+    return (vertices, faces) if len(faces) and np.isfinite(vertices).all() else None
+
+
+def mesh_path(name: str, model: Path) -> Path | None:
+    """Return the file of a mesh on this machine, None if it is not to be found.
+
+    Args:
+        name: `package://PACKAGE/…`, `file://…` or a path relative to the model file.
+        model: The model file; packages are folders above it.
+    """
+    scheme, there, rest = name.partition("://")
+    folders = list(model.resolve().parents)
+    if not there:
+        places = [model.parent / name]
+    elif scheme == "file":
+        places = [Path(rest)]
+    elif scheme == "package":
+        package, _, inside = rest.partition("/")
+        places = [f / inside for f in folders if f.name == package]
+        places += [f / package / inside for f in folders]
+    else:
+        places = []
+    return next((p for p in places if p.suffix.lower() in MESHES and p.is_file()), None)
+
+
+def serve(
+    robot: Path,
+    log: Path | None,
+    columns: Path | None,
+    port: int,
+    open_browser: bool,
+    say: Callable[[str], None],
+) -> None:
+    """Show a robot, and play a recording, until interrupted.
+
+    Args:
+        robot: The model file, or a folder of results.
+        log: To be played, if given.
+        columns: TOML that says what its columns mean.
+        port: To serve on; the next free one if taken.
+        open_browser: Whether to open the browser.
+        say: Told the address.
+
+    Raises:
+        InputError: If the robot or the log cannot be read, or the viewer is not installed.
+        InvalidSetting: If there is no such port, or a map without a log.
+    """
+    if not 0 < port < 65536:
+        raise InvalidSetting("there is no such port", argument="--port", got=str(port))
+    if columns is not None and log is None:
+        raise InvalidSetting(
+            "a map is given, but no log that it could describe",
+            argument=f"--map {columns}",
+            cure="name the log after the robot",
+        )
+    try:
+        import viser
+    except ImportError as problem:
+        raise InputError(
+            "the viewer is not installed",
+            argument="heft view",
+            got=str(problem),
+            cure="pip install 'heft[view]'",
+        ) from problem
+    shown, model = read_robot(robot)
+    motion = read_motion(shown, log, columns) if log is not None else None
+    with contextlib.redirect_stdout(io.StringIO()):  # the address is said below, and once
+        server = viser.ViserServer(host=HOST, port=port, label=f"heft: {shown.name}", verbose=False)
+    try:
+        stage = Stage(server, shown, model)
+        address = f"http://{HOST}:{server.get_port()}"
+        say(f"{shown.name}: {address}   (Ctrl-C ends it)")
+        if stage.missing:
+            say(
+                f"not shown: {len(stage.missing)} shapes that are not here, or are of a kind "
+                f"other than {', '.join(MESHES)}"
+            )
+        if open_browser:
+            webbrowser.open(address)
+        if motion is None:
+            stage.pose_by_hand()
+            _wait()
+        else:
+            stage.play(motion)
+    except KeyboardInterrupt:
+        say("ended")
+    finally:
+        server.stop()
+
+
+def _wait() -> None:
+    while True:
+        time.sleep(1.0)
+
+
+class Stage:
+    """What stands in the browser."""
+
+    def __init__(self, server: Any, robot: Robot, model: Path) -> None:
+        """Put a robot on it, all joints at zero."""
+        self._server, self._robot = server, robot
+        if np.linalg.norm(robot.gravity) > 0.0:
+            server.scene.set_up_direction(-robot.gravity)
+        server.gui.configure_theme(show_share_button=False)  # only this machine can see it
+        reach = max(float(np.linalg.norm(robot.tree.translation, axis=1).sum()), 0.2)
+        server.initial_camera.position = 1.1 * reach * np.array([1.0, 1.0, 0.9])
+        server.initial_camera.look_at = np.array([0.0, 0.0, 0.35 * reach])
+        server.scene.add_grid("/ground", 2.0, 2.0, cell_size=0.1, section_size=0.5)
+        self._frames = [
+            server.scene.add_frame(f"/robot/{k}", show_axes=False)
+            for k in range(len(robot.tree.names))
+        ]
+        drawn, self.missing = shapes(robot, model)
+        self._groups = {
+            "shapes": [self._shape(k, shape) for k, shape in enumerate(drawn)],
+            "masses": [m for k in robot.bodies_links if (m := self._mass(k)) is not None],
+            "joints": list(self._bones()),
+            "names": [self._name(k) for k in robot.bodies_links],
+        }
+        for name, handles in self._groups.items():
+            if handles:
+                self._box(name, handles, initial=name != "names")
+        self.pose(np.zeros(len(robot.channels)))
+
+    def pose(self, position: Array) -> None:
+        """Put the joints where they are to be.
+
+        Args:
+            position: Of each channel, shape (channels,) [rad or m].
+        """
+        poses = body_poses(self._robot.tree, position)
+        with self._server.atomic():
+            for frame, pose in zip(self._frames, poses, strict=True):
+                frame.wxyz, frame.position = rotation_quaternion(pose[:3, :3]), pose[:3, 3]
+
+    def pose_by_hand(self) -> None:
+        """Give each joint a slider."""
+        robot = self._robot
+        position = np.zeros(len(robot.channels))
+        for joint in robot.joints:
+            place = robot.channels.index(joint)
+            slides = (robot.tree.kind[robot.tree.channel == place] == PRISMATIC).any()
+            top = 1.0 if slides else 3.14
+            slider = self._server.gui.add_slider(joint, -top, top, 0.01, 0.0)
+
+            def move(event: Any, place: int = place) -> None:
+                position[place] = event.target.value
+                self.pose(position)
+
+            slider.on_update(move)
+
+    def play(self, motion: Motion) -> None:
+        """Play a recording again and again, until interrupted."""
+        gui, end = self._server.gui, float(motion.time[-1])
+        playing = gui.add_checkbox("play", True)
+        moment = gui.add_slider("time [s]", 0.0, round(end, 3), 1e-3, 0.0)
+        speed = gui.add_slider("speed", *SPEEDS, 0.1, 1.0)
+        last = time.monotonic()
+        shown = -1.0
+        while True:
+            now = time.monotonic()
+            if playing.value:
+                moment.value = round((moment.value + speed.value * (now - last)) % end, 3)
+            last = now
+            if moment.value != shown:
+                shown = moment.value
+                self.pose(motion.at(shown))
+            time.sleep(1.0 / FRAMES_PER_SECOND)
+
+    def _under(self, link: Link) -> str:
+        return f"/robot/{link.body}" if link.body >= 0 else "/world"
+
+    def _shape(self, number: int, shape: Shape) -> Any:
+        link = self._robot.links[shape.link]
+        pose = _pose(link) @ shape.pose
+        return self._server.scene.add_mesh_simple(
+            f"{self._under(link)}/shape{number}",
+            shape.vertices,
+            shape.faces,
+            color=SHAPE,
+            opacity=0.45,
+            side="double",
+            wxyz=rotation_quaternion(pose[:3, :3]),
+            position=pose[:3, 3],
+        )
+
+    def _mass(self, link: Link) -> Any:
+        solid = ellipsoid(frame_change(link.rotation, link.translation) @ link.written)
+        if solid is None:
+            return None
+        centre, axes = solid
+        sizes = np.maximum(np.linalg.norm(axes, axis=1), 1e-3)
+        turn = (axes / np.maximum(np.linalg.norm(axes, axis=1), 1e-300)[:, None]).T
+        if np.linalg.det(turn) < 0.0:
+            turn[:, 0] *= -1.0
+        return self._server.scene.add_icosphere(
+            f"{self._under(link)}/mass {link.name}",
+            1.0,
+            MASS,
+            scale=tuple(sizes),
+            opacity=0.5,
+            wxyz=rotation_quaternion(turn),
+            position=centre,
+        )
+
+    def _bones(self) -> Iterator[Any]:
+        tree = self._robot.tree
+        lines = [(int(tree.parent[b]), tree.translation[b]) for b in range(len(tree.names))]
+        for k, (body, end) in enumerate([*lines, *ends(self._robot)]):
+            above = f"/robot/{body}" if body >= 0 else "/world"
+            yield self._server.scene.add_line_segments(
+                f"{above}/bone{k}",
+                np.array([[np.zeros(3), end]]),
+                BONE,
+                thickness=3.0,
+                thickness_units="screen",
+            )
+
+    def _name(self, link: Link) -> Any:
+        mass = link.written[0]
+        return self._server.scene.add_label(
+            f"{self._under(link)}/name {link.name}",
+            f"{link.name}, {mass:.3g} kg",
+            position=link.translation,
+            visible=False,
+        )
+
+    def _box(self, name: str, handles: list[Any], initial: bool) -> None:
+        box = self._server.gui.add_checkbox(name, initial)
+
+        def change(_: Any) -> None:
+            for handle in handles:
+                handle.visible = box.value
+
+        box.on_update(change)
+
+
+def _pose(link: Link) -> Array:
+    pose = np.eye(4)
+    pose[:3, :3], pose[:3, 3] = link.rotation, link.translation
+    return pose

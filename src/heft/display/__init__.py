@@ -1,0 +1,7 @@
+"""Pages, curves, tables and scenes, in bounded memory."""
+
+from . import animation, page
+from .text import rounded, table
+from .curves import Stretch, Trace, Tracer
+from .scene import bones, ellipsoid, ends
+from .page import Body, Part, Plot, Scene, Series

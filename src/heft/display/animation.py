@@ -1,0 +1,138 @@
+"""A motion as a moving stick figure: one text for a page or a notebook, which loads nothing.
+
+Lines take the page's own colour of text, and so follow its light or dark, whatever decides it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import json
+from importlib import resources
+from typing import Protocol
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.dynamics import PRISMATIC, body_poses
+from heft.errors import InvalidSetting
+from heft.information import PARAMETER_COUNT
+from heft.models import Robot
+
+from .page import POLICY
+from .scene import ends
+
+FRAMES_PER_SECOND = 40.0
+DIGITS = 4  # behind the point, of places in m
+
+
+class Played(Protocol):
+    """A motion: arrays at times of shape (N,)."""
+
+    @property
+    def time(self) -> Array:
+        """Strictly increasing [s]."""
+
+    @property
+    def position(self) -> Array:
+        """Of each channel, shape (N, channels) [rad or m]."""
+
+
+def figure(robot: Robot, motion: Played, title: str = "") -> str:
+    """Return a motion as a piece of HTML, for a notebook or a page: `IPython.display.HTML(…)`.
+
+    It plays by itself, again and again, unless the reader's system asks for less motion; a slider
+    goes to any time, dragging turns the view. Blue points are centres of mass, and the blue line is
+    where the last point was within the last second.
+
+    Args:
+        robot: Whose motion.
+        motion: Two samples at least.
+        title: Above it.
+
+    Raises:
+        InvalidSetting: If there is nothing to play.
+    """
+    if len(motion.time) < 2:
+        raise InvalidSetting(
+            "a motion of one sample cannot be played", argument="motion", got=len(motion.time)
+        )
+    content = json.dumps(_content(robot, motion), separators=(",", ":"), allow_nan=False)
+    name = "motion-" + hashlib.sha256((content + title).encode()).hexdigest()[:12]
+    script = resources.files("heft.display").joinpath("animation.js").read_text(encoding="utf-8")
+    end = float(motion.time[-1] - motion.time[0])
+    return f"""<figure id="{name}" style="margin:1em 0;max-width:42rem">
+<figcaption>{html.escape(title)}</figcaption>
+<canvas style="display:block;width:100%;touch-action:none;cursor:grab" role="img"
+ aria-label="{html.escape(title or robot.name)}"></canvas>
+<div style="display:flex;gap:.7em;align-items:center"><button type="button">Play</button>
+<input type="range" min="0" max="{end:.3f}" step="0.001" value="0" aria-label="time" style="flex:1">
+<output style="min-width:4em;font-variant-numeric:tabular-nums"></output></div>
+<script>{script.strip()}("{name}", {content});</script></figure>
+"""
+
+
+def page(robot: Robot, motion: Played, title: str = "") -> str:
+    """Return a motion as a whole page, which opens offline; arguments as those of `figure`."""
+    return f"""<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{html.escape(title or robot.name)}</title>
+<style>:root {{ color-scheme: light dark; font: 16px system-ui, sans-serif; }}</style></head><body>
+{figure(robot, motion, title)}</body></html>
+"""
+
+
+def _content(robot: Robot, motion: Played) -> dict[str, object]:
+    time = motion.time - motion.time[0]
+    frames = np.linspace(0.0, time[-1], max(round(FRAMES_PER_SECOND * time[-1]), 1) + 1)
+    shown = np.stack([np.interp(frames, time, x) for x in motion.position.T], axis=1)
+    tree = robot.tree
+    tens = robot.written_bodies().reshape(-1, PARAMETER_COUNT)
+    heavy = np.flatnonzero(tens[:, 0] > 0.0)
+    centres = np.column_stack([tens[heavy, 1:4] / tens[heavy, :1], np.ones(len(heavy))])
+    last = ends(robot)
+    points = []
+    for position in shown:
+        poses = body_poses(tree, position)
+        tips = [(poses[b] @ [*place, 1.0])[:3] for b, place in last]
+        masses = np.einsum("bij,bj->bi", poses[heavy], centres)[:, :3]
+        points.append(np.vstack([np.zeros(3), poses[:, :3, 3], *tips, masses]))
+    places = np.round(np.array(points), DIGITS)
+    count = len(tree.names)
+    lines = [(int(tree.parent[b]) + 1, b + 1) for b in range(count)]
+    lines += [(b + 1, 1 + count + k) for k, (b, _) in enumerate(last)]
+    share = np.cbrt(tens[heavy, 0] / tens[heavy, 0].max(initial=1e-300))
+    first = 1 + count + len(last)
+    middle = 0.5 * (places.min(axis=(0, 1)) + places.max(axis=(0, 1)))
+    reach = float(np.linalg.norm(places - middle, axis=2).max())
+    return {
+        "time": np.round(frames, 4).tolist(),
+        "points": places.tolist(),
+        "lines": lines,
+        "masses": [[first + k, round(float(s), 3)] for k, s in enumerate(share)],
+        "view": np.round(_view(robot), 6).tolist(),
+        "middle": np.round(middle, DIGITS).tolist(),
+        "reach": max(reach, 10.0**-DIGITS),
+        "trace": first - 1,
+    }
+
+
+def _view(robot: Robot) -> Array:
+    """Return the picture's axes as rows: right, up, towards the reader.
+
+    A motion in a plane is looked at from its side, with gravity downwards.
+    """
+    tree = robot.tree
+    poses = body_poses(tree, np.zeros(len(robot.channels)))
+    axes = np.einsum("bij,bj->bi", poses[:, :3, :3], tree.axis)[tree.kind != PRISMATIC]
+    weight = np.linalg.norm(robot.gravity)
+    up = -robot.gravity / weight if weight > 0.0 else np.array([0.0, 0.0, 1.0])
+    planar = len(axes) > 0 and np.abs(np.cross(axes, axes[0])).max() < 1e-6
+    towards = axes[0] if planar and abs(axes[0] @ up) < 0.99 else np.array([1.0, 0.7, 0.5])
+    towards = towards - (towards @ up) * up
+    if np.linalg.norm(towards) < 1e-6:
+        towards = np.cross(up, [0.0, 1.0, 0.0])
+    towards = towards / np.linalg.norm(towards)
+    return np.array([np.cross(up, towards), up, towards])

@@ -1,0 +1,231 @@
+"""What is drawn of a log: few points that keep every peak, spectra, friction's data.
+
+A log may hold millions of rows and a page only so many: of each stretch of rows the least and
+the greatest value stay, so that no peak is lost, however far the curve is thinned out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft import signals
+from heft.arrays import Array
+
+CURVE_POINTS = 24_000  # kept of one channel of one log
+SCATTER_POINTS = 1500  # kept of friction's data of one joint
+LONGEST_SEGMENT = 2048  # rows, of the spectra
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One channel of a log over time.
+
+    Attributes:
+        name: Of the channel.
+        time: Shape (n,) [s], with NaN where the log has a gap.
+        measured, predicted: Shape (n,) [N·m or N].
+    """
+
+    name: str
+    time: Array
+    measured: Array
+    predicted: Array
+
+    def thinned(self, points: int) -> Curve:
+        """Return the curve with about that many points, its peaks among them."""
+        kept = peaks(np.stack(self._curves), points)
+        return Curve(self.name, self.time[kept], self.measured[kept], self.predicted[kept])
+
+    @property
+    def _curves(self) -> tuple[Array, Array, Array]:
+        return self.measured, self.predicted, self.measured - self.predicted
+
+
+@dataclass(frozen=True)
+class Sliding:
+    """Friction's data: what of a joint's effort neither bodies nor rotor explain.
+
+    Attributes:
+        name: Of the joint.
+        velocity: Shape (n,) [rad/s or m/s].
+        effort: Measured less that of bodies and rotor, shape (n,) [N·m or N].
+        fastest: Largest velocity backwards and forwards, of all rows [rad/s or m/s].
+    """
+
+    name: str
+    velocity: Array
+    effort: Array
+    fastest: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What is drawn of one log.
+
+    Attributes:
+        path: The log.
+        curves: Of each channel.
+        frequency: Of the spectra, shape (f,) [Hz].
+        measured, residual: Power spectral densities, shape (f, channels) [(N·m)²/Hz or N²/Hz].
+        sliding: Of each joint that has friction of its own.
+        pose: Position of each channel at the log's first row, shape (channels,) [rad or m].
+    """
+
+    path: str
+    curves: tuple[Curve, ...]
+    frequency: Array
+    measured: Array
+    residual: Array
+    sliding: tuple[Sliding, ...]
+    pose: Array
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Rows of one log without a gap.
+
+    Attributes:
+        recording: Position of the log in the problem.
+        time: Shape (N,) [s].
+        index: Rows' positions in the log, shape (N,).
+        position, velocity: Of every channel, shape (N, all channels).
+        measured: Of the measured channels, shape (N, channels).
+        predicted: By each kind of friction, shape (kinds, N, channels).
+        without_friction: Effort of bodies and rotors, shape (N, channels).
+    """
+
+    recording: int
+    time: Array
+    index: NDArray[np.int64]
+    position: Array
+    velocity: Array
+    measured: Array
+    predicted: Array
+    without_friction: Array
+
+
+def peaks(curves: Array, points: int) -> NDArray[np.intp]:
+    """Return which points to keep: the least and the greatest of each curve in each stretch.
+
+    Args:
+        curves: Shape (k, N), drawn over one axis. NaN breaks a curve and is kept.
+        points: About how many to keep; all are if there are no more.
+    """
+    count, rows = curves.shape
+    if rows <= points:
+        return np.arange(rows)
+    every = -(-2 * count * rows // points)
+    edges = np.arange(0, rows, every)
+    kept = [np.array([0, rows - 1]), np.flatnonzero(np.isnan(curves).any(axis=0))]
+    whole = (rows // every) * every
+    for values in curves:
+        for pick, void in ((np.argmin, np.inf), (np.argmax, -np.inf)):
+            filled = np.where(np.isnan(values), void, values)
+            blocks = filled[:whole].reshape(-1, every)
+            kept.append(edges[: len(blocks)] + pick(blocks, axis=1))
+            if whole < rows:
+                kept.append(np.array([whole + pick(filled[whole:])]))
+    return np.unique(np.concatenate(kept))
+
+
+class Tracer:
+    """Gathers what is drawn of one log, stretch by stretch, in bounded memory."""
+
+    def __init__(
+        self,
+        path: str,
+        channels: Sequence[str],
+        own: Sequence[tuple[str, int, int]],
+        step: float,
+        rows: int,
+    ) -> None:
+        """Begin with nothing.
+
+        Args:
+            path: The log.
+            channels: Names of the measured channels.
+            own: Of each joint with friction of its own: name, measured channel, channel.
+            step: Between rows [s].
+            rows: How many are to come, about.
+        """
+        self._path, self._channels, self._own, self._step = path, channels, own, step
+        self._rows = max(rows, 1)
+        self._curves: list[list[Curve]] = []
+        self._sliding: list[list[Sliding]] = []
+        self._length = min(LONGEST_SEGMENT, 2 ** max(int(np.log2(self._rows / 8.0)), 4))
+        self._density = np.zeros((2, self._length // 2 + 1, len(channels)))
+        self._dense = 0
+        self._pose: Array | None = None
+
+    def add(self, s: Stretch) -> None:
+        """Take in the next stretch."""
+        points = max(CURVE_POINTS * len(s.time) // self._rows, 8)
+        self._curves.append(
+            [
+                Curve(name, s.time, s.measured[:, c], s.predicted[0, :, c]).thinned(points)
+                for c, name in enumerate(self._channels)
+            ]
+        )
+        every = -(-self._rows // SCATTER_POINTS)
+        self._sliding.append(
+            [
+                Sliding(
+                    name,
+                    s.velocity[::every, position],
+                    (s.measured - s.without_friction)[::every, channel],
+                    (float(s.velocity[:, position].min()), float(s.velocity[:, position].max())),
+                )
+                for name, channel, position in self._own
+            ]
+        )
+        if len(s.time) >= self._length:
+            for k, values in enumerate((s.measured, s.measured - s.predicted[0])):
+                density = signals.density(s.time, values, self._step, self._length)
+                self._density[k] += len(s.time) * density
+            self._dense += len(s.time)
+        if self._pose is None:
+            self._pose = s.position[0].copy()
+
+    def trace(self) -> Trace | None:
+        """Return what is drawn of all stretches, None if there were none."""
+        if self._pose is None:
+            return None
+        measured, residual = self._density[:, 1:] / max(self._dense, 1)
+        frequency: Array = np.fft.rfftfreq(self._length, self._step)[1:].astype(float)
+        return Trace(
+            self._path,
+            tuple(_joined(parts) for parts in zip(*self._curves, strict=True)),
+            frequency,
+            measured,
+            residual,
+            tuple(_together(parts) for parts in zip(*self._sliding, strict=True)),
+            self._pose,
+        )
+
+
+def _joined(parts: Sequence[Curve]) -> Curve:
+    """Return one curve, broken where the log has gaps."""
+    gap = np.full(1, np.nan)
+
+    def line(pieces: Sequence[Array]) -> Array:
+        return np.concatenate([v for piece in pieces for v in (piece, gap)][:-1])
+
+    return Curve(
+        parts[0].name,
+        line([p.time for p in parts]),
+        line([p.measured for p in parts]),
+        line([p.predicted for p in parts]),
+    )
+
+
+def _together(parts: Sequence[Sliding]) -> Sliding:
+    return Sliding(
+        parts[0].name,
+        np.concatenate([p.velocity for p in parts]),
+        np.concatenate([p.effort for p in parts]),
+        (min(p.fastest[0] for p in parts), max(p.fastest[1] for p in parts)),
+    )

@@ -1,0 +1,110 @@
+"""A tree of moving bodies, and the links of a model file that are part of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+from heft.information import inertia
+
+REVOLUTE, PRISMATIC, FREE = 0, 1, 2
+BASE_CHANNELS = tuple(f"base.{k}.{x}" for k in ("force", "torque") for x in "xyz")
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """The moving bodies, parents first, each subtree in one piece; what kernels walk.
+
+    Compared by identity, so that what is derived from it can be remembered.
+
+    Attributes:
+        names: Name of each body, n of them.
+        parent: Index of its parent body, −1 for the world, shape (n,).
+        kind: `REVOLUTE`, `PRISMATIC` or `FREE`, shape (n,).
+        rotation: Rotation of its joint in its parent, shape (n, 3, 3).
+        translation: Place of its joint in its parent, shape (n, 3) [m].
+        axis: Unit axis in its own frame, shape (n, 3).
+        channel: Row of τ that moves it (the first of six for a free base), shape (n,).
+        multiplier: Its joint position per position of its channel (mimic), shape (n,).
+        offset: Added to that [rad or m], shape (n,).
+    """
+
+    names: tuple[str, ...]
+    parent: NDArray[np.int64]
+    kind: NDArray[np.int64]
+    rotation: Array
+    translation: Array
+    axis: Array
+    channel: NDArray[np.int64]
+    multiplier: Array
+    offset: Array
+
+    @property
+    def free_base(self) -> bool:
+        """Whether the first body floats."""
+        return bool(len(self.kind) and self.kind[0] == FREE)
+
+    @cached_property
+    def plain(self) -> bool:
+        """Whether every joint's position is its channel's: nothing mimics."""
+        return bool((self.multiplier == 1.0).all() and (self.offset == 0.0).all())
+
+    @property
+    def channels(self) -> int:
+        """Number of velocity coordinates, six of a free base included."""
+        if not len(self.kind):
+            return 0
+        return int(max(self.channel.max() + 1, 6 if self.free_base else 0))
+
+    @property
+    def positions(self) -> int:
+        """Number of position coordinates: a free base has seven, xyz and quaternion xyzw."""
+        return self.channels + (1 if self.free_base else 0)
+
+    def ancestry(self) -> NDArray[np.bool_]:
+        """Return which bodies each channel moves, shape (channels, bodies)."""
+        moved = np.zeros((self.channels, len(self.names)), dtype=bool)
+        for b in range(len(self.names)):
+            if self.parent[b] >= 0:
+                moved[:, b] |= moved[:, self.parent[b]]
+            width = 6 if self.kind[b] == FREE else 1
+            moved[self.channel[b] : self.channel[b] + width, b] = True
+        return moved
+
+
+@dataclass(frozen=True)
+class Link:
+    """One link of the model file.
+
+    Attributes:
+        name: Its name.
+        body: Index of the body that it is part of, −1 where it never moves.
+        rotation: Of the link's frame in the body's, shape (3, 3).
+        translation: Of the link's origin in the body's frame, shape (3,) [m].
+        nominal: Ten parameters believed of it, in its own frame, consistent; shape (10,).
+        written: Ten parameters as the file has them, consistent or not; shape (10,).
+        given: Whether the file says so itself; if not, `nominal` is a stand-in.
+        frame_only: Whether it is only a frame: fixed to another link and without mass.
+    """
+
+    name: str
+    body: int
+    rotation: Array
+    translation: Array
+    nominal: Array
+    written: Array
+    given: bool
+    frame_only: bool
+
+    def written_number(self, name: str) -> float:
+        """Return a number as the file states it: `mass`, `com.x` …, `inertia.xx` …."""
+        mass, com, tensor = inertia.to_body(self.written)
+        kind, _, axes = name.partition(".")
+        if kind == "mass":
+            return float(mass)
+        places = [inertia.AXES.index(a) for a in axes]
+        return float(com[places[0]] if kind == "com" else tensor[places[0], places[1]])

@@ -1,0 +1,242 @@
+"""What a robot can be: bodies that exist, drives that resist, and what is known for sure.
+
+The set of possible parameters x is convex: each link's pseudo-inertia positive semidefinite,
+friction and rotor inertia ≥ 0, and limits on masses and centres of mass. Unknowns are measured
+in the metric of the cone at the model file's value, where the nominal body is the identity, so
+that nothing depends on units or frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+from heft.errors import InvalidSetting, nearest
+from heft.files import box, interval
+from heft.information import AXES, Labels, inertia
+
+# Upper triangle of a 4×4 matrix, column by column, as the conic solver stacks it.
+UPPER = [(i, j) for j in range(4) for i in range(j + 1)]
+
+
+class BelievedLike(Protocol):
+    """What must be known of a plant's parameters; see `plants.Believed`."""
+
+    @property
+    def labels(self) -> Labels:
+        """The parameters x."""
+        ...
+
+    @property
+    def matrix(self) -> Array:
+        """`β = matrix @ x`."""
+        ...
+
+    @property
+    def nominal(self) -> Array:
+        """What the model file believes of x."""
+        ...
+
+    @property
+    def groups(self) -> tuple[int, ...]:
+        """First positions of tens."""
+        ...
+
+    @property
+    def nonnegative(self) -> tuple[int, ...]:
+        """Positions that must not be negative."""
+        ...
+
+
+def stack(matrices: Array) -> Array:
+    """Return symmetric matrices (..., 4, 4) as vectors (..., 10) of the same length."""
+    parts = [matrices[..., i, j] * (1.0 if i == j else np.sqrt(2.0)) for i, j in UPPER]
+    return np.stack(parts, axis=-1)
+
+
+def unstack(vectors: Array) -> Array:
+    """Return the symmetric matrices (..., 4, 4) of `stack`."""
+    matrices = np.zeros((*vectors.shape[:-1], 4, 4))
+    for k, (i, j) in enumerate(UPPER):
+        entry = vectors[..., k] * (1.0 if i == j else np.sqrt(0.5))
+        matrices[..., i, j] = matrices[..., j, i] = entry
+    return matrices
+
+
+IDENTITY = stack(np.eye(4))
+
+
+def cone_metric(nominal: Array) -> Array:
+    """Return the 10×10 matrix G with `π = G u`, u the body measured at its nominal value.
+
+    u stacks `L⁻¹ S(π) L⁻ᵀ`, so that the nominal body is the identity.
+    """
+    factor = np.linalg.cholesky(inertia.pseudo_inertia(nominal))
+    columns = unstack(np.eye(inertia.PARAMETER_COUNT))
+    return inertia.from_pseudo_inertia(factor @ columns @ factor.T).T
+
+
+def link_names(believed: BelievedLike) -> tuple[str, ...]:
+    """Return the names of the links, in the order of `believed.groups`."""
+    return tuple(believed.labels.names[k].rpartition(".")[0] for k in believed.groups)
+
+
+def scaled_metric(believed: BelievedLike) -> Array:
+    """Return the matrix with `x = matrix @ u`: `cone_metric` of each link, drives as they are."""
+    metric = np.eye(len(believed.labels))
+    for first in believed.groups:
+        ten = slice(first, first + 10)
+        metric[ten, ten] = cone_metric(believed.nominal[ten])
+    return metric
+
+
+@dataclass(frozen=True)
+class LinearConstraints:
+    """Constraints `rows @ x ≥ least` on the parameters, or on x measured otherwise.
+
+    Attributes:
+        names: What each one bounds; an upper and a lower bound share a name.
+        rows: Shape (k, n).
+        least: Shape (k,).
+        equal: Which of them are equations, shape (k,).
+    """
+
+    names: tuple[str, ...]
+    rows: Array
+    least: Array
+    equal: NDArray[np.bool_]
+
+    def measured(self, matrix: Array) -> LinearConstraints:
+        """Return the same for u with `x = matrix @ u`, rows of length one."""
+        rows = self.rows @ matrix
+        lengths = np.linalg.norm(rows, axis=1)
+        return LinearConstraints(
+            self.names, rows / lengths[:, None], self.least / lengths, self.equal
+        )
+
+    def part(self, columns: slice) -> LinearConstraints:
+        """Return those that speak of these columns, without the others."""
+        chosen = np.any(self.rows[:, columns] != 0.0, axis=1)
+        names = tuple(n for n, c in zip(self.names, chosen, strict=True) if c)
+        return LinearConstraints(
+            names, self.rows[chosen, columns], self.least[chosen], self.equal[chosen]
+        )
+
+    def hold(self, unknown: Array) -> bool:
+        """Return whether a point fulfils them."""
+        slack = self.rows @ unknown - self.least
+        return bool((slack >= 0.0).all() and not slack[self.equal].any())
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What is known of links for sure, from a scale or a drawing: no estimate leaves it.
+
+    Attributes:
+        mass: Least and most by link [kg].
+        com: Least and most of x, y and z of the centre of mass by link, in its frame [m].
+
+    Raises:
+        InvalidSetting: If a number is not finite, a least above its most, or no mass is allowed.
+    """
+
+    mass: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    com: Mapping[str, tuple[tuple[float, float], ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for link, pair in self.mass.items():
+            if interval(pair, f"limits, mass of '{link}'")[1] <= 0.0:
+                raise InvalidSetting(
+                    "a mass is above 0", argument=f"limits, mass of '{link}'", got=pair
+                )
+        for link, pairs in self.com.items():
+            box(pairs, f"limits, com of '{link}'")
+
+    def __bool__(self) -> bool:
+        return bool(self.mass or self.com)
+
+    def require_known(self, links: tuple[str, ...]) -> None:
+        """Raise `InvalidSetting` for a link that is not there, with the nearest that is."""
+        for name in (*self.mass, *self.com):
+            if name not in links:
+                near = nearest(name, links)
+                raise InvalidSetting(
+                    f"the robot has no link '{name}' that carries moving mass",
+                    argument=f"limits of '{name}'",
+                    valid=links,
+                    cure=f"did you mean '{near}'?" if near else None,
+                )
+
+    def text(self, link: str) -> str:
+        """Return the limits of a link in words."""
+        parts = []
+        if link in self.mass:
+            parts.append(f"mass {list(self.mass[link])} kg")
+        if link in self.com:
+            parts.append(f"com {[list(pair) for pair in self.com[link]]} m")
+        return ", ".join(parts)
+
+    def moved_inside(self, link: str, body: Array, room: float = 0.0) -> Array:
+        """Return a body's parameters scaled and shifted into the limits, which keeps it a body.
+
+        Args:
+            link: Its name.
+            body: Ten parameters; one without mass has no centre, and stays.
+            room: Share of each limit's width to stay away from its ends.
+        """
+        if body[0] <= 0.0:
+            return body
+        if link in self.mass:
+            mass = float(body[0])
+            least, most = self.mass[link]
+            least = max(least, 0.0)
+            gap = room * (most - least)
+            wanted = float(np.clip(mass, least + gap, most - gap))
+            body = body * (wanted / mass)
+        if link in self.com:
+            ends = np.array(self.com[link], dtype=float)
+            gaps = room * (ends[:, 1] - ends[:, 0])
+            com = body[1:4] / body[0]
+            shift = np.clip(com, ends[:, 0] + gaps, ends[:, 1] - gaps) - com
+            if shift.any():
+                body = inertia.frame_change(np.eye(3), shift) @ body
+        return body
+
+
+def linear_constraints(believed: BelievedLike, limits: Limits) -> LinearConstraints:
+    """Return what must not be negative, then the limits, as constraints on x.
+
+    `com ≥ c` is linear as `h − c m ≥ 0`, since m > 0.
+
+    Raises:
+        InvalidSetting: If a limit is of a link that is not there.
+    """
+    links = link_names(believed)
+    limits.require_known(links)
+    unit = np.eye(len(believed.labels))
+    found = [(believed.labels.names[k], unit[k], 0.0, False) for k in believed.nonnegative]
+    for link, first in zip(links, believed.groups, strict=True):
+        mass = unit[first]
+        ends = []
+        if link in limits.mass:
+            least, most = limits.mass[link]
+            ends.append((f"{link}.mass", mass, least, -mass, -most, least == most))
+        for axis, (least, most) in zip(AXES, limits.com.get(link, ()), strict=False):
+            moment = unit[first + 1 + AXES.index(axis)]
+            low, high = moment - least * mass, most * mass - moment
+            ends.append((f"{link}.com.{axis}", low, 0.0, high, 0.0, least == most))
+        for name, low, least, high, most, same in ends:
+            found.append((name, low, least, same))
+            if not same:
+                found.append((name, high, most, False))
+    return LinearConstraints(
+        tuple(f[0] for f in found),
+        np.array([f[1] for f in found]).reshape(-1, len(believed.labels)),
+        np.array([f[2] for f in found]),
+        np.array([f[3] for f in found], dtype=bool),
+    )

@@ -1,0 +1,176 @@
+"""Least squares and its family: information in, base parameters out.
+
+Estimators are frozen settings with one verb, `fit(problem) → Estimate`. They see rows and
+triangles with labels, and know nothing of robots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.errors import TooLittleData
+from heft.information import (
+    DataRank,
+    Directions,
+    Information,
+    Labels,
+    Parameters,
+    Triangle,
+    solve_refined,
+)
+
+from .estimate import Estimate, ProblemLike, RowsLike, _shortest
+from .noise import Noise, influence, memory, thinned
+
+
+def _least_squares(triangle: Triangle, labels: Labels) -> tuple[Array, Array, DataRank]:
+    """Return solution, covariance per unit variance, and rank; no number where nothing is seen."""
+    seen = Directions.of(triangle.R, triangle.rows)
+    values = seen.shortest(triangle.z)
+    covariance = seen.inverse @ seen.inverse.T
+    # A parameter with a share in the directions that were not seen is not determined.
+    blind = np.linalg.norm(seen.right[seen.rank :], axis=0) > 1e-6
+    values[blind] = np.nan
+    covariance[blind, :] = covariance[:, blind] = 0.0
+    covariance[blind, blind] = np.inf
+    return values, covariance, seen.summary(labels)
+
+
+@dataclass(frozen=True)
+class LeastSquares:
+    """Least squares, ordinary or with each channel weighted by its own noise.
+
+    Minimises `Σ_c w_c² ‖Y_c β − τ_c‖²` with w_c = 1, or 1/σ_c, σ_c being the spread of channel
+    c's residual, re-estimated `sweeps` times [Gautier2001, eq. 14]. The usual first choice
+    for base parameters; for numbers that a model file can hold take `PhysicallyConsistent`.
+
+    Attributes:
+        weighting: `channel` or `none`.
+        sweeps: How often the channels' noise is re-estimated.
+        coloured: Whether to walk the rows once more, for the memory of the residuals.
+        refined: Whether to refine the solution in double-double arithmetic, in one more walk.
+    """
+
+    weighting: Literal["channel", "none"] = "channel"
+    sweeps: int = 2
+    coloured: bool = True
+    refined: bool = False
+
+    def fit(self, problem: ProblemLike) -> Estimate:
+        """Return the estimate from a problem, walking its rows once, twice if coloured.
+
+        Raises:
+            TooLittleData: If there are no more rows than parameters.
+        """
+        estimate = self.solve(problem.information())
+        return self.colour(problem, estimate) if self.coloured else estimate
+
+    def colour(
+        self,
+        problem: ProblemLike,
+        estimate: Estimate,
+        shared: tuple[Array, ...] | None = None,
+    ) -> Estimate:
+        """Return the estimate with the memory of its residuals, walking the rows once.
+
+        Args:
+            problem: Where it is from.
+            estimate: As `solve` returns it.
+            shared: Errors that all channels have in common; see `Noise`.
+        """
+        values = estimate.fitted
+        covariance, sample = thinned(problem.residuals(values), problem.spacing, problem.repeats)
+        sandwich = influence(sample)
+        return self.conclude(
+            estimate.information, estimate.noise.sigma, memory(covariance), 2, sandwich, shared
+        )
+
+    def solve(self, information: Information) -> Estimate:
+        """Return the estimate from information alone, residuals taken for white."""
+        channels = len(information.channels)
+        rows = np.array([t.rows for t in information.triangles], dtype=float)
+        size = len(information.labels)
+        if rows.sum() <= size or (rows == 0).any():
+            raise TooLittleData(
+                "there are not more rows than parameters",
+                got=f"{int(rows.sum())} rows, {size} parameters",
+                cure="give a longer log",
+            )
+        sigma = np.ones(channels)
+        for sweep in range(self.sweeps + 1):
+            weight = 1.0 / sigma if self.weighting == "channel" else np.ones(channels)
+            combined = information.combined(dict(zip(information.channels, weight, strict=True)))
+            values = _shortest(combined)
+            energy = np.array([t.residual_energy(values) for t in information.triangles])
+            scale = np.array([np.linalg.norm(t.factor[:, -1]) for t in information.triangles])
+            freedom = np.maximum(rows * (1.0 - size / rows.sum()), 1.0)
+            # Noise-free rows leave rounding only; a floor keeps their weight finite.
+            least = 1e-13 * np.maximum(scale / np.sqrt(rows), 1e-150)
+            sigma = np.maximum(np.sqrt(energy / freedom), least)
+            if self.weighting == "none" or sweep == self.sweeps:
+                break
+        return self.conclude(information, sigma, np.ones(channels), 1)
+
+    def conclude(
+        self,
+        information: Information,
+        sigma: Array,
+        times: Array,
+        passes: int,
+        sandwich: tuple[Array, ...] | None = None,
+        shared: tuple[Array, ...] | None = None,
+    ) -> Estimate:
+        """Return the estimate from information and what is known of its noise.
+
+        Args:
+            information: Unweighted by channel.
+            sigma: Standard deviation of each channel's residual [N·m or N].
+            times: Integrated autocorrelation of each channel's residual [rows].
+            passes: How many times the rows were walked.
+            sandwich: What the residuals' colour makes of `Yᵀε`; see `uncertainty.influence`.
+            shared: Errors that all channels have in common; see `Noise`.
+        """
+        rows = np.array([t.rows for t in information.triangles], dtype=float)
+        noise = Noise(sigma, times, rows, sandwich, shared)
+        ordinary = self.weighting == "none"
+        scale = np.ones_like(sigma) if ordinary else sigma
+        names = information.channels
+        combined = information.combined(dict(zip(names, 1.0 / scale, strict=True)))
+        values, covariance, rank = _least_squares(combined, information.labels)
+        finite = np.isfinite(np.diag(covariance))
+        # With weights 1/scale_c the estimate's covariance is G (Σ_c Yᵀ Γ_c Y / scale_c⁴) G, with
+        # G the inverse of the weighted information.
+        inner = np.where(finite[:, None] & finite[None, :], covariance, 0.0)
+        spread = noise.moments(information, 1.0 / scale) @ inner
+        total = spread.T @ spread
+        total[~finite, ~finite] = np.inf
+        parameters = Parameters(information.labels, values, total)
+        return Estimate(parameters, information, noise, rank, passes, {"weighting": self.weighting})
+
+    def refine(
+        self, problem: ProblemLike, estimate: Estimate, rows: Iterator[RowsLike]
+    ) -> Estimate:
+        """Return the estimate with its values correct to nearly all digits of a double.
+
+        Args:
+            problem: Where it is from.
+            estimate: What `fit` returned; its data must determine all parameters.
+            rows: The rows once more.
+        """
+        weights = estimate.weights(worth=False) if self.weighting == "channel" else None
+        triangle = estimate.information.combined(weights)
+        factors = np.array([1.0 if weights is None else weights[c] for c in problem.channels])
+
+        def blocks() -> Iterator[tuple[Array, Array]]:
+            for piece in rows:
+                wide = factors[None, :, None] * piece.regressor
+                yield wide.reshape(-1, wide.shape[2]), (factors * piece.effort).reshape(-1)
+
+        values = solve_refined(blocks(), triangle)
+        parameters = replace(estimate.parameters, values=values)
+        return replace(estimate, parameters=parameters, passes=estimate.passes + 1)

@@ -1,0 +1,442 @@
+"""Estimators that survive rows which are not the robot: pushes, collisions, spikes, wrong blocks.
+
+Least squares follows the largest residual. Four ways not to, from single rows to whole pieces:
+
+    Huber          rows weigh less the farther off they are; all are kept
+    Hampel         rows that stand out from their neighbours are left out
+    BlockMedian    the median of what blocks of the log say
+    Ransac         the pieces of the log that agree with one another, and no others
+
+The first two walk the rows again with a weight for each; the last two need one walk, since
+the triangles of pieces add. None knows robots.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NoReturn, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+from heft.errors import InvalidSetting, TooLittleData
+from heft.information import Information
+
+from .estimate import Estimate, ProblemLike, RowsLike
+from .least_squares import LeastSquares
+from .noise import autocovariance, memory
+
+NORMAL = 1.482602218505602  # a normal deviation in median absolute deviations
+HUBER = 1.345  # 95 % efficiency under normal noise [Huber1964; Holland1977]
+CROWD = 0.2  # share of outliers that makes a push of them
+CLIP = 2.5  # deviations to which residuals are clipped before their memory is looked at
+CONVERGED = 0.05  # of a standard deviation of the estimate, in the mean over parameters
+HAMPEL_BYTES = 32 << 20  # of windows spelt out at once
+
+
+class TimedRows(RowsLike, Protocol):
+    """Rows that say when and where they were measured; see `plants.Rows`."""
+
+    @property
+    def time(self) -> Array:
+        """Shape (N,) [s]."""
+        ...
+
+    @property
+    def recording(self) -> int:
+        """Position of the recording in the problem."""
+        ...
+
+
+class RowProblem(ProblemLike, Protocol):
+    """A problem that can spell out its rows."""
+
+    @property
+    def measured(self) -> Sequence[int] | NDArray[np.intp]:
+        """Positions of `channels` among the channels of the rows."""
+        ...
+
+    def rows(self) -> Iterator[TimedRows]:
+        """Yield all rows, in the order of `residuals`."""
+        ...
+
+
+def _left(problem: RowProblem, values: Array) -> Iterator[Array]:
+    """Yield τ − Y β, in the order of `rows`."""
+    return (piece.values for piece in problem.residuals(values))
+
+
+# Weights
+
+
+def huber_weights(residuals: Array, sigma: Array, threshold: float = HUBER) -> Array:
+    """Return `min(1, k σ/|r|)`, the weights that make least squares minimise Huber's loss.
+
+    Args:
+        residuals: r, shape (rows, channels).
+        sigma: Standard deviation of good rows, shape (channels,).
+        threshold: k [deviations]; [Huber1964, eq. 3.4].
+    """
+    size = np.abs(residuals)
+    limit = threshold * np.asarray(sigma)
+    return np.asarray(np.where(size > limit, limit / np.where(size > 0.0, size, 1.0), 1.0))
+
+
+def hampel(
+    values: Array, window: int, threshold: float = 3.0, floor: Array | float = 0.0
+) -> NDArray[np.bool_]:
+    """Return which values stand out from the running median of their neighbours.
+
+    True where `|x − median| > threshold · max(1.4826 MAD, floor)`, both of the `window` values
+    around x [Pearson2002, sect. 2]; at the ends they are mirrored. Spikes shorter than half a
+    window are seen.
+
+    Args:
+        values: Shape (rows, signals).
+        window: Rows, odd.
+        threshold: [deviations].
+        floor: Least deviation counted, of each signal or all: what a quantised signal at rest
+            needs, whose MAD is zero.
+    """
+    if type(window) is not int or window < 3 or window % 2 == 0:
+        raise InvalidSetting(
+            "the window of a running median is no odd number of rows",
+            argument="window",
+            got=window,
+            expected="3, 5, …",
+        )
+    rows, signals = values.shape
+    out = np.zeros((rows, signals), dtype=bool)
+    half = window // 2
+    if rows <= half:
+        return out
+    padded = np.pad(values, ((half, half), (0, 0)), mode="reflect")
+    block = max(1, HAMPEL_BYTES // (8 * window * max(signals, 1)))
+    for first in range(0, rows, block):
+        part = padded[first : first + block + 2 * half]
+        near = np.lib.stride_tricks.sliding_window_view(part, window, axis=0)
+        middle = np.median(near, axis=2)
+        spread = NORMAL * np.median(np.abs(near - middle[:, :, None]), axis=2)
+        apart = np.abs(values[first : first + block] - middle)
+        out[first : first + block] = apart > threshold * np.maximum(spread, floor)
+    return out
+
+
+def hampel_gate(
+    residuals: Array, sigma: Array, window: int, threshold: float = 3.0, widen: int = 0
+) -> NDArray[np.bool_]:
+    """Return which rows of each channel to keep: those that neither stand out nor lie in a push.
+
+    A push rises and fades, so rows between outliers are given up too: those that have more than
+    a fifth of outliers among `widen` rows on each side. Single spikes take no neighbours along.
+
+    Args:
+        residuals: Without gaps, shape (rows, channels).
+        sigma: Standard deviation of good rows, shape (channels,): no smaller one is believed.
+        window: Of the running median [rows].
+        threshold: [deviations].
+        widen: Rows looked at on each side.
+
+    Returns:
+        Shape (rows, channels).
+    """
+    out = hampel(residuals, window, threshold, sigma)
+    seen = np.concatenate([np.zeros((1, out.shape[1]), dtype=int), np.cumsum(out, axis=0)])
+    at = np.arange(len(out))
+    near = seen[np.minimum(at + widen + 1, len(out))] - seen[np.maximum(at - widen, 0)]
+    return np.asarray(~(out | (near > CROWD * (2 * widen + 1))))
+
+
+@dataclass(frozen=True)
+class WeightedRows:
+    """Rows and efforts multiplied by the roots of their weights.
+
+    Attributes:
+        regressor: √w Y, shape (N, channels, b).
+        effort: √w τ, shape (N, channels).
+        weight: w, shape (N, channels).
+    """
+
+    regressor: Array
+    effort: Array
+    weight: Array
+
+
+def weighted(
+    rows: Iterable[RowsLike],
+    weights: Iterable[Array],
+    measured: Sequence[int] | NDArray[np.intp] | None = None,
+) -> Iterator[WeightedRows]:
+    """Yield rows with weights: each row and its effort times the root of its weight.
+
+    `Σ w (y β − τ)² = ‖√w Y β − √w τ‖²`, so whatever takes rows takes these.
+
+    Args:
+        rows: Pieces of rows.
+        weights: Pieces of weights in the same order, cut wherever they like, each of shape
+            (rows, measured channels) or (rows, 1).
+        measured: Positions of the measured channels in the rows; all if not given.
+
+    Raises:
+        InvalidSetting: If there are not as many weights as rows.
+    """
+    source = iter(weights)
+    left = np.empty((0, 1))
+    for piece in rows:
+        chosen = slice(None) if measured is None else np.asarray(measured)
+        Y, tau = piece.regressor[:, chosen], piece.effort[:, chosen]
+        count, parts = len(tau), [left] if len(left) else []
+        while sum(map(len, parts)) < count:
+            more = next(source, None)
+            if more is None:
+                raise _unlike()
+            parts.append(more)
+        together = np.concatenate(parts)
+        weight = np.broadcast_to(together[:count], tau.shape)
+        left = together[count:]
+        root = np.sqrt(weight)
+        yield WeightedRows(root[:, :, None] * Y, root * tau, weight)
+    if len(left) or next(source, None) is not None:
+        raise _unlike()
+
+
+def _unlike() -> InvalidSetting:
+    return InvalidSetting("there are not as many weights as rows", argument="weights")
+
+
+def weighted_information(problem: RowProblem, weights: Iterable[Array]) -> Information:
+    """Return the sum of a problem's rows with weights; rows of weight zero are not counted."""
+    total = Information.neutral(problem.labels, problem.channels)
+    for piece in weighted(problem.rows(), weights, problem.measured):
+        part = Information.from_rows(
+            problem.labels, problem.channels, piece.regressor, piece.effort
+        )
+        counts = np.count_nonzero(piece.weight, axis=0)
+        triangles = tuple(
+            replace(t, rows=int(n)) for t, n in zip(part.triangles, counts, strict=True)
+        )
+        total = total + replace(part, triangles=triangles)
+    return total
+
+
+class MedianSketch:
+    """Medians of sizes in one pass and bounded memory, to 0.3 %: counts by their logarithm."""
+
+    PER_OCTAVE = 256
+    OCTAVES = 128  # from 2⁻⁶⁴ to 2⁶⁴
+
+    def __init__(self, channels: int) -> None:
+        self.counts = np.zeros((channels, self.PER_OCTAVE * self.OCTAVES), dtype=np.int64)
+
+    def add(self, sizes: Array) -> None:
+        """Count sizes ≥ 0, shape (rows, channels)."""
+        last = self.counts.shape[1] - 1
+        with np.errstate(divide="ignore"):
+            place = self.PER_OCTAVE * (np.log2(sizes) + self.OCTAVES / 2)
+        place = np.clip(place, 0, last).astype(np.intp)
+        for c, column in enumerate(place.T):
+            self.counts[c] += np.bincount(column, minlength=last + 1)
+
+    def median(self) -> Array:
+        """Return the median of each channel, shape (channels,)."""
+        seen = np.cumsum(self.counts, axis=1)
+        half = [np.searchsorted(column, 0.5 * column[-1]) for column in seen]
+        return np.asarray(2.0 ** ((np.array(half) + 0.5) / self.PER_OCTAVE - self.OCTAVES / 2))
+
+
+def scale_of(residuals: Iterable[Array], channels: int) -> Array:
+    """Return 1.4826 times the median size of each channel's residuals, shape (channels,)."""
+    sketch = MedianSketch(channels)
+    for piece in residuals:
+        sketch.add(np.abs(piece))
+    return NORMAL * sketch.median()
+
+
+# Rows by weights
+
+Rule = Callable[[Array, Array], Array]
+
+
+def _clipped(residuals: Iterable[Array], sigma: Array) -> Iterator[Array]:
+    for piece in residuals:
+        yield np.clip(piece, -CLIP * sigma, CLIP * sigma)
+
+
+def _reweighted(
+    problem: RowProblem, rule: Rule, sweeps: int, settings: dict[str, object]
+) -> Estimate:
+    """Return the fixed point of weights from residuals and least squares with these weights.
+
+    Each sweep walks the rows twice: for the residuals, and for the sum. The residual's scale
+    is its median absolute size, of the sweep before.
+    """
+    solver = LeastSquares(coloured=False)
+    estimate = solver.fit(problem)
+    values = estimate.fitted
+    channels, passes = problem.channels, 2
+    sigma = scale_of(_left(problem, values), len(channels))
+    information, converged = estimate.information, False
+    for _ in range(sweeps):
+        sketch = MedianSketch(len(channels))
+
+        def weights(at: Array = values, sketch: MedianSketch = sketch) -> Iterator[Array]:
+            for piece in _left(problem, at):
+                sketch.add(np.abs(piece))
+                yield rule(piece, sigma)  # noqa: B023 (used up before sigma changes)
+
+        information = weighted_information(problem, weights())
+        passes += 2
+        if information.rows <= len(values) or min(t.rows for t in information.triangles) == 0:
+            raise TooLittleData(
+                "nearly all rows are outliers to one another",
+                got=f"{information.rows} rows left for {len(values)} parameters",
+                cure="take a higher threshold, or look at the log",
+            )
+        noise = np.maximum(sigma, 1e-150)
+        current = solver.conclude(information, noise, np.ones(len(channels)), passes)
+        before, values = values, current.fitted
+        triangle = information.combined(dict(zip(channels, (1.0 / noise).tolist(), strict=True)))
+        moved = np.linalg.norm(triangle.R @ (values - before))
+        sigma = NORMAL * sketch.median()
+        if moved <= CONVERGED * math.sqrt(len(values)):
+            converged = True
+            break
+    # The estimate's variance is σ² mean(ψ²)/mean(ψ')² a row [Huber1964, eq. 1.4], ψ = w r, while
+    # the weighted triangle holds mean(w) a row: the ratio is the σ that goes with this triangle.
+    sums, rows = np.zeros((3, len(channels))), 0
+
+    def influence() -> Iterator[Array]:
+        nonlocal rows
+        for piece in _left(problem, values):
+            w = np.broadcast_to(rule(piece, sigma), piece.shape)
+            sums[0] += w.sum(axis=0)
+            sums[1] += np.sum((w * piece) ** 2, axis=0)
+            sums[2] += np.sum(w >= 1.0, axis=0)
+            rows += len(piece)
+            yield w * piece
+
+    times = memory(autocovariance(influence()))
+    freedom = max(1.0 - len(values) / max(information.rows, 1), 0.1)
+    noise = np.sqrt(sums[0] * sums[1] / freedom) / np.maximum(sums[2], 1.0)
+    found = solver.conclude(information, np.maximum(noise, 1e-150), times, passes + 1)
+    used = (sums[0] / max(rows, 1)).tolist()
+    return replace(found, settings={**settings, "converged": converged, "mean_weight": used})
+
+
+def good_rows(
+    problem: RowProblem, values: Array, threshold: float = 6.0, widen: int = 0
+) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.bool_]]]:
+    """Yield recording, positions and whether each row is to be kept, given what explains most.
+
+    A row is left out where any channel's residual lies beyond the threshold, in deviations by
+    the median, and so are its neighbours.
+
+    Args:
+        problem: Whose rows.
+        values: β of a robust fit, shape (b,).
+        threshold: [deviations].
+        widen: Neighbours left out on each side [rows].
+    """
+    sigma = scale_of(_left(problem, values), len(problem.channels))
+    for piece in problem.residuals(values):
+        if piece.index is None:
+            refuse_made_rows()
+        far = np.asarray((np.abs(piece.values) > threshold * sigma).any(axis=1))
+        near = np.convolve(far, np.ones(2 * widen + 1))[widen : widen + len(far)] > 0.5
+        yield piece.recording, piece.index, ~near
+
+
+def refuse_made_rows() -> NoReturn:
+    """Raise `InvalidSetting`: rows that are integrals or filtered have no place in a log."""
+    raise InvalidSetting(
+        "rows made of many samples each cannot be told apart",
+        argument="robust",
+        cure="take raw torque and differentiated rows",
+    )
+
+
+def _require(condition: bool, argument: str, got: object, expected: str) -> None:
+    if not condition:
+        raise InvalidSetting(
+            "a setting of a robust estimator is out of range",
+            argument=argument,
+            got=got,
+            expected=expected,
+        )
+
+
+@dataclass(frozen=True)
+class Huber:
+    """Least squares whose rows weigh less the farther off they are [Huber1964].
+
+    Minimises `Σ ρ(r/σ)`, quadratic up to k deviations and linear beyond, by iteratively
+    reweighted least squares [Holland1977]; σ of each channel is 1.4826 times the median size
+    of its residuals. A large residual keeps the pull of one of k deviations, so a share ε of
+    outliers moves the estimate by about ε k deviations of a row. Rows of large leverage are
+    not held back.
+
+    Attributes:
+        threshold: k [deviations]; 1.345 costs 5 % of efficiency under normal noise.
+        sweeps: At most.
+    """
+
+    threshold: float = HUBER
+    sweeps: int = 30
+
+    def __post_init__(self) -> None:
+        _require(self.threshold > 0.0, "threshold", self.threshold, "deviations, positive")
+        _require(self.sweeps >= 1, "sweeps", self.sweeps, "at least one")
+
+    def fit(self, problem: RowProblem) -> Estimate:
+        """Return the estimate; its passes count every walk of the rows."""
+        settings: dict[str, object] = {"robust": "huber", "threshold": self.threshold}
+        return _reweighted(
+            problem, lambda r, s: huber_weights(r, s, self.threshold), self.sweeps, settings
+        )
+
+
+@dataclass(frozen=True)
+class Hampel:
+    """Least squares without the rows whose residuals stand out from their neighbours'.
+
+    For pushes and spikes shorter than half a window (see `hampel_gate`); slow errors of the
+    model, which a running median follows, are left in.
+
+    Attributes:
+        window: Of the running median [rows], odd.
+        threshold: [deviations].
+        widen: Rows on each side in which outliers make a push.
+        sweeps: At most.
+    """
+
+    window: int = 401
+    threshold: float = 4.0
+    widen: int = 10
+    sweeps: int = 10
+
+    def __post_init__(self) -> None:
+        _require(self.window % 2 == 1 and self.window >= 3, "window", self.window, "3, 5, …")
+        _require(self.threshold > 0.0, "threshold", self.threshold, "deviations, positive")
+        _require(self.widen >= 0, "widen", self.widen, "rows, not negative")
+        _require(self.sweeps >= 1, "sweeps", self.sweeps, "at least one")
+
+    def gate(self, residuals: Array, sigma: Array) -> NDArray[np.bool_]:
+        """Return which rows to keep, shape (rows, channels); see `hampel_gate`."""
+        return hampel_gate(residuals, sigma, self.window, self.threshold, self.widen)
+
+    def fit(self, problem: RowProblem) -> Estimate:
+        """Return the estimate; its passes count every walk of the rows."""
+        settings: dict[str, object] = {
+            "robust": "hampel",
+            "window": self.window,
+            "threshold": self.threshold,
+        }
+        return _reweighted(
+            problem,
+            lambda r, s: self.gate(r, s).astype(float),
+            self.sweeps,
+            settings,
+        )

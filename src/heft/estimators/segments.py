@@ -1,0 +1,386 @@
+"""Robust estimates from segments of a log: the median of blocks, and random consensus."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+from heft.errors import TooLittleData
+from heft.information import Information, Triangle, solve, triangle_of
+
+from .estimate import Estimate
+from .least_squares import LeastSquares
+from .noise import autocovariance, memory
+from .robust import RowProblem, _clipped, _left, _require
+
+FIRST_ROWS = 64  # of a segment's smallest part
+BORROWED = 1.0  # of what a block holds on average, when its own estimate is made
+FAR = 4.0  # median distances, beyond which a block counts for nothing
+LEAST_SEEN = 0.02  # of the information in any direction that a consensus must hold
+ROUNDS = 100  # at most, of the median and of a consensus
+
+
+# Pieces by their triangles
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A piece of a recording and what it says.
+
+    Attributes:
+        recording: Position of the recording in the problem.
+        begin, end: Times of its first and last row [s].
+        information: The sum of its rows.
+    """
+
+    recording: int
+    begin: float
+    end: float
+    information: Information
+
+    def __add__(self, later: Segment) -> Segment:
+        return Segment(self.recording, self.begin, later.end, self.information + later.information)
+
+
+@dataclass(frozen=True)
+class SegmentEstimate(Estimate):
+    """An estimate from segments, some of which may count for nothing.
+
+    Attributes:
+        segments: In the order of the rows.
+        shares: With which weight each one stands in `information`, in [0, 1].
+    """
+
+    segments: tuple[Segment, ...] = ()
+    shares: tuple[float, ...] = ()
+
+    @property
+    def inside(self) -> tuple[Segment, ...]:
+        """The segments that count for half at least."""
+        return tuple(s for s, w in zip(self.segments, self.shares, strict=True) if w >= 0.5)
+
+
+def segments_of(problem: RowProblem, count: int) -> tuple[Segment, ...]:
+    """Return a problem's rows in about `count` contiguous segments of equal numbers of rows.
+
+    One walk in bounded memory: small segments are gathered, and neighbours added whenever
+    there are four times as many as asked for. None reaches over two recordings.
+    """
+    parts: list[Segment] = []
+    size = FIRST_ROWS
+    for piece in problem.rows():
+        chosen = np.asarray(problem.measured)
+        for first in range(0, len(piece.time), size):
+            cut = slice(first, first + size)
+            information = Information.from_rows(
+                problem.labels,
+                problem.channels,
+                piece.regressor[cut][:, chosen],
+                piece.effort[cut][:, chosen],
+            )
+            time = piece.time[cut]
+            parts.append(Segment(piece.recording, float(time[0]), float(time[-1]), information))
+        if len(parts) > 4 * count:
+            parts = _gathered(parts, 2 * count)
+            size *= 2
+    return tuple(_gathered(parts, count))
+
+
+def _gathered(parts: Sequence[Segment], count: int) -> list[Segment]:
+    """Return neighbours added up to about `count` segments of equal numbers of rows."""
+    rows = np.array([p.information.rows for p in parts], dtype=float)
+    if not len(parts):
+        return []
+    middle = np.cumsum(rows) - 0.5 * rows
+    place = np.floor(middle / rows.sum() * count)
+    out: list[Segment] = []
+    last: tuple[float, int] | None = None
+    for part, k in zip(parts, place.tolist(), strict=True):
+        here = (k, part.recording)
+        if here == last:
+            out[-1] = out[-1] + part
+        else:
+            out.append(part)
+        last = here
+    return out
+
+
+def _sum(segments: Iterable[Segment]) -> Information:
+    chosen = iter(segments)
+    total = next(chosen).information
+    for s in chosen:
+        total = total + s.information
+    return total
+
+
+def _weights(channels: Sequence[str], sigma: Array) -> dict[str, float]:
+    return dict(zip(channels, (1.0 / sigma).tolist(), strict=True))
+
+
+def _mean_energy(segments: Sequence[Segment], values: Array) -> Array:
+    """Return the mean square of each segment's residuals, shape (segments, channels)."""
+    return np.array(
+        [
+            [t.residual_energy(values) / max(t.rows, 1) for t in s.information.triangles]
+            for s in segments
+        ]
+    )
+
+
+def _floor(segments: Sequence[Segment]) -> Array:
+    """Return what rounding leaves of each channel: noise-free rows need a finite weight."""
+    total = _sum(segments)
+    return np.array(
+        [
+            max(1e-13 * float(np.linalg.norm(t.factor[:, -1])) / math.sqrt(max(t.rows, 1)), 1e-150)
+            for t in total.triangles
+        ]
+    )
+
+
+def _finish(
+    problem: RowProblem,
+    segments: tuple[Segment, ...],
+    shares: Array,
+    sigma: Array,
+    values: Array | None,
+    settings: dict[str, object],
+) -> SegmentEstimate:
+    """Return the estimate from segments with shares; residuals are walked for their memory."""
+    total: Information | None = None
+    for s, share in zip(segments, shares.tolist(), strict=True):
+        if share > 0.0:
+            part = s.information if share == 1.0 else share * s.information
+            total = part if total is None else total + part
+    assert total is not None
+    solver = LeastSquares(coloured=False)
+    ones = np.ones(len(sigma))
+    at = solver.conclude(total, sigma, ones, 1).fitted
+    at = at if values is None else values
+    times = memory(autocovariance(_clipped(_left(problem, at), sigma)))
+    found = solver.conclude(total, sigma, times, 2)
+    parameters = found.parameters if values is None else replace(found.parameters, values=values)
+    return SegmentEstimate(
+        parameters,
+        found.information,
+        found.noise,
+        found.rank,
+        2,
+        settings,
+        segments,
+        tuple(shares.tolist()),
+    )
+
+
+@dataclass(frozen=True)
+class BlockMedian:
+    """The geometric median of what blocks of the log say: a median of means [Minsker2015].
+
+    With m the estimate, each block has its own, `argmin ‖R_k x − z_k‖² + ‖R (x − m)‖²/K`: what
+    its rows cannot tell it takes from m, at the strength that a block has on average. The
+    estimate is the m that is the geometric median of these in the metric R of all blocks, found
+    by Weiszfeld's steps. As long as less than half of the blocks are spoilt, the estimate stays
+    near. Since blocks of one log tell very different things, the median by itself costs a third
+    of the efficiency (measured); so one step of least squares follows, in which each block has
+    the share `(1 − (d/4d̃)²)²` of its distance d from the median, d̃ being the middle distance,
+    and none beyond: the reweighting of [Rousseeuw1987, sect. 1.2].
+
+    Attributes:
+        blocks: K, at least three; as many as twice the blocks that may be spoilt, and more.
+        reweighted: Whether the step of least squares follows.
+    """
+
+    blocks: int = 30
+    reweighted: bool = True
+
+    def __post_init__(self) -> None:
+        _require(self.blocks >= 3, "blocks", self.blocks, "at least three")
+
+    def fit(self, problem: RowProblem) -> SegmentEstimate:
+        """Return the estimate, walking the rows once and the residuals once.
+
+        Raises:
+            TooLittleData: If there are fewer than three blocks, or their sum does not determine
+                all parameters.
+        """
+        segments = _enough(segments_of(problem, self.blocks), 3)
+        total, floor = _sum(segments), _floor(segments)
+        middle = LeastSquares(coloured=False).solve(total).fitted
+        distance = np.ones(len(segments))
+        for _ in range(ROUNDS):
+            sigma = np.maximum(np.sqrt(np.median(_mean_energy(segments, middle), axis=0)), floor)
+            weights = _weights(total.channels, sigma)
+            metric = total.combined(weights)
+            solve(metric)  # refuses what is not determined
+            single = [_combined(s, weights) for s in segments]
+            before = middle
+            estimates = np.array([_block(s, metric.R, middle, len(segments)) for s in single])
+            middle, distance = _geometric_median(estimates, metric.R)
+            if np.linalg.norm(metric.R @ (middle - before)) <= 1e-3 * math.sqrt(len(middle)):
+                break
+        far = FAR * max(float(np.median(distance)), 1e-150)
+        shares = np.maximum(1.0 - (distance / far) ** 2, 0.0) ** 2
+        shares /= max(float(shares.max()), 1e-150)
+        energy = _mean_energy(segments, middle)
+        sigma = np.maximum(np.sqrt(shares @ energy / shares.sum()), floor)
+        settings: dict[str, object] = {"robust": "block median", "blocks": len(segments)}
+        values = None if self.reweighted else middle
+        return _finish(problem, segments, shares, sigma, values, settings)
+
+
+def _enough(segments: tuple[Segment, ...], least: int) -> tuple[Segment, ...]:
+    if len(segments) < least:
+        raise TooLittleData(
+            "there are too few segments to tell good from bad",
+            got=f"{len(segments)} segments",
+            expected=f"{least} at least",
+            cure="give a longer log",
+        )
+    return segments
+
+
+def _require_seen(whole: Triangle, part: Triangle, inside: NDArray[np.bool_]) -> None:
+    """Refuse a consensus that says nothing of what the log as a whole shows.
+
+    Segments at rest agree with one another, whatever the parameters are: an agreement of those
+    is none. What is seen of a direction is compared with its share of the rows.
+    """
+    relative = scipy.linalg.solve_triangular(whole.R, part.R.T, trans="T", check_finite=False)
+    least = float(np.linalg.svd(relative, compute_uv=False)[-1]) ** 2
+    if least < LEAST_SEEN:
+        raise TooLittleData(
+            "the segments that agree do not show what the log as a whole shows",
+            got=f"{int(inside.sum())} of {len(inside)} segments agree; of one combination of the "
+            f"parameters they hold {least:.1%} of what is known",
+            expected=f"{LEAST_SEEN:.0%} at least",
+            cure="leave out where the robot stands still; or take 'huber'",
+        )
+
+
+def _combined(segment: Segment, weights: dict[str, float]) -> Triangle:
+    return segment.information.combined(weights)
+
+
+def _block(block: Triangle, metric: Array, middle: Array, count: int) -> Array:
+    borrowed = metric * math.sqrt(BORROWED / count)
+    stacked = np.vstack([block.factor, np.column_stack([borrowed, borrowed @ middle])])
+    factor = triangle_of(stacked)
+    return np.asarray(scipy.linalg.solve_triangular(factor[:-1, :-1], factor[:-1, -1]))
+
+
+def _geometric_median(points: Array, metric: Array) -> tuple[Array, Array]:
+    """Return the point with the least sum of distances, and the distances; [Weiszfeld1937]."""
+    at = points @ metric.T
+    middle = np.median(at, axis=0)
+    distance = np.linalg.norm(at - middle, axis=1)
+    for _ in range(200):
+        # Points that coincide with the median would have infinite weight.
+        pull = 1.0 / np.maximum(distance, 1e-9 * max(float(distance.max()), 1e-150))
+        moved = pull @ at / pull.sum()
+        step = np.linalg.norm(moved - middle)
+        middle = moved
+        distance = np.linalg.norm(at - middle, axis=1)
+        if step <= 1e-9 * max(float(distance.max()), 1e-150):
+            break
+    pull = 1.0 / np.maximum(distance, 1e-9 * max(float(distance.max()), 1e-150))
+    return np.asarray(pull @ points / pull.sum()), distance
+
+
+@dataclass(frozen=True)
+class Ransac:
+    """Least squares on the segments that agree: random sample consensus [Fischler1981].
+
+    Subsets of whole segments are drawn, not rows: pushes last, rows of one moment tell one
+    thing, and triangles add, so that no row is read twice. The subset is best whose estimate
+    leaves the middle segment least of every channel, `Σ_c log median_k rms²` [Rousseeuw1984].
+    A segment is in whose residual is at most `threshold` times the middle one in every channel.
+    The estimate is made of all that are in, until these stay the same.
+
+    Attributes:
+        segments: How many there are.
+        share: Of the segments in a subset.
+        trials: How many subsets are drawn.
+        threshold: Largest ratio of a segment's rms residual to the middle one's.
+        seed: Of the draw: the same data give the same answer.
+    """
+
+    segments: int = 40
+    share: float = 0.3
+    trials: int = 300
+    threshold: float = 2.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _require(self.segments >= 5, "segments", self.segments, "at least five")
+        _require(0.0 < self.share < 1.0, "share", self.share, "between 0 and 1")
+        _require(self.trials >= 1, "trials", self.trials, "at least one")
+        _require(self.threshold > 1.0, "threshold", self.threshold, "above 1")
+
+    def fit(self, problem: RowProblem) -> SegmentEstimate:
+        """Return the estimate and which segments are in; the rows are walked once.
+
+        Raises:
+            TooLittleData: If no subset determines all parameters, or the segments that agree
+                leave unseen what the others show.
+        """
+        segments = _enough(segments_of(problem, self.segments), 5)
+        total, floor = _sum(segments), _floor(segments)
+        rng = np.random.default_rng(self.seed)
+        values = LeastSquares(coloured=False).solve(total).fitted
+        sigma = np.maximum(np.sqrt(np.median(_mean_energy(segments, values), axis=0)), floor)
+        weights = _weights(total.channels, sigma)
+        single = [_combined(s, weights) for s in segments]
+        size = max(1, math.ceil(self.share * len(segments)))
+        best = np.inf
+        for _ in range(self.trials):
+            drawn = rng.choice(len(segments), size, replace=False)
+            factor = triangle_of(np.vstack([single[k].factor for k in sorted(drawn)]))
+            subset = Triangle(np.arange(len(total.labels)), factor, size)
+            try:
+                candidate = solve(subset)
+            except TooLittleData:
+                continue
+            energy = np.maximum(_mean_energy(segments, candidate), floor**2)
+            score = float(np.sum(np.log(np.median(energy, axis=0))))
+            if score < best:
+                best, values = score, candidate
+        if not np.isfinite(best):
+            raise TooLittleData(
+                "no subset of the segments determines all parameters",
+                got=f"{self.trials} subsets of {size} of {len(segments)} segments",
+                cure="draw larger subsets (share), or give a longer log",
+            )
+        inside = np.zeros(len(segments), dtype=bool)
+        for _ in range(ROUNDS):
+            energy = _mean_energy(segments, values)
+            sigma = np.maximum(np.sqrt(np.median(energy, axis=0)), floor)
+            agree: NDArray[np.bool_] = np.all(np.sqrt(energy) <= self.threshold * sigma, axis=1)
+            if not agree.any():
+                raise TooLittleData(
+                    "no segment agrees with the others in all channels",
+                    got=f"{len(segments)} segments, threshold {self.threshold:g}",
+                    cure="take fewer, longer segments, or a higher threshold",
+                )
+            if (agree == inside).all():
+                break
+            inside = agree
+            chosen = _sum(s for s, k in zip(segments, inside, strict=True) if k)
+            values = solve(chosen.combined(_weights(total.channels, sigma)))
+        energy = _mean_energy(segments, values)
+        sigma = np.maximum(np.sqrt(energy[inside].mean(axis=0)), floor)
+        weights = _weights(total.channels, sigma)
+        chosen = _sum(s for s, k in zip(segments, inside, strict=True) if k)
+        _require_seen(total.combined(weights), chosen.combined(weights), inside)
+        settings: dict[str, object] = {
+            "robust": "ransac",
+            "segments": len(segments),
+            "inside": int(inside.sum()),
+            "seed": self.seed,
+        }
+        return _finish(problem, segments, inside.astype(float), sigma, None, settings)

@@ -1,0 +1,176 @@
+"""Files from outside, opened with care: regular, readable, of bounded size, never unpickled.
+
+What a file claims is compared with what it holds before memory is taken for it.
+"""
+
+from __future__ import annotations
+
+import lzma
+import math
+import stat
+import struct
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from heft.errors import InputError, InvalidRecording
+
+LARGEST_TEXT = 16 * 1024 * 1024  # [bytes], of a model, of settings, of results
+# A file that unpacks to more than this, and to this many times its size, holds no measurements:
+# noise packs ten times at best.
+BOMB_BYTES, BOMB_RATIO = 256 * 1024 * 1024, 100
+
+# What zipfile and numpy raise at archives that are none, damaged, encrypted or made to harm.
+UNREADABLE = (
+    OSError,
+    ValueError,
+    EOFError,
+    KeyError,
+    IndexError,
+    TypeError,
+    SyntaxError,
+    OverflowError,
+    MemoryError,
+    RecursionError,
+    RuntimeError,
+    NotImplementedError,
+    struct.error,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+)
+
+
+def require_regular(
+    path: Path, what: str = "log", error: type[InputError] = InvalidRecording
+) -> None:
+    """Raise unless a path is a regular file that is not empty.
+
+    Args:
+        path: Of the file.
+        what: What it is to the user.
+        error: Class of the error.
+    """
+    try:
+        status = path.stat()
+    except (FileNotFoundError, NotADirectoryError) as problem:
+        reason = "a link to nothing" if path.is_symlink() else None
+        raise error(f"the {what} does not exist", argument=str(path), got=reason) from problem
+    except (OSError, ValueError) as problem:  # no right to, a circle of links, a NUL in its name
+        raise _unreadable(path, what, error, problem) from problem
+    if stat.S_ISDIR(status.st_mode):
+        raise error(f"the {what} is a folder, not a file", argument=str(path))
+    if not stat.S_ISREG(status.st_mode):
+        raise error(
+            f"the {what} is no regular file",
+            argument=str(path),
+            got="a pipe, socket or device",
+            cure="write it to a file first: it is read more than once",
+        )
+
+
+def _unreadable(path: Path, what: str, error: type[InputError], problem: Exception) -> InputError:
+    reason = getattr(problem, "strerror", None) or str(problem)
+    return error(f"the {what} cannot be read", argument=str(path), got=reason)
+
+
+def stamp(path: Path) -> tuple[int, int, int] | None:
+    """Return what changes when a file is written or replaced, None if it cannot be seen."""
+    try:
+        status = path.stat()
+    except (OSError, ValueError):
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def read_text(path: Path, what: str, error: type[InputError], largest: int = LARGEST_TEXT) -> bytes:
+    """Return the bytes of a file that people write.
+
+    Args:
+        path: Of the file.
+        what: What it is to the user.
+        error: Class of the error that is raised if it cannot be read, or is too large.
+        largest: How large it may be [bytes].
+    """
+    require_regular(path, what, error)
+    try:
+        with path.open("rb") as file:
+            data = file.read(largest + 1)
+    except OSError as problem:
+        raise _unreadable(path, what, error, problem) from problem
+    if len(data) > largest:
+        raise error(
+            f"the {what} is too large",
+            argument=str(path),
+            got=f"more than {largest} bytes",
+            expected="a file that people wrote",
+        )
+    return data
+
+
+def refuse_bomb(path: Path, unpacked: int) -> None:
+    """Raise ValueError if a file claims to unpack to what no measurements would."""
+    packed = path.stat().st_size
+    if unpacked > max(BOMB_BYTES, BOMB_RATIO * packed):
+        raise ValueError(f"{packed} bytes that claim to hold {unpacked}: this is no log")
+
+
+def read_arrays(
+    path: Path, lost: Callable[[str, Exception], None] | None = None
+) -> dict[str, NDArray[Any]]:
+    """Return the arrays of an NPZ file, read-only; nothing is unpickled.
+
+    Args:
+        path: The file.
+        lost: Takes the name of each array that cannot be read, and why; without it, that raises.
+
+    Raises:
+        ValueError: If it is no NPZ file, is damaged, or claims more than it holds; or another
+            of `UNREADABLE`.
+    """
+    with path.open("rb") as file:
+        if not zipfile.is_zipfile(file):
+            raise ValueError("it is no zip archive of arrays")
+        with zipfile.ZipFile(file) as archive:
+            entries = [e for e in archive.infolist() if e.filename.endswith(".npy")]
+            if not entries and archive.infolist():
+                raise ValueError("it holds no arrays")
+            names = [e.filename.removesuffix(".npy") for e in entries]
+            twice = sorted({n for n in names if names.count(n) > 1})
+            if twice:
+                raise ValueError(f"two arrays are called '{twice[0]}'")
+            refuse_bomb(path, sum(e.file_size for e in entries))
+            found = {}
+            for name, entry in zip(names, entries, strict=True):
+                try:
+                    found[name] = _array(archive, entry, name)
+                except UNREADABLE as reason:
+                    if lost is None:
+                        raise
+                    lost(name, reason)
+            return found
+
+
+def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, name: str) -> NDArray[Any]:
+    with archive.open(entry) as file:
+        version = npy.read_magic(file)
+        if version not in ((1, 0), (2, 0)):
+            raise ValueError(f"array '{name}' is of an unknown version")
+        header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        shape, by_columns, kind = header(file)
+        if kind.hasobject:
+            raise ValueError(f"array '{name}' holds pickled objects")
+        data = file.read()  # to the end, where the checksum is looked at
+    if min(shape, default=1) < 0 or math.prod(shape) * kind.itemsize != len(data):
+        raise ValueError(f"array '{name}' claims shape {shape} and holds {len(data)} bytes")
+    if not data and max(shape, default=0) > npy.BUFFER_SIZE:
+        raise ValueError(f"array '{name}' claims shape {shape} and holds nothing")
+    return np.frombuffer(data, kind).reshape(shape, order="F" if by_columns else "C")

@@ -1,0 +1,167 @@
+"""Where results go: a file or folder appears there whole or not at all.
+
+It is made in a hidden folder beside its place, flushed to the disk, and moved there in one step.
+A run that was killed leaves the hidden folder behind; the next run to that place removes it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from heft.errors import InvalidSetting
+
+EXCHANGE, HERE = 2, -100  # Linux's RENAME_EXCHANGE and AT_FDCWD
+
+
+def require_writable(out: Path) -> None:
+    """Raise `InvalidSetting` if nothing can be put at a place, before any work is done for it.
+
+    Args:
+        out: A file or folder to be written; it and the folders above need not exist.
+    """
+    where = f"--out {out}"
+    try:
+        out.resolve().exists()
+    except (OSError, ValueError, RuntimeError) as problem:  # its name is too long, or no name
+        raise InvalidSetting(
+            "this is no place for results", argument=where, got=str(problem)
+        ) from problem
+    if not out.resolve().name or os.path.ismount(out):
+        raise InvalidSetting(
+            "a folder that others are mounted on cannot be replaced",
+            argument=where,
+            cure="name a folder inside it",
+        )
+    above = next(p for p in out.absolute().parents if p.exists())
+    if not above.is_dir():
+        raise InvalidSetting("the place for results is inside a file", argument=where, got=above)
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise InvalidSetting(
+            "the folder cannot be written to",
+            argument=where,
+            got=above,
+            cure="name another place, or ask for the right to write there",
+        )
+
+
+def require_own(out: Path, names: Collection[str]) -> None:
+    """Raise `InvalidSetting` if a folder for results holds anything else, or cannot be written.
+
+    Args:
+        out: The folder; it need not exist.
+        names: Of the files that such results are made of.
+    """
+    require_writable(out)
+    if out.exists() and not out.is_dir():
+        raise InvalidSetting("the place for results is a file", argument=f"--out {out}")
+    others = sorted({p.name for p in out.iterdir()} - set(names)) if out.exists() else []
+    if others:
+        raise InvalidSetting(
+            "the folder for results holds other files, which are not overwritten",
+            argument=f"--out {out}",
+            got=", ".join(others[:5]),
+            cure="name an empty or new folder",
+        )
+
+
+@contextmanager
+def workshop(out: Path) -> Iterator[Path]:
+    """Yield a new, hidden folder beside a place, removed in the end.
+
+    Args:
+        out: The place. Folders above it are made.
+    """
+    prefix = f".{out.name}.heft-"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as held:
+        with _lock(out.parent, wait=True) as alone:  # none may take a new folder for a left one
+            for left in out.parent.iterdir() if alone else ():
+                if left.name.startswith(prefix):
+                    with _lock(left) as abandoned:
+                        if abandoned:
+                            shutil.rmtree(left, ignore_errors=True)
+            folder = Path(tempfile.mkdtemp(prefix=prefix, dir=out.parent))
+            held.enter_context(_lock(folder))
+        held.callback(shutil.rmtree, folder, ignore_errors=True)
+        yield folder
+
+
+@contextmanager
+def _lock(folder: Path, wait: bool = False) -> Iterator[bool]:
+    """Yield whether a folder could be locked; its lock ends with the process at the latest."""
+    try:
+        import fcntl
+    except ImportError:  # not a POSIX system
+        yield False
+        return
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:  # gone in the meantime
+        yield False
+        return
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except OSError:  # held by another run, or no locks on this file system
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(handle)
+
+
+def put(new: Path, out: Path) -> None:
+    """Move a file or folder to its place, in one step where the system can.
+
+    Args:
+        new: The file, or a folder of files; it ends or is left with what `out` was.
+        out: The place.
+    """
+    for path in new.iterdir() if new.is_dir() else [new]:
+        _flush(path)
+    if not out.is_dir():
+        new.rename(out)
+    elif not _exchange(new, out):
+        _swap(new, out)
+    with suppress(OSError):  # it is in place: only the disk could say more
+        _flush(out.parent)
+
+
+def _flush(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _exchange(new: Path, out: Path) -> bool:
+    """Exchange two folders in one step, as Linux can; return whether it was done."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is None:
+        return False
+    if rename(HERE, os.fsencode(new), HERE, os.fsencode(out), EXCHANGE) == 0:
+        return True
+    problem = ctypes.get_errno()
+    if problem in (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):  # not on this file system
+        return False
+    raise OSError(problem, os.strerror(problem), str(out))
+
+
+def _swap(new: Path, out: Path) -> None:
+    """Put a new folder in an old one's place, which is empty for a moment in between."""
+    old = new.with_name("replaced")
+    try:
+        out.rename(old)
+        new.rename(out)
+    except BaseException:  # also an interrupt: the earlier results go back to their place
+        if old.exists() and not out.exists():
+            old.rename(out)
+        raise

@@ -1,0 +1,207 @@
+"""An XML model file as bytes with positions: what stands where.
+
+Read without entities, network or mesh files. Positions of elements and attributes are kept, so
+that numbers can be replaced and every other byte left as it is.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from xml.parsers import expat
+
+from heft.errors import InvalidModel
+
+from .reading import LARGEST_TEXT
+from .toml import LARGEST_NUMBER
+
+ATTRIBUTE = re.compile(rb"""\s([A-Za-z_:][\w:.-]*)\s*=\s*("[^"]*"|'[^']*')""")
+NUMBERS = re.compile(r"[-+.0-9eE\s]*")  # float() also takes underscores and other scripts' digits
+DEEPEST, MOST_ELEMENTS = 200, 50_000
+
+
+@dataclass(eq=False)
+class Element:
+    """One XML element with its place in the file.
+
+    Attributes:
+        tag: Its name.
+        attributes: Values by name.
+        start: Offset of its `<`.
+        opened: Offset behind the `>` of its start tag.
+        ended: Offset behind its end tag.
+        line: Line of its `<`, from 1.
+    """
+
+    tag: str
+    attributes: dict[str, str]
+    start: int
+    opened: int
+    line: int
+    ended: int = -1
+    children: list[Element] = field(default_factory=list)
+
+    def find(self, tag: str) -> Element | None:
+        """Return the first child of this tag."""
+        return next((c for c in self.children if c.tag == tag), None)
+
+    def all(self, tag: str) -> list[Element]:
+        """Return the children of this tag."""
+        return [c for c in self.children if c.tag == tag]
+
+    def spans(self, data: bytes) -> dict[str, tuple[int, int]]:
+        """Return where each attribute's value stands, without its quotes."""
+        return {k: (value + 1, stop - 1) for k, (_, value, stop) in self._places(data).items()}
+
+    def whole_spans(self, data: bytes) -> dict[str, tuple[int, int]]:
+        """Return where each attribute stands, from its name to its closing quote."""
+        return {k: (start, stop) for k, (start, _, stop) in self._places(data).items()}
+
+    def _places(self, data: bytes) -> dict[str, tuple[int, int, int]]:
+        return {
+            m.group(1).decode(): (m.start(1), m.start(2), m.end(2))
+            for m in ATTRIBUTE.finditer(data, self.start, self.opened)
+        }
+
+
+def _tag_end(data: bytes, start: int) -> int:
+    """Return the offset behind the `>` that closes the tag starting at `start`."""
+    quote = 0
+    for position in range(start, len(data)):
+        byte = data[position]
+        if quote:
+            quote = 0 if byte == quote else quote
+        elif byte in b"\"'":
+            quote = byte
+        elif byte == 0x3E:
+            return position + 1
+    return len(data)
+
+
+def parse(data: bytes, path: str) -> Element:
+    """Return the root element of a model file.
+
+    Args:
+        data: The file's bytes.
+        path: Its name, for messages.
+
+    Raises:
+        InvalidModel: If it is not well-formed XML in UTF-8, or defines entities.
+    """
+    if len(data) > LARGEST_TEXT:
+        raise InvalidModel(
+            "the model file is too large",
+            argument=path,
+            got=f"{len(data)} bytes",
+            expected=f"at most {LARGEST_TEXT}",
+        )
+    encoding = "UTF-16" if b"\0" in data[:4] else None
+    try:
+        data.decode()
+    except UnicodeDecodeError as problem:
+        encoding = str(problem)
+    if encoding is not None:
+        raise InvalidModel(
+            "the model file is not UTF-8", argument=path, got=encoding, cure="save it as UTF-8"
+        )
+    parser = expat.ParserCreate()
+    parser.buffer_text = True
+    count = 0
+    stack: list[Element] = []
+    roots: list[Element] = []
+
+    def refuse_doctype(*_: object) -> None:
+        raise InvalidModel(
+            "a model file must not define a document type or entities",
+            argument=f"{path}, line {parser.CurrentLineNumber}",
+            got="<!DOCTYPE",
+            cure="remove the <!DOCTYPE …> declaration",
+        )
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        begin = parser.CurrentByteIndex
+        element = Element(tag, attributes, begin, _tag_end(data, begin), parser.CurrentLineNumber)
+        nonlocal count
+        count += 1
+        if len(stack) > DEEPEST or count > MOST_ELEMENTS:
+            raise InvalidModel(
+                "elements are nested too deeply" if count <= MOST_ELEMENTS else "too many elements",
+                argument=path,
+            )
+        (stack[-1].children if stack else roots).append(element)
+        stack.append(element)
+
+    def end(_: str) -> None:
+        element = stack.pop()
+        begin = parser.CurrentByteIndex
+        element.ended = max(element.opened, _tag_end(data, begin))
+
+    parser.StartDoctypeDeclHandler = refuse_doctype
+    parser.EntityDeclHandler = refuse_doctype
+    parser.StartElementHandler = start
+    parser.EndElementHandler = end
+    try:
+        parser.Parse(data, True)
+    except expat.ExpatError as problem:
+        raise InvalidModel(
+            "the model file is not well-formed XML",
+            argument=f"{path}, line {problem.lineno}",
+            got=expat.errors.messages[problem.code],
+            cure="mend the file at that line; `xmllint --noout FILE` shows more",
+        ) from None
+    except (ValueError, LookupError) as problem:
+        raise InvalidModel(
+            "the model file cannot be read", argument=path, got=str(problem)
+        ) from None
+    return roots[0]
+
+
+def numbers(
+    text: str | None, count: int, what: str, where: str, largest: float = LARGEST_NUMBER
+) -> list[float]:
+    """Return the finite numbers of an attribute.
+
+    Args:
+        text: The attribute's value, None where it is missing.
+        count: How many there must be.
+        what: The attribute, for messages.
+        where: The element, for messages.
+        largest: What no number may go beyond.
+
+    Raises:
+        InvalidModel: If it says anything else.
+    """
+    parts = (text or "").split()
+    try:
+        values = [float(p) for p in parts]
+    except ValueError:
+        values = []
+    if (
+        len(values) != count
+        or not all(map(math.isfinite, values))
+        or not NUMBERS.fullmatch(text or "")
+    ):
+        comma = " with a decimal point, not a comma" if text and "," in text else ""
+        raise InvalidModel(
+            f"{what} is not {'a finite number' if count == 1 else f'{count} finite numbers'}",
+            argument=where,
+            got=repr(text),
+            expected=("a number" if count == 1 else f"{count} numbers") + comma,
+        )
+    if max(map(abs, values)) > largest:
+        raise InvalidModel(
+            f"{what} is beyond anything that moves",
+            argument=where,
+            got=repr(text),
+            expected=f"at most {largest:g}",
+        )
+    return values
+
+
+def walk(element: Element) -> Iterator[Element]:
+    """Yield an element and all below it, in the file's order."""
+    yield element
+    for child in element.children:
+        yield from walk(child)

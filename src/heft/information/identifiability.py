@@ -1,0 +1,256 @@
+"""What can be known: base parameters with readable names, rank, condition.
+
+Some columns of a robot's regressor are always zero, others always combinations of columns
+before them, whatever the motion. What can be known are the *base parameters*, one for each
+independent column k:
+
+    β_k = π_k + Σ_d K_kd π_d,      Y π = Y_kept β        [Gautier1990]
+
+The columns are taken in a fixed order, so the same robot always gives the same base set:
+bodies from the base outwards; in each body first moments, then the inertia `xx xy yy xz yz
+zz`, then the mass; after the bodies rotor inertias, then friction. A column is dependent
+when what is left of it after projection on those before it is below `TOLERANCE` of its own
+length. Bodies further out are thereby regrouped on those further in, as Khalil's rules do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+from heft.errors import FitError
+
+from .inertia import PARAMETER_COUNT
+from .parameters import Labels
+from .square_root import Information
+
+# Noise-free columns that depend on each other leave at most 1e-9 of their length, even where a
+# file rounds π/2 to five digits; independent ones of the example robots leave 5e-6 or more.
+TOLERANCE = 1.5e-8
+WITHIN_BODY = (1, 2, 3, 4, 5, 6, 7, 8, 9, 0)  # mass last: it regroups on the parent's inertia
+
+
+def column_order(bodies: int, columns: int) -> tuple[int, ...]:
+    """Return the order in which columns are tried, for bodies of ten columns and then others."""
+    order = [PARAMETER_COUNT * b + k for b in range(bodies) for k in WITHIN_BODY]
+    return (*order, *range(PARAMETER_COUNT * bodies, columns))
+
+
+@dataclass(frozen=True)
+class BaseParameters:
+    """The combinations of parameters that rows can tell.
+
+    Attributes:
+        standard: Labels of all parameters π, p of them.
+        kept: Positions in π of the b independent columns, ascending.
+        matrix: K, shape (b, p), with `β = K π` and `Y = Y_kept K`.
+        unseen: Positions in π whose column is always zero.
+        gap: Largest share left of a column called dependent, and smallest of one kept.
+    """
+
+    standard: Labels
+    kept: tuple[int, ...]
+    matrix: Array
+    unseen: tuple[int, ...]
+    gap: tuple[float, float]
+
+    @property
+    def labels(self) -> Labels:
+        """Labels of β: each is called after its leading parameter."""
+        chosen = self.standard.select(self.kept)
+        return replace(chosen, frame=f"{self.standard.frame}/base")
+
+    @property
+    def rank(self) -> int:
+        """How many combinations can be told."""
+        return len(self.kept)
+
+    def expression(self, k: int) -> str:
+        """Return base parameter k as text, such as `link3.I.zz + 0.42 link4.m`."""
+        row = self.matrix[k]
+        terms = [self.standard.names[self.kept[k]]]
+        for d in np.flatnonzero(row):
+            if d == self.kept[k]:
+                continue
+            size = abs(row[d])
+            factor = "" if np.isclose(size, 1.0, rtol=1e-9) else f"{size:.4g} "
+            terms.append(f"{'+' if row[d] > 0 else '-'} {factor}{self.standard.names[d]}")
+        return " ".join(terms)
+
+    def expressions(self) -> tuple[str, ...]:
+        """Return all base parameters as text."""
+        return tuple(self.expression(k) for k in range(self.rank))
+
+    def alone(self) -> tuple[int, ...]:
+        """Return positions in π of parameters that are base parameters all by themselves."""
+        lonely = []
+        for k, position in enumerate(self.kept):
+            if np.count_nonzero(self.matrix[k]) == 1:
+                lonely.append(position)
+        return tuple(lonely)
+
+
+def base_parameters(rows: Array, labels: Labels, order: Sequence[int]) -> BaseParameters:
+    """Return the base parameters that rows, or a triangle of them, can tell.
+
+    Args:
+        rows: Y or R with `RᵀR = YᵀY`, shape (m, p), from motions rich enough to show whatever
+            can be shown.
+        labels: The p parameters.
+        order: The order in which columns are tried, a permutation of `range(p)`.
+
+    Raises:
+        FitError: If numerical noise leaves it open which columns are independent.
+    """
+    norms = np.linalg.norm(rows, axis=0)
+    largest = norms.max(initial=0.0)
+    basis = np.zeros((rows.shape[0], 0))
+    kept: list[int] = []
+    dependent: list[int] = []
+    unseen: list[int] = []
+    worst_dependent, least_kept = 0.0, 1.0
+    for j in order:
+        if norms[j] <= 1e-12 * largest:
+            unseen.append(j)
+            continue
+        rest = rows[:, j] / norms[j]
+        for _ in range(2):  # once more takes out what rounding left [Giraud2005]
+            rest = rest - basis @ (basis.T @ rest)
+        share = float(np.linalg.norm(rest))
+        if share <= TOLERANCE:
+            dependent.append(j)
+            worst_dependent = max(worst_dependent, share)
+        else:
+            kept.append(j)
+            least_kept = min(least_kept, share)
+            basis = np.column_stack([basis, rest / share])
+    if worst_dependent > 0.0 and least_kept < 10.0 * worst_dependent:
+        raise FitError(
+            "it is not clear which columns are independent",
+            got=f"shares left of {worst_dependent:.1e} and {least_kept:.1e}",
+            cure="check the model for lengths that differ by many orders of magnitude",
+        )
+    kept.sort()
+    matrix = np.zeros((len(kept), len(labels)))
+    matrix[np.arange(len(kept)), kept] = 1.0
+    if kept and dependent:
+        scale = norms[kept]
+        answer = scipy.linalg.lstsq(rows[:, kept] / scale, rows[:, dependent])[0] / scale[:, None]
+        # Below this the coefficient is the rounding of a zero.
+        relative = np.abs(answer) * scale[:, None] / norms[dependent]
+        matrix[:, dependent] = np.where(relative < 1e-9, 0.0, answer)
+    return BaseParameters(
+        standard=labels,
+        kept=tuple(kept),
+        matrix=matrix,
+        unseen=tuple(sorted(unseen)),
+        gap=(worst_dependent, least_kept),
+    )
+
+
+@dataclass(frozen=True)
+class DataRank:
+    """How much of the structurally identifiable a set of rows has shown.
+
+    Attributes:
+        rank: Singular values of the scaled columns above `tolerance` of the largest.
+        columns: How many columns there are.
+        tolerance: `max(rows, columns) · eps`, the rounding of the sums.
+        condition: Ratio of the largest singular value to the smallest.
+        weakest: Names with the largest weights in the least visible combination.
+    """
+
+    rank: int
+    columns: int
+    tolerance: float
+    condition: float
+    weakest: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Directions:
+    """What a triangle shows, direction by direction: its columns, each scaled to one, as UΣVᵀ.
+
+    Attributes:
+        lengths: Of the columns, shape (n,).
+        left: U, shape (n, n).
+        singular: Falling, shape (n,).
+        right: Vᵀ, shape (n, n).
+        rows: How many the triangle holds.
+    """
+
+    lengths: Array
+    left: Array
+    singular: Array
+    right: Array
+    rows: int
+
+    @staticmethod
+    def of(R: Array, rows: int) -> Directions:
+        """Return the directions of a triangle R that holds so many rows."""
+        lengths = np.linalg.norm(R, axis=0)
+        return Directions(lengths, *np.linalg.svd(R / _or_one(lengths)), rows)
+
+    @property
+    def tolerance(self) -> float:
+        """Share of the largest singular value above which one counts; see `DataRank`."""
+        return max(self.rows, len(self.lengths)) * float(np.finfo(float).eps)
+
+    @property
+    def rank(self) -> int:
+        """How many directions are seen."""
+        if not len(self.singular):
+            return 0
+        return int(np.sum(self.singular > self.tolerance * self.singular[0]))
+
+    @property
+    def inverse(self) -> Array:
+        """V Σ⁻¹ of the directions seen, for the columns as they were, shape (n, rank)."""
+        r = self.rank
+        return np.asarray(self.right[:r].T / self.singular[:r] / _or_one(self.lengths)[:, None])
+
+    def shortest(self, z: Array) -> Array:
+        """Return the shortest of the solutions of R x = z in the scaled columns, shape (n,)."""
+        return np.asarray(self.inverse @ (self.left[:, : self.rank].T @ z))
+
+    @property
+    def condition(self) -> float:
+        """Largest singular value over the smallest; infinite where a column is zero."""
+        if not len(self.lengths) or (self.lengths == 0.0).any() or not self.singular[-1] > 0.0:
+            return float("inf")
+        return float(self.singular[0] / self.singular[-1])
+
+    def summary(self, labels: Labels) -> DataRank:
+        """Return rank and condition, with the names of the columns."""
+        size = len(self.lengths)
+        last = np.abs(self.right[-1]) if size else np.zeros(0)
+        names = [labels.names[i] for i in np.argsort(-last)[:4] if last[i] > 0.1]
+        return DataRank(self.rank, size, self.tolerance, self.condition, tuple(names))
+
+
+def _or_one(lengths: Array) -> Array:
+    return np.where(lengths > 0.0, lengths, 1.0)
+
+
+def data_rank(R: Array, labels: Labels, rows: int) -> DataRank:
+    """Return rank and condition of a triangle R, by the rule stated in `DataRank`."""
+    return Directions.of(R, rows).summary(labels)
+
+
+def channel_ranks(information: Information) -> dict[str, int]:
+    """Return how many combinations each channel could tell by itself."""
+    found = {}
+    for name, triangle in zip(information.channels, information.triangles, strict=True):
+        labels = information.labels.select(triangle.columns)
+        found[name] = data_rank(triangle.R, labels, triangle.rows).rank if len(labels) else 0
+    return found
+
+
+def visible_share(posterior: Array, prior: Array) -> NDArray[np.float64]:
+    """Return the share of each variance that data took away: 1 − posterior/prior, in [0, 1]."""
+    return np.clip(1.0 - posterior / np.where(prior > 0.0, prior, np.inf), 0.0, 1.0)

@@ -1,0 +1,210 @@
+"""The ten inertial parameters of one rigid body.
+
+Order and frame, here and everywhere: `m, m·cx, m·cy, m·cz, Ixx, Ixy, Iyy, Ixz, Iyz, Izz`,
+the inertia about the *origin* of the body's frame, in that frame's axes (pinocchio's
+`Inertia.toDynamicParameters()`). A body is physically consistent when its 4×4
+pseudo-inertia
+
+    S = [[Σ, h], [hᵀ, m]],   Σ = ½ tr(I) 1 − I
+
+is positive definite: that is positive mass, positive definite inertia about the centre of
+mass and the triangle inequality at once [Wensing2018, eq. 12].
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from heft.arrays import Array
+
+PARAMETER_COUNT = 10
+SYMBOLS = ("m", "h.x", "h.y", "h.z", "I.xx", "I.xy", "I.yy", "I.xz", "I.yz", "I.zz")
+UNITS = ("kg", "kg·m", "kg·m", "kg·m", *("kg·m²",) * 6)
+INERTIA_INDEX = ((0, 0), (0, 1), (1, 1), (0, 2), (1, 2), (2, 2))
+AXES = "xyz"
+
+
+def skew(vector: Array) -> Array:
+    """Return the 3×3 matrix with `skew(a) @ b == cross(a, b)`."""
+    x, y, z = vector
+    return np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
+
+
+def inertia_matrix(parameters: Array) -> Array:
+    """Return the inertia about the origin, (..., 3, 3) [kg·m²], of ten parameters (..., 10)."""
+    pi = np.asarray(parameters, dtype=float)
+    matrix = np.empty((*pi.shape[:-1], 3, 3))
+    for k, (i, j) in enumerate(INERTIA_INDEX):
+        matrix[..., i, j] = matrix[..., j, i] = pi[..., 4 + k]
+    return matrix
+
+
+def from_body(mass: float, com: Array, inertia: Array) -> Array:
+    """Return the ten parameters of a body given as model files give it.
+
+    Args:
+        mass: Mass [kg].
+        com: Centre of mass in the body's frame, shape (3,) [m].
+        inertia: Inertia about the centre of mass in the body's axes, shape (3, 3) [kg·m²].
+    """
+    c = np.asarray(com, dtype=float)
+    # Parallel axes [Featherstone2008, eq. 2.63]: I_origin = I_com + m c× c×ᵀ.
+    about_origin = np.asarray(inertia, dtype=float) + mass * skew(c) @ skew(c).T
+    return np.array([mass, *(mass * c), *(about_origin[i, j] for i, j in INERTIA_INDEX)])
+
+
+def to_body(parameters: Array) -> tuple[float, Array, Array]:
+    """Return mass [kg], centre of mass (3,) [m] and inertia about it (3, 3) [kg·m²].
+
+    The inverse of `from_body`. A body without mass has its centre of mass at the origin.
+    """
+    mass = float(parameters[0])
+    com = parameters[1:4] / mass if mass != 0.0 else np.zeros(3)
+    return mass, com, inertia_matrix(parameters) - mass * skew(com) @ skew(com).T
+
+
+def _skews(vectors: Array) -> Array:
+    """Return (N, 3, 3) with `_skews(a) @ b == cross(a, b)`, for vectors (N, 3)."""
+    x, y, z = vectors.T
+    zero = np.zeros_like(x)
+    return np.stack(
+        [np.stack([zero, -z, y], -1), np.stack([z, zero, -x], -1), np.stack([-y, x, zero], -1)], 1
+    )
+
+
+def wrench_regressor(
+    specific_force: Array,
+    angular_velocity: Array,
+    angular_acceleration: Array,
+    products: Array | None = None,
+) -> Array:
+    """Return Y, shape (N, 6, 10), with `Y @ π` the wrench that moves a body.
+
+    Force, then moment about the frame's origin, in the frame's axes: the force on the body is
+    `m (a − g) + (α× + ω×ω×) h` and the moment `I α + ω×Iω + h × (a − g)`. This is Φ of the load
+    identification chapter; the equations of force and moment there have gravity's sign wrong.
+
+    Y is linear in all arguments, with ωωᵀ one of them. So means over a window, whatever its
+    weights, are the row of the window.
+
+    Args:
+        specific_force: Acceleration of the frame's origin less gravity, a − g, shape (N, 3)
+            [m/s²]: what an accelerometer there reads.
+        angular_velocity: ω, shape (N, 3) [rad/s]; of no concern where products are given.
+        angular_acceleration: α, shape (N, 3) [rad/s²].
+        products: ωωᵀ, shape (N, 3, 3), where it is not that of ω itself.
+    """
+    a, w, alpha = (
+        np.asarray(x, dtype=float) for x in (specific_force, angular_velocity, angular_acceleration)
+    )
+    W = w[:, :, None] * w[:, None, :] if products is None else np.asarray(products, dtype=float)
+    out = np.zeros((len(a), 6, PARAMETER_COUNT))
+    square = np.trace(W, axis1=1, axis2=2)
+    out[:, :3, 0] = a
+    out[:, :3, 1:4] = _skews(alpha) + W - square[:, None, None] * np.eye(3)  # ω×ω× = ωωᵀ − ω²1
+    out[:, 3:, 1:4] = -_skews(a)
+    for k, (i, j) in enumerate(INERTIA_INDEX):
+        unit = np.zeros((3, 3))
+        unit[i, j] = unit[j, i] = 1.0
+        turning = unit @ W  # (ω × Iω)_x = (I ωωᵀ)_zy − (I ωωᵀ)_yz, and so on around
+        out[:, 3:, 4 + k] = alpha @ unit
+        out[:, 3, 4 + k] += turning[:, 2, 1] - turning[:, 1, 2]
+        out[:, 4, 4 + k] += turning[:, 0, 2] - turning[:, 2, 0]
+        out[:, 5, 4 + k] += turning[:, 1, 0] - turning[:, 0, 1]
+    return out
+
+
+def pseudo_inertia(parameters: Array) -> Array:
+    """Return the pseudo-inertia, shape (..., 4, 4), of ten parameters (..., 10)."""
+    pi = np.asarray(parameters, dtype=float)
+    inertia = inertia_matrix(pi)
+    matrix = np.empty((*pi.shape[:-1], 4, 4))
+    half_trace = 0.5 * np.trace(inertia, axis1=-2, axis2=-1)
+    matrix[..., :3, :3] = half_trace[..., None, None] * np.eye(3) - inertia
+    matrix[..., :3, 3] = matrix[..., 3, :3] = pi[..., 1:4]
+    matrix[..., 3, 3] = pi[..., 0]
+    return matrix
+
+
+def from_pseudo_inertia(matrix: Array) -> Array:
+    """Return the ten parameters (..., 10) of a pseudo-inertia (..., 4, 4)."""
+    second_moment = matrix[..., :3, :3]
+    trace = np.trace(second_moment, axis1=-2, axis2=-1)
+    inertia = trace[..., None, None] * np.eye(3) - second_moment
+    parts = [matrix[..., 3, 3], *(matrix[..., k, 3] for k in range(3))]
+    parts += [inertia[..., i, j] for i, j in INERTIA_INDEX]
+    return np.stack(parts, axis=-1)
+
+
+def consistency_margin(parameters: Array) -> float:
+    """Return the smallest eigenvalue of the pseudo-inertia; positive means consistent."""
+    return float(np.linalg.eigvalsh(pseudo_inertia(parameters))[..., 0].min())
+
+
+def nearest_consistent(parameters: Array, floor: float = 1e-3) -> Array:
+    """Return the parameters with the pseudo-inertia's eigenvalues raised to a floor.
+
+    Lengths are first measured in the body's own radius of gyration, so that the floor does
+    not depend on the unit of length.
+
+    Args:
+        parameters: Ten parameters, shape (10,), with positive mass.
+        floor: Smallest eigenvalue allowed, as a share of the largest.
+    """
+    mass, com, inertia = to_body(parameters)
+    gyration = float(np.sqrt(max(np.trace(inertia), 0.0) / max(2.0 * mass, 1e-300)))
+    # A point mass has no radius of its own: it gets one of a hundredth of its distance.
+    radius = max(gyration, 1e-2 * float(np.linalg.norm(com))) or 1e-3
+    scale = np.diag([*(1.0 / radius,) * 3, 1.0]) / np.sqrt(mass)
+    central = pseudo_inertia(from_body(mass, np.zeros(3), inertia))
+    values, vectors = np.linalg.eigh(scale @ central @ scale)
+    raised = (vectors * np.maximum(values, floor * values[-1])) @ vectors.T
+    unscale = np.linalg.inv(scale)
+    shift = np.eye(4)
+    shift[:3, 3] = com  # moves the centre of mass back: S = T S_c Tᵀ
+    return from_pseudo_inertia(shift @ unscale @ raised @ unscale @ shift.T)
+
+
+def frame_change(rotation: Array, translation: Array) -> Array:
+    """Return the 10×10 matrix that expresses a body's parameters in another frame.
+
+    `frame_change(R, p) @ π_child == π_parent`, where `x_parent = R x_child + p`, by
+    `S_parent = T S_child Tᵀ` with the homogeneous transform T.
+
+    Args:
+        rotation: Shape (3, 3).
+        translation: Shape (3,) [m].
+    """
+    transform = np.eye(4)
+    transform[:3, :3] = rotation
+    transform[:3, 3] = translation
+    columns = pseudo_inertia(np.eye(PARAMETER_COUNT))
+    return from_pseudo_inertia(transform @ columns @ transform.T).T
+
+
+def sphere(mass: float, gyration: float) -> Array:
+    """Return a body of the given mass [kg] and radius of gyration [m] about its origin."""
+    return from_body(mass, np.zeros(3), mass * gyration**2 * np.eye(3))
+
+
+def rotation_rpy(roll: float, pitch: float, yaw: float) -> Array:
+    """Return the rotation matrix of a URDF's `rpy`: about fixed axes x, y, then z."""
+    (sr, sp, sy), (cr, cp, cy) = np.sin([roll, pitch, yaw]), np.cos([roll, pitch, yaw])
+    return np.array(
+        [
+            [cy * cp, cy * sp * sr - sy * cr, cy * sp * cr + sy * sr],
+            [sy * cp, sy * sp * sr + cy * cr, sy * sp * cr - cy * sr],
+            [-sp, cp * sr, cp * cr],
+        ]
+    )
+
+
+def rpy_of(rotation: Array) -> Array:
+    """Return angles with `rotation_rpy(*rpy_of(R)) == R`, shape (3,) [rad].
+
+    Yaw first, then what is left of the others: so it holds where the pitch is a right angle, too.
+    """
+    yaw = float(np.arctan2(rotation[1, 0], rotation[0, 0]))
+    left = rotation_rpy(0.0, 0.0, yaw).T @ rotation
+    roll, pitch = np.arctan2(-left[1, 2], left[1, 1]), np.arctan2(-left[2, 0], left[0, 0])
+    return np.array([roll, pitch, yaw])

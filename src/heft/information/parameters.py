@@ -1,0 +1,128 @@
+"""Labelled numbers: the names, units and values of a set of parameters."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from heft.arrays import Array, read_only
+from heft.errors import InvalidSetting, UnlikeLabels, nearest
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What the entries of a parameter vector are.
+
+    Attributes:
+        names: One name an entry, each once.
+        units: One unit an entry, as text.
+        frame: What the numbers refer to: the name of the plant and the hash of its structure.
+            Numbers of unlike frames never meet.
+    """
+
+    names: tuple[str, ...]
+    units: tuple[str, ...]
+    frame: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.names) != len(self.units):
+            raise InvalidSetting(
+                "names and units differ in number",
+                argument="units",
+                got=f"{len(self.units)} units",
+                expected=f"{len(self.names)}, one a name",
+            )
+        if len(set(self.names)) != len(self.names):
+            twice = sorted({n for n in self.names if self.names.count(n) > 1})
+            raise InvalidSetting("parameter names repeat", argument="names", got=", ".join(twice))
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def index(self, name: str) -> int:
+        """Return the position of a name.
+
+        Raises:
+            InvalidSetting: If there is no parameter of this name.
+        """
+        try:
+            return self.names.index(name)
+        except ValueError:
+            near = nearest(name, self.names)
+            raise InvalidSetting(
+                f"there is no parameter '{name}'",
+                argument="name",
+                valid=self.names,
+                cure=f"did you mean '{near}'?" if near else None,
+            ) from None
+
+    def select(self, indices: Iterable[int]) -> Labels:
+        """Return the labels at the given positions, in that order."""
+        chosen = list(indices)
+        return Labels(
+            tuple(self.names[i] for i in chosen), tuple(self.units[i] for i in chosen), self.frame
+        )
+
+    def require_same(self, other: Labels) -> None:
+        """Raise `UnlikeLabels` unless the other labels are these."""
+        if self == other:
+            return
+        differing = sorted(set(self.names) ^ set(other.names))
+        evidence = f"not in both: {', '.join(differing[:6])}" if differing else None
+        if evidence is None and self.frame != other.frame:
+            evidence = f"frames '{self.frame}' and '{other.frame}'"
+        raise UnlikeLabels(
+            "information about different parameters cannot be added",
+            got=evidence or "other order or units",
+            cure="make both from the same model file and the same settings",
+        )
+
+    def digest(self) -> str:
+        """Return a short hash of names, units and frame."""
+        text = "\n".join((self.frame, *self.names, *self.units))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Values with their labels and, where known, their covariance.
+
+    Attributes:
+        labels: Names and units.
+        values: Shape (n,).
+        covariance: Shape (n, n), or None.
+    """
+
+    labels: Labels
+    values: Array
+    covariance: Array | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        values = read_only(self.values)
+        if values.shape != (len(self.labels),):
+            raise InvalidSetting(
+                "values and labels differ in number",
+                argument="values",
+                got=f"shape {values.shape}",
+                expected=f"({len(self.labels)},)",
+            )
+        object.__setattr__(self, "values", values)
+        if self.covariance is not None:
+            object.__setattr__(self, "covariance", read_only(self.covariance))
+
+    def __getitem__(self, name: str) -> float:
+        return float(self.values[self.labels.index(name)])
+
+    @property
+    def std(self) -> Array:
+        """Standard deviations, shape (n,); infinite where the covariance is unknown."""
+        if self.covariance is None:
+            return np.full(len(self.labels), np.inf)
+        return np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
+
+    def as_dict(self) -> dict[str, float]:
+        """Return the values by name."""
+        return dict(zip(self.labels.names, self.values.tolist(), strict=True))

@@ -1,0 +1,8 @@
+"""Model files as robots, and back: URDF, MJCF, Denavit-Hartenberg tables."""
+
+from . import export, load_settings
+from .options import STANDARD_GRAVITY, JointOptions, Coupling, LinkOptions, Options
+from .denavit_hartenberg import Body, Outline, Row, outline
+from .expressions import expression, load_sympy, require_sensible, right_angle
+from .robot import Robot
+from .friction_code import c_source, python_source

@@ -1,0 +1,306 @@
+"""The model file with new numbers, and every other byte as it was."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, MutableMapping
+from dataclasses import replace
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.dynamics import rotation_quaternion
+from heft.errors import FitError
+from heft.files import Edit, Element, apply, format_number, insert_child, set_attributes, xml
+from heft.information import inertia
+
+from . import denavit_hartenberg, mjcf, urdf
+from .mjcf_defaults import FULL_INDEX, ORIENTATIONS
+from .robot import Robot
+
+INERTIA_KEYS = ("ixx", "ixy", "iyy", "ixz", "iyz", "izz")
+SAME = 1e-9  # of its size: numbers no further apart are the same, as they are written
+
+
+def write(
+    robot: Robot,
+    links: Mapping[str, Array],
+    friction: Mapping[str, tuple[float, float]],
+    armature: Mapping[str, float],
+) -> dict[str, bytes]:
+    """Return the robot's model file with new numbers, by the name it gets.
+
+    A table of Denavit-Hartenberg rows, which cannot say friction, gets a URDF beside it.
+
+    Args:
+        robot: Whose file it is.
+        links: Ten parameters of each link to change, in its own frame.
+        friction: Damping [N·m·s/rad] and friction [N·m] of each joint to change.
+        armature: Rotor inertia of each joint to change, where the file can say it [kg·m²].
+
+    Raises:
+        FitError: If the numbers as written are not those of rigid bodies.
+    """
+    if robot.form == "mjcf":
+        return {"robot.xml": write_mjcf(robot.source, links, friction, armature)}
+    if robot.form == "toml":
+        table = denavit_hartenberg.read(robot.source, "the model file")
+        others = {k: v for k, v in table.nominal.items() if k not in links}
+        text = replace(table, nominal=others).translate(False, "the model file").text
+        return {
+            "robot.toml": write_toml(robot.source, links),
+            "robot.urdf": write_urdf(text, links, friction),
+        }
+    return {"robot.urdf": write_urdf(robot.source, links, friction)}
+
+
+def _body(parameters: Array) -> tuple[float, Array, Array]:
+    """Return mass [kg], centre of mass [m] and inertia about it [kg·m²], free of dust."""
+    mass, com, tensor = inertia.to_body(parameters)
+    largest = float(np.abs(parameters[4:]).max())
+    if largest > 0.0:  # moving to the centre of mass leaves rounding of this size, not numbers
+        tensor = np.round(tensor, 13 - math.floor(math.log10(largest)))
+    return mass, com, tensor
+
+
+def _require_bodies(links: Mapping[str, Array]) -> None:
+    for name, parameters in links.items():
+        if not (np.isfinite(parameters).all() and inertia.consistency_margin(parameters) > 0.0):
+            raise FitError(
+                "the numbers for a link are those of no rigid body",
+                argument=name,
+                got=np.asarray(parameters).tolist(),
+            )
+
+
+def _require_written(name: str, mass: float, tensor: Array) -> None:
+    """Raise `FitError` if a link, as written, is no rigid body."""
+    margin = inertia.consistency_margin(inertia.from_body(mass, np.zeros(3), tensor))
+    if margin <= 0.0:
+        raise FitError(
+            "the numbers written for a link are those of no rigid body",
+            argument=name,
+            got=margin,
+            cure="raise the estimator's margin",
+        )
+
+
+def _urdf_inertial(data: bytes, link: Element, parameters: Array) -> list[Edit]:
+    mass, com, tensor = _body(parameters)
+    place = {"xyz": " ".join(map(format_number, com)), "rpy": "0 0 0"}
+    moments = {
+        k: format_number(tensor[i, j])
+        for k, (i, j) in zip(INERTIA_KEYS, inertia.INERTIA_INDEX, strict=True)
+    }
+    found = link.find("inertial")
+    if found is None:
+        written = " ".join(f'{k}="{v}"' for k, v in moments.items())
+        return insert_child(
+            data,
+            link,
+            "link",
+            [
+                "<inertial>",
+                f'  <origin xyz="{place["xyz"]}" rpy="{place["rpy"]}"/>',
+                f'  <mass value="{format_number(mass)}"/>',
+                f"  <inertia {written}/>",
+                "</inertial>",
+            ],
+        )
+    edits: list[Edit] = []
+    origin = found.find("origin")
+    if origin is None:
+        line = f'<origin xyz="{place["xyz"]}" rpy="{place["rpy"]}"/>'
+        edits += insert_child(data, found, "inertial", [line])
+    else:
+        edits += set_attributes(data, origin, place)
+    for tag, values in (("mass", {"value": format_number(mass)}), ("inertia", moments)):
+        element = found.find(tag)
+        assert element is not None  # urdf.check has seen to it
+        edits += set_attributes(data, element, values)
+    return edits
+
+
+def write_urdf(
+    data: bytes,
+    links: Mapping[str, Array],
+    friction: Mapping[str, tuple[float, float]],
+) -> bytes:
+    """Return a URDF with new inertials and joint friction, all else byte for byte.
+
+    Args:
+        data: The file's bytes.
+        links: Ten parameters of each link to change, in its own frame.
+        friction: Damping [N·m·s/rad] and friction [N·m] of each joint to change.
+
+    Raises:
+        FitError: If the numbers as written are not those of rigid bodies.
+    """
+    root = xml.parse(data, "the model file")
+    _require_bodies(links)
+    edits: list[Edit] = []
+    for element in root.all("link"):
+        name = element.attributes["name"]
+        if name in links:
+            edits += _urdf_inertial(data, element, links[name])
+    for element in root.all("joint"):
+        name = element.attributes["name"]
+        if name not in friction:
+            continue
+        damping, dry = friction[name]
+        values = {"damping": format_number(damping), "friction": format_number(dry)}
+        found = element.find("dynamics")
+        if found is not None:
+            edits += set_attributes(data, found, values)
+        else:
+            line = " ".join(["<dynamics", *(f'{k}="{v}"' for k, v in values.items())]) + "/>"
+            edits += insert_child(data, element, "joint", [line])
+    written = apply(data, edits)
+    again = xml.parse(written, "the written model")
+    urdf.check(again, "the written model")
+    found_again = {e.attributes["name"]: urdf.inertial(e) for e in again.all("link")}
+    for name in links:
+        said = found_again[name]
+        assert said is not None
+        tensor = inertia.inertia_matrix(np.array([0.0, 0.0, 0.0, 0.0, *said.moments]))
+        _require_written(name, said.mass, tensor)
+    return written
+
+
+def _text(values: Array) -> str:
+    return " ".join(map(format_number, values))
+
+
+def _mjcf_inertial(data: bytes, body: mjcf.Body, parameters: Array) -> list[Edit]:
+    mass, com, tensor = _body(parameters)
+    full = _text(np.array([tensor[i, j] for i, j in FULL_INDEX]))
+    values = {"pos": _text(com), "mass": format_number(mass)}
+    found = body.inertial
+    if found is None:
+        line = f'<inertial pos="{values["pos"]}" mass="{values["mass"]}" fullinertia="{full}"/>'
+        return insert_child(data, body.element, "body", [line])
+    assert body.parameters is not None
+    if _says(body.parameters, mass, com, tensor):
+        return []
+    if "fullinertia" in found.attributes:
+        return set_attributes(data, found, values | {"fullinertia": full})
+    moments, axes = _principal(tensor, body.principal)
+    values["diaginertia"] = _text(moments)
+    quaternion = _text(rotation_quaternion(axes))
+    stated = [k for k in ORIENTATIONS if k in found.attributes and k != "quat"]
+    if not stated:
+        if "quat" in found.attributes or quaternion != "1 0 0 0":
+            values["quat"] = quaternion
+        return set_attributes(data, found, values)
+    # Other ways to say an orientation give way to a quaternion.
+    place = Edit(*found.whole_spans(data)[stated[0]], f'quat="{quaternion}"')
+    return [place, *set_attributes(data, found, values)]
+
+
+def _says(parameters: Array, mass: float, com: Array, tensor: Array) -> bool:
+    """Return whether ten parameters already are these numbers, to the digits that are written."""
+    was, at, about = inertia.to_body(parameters)
+    pairs = ((was, mass), (at, com), (about, tensor))
+    return all(
+        float(np.linalg.norm(np.subtract(new, old))) <= SAME * float(np.linalg.norm(new))
+        for old, new in pairs
+    )
+
+
+def _principal(tensor: Array, before: Array) -> tuple[Array, Array]:
+    """Return principal moments and axes, in the order and signs nearest to those of before."""
+    moments, axes = np.linalg.eigh(tensor)
+    likeness = before.T @ axes
+    order = max(
+        itertools.permutations(range(3)),
+        key=lambda p: sum(abs(likeness[k, p[k]]) for k in range(3)),
+    )
+    chosen = axes[:, list(order)]
+    chosen = chosen * np.where(np.diag(before.T @ chosen) < 0.0, -1.0, 1.0)
+    if np.linalg.det(chosen) < 0.0:
+        chosen[:, 2] *= -1.0
+    return moments[list(order)], chosen
+
+
+def write_mjcf(
+    data: bytes,
+    links: Mapping[str, Array],
+    friction: Mapping[str, tuple[float, float]],
+    armature: Mapping[str, float],
+) -> bytes:
+    """Return an MJCF file with new inertials and joint numbers, all else byte for byte.
+
+    What a class of defaults says of a joint is said at the joint; principal axes that the file
+    states otherwise are stated as a quaternion.
+
+    Args:
+        data: The file's bytes.
+        links: Ten parameters of each body to change, in its own frame.
+        friction: `damping` [N·m·s/rad] and `frictionloss` [N·m] of each joint to change.
+        armature: Of each joint to change [kg·m²].
+
+    Raises:
+        FitError: If the numbers as written are not those of rigid bodies.
+    """
+    _require_bodies(links)
+    edits: list[Edit] = []
+    for body in mjcf.read(xml.parse(data, "the model file"), "the model file").bodies:
+        if body.name in links:
+            edits += _mjcf_inertial(data, body, links[body.name])
+        for joint in body.joints:
+            values = {}
+            if joint.name in friction:
+                damping, dry = friction[joint.name]
+                values = {"damping": format_number(damping), "frictionloss": format_number(dry)}
+            if joint.name in armature:
+                values["armature"] = format_number(armature[joint.name])
+            edits += set_attributes(data, joint.element, values)
+    written = apply(data, edits)
+    again = mjcf.read(xml.parse(written, "the written model"), "the written model")
+    for body in again.bodies:
+        if body.name in links:
+            assert body.parameters is not None
+            mass, _, tensor = inertia.to_body(body.parameters)
+            _require_written(body.name, mass, tensor)
+    return written
+
+
+def write_toml(data: bytes, links: Mapping[str, Array]) -> bytes:
+    """Return a TOML of Denavit-Hartenberg rows with new inertials, all else as it was.
+
+    Args:
+        data: The file's bytes.
+        links: Ten parameters of each link to change, in its own frame.
+
+    Raises:
+        FitError: If the numbers as written are not those of rigid bodies.
+    """
+    import tomlkit
+
+    _require_bodies(links)
+    text = data.decode()
+    mark = "\ufeff" if text.startswith("\ufeff") else ""
+    document = tomlkit.parse(text.removeprefix(mark))
+    if "inertial" not in document:
+        document["inertial"] = tomlkit.table(is_super_table=True)
+    inertials = document["inertial"]
+    assert isinstance(inertials, MutableMapping)
+    for name, parameters in links.items():
+        mass, com, tensor = _body(parameters)
+        if name not in inertials:
+            inline = isinstance(inertials, tomlkit.items.InlineTable)
+            inertials[name] = tomlkit.inline_table() if inline else tomlkit.table()
+        entry = inertials[name]
+        entry["mass"] = float(format_number(mass))
+        entry["com"] = [float(format_number(x)) for x in com]
+        entry["inertia"] = [[float(format_number(x)) for x in row] for row in tensor]
+    said = mark + tomlkit.dumps(document)
+    if "\r\n" in text:
+        said = said.replace("\r\n", "\n").replace("\n", "\r\n")
+    written = said.encode()
+    again = denavit_hartenberg.read(written, "the written model")
+    for name in links:
+        mass, _, tensor = inertia.to_body(again.nominal[name])
+        _require_written(name, mass, tensor)
+    return written

@@ -1,0 +1,460 @@
+"""Identified friction as code that depends on nothing: one file of Python, one of C.
+
+A drive of position x and speed w, both summed over the joints that it moves, takes the effort
+
+    Σ value · f(x, w)
+
+which acts on those joints by the same ratios (virtual work). By the name of the term, f is
+
+    viscous   w                                              [rad/s or m/s]
+    coulomb   sign(w), and sign(0) = 0
+    offset    1
+    sigmoid   tanh(w / scale)                                scale in [rad/s or m/s]
+    load      tanh(w / scale) · |rigid effort of the joint|  scale in [rad/s or m/s]
+    stop      z / scale                                      scale in [rad or m]
+
+where z is the presliding memory: z ← clip(z + Δx, −scale, +scale), Δx since the last call, and
+z = 0 at the first. Both files have the same numbers in the same order of operations, so they
+differ by no more than their libraries' tanh.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from string import Template
+from typing import Any
+
+from heft import __version__
+from heft.errors import InputError
+
+TERMS = ("viscous", "coulomb", "offset", "sigmoid", "load", "stop")
+SCALED = ("sigmoid", "load", "stop")
+
+
+@dataclass(frozen=True)
+class _Term:
+    kind: str
+    scale: float | None
+    value: float
+
+
+@dataclass(frozen=True)
+class _Drive:
+    name: str
+    moves: tuple[tuple[int, float], ...]  # position of a joint, speed per speed of that joint
+    terms: tuple[_Term, ...]
+
+
+def python_source(
+    robot_name: str,
+    joints: Mapping[str, Mapping[str, Any]],
+    motors: Mapping[str, Mapping[str, Any]],
+) -> str:
+    """Return the friction of a robot as a file of Python that imports `math` alone.
+
+    Args:
+        robot_name: For the comment at the top.
+        joints: By name, in model order: at least `full`, as `estimate.json` has it.
+        motors: By name: at least `speed` and `full`.
+
+    Raises:
+        InputError: If a term is not known, or its numbers are not those of such a term.
+    """
+    drives = _drives(joints, motors)
+    return PYTHON.substitute(
+        robot=_comment(robot_name),
+        version=__version__,
+        joints=_tuple(_literal(name) for name in joints),
+        drives=_tuple(_python_drive(d) for d in drives),
+    )
+
+
+def c_source(
+    robot_name: str,
+    joints: Mapping[str, Mapping[str, Any]],
+    motors: Mapping[str, Mapping[str, Any]],
+) -> str:
+    """Return the friction of a robot as a file of C99 to include, which needs `<math.h>` alone.
+
+    Args:
+        robot_name: For the comment at the top.
+        joints: By name, in model order: at least `full`, as `estimate.json` has it.
+        motors: By name: at least `speed` and `full`.
+
+    Raises:
+        InputError: If a term is not known, or its numbers are not those of such a term.
+    """
+    drives = _drives(joints, motors)
+    stops = sum(t.kind == "stop" for d in drives for t in d.terms)
+    numbers = {
+        "robot": _comment(robot_name),
+        "version": __version__,
+        "names": "\n".join(f"       {k}  {_comment(name)}" for k, name in enumerate(joints)),
+        "joints": len(joints),
+        "stops": max(stops, 1),
+        "drives": "".join(
+            f"    {{{len(d.moves)}, {len(d.terms)}}}, /* {_comment(d.name)} */\n" for d in drives
+        ),
+        "moves": "".join(
+            f"    /* {_comment(d.name)} */\n"
+            + "".join(f"    {{{joint}, {ratio!r}}},\n" for joint, ratio in d.moves)
+            for d in drives
+        ),
+        "terms": "".join(f"    /* {_comment(d.name)} */\n{_c_terms(d)}" for d in drives),
+    }
+    # The same file may be included twice; another robot's beside it is refused by the compiler.
+    mark = hashlib.sha256(repr(numbers).encode()).hexdigest()[:12].upper()
+    return C.substitute(numbers, mark=mark)
+
+
+def _drives(
+    joints: Mapping[str, Mapping[str, Any]], motors: Mapping[str, Mapping[str, Any]]
+) -> list[_Drive]:
+    """Return the drives that have friction, joints first; terms of value 0 are left out."""
+    if not joints:
+        raise InputError("a robot without joints has no friction to write", argument="joints")
+    order = list(joints)
+    drives = [
+        _Drive(name, ((k, 1.0),), tuple(_terms(f"joints, {name}", joints[name]["full"])))
+        for k, name in enumerate(order)
+    ]
+    for name, motor in motors.items():
+        where = f"motors, {name}"
+        unknown = set(motor["speed"]) - set(order)
+        if unknown:
+            raise InputError(
+                "a motor moves a joint that the robot does not have",
+                argument=where,
+                got=", ".join(sorted(unknown)),
+                valid=order,
+            )
+        speed = {order.index(j): _number(where, r) for j, r in motor["speed"].items()}
+        terms = tuple(_terms(where, motor["full"]))
+        if any(t.kind == "load" for t in terms):
+            raise InputError(
+                "a motor that moves several joints has no rigid effort of its own",
+                argument=where,
+                got="load",
+            )
+        drives.append(_Drive(name, tuple(sorted(speed.items())), terms))
+    return [d for d in drives if d.moves and d.terms]
+
+
+def _terms(where: str, full: list[Mapping[str, Any]]) -> Iterator[_Term]:
+    """Yield the terms of a drive, those of value 0 left out."""
+    for entry in full:
+        kind, scale = entry["term"], entry["scale"]
+        if kind not in TERMS:
+            raise InputError(
+                "the friction term is not known", argument=where, got=kind, valid=TERMS
+            )
+        if (kind in SCALED) != (scale is not None) or (
+            scale is not None and not _number(where, scale) > 0.0
+        ):
+            raise InputError(
+                f"the scale of '{kind}' is not one",
+                argument=where,
+                got=scale,
+                expected="a number above 0" if kind in SCALED else "none",
+            )
+        value = _number(where, entry["value"])
+        if value:
+            yield _Term(kind, None if scale is None else float(scale), value)
+
+
+def _number(where: str, value: Any) -> float:
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        raise InputError("this is no finite number", argument=where, got=repr(value))
+    return float(value)
+
+
+def _comment(name: str) -> str:
+    """Return a name that can stand in a comment of either language, in ASCII on one line."""
+    return ascii(name).replace("*/", "* /").replace("/*", "/ *")
+
+
+def _literal(name: str) -> str:
+    """Return a name as a string of Python, in the quotes that formatters like."""
+    text = repr(name)
+    return text if '"' in text else f'"{text[1:-1]}"'
+
+
+def _tuple(rows: Iterable[str], indent: str = "") -> str:
+    """Return a tuple of Python, laid out as formatters like it."""
+    rows = list(rows)
+    if not rows or (len(rows) == 1 and "\n" not in rows[0]):
+        return f"({rows[0]},)" if rows else "()"
+    return "(\n" + "".join(f"{indent}    {row},\n" for row in rows) + f"{indent})"
+
+
+def _python_drive(drive: _Drive) -> str:
+    indent = "        "
+    moves = _tuple((f"({joint}, {ratio!r})" for joint, ratio in drive.moves), indent)
+    terms = _tuple((f'("{t.kind}", {t.scale!r}, {t.value!r})' for t in drive.terms), indent)
+    return f"(  # {_comment(drive.name)}\n{indent}{moves},\n{indent}{terms},\n    )"
+
+
+def _c_terms(drive: _Drive) -> str:
+    return "".join(
+        f"    {{HEFT_FRICTION_{t.kind.upper()}, {t.scale or 0.0!r}, {t.value!r}}},\n"
+        for t in drive.terms
+    )
+
+
+PYTHON = Template('''\
+# Friction of the robot $robot, identified by heft $version.
+#
+# The effort that the drives spend on friction, added to the rigid body's:
+#
+#     tau = inverse_dynamics(q, v, a) + armature * a + friction
+#
+# A drive is a joint, or a motor that moves several joints. With x its position and w its
+# speed (each the sum of ratio times the joint's, over the joints that it moves), it takes the
+# sum of value times
+#
+#     viscous   w                                     value [N m s/rad]
+#     coulomb   sign(w), sign(0) = 0                  value [N m]
+#     offset    1                                     value [N m]
+#     sigmoid   tanh(w / scale)                       value [N m], scale [rad/s]
+#     load      tanh(w / scale) * abs(rigid effort)   value [1], scale [rad/s]
+#     stop      z / scale                             value [N m], scale [rad]
+#
+# and acts on each joint by ratio times that. z is the presliding memory: it follows x, held
+# between -scale and +scale, and begins at 0. For a prismatic joint read N for N m and m for rad.
+
+import math
+
+# The order of all arguments and results.
+JOINTS = $joints
+
+# Each drive: (joint, ratio) of what it moves, and (term, scale, value) of what it takes.
+DRIVES = $drives
+
+
+class Friction:
+    """Friction of a robot along one motion, sample by sample.
+
+    With pinocchio, and with the joints' armature from estimate.json as an array:
+
+        friction = Friction()
+        for q, v, a in motion:
+            tau_rigid = pinocchio.rnea(model, data, q, v, a)
+            tau = tau_rigid + armature * a + friction.torque(q, v, tau_rigid)
+    """
+
+    def __init__(self):
+        self.reset()
+
+    def reset(self):
+        """Forget the motion so far: the next call is a first one."""
+        self._stops = {}
+
+    def torque(self, q, v, tau_rigid) -> list[float]:
+        """Return the friction of each joint [N m; N for a prismatic joint].
+
+        The memory follows the motion from call to call, so samples are given in their order.
+        All arguments are of the joints alone, in the order of JOINTS.
+
+        Args:
+            q: Positions [rad; m for a prismatic joint]; angles that do not jump by a turn.
+            v: Velocities [rad/s; m/s].
+            tau_rigid: Efforts of the rigid bodies, without friction and armature [N m; N].
+        """
+        if not len(q) == len(v) == len(tau_rigid) == len(JOINTS):
+            raise ValueError(f"q, v and tau_rigid have one number for each of {JOINTS}")
+        torque = [0.0] * len(JOINTS)
+        stop = 0
+        for moves, terms in DRIVES:
+            x = w = effort = 0.0
+            for joint, ratio in moves:
+                x += ratio * float(q[joint])
+                w += ratio * float(v[joint])
+            for term, scale, value in terms:
+                if term == "viscous":
+                    effort += value * w
+                elif term == "coulomb":
+                    effort += value * (1.0 if w > 0.0 else -1.0 if w < 0.0 else w)
+                elif term == "offset":
+                    effort += value
+                elif term == "sigmoid":
+                    effort += value * math.tanh(w / scale)
+                elif term == "load":
+                    rigid = float(tau_rigid[moves[0][0]])
+                    effort += value * math.tanh(w / scale) * abs(rigid)
+                elif term == "stop":
+                    last, z = self._stops.get(stop, (x, 0.0))
+                    z = min(max(z + (x - last), -scale), scale)
+                    self._stops[stop] = x, z
+                    stop += 1
+                    effort += value * (z / scale)
+            for joint, ratio in moves:
+                torque[joint] += ratio * effort
+        return torque
+''')
+
+C = Template("""\
+/* Friction of the robot $robot, identified by heft $version.
+
+   The effort that the drives spend on friction, added to the rigid body's:
+
+       tau = inverse_dynamics(q, v, a) + armature * a + friction
+
+   A drive is a joint, or a motor that moves several joints. With x its position and w its
+   speed (each the sum of ratio times the joint's, over the joints that it moves), it takes the
+   sum of value times
+
+       viscous   w                                     value [N m s/rad]
+       coulomb   sign(w), sign(0) = 0                  value [N m]
+       offset    1                                     value [N m]
+       sigmoid   tanh(w / scale)                       value [N m], scale [rad/s]
+       load      tanh(w / scale) * |rigid effort|      value [1], scale [rad/s]
+       stop      z / scale                             value [N m], scale [rad]
+
+   and acts on each joint by ratio times that. z is the presliding memory: it follows x, held
+   between -scale and +scale, and begins at 0. For a prismatic joint read N for N m and m for rad.
+
+   C99 or C++, to be included:
+
+       heft_friction_state state;
+       heft_friction_reset(&state);
+       for each sample, in order of time:
+           heft_friction_torque(&state, q, v, tau_rigid, torque);
+
+   The joints, in the order of all arrays:
+
+$names
+*/
+
+#ifndef HEFT_FRICTION_$mark
+#define HEFT_FRICTION_$mark
+
+#include <math.h>
+
+#define HEFT_FRICTION_JOINTS $joints
+#define HEFT_FRICTION_STOPS $stops /* at least 1: C has no empty arrays */
+
+/* The presliding memory; one for each motion that is followed. */
+typedef struct {
+    int started;
+    double position[HEFT_FRICTION_STOPS]; /* x at the last call */
+    double memory[HEFT_FRICTION_STOPS];   /* z */
+} heft_friction_state;
+
+enum heft_friction_kind {
+    HEFT_FRICTION_VISCOUS,
+    HEFT_FRICTION_COULOMB,
+    HEFT_FRICTION_OFFSET,
+    HEFT_FRICTION_SIGMOID,
+    HEFT_FRICTION_LOAD,
+    HEFT_FRICTION_STOP
+};
+
+typedef struct {
+    int moves, terms; /* how many of the rows below are this drive's */
+} heft_friction_drive;
+
+typedef struct {
+    int joint;
+    double ratio;
+} heft_friction_move;
+
+typedef struct {
+    enum heft_friction_kind kind;
+    double scale, value;
+} heft_friction_term;
+
+/* Each table ends with a row that is not read as one. */
+static const heft_friction_drive heft_friction_drives[] = {
+$drives    {0, 0}
+};
+
+static const heft_friction_move heft_friction_moves[] = {
+$moves    {0, 0.0}
+};
+
+static const heft_friction_term heft_friction_terms[] = {
+$terms    {HEFT_FRICTION_OFFSET, 0.0, 0.0}
+};
+
+/* Forget the motion so far: the next call is a first one. Must be called before the first. */
+static inline void heft_friction_reset(heft_friction_state *state)
+{
+    int stop;
+
+    state->started = 0;
+    for (stop = 0; stop < HEFT_FRICTION_STOPS; ++stop) {
+        state->position[stop] = 0.0;
+        state->memory[stop] = 0.0;
+    }
+}
+
+/* Friction of each joint [N m; N for a prismatic joint].
+
+   q          positions [rad; m], angles that do not jump by a turn
+   v          velocities [rad/s; m/s]
+   tau_rigid  efforts of the rigid bodies, without friction and armature [N m; N]
+   torque     the result, in a place of its own */
+static inline void heft_friction_torque(
+    heft_friction_state *state,
+    const double q[HEFT_FRICTION_JOINTS],
+    const double v[HEFT_FRICTION_JOINTS],
+    const double tau_rigid[HEFT_FRICTION_JOINTS],
+    double torque[HEFT_FRICTION_JOINTS])
+{
+    const heft_friction_drive *drive = heft_friction_drives;
+    const heft_friction_move *move = heft_friction_moves;
+    const heft_friction_term *term = heft_friction_terms;
+    int k, stop = 0;
+
+    for (k = 0; k < HEFT_FRICTION_JOINTS; ++k) {
+        torque[k] = 0.0;
+    }
+    for (; drive->moves > 0; ++drive) {
+        double x = 0.0, w = 0.0, z, effort = 0.0;
+        for (k = 0; k < drive->moves; ++k) {
+            x += move[k].ratio * q[move[k].joint];
+            w += move[k].ratio * v[move[k].joint];
+        }
+        for (k = 0; k < drive->terms; ++k, ++term) {
+            switch (term->kind) {
+            case HEFT_FRICTION_VISCOUS:
+                effort += term->value * w;
+                break;
+            case HEFT_FRICTION_COULOMB:
+                effort += term->value * (w > 0.0 ? 1.0 : w < 0.0 ? -1.0 : w);
+                break;
+            case HEFT_FRICTION_OFFSET:
+                effort += term->value;
+                break;
+            case HEFT_FRICTION_SIGMOID:
+                effort += term->value * tanh(w / term->scale);
+                break;
+            case HEFT_FRICTION_LOAD:
+                effort += term->value * tanh(w / term->scale) * fabs(tau_rigid[move->joint]);
+                break;
+            case HEFT_FRICTION_STOP:
+                if (!state->started) {
+                    state->position[stop] = x;
+                }
+                z = state->memory[stop] + (x - state->position[stop]);
+                z = z < -term->scale ? -term->scale : z > term->scale ? term->scale : z;
+                state->position[stop] = x;
+                state->memory[stop] = z;
+                ++stop;
+                effort += term->value * (z / term->scale);
+                break;
+            }
+        }
+        for (k = 0; k < drive->moves; ++k) {
+            torque[move[k].joint] += move[k].ratio * effort;
+        }
+        move += drive->moves;
+    }
+    state->started = 1;
+}
+
+#endif
+""")

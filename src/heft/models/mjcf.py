@@ -1,0 +1,568 @@
+"""An MJCF file: bodies, joints and inertials as MuJoCo understands them, said as a URDF.
+
+MuJoCo is not needed, and no other file is opened: neither meshes nor includes. What would
+change the robot behind the file's numbers (other files, generated bodies, a total mass) is
+refused by name.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.errors import InvalidModel, nearest
+from heft.files import Element, numbers, walk
+from heft.information import inertia
+
+from . import mjcf_shapes, urdf
+from .mjcf_defaults import (
+    ORIENTATIONS,
+    Compiler,
+    Defaults,
+    compiler_of,
+    defaults_of,
+    inertial_parameters,
+    number,
+    orientation,
+    rotation_about,
+    unit,
+    vector,
+)
+
+WORLD = "world"
+GRAVITY = (0.0, 0.0, -9.81)
+USUAL_GRAVITY = (9.7, 9.9)  # [m/s²], anywhere on Earth
+INSIDE_A_BODY = (
+    *("body", "frame", "inertial", "joint", "freejoint", "geom"),
+    *("site", "camera", "light", "plugin"),
+)
+# What makes bodies that the file does not hold, or takes them from other files.
+GENERATED = ("include", "attach", "replicate", "composite", "flexcomp")
+
+
+@dataclass(frozen=True)
+class Joint:
+    """A hinge or slide.
+
+    Attributes:
+        name: Its name; made up where the file gives none.
+        element: Where it stands.
+        slides: Whether it is a slide.
+        position: Of its anchor in the body's frame, shape (3,) [m].
+        axis: Unit vector in the body's frame, shape (3,).
+        reference: Its position in the file's configuration [rad or m].
+    """
+
+    name: str
+    element: Element
+    slides: bool
+    position: Array
+    axis: Array
+    reference: float
+
+
+@dataclass(frozen=True)
+class Body:
+    """A body of the kinematic tree.
+
+    Attributes:
+        name: Its name; made up where the file gives none.
+        element: Where it stands.
+        inertial: Where its `<inertial>` stands.
+        principal: Axes that the `<inertial>` states its moments about, shape (3, 3).
+        parent: Its parent's name, `world` at the top.
+        rotation: Of its frame in its parent's, shape (3, 3).
+        translation: Of its frame in its parent's, shape (3,) [m].
+        joints: Its joints, outermost first; none if it is fixed to its parent.
+        floats: Whether it has a free joint.
+        parameters: Ten parameters in its frame, shape (10,); None if the file does not say.
+        by_geoms: Whether these are those of its geoms.
+        of_meshes: Whether they would be those of meshes, which are not opened.
+    """
+
+    name: str
+    element: Element
+    inertial: Element | None
+    principal: Array
+    parent: str
+    rotation: Array
+    translation: Array
+    joints: tuple[Joint, ...]
+    floats: bool
+    parameters: Array | None
+    by_geoms: bool
+    of_meshes: bool
+
+
+@dataclass(frozen=True)
+class Model:
+    """What an MJCF file says.
+
+    Attributes:
+        name: The model's name.
+        bodies: Parents first, in the file's order.
+        mimics: Master, multiplier and offset of joints that follow others, by name.
+        gravity: Vector [m/s²].
+        notes: What a user should know.
+    """
+
+    name: str
+    bodies: tuple[Body, ...]
+    mimics: Mapping[str, tuple[str, float, float]]
+    gravity: tuple[float, float, float]
+    notes: tuple[str, ...]
+
+
+@dataclass
+class _Reader:
+    """A walk through the kinematic tree."""
+
+    path: str
+    compiler: Compiler
+    defaults: Defaults
+    bodies: list[Body] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)
+    springs: list[str] = field(default_factory=list)
+    lifted: list[str] = field(default_factory=list)
+    joints: int = 0
+
+    def where(self, element: Element, name: str | None = None) -> str:
+        called = name or element.attributes.get("name")
+        return f"{self.path}, {element.tag}{f' {called!r}' if called else ''}, line {element.line}"
+
+    def attributes(self, element: Element, inherited: str) -> dict[str, str]:
+        """Return an element's attributes, those of its class included."""
+        chosen = element.attributes.get("class", inherited)
+        if chosen not in self.defaults:
+            near = nearest(chosen, self.defaults)
+            raise InvalidModel(
+                f"there is no class '{chosen}' of defaults",
+                argument=self.where(element),
+                valid=self.defaults,
+                cure=f"did you mean '{near}'?" if near else None,
+            )
+        said = dict(self.defaults[chosen].get(element.tag, {}))
+        if any(k in element.attributes for k in (*ORIENTATIONS, "fromto")):
+            said = {k: v for k, v in said.items() if k not in (*ORIENTATIONS, "fromto")}
+        return said | element.attributes
+
+    def children(
+        self, element: Element, inherited: str, rotation: Array, translation: Array
+    ) -> list[tuple[Element, str, Array, Array]]:
+        """Return what stands in a body, with its class and the place of the frame it is in."""
+        found = []
+        for child in element.children:
+            if child.tag not in INSIDE_A_BODY:
+                self.refuse(child)
+            if child.tag == "frame":
+                where = self.where(child)
+                turn = orientation(child.attributes, self.compiler, where)
+                move = vector(child.attributes, "pos", 3, where, (0.0, 0.0, 0.0))
+                within = child.attributes.get("childclass", inherited)
+                found += self.children(
+                    child, within, rotation @ turn, translation + rotation @ move
+                )
+            else:
+                found.append((child, inherited, rotation, translation))
+        return found
+
+    def refuse(self, element: Element) -> None:
+        if element.tag in GENERATED:
+            raise _generated(element, self.path)
+        near = nearest(element.tag, INSIDE_A_BODY)
+        raise InvalidModel(
+            f"<{element.tag}> is not known inside a body",
+            argument=self.where(element),
+            valid=INSIDE_A_BODY,
+            cure=f"did you mean '{near}'?" if near else None,
+        )
+
+    def enter(
+        self, element: Element, parent: str, inherited: str, rotation: Array, translation: Array
+    ) -> None:
+        """Read a body and all that hang on it."""
+        name = element.attributes.get("name") or f"body_{len(self.bodies) + 1}"
+        where = self.where(element, name)
+        if name == WORLD or name in self.names:
+            raise InvalidModel(
+                f"two bodies are called '{name}'", argument=where, cure="give each its own name"
+            )
+        self.names.add(name)
+        inherited = element.attributes.get("childclass", inherited)
+        inside = self.children(element, inherited, np.eye(3), np.zeros(3))
+        joints = tuple(self.joint(e, c, r, p, name) for e, c, r, p in inside if e.tag == "joint")
+        floats = any(e.tag == "freejoint" for e, *_ in inside) or any(j is None for j in joints)
+        if floats and (len(joints) > 1 or (joints and joints[0] is not None)):
+            raise InvalidModel("a body has other joints beside a free one", argument=where)
+        if floats and parent != WORLD:
+            raise InvalidModel("a free joint is not at the top of the tree", argument=where)
+        inertials = [e for e, *_ in inside if e.tag == "inertial"]
+        if len(inertials) > 1:
+            raise InvalidModel("a body has two <inertial> elements", argument=where)
+        if inertials and inertials[0] not in element.children:
+            raise InvalidModel(
+                "an <inertial> stands in a <frame>",
+                argument=where,
+                cure="state it in the body's own frame, outside",
+            )
+        parameters, meshes, principal = None, False, np.eye(3)
+        if inertials:
+            principal = orientation(inertials[0].attributes, self.compiler, where)
+            parameters = inertial_parameters(inertials[0], self.compiler, where)
+        elif self.compiler.from_geoms:
+            solids = [self.solid(e, c, r, p) for e, c, r, p in inside if e.tag == "geom"]
+            meshes = any(s is None for s in solids)
+            known = [s for s in solids if s is not None and s[0] > 0.0]
+            parameters = None if meshes or not known else np.sum(known, axis=0)
+        if number(element.attributes, "gravcomp", where, 0.0) != 0.0:
+            self.lifted.append(name)
+        turn = orientation(element.attributes, self.compiler, where)
+        move = vector(element.attributes, "pos", 3, where, (0.0, 0.0, 0.0))
+        self.bodies.append(
+            Body(
+                name,
+                element,
+                inertials[0] if inertials else None,
+                principal,
+                parent,
+                rotation @ turn,
+                translation + rotation @ move,
+                tuple(j for j in joints if j is not None),
+                floats,
+                parameters,
+                not inertials and parameters is not None,
+                meshes,
+            )
+        )
+        for child, within, r, p in inside:
+            if child.tag == "body":
+                self.enter(child, name, within, r, p)
+
+    def joint(
+        self, element: Element, inherited: str, rotation: Array, translation: Array, body: str
+    ) -> Joint | None:
+        """Return a hinge or slide, None for a free joint."""
+        said = self.attributes(element, inherited)
+        self.joints += 1
+        name = element.attributes.get("name") or f"joint_{self.joints}"
+        where = self.where(element, name)
+        kind = said.get("type", "hinge")
+        if kind == "free":
+            return None
+        if kind not in ("hinge", "slide"):
+            raise InvalidModel(
+                f"joints of type '{kind}' cannot be identified",
+                argument=where,
+                valid=("hinge", "slide"),
+                cure="put three hinges in its place" if kind == "ball" else None,
+            )
+        for key in ("armature", "frictionloss"):
+            if number(said, key, where, 0.0) < 0.0:
+                raise InvalidModel(f"{key} is negative", argument=where, got=said[key])
+        for key in ("damping", "stiffness"):  # MuJoCo takes up to three coefficients
+            parts = said.get(key, "0").split()
+            values = numbers(said.get(key, "0"), max(1, min(len(parts), 3)), key, where)
+            if key == "stiffness" and any(values):
+                self.springs.append(name)
+        reference = number(said, "ref", where, 0.0)
+        return Joint(
+            name,
+            element,
+            kind == "slide",
+            translation + rotation @ vector(said, "pos", 3, where, (0.0, 0.0, 0.0)),
+            rotation @ unit(vector(said, "axis", 3, where, (0.0, 0.0, 1.0)), "an axis", where),
+            reference if kind == "slide" else self.compiler.angle(reference),
+        )
+
+    def solid(
+        self, element: Element, inherited: str, rotation: Array, translation: Array
+    ) -> Array | None:
+        """Return a geom's ten parameters in its body's frame, None if only a mesh file knows."""
+        said = self.attributes(element, inherited)
+        where = self.where(element)
+        kind = said.get("type", "mesh" if "mesh" in said else "sphere")
+        group = number(said, "group", where, 0.0)
+        mass = number(said, "mass", where, math.nan)
+        density = number(said, "density", where, mjcf_shapes.DENSITY)
+        low, high = self.compiler.groups
+        if mass < 0.0 or density < 0.0:
+            raise InvalidModel(
+                "a geom's mass is negative", argument=where, got=mass if mass < 0.0 else density
+            )
+        weightless = mass == 0.0 or (math.isnan(mass) and density == 0.0)
+        if kind in mjcf_shapes.MASSLESS or weightless or not low <= group <= high:
+            return np.zeros(10)
+        if kind not in mjcf_shapes.SIZES or "mesh" in said or said.get("shellinertia") == "true":
+            return None
+        written = said.get("size")
+        size = numbers(written, max(1, min(len((written or "").split()), 3)), "size", where)
+        turn = orientation(said, self.compiler, where)
+        move = vector(said, "pos", 3, where, (0.0, 0.0, 0.0))
+        if "fromto" in said:
+            ends = vector(said, "fromto", 6, where, ())
+            along = ends[:3] - ends[3:]  # MuJoCo's z axis points to the first end
+            turn = orientation({"zaxis": " ".join(map(repr, along.tolist()))}, self.compiler, where)
+            move = 0.5 * (ends[:3] + ends[3:])
+            half = 0.5 * float(np.linalg.norm(along))
+            across = 1 if kind in ("capsule", "cylinder") else 2
+            size = [*(size[0],) * across, half]
+        count = mjcf_shapes.SIZES[kind]
+        if len(size) < count or min(size[:count], default=0.0) <= 0.0:
+            raise InvalidModel(
+                f"a {kind} has no size", argument=where, got=said.get("size"), cure="give it one"
+            )
+        shape = tuple(size[:count])
+        if math.isnan(mass):
+            mass = density * mjcf_shapes.volume(kind, shape)
+        if mass < mjcf_shapes.LEAST_MASS:
+            return np.zeros(10)
+        change = inertia.frame_change(rotation @ turn, translation + rotation @ move)
+        return np.asarray(change @ mjcf_shapes.solid(kind, shape, mass))
+
+
+def _generated(element: Element, path: str) -> InvalidModel:
+    included = element.tag == "include"
+    flatten = (
+        'python -c "import sys, mujoco; s = mujoco.MjSpec.from_file(sys.argv[1]); s.compile(); '
+        f'print(s.to_xml())" {shlex.quote(path)} > arm.xml'
+    )
+    hint = f"give {element.attributes.get('file')} itself, or " if included else ""
+    return InvalidModel(
+        f"<{element.tag}> brings in what the file itself does not hold",
+        argument=f"{path}, line {element.line}",
+        cure=f"{hint}let MuJoCo write it out: `{flatten}`",
+    )
+
+
+def _mimics(
+    root: Element, joints: Mapping[str, Joint], path: str
+) -> dict[str, tuple[str, float, float]]:
+    """Return which joints follow others: the equality constraints that are in force."""
+    found: dict[str, tuple[str, float, float]] = {}
+    for section in root.all("equality"):
+        for element in section.children:
+            said = element.attributes
+            where = f"{path}, equality {element.tag} {said.get('name', '')}, line {element.line}"
+            if said.get("active") == "false":
+                continue
+            if element.tag != "joint":
+                raise InvalidModel(
+                    f"an equality constraint '{element.tag}' closes a loop, or bends a body",
+                    argument=where,
+                    cure='cut the loop there: write active="false", if the robot is still what '
+                    "was measured",
+                )
+            slave, master = said.get("joint1", ""), said.get("joint2")
+            for name in (slave, master):
+                if name is not None and name not in joints:
+                    near = nearest(name, joints)
+                    raise InvalidModel(
+                        "an equality constraint names a joint that is not there",
+                        argument=where,
+                        got=repr(name),
+                        valid=joints,
+                        cure=f"did you mean '{near}'?" if near else None,
+                    )
+            terms = said.get("polycoef", "0 1 0 0 0")
+            count = max(1, min(len(terms.split()), 5))
+            constant, linear, *higher = [*numbers(terms, count, "polycoef", where), 0.0][:5]
+            if count == 1:
+                linear = 1.0
+            if master is None or slave in found or any(higher):
+                raise InvalidModel(
+                    "a joint is held by an equality constraint that no mimic can say",
+                    argument=where,
+                    got=f"polycoef {terms!r}" if master else f"joint '{slave}' locked",
+                    expected="one joint following one other, linearly",
+                    cure=None
+                    if master
+                    else f"give [joint.{slave}] position = … in the file of "
+                    '--with, and write active="false"',
+                )
+            offset = joints[slave].reference + constant - linear * joints[master].reference
+            found[slave] = (master, linear, offset)
+    return found
+
+
+def read(root: Element, path: str) -> Model:
+    """Return what an MJCF file says.
+
+    Args:
+        root: Its root element, `<mujoco>`.
+        path: Its name, for messages.
+
+    Raises:
+        InvalidModel: Naming the element and its line.
+    """
+    urdf.refuse_xacro(root, path)
+    for element in walk(root):
+        if element.tag in GENERATED:
+            raise _generated(element, path)
+    compiler = compiler_of(root, path)
+    reader = _Reader(path, compiler, defaults_of(root, path))
+    for world in root.all("worldbody"):
+        inherited = world.attributes.get("childclass", "main")
+        for child, within, rotation, translation in reader.children(
+            world, inherited, np.eye(3), np.zeros(3)
+        ):
+            if child.tag == "body":
+                reader.enter(child, WORLD, within, rotation, translation)
+            elif child.tag in ("joint", "freejoint", "inertial"):
+                raise InvalidModel("the world does not move", argument=reader.where(child))
+    if not reader.bodies:
+        raise InvalidModel("the model has no bodies", argument=path)
+    joints: dict[str, Joint] = {}
+    for joint in (j for b in reader.bodies for j in b.joints):
+        if joint.name in joints:
+            raise InvalidModel(
+                f"two joints are called '{joint.name}'",
+                argument=f"{path}, lines {joints[joint.name].element.line} and "
+                f"{joint.element.line}",
+                cure="give each its own name",
+            )
+        joints[joint.name] = joint
+    gravity = GRAVITY
+    for element in root.all("option"):
+        x, y, z = vector(element.attributes, "gravity", 3, f"{path}, <option>", gravity)
+        gravity = (float(x), float(y), float(z))
+        if any(f.attributes.get("gravity") == "disable" for f in element.all("flag")):
+            gravity = (0.0, 0.0, 0.0)
+    model = Model(
+        root.attributes.get("model") or "robot",
+        tuple(reader.bodies),
+        _mimics(root, joints, path),
+        gravity,
+        (),
+    )
+    return replace(model, notes=tuple(_notes(model, reader)))
+
+
+def _notes(model: Model, reader: _Reader) -> list[str]:
+    notes = []
+    shaped = [b.name for b in model.bodies if b.by_geoms]
+    if shaped:
+        notes.append(
+            f"{', '.join(shaped)}: no <inertial>; what MuJoCo makes of the geoms is used as the "
+            "prior"
+        )
+    meshes = [b.name for b in model.bodies if b.of_meshes]
+    if meshes:
+        notes.append(
+            f"{', '.join(meshes)}: no <inertial>, and geoms that are meshes or shells: meshes are "
+            "not opened, so what the file believes of its mass is not known"
+        )
+    if reader.springs:
+        notes.append(
+            f"{', '.join(reader.springs)}: the file gives these joints springs (stiffness), which "
+            "heft does not model"
+        )
+    if reader.lifted:
+        notes.append(
+            f"{', '.join(reader.lifted)}: gravcomp is not modelled: all bodies have weight"
+        )
+    low = [
+        b.name
+        for b in model.bodies
+        if b.parameters is not None
+        and (
+            b.parameters[0] < reader.compiler.least_mass
+            or np.linalg.eigvalsh(inertia.to_body(b.parameters)[2])[0]
+            < reader.compiler.least_moment
+        )
+    ]
+    if low:
+        notes.append(f"{', '.join(low)}: MuJoCo raises these to boundmass or boundinertia")
+    size = float(np.linalg.norm(model.gravity))
+    if not USUAL_GRAVITY[0] <= size <= USUAL_GRAVITY[1]:
+        notes.append(
+            f"the file's gravity is {size:.3g} m/s²: give gravity in the file of --with if the "
+            "log was not taken so"
+        )
+    return notes
+
+
+def translate(model: Model, free: bool, path: str) -> urdf.Translation:
+    """Return the robot of an MJCF file said as a URDF.
+
+    A body whose joint is not at its origin, or that has several, gets links in between, called
+    `<body>@<joint>`.
+
+    Args:
+        model: What the file says.
+        free: Whether the base floats.
+        path: The file's name, for messages.
+
+    Raises:
+        InvalidModel: If what floats in the file and what should are not the same.
+    """
+    floating = [b for b in model.bodies if b.floats]
+    bodies = model.bodies
+    root = WORLD
+    if free:
+        top = floating or [b for b in bodies if b.parent == WORLD]
+        if len(top) != 1 or top[0].joints:
+            raise InvalidModel(
+                "a floating base is one body at the top of the tree, without hinges",
+                argument=path,
+                got=f"{len(top)}: {', '.join(b.name for b in top[:8])}",
+            )
+        root = top[0].name
+        inside = {root}
+        for body in bodies:
+            if body.parent in inside:
+                inside.add(body.name)
+        left = [b.name for b in bodies if b.name not in inside and b.joints]
+        if left:
+            raise InvalidModel(
+                "joints move bodies that are not part of what floats", argument=path, valid=left
+            )
+        bodies = tuple(b for b in bodies if b.name in inside)
+    elif floating:
+        raise InvalidModel(
+            "a body floats freely",
+            argument=f"{path}, body '{floating[0].name}', line {floating[0].element.line}",
+            cure='say base = "free" in the file of --with if the robot floats; else take its free '
+            "joint, or the body, out",
+        )
+    links = [] if free else [urdf.link_text(WORLD)]
+    joints: list[urdf.Joint] = []
+    for body in bodies:
+        links.append(urdf.link_text(body.name, body.parameters))
+        if body.name != root:
+            joints += _chain(body, model.mimics)
+    aids = {j.child for j in joints} - {b.name for b in bodies}
+    links += [urdf.link_text(name) for name in sorted(aids)]
+    text = urdf.robot_text(model.name, links, joints)
+    solid = frozenset(b.name for b in bodies if b.of_meshes)
+    return urdf.Translation(text, frozenset(aids), solid, model.gravity, model.notes)
+
+
+def _chain(body: Body, mimics: Mapping[str, tuple[str, float, float]]) -> list[urdf.Joint]:
+    """Return the joints of a URDF between a body's parent and it."""
+    parent, rotation, translation = body.parent, body.rotation, body.translation
+    here = np.zeros(3)  # of the last joint's frame in the body's frame
+    joints = []
+    for joint in body.joints:
+        translation = translation + rotation @ (joint.position - here)
+        here = joint.position
+        if joint.slides:
+            translation = translation - rotation @ joint.axis * joint.reference
+        else:
+            rotation = rotation @ rotation_about(joint.axis, -joint.reference)
+        last = joint is body.joints[-1] and not here.any()
+        child = body.name if last else f"{body.name}@{joint.name}"
+        kind = "prismatic" if joint.slides else "continuous"
+        mimic = mimics.get(joint.name)
+        joints.append(
+            urdf.Joint(joint.name, kind, parent, child, rotation, translation, joint.axis, mimic)
+        )
+        parent, rotation, translation = child, np.eye(3), np.zeros(3)
+    if not body.joints or here.any():
+        name = f"{body.name}@{parent}"
+        joints.append(urdf.Joint(name, "fixed", parent, body.name, rotation, translation - here))
+    return joints

@@ -1,0 +1,226 @@
+"""What the numbers of an MJCF file mean: units, orientations, inertials, classes of defaults."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.errors import InvalidModel
+from heft.files import Element, numbers
+from heft.information import inertia
+
+ORIENTATIONS = {"quat": 4, "axisangle": 4, "euler": 3, "xyaxes": 6, "zaxis": 3}
+# Where the six numbers of `fullinertia` stand in the matrix.
+FULL_INDEX = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))
+Defaults = Mapping[str, Mapping[str, Mapping[str, str]]]  # class, tag, attribute
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """The settings of `<compiler>` that decide what numbers mean.
+
+    Attributes:
+        degrees: Whether angles are in degrees; in radians if not.
+        sequence: Axes of Euler angles; capitals stay, small letters turn with the body.
+        from_geoms: Whether bodies without `<inertial>` have that of their geoms.
+        groups: First and last group of geoms that count then.
+        least_mass: What MuJoCo raises masses to [kg].
+        least_moment: What MuJoCo raises principal moments to [kg·m²].
+    """
+
+    degrees: bool = True
+    sequence: str = "xyz"
+    from_geoms: bool = True
+    groups: tuple[float, float] = (0.0, 5.0)
+    least_mass: float = 0.0
+    least_moment: float = 0.0
+
+    def angle(self, value: float) -> float:
+        """Return an angle of the file in rad."""
+        return math.radians(value) if self.degrees else value
+
+
+def rotation_about(axis: Array, angle: float) -> Array:
+    """Return the rotation about a unit axis [Rodrigues' formula]."""
+    cross = inertia.skew(axis)
+    matrix = np.eye(3) + math.sin(angle) * cross + (1.0 - math.cos(angle)) * cross @ cross
+    return np.asarray(matrix)
+
+
+def rotation_of_quaternion(quaternion: Array) -> Array:
+    """Return the rotation matrix, shape (3, 3), of a unit quaternion w, x, y, z."""
+    cross = inertia.skew(quaternion[1:])
+    return np.asarray(np.eye(3) + 2.0 * quaternion[0] * cross + 2.0 * cross @ cross)
+
+
+def unit(said: Array, what: str, where: str) -> Array:
+    """Return a vector of length 1, or raise `InvalidModel` if it has no direction."""
+    length = float(np.linalg.norm(said))
+    if not 1e-10 < length < 1e10:
+        raise InvalidModel(f"{what} has no direction", argument=where, got=said.tolist())
+    return np.asarray(said / length)
+
+
+def vector(
+    attributes: Mapping[str, str], key: str, count: int, where: str, default: tuple[float, ...]
+) -> Array:
+    """Return the numbers of an attribute, shape (count,)."""
+    if key not in attributes:
+        return np.array(default)
+    return np.array(numbers(attributes[key], count, key, where))
+
+
+def number(attributes: Mapping[str, str], key: str, where: str, default: float) -> float:
+    """Return the number of an attribute."""
+    return float(vector(attributes, key, 1, where, (default,))[0])
+
+
+def orientation(attributes: Mapping[str, str], compiler: Compiler, where: str) -> Array:
+    """Return the rotation matrix that an element's attributes state, shape (3, 3)."""
+    stated = [k for k in ORIENTATIONS if k in attributes]
+    if not stated:
+        return np.eye(3)
+    if len(stated) > 1:
+        raise InvalidModel(
+            "an orientation is stated twice", argument=where, got=", ".join(stated), cure="keep one"
+        )
+    kind = stated[0]
+    said = vector(attributes, kind, ORIENTATIONS[kind], where, ())
+    if kind == "quat":
+        return rotation_of_quaternion(unit(said, "a quaternion", where))
+    if kind == "axisangle":
+        return rotation_about(unit(said[:3], "an axis", where), compiler.angle(said[3]))
+    if kind == "xyaxes":
+        x = unit(said[:3], "the x axis", where)
+        y = unit(said[3:] - (x @ said[3:]) * x, "the y axis", where)
+        return np.column_stack([x, y, np.cross(x, y)])
+    if kind == "zaxis":
+        z = unit(said, "the z axis", where)
+        across = np.cross([0.0, 0.0, 1.0], z)
+        sine = float(np.linalg.norm(across))
+        axis = across / sine if sine > 1e-10 else np.array([1.0, 0.0, 0.0])
+        return rotation_about(axis, math.atan2(sine, z[2]))
+    rotation = np.eye(3)
+    for letter, angle in zip(compiler.sequence, said, strict=True):
+        step = rotation_about(np.eye(3)["xyz".index(letter.lower())], compiler.angle(angle))
+        # A small letter is an axis that turns with the body, a capital one that does not.
+        rotation = rotation @ step if letter.islower() else step @ rotation
+    return rotation
+
+
+def compiler_of(root: Element, path: str) -> Compiler:
+    """Return what all `<compiler>` elements together say.
+
+    Raises:
+        InvalidModel: If they make MuJoCo use other masses than those of the file.
+    """
+    found = Compiler()
+    for element in root.all("compiler"):
+        get = element.attributes.get
+        where = f"{path}, <compiler>, line {element.line}"
+        if (
+            get("inertiafromgeom") == "true"
+            or number(element.attributes, "settotalmass", where, -1.0) > 0.0
+        ):
+            key = "settotalmass" if get("settotalmass") else "inertiafromgeom"
+            raise InvalidModel(
+                f"with {key}, MuJoCo does not use the file's masses, nor those that are found",
+                argument=where,
+                got=f"{key}={get(key)!r}",
+                cure=f"take {key} out of <compiler>",
+            )
+        if get("coordinate", "local") != "local":
+            raise InvalidModel(
+                "global coordinates are not read, by MuJoCo neither",
+                argument=where,
+                got=f"coordinate={get('coordinate')!r}",
+            )
+        sequence = get("eulerseq", found.sequence)
+        if len(sequence) != 3 or not set(sequence.lower()) <= set("xyz"):
+            raise InvalidModel(
+                "eulerseq is not three axes", argument=where, got=repr(sequence), expected="xyz"
+            )
+        angle = get("angle", "degree" if found.degrees else "radian")
+        if angle not in ("degree", "radian"):
+            raise InvalidModel(
+                "this unit of angles is not known",
+                argument=where,
+                got=repr(angle),
+                valid=("degree", "radian"),
+            )
+        low, high = vector(element.attributes, "inertiagrouprange", 2, where, found.groups)
+        found = Compiler(
+            angle == "degree",
+            sequence,
+            get("inertiafromgeom", "auto" if found.from_geoms else "false") == "auto",
+            (float(low), float(high)),
+            number(element.attributes, "boundmass", where, found.least_mass),
+            number(element.attributes, "boundinertia", where, found.least_moment),
+        )
+    return found
+
+
+def defaults_of(root: Element, path: str) -> Defaults:
+    """Return each class's attributes by tag, those of the classes around it included."""
+    found: dict[str, dict[str, dict[str, str]]] = {"main": {}}
+
+    def enter(element: Element, above: str | None) -> None:
+        name = element.attributes.get("class", "main" if above is None else "")
+        if not name or (above is not None and name in found):
+            raise InvalidModel(
+                "a class of defaults has no name of its own",
+                argument=f"{path}, line {element.line}",
+                got=repr(name),
+            )
+        tags = {t: dict(a) for t, a in found[above or "main"].items()}
+        for child in element.children:
+            if child.tag != "default":
+                tags[child.tag] = tags.get(child.tag, {}) | child.attributes
+        found[name] = tags
+        if above is None:
+            found["main"] = tags  # the outermost class is the main one, whatever its name
+        for child in element.all("default"):
+            enter(child, name)
+
+    for element in root.all("default"):
+        enter(element, None)
+    return found
+
+
+def inertial_parameters(element: Element, compiler: Compiler, where: str) -> Array:
+    """Return the ten parameters that an `<inertial>` states, in the body's frame."""
+    said = element.attributes
+    for key in ("pos", "mass"):
+        if key not in said:
+            raise InvalidModel(f"<inertial> has no {key}", argument=where)
+    mass = number(said, "mass", where, 0.0)
+    if mass < 0.0:
+        raise InvalidModel(
+            "a mass is negative", argument=where, got=mass, expected="0 or more, in kg"
+        )
+    com = vector(said, "pos", 3, where, ())
+    turn = orientation(said, compiler, where)
+    if ("diaginertia" in said) == ("fullinertia" in said):
+        raise InvalidModel(
+            "<inertial> needs either diaginertia or fullinertia",
+            argument=where,
+            got="both" if "diaginertia" in said else "neither",
+        )
+    if "diaginertia" in said:
+        tensor = np.diag(vector(said, "diaginertia", 3, where, ()))
+    else:
+        if any(k in said for k in ORIENTATIONS):
+            raise InvalidModel(
+                "fullinertia is in the body's axes: it takes no orientation beside it",
+                argument=where,
+                cure="state diaginertia, or take the orientation out",
+            )
+        tensor = np.zeros((3, 3))
+        full = vector(said, "fullinertia", 6, where, ())
+        for (i, j), value in zip(FULL_INDEX, full, strict=True):
+            tensor[i, j] = tensor[j, i] = value
+    return inertia.from_body(mass, com, turn @ tensor @ turn.T)

@@ -1,0 +1,526 @@
+"""A robot: a tree of bodies, its links, its drives, and what is believed of them.
+
+A URDF is read by pinocchio, after `urdf.check` has seen every number in it; robots of other
+files (`mjcf`, `denavit_hartenberg`) are said as a URDF first. What moves together is one
+*body*, named after the link that its joint moves; the *links* of the file are kept apart, each
+with its place in its body. A `[toml]` says what a model file cannot (see `options`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft.arrays import Array, read_only
+from heft.dynamics import (
+    BASE_CHANNELS,
+    FREE,
+    FRICTION,
+    LINEAR_SCALE,
+    PRISMATIC,
+    REVOLUTE,
+    Drive,
+    Link,
+    Term,
+    Tree,
+    by_kind,
+)
+from heft.errors import InvalidModel, InvalidSetting, nearest
+from heft.files import Element, read_text, xml
+from heft.information import Labels, inertia
+
+from . import denavit_hartenberg, mjcf, urdf
+from .options import STANDARD_GRAVITY, Options
+
+# A link fixed to another with less than this share of the whole is a frame, not a body.
+FRAME_MASS_SHARE = 1e-7
+LOGS = frozenset({".csv", ".tsv", ".parquet", ".pq", ".npz", ".mcap", ".bag", ".db3"})  # no models
+NOMINAL_MASS = 2.0  # [kg], of a moving link that the file gives no inertial, nor any other link
+NOMINAL_GYRATION = 0.1  # [m]
+
+
+@dataclass(frozen=True, eq=False)
+class Robot:
+    """A robot whose parameters can be identified; made by `from_file`.
+
+    Compared by identity, so that what is derived from it can be remembered.
+
+    Attributes:
+        name: The model's name.
+        tree: Its moving bodies.
+        links: The links of the file, in its order.
+        joints: Names of the channels that are joints, in model order.
+        drives: Joints and coupled motors with their friction and rotor inertia.
+        options: What the model file could not say.
+        source: The model file's bytes.
+        notes: What a user should know of the model file: stand-ins, repairs.
+        form: What kind of file that is.
+    """
+
+    name: str
+    tree: Tree
+    links: tuple[Link, ...]
+    joints: tuple[str, ...]
+    drives: tuple[Drive, ...]
+    options: Options
+    source: bytes
+    notes: tuple[str, ...] = ()
+    form: Literal["urdf", "mjcf", "toml"] = "urdf"
+
+    @staticmethod
+    def from_file(path: str | Path, options: Options | None = None) -> Robot:
+        """Read a URDF, an MJCF file, or a TOML of Denavit-Hartenberg rows.
+
+        Args:
+            path: The file; `.toml` says what it is, else its root element. No other file is
+                opened, meshes neither.
+            options: What it cannot say.
+
+        Raises:
+            InvalidModel: If it is malformed, or describes no tree of rigid bodies.
+            InvalidSetting: If the options speak of joints that are not there.
+        """
+        if Path(path).suffix.lower() in LOGS:
+            raise InvalidModel(
+                "a log is given in place of the model file",
+                argument=str(path),
+                expected="a URDF or MJCF file, or a TOML of Denavit-Hartenberg rows",
+                cure="name the model file first, then the logs",
+            )
+        return Robot.from_text(_bytes(path), options, str(path))
+
+    @staticmethod
+    def from_text(data: bytes, options: Options | None = None, path: str = "URDF") -> Robot:
+        """Return the robot of a model file's bytes; see `from_file`."""
+        options = options or Options()
+        free = options.base == "free"
+        if path.lower().endswith(".toml"):
+            translation = denavit_hartenberg.read(data, path).translate(free, path)
+            return _build(translation, data, options, path, "toml")
+        root = xml.parse(data, path)
+        if root.tag == "mujoco":
+            translation = mjcf.translate(mjcf.read(root, path), free, path)
+            return _build(translation, data, options, path, "mjcf")
+        return Robot.from_urdf_text(data, options, path)
+
+    @staticmethod
+    def from_urdf(path: str | Path, options: Options | None = None) -> Robot:
+        """Read a URDF file.
+
+        Args:
+            path: The file. Meshes are never opened.
+            options: What it cannot say.
+
+        Raises:
+            InvalidModel: If it is malformed, or describes no tree of rigid bodies.
+            InvalidSetting: If the options speak of joints that are not there.
+        """
+        return Robot.from_urdf_text(_bytes(path), options, str(path))
+
+    @staticmethod
+    def from_urdf_text(data: bytes, options: Options | None = None, path: str = "URDF") -> Robot:
+        """Return the robot of a URDF file's bytes; see `from_urdf`."""
+        return _build(urdf.Translation(data), data, options or Options(), path, "urdf")
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """Names of the rows of τ, the base's wrench first where it floats."""
+        return (*(BASE_CHANNELS if self.tree.free_base else ()), *self.joints)
+
+    @property
+    def measured(self) -> NDArray[np.intp]:
+        """Positions of the channels whose effort is known."""
+        first = len(self.channels) - len(self.joints)
+        joints = [
+            first + i
+            for i, j in enumerate(self.joints)
+            if self.options.of(j).measured and self.options.of(j).position is None
+        ]
+        return np.array([*range(first), *joints], dtype=np.intp)
+
+    @property
+    def gravity(self) -> Array:
+        """Gravity vector, shape (3,) [m/s²]."""
+        return np.array(self.options.gravity or STANDARD_GRAVITY)
+
+    @property
+    def drive_columns(self) -> tuple[tuple[int, Term], ...]:
+        """The columns behind the bodies': (drive, term), rotor inertias first."""
+        return by_kind([(d, t) for d, drive in enumerate(self.drives) for t in drive.terms])
+
+    @property
+    def simpler_columns(self) -> tuple[tuple[int, Term], ...]:
+        """Columns of terms that stand in for the dictionary: (drive, term)."""
+        return by_kind([(d, t) for d, drive in enumerate(self.drives) for t in drive.simpler])
+
+    def drive_labels(self, columns: tuple[tuple[int, Term], ...]) -> Labels:
+        """Return the labels of drives' columns."""
+        names = tuple(f"{self.drives[d].name}.{term.name}" for d, term in columns)
+        units = tuple(self.drives[d].unit(term) for d, term in columns)
+        return Labels(names, units, f"{self.name}:{self.structure_hash()}")
+
+    @property
+    def labels(self) -> Labels:
+        """Labels of the standard parameters: ten a body, then the drives'."""
+        names: list[str] = []
+        units: list[str] = []
+        for body in self.tree.names:
+            names += [f"{body}.{s}" for s in inertia.SYMBOLS]
+            units += inertia.UNITS
+        drives = self.drive_labels(self.drive_columns)
+        return Labels((*names, *drives.names), (*units, *drives.units), drives.frame)
+
+    @property
+    def bodies_links(self) -> tuple[Link, ...]:
+        """The links that carry mass which moves."""
+        return tuple(k for k in self.links if k.body >= 0 and not k.frame_only)
+
+    def link(self, name: str) -> Link:
+        """Return the link of a name.
+
+        Raises:
+            InvalidSetting: If there is no such link.
+        """
+        found = next((k for k in self.links if k.name == name), None)
+        if found is not None:
+            return found
+        names = [k.name for k in self.links]
+        near = nearest(name, names)
+        raise InvalidSetting(
+            f"the robot has no link '{name}'",
+            argument="frame",
+            valid=names,
+            cure=f"did you mean '{near}'?" if near else None,
+        )
+
+    def link_matrix(self) -> Array:
+        """Return the matrix that adds links up to bodies, shape (10 bodies, 10 links).
+
+        `π_bodies = link_matrix() @ π_links`, links as in `bodies_links`, each in its own frame.
+        """
+        links = self.bodies_links
+        matrix = np.zeros((10 * len(self.tree.names), 10 * len(links)))
+        for k, link in enumerate(links):
+            rows = slice(10 * link.body, 10 * link.body + 10)
+            matrix[rows, 10 * k : 10 * k + 10] = inertia.frame_change(
+                link.rotation, link.translation
+            )
+        return matrix
+
+    def nominal(self) -> Array:
+        """Return what the model file believes of the standard parameters, drives at zero."""
+        values = np.zeros(len(self.labels))
+        parts = [k.nominal for k in self.bodies_links]
+        if parts:
+            values[: 10 * len(self.tree.names)] = self.link_matrix() @ np.concatenate(parts)
+        return values
+
+    def written_bodies(self) -> Array:
+        """Return the ten parameters of each body as the file has them, shape (10 bodies,)."""
+        total = np.zeros(10 * len(self.tree.names))
+        for link in self.links:
+            if link.body >= 0:
+                change = inertia.frame_change(link.rotation, link.translation)
+                total[10 * link.body : 10 * link.body + 10] += change @ link.written
+        return total
+
+    def structure_hash(self) -> str:
+        """Return a hash of all that decides the regressor, but for numbers of inertia."""
+        digest = hashlib.sha256()
+        tree = self.tree
+        for array in (
+            tree.parent,
+            tree.kind,
+            tree.rotation,
+            tree.translation,
+            tree.axis,
+            tree.channel,
+            tree.multiplier,
+            tree.offset,
+            self.gravity,
+        ):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        for text in (*tree.names, *self.joints):
+            digest.update(text.encode() + b"\0")
+        for drive in self.drives:
+            digest.update(drive.name.encode() + ",".join(t.name for t in drive.terms).encode())
+            digest.update(drive.ratio.tobytes())
+        return digest.hexdigest()[:12]
+
+
+def _bytes(path: str | Path) -> bytes:
+    return read_text(Path(path), "model file", InvalidModel)
+
+
+def _mimics(root: Element, path: str) -> dict[str, tuple[str, float, float]]:
+    """Return for each mimicking joint its master, multiplier and offset, chains resolved."""
+    direct = {}
+    for joint in root.all("joint"):
+        mimic = joint.find("mimic")
+        if mimic is not None and joint.attributes["type"] != "fixed":
+            get = mimic.attributes.get
+            direct[joint.attributes["name"]] = (
+                mimic.attributes["joint"],
+                float(get("multiplier", "1")),
+                float(get("offset", "0")),
+            )
+    resolved = {}
+    for name in direct:
+        master, multiplier, offset = direct[name]
+        hops = 0
+        while master in direct:
+            hops += 1
+            if hops > len(direct):
+                raise InvalidModel(
+                    "joints mimic one another in a circle", argument=f"{path}, joint '{name}'"
+                )
+            above, factor, shift = direct[master]
+            master, multiplier, offset = above, multiplier * factor, offset + multiplier * shift
+        resolved[name] = (master, multiplier, offset)
+    return resolved
+
+
+def _build(
+    said: urdf.Translation,
+    data: bytes,
+    options: Options,
+    path: str,
+    form: Literal["urdf", "mjcf", "toml"],
+) -> Robot:
+    import pinocchio as pin
+
+    root = xml.parse(said.text, path)
+    urdf.check(root, path)
+    free = options.base == "free"
+    gravity = options.gravity or said.gravity or STANDARD_GRAVITY
+    options = replace(options, gravity=gravity)
+    try:
+        # To XML all white space in attributes is a space; to pinocchio it is not.
+        text = said.text.decode().translate({9: " ", 10: " ", 13: " "})
+        model = (
+            pin.buildModelFromXML(text, pin.JointModelFreeFlyer())
+            if free
+            else pin.buildModelFromXML(text)
+        )
+    except (UnicodeDecodeError, ValueError, RuntimeError) as problem:
+        raise InvalidModel(
+            "pinocchio cannot read the model", argument=path, got=str(problem)[:300]
+        ) from problem
+    mimics = _mimics(root, path)
+    names = list(model.names)
+    if model.njoints == 1:
+        raise InvalidModel(
+            "the model has no moving joint",
+            argument=path,
+            cure="give at least one joint a type other than fixed",
+        )
+    first = 6 if free else 0
+    joints = tuple(n for n in names[(2 if free else 1) :] if n not in mimics)
+    for slave, (master, *_) in mimics.items():
+        if master not in joints:
+            raise InvalidModel(
+                "a joint mimics a joint that does not move",
+                argument=f"{path}, joint '{slave}'",
+                got=master,
+                valid=joints,
+            )
+    for wanted in options.joint or {}:
+        if wanted not in joints:
+            near = nearest(wanted, joints)
+            raise InvalidSetting(
+                f"the robot has no joint '{wanted}'",
+                argument=f"[joint.{wanted}]",
+                valid=joints,
+                cure=f"did you mean '{near}'?" if near else None,
+            )
+    tree = _tree(model, joints, mimics, free, first)
+    links, notes = _links(root, model, free, said)
+    drives = _drives(joints, tree, options, first)
+    return Robot(
+        root.attributes.get("name") or "robot",
+        tree,
+        links,
+        joints,
+        drives,
+        options,
+        data,
+        (*said.notes, *notes),
+        form,
+    )
+
+
+def _tree(
+    model: Any,
+    joints: tuple[str, ...],
+    mimics: dict[str, tuple[str, float, float]],
+    free: bool,
+    first: int,
+) -> Tree:
+    import pinocchio as pin
+
+    count = model.njoints - 1
+    body_names = [""] * count
+    for frame in model.frames:
+        if frame.type == pin.FrameType.BODY and frame.parentJoint > 0:
+            above = model.frames[frame.parentFrame]
+            if above.type == pin.FrameType.JOINT or above.name == "root_joint":
+                body_names[frame.parentJoint - 1] = frame.name
+    kind = np.zeros(count, dtype=np.int64)
+    axis = np.zeros((count, 3))
+    channel = np.zeros(count, dtype=np.int64)
+    multiplier, offset = np.ones(count), np.zeros(count)
+    for b in range(count):
+        joint = model.joints[b + 1]
+        name = model.names[b + 1]
+        if free and b == 0:
+            kind[b] = FREE
+            continue
+        data = joint.createData()
+        joint.calc(data, pin.neutral(model)[joint.idx_q : joint.idx_q + joint.nq])
+        motion = np.asarray(data.S).reshape(6)
+        kind[b] = REVOLUTE if np.any(motion[3:]) else PRISMATIC
+        axis[b] = motion[3:] if kind[b] == REVOLUTE else motion[:3]
+        master, multiplier[b], offset[b] = mimics.get(name, (name, 1.0, 0.0))
+        channel[b] = first + joints.index(master)
+    placements = [model.jointPlacements[b + 1] for b in range(count)]
+    return Tree(
+        names=tuple(body_names),
+        parent=np.array([model.parents[b + 1] - 1 for b in range(count)], dtype=np.int64),
+        kind=kind,
+        rotation=read_only(np.array([p.rotation for p in placements])),
+        translation=read_only(np.array([p.translation for p in placements])),
+        axis=read_only(axis),
+        channel=channel,
+        multiplier=read_only(multiplier),
+        offset=read_only(offset),
+    )
+
+
+def _links(
+    root: Element, model: Any, free: bool, said: urdf.Translation
+) -> tuple[tuple[Link, ...], list[str]]:
+    """Return the links that are the file's own, and what a user should know of them."""
+    import pinocchio as pin
+
+    frames = {f.name: f for f in model.frames if f.type == pin.FrameType.BODY}
+    own = [k for k in root.all("link") if k.attributes["name"] not in said.aids]
+    tens = {k.attributes["name"]: _written(k) for k in own}
+    masses = {n: float(ten[0]) for n, ten in tens.items() if ten is not None}
+    moving = [m for n, m in masses.items() if frames[n].parentJoint > 0 and m > 0.0]
+    total = sum(moving)
+    # A link with all but no mass (a camera, a flange) says nothing of what a link weighs.
+    solid = [m for m in moving if m > FRAME_MASS_SHARE * total]
+    stand_in = inertia.sphere(float(np.median(solid)) if solid else NOMINAL_MASS, NOMINAL_GYRATION)
+    body_mass: dict[int, float] = {}
+    for name, mass in masses.items():
+        body = frames[name].parentJoint
+        body_mass[body] = body_mass.get(body, 0.0) + mass
+    links, notes = [], []
+    for name, ten in tens.items():
+        given = ten is not None
+        frame = frames[name]
+        above = model.frames[frame.parentFrame]
+        fixed = (
+            above.type == pin.FrameType.FIXED_JOINT
+            and not (free and frame.parentJoint == 1 and above.name == "root_joint")
+            and model.frames[above.parentFrame].name not in said.aids
+        )
+        massless = masses.get(name, 0.0) <= FRAME_MASS_SHARE * total
+        # A link without mass is only a frame if it is fixed to another, or another to it.
+        carried = fixed or body_mass.get(frame.parentJoint, 0.0) > FRAME_MASS_SHARE * total
+        frame_only = frame.parentJoint > 0 and carried and massless and name not in said.solid
+        nominal = np.zeros(10)
+        written = np.zeros(10) if ten is None else ten
+        if given and not massless:
+            nominal = inertia.nearest_consistent(written)
+            if (
+                np.abs(nominal - written).max() > 1e-9 * np.abs(written).max()
+                and frame.parentJoint > 0
+            ):
+                notes.append(
+                    f"link '{name}': the file's inertia is that of no rigid body, or of a "
+                    "flat one; the nearest consistent one is used as the prior"
+                )
+        elif frame.parentJoint > 0 and not frame_only:
+            nominal = stand_in
+            notes.append(
+                f"link '{name}': the file gives it no mass; a sphere of "
+                f"{stand_in[0]:.3g} kg is used as the prior"
+            )
+        links.append(
+            Link(
+                name=name,
+                body=frame.parentJoint - 1,
+                rotation=read_only(frame.placement.rotation),
+                translation=read_only(frame.placement.translation),
+                nominal=read_only(nominal),
+                written=read_only(written),
+                given=given and not massless,
+                frame_only=frame_only,
+            )
+        )
+    return tuple(links), notes
+
+
+def _written(link: Element) -> Array | None:
+    """Return the ten parameters that a link's `<inertial>` states, in the link's frame."""
+    found = urdf.inertial(link)
+    if found is None:
+        return None
+    axes = inertia.rotation_rpy(*found.rpy)
+    tensor = np.zeros((3, 3))
+    for (i, j), value in zip(inertia.INERTIA_INDEX, found.moments, strict=True):
+        tensor[i, j] = tensor[j, i] = value
+    return inertia.from_body(found.mass, np.array(found.xyz), axes @ tensor @ axes.T)
+
+
+def _drives(joints: tuple[str, ...], tree: Tree, options: Options, first: int) -> tuple[Drive, ...]:
+    unit = np.eye(tree.channels)
+    linear = {int(c) for c, k in zip(tree.channel, tree.kind, strict=True) if k == PRISMATIC}
+    drives = []
+    for i, name in enumerate(joints):
+        option = options.of(name)
+        held = option.position is not None  # a joint held still shows nothing of its drive
+        slides = first + i in linear
+        friction = "none" if held else option.friction
+        terms = FRICTION[friction](LINEAR_SCALE if slides else 1.0)
+        if option.armature and not held:
+            terms = (Term("armature"), *terms)
+        simpler = (Term("coulomb"),) if friction == "full" else ()
+        drives.append(Drive(name, read_only(unit[first + i]), terms, slides, simpler))
+    coupling = options.coupling
+    if coupling is None:
+        return tuple(drives)
+    rows = coupling.joints or joints
+    unknown = [j for j in rows if j not in joints]
+    if unknown or len(rows) != len(coupling.matrix):
+        raise InvalidSetting(
+            "the rows of the coupling matrix are not joints of the robot",
+            argument="[coupling], joints",
+            got=", ".join(unknown) or f"{len(coupling.matrix)} rows",
+            valid=joints,
+        )
+    matrix = np.array(coupling.matrix)
+    for k, motor in enumerate(coupling.motors):
+        column = matrix[:, k]
+        if np.count_nonzero(column) < 2:
+            continue  # moves one joint alone: the joint's own drive says it all
+        ratio = np.zeros(tree.channels)
+        for row, joint in enumerate(rows):
+            ratio[first + joints.index(joint)] = column[row]
+        # Stated at the joint that has the motor's place, so that numbers compare with a joint's.
+        ratio /= column[k] if column[k] != 0.0 else column[np.flatnonzero(column)[0]]
+        name = motor if motor not in joints else f"{motor}_motor"
+        moved = [options.of(j).friction for j, r in zip(rows, column, strict=True) if r]
+        friction = max(moved, key=tuple(FRICTION).index)
+        # An offset is the joints' own, and so is what their load rubs.
+        own = [t for t in FRICTION[friction](1.0) if t.kind not in ("offset", "load")]
+        simpler = (Term("coulomb"),) if friction == "full" else ()
+        terms = (Term("armature"), *own)
+        drives.append(Drive(name, read_only(ratio), terms, False, simpler))
+    return tuple(drives)

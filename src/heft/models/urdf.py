@@ -1,0 +1,378 @@
+"""A URDF, checked before any engine sees it; and robots of other files written as one.
+
+Engines forgive: pinocchio reads a mass of `nan`, `1,5` or `heavy` as 0 and goes on. So the
+file is read here first and refused by name where it is wrong.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections import Counter
+from dataclasses import dataclass
+from xml.sax.saxutils import quoteattr
+
+from heft.arrays import Array
+from heft.errors import InvalidModel, nearest
+from heft.files import Element, numbers, walk
+from heft.information import inertia
+
+MOST_LINKS = 1000
+LARGEST_GYRATION = 30.0  # [m], of a body with a mass; more is in another unit
+SOLID = 1e-3  # [kg]; lighter links stand for frames, and their inertia for nothing
+JOINT_TYPES = ("revolute", "continuous", "prismatic", "fixed")
+
+
+def _named(root: Element, tag: str, path: str) -> dict[str, Element]:
+    found: dict[str, Element] = {}
+    for element in root.all(tag):
+        name = element.attributes.get("name", "").strip()
+        if not name:
+            raise InvalidModel(f"a {tag} has no name", argument=f"{path}, line {element.line}")
+        if name in found:
+            raise InvalidModel(
+                f"two {tag}s are called '{name}'",
+                argument=f"{path}, lines {found[name].line} and {element.line}",
+                cure="give each its own name",
+            )
+        found[name] = element
+    return found
+
+
+def _check_origin(element: Element, where: str) -> None:
+    origin = element.find("origin")
+    if origin is None:
+        return
+    for key in ("xyz", "rpy"):
+        if key in origin.attributes:
+            numbers(origin.attributes[key], 3, f"origin {key}", f"{where}, line {origin.line}")
+
+
+def _check_inertial(link: Element, where: str) -> None:
+    inertials = link.all("inertial")
+    if not inertials:
+        return
+    if len(inertials) > 1:
+        raise InvalidModel("a link has two <inertial> elements", argument=where)
+    inertial = inertials[0]
+    _check_origin(inertial, where)
+    _refuse_two(inertial, ("mass", "inertia"), where)
+    read: dict[str, float] = {}
+    for tag, keys in (
+        ("mass", ("value",)),
+        ("inertia", ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")),
+    ):
+        found = inertial.find(tag)
+        if found is None:
+            raise InvalidModel(f"<inertial> has no <{tag}>", argument=where)
+        for key in keys:
+            read[key] = numbers(found.attributes.get(key), 1, f"{tag} {key}", where)[0]
+    mass = read.pop("value")
+    if mass < 0.0:
+        raise InvalidModel(
+            "a mass is negative", argument=where, got=mass, expected="0 or more, in kg"
+        )
+    gyration = math.sqrt(max(map(abs, read.values())) / max(mass, SOLID))
+    if mass >= SOLID and gyration > LARGEST_GYRATION:
+        raise InvalidModel(
+            "an inertia is not in kg·m²",
+            argument=where,
+            got=f"a radius of gyration of {gyration:.3g} m",
+            expected=f"at most {LARGEST_GYRATION:g} m",
+            cure="divide the moments by 1e6 if they are in kg·mm², by 1e9 if in g·mm²",
+        )
+
+
+def _refuse_two(element: Element, tags: tuple[str, ...], where: str) -> None:
+    for tag in tags:
+        if len(element.all(tag)) > 1:
+            raise InvalidModel(f"there are two <{tag}> elements where one belongs", argument=where)
+
+
+def _check_joint(
+    joint: Element, links: dict[str, Element], joints: dict[str, Element], path: str
+) -> None:
+    where = f"{path}, joint '{joint.attributes['name']}', line {joint.line}"
+    kind = joint.attributes.get("type", "")
+    if kind not in JOINT_TYPES:
+        near = nearest(kind, JOINT_TYPES)
+        raise InvalidModel(
+            f"joints of type '{kind}' cannot be identified",
+            argument=where,
+            valid=JOINT_TYPES,
+            cure=f"did you mean '{near}'?"
+            if near
+            else 'make a floating base with base = "free" in the file of --with',
+        )
+    _refuse_two(joint, ("parent", "child", "limit", "mimic"), where)
+    for end in ("parent", "child"):
+        element = joint.find(end)
+        name = element.attributes.get("link", "") if element is not None else ""
+        if name not in links:
+            near = nearest(name, links)
+            raise InvalidModel(
+                f"the {end} of a joint is no link of the file",
+                argument=where,
+                got=repr(name),
+                valid=links,
+                cure=f"did you mean '{near}'?" if near else None,
+            )
+    _check_origin(joint, where)
+    axis = joint.find("axis")
+    if axis is not None:
+        direction = numbers(axis.attributes.get("xyz"), 3, "axis xyz", where)
+        if kind != "fixed" and not 1e-9 < math.hypot(*direction) < 1e9:
+            raise InvalidModel(
+                "a joint axis has no direction", argument=where, got=axis.attributes["xyz"]
+            )
+    _check_limit(joint, kind, where)
+    dynamics = joint.find("dynamics")
+    for key in ("damping", "friction"):
+        if dynamics is not None and key in dynamics.attributes:
+            numbers(dynamics.attributes[key], 1, f"dynamics {key}", where)
+    mimic = joint.find("mimic")
+    if mimic is not None:
+        master = mimic.attributes.get("joint", "")
+        if master not in joints or joints[master] is joint:
+            raise InvalidModel(
+                "a joint mimics a joint that is not there",
+                argument=where,
+                got=repr(master),
+                valid=[j for j in joints if joints[j] is not joint],
+            )
+        for key in ("multiplier", "offset"):
+            if key in mimic.attributes:
+                numbers(mimic.attributes[key], 1, f"mimic {key}", where)
+
+
+def _check_limit(joint: Element, kind: str, where: str) -> None:
+    """Refuse limits that pinocchio's reader cannot do without, or not read."""
+    limit = joint.find("limit")
+    if limit is None:
+        if kind in ("revolute", "prismatic"):
+            raise InvalidModel(
+                f"a {kind} joint has no <limit>",
+                argument=where,
+                cure='give it one (lower="-3.1" upper="3.1" effort="100" velocity="3")'
+                + ("; or make its type continuous" if kind == "revolute" else ""),
+            )
+        return
+    for key in ("lower", "upper", "effort", "velocity"):
+        if key in limit.attributes or key in ("effort", "velocity"):
+            numbers(limit.attributes.get(key), 1, f"limit {key}", where, math.inf)
+
+
+def _check_tree(links: dict[str, Element], joints: dict[str, Element], path: str) -> None:
+    parents = {j.find("child").attributes["link"]: j for j in joints.values()}  # type: ignore[union-attr]
+    children = Counter(j.find("child").attributes["link"] for j in joints.values())  # type: ignore[union-attr]
+    for name, count in children.items():
+        if count > 1:
+            raise InvalidModel(
+                "a link hangs on two joints: closed loops are not supported",
+                argument=f"{path}, link '{name}'",
+                cure="cut each loop at one joint",
+            )
+    roots = [name for name in links if name not in parents]
+    if len(roots) != 1:
+        raise InvalidModel(
+            "the links do not form one tree",
+            argument=path,
+            got=f"{len(roots)} root links"
+            + (f": {', '.join(roots[:8])}" if roots else " (a cycle)"),
+            expected="one",
+            cure="connect them with joints of type fixed" if roots else "cut the cycle",
+        )
+    for name in links:
+        seen = {name}
+        while name in parents:
+            name = parents[name].find("parent").attributes["link"]  # type: ignore[union-attr]
+            if name in seen:
+                raise InvalidModel(
+                    "the joints form a cycle",
+                    argument=f"{path}, link '{name}'",
+                    cure="cut the cycle at one joint",
+                )
+            seen.add(name)
+
+
+def refuse_xacro(root: Element, path: str) -> None:
+    """Raise `InvalidModel` if a file still holds macros of xacro."""
+    for element in walk(root):
+        macro = element.tag.startswith("xacro:")
+        inside = [v for v in element.attributes.values() if "${" in v or "$(" in v]
+        if macro or inside:
+            raise InvalidModel(
+                "this is a xacro file, not yet a URDF",
+                argument=f"{path}, line {element.line}",
+                got=f"<{element.tag}>" if macro else repr(inside[0]),
+                cure=f"expand it: `xacro {shlex.quote(path)} > arm.urdf`, "
+                f"or `ros2 run xacro xacro {shlex.quote(path)} > arm.urdf`",
+            )
+
+
+def check(root: Element, path: str) -> None:
+    """Refuse a file that is no URDF of a tree of rigid bodies with finite numbers.
+
+    Raises:
+        InvalidModel: Naming the element and its line.
+    """
+    refuse_xacro(root, path)
+    if root.tag in ("sdf", "gazebo"):
+        raise InvalidModel(
+            "SDF files are not read",
+            argument=path,
+            got=f"<{root.tag}>",
+            expected="URDF or MJCF",
+            cure="give the URDF that it was made from, or convert it: "
+            f"`sdf2mjcf {shlex.quote(path)} arm.xml` (package sdformat-mjcf)",
+        )
+    included = next((e for e in walk(root) if e.tag.endswith(":include")), None)
+    if included is not None:
+        raise InvalidModel(
+            "a model file must not include others",
+            argument=f"{path}, line {included.line}",
+            got=f"<{included.tag}>",
+            cure="put what it includes in its place",
+        )
+    if root.tag != "robot":
+        raise InvalidModel(
+            "this is not a URDF",
+            argument=path,
+            got=f"<{root.tag}>",
+            expected="<robot> (URDF) or <mujoco> (MJCF)",
+        )
+    links = _named(root, "link", path)
+    joints = _named(root, "joint", path)
+    if not 0 < len(links) <= MOST_LINKS:
+        raise InvalidModel(
+            "the model has too many links" if links else "the model has no links",
+            argument=path,
+            got=len(links) or None,
+            expected=f"at most {MOST_LINKS}" if links else None,
+        )
+    for name, link in links.items():
+        _check_inertial(link, f"{path}, link '{name}', line {link.line}")
+    for joint in joints.values():
+        _check_joint(joint, links, joints, path)
+    _check_tree(links, joints, path)
+
+
+@dataclass(frozen=True)
+class Inertial:
+    """What a link's `<inertial>` says: mass [kg], place and axes of the inertia [kg·m²]."""
+
+    mass: float
+    xyz: tuple[float, float, float]
+    rpy: tuple[float, float, float]
+    moments: tuple[float, float, float, float, float, float]
+
+
+def inertial(link: Element) -> Inertial | None:
+    """Return the `<inertial>` of a link that `check` has passed, moments `xx xy yy xz yz zz`."""
+    found = link.find("inertial")
+    if found is None:
+        return None
+    origin, mass, tensor = found.find("origin"), found.find("mass"), found.find("inertia")
+    assert mass is not None and tensor is not None
+    place = origin.attributes if origin is not None else {}
+    x, y, z = numbers(place.get("xyz", "0 0 0"), 3, "origin xyz", "inertial")
+    roll, pitch, yaw = numbers(place.get("rpy", "0 0 0"), 3, "origin rpy", "inertial")
+    xx, xy, yy, xz, yz, zz = (
+        float(tensor.attributes[k]) for k in ("ixx", "ixy", "iyy", "ixz", "iyz", "izz")
+    )
+    return Inertial(
+        float(mass.attributes["value"]), (x, y, z), (roll, pitch, yaw), (xx, xy, yy, xz, yz, zz)
+    )
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A robot of another kind of file, said as a URDF.
+
+    Attributes:
+        text: The URDF.
+        aids: Names of links that only a URDF needs, to say where joints are.
+        solid: Names of links that have a mass, but the file does not say which.
+        gravity: What the file says of gravity [m/s²].
+        notes: What a user should know of the file.
+    """
+
+    text: bytes
+    aids: frozenset[str] = frozenset()
+    solid: frozenset[str] = frozenset()
+    gravity: tuple[float, float, float] | None = None
+    notes: tuple[str, ...] = ()
+
+
+def _triple(vector: Array) -> str:
+    return " ".join(repr(float(x) + 0.0) for x in vector)
+
+
+def link_text(name: str, parameters: Array | None = None) -> str:
+    """Return a `<link>` with these ten parameters, if any."""
+    if parameters is None:
+        return f"  <link name={quoteattr(name)}/>\n"
+    mass, com, tensor = inertia.to_body(parameters)
+    keys = ("ixx", "ixy", "iyy", "ixz", "iyz", "izz")
+    moments = " ".join(
+        f'{k}="{float(tensor[i, j])!r}"'
+        for k, (i, j) in zip(keys, inertia.INERTIA_INDEX, strict=True)
+    )
+    return (
+        f"  <link name={quoteattr(name)}>\n    <inertial>\n"
+        f'      <origin xyz="{_triple(com)}" rpy="0 0 0"/>\n      <mass value="{mass!r}"/>\n'
+        f"      <inertia {moments}/>\n    </inertial>\n  </link>\n"
+    )
+
+
+@dataclass(frozen=True)
+class Joint:
+    """What a URDF says of a joint.
+
+    Attributes:
+        name: Its name.
+        kind: One of `JOINT_TYPES`.
+        parent: Name of a link.
+        child: Name of a link, whose frame is the joint's.
+        rotation: Of the joint in its parent, shape (3, 3).
+        translation: Of the joint in its parent, shape (3,) [m].
+        axis: In the joint's frame, shape (3,).
+        mimic: Name of another joint, multiplier and offset [rad or m].
+    """
+
+    name: str
+    kind: str
+    parent: str
+    child: str
+    rotation: Array
+    translation: Array
+    axis: Array | None = None
+    mimic: tuple[str, float, float] | None = None
+
+    @property
+    def text(self) -> str:
+        """The `<joint>`."""
+        rpy = inertia.rpy_of(self.rotation)
+        lines = [
+            f"<joint name={quoteattr(self.name)} type={quoteattr(self.kind)}>",
+            f'  <origin xyz="{_triple(self.translation)}" rpy="{_triple(rpy)}"/>',
+            f"  <parent link={quoteattr(self.parent)}/>",
+            f"  <child link={quoteattr(self.child)}/>",
+        ]
+        if self.axis is not None:
+            lines.append(f'  <axis xyz="{_triple(self.axis)}"/>')
+        if self.kind == "prismatic":  # the format wants limits
+            lines.append('  <limit lower="-1000" upper="1000" effort="1e6" velocity="1e3"/>')
+        if self.mimic is not None:
+            master, multiplier, offset = self.mimic
+            lines.append(
+                f"  <mimic joint={quoteattr(master)} "
+                f'multiplier="{multiplier!r}" offset="{offset!r}"/>'
+            )
+        return "".join(f"  {line}\n" for line in [*lines, "</joint>"])
+
+
+def robot_text(name: str, links: list[str], joints: list[Joint]) -> bytes:
+    """Return a URDF of links, as `link_text` writes them, and joints."""
+    body = "".join([*links, *(j.text for j in joints)])
+    return f"<robot name={quoteattr(name)}>\n{body}</robot>\n".encode()

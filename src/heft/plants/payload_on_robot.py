@@ -1,0 +1,93 @@
+"""A load on a robot: columns beside the robot's own, of a body fixed to one of its links."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.errors import InvalidSetting
+from heft.information import PARAMETER_COUNT, SYMBOLS, UNITS, Labels, inertia
+from heft.models import Robot
+
+from .problem import Problem
+from .rows import Believed
+
+NAME = "payload"
+GUESS = (1.0, 0.1)  # mass [kg] and radius of gyration [m] that the cone's metric is measured at
+
+
+def last_frame(robot: Robot) -> str:
+    """Return the last link of the model file that moves with the last body: `tool0`, say."""
+    moving = [k for k in robot.links if k.body >= 0]
+    last = max(k.body for k in moving)
+    return [k.name for k in moving if k.body == last][-1]
+
+
+def currents(problem: Problem) -> dict[str, float]:
+    """Return the gain in use of each joint whose torque is a current [N·m/A]."""
+    robot = problem.robot
+    return {
+        robot.channels[channel]: gain
+        for signal, channel, gain in problem.effort_signals(problem.recordings[0])
+        if signal.startswith("current.")
+    }
+
+
+def carrying(robot: Robot, frame: str) -> tuple[slice, Array]:
+    """Return a link's body as columns of the whole, and what states a load there: shape (10, 10).
+
+    Args:
+        robot: Whose links.
+        frame: The link that the load is fixed to, in whose frame it is stated.
+
+    Raises:
+        InvalidSetting: If there is no such link, or it never moves.
+    """
+    link = next((k for k in robot.links if k.name == frame), None)
+    if link is None or link.body < 0:
+        raise InvalidSetting(
+            f"nothing can be carried by '{frame}'" if link else f"there is no link '{frame}'",
+            argument="frame",
+            valid=[k.name for k in robot.links if k.body >= 0],
+        )
+    body = slice(PARAMETER_COUNT * link.body, PARAMETER_COUNT * (link.body + 1))
+    return body, inertia.frame_change(link.rotation, link.translation)
+
+
+def load_columns(problem: Problem, frame: str) -> Array:
+    """Return K with `β = β_empty + K p`, shape (b, 10), of a load p; see `carrying`."""
+    body, stated = carrying(problem.robot, frame)
+    return problem.base.matrix[:, body] @ stated
+
+
+def with_load(believed: Believed) -> Believed:
+    """Return what is believed, with a load of which nothing is, behind the links."""
+    first = PARAMETER_COUNT * len(believed.groups)
+    labels = believed.labels
+    names = (*labels.names[:first], *(f"{NAME}.{s}" for s in SYMBOLS), *labels.names[first:])
+    units = (*labels.units[:first], *UNITS, *labels.units[first:])
+    rows = len(believed.matrix)
+    links, drives = believed.matrix[:, :first], believed.matrix[:, first:]
+    none = np.zeros((rows, PARAMETER_COUNT))
+    matrix = np.vstack(
+        [
+            np.hstack([links, none, drives]),
+            np.hstack(
+                [
+                    np.zeros((PARAMETER_COUNT, first)),
+                    np.eye(PARAMETER_COUNT),
+                    np.zeros((PARAMETER_COUNT, drives.shape[1])),
+                ]
+            ),
+        ]
+    )
+    nominal = np.concatenate(
+        [believed.nominal[:first], inertia.sphere(*GUESS), believed.nominal[first:]]
+    )
+    return Believed(
+        Labels(names, units, labels.frame),
+        matrix,
+        nominal,
+        (*believed.groups, first),
+        tuple(k + PARAMETER_COUNT for k in believed.nonnegative),
+    )

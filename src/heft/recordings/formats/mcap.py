@@ -1,0 +1,339 @@
+"""MCAP files (mcap.dev/spec), every checksum verified.
+
+The file is walked record by record, so that damage is found at its byte and memory is one chunk.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from heft.errors import InvalidRecording
+
+from .messages import Batch, Channel, Log, full_name, messages_table, unified
+from .table import Damaged, Table, Topics, damage, library
+
+MAGIC = b"\x89MCAP0\r\n"
+FOOTER = 1 + 8 + 8 + 8 + 4  # its bytes
+MOST_BYTES = 256 << 20  # of one record, packed or not: writers make chunks of a few MB
+FOOT, SCHEMA, CHANNEL, MESSAGE, CHUNK, STATISTICS, DATA_END = 2, 3, 4, 5, 6, 11, 15
+EPOCH = "heft.epoch_ns"  # a channel's metadata: the stamp at which time is 0
+BATCH = 4096  # messages of a file without chunks
+
+
+@dataclass(frozen=True)
+class _Index:
+    """What the end of a file says of it."""
+
+    channels: dict[int, Channel]
+    count: int | None
+    end: int  # where the data end
+
+
+def mcap_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
+    """Return the messages of an MCAP file as a table."""
+    return messages_table(mcap_log(path, damaged), topics, damaged)
+
+
+def mcap_log(path: Path, damaged: Damaged) -> Log:
+    """Return an MCAP file as a log of messages."""
+    library("mcap", path)
+    with path.open("rb") as file:
+        if file.read(len(MAGIC)) != MAGIC:
+            raise InvalidRecording(
+                "this is no MCAP file", argument=str(path), got="other bytes at its beginning"
+            )
+        index = None
+        try:
+            index = _index(file, path)
+        except InvalidRecording as problem:
+            damaged(problem)
+    if index is None or not index.channels:
+        index = _scanned(path, damaged, index)
+    channels, places = unified(index.channels)
+
+    def batches(wanted: Collection[int]) -> Iterator[Batch]:
+        chosen = {number: k for number, k in places.items() if k in wanted}
+        counted = 0
+        held: dict[int, tuple[list[int], list[bytes]]] = {}
+        for opcode, content in _data(path, index.end, damaged):
+            found, total = _messages(opcode, content, chosen, path, damaged)
+            counted += total
+            for k, (logged, messages) in found.items():
+                if opcode == CHUNK:
+                    yield k, logged, messages
+                    continue
+                both = held.setdefault(k, ([], []))
+                both[0].extend(logged)
+                both[1].extend(messages)
+                if len(both[0]) >= BATCH:
+                    yield k, *held.pop(k)
+        for k, (logged, messages) in held.items():
+            yield k, logged, messages
+        if index.count is not None and counted != index.count:
+            lost = f"{counted} messages where its summary says {index.count}"
+            damaged(damage(path, lost))
+
+    return Log(str(path), channels, batches)
+
+
+def _index(file: BinaryIO, path: Path) -> _Index:
+    """Return what the summary says.
+
+    Raises:
+        InvalidRecording: If the file does not end as it should.
+    """
+    size = file.seek(0, 2)
+    file.seek(max(size - FOOTER - len(MAGIC), 0))
+    tail = file.read()
+    if not tail.endswith(MAGIC) or len(tail) < FOOTER + len(MAGIC) or tail[0] != FOOT:
+        raise damage(
+            path,
+            f"no footer at the end of its {size} bytes: the recorder did not close it, or it "
+            "was cut off",
+        )
+    start, _, checksum = struct.unpack_from("<QQI", tail, 9)
+    end = (start or size - len(tail)) - 9 - 4  # before the record of the data's end
+    if not len(MAGIC) <= end <= size - len(tail) - 9 - 4:
+        raise damage(path, f"the footer says that the summary begins at byte {start} of {size}")
+    if not start:
+        return _Index({}, None, end)
+    file.seek(start)
+    summary = file.read(size - len(MAGIC) - start)
+    if checksum and zlib.crc32(summary[:-4]) != checksum:
+        raise damage(path, f"the checksum of the summary, at byte {start}, is wrong")
+    schemas: dict[int, Any] = {}
+    channels: dict[int, Any] = {}
+    counts: dict[int, int] = {}
+    total = None
+    for opcode, content in _split(summary, path, start):
+        if opcode in (SCHEMA, CHANNEL):
+            _note(opcode, content, schemas, channels, path)
+        elif opcode == STATISTICS:
+            total, counts = _statistics(content, path)
+    return _Index(_channels(schemas, channels, counts, total), total, end)
+
+
+def _scanned(path: Path, damaged: Damaged, index: _Index | None) -> _Index:
+    """Return the channels of a file without a summary, from all of its data."""
+    schemas: dict[int, Any] = {}
+    channels: dict[int, Any] = {}
+    end = index.end if index else path.stat().st_size
+    for opcode, content in _data(path, end, damaged):
+        if opcode == CHUNK:
+            for inner, part in _chunk(content, path, damaged, only=(SCHEMA, CHANNEL)):
+                _note(inner, part, schemas, channels, path)
+        elif opcode in (SCHEMA, CHANNEL):
+            _note(opcode, content, schemas, channels, path)
+    return _Index(_channels(schemas, channels, {}, None), None, end)
+
+
+def _read(kind: str, content: bytes, path: Path) -> Any:
+    """Return a record as the library reads it."""
+    records = library("mcap.records", path)
+    stream = library("mcap.data_stream", path).ReadDataStream(BytesIO(content))
+    try:
+        return getattr(records, kind).read(stream)
+    except Exception as problem:  # what a file says: anything may be in there
+        raise damage(path, f"a record '{kind}' cannot be read: {str(problem)[:80]}") from problem
+
+
+def _note(
+    opcode: int, content: bytes, schemas: dict[int, Any], channels: dict[int, Any], path: Path
+) -> None:
+    record = _read("Schema" if opcode == SCHEMA else "Channel", content, path)
+    (schemas if opcode == SCHEMA else channels)[record.id] = record
+
+
+def _statistics(content: bytes, path: Path) -> tuple[int, dict[int, int]]:
+    record = _read("Statistics", content, path)
+    return record.message_count, dict(record.channel_message_counts)
+
+
+def _channels(
+    schemas: dict[int, Any], channels: dict[int, Any], counts: dict[int, int], total: int | None
+) -> dict[int, Channel]:
+    made = {}
+    for number, channel in channels.items():
+        schema = schemas.get(channel.schema_id)
+        text = schema.encoding in ("ros1msg", "ros2msg", "ros2idl") if schema else False
+        epoch = channel.metadata.get(EPOCH, "")
+        made[number] = Channel(
+            channel.topic,
+            full_name(schema.name) if schema else "unknown",
+            channel.message_encoding,
+            schema.data.decode("utf-8", "replace") if schema and text else "",
+            bool(schema and schema.encoding == "ros2idl"),
+            counts.get(number, 0) if total is not None and counts else None,
+            int(epoch) if epoch.lstrip("-").isdecimal() and len(epoch) < 20 else None,
+        )
+    return made
+
+
+def _data(path: Path, end: int, damaged: Damaged) -> Iterator[tuple[int, bytes]]:
+    """Yield the records that hold messages, schemas and channels, and verify the data's checksum.
+
+    A record whose length runs out of the file ends the walk: what is behind it cannot be found.
+    """
+    with path.open("rb", buffering=1 << 20) as file:
+        size = file.seek(0, 2)
+        file.seek(max(end, 0))
+        closing = file.read(13)
+        stated = 0
+        if len(closing) == 13 and closing[0] == DATA_END:
+            (stated,) = struct.unpack_from("<I", closing, 9)
+        file.seek(0)
+        running = zlib.crc32(file.read(len(MAGIC)))
+        at = len(MAGIC)
+        while at < end:
+            head = file.read(9)
+            opcode, length = struct.unpack("<BQ", head) if len(head) == 9 else (0, size)
+            if opcode in (DATA_END, FOOT):
+                break
+            if at + 9 + length > end or opcode == 0:
+                rest = size - at
+                damaged(damage(path, f"cut off at byte {at}: the last {rest} bytes are no record"))
+                return
+            if opcode not in (SCHEMA, CHANNEL, MESSAGE, CHUNK):
+                if stated:
+                    running = zlib.crc32(head, running)
+                    left = length
+                    while left:
+                        piece = file.read(min(left, 1 << 20))
+                        if not piece:
+                            break
+                        running = zlib.crc32(piece, running)
+                        left -= len(piece)
+                else:
+                    file.seek(length, 1)
+            elif length > MOST_BYTES:
+                damaged(damage(path, f"a record of {length} bytes at byte {at}"))
+                file.seek(length, 1)
+                stated = 0
+            else:
+                content = file.read(length)
+                if len(content) < length:
+                    damaged(damage(path, f"cut off at byte {at}"))
+                    return
+                if stated:
+                    running = zlib.crc32(content, zlib.crc32(head, running))
+                yield opcode, content
+            at += 9 + length
+        if stated and running != stated:
+            damaged(damage(path, "the checksum of all of its data is wrong"))
+
+
+def _split(content: bytes, path: Path, offset: int = 0) -> Iterator[tuple[int, bytes]]:
+    at = 0
+    while at + 9 <= len(content):
+        opcode, length = struct.unpack_from("<BQ", content, at)
+        if at + 9 + length > len(content):
+            raise damage(path, f"a record at byte {offset + at} is longer than what holds it")
+        yield opcode, content[at + 9 : at + 9 + length]
+        at += 9 + length
+
+
+def _unpacked(content: bytes, path: Path) -> bytes:
+    """Return a chunk's records, its checksum verified."""
+    if len(content) < 40:
+        raise damage(path, "a chunk without its head")
+    begin, until, size, checksum, name_length = struct.unpack_from("<QQQII", content)
+    where = f"the chunk of the stamps {begin} to {until}"
+    name = content[32 : 32 + name_length]
+    data = content[32 + name_length + 8 :]
+    if size > MOST_BYTES:
+        raise damage(path, f"{where} says that it unpacks to {size} bytes")
+    if name == b"":
+        records = data
+    elif name == b"zstd":
+        records = _guarded(lambda: _zstd(data, size, path), where, path)
+    elif name == b"lz4":
+        frame = library("lz4.frame", path)
+        records = _guarded(
+            lambda: frame.LZ4FrameDecompressor().decompress(data, max_length=size + 1), where, path
+        )
+    else:
+        raise damage(path, f"{where} is packed by '{name.decode('ascii', 'replace')[:20]}'")
+    if len(records) != size:
+        raise damage(path, f"{where} unpacks to {len(records)} bytes and says {size}")
+    if checksum and zlib.crc32(records) != checksum:
+        raise damage(path, f"the checksum of {where} is wrong; {len(content)} bytes")
+    return records
+
+
+def _zstd(data: bytes, size: int, path: Path) -> bytes:
+    zstandard = library("zstandard", path)
+    if zstandard.frame_content_size(data) > size:
+        raise ValueError("it unpacks to more than it says")
+    return bytes(zstandard.ZstdDecompressor().decompress(data, max_output_size=max(size, 1)))
+
+
+def _guarded(unpack: Callable[[], bytes], where: str, path: Path) -> bytes:
+    try:
+        return unpack()
+    except Exception as problem:  # each library has errors of its own
+        raise damage(path, f"{where} cannot be unpacked: {str(problem)[:80]}") from problem
+
+
+def _chunk(
+    content: bytes, path: Path, damaged: Damaged, only: Collection[int]
+) -> Iterator[tuple[int, bytes]]:
+    try:
+        for opcode, part in _split(_unpacked(content, path), path):
+            if opcode in only:
+                yield opcode, part
+    except InvalidRecording as problem:
+        damaged(problem)
+
+
+def _messages(
+    opcode: int, content: bytes, chosen: Mapping[int, int], path: Path, damaged: Damaged
+) -> tuple[dict[int, tuple[list[int], list[bytes]]], int]:
+    """Return a record's messages by channel, and how many messages it holds in all.
+
+    `chosen` says which of the file's channels are wanted, and by which number.
+    """
+    found: dict[int, tuple[list[int], list[bytes]]] = {}
+    if opcode == MESSAGE:
+        content = struct.pack("<BQ", MESSAGE, len(content)) + content
+    elif opcode == CHUNK:
+        try:
+            content = _unpacked(content, path)
+        except InvalidRecording as problem:
+            damaged(problem)
+            return found, 0
+    else:
+        return found, 0
+    total = 0
+    at, end = 0, len(content)
+    head = struct.Struct("<BQHIQ").unpack_from
+    while at + 9 <= end:
+        if content[at] != MESSAGE:
+            at += 9 + struct.unpack_from("<Q", content, at + 1)[0]
+            continue
+        if at + 31 > end:
+            break
+        _, length, channel, _, logged = head(content, at)
+        behind = at + 9 + length
+        if behind > end or length < 22:
+            break
+        if logged >> 63:
+            damaged(damage(path, f"a message has a time of {logged} ns, after the year 2262"))
+            return found, total
+        total += 1
+        k = chosen.get(channel)
+        if k is not None:
+            both = found.get(k)
+            if both is None:
+                both = found[k] = ([], [])
+            both[0].append(logged)
+            both[1].append(content[at + 31 : behind])
+        at = behind
+    if at != end:
+        damaged(damage(path, f"a message runs out of its chunk, at byte {at} of {end}"))
+    return found, total

@@ -1,0 +1,474 @@
+"""Logs of messages as columns: streams of ROS messages, each row one message.
+
+What a message means, with canonical names (`docs/logs.md`): `sensor_msgs/JointState` gives
+`q`, `v` and `tau` by joint name; `geometry_msgs/WrenchStamped` `force` and `torque`,
+`sensor_msgs/Imu` `omega`, `acc` and `quat` (REP 145: an accelerometer's specific force),
+`nav_msgs/Odometry` `pos` and `quat`, and `vel` and `omega` of the child frame, all by frame.
+Time is the stamp of the header, counted from the first in whole nanoseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+from heft.errors import InvalidRecording, MissingSignal
+
+from . import table
+from .join import join
+from .layouts import ENCODINGS, Decoder, Group, Malformed
+from .table import Damaged, Table, Topics, damage, library, refuse_many
+
+# By type of message: field of vectors, kind of signal, its components in the message's order.
+FRAMED = {
+    "geometry_msgs/msg/WrenchStamped": (
+        ("wrench.force", "force", "xyz"),
+        ("wrench.torque", "torque", "xyz"),
+    ),
+    "sensor_msgs/msg/Imu": (
+        ("angular_velocity", "omega", "xyz"),
+        ("linear_acceleration", "acc", "xyz"),
+        ("orientation", "quat", "xyzw"),
+    ),
+    "nav_msgs/msg/Odometry": (
+        ("pose.pose.position", "pos", "xyz"),
+        ("pose.pose.orientation", "quat", "xyzw"),
+        ("twist.twist.linear", "vel", "xyz"),
+        ("twist.twist.angular", "omega", "xyz"),
+    ),
+    "geometry_msgs/msg/PoseStamped": (
+        ("pose.position", "pos", "xyz"),
+        ("pose.orientation", "quat", "xyzw"),
+    ),
+}
+JOINTS = "sensor_msgs/msg/JointState"
+JOINT_FIELDS = (("position", "q"), ("velocity", "v"), ("effort", "tau"))
+KINDS = (JOINTS, *FRAMED)
+APART = 1.0  # [s] between stamps and logging, above which it is said
+PEEK = 200  # messages of a topic by which its joints and frames are known
+
+
+@dataclass(frozen=True)
+class Channel:
+    """One kind of message under one name in a log.
+
+    Attributes:
+        topic: Its name.
+        kind: Its type, as `sensor_msgs/msg/JointState`.
+        encoding: `cdr`, `ros1` or `json`.
+        definition: The type's definition, or nothing where the log has none.
+        idl: Whether the definition is IDL instead of a message file.
+        count: How many messages there are, or None where that is not known.
+        epoch: The stamp at which time is 0 [ns], where the log says so.
+    """
+
+    topic: str
+    kind: str
+    encoding: str
+    definition: str = ""
+    idl: bool = False
+    count: int | None = None
+    epoch: int | None = None
+
+
+# Positions in the log's list of channels, stamps of logging [ns] and the messages themselves.
+Batch = tuple[int, list[int], list[bytes]]
+
+
+@dataclass(frozen=True)
+class Log:
+    """A log of messages.
+
+    Attributes:
+        path: The file or folder.
+        channels: What is in it.
+        batches: `batches(wanted)` yields the messages of some channels, in the log's order.
+        notes: What a reader of the log should know.
+    """
+
+    path: str
+    channels: tuple[Channel, ...]
+    batches: Callable[[Collection[int]], Iterator[Batch]]
+    notes: tuple[str, ...] = ()
+
+
+def unified(channels: Mapping[int, Channel]) -> tuple[tuple[Channel, ...], dict[int, int]]:
+    """Return channels of which no two are alike, and each one's place among them.
+
+    A topic of several publishers has a channel for each of them.
+    """
+    counts: dict[Channel, int | None] = {}
+    for channel in channels.values():
+        key = replace(channel, count=None)
+        before = counts.get(key, 0)
+        counts[key] = None if channel.count is None or before is None else before + channel.count
+    at = {key: k for k, key in enumerate(counts)}
+    places = {number: at[replace(c, count=None)] for number, c in channels.items()}
+    return tuple(replace(key, count=count) for key, count in counts.items()), places
+
+
+def following(path: str, logs: Sequence[Log]) -> Log:
+    """Return logs that follow one another as one."""
+    flat = [(log, k, channel) for log in logs for k, channel in enumerate(log.channels)]
+    channels, places = unified({n: channel for n, (_, _, channel) in enumerate(flat)})
+
+    def batches(wanted: Collection[int]) -> Iterator[Batch]:
+        for log in logs:
+            own = {k: places[n] for n, (of, k, _) in enumerate(flat) if of is log}
+            for k, logged, messages in log.batches([k for k in own if own[k] in wanted]):
+                yield own[k], logged, messages
+
+    return Log(path, channels, batches, tuple(dict.fromkeys(n for log in logs for n in log.notes)))
+
+
+def full_name(kind: str) -> str:
+    """Return the type's name as ROS 2 writes it: `sensor_msgs/msg/Imu` for `sensor_msgs/Imu`."""
+    package, _, name = kind.partition("/")
+    return f"{package}/msg/{name}" if name and "/" not in name else kind
+
+
+def types_of(channel: Channel, path: str) -> Mapping[str, Any]:
+    """Return definitions by name: the log's own, over those that ROS ships."""
+    if channel.encoding == "json":
+        return {}
+    typesys = library("rosbags.typesys", path)
+    ros1 = channel.encoding == "ros1"
+    store = typesys.Stores.ROS1_NOETIC if ros1 else typesys.Stores.ROS2_HUMBLE
+    known: dict[str, Any] = dict(typesys.get_typestore(store).fielddefs)
+    own: dict[str, Any] = {}
+    if not channel.definition:
+        return known
+    try:
+        if channel.idl:
+            own = typesys.get_types_from_idl(channel.definition)
+        else:
+            own = typesys.get_types_from_msg(channel.definition, channel.kind)
+    except Exception as problem:  # a parser of what a file says: anything may be in there
+        raise InvalidRecording(
+            f"the definition of the messages of '{channel.topic}' cannot be read",
+            argument=path,
+            got=str(problem)[:200],
+        ) from problem
+    if not ros1:  # ROS 1 logs define a header's stamp by the built-in type alone
+        own = {n: d for n, d in own.items() if n != "builtin_interfaces/msg/Time"}
+    return known | own
+
+
+@dataclass(frozen=True)
+class _Stream:
+    """Messages of one topic that speak of the same joints or frame.
+
+    Attributes:
+        channel: Position of the channel in the log.
+        key: The joints, or the frame.
+        columns: What the messages give: place in them by column.
+        first: The first stamp [ns].
+        header: Whether the stamps of the header are used, or those of the log.
+        seen: How many of the first messages are of this stream.
+        late: By how much the first was logged behind its own stamp [s].
+    """
+
+    channel: int
+    key: frozenset[str]
+    columns: Mapping[str, tuple[str, int]]
+    first: int
+    header: bool
+    seen: int
+    late: float
+
+
+def read_group(
+    channel: Channel, group: Group, frames: Mapping[str, str]
+) -> tuple[frozenset[str], dict[str, tuple[str, int]]]:
+    """Return what a group of messages speaks of, and where each column stands."""
+    columns: dict[str, tuple[str, int]] = {}
+    if channel.kind == JOINTS:
+        names = group.strings.get("name", ())
+        if len(set(names)) < len(names):
+            raise Malformed("a joint is named twice: " + ", ".join(names)[:80])
+        for path, kind in JOINT_FIELDS:
+            count = group.numbers[path].shape[1] if path in group.numbers else 0
+            if count not in (0, len(names)):
+                raise Malformed(f"it names {len(names)} joints and gives '{path}' of {count}")
+            if count:
+                columns.update({f"{kind}.{n}": (path, k) for k, n in enumerate(names)})
+        return frozenset(names), columns
+    field = "child_frame_id" if channel.kind.endswith("Odometry") else "header.frame_id"
+    frame = frames.get(channel.topic) or "".join(group.strings.get(field, ())) or "unnamed"
+    for path, kind, letters in FRAMED[channel.kind]:
+        for letter in letters:
+            if f"{path}.{letter}" not in group.numbers:
+                raise Malformed(f"it lacks '{path}.{letter}'")
+            columns[f"{kind}.{frame}.{letter}"] = (f"{path}.{letter}", 0)
+    if _no_orientation(channel, group):
+        columns = {n: c for n, c in columns.items() if not n.startswith("quat.")}
+    return frozenset({frame}), columns
+
+
+def _known(group: Group, place: tuple[str, int]) -> bool:
+    """Whether a number is ever one: drivers write NaN for what they do not measure."""
+    path, k = place
+    return bool(np.isfinite(group.numbers[path][:, k]).any())
+
+
+def _no_orientation(channel: Channel, group: Group) -> bool:
+    """Whether an IMU says that it knows no orientation: its first covariance is -1."""
+    covariance = group.numbers.get("orientation_covariance")
+    return channel.kind.endswith("Imu") and covariance is not None and covariance[0, 0] == -1.0
+
+
+def stamps_of(group: Group) -> NDArray[np.int64] | None:
+    """Return the headers' stamps of a group of messages [ns], None if it has no headers."""
+    seconds = group.numbers.get("header.stamp.sec", group.numbers.get("header.stamp.secs"))
+    rest = next(
+        (
+            group.numbers[path]
+            for name in ("nanosec", "nsec", "nsecs")
+            if (path := f"header.stamp.{name}") in group.numbers
+        ),
+        None,
+    )
+    if seconds is None or rest is None:
+        return None
+    whole: NDArray[np.int64] = seconds[:, 0].astype(np.int64) * 1_000_000_000
+    return whole + rest[:, 0].astype(np.int64)
+
+
+def seconds(nanoseconds: NDArray[np.int64]) -> Array:
+    """Return whole nanoseconds in seconds, rounded once where doubles hold them (104 days)."""
+    whole, rest = np.divmod(nanoseconds, 1_000_000_000)
+    short = np.abs(nanoseconds) < 2**53
+    return np.asarray(np.where(short, nanoseconds / 1e9, whole + rest / 1e9), dtype=np.float64)
+
+
+def _streams(
+    log: Log,
+    wanted: Sequence[int],
+    decoders: Mapping[int, Decoder],
+    topics: Topics,
+    damaged: Damaged,
+) -> list[_Stream]:
+    """Return what the first messages of each topic speak of."""
+    seen = dict.fromkeys(wanted, 0)
+    found: dict[tuple[int, frozenset[str]], _Stream] = {}
+    for k, logged, messages in log.batches(wanted):
+        some = messages[: max(PEEK - seen[k], 0)]
+        for one in _decoded(log, log.channels[k], decoders[k], some, topics.frames, damaged):
+            new = _stream(k, logged, one)
+            old = found.get((k, one.key))
+            found[k, one.key] = new if old is None else _together(old, new)
+        seen[k] += len(messages)
+        if all(_enough(n, log.channels[i].count) for i, n in seen.items()):
+            break
+    return [s for s in found.values() if s.columns]
+
+
+def _enough(seen: int, count: int | None) -> bool:
+    return seen >= PEEK or (count is not None and seen >= count)
+
+
+def _stream(channel: int, logged: Sequence[int], one: _Said) -> _Stream:
+    group = one.group
+    when = logged[group.rows[0]]
+    stamps = stamps_of(group)
+    # A header without a stamp has zero there, while the log's clock runs.
+    header = stamps is not None and bool(stamps[0] or not when)
+    first = int(stamps[0]) if header and stamps is not None else when
+    columns = {n: c for n, c in one.columns.items() if _known(group, c)}
+    late = (when - first) / 1e9
+    return _Stream(channel, one.key, columns, first, header, len(group.rows), late)
+
+
+def _together(old: _Stream, new: _Stream) -> _Stream:
+    first = min(old.first, new.first) if new.header == old.header else old.first
+    columns = {**new.columns, **old.columns}
+    return replace(old, columns=columns, first=first, seen=old.seen + new.seen)
+
+
+@dataclass(frozen=True)
+class _Said:
+    """Messages of one layout, with what they speak of and where each column stands."""
+
+    group: Group
+    key: frozenset[str]
+    columns: Mapping[str, tuple[str, int]]
+
+
+def _decoded(
+    log: Log,
+    channel: Channel,
+    decoder: Decoder,
+    messages: Sequence[bytes],
+    frames: Mapping[str, str],
+    damaged: Damaged,
+) -> list[_Said]:
+    """Return what messages say; one that cannot be decoded is damage."""
+
+    def said(some: Sequence[bytes]) -> list[_Said]:
+        return [_Said(g, *read_group(channel, g, frames)) for g in decoder.groups(some)]
+
+    try:
+        return said(messages)
+    except Malformed as problem:
+        damaged(damage(log.path, f"a message of '{channel.topic}': {problem}"))
+    kept = []
+    for k, message in enumerate(messages):  # salvage: one by one, without the bad ones
+        try:
+            for one in said([message]):
+                own = Group(np.array([k]), one.group.numbers, one.group.strings)
+                kept.append(_Said(own, one.key, one.columns))
+        except Malformed:
+            continue
+    return kept
+
+
+def messages_table(log: Log, topics: Topics, damaged: Damaged) -> Table:
+    """Return a log of messages as a table.
+
+    Streams of unlike times are joined: the clock is that of the joints, or of the first topic;
+    others are interpolated at its stamps (see `join`).
+
+    Raises:
+        InvalidRecording: If it holds no message that heft reads, or several speak of the same.
+        MissingSignal: If a topic of the map is not there.
+    """
+    missing = [
+        t for t in (*topics.names, *topics.frames) if t not in {c.topic for c in log.channels}
+    ]
+    if missing:
+        raise MissingSignal(
+            f"the log has no topic '{missing[0]}', which the map names",
+            argument=log.path,
+            valid=sorted({c.topic for c in log.channels}),
+        )
+    wanted = [
+        k
+        for k, c in enumerate(log.channels)
+        if c.kind in KINDS
+        and c.encoding in ENCODINGS
+        and c.count != 0
+        and (not topics.names or c.topic in topics.names)
+    ]
+    decoders = {
+        k: Decoder((c := log.channels[k]).kind, types_of(c, log.path), c.encoding) for k in wanted
+    }
+    streams = _streams(log, wanted, decoders, topics, damaged) if wanted else []
+    if not streams:
+        there = sorted({f"{c.topic} ({c.kind}, {c.encoding})" for c in log.channels})
+        raise InvalidRecording(
+            "the log holds no messages that heft reads",
+            argument=log.path,
+            got=", ".join(there[:8]) or "no topics",
+            expected=", ".join(k.replace("/msg/", "/") for k in KINDS),
+        )
+    refuse_many(sum(len(s.columns) for s in streams), log.path)
+    _refuse_ambiguous(log, streams)
+    # The clock: joints before all else, then the topic that says most.
+    streams.sort(key=lambda s: (log.channels[s.channel].kind != JOINTS, -s.seen))
+    stated = log.channels[streams[0].channel].epoch
+    epoch = streams[0].first if stated is None else stated
+    notes = list(log.notes)
+    for stream in streams:
+        channel = log.channels[stream.channel]
+        if not stream.header:
+            notes.append(f"'{channel.topic}' has no stamps of its own: the time of logging is used")
+        if abs(stream.late) > APART:
+            notes.append(
+                f"'{channel.topic}' was logged {stream.late:.6g} s behind its own stamps, which "
+                "are used"
+            )
+        if channel.kind.endswith("PoseStamped") and channel.topic not in topics.frames:
+            notes.append(
+                f"'{channel.topic}' names the frame that its pose is seen from, not the body's: "
+                f'[topic] frames = {{"{channel.topic}" = "…"}} in a map names it'
+            )
+    parts = [
+        _stream_table(
+            log,
+            s,
+            decoders[s.channel],
+            [x.key for x in streams if x.channel == s.channel],
+            epoch,
+            topics.frames,
+            damaged,
+        )
+        for s in streams
+    ]
+    return join(parts, log.path, tuple(notes))
+
+
+def _refuse_ambiguous(log: Log, streams: Sequence[_Stream]) -> None:
+    owner: dict[str, _Stream] = {}
+    for stream in streams:
+        for column in stream.columns:
+            if column in owner:
+                both = [log.channels[s.channel].topic for s in (owner[column], stream)]
+                raise InvalidRecording(
+                    f"two streams of messages give '{column}'",
+                    argument=log.path,
+                    got=", ".join(both),
+                    cure=f'choose in a map (--map): [topic] names = ["{both[0]}"]'
+                    if both[0] != both[1]
+                    else "the topic's messages name unlike sets of the same joints; "
+                    "record their sources as topics of their own",
+                )
+            owner[column] = stream
+
+
+def _stream_table(
+    log: Log,
+    stream: _Stream,
+    decoder: Decoder,
+    keys: Sequence[frozenset[str]],
+    epoch: int,
+    frames: Mapping[str, str],
+    damaged: Damaged,
+) -> Table:
+    channel = log.channels[stream.channel]
+
+    def read(names: Sequence[str]) -> Iterator[Array]:
+        held: list[Array] = []
+        count = 0
+        for _, logged, messages in log.batches([stream.channel]):
+            made = _rows(logged, messages, names)
+            held.append(made)
+            count += len(made)
+            if count >= table.BLOCK_ROWS:
+                yield np.concatenate(held)
+                held, count = [], 0
+        if count:
+            yield np.concatenate(held)
+
+    def _rows(logged: list[int], messages: list[bytes], names: Sequence[str]) -> Array:
+        values = np.full((len(messages), len(names)), np.nan)
+        keep = np.zeros(len(messages), dtype=bool)
+        for one in _decoded(log, channel, decoder, messages, frames, damaged):
+            group, key, columns = one.group, one.key, one.columns
+            if key != stream.key:
+                if key not in keys:
+                    raise InvalidRecording(
+                        f"the messages of '{channel.topic}' change what they speak of",
+                        argument=log.path,
+                        got=", ".join(sorted(key)) or "no joints",
+                        expected=", ".join(sorted(stream.key)),
+                        cure="cut the log where they change",
+                    )
+                continue
+            keep[group.rows] = True
+            for at, name in enumerate(names):
+                if name == "t":
+                    own = stamps_of(group) if stream.header else None
+                    if own is None:
+                        own = np.array([logged[k] for k in group.rows], dtype=np.int64)
+                    values[group.rows, at] = seconds(own - epoch)
+                elif name in columns:
+                    path, k = columns[name]
+                    values[group.rows, at] = group.numbers[path][:, k]
+        return values if keep.all() else values[keep]
+
+    return Table(log.path, ("t", *stream.columns), None, read, epoch=epoch)

@@ -1,0 +1,73 @@
+"""NPZ files: arrays of numbers by name, whole in memory; nothing is unpickled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+from heft.errors import InvalidRecording
+from heft.files import UNREADABLE, read_arrays
+
+from . import table
+from .table import Damaged, Table, Topics, damage, refuse, refuse_many
+
+
+def _arrays(path: Path, damaged: Damaged) -> dict[str, NDArray[Any]]:
+    """Return all arrays, or, to salvage, those that can be read."""
+    if damaged is refuse:
+        return read_arrays(path)
+    found = read_arrays(path, lambda name, why: damaged(damage(path, f"array '{name}': {why}")))
+    if not found:
+        raise ValueError("none of its arrays can be read")
+    return found
+
+
+def npz_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
+    """Return the arrays of an NPZ file; those of a 2-D array `x` are `x[0]`, `x[1]` and on."""
+    topics.refuse_for(str(path))
+    try:
+        arrays = _arrays(path, damaged)
+    except UNREADABLE as problem:
+        hint = None
+        if "pickle" in str(problem):
+            hint = "save the arrays as plain numbers; objects are never unpickled"
+        elif "no zip archive" in str(problem):
+            hint = (
+                "an NPZ file without its end cannot be read, nor salvaged: "
+                "copy it again from where it was recorded"
+            )
+        raise InvalidRecording(
+            "this is not a readable NPZ file", argument=str(path), got=str(problem)[:200], cure=hint
+        ) from problem
+    columns: dict[str, NDArray[Any]] = {}
+    for name, array in arrays.items():
+        if array.dtype.kind not in "fiu":
+            continue
+        if array.ndim == 1:
+            columns[name] = array
+        elif array.ndim == 2:
+            refuse_many(array.shape[1], path)
+            for k in range(array.shape[1]):
+                columns[f"{name}[{k}]"] = array[:, k]
+
+    def read(names: Sequence[str]) -> Iterator[Array]:
+        lengths = {n: len(columns[n]) for n in names}
+        if len(set(lengths.values())) > 1:
+            raise InvalidRecording(
+                "the arrays differ in length",
+                argument=str(path),
+                got=", ".join(f"{k}: {v}" for k, v in lengths.items()),
+            )
+        total = next(iter(lengths.values()), 0)
+        for first in range(0, total, table.BLOCK_ROWS):
+            rows = slice(first, first + table.BLOCK_ROWS)
+            yield np.stack([np.asarray(columns[n][rows], dtype=float) for n in names], 1)
+
+    longest = max((len(c) for c in columns.values()), default=0)
+    others = tuple(n for n in arrays if n not in columns and f"{n}[0]" not in columns)
+    return Table(str(path), tuple(columns), longest, read, others)

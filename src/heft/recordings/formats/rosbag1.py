@@ -1,0 +1,196 @@
+"""ROS 1 bags, format 2.0 (wiki.ros.org/Bags/Format/2.0).
+
+The file is walked record by record: an index of all messages would grow with the log.
+"""
+
+from __future__ import annotations
+
+import bz2
+import struct
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from heft.errors import InvalidRecording
+
+from .messages import Batch, Channel, Log, full_name, messages_table, unified
+from .table import Damaged, Table, Topics, damage, library
+
+MAGIC = b"#ROSBAG V2.0\n"
+MESSAGE, BAG, CHUNK, CHUNK_INFO, CONNECTION = 2, 3, 5, 6, 7
+MOST_BYTES = 256 << 20  # of one record, packed or not
+BATCH = 4096
+
+Header = dict[str, bytes]
+
+
+def rosbag1_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
+    """Return the messages of a ROS 1 bag as a table."""
+    return messages_table(rosbag1_log(path, damaged), topics, damaged)
+
+
+def rosbag1_log(path: Path, damaged: Damaged) -> Log:
+    """Return a ROS 1 bag as a log of messages."""
+    connections: dict[int, Channel] = {}
+    counts: dict[int, int] = {}
+    with path.open("rb") as file:
+        if file.read(len(MAGIC)) != MAGIC:
+            raise InvalidRecording(
+                "this is no ROS 1 bag of format 2.0",
+                argument=str(path),
+                got="another first line",
+                cure="rosbag migrations bring older formats up to date: rosbag fix",
+            )
+        index = 0
+        first = _record(file, path, file.seek(0, 2), len(MAGIC))
+        if first is not None and _number(first[0], "op") == BAG:
+            index = _number(first[0], "index_pos")
+        if not index:
+            damaged(damage(path, "it has no index: the recorder did not close it"))
+        size = file.seek(0, 2)
+        at = index or size
+        while at < size:
+            found = _record(file, path, size, at)
+            if found is None:
+                damaged(damage(path, f"its index is cut off at byte {at}"))
+                break
+            header, data, at = found
+            if _number(header, "op") == CONNECTION:
+                _connect(header, data, connections, path)
+            elif _number(header, "op") == CHUNK_INFO:
+                for conn, count in struct.iter_unpack("<II", data[: len(data) // 8 * 8]):
+                    counts[conn] = counts.get(conn, 0) + count
+        for conn, channel in connections.items():
+            connections[conn] = replace(channel, count=counts.get(conn) if counts else None)
+    if not connections:
+        for _, header, data in _records(path, damaged):
+            if _number(header, "op") == CONNECTION:
+                _connect(header, data, connections, path)
+    channels, places = unified(connections)
+
+    def batches(wanted: Collection[int]) -> Iterator[Batch]:
+        place = {number: k for number, k in places.items() if k in wanted}
+        held: dict[int, tuple[list[int], list[bytes]]] = {}
+        for _, header, data in _records(path, damaged):
+            if _number(header, "op") != MESSAGE:
+                continue
+            k = place.get(_number(header, "conn"))
+            if k is None:
+                continue
+            both = held.setdefault(k, ([], []))
+            seconds, rest = struct.unpack("<II", header.get("time", bytes(8))[:8].ljust(8, b"\0"))
+            both[0].append(seconds * 1_000_000_000 + rest)
+            both[1].append(data)
+            if len(both[0]) >= BATCH:
+                yield k, *held.pop(k)
+        for k, (logged, messages) in held.items():
+            yield k, logged, messages
+
+    notes = ("ROS 1 bags carry no checksums: a changed byte cannot be seen",)
+    return Log(str(path), channels, batches, notes)
+
+
+def _connect(header: Header, data: bytes, connections: dict[int, Channel], path: Path) -> None:
+    more = _fields(data, path)
+    connections[_number(header, "conn")] = Channel(
+        header.get("topic", b"").decode("utf-8", "replace"),
+        full_name(more.get("type", b"").decode("utf-8", "replace")),
+        "ros1",
+        more.get("message_definition", b"").decode("utf-8", "replace"),
+    )
+
+
+def _fields(data: bytes, path: Path) -> Header:
+    fields = {}
+    at = 0
+    while at + 4 <= len(data):
+        (length,) = struct.unpack_from("<I", data, at)
+        name, equals, value = data[at + 4 : at + 4 + length].partition(b"=")
+        if not equals or at + 4 + length > len(data):
+            raise damage(path, "a record's head cannot be read")
+        fields[name.decode("ascii", "replace")] = value
+        at += 4 + length
+    return fields
+
+
+def _number(header: Header, name: str) -> int:
+    return int.from_bytes(header.get(name, b""), "little")
+
+
+def _record(file: BinaryIO, path: Path, size: int, at: int) -> tuple[Header, bytes, int] | None:
+    """Return the record at a byte, and where the next begins; None if it runs out of the file."""
+    file.seek(at)
+    parts = []
+    for _ in range(2):
+        head = file.read(4)
+        length = struct.unpack("<I", head)[0] if len(head) == 4 else size
+        at += 4 + length
+        if at > size:
+            return None
+        if length > MOST_BYTES:
+            raise damage(path, f"a record of {length} bytes")
+        parts.append(file.read(length))
+    return _fields(parts[0], path), parts[1], at
+
+
+def _records(path: Path, damaged: Damaged) -> Iterator[tuple[int, Header, bytes]]:
+    """Yield the bag's records with the bytes where they begin, those of chunks included."""
+    with path.open("rb", buffering=1 << 20) as file:
+        size = file.seek(0, 2)
+        at = len(MAGIC)
+        while at < size:
+            try:
+                found = _record(file, path, size, at)
+            except InvalidRecording as problem:
+                found = None
+                damaged(problem)
+            if found is None:
+                rest = f"cut off at byte {at}: the last {size - at} bytes are no record"
+                damaged(damage(path, rest))
+                return
+            header, data, behind = found
+            if _number(header, "op") != CHUNK:
+                yield at, header, data
+            else:
+                try:
+                    yield from _inside(header, data, at, path)
+                except InvalidRecording as problem:
+                    damaged(problem)
+            at = behind
+
+
+def _inside(
+    header: Header, data: bytes, at: int, path: Path
+) -> Iterator[tuple[int, Header, bytes]]:
+    size = _number(header, "size")
+    where = f"the chunk at byte {at}"
+    if size > MOST_BYTES:
+        raise damage(path, f"{where} says that it unpacks to {size} bytes")
+    compression = header.get("compression", b"none").decode("ascii", "replace")
+    unpacker: Any = None
+    if compression == "bz2":
+        unpacker = bz2.BZ2Decompressor()
+    elif compression == "lz4":
+        unpacker = library("lz4.frame", path).LZ4FrameDecompressor()
+    elif compression != "none":
+        raise damage(path, f"{where} is packed by '{compression[:20]}'")
+    if unpacker is not None:
+        try:
+            data = unpacker.decompress(data, max_length=size + 1)
+        except Exception as problem:  # each library has errors of its own
+            raise damage(path, f"{where} cannot be unpacked: {str(problem)[:80]}") from problem
+    if len(data) != size:
+        raise damage(path, f"{where} unpacks to {len(data)} bytes and says {size}")
+    inner = 0
+    while inner < size:
+        parts = []
+        for _ in range(2):
+            if inner + 4 > size:
+                raise damage(path, f"a record runs out of {where}")
+            (length,) = struct.unpack_from("<I", data, inner)
+            if inner + 4 + length > size:
+                raise damage(path, f"a record runs out of {where}")
+            parts.append(data[inner + 4 : inner + 4 + length])
+            inner += 4 + length
+        yield at, _fields(parts[0], path), parts[1]

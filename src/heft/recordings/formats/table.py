@@ -1,0 +1,128 @@
+"""What every reader makes of a file: columns of numbers over rows, read in blocks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+from heft.arrays import Array
+from heft.errors import InvalidRecording, InvalidSetting, spelt
+
+BLOCK_ROWS = 65_536
+MOST_COLUMNS = 10_000
+
+
+@dataclass(frozen=True)
+class Table:
+    """A file as columns of numbers, read in blocks.
+
+    Attributes:
+        path: The file.
+        columns: Names of its columns.
+        rows: How many rows it has, or None where only reading tells.
+        read: `read(names)` yields arrays of shape (rows, names), in order.
+        others: Names of columns that do not hold numbers.
+        epoch: The stamp at which `t` is 0 [ns since 1970], where the file has stamps.
+        notes: What a reader of the log should know, in sentences.
+    """
+
+    path: str
+    columns: tuple[str, ...]
+    rows: int | None
+    read: Callable[[Sequence[str]], Iterator[Array]]
+    others: tuple[str, ...] = ()
+    epoch: int | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Topics:
+    """Which topics of a log of messages are read: the table `[topic]` of a column map.
+
+    Attributes:
+        names: The topics; all that hold signals, if not given.
+        frames: What a topic's frame is called, where its messages do not say it well.
+    """
+
+    names: tuple[str, ...] = ()
+    frames: Mapping[str, str] = field(default_factory=dict)
+
+    def refuse_for(self, path: str) -> None:
+        """Raise `InvalidSetting` if topics are chosen of a file that has none."""
+        if self.names or self.frames:
+            raise InvalidSetting(
+                "topics are chosen of a log that has none",
+                argument=path,
+                cure="leave the table [topic] out of the map",
+            )
+
+
+KINDS_OF_FILES = {
+    ".parquet": "Parquet file",
+    ".pq": "Parquet file",
+    ".npz": "NPZ file",
+    ".csv": "CSV file",
+    ".mcap": "MCAP file",
+    ".bag": "ROS 1 bag",
+    ".db3": "SQLite file of the bag",
+}
+
+# Takes what is wrong with a file. Strict reading raises it; salvage notes it, and the reader
+# goes on behind the damage where it can.
+Damaged = Callable[[InvalidRecording], None]
+
+
+def refuse(damage: InvalidRecording) -> None:
+    """Raise the damage: nothing of a damaged file is used."""
+    raise damage
+
+
+def damage(path: object, got: str) -> InvalidRecording:
+    """Return the error of a damaged file, with the way to salvage it."""
+    kind = KINDS_OF_FILES.get(Path(str(path)).suffix.lower(), "log")
+    return InvalidRecording(
+        f"the {kind} is damaged",
+        argument=str(path),
+        got=got,
+        cure=f"copy it again from where it was recorded, or salvage what can be read: "
+        f"heft convert {spelt(path)} --recover --out salvaged.parquet",
+    )
+
+
+def refuse_many(count: int, path: object) -> None:
+    """Raise `InvalidRecording` if there are more columns than any robot has signals."""
+    if count > MOST_COLUMNS:
+        raise InvalidRecording(
+            "the log has too many columns",
+            argument=str(path),
+            got=count,
+            expected=f"at most {MOST_COLUMNS}",
+        )
+
+
+def refuse_twice(names: Sequence[str], path: object) -> None:
+    """Raise `InvalidRecording` if a column's name repeats, or there are too many."""
+    refuse_many(len(names), path)
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
+    if twice:
+        raise InvalidRecording("column names repeat", argument=str(path), got=", ".join(twice))
+
+
+def library(name: str, path: object) -> ModuleType:
+    """Return an optional library of the extra `ros`.
+
+    Raises:
+        InvalidRecording: If it is not installed.
+    """
+    try:
+        return import_module(name)
+    except ImportError as problem:
+        raise InvalidRecording(
+            f"these logs need the library '{name.partition('.')[0]}', which is not installed",
+            argument=str(path),
+            cure="pip install 'heft[ros]'",
+        ) from problem

@@ -1,0 +1,216 @@
+"""Text in columns: CSV with commas, semicolons or tabs, and files of single spaces."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.errors import InvalidRecording, spelt
+
+from . import table
+from .table import Damaged, Table, Topics, damage, refuse, refuse_twice
+
+MISSING = ["", "nan", "NaN", "NAN", "null", "None", "NA"]
+CUT = "the last line does not end: its last number may be cut off"
+LOOKED_AT = 65_536  # [bytes] in which decimal commas are looked for
+DECIMALS = "decimal commas are read for points"
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """How a file's text is laid out.
+
+    Attributes:
+        names: Of its columns.
+        delimiter: What parts them.
+        above: How many lines stand above the numbers.
+        decimal: The decimal point, or a comma.
+    """
+
+    names: tuple[str, ...]
+    delimiter: str
+    above: int
+    decimal: str
+
+
+def _layout(path: Path) -> _Layout:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            line = file.readline(1_000_000)
+            above = 1
+            if re.fullmatch(r"sep=.\s*", line):  # as spreadsheets write it
+                line = file.readline(1_000_000)
+                above = 2
+    except OSError as problem:
+        raise InvalidRecording(
+            "the log cannot be read", argument=str(path), got=problem.strerror or str(problem)
+        ) from problem
+    except UnicodeDecodeError as problem:
+        raise InvalidRecording(
+            "the CSV file is not UTF-8 text", argument=str(path), got=str(problem)
+        ) from problem
+    if not line.strip():
+        raise InvalidRecording("the log is empty", argument=str(path))
+    if "\0" in line:
+        raise InvalidRecording(
+            "the CSV file is not UTF-8 text",
+            argument=str(path),
+            got="a NUL in the first line",
+            cure="save it as UTF-8",
+        )
+    if line.startswith("#"):  # as NumPy writes it
+        line = line.lstrip("#").lstrip(" ")
+    delimiter = max(",;\t", key=line.count)
+    if delimiter not in line and " " in line.strip():
+        delimiter = " "  # as the recorder of Universal Robots writes it
+    try:
+        header = [c.strip() for c in next(csv.reader([line], delimiter=delimiter))]
+    except csv.Error as problem:
+        raise InvalidRecording(
+            "the first line cannot be read", argument=str(path), got=str(problem)
+        ) from problem
+    if all(_is_number(c) for c in header):
+        raise InvalidRecording(
+            "the first line holds numbers, not column names",
+            argument=str(path),
+            got=line.strip()[:80],
+            cure="put a line with the columns' names on top",
+        )
+    if not any(header):
+        raise InvalidRecording(
+            "the first line names no columns", argument=str(path), got=line.strip()[:80]
+        )
+    refuse_twice([c for c in header if c], path)
+    commas = delimiter != "," and _has_decimal_commas(path, above)
+    return _Layout(tuple(header), delimiter, above, "," if commas else ".")
+
+
+def _has_decimal_commas(path: Path, above: int) -> bool:
+    """Whether digits have commas between them and nowhere points, as far as is looked."""
+    with path.open("rb") as file:  # whatever text other columns hold
+        for _ in range(above):
+            file.readline()
+        start = file.read(LOOKED_AT)
+    return bool(re.search(rb"\d,\d", start)) and not re.search(rb"\d\.\d", start)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return "_" not in text  # Python takes 1_000 for a number, nobody else does
+
+
+def _last_line(path: Path) -> bytes:
+    """Return what stands behind the file's last end of line: nothing in a file that was closed."""
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(size - 1_000_000, 0))
+        return file.read().replace(b"\r", b"\n").rpartition(b"\n")[2]
+
+
+def text_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
+    """Return the columns of a text file, all taken for numbers until they are read."""
+    import pyarrow
+    import pyarrow.csv
+
+    topics.refuse_for(str(path))
+    layout = _layout(path)
+    delimiter, header = layout.delimiter, layout.names
+    last = _last_line(path)
+    # Of the right shape it is read like any other, though its last number may lack digits.
+    cut = last.count(delimiter.encode()) == len(header) - 1 and bool(last)
+
+    def read(names: Sequence[str]) -> Iterator[Array]:
+        convert = pyarrow.csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pyarrow.float64()),
+            include_columns=list(names),
+            null_values=MISSING,
+            strings_can_be_null=True,
+            decimal_point=layout.decimal,
+        )
+        options = pyarrow.csv.ReadOptions(
+            block_size=8 << 20, column_names=header, skip_rows=layout.above, use_threads=False
+        )
+        parse = pyarrow.csv.ParseOptions(delimiter=delimiter)
+        try:
+            for batch in pyarrow.csv.open_csv(path, options, parse, convert):
+                yield np.stack(
+                    [batch.column(k).to_numpy(zero_copy_only=False) for k in range(len(names))], 1
+                )
+        except (OSError, pyarrow.ArrowException) as problem:
+            raise InvalidRecording(
+                "the CSV file holds a line that cannot be read",
+                argument=str(path),
+                got=str(problem)[:200],
+                cure="look at that line; a log cut off in mid-line loses that line with "
+                f"heft convert {spelt(path)} --recover --out salvaged.csv",
+            ) from problem
+
+    def salvage(names: Sequence[str]) -> Iterator[Array]:
+        """Read line by line, and leave out those that hold something else than numbers."""
+        at = [header.index(n) for n in names]
+        misshapen = unread = 0
+        kept = False  # whether the line before was
+        rows: list[list[float]] = []
+        with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+            for _ in range(layout.above):
+                file.readline()
+            lines = csv.reader(file, delimiter=delimiter)
+            while True:
+                try:
+                    cells = next(lines, None)
+                except csv.Error:  # a field without end
+                    misshapen += 1
+                    continue
+                if cells is None:
+                    break
+                kept = False
+                if len(cells) != len(header):
+                    misshapen += bool(cells)
+                    continue
+                try:
+                    rows.append([_number(cells[k].replace(layout.decimal, ".")) for k in at])
+                    kept = True
+                except ValueError:
+                    unread += 1
+                if len(rows) > table.BLOCK_ROWS:
+                    yield np.array(rows[:-1])
+                    rows = rows[-1:]
+        if cut and kept:
+            damaged(damage(path, f"{CUT}; the line is left out"))
+            rows = rows[:-1]
+        if rows:
+            yield np.array(rows)
+        if misshapen or unread:
+            damaged(
+                damage(
+                    path,
+                    f"{misshapen} lines with another number of columns and {unread} with "
+                    "something else than numbers are left out",
+                )
+            )
+
+    notes = ["text carries no checksum: a changed digit cannot be seen"]
+    notes += [CUT] if cut else []
+    notes += [DECIMALS] if layout.decimal == "," else []
+    return Table(
+        str(path), header, None, read if damaged is refuse else salvage, notes=tuple(notes)
+    )
+
+
+def _number(text: str) -> float:
+    """Return a cell as a number, NaN where it is empty; raise ValueError where it is none."""
+    text = text.strip()
+    if text in MISSING:
+        return np.nan
+    if not _is_number(text) or not np.isfinite(float(text)):
+        raise ValueError(text)
+    return float(text)

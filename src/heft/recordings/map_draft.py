@@ -1,0 +1,294 @@
+"""A first draft of a column map, from the names of a log's columns and of the robot's joints.
+
+A guess to be checked, and written so: every line says what speaks for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from heft.arrays import Array
+
+from .columns import FRAME_KINDS
+from .columns import UNITS as ALL_UNITS
+from .formats.table import Table
+
+# Words that name a kind of signal, most telling first.
+WORDS: dict[str, tuple[str, ...]] = {
+    "current": ("current", "currents", "amp", "amps", "ampere", "iq"),
+    "tau": ("tau", "torque", "torques", "trq", "effort", "efforts", "eff", "moment", "moments"),
+    "a": ("qdd", "ddq", "acc", "accel", "acceleration", "accelerations"),
+    "v": ("qd", "dq", "qdot", "vel", "velocity", "velocities", "speed", "speeds", "omega"),
+    "q": ("q", "pos", "position", "positions", "angle", "angles", "theta", "encoder", "enc"),
+}
+# The same of what belongs to a frame; a letter may stand before the axis, as in `Fx`.
+FRAME_WORDS: dict[str, tuple[str, ...]] = {
+    "quat": ("quat", "quaternion", "orientation", "q"),
+    "force": ("force", "forces", "f"),
+    "torque": ("torque", "torques", "moment", "moments", "tau", "m", "t"),
+    "acc": ("acc", "accel", "acceleration", "a"),
+    "omega": ("omega", "gyro", "w"),
+    "pos": ("pos", "position", "translation", "tcp", "p"),
+}
+FRAME = "tool0"
+FAR = 20.0  # positions that go further are more likely millimetres
+TIMES = ("t", "time", "stamp", "timestamp", "clock", "secs", "seconds")
+# Words of what was asked for, not of what was.
+WISHED = ("target", "desired", "des", "cmd", "command", "commanded", "ref", "reference", "goal",
+          "setpoint")  # fmt: skip
+UNITS = {
+    "t": ("s", "ms", "us", "ns"),
+    "q": ("rad", "deg", "turn", "mm"),
+    "v": ("rad/s", "deg/s", "rpm", "mm/s"),
+    "a": ("rad/s^2", "deg/s^2"),
+    "tau": ("Nm", "mNm", "kNm"),
+    "current": ("A", "mA"),
+}
+SPELLINGS = {
+    "degree": "deg",
+    "degrees": "deg",
+    "radian": "rad",
+    "radians": "rad",
+    "sec": "s",
+    "msec": "ms",
+    "nsec": "ns",
+    "usec": "us",
+    "millis": "ms",
+    "nanos": "ns",
+    "rev": "turn",
+    "turns": "turn",
+}
+FULL_TURN_IN_RADIANS = 4.0 * np.pi  # positions that go further are more likely degrees
+MOST_ROWS = 20_000  # that a draft looks at
+
+
+@dataclass(frozen=True)
+class _Guess:
+    """What a column may be: its kind, the joint's number or name left in it, and its units."""
+
+    column: str
+    kind: str
+    rest: tuple[str, ...]
+    number: int | None
+    unit: str | None
+    wished: bool
+
+
+def draft_map(table: Table, joints: Sequence[str]) -> str:
+    """Return the TOML of a column map, guessed from names and from the first numbers.
+
+    Joints' signals are looked for if there are joints, a sensor's wrench and pose in what is left.
+
+    Comments say what speaks for each guess and what to check. Where nothing can be guessed, the
+    line is there as a comment to be filled in. `ColumnMap.from_dict` reads the text.
+
+    Args:
+        table: The log.
+        joints: The robot's joints, in its order; none for a log of a sensor alone.
+    """
+    columns = [c for c in table.columns if c]
+    time = next((c for w in TIMES for c in columns if _is_time(c, w)), None)
+    guesses = [g for c in columns if c != time and (g := _guess(c)) is not None]
+    lines = [
+        f"# A first draft for {_quoted(table.path)}: guessed from names.",
+        "# Check every line, then give it with --map."
+        + (" Joints: " + ", ".join(map(_quoted, joints)) if joints else ""),
+        "",
+        *_time_lines(table, time),
+    ]
+    used = {time}
+    for kind in ("q", "tau", "current", "v") if joints else ():
+        found, why = _by_joint([g for g in guesses if g.kind == kind], joints)
+        lines.append("")
+        if not found:
+            lines += _nothing(kind, joints)
+            continue
+        used |= {g.column for g in found.values()}
+        lines += _signal_lines(table, kind, found, why)
+        lost = [j for j in joints if j not in found]
+        if lost:
+            lines.append(
+                "# CHECK: no column is named like that of " + ", ".join(map(_quoted, lost))
+            )
+    for kind, named in _by_frame([c for c in columns if c not in used]).items():
+        used |= set(named)
+        lines += ["", *_frame_lines(table, kind, named)]
+    rest = [c for c in columns if c not in used]
+    if rest:
+        lines += [
+            "",
+            "# Not used: " + ", ".join(map(_quoted, rest[:40])) + (" …" if len(rest) > 40 else ""),
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _words(name: str) -> list[str]:
+    """Return a name's words in lower case, numbers apart: `motorPos_3 [deg]` has four."""
+    split = re.sub(r"([a-z])([A-Z])", r"\1 \2", name)
+    return [w.lower() for w in re.findall(r"[A-Za-zµ]+|\d+", split)]
+
+
+def _is_time(column: str, word: str) -> bool:
+    return word in [SPELLINGS.get(w, w) for w in _words(column)]
+
+
+def _guess(column: str) -> _Guess | None:
+    words = _words(column)
+    kind, found = next(
+        ((k, w) for k, names in WORDS.items() for w in words if w in names), (None, None)
+    )
+    if kind is None:
+        return None
+    numbers = [int(w) for w in words if w.isdecimal()]
+    plain = [SPELLINGS.get(w, w) for w in words]
+    unit = next((u for u in UNITS[kind] if u.partition("/")[0].lower() in plain), None)
+    rest = tuple(w for w in words if w != found and w not in WISHED and not w.isdecimal())
+    wished = any(w in WISHED for w in words)
+    return _Guess(column, kind, rest, numbers[-1] if numbers else None, unit, wished)
+
+
+def _by_joint(guesses: Sequence[_Guess], joints: Sequence[str]) -> tuple[Mapping[str, _Guess], str]:
+    """Return the column of each joint, and what speaks for it."""
+    measured = [g for g in guesses if not g.wished] or list(guesses)
+    named: dict[str, _Guess] = {}
+    for guess in measured:
+        fitting = [j for j in joints if _names(guess.column, j)]
+        if fitting:  # of `wrist` and `wrist_1` the longer
+            named.setdefault(max(fitting, key=len), guess)
+    if named:
+        return {j: named[j] for j in joints if j in named}, "the joints' names are in the columns'"
+    families: dict[tuple[str, ...], list[_Guess]] = {}
+    for guess in measured:
+        if guess.number is not None:
+            families.setdefault(guess.rest, []).append(guess)
+    for family in families.values():
+        numbers = sorted(g.number for g in family if g.number is not None)
+        first = numbers[0]
+        if numbers == list(range(first, first + len(joints))) and first in (0, 1):
+            ordered = sorted(family, key=lambda g: g.number or 0)
+            return (
+                dict(zip(joints, ordered, strict=True)),
+                f"as many columns as joints, numbered from {first}: the model's order is assumed",
+            )
+    return {}, ""
+
+
+def _by_frame(columns: Sequence[str]) -> Mapping[str, Sequence[str]]:
+    """Return for each kind of a frame's signals its columns, where there is one of each axis."""
+    found: dict[str, dict[str, str]] = {kind: {} for kind in FRAME_WORDS}
+    for column in columns:
+        words = _words(column)
+        at = next((k for k, w in enumerate(words) if re.fullmatch("[a-z]?[wxyz]", w)), None)
+        if at is None:
+            continue
+        axis, words[at] = words[at][-1], words[at][:-1]
+        kind = next((k for k, names in FRAME_WORDS.items() if any(w in names for w in words)), None)
+        if kind is not None and axis in FRAME_KINDS[kind]:
+            found[kind].setdefault(axis, column)
+    return {
+        kind: [named[axis] for axis in FRAME_KINDS[kind]]
+        for kind, named in found.items()
+        if len(named) == len(FRAME_KINDS[kind])
+    }
+
+
+def _frame_lines(table: Table, kind: str, columns: Sequence[str]) -> list[str]:
+    lines = [
+        f"[{kind}]",
+        f'frame = "{FRAME}"  # CHECK: the name that the file of --sensor gives it',
+        "columns = [" + ", ".join(map(_quoted, columns)) + "]"
+        + ("  # CHECK: it takes the frame to the world" if kind == "quat" else ""),
+    ]  # fmt: skip
+    if kind == "quat":
+        return lines
+    words = {w for c in columns for w in _words(c)}
+    named = [u for u in ALL_UNITS[kind] if u.lower() in words and len(u) > 1]
+    unit, why = next(iter(ALL_UNITS[kind])), "CHECK: nothing in the names says so"
+    if named:
+        unit, why = named[0], "the names say so"
+    elif kind == "pos":
+        values = _head(table, columns)
+        widest = float(np.nanmax(np.abs(values), initial=0.0)) if np.isfinite(values).any() else 0.0
+        unit, why = "mm" if widest > FAR else "m", f"CHECK: values reach {widest:.4g}"
+    return [*lines, f'unit = "{unit}"  # {why}']
+
+
+def _names(column: str, joint: str) -> bool:
+    """Whether a column's name holds a joint's, as whole words."""
+    whole, part = _words(column), _words(joint)
+    starts = range(len(whole) - len(part) + 1)
+    return bool(part) and any(whole[k : k + len(part)] == part for k in starts)
+
+
+def _head(table: Table, columns: Iterable[str]) -> Array:
+    block = next(iter(table.read(list(columns))), None)
+    return np.empty((0, len(list(columns)))) if block is None else block[:MOST_ROWS]
+
+
+def _time_lines(table: Table, time: str | None) -> list[str]:
+    if time is None:
+        return [
+            "[time]  # no column is named like a time",
+            "step = 0.001  # [s]: CHECK, this is not from the log",
+        ]
+    values = _head(table, [time])[:, 0]
+    steps = np.diff(values[np.isfinite(values)])
+    steps = steps[steps > 0.0]
+    step = float(np.median(steps)) if len(steps) else 0.0
+    spelt = [SPELLINGS.get(w, w) for w in _words(time)]
+    unit = next((u for u in UNITS["t"] if u in spelt and u != time), None)
+    why = "its name says so"
+    if unit is None:
+        # Robots log at 20 Hz to 20 kHz: one unit puts the step there.
+        sizes = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9))
+        unit = next((u for u, size in sizes if 5e-5 <= step * size <= 5e-2), "s")
+        why = f"it steps by {step:g}"
+    return ["[time]", f"column = {_quoted(time)}", f'unit = "{unit}"  # {why}']
+
+
+def _signal_lines(table: Table, kind: str, found: Mapping[str, _Guess], why: str) -> list[str]:
+    columns = [g.column for g in found.values()]
+    units = {g.unit for g in found.values()}
+    lines = [f"[{kind}]  # {why}"]
+    if any(g.wished for g in found.values()):
+        lines.append("# CHECK: these names speak of what was asked for, not of what was measured")
+    lines += [
+        "columns = [" + ", ".join(map(_quoted, columns)) + "]",
+        "joints = [" + ", ".join(map(_quoted, found)) + "]",
+    ]
+    if len(units) == 1 and (unit := next(iter(units))) is not None:
+        lines.append(f'unit = "{unit}"  # the names say so')
+        return lines
+    unit, reason = UNITS[kind][0], "CHECK: nothing in the names says so"
+    if kind == "q":
+        values = _head(table, columns)
+        widest = float(np.nanmax(np.abs(values), initial=0.0)) if np.isfinite(values).any() else 0.0
+        if widest > FULL_TURN_IN_RADIANS:
+            unit = "deg"
+            reason = f"CHECK: values reach {widest:.4g}, far for radians"
+        else:
+            reason = f"CHECK: values reach {widest:.4g}"
+    lines.append(f'unit = "{unit}"  # {reason}')
+    return lines
+
+
+def _nothing(kind: str, joints: Sequence[str]) -> list[str]:
+    what = {"q": "positions", "tau": "torques", "current": "currents", "v": "velocities"}[kind]
+    if kind == "v":
+        return ["# No columns are named like velocities; they are not needed."]
+    return [
+        f"# No columns are named like {what} of these joints.",
+        f"# [{kind}]",
+        "# columns = [" + ", ".join('"…"' for _ in joints) + "]",
+        "# joints = [" + ", ".join(map(_quoted, joints)) + "]",
+    ]
+
+
+def _quoted(text: str) -> str:
+    """Return a text as a basic string of TOML."""
+    plain = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08X}" for c in plain) + '"'

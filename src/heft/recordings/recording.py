@@ -1,0 +1,367 @@
+"""Recordings: named signals over time in SI units, read again and again in blocks.
+
+Logs whose columns carry canonical names (`t`, `q.<joint>`, `tau.<joint>`, `force.<frame>.x`;
+`columns.is_canonical`), logs of ROS messages and those of robots that name their columns
+themselves (`known_logs`) need no map; anything else is described by a TOML column map
+(`ColumnMap`). Joints are found by name, never by position. Units are converted here and nowhere
+else. Nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+from heft.errors import InvalidRecording, InvalidSetting, MissingSignal, nearest, shown, spelt
+from heft.files import number, read_toml, refuse_unknown
+
+from . import known_logs
+from .columns import KINDS, UNITS, ColumnMap, SignalMap, is_canonical
+from .formats import file_hash, read_table
+from .formats.join import join
+from .formats.table import BLOCK_ROWS, Damaged, Table, refuse
+
+__all__ = ["KINDS", "UNITS", "Block", "ColumnMap", "Recording", "SignalMap", "log_hash"]
+
+EXPERIMENT = ".toml"
+
+
+@dataclass(frozen=True)
+class Block:
+    """A piece of a recording.
+
+    Attributes:
+        time: Shape (rows,) [s].
+        values: Shape (rows, names), in the order asked for.
+    """
+
+    time: Array
+    values: Array
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Named signals over time, SI units, readable any number of times in bounded memory.
+
+    Attributes:
+        name: Where it is from.
+        table: The file behind it.
+        sources: For each canonical signal the map that makes it, and its place therein.
+        time: Column of time, or None for a constant step.
+        time_scale: Unit of the time column [s].
+        step: Constant time step [s], or None.
+        start: First row used.
+        stop: Row behind the last used, or None for all.
+        selection: Tells of rows' positions whether they are to be fitted or scored; the
+            others still serve to smooth the motion. All are, if not given.
+        provenance: From which columns each signal is made.
+        notes: What a reader of the log should know, in sentences.
+    """
+
+    name: str
+    table: Table
+    sources: Mapping[str, tuple[SignalMap, int]]
+    time: str | None = "t"
+    time_scale: float = 1.0
+    step: float | None = None
+    start: int = 0
+    stop: int | None = None
+    selection: Callable[[NDArray[np.int64]], NDArray[np.bool_]] | None = None
+    provenance: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @staticmethod
+    def open(
+        path: str | Path,
+        columns: ColumnMap | None = None,
+        joints: Sequence[str] = (),
+        damaged: Damaged = refuse,
+    ) -> Recording:
+        """Open a log.
+
+        Args:
+            path: CSV, Parquet, NPZ, MCAP, ROS 1 bag, a rosbag2's folder or .db3 file, or the
+                TOML of an experiment whose signals are in several files (`docs/logs.md`).
+            columns: What its columns mean; their own names tell if not given.
+            joints: The robot's joints, for logs that only count theirs.
+            damaged: Takes what is wrong with the file; refuses it if not given.
+
+        Raises:
+            InvalidRecording: If the file cannot be read.
+            MissingSignal: If a column of the map, or the time, is not there.
+            InvalidSetting: If an experiment's TOML is malformed.
+        """
+        if Path(path).suffix.lower() == EXPERIMENT:
+            return _experiment(Path(path), columns, joints, damaged)
+        topics = columns.topics if columns else None
+        return Recording.of_table(read_table(path, topics, damaged), columns, joints)
+
+    @staticmethod
+    def from_arrays(time: Array, name: str = "arrays", **signals: Mapping[str, Array]) -> Recording:
+        """Return a recording of arrays: `from_arrays(t, q={"elbow": q2}, tau={"elbow": tau2})`."""
+        arrays = {"t": np.asarray(time, dtype=float)}
+        for kind, by_joint in signals.items():
+            if kind not in KINDS:
+                raise InvalidSetting(f"'{kind}' is no signal", argument=kind, valid=KINDS)
+            for joint, values in by_joint.items():
+                arrays[f"{kind}.{joint}"] = np.asarray(values, dtype=float)
+        unlike = {n: a.shape for n, a in arrays.items() if a.shape != (arrays["t"].size,)}
+        if unlike:
+            raise InvalidRecording(
+                "the arrays differ in length",
+                argument=name,
+                got=", ".join(f"{n}: {s}" for n, s in {"t": arrays["t"].shape, **unlike}.items()),
+            )
+
+        def read(names: Sequence[str]) -> Iterator[Array]:
+            for first in range(0, len(arrays["t"]), BLOCK_ROWS):
+                yield np.stack([arrays[n][first : first + BLOCK_ROWS] for n in names], 1)
+
+        return Recording.of_table(Table(name, tuple(arrays), len(arrays["t"]), read))
+
+    @staticmethod
+    def of_table(
+        table: Table, columns: ColumnMap | None = None, joints: Sequence[str] = ()
+    ) -> Recording:
+        """Return the recording of a table; see `open`."""
+        where = table.path
+        notes = table.notes
+        known = None
+        if columns is None and "t" not in table.columns:
+            known = known_logs.recognise(table.columns)
+        if known is not None:
+            columns, more = known.columns(table, joints)
+            notes = (*notes, *more)
+        if columns is None or columns.canonical:
+            if "t" not in table.columns:
+                near = nearest("time", table.columns) or next(
+                    (c for c in table.columns if "stamp" in c.lower()), None
+                )
+                if "t" in table.others:
+                    raise MissingSignal(
+                        "the log's column 't' holds no numbers",
+                        argument=where,
+                        cure="write the time in seconds",
+                    )
+                raise MissingSignal(
+                    "the log has no column 't'",
+                    argument=where,
+                    valid=table.columns,
+                    cure="describe its columns in a map and give it with --map; "
+                    + _draft(where)
+                    + (f" ('{near}' may be the time)" if near else ""),
+                )
+            sources = {}
+            for name in table.columns:
+                kind, _, joint = name.partition(".")
+                if is_canonical(name):
+                    unit = next(iter(UNITS[kind]))
+                    one = SignalMap(kind, (name,), (joint,), unit, np.eye(1), np.zeros(1))
+                    sources[name] = (one, 0)
+            own = {n: n for n in sources}
+            return Recording(where, table, sources, provenance=own, notes=notes)
+        needed = [c for s in columns.signals for c in s.columns]
+        if columns.time is not None:
+            needed.insert(0, columns.time)
+        for column in needed:
+            if column not in table.columns:
+                near = nearest(column, [c for c in table.columns if c not in needed])
+                raise MissingSignal(
+                    f"the log has no column '{column}', which the map names",
+                    argument=where,
+                    valid=table.columns,
+                    cure=f"did you mean '{near}'?" if near else None,
+                )
+        sources = {n: (s, k) for s in columns.signals for k, n in enumerate(s.names)}
+        return Recording(
+            where,
+            table,
+            sources,
+            columns.time,
+            UNITS["t"][columns.time_unit],
+            columns.step,
+            provenance={n: f"{', '.join(s.columns)} [{s.unit}]" for n, (s, _) in sources.items()},
+            notes=notes,
+        )
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """Canonical names of what is there."""
+        return tuple(self.sources)
+
+    def window(self, start: int, stop: int | None) -> Recording:
+        """Return rows start..stop of this recording, counted from 0."""
+        ends = [
+            e for e in (self.stop, None if stop is None else self.start + stop) if e is not None
+        ]
+        return replace(self, start=self.start + start, stop=min(ends, default=None))
+
+    def selecting(self, selection: Callable[[NDArray[np.int64]], NDArray[np.bool_]]) -> Recording:
+        """Return this recording with only some of its rows to be fitted or scored."""
+        return replace(self, selection=selection)
+
+    def selecting_all(self) -> Recording:
+        """Return this recording with all of its rows to be fitted or scored."""
+        return replace(self, selection=None)
+
+    def require(self, name: str, purpose: str) -> None:
+        """Raise `MissingSignal` unless the signal is there."""
+        if name in self.sources:
+            return
+        if name in self.table.others:
+            raise MissingSignal(
+                f"the log's column '{name}' holds no numbers",
+                argument=self.name,
+                expected=f"numbers, for it {purpose}",
+            )
+        kind = name.partition(".")[0]
+        same = [n for n in self.sources if n.startswith(kind + ".")]
+        near = nearest(name, same)
+        raise MissingSignal(
+            f"the log has no signal '{name}', which {purpose}",
+            argument=self.name,
+            valid=same or self.sources or self.table.columns,
+            cure=(
+                f"rename '{near}', or map it: [{kind}] in the file of --map"
+                if near
+                else f"name it in the table [{kind}] of a column map (--map)"
+            )
+            + f"; {_draft(self.name)}",
+        )
+
+    def canonical(self) -> Table:
+        """Return this recording as a table of canonical names: `t` and its signals, in SI units."""
+
+        def read(names: Sequence[str]) -> Iterator[Array]:
+            own = [n for n in names if n != "t"]
+            at = {n: k for k, n in enumerate(["t", *own])}
+            for block in self.blocks(own):
+                whole = np.column_stack([block.time, block.values])
+                yield whole[:, [at[n] for n in names]]
+
+        rows = self.table.rows if self.stop is None and not self.start else None
+        epoch = self.table.epoch if self.time == "t" else None
+        return Table(self.name, ("t", *self.signals), rows, read, (), epoch, self.notes)
+
+    def blocks(self, names: Sequence[str]) -> Iterator[Block]:
+        """Yield the signals in blocks of rows as logged, converted to SI.
+
+        Args:
+            names: Canonical names, all of which must be there.
+        """
+        maps = list({id(self.sources[n][0]): self.sources[n][0] for n in names}.values())
+        columns = list(dict.fromkeys(c for m in maps for c in m.columns))
+        wanted = columns if self.time is None else [self.time, *columns]
+        wanted = wanted or list(self.table.columns[:1])  # to count the rows of a constant step
+        position = 0
+        for raw in self.table.read(list(dict.fromkeys(wanted))):
+            first, last = position, position + len(raw)
+            position = last
+            lower = max(self.start - first, 0)
+            upper = len(raw) if self.stop is None else min(self.stop - first, len(raw))
+            if lower >= upper:
+                if self.stop is not None and first >= self.stop:
+                    return
+                continue
+            at = {c: k for k, c in enumerate(dict.fromkeys(wanted))}
+            if self.time is None:
+                assert self.step is not None
+                time = self.step * np.arange(first + lower, first + upper)
+            else:
+                time = self.time_scale * raw[lower:upper, at[self.time]]
+            made: dict[int, Array] = {}
+            for m in maps:
+                block = raw[lower:upper, [at[c] for c in m.columns]]
+                scale = UNITS[m.kind][m.unit]
+                # No product where there is nothing to convert: numbers stay as logged.
+                plain = m.matrix.shape == (1, 1) and m.matrix[0, 0] == 1.0 and scale == 1.0
+                with np.errstate(invalid="ignore"):  # rows that are not finite are left out later
+                    made[id(m)] = block if plain else scale * block @ m.matrix.T
+                if m.offset.any():
+                    made[id(m)] = made[id(m)] + m.offset
+            values = np.empty((len(time), len(names)))
+            for k, name in enumerate(names):
+                source, column = self.sources[name]
+                values[:, k] = made[id(source)][:, column]
+            yield Block(np.asarray(time, dtype=np.float64), values)
+
+
+def _draft(log: str) -> str:
+    command = f"heft check {spelt(log)} --draft map.toml --robot ROBOT"
+    return f"a first draft: {command} (no --robot for a wrench sensor alone)"
+
+
+def _parts(path: Path) -> list[tuple[Path, Path | None, float]]:
+    """Return files, maps and time offsets [s] of an experiment's parts."""
+    table = read_toml(path)
+    refuse_unknown(table, ("part",), str(path))
+    entries = table.get("part")
+    if not isinstance(entries, list) or not entries:
+        raise InvalidSetting(
+            "an experiment names its parts", argument=str(path), cure='[[part]] file = "…", …'
+        )
+    parts = []
+    for k, entry in enumerate(entries, 1):
+        where = f"{path}, part {k}"
+        refuse_unknown(entry, ("file", "map", "offset"), where)
+        for key in ("file", "map"):
+            if not isinstance(entry.get(key, "" if key == "map" else None), str):
+                raise InvalidSetting(
+                    "the name of a file is expected",
+                    argument=f"{where}, {key}",
+                    got=shown(entry.get(key)),
+                )
+        file = path.parent / entry["file"]
+        if file.suffix.lower() == EXPERIMENT:
+            raise InvalidSetting("a part is a log, not an experiment", argument=f"{where}, file")
+        offset = number(entry.get("offset", 0.0), f"{where}, offset")
+        parts.append((file, path.parent / entry["map"] if "map" in entry else None, offset))
+    return parts
+
+
+def _experiment(
+    path: Path, columns: ColumnMap | None, joints: Sequence[str], damaged: Damaged
+) -> Recording:
+    """Return the recording of an experiment whose signals are in several files of one clock."""
+    if not path.exists():
+        raise InvalidRecording("the log does not exist", argument=str(path))
+    parts = _parts(path)
+    if columns is not None:
+        raise InvalidSetting(
+            "an experiment names the map of each of its parts",
+            argument=str(path),
+            cure='[[part]] map = "map.toml" instead of --map',
+        )
+    opened = [
+        Recording.open(file, ColumnMap.from_toml(m) if m else None, joints, damaged)
+        for file, m, _ in parts
+    ]
+    owner: dict[str, str] = {}
+    for part in opened:
+        for name in part.signals:
+            if name in owner:
+                raise InvalidRecording(
+                    f"two parts hold '{name}'",
+                    argument=str(path),
+                    got=f"{owner[name]}, {part.name}",
+                    cure="leave it out of one of them with a map",
+                )
+            owner[name] = part.name
+    table = join([p.canonical() for p in opened], str(path), (), [offset for *_, offset in parts])
+    made = {n: f"{p.name}: {text}" for p in opened for n, text in p.provenance.items()}
+    return replace(Recording.of_table(table), provenance=made)
+
+
+def log_hash(path: str | Path) -> str:
+    """Return the SHA-256 of a log: of an experiment, that of all of its files' hashes."""
+    path = Path(path)
+    if path.suffix.lower() != EXPERIMENT:
+        return file_hash(path)
+    files = [path, *(f for file, m, _ in _parts(path) for f in (file, m) if f)]
+    return hashlib.sha256("".join(f"{file_hash(f)}\n" for f in files).encode()).hexdigest()

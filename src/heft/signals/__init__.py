@@ -1,0 +1,9 @@
+"""Recordings as smooth motion, windows, the weak form."""
+
+from . import periodic, weak_form
+from .settings import Smoothing
+from .clock import GAP_STEPS, Timeline, Window, survey, windows
+from .low_pass import REACH, Smoothed, density, low_pass, remembered, settling, smooth
+from .bandwidth import LARGEST_CORNER, resolve
+from .smoothing import Smoother, period_of, smoother
+from .weak_form import Integrals, Samples, Weak, Windows, integrate

@@ -1,0 +1,257 @@
+"""The clock of a log: its step, gaps and pieces, and windows of what lies in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+from heft.errors import InvalidRecording
+from heft.recordings import BLOCK_ROWS, Recording
+
+GAP_STEPS = 10  # a longer silence ends a segment: nothing is interpolated across it
+SHORTEST_STEP, LONGEST_STEP = 1e-6, 5.0  # [s] from row to row; else time has another unit
+LARGEST_VALUE = 1e9  # of a signal, in SI units; what is larger no sensor measured
+MOST_LOST = 0.2  # share of rows that may be unusable before a log is refused
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """What a log's clock shows.
+
+    Attributes:
+        step: Median time between rows [s].
+        rows: Rows in the file.
+        used: Rows with finite numbers and a time behind the one before.
+        duration: Sum of the lengths of the segments [s].
+        repeated: Rows whose time is not behind the one before.
+        broken: Rows with a number that is not finite, or beyond `LARGEST_VALUE`.
+        gaps: Silences longer than `GAP_STEPS` steps, or jumps of the clock.
+        segments: Pieces between them.
+        constant: Signals that never change, if any rows are used.
+    """
+
+    step: float
+    rows: int
+    used: int
+    duration: float
+    repeated: int
+    broken: int
+    gaps: int
+    segments: int
+    constant: tuple[str, ...] = ()
+
+    @property
+    def rate(self) -> float:
+        """Sampling rate [Hz]."""
+        return 1.0 / self.step
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows that follow one another in time.
+
+    Attributes:
+        time: Strictly increasing, shape (rows,) [s].
+        values: Shape (rows, signals).
+        begins: Whether a segment begins here.
+        index: Rows' positions in the recording, shape (rows,).
+    """
+
+    time: Array
+    values: Array
+    begins: bool
+    index: NDArray[np.int64]
+
+
+@dataclass
+class _Tally:
+    rows: int = 0
+    used: int = 0
+    repeated: int = 0
+    broken: int = 0
+    gaps: int = 0
+    segments: int = 0
+    duration: float = 0.0
+
+
+def _pieces(
+    recording: Recording, names: Sequence[str], step: float, tally: _Tally
+) -> Iterator[Piece]:
+    """Yield the usable rows of a recording, cut at gaps and jumps of the clock."""
+    last = -np.inf
+    for block in recording.blocks(names):
+        position = tally.rows + np.arange(len(block.time))
+        tally.rows += len(block.time)
+        sound = np.abs(block.values) <= LARGEST_VALUE  # not for NaN
+        finite = np.isfinite(block.time) & sound.all(axis=1)
+        tally.broken += int(np.sum(~finite))
+        time, values, position = block.time[finite], block.values[finite], position[finite]
+        while len(time):
+            latest = np.maximum.accumulate(np.concatenate([[last], time]))[:-1]
+            jumps = np.flatnonzero(time - latest < -GAP_STEPS * step)
+            back = int(jumps[0]) if len(jumps) else len(time)
+            if back == 0 and not np.isinf(last):  # the clock was set back: begin anew
+                last = -np.inf
+                continue
+            head = slice(0, back)
+            highest = np.maximum.accumulate(np.concatenate([[last], time[head]]))
+            fresh = time[head] > highest[:-1]
+            tally.repeated += int(np.sum(~fresh))
+            kept, rows, at = time[head][fresh], values[head][fresh], position[head][fresh]
+            gaps = np.diff(kept, prepend=last) > GAP_STEPS * step
+            cuts = np.flatnonzero(gaps)
+            for first, behind in zip([0, *cuts], [*cuts, len(kept)], strict=True):
+                if first == behind:
+                    continue
+                begins = bool(gaps[first])
+                tally.segments += begins
+                tally.gaps += begins and tally.segments > 1
+                tally.used += behind - first
+                tally.duration += float(kept[behind - 1] - kept[first])
+                if not begins:
+                    tally.duration += float(kept[first] - last)
+                yield Piece(kept[first:behind], rows[first:behind], begins, at[first:behind])
+                last = float(kept[behind - 1])
+            time, values, position = time[back:], values[back:], position[back:]
+
+
+def survey(recording: Recording, names: Sequence[str] = ()) -> Timeline:
+    """Return what a log's clock shows, in one pass of bounded memory.
+
+    Args:
+        recording: The log.
+        names: Signals whose rows must be finite.
+
+    Raises:
+        InvalidRecording: If there are too few rows, or too many unusable ones.
+    """
+    medians = []
+    for block in recording.blocks([]):
+        steps = np.diff(block.time[np.isfinite(block.time)])
+        steps = steps[steps > 0.0]
+        if len(steps):
+            medians.append((float(np.median(steps)), len(steps)))
+    if not medians:
+        raise InvalidRecording(
+            "the log's time does not advance",
+            argument=recording.name,
+            expected="at least two rows with times in increasing order [s]",
+        )
+    order = sorted(medians)
+    half = sum(n for _, n in order) / 2.0
+    seen = np.cumsum([n for _, n in order])
+    step = order[int(np.searchsorted(seen, half))][0]
+    if not SHORTEST_STEP <= step <= LONGEST_STEP:
+        raise InvalidRecording(
+            "the log's time is not in seconds",
+            argument=recording.name,
+            got=f"{step:g} s from row to row",
+            expected=f"{SHORTEST_STEP:g} s to {LONGEST_STEP:g} s",
+            cure='say its unit in the column map (--map): [time] unit = "ms"',
+        )
+    tally = _Tally()
+    least, most = np.full(len(names), np.inf), np.full(len(names), -np.inf)
+    for piece in _pieces(recording, names, step, tally):
+        least = np.minimum(least, piece.values.min(axis=0))
+        most = np.maximum(most, piece.values.max(axis=0))
+    lost = tally.rows - tally.used
+    if lost > MOST_LOST * tally.rows:
+        raise InvalidRecording(
+            "too many rows of the log are unusable",
+            argument=recording.name,
+            got=f"{tally.broken} rows with numbers that are not finite or beyond "
+            f"{LARGEST_VALUE:g}, {tally.repeated} whose time is not behind the one before, "
+            f"of {tally.rows}",
+            expected=f"at most {MOST_LOST:.0%}",
+            cure="look at how the log was written; cut out what is broken",
+        )
+    return Timeline(
+        step,
+        tally.rows,
+        tally.used,
+        tally.duration,
+        tally.repeated,
+        tally.broken,
+        tally.gaps,
+        tally.segments,
+        tuple(n for n, a, b in zip(names, least, most, strict=True) if a == b),
+    )
+
+
+@dataclass(frozen=True)
+class Window:
+    """A piece of a segment with margins.
+
+    Attributes:
+        time: Shape (rows,) [s].
+        values: Shape (rows, signals).
+        core: The rows that this window answers for.
+        begin, end: When the segment begins and ends [s]; ∓inf where it goes on.
+        index: Rows' positions in the recording, shape (rows,).
+    """
+
+    time: Array
+    values: Array
+    core: slice
+    begin: float
+    end: float
+    index: NDArray[np.int64]
+
+
+def windows(
+    recording: Recording,
+    names: Sequence[str],
+    step: float,
+    margin: float,
+    core_rows: int = BLOCK_ROWS // 2,
+) -> Iterator[Window]:
+    """Yield a recording in windows, every usable row in the core of exactly one.
+
+    Args:
+        recording: The log.
+        names: The signals.
+        step: Its median time step [s].
+        margin: Time on each side of the core [s], where the segment goes on.
+        core_rows: How many rows a window answers for, at most about twice as many.
+    """
+    time, index = np.empty(0), np.empty(0, dtype=np.int64)
+    values = np.empty((0, len(names)))
+    start, begin = 0, -np.inf
+
+    def cut(stop: int, end: float) -> Window:
+        low = int(np.searchsorted(time, time[start] - margin))
+        high = int(np.searchsorted(time, time[stop - 1] + margin, side="right"))
+        first = begin if low == 0 else -np.inf
+        return Window(
+            time[low:high],
+            values[low:high],
+            slice(start - low, stop - low),
+            first,
+            end if high == len(time) else np.inf,
+            index[low:high],
+        )
+
+    for piece in _pieces(recording, names, step, _Tally()):
+        if piece.begins:
+            if start < len(time):
+                yield cut(len(time), float(time[-1]))
+            time, values, index = piece.time, piece.values, piece.index
+            start, begin = 0, float(time[0])
+        else:
+            time = np.concatenate([time, piece.time])
+            values = np.concatenate([values, piece.values])
+            index = np.concatenate([index, piece.index])
+        while len(time) > start + 2 * core_rows and time[-1] > time[start + core_rows] + margin:
+            yield cut(start + core_rows, np.inf)
+            start += core_rows
+            forget = int(np.searchsorted(time, time[start] - margin)) - 1
+            if forget > 0:
+                time, values, index = time[forget:], values[forget:], index[forget:]
+                start -= forget
+                begin = -np.inf
+    if start < len(time):
+        yield cut(len(time), float(time[-1]))

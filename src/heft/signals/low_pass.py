@@ -1,0 +1,165 @@
+"""Zero-phase low-pass and central differences of evenly sampled signals."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import scipy.interpolate
+import scipy.signal
+
+from heft.arrays import Array
+from heft.errors import InvalidRecording
+
+# Central differences of eighth order on a grid of step h, for offsets 1 to 4 [Fornberg1988].
+FIRST_DERIVATIVE = (4 / 5, -1 / 5, 4 / 105, -1 / 280)
+SECOND_DERIVATIVE = (8 / 5, -1 / 5, 8 / 315, -1 / 560)
+SECOND_CENTRE = -205 / 72
+REACH = 4
+
+
+@lru_cache(maxsize=32)
+def _sections(order: int, ratio: float) -> Array:
+    return np.asarray(scipy.signal.butter(order, ratio, output="sos"))
+
+
+def low_pass(values: Array, step: float, corner: float, order: int = 4) -> Array:
+    """Return values through a zero-phase Butterworth low-pass, along the first axis.
+
+    Args:
+        values: On a uniform grid, shape (rows, ...).
+        step: Of the grid [s].
+        corner: [Hz], below half the sampling rate.
+        order: Of the filter, which runs forwards and backwards.
+    """
+    sections = _sections(order, 2.0 * corner * step)
+    # The padding must outlast the filter, or its start shows; odd, so that slopes go on.
+    pad = min(
+        values.shape[0] - 1, max(3 * (2 * order + 1), round(settling(corner, step, order) / step))
+    )
+    return np.asarray(scipy.signal.sosfiltfilt(sections, values, axis=0, padlen=pad))
+
+
+def remembered(rows: Array, coefficients: Array) -> Array:
+    """Return rows through the recursive filter `y_k = x_k + Σ_i a_i y_{k+i}`, from the end.
+
+    Args:
+        rows: Shape (rows, ...).
+        coefficients: a_i, shape (order,).
+    """
+    denominator = np.concatenate([[1.0], -coefficients])
+    return np.asarray(scipy.signal.lfilter([1.0], denominator, rows[::-1], axis=0)[::-1])
+
+
+def density(time: Array, values: Array, step: float, length: int) -> Array:
+    """Return the power spectral density by Welch's method, shape (length // 2 + 1, columns).
+
+    Args:
+        time: Shape (rows,) [s], without gaps.
+        values: Shape (rows, columns).
+        step: Of the even grid that they are put on [s].
+        length: Rows a segment, no more than there are.
+    """
+    grid = time[0] + step * np.arange(max(round((time[-1] - time[0]) / step) + 1, length))
+    even = np.stack([np.interp(grid, time, column) for column in values.T], 1)
+    return np.asarray(scipy.signal.welch(even, 1.0 / step, nperseg=length, axis=0)[1])
+
+
+@lru_cache(maxsize=32)
+def settling(corner: float, step: float, order: int = 4) -> float:
+    """Return how long the low-pass remembers [s], to 1e-10 of the signal."""
+    _, poles, _ = scipy.signal.butter(order, 2.0 * corner * step, output="zpk")
+    return float(step * math.ceil(math.log(1e-10) / math.log(np.abs(poles).max())))
+
+
+def _differences(values: Array, step: float) -> tuple[Array, Array]:
+    """Return first and second derivative on a uniform grid; the ends go on along their slope."""
+    before = 2.0 * values[:1] - values[REACH:0:-1]
+    behind = 2.0 * values[-1:] - values[-2 : -REACH - 2 : -1]
+    padded = np.concatenate([before, values, behind])
+    count = len(values)
+    first = np.zeros_like(values)
+    second = SECOND_CENTRE * values
+    for k in range(1, REACH + 1):
+        ahead = padded[REACH + k : REACH + k + count]
+        past = padded[REACH - k : REACH - k + count]
+        first += FIRST_DERIVATIVE[k - 1] * (ahead - past)
+        second += SECOND_DERIVATIVE[k - 1] * (ahead + past)
+    return first / step, second / step**2
+
+
+@dataclass(frozen=True)
+class Smoothed:
+    """Smooth motion at the times of a window's rows.
+
+    Attributes:
+        position, velocity, acceleration: Shape (rows, joints).
+    """
+
+    position: Array
+    velocity: Array
+    acceleration: Array
+
+
+def is_uniform(time: Array, step: float) -> bool:
+    """Return whether times lie on a grid of this step, to a thousandth of it."""
+    return bool(np.abs(time - time[0] - step * np.arange(len(time))).max() <= 1e-3 * step)
+
+
+def uniform_step(time: Array, step: float) -> float:
+    """Return the exact step of a window whose times are all but uniform."""
+    return float((time[-1] - time[0]) / (len(time) - 1)) if len(time) > 1 else step
+
+
+def require_rows(time: Array) -> None:
+    """Refuse a piece of a log that is too short to differentiate."""
+    if len(time) < 2 * REACH + 2:
+        raise InvalidRecording(
+            "a piece of the log is too short to differentiate",
+            got=f"{len(time)} rows",
+            expected=f"at least {2 * REACH + 2}",
+        )
+
+
+def smooth(
+    time: Array,
+    positions: Array,
+    step: float,
+    corner: float,
+    order: int = 4,
+    at: Array | None = None,
+) -> Smoothed:
+    """Return smooth positions, velocities and accelerations.
+
+    Args:
+        time: Strictly increasing, shape (rows,) [s].
+        positions: Shape (rows, joints).
+        step: Of the grid to smooth on [s].
+        corner: Of the low-pass [Hz].
+        order: Of the low-pass.
+        at: Where to evaluate, inside the times given [s]; those times if not given.
+
+    Raises:
+        InvalidRecording: If there are too few rows.
+    """
+    require_rows(time)
+    exact = uniform_step(time, step)
+    uniform = is_uniform(time, exact)
+    if uniform:
+        grid, even, step = time, positions, exact
+    else:
+        grid = time[0] + step * np.arange(math.floor((time[-1] - time[0]) / step + 1e-9) + 1)
+        even = scipy.interpolate.CubicSpline(time, positions)(grid)
+    position = low_pass(even, step, corner, order)
+    velocity, acceleration = _differences(position, step)
+    if uniform and at is None:
+        return Smoothed(position, velocity, acceleration)
+    together = np.concatenate([position, velocity, acceleration], axis=1)
+    # What was smoothed lies far below the grid's rate, so a spline through it is exact enough.
+    back = scipy.interpolate.CubicSpline(grid, together)(
+        np.clip(time if at is None else at, grid[0], grid[-1])
+    )
+    joints = positions.shape[1]
+    return Smoothed(back[:, :joints], back[:, joints : 2 * joints], back[:, 2 * joints :])

@@ -1,0 +1,392 @@
+"""Messages over Zenoh: heard and sent, closed to strangers.
+
+A node opens on loopback, or with certificates on both sides; anything else has to be asked for.
+Zenoh's defaults are the other way round: it listens on all interfaces, finds its peers by itself
+and lets everybody in (`docs/live.md`). Addresses are `tcp/HOST:PORT` and `tls/HOST:PORT`, without
+the options that Zenoh takes behind them, which could undo what is set here.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+import struct
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from heft.errors import InvalidSetting, NoConnection
+from heft.files import name_list, read_toml, refuse_unknown
+from heft.recordings import KINDS
+
+from .messages import LARGEST, refuse_types
+
+HERE = "tcp/127.0.0.1:7447"  # where a robot's router listens
+ADDRESS = re.compile(r"(tcp|tls)/(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})")
+KEY = re.compile(r"[^/?#$*\s]+(/[^/?#$*\s]+)*")
+PATTERN = re.compile(r"[^/?#\s]+(/[^/?#\s]+)*")
+LONGEST_KEY = 1024  # bytes; Zenoh's Python binding panics above 65 535
+SAMPLES = "heft/samples/**"  # JSON and CBOR
+HELD = 4096  # messages that wait to be taken, a subscription
+PATIENCE = 5000  # [ms] for connections to be made
+# Hash of geometry_msgs/InertiaStamped by REP 2011, as `ros2 topic info -v` shows it.
+INERTIA_HASH = "RIHS01_766be45976252babf7f9d8ac4ae7c912a7ceccf71035622529f27518b695aa09"
+INERTIA_TYPE = "geometry_msgs::msg::dds_::InertiaStamped_"
+GID = 16  # bytes
+NODE = "heft"  # as `ros2 node list` shows it
+QUALITY = "::,10:,:,:,,"  # rmw_zenoh's defaults (reliable, volatile, the last ones kept), depth 10
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """Files by which both sides prove who they are.
+
+    Attributes:
+        ca: Certificates of the authority that signs all nodes' certificates, PEM.
+        certificate: The node's own, PEM.
+        key: Its private key, PEM, readable by its owner alone.
+    """
+
+    ca: Path
+    certificate: Path
+    key: Path
+
+
+@dataclass(frozen=True)
+class Link:
+    """Where messages come from and go to.
+
+    Attributes:
+        connect: Addresses to connect to.
+        listen: Addresses to listen on.
+        subscribe: Key expressions of JSON and CBOR messages.
+        publish: Key under which estimates go out.
+        domain: ROS 2 domain of robots that run rmw_zenoh.
+        topics: Types of topics behind zenoh-plugin-ros2dds, which are subscribed to by name.
+        frames: Frames of topics whose messages do not tell them well.
+        certificates: Or None.
+    """
+
+    connect: tuple[str, ...] = (HERE,)
+    listen: tuple[str, ...] = ()
+    subscribe: tuple[str, ...] = (SAMPLES,)
+    publish: str = "heft/payload"
+    domain: int = 0
+    topics: Mapping[str, str] = field(default_factory=dict)
+    frames: Mapping[str, str] = field(default_factory=dict)
+    certificates: Certificates | None = None
+
+    @staticmethod
+    def named(where: str) -> Link:
+        """Return the link of `--on`: `zenoh` for this machine's router, or a TOML file.
+
+        Raises:
+            InvalidSetting: If it is neither, or the file is malformed.
+        """
+        if where == "zenoh":
+            return Link()
+        if not where.endswith(".toml"):
+            raise InvalidSetting(
+                "this is no way to be reached",
+                argument=f"--on {where}",
+                expected="zenoh, or a TOML file that says where (docs/live.md)",
+            )
+        return Link.from_dict(read_toml(Path(where)), Path(where))
+
+    @staticmethod
+    def from_dict(table: Mapping[str, Any], path: Path) -> Link:
+        """Return the link of a parsed TOML file, whose folder its files' names start from."""
+        at = str(path)
+        valid = ("connect", "listen", "subscribe", "publish", "domain", "topics", "frames", "tls")
+        refuse_unknown(table, valid, at)
+        listen = _names(table, "listen", (), at)
+        connect = _names(table, "connect", () if listen else (HERE,), at)
+        for address in (*connect, *listen):
+            if not ADDRESS.fullmatch(address):
+                raise InvalidSetting(
+                    "this is no address",
+                    argument=at,
+                    got=address[:80],
+                    expected="tcp/HOST:PORT or tls/HOST:PORT",
+                )
+        subscribe = _names(table, "subscribe", (SAMPLES,), at)
+        publish, domain = table.get("publish", "heft/payload"), table.get("domain", 0)
+        for key, shape in [*((k, PATTERN) for k in subscribe), (publish, KEY)]:
+            if not isinstance(key, str) or not shape.fullmatch(key) or len(key) > LONGEST_KEY:
+                raise InvalidSetting(
+                    "this is no key",
+                    argument=at,
+                    got=repr(key)[:80],
+                    expected="names with strokes between, such as robot/wrist",
+                )
+        if type(domain) is not int or not 0 <= domain <= 232:
+            raise InvalidSetting("this is no ROS domain", argument=f"{at}, domain", got=domain)
+        topics = refuse_types(_strings(table, "topics", at), f"{at}, [topics]")
+        for topic in topics:
+            if not KEY.fullmatch(topic[1:]) or len(topic) > LONGEST_KEY:
+                raise InvalidSetting("this is no topic", argument=f"{at}, [topics]", got=topic)
+        frames = {"/" + k.strip("/"): v for k, v in _strings(table, "frames", at).items()}
+        tls = _strings(table, "tls", at)
+        certificates = None
+        if tls:
+            refuse_unknown(tls, ("ca", "certificate", "key"), f"{at}, [tls]")
+            if len(tls) < 3:
+                raise InvalidSetting(
+                    "certificates on both sides need three files",
+                    argument=f"{at}, [tls]",
+                    got=", ".join(tls),
+                    expected="ca, certificate, key",
+                )
+            certificates = Certificates(**{k: path.parent / v for k, v in tls.items()})
+        return Link(
+            connect, listen, subscribe, publish, domain, topics, frames, certificates
+        )  # fmt: skip
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """All key expressions that are subscribed to."""
+        types = [kind.replace("/msg/", "::msg::dds_::") + "_" for kind in KINDS]
+        ros = [f"{self.domain}/**/{name}/*" for name in types]
+        return (*self.subscribe, *ros, *(t[1:] for t in self.topics))
+
+    def refuse_open(self, insecure: bool = False) -> None:
+        """Raise `InvalidSetting` if strangers could listen or speak, or a key is not kept.
+
+        Args:
+            insecure: Whether that was asked for.
+        """
+        for address in (*self.connect, *self.listen):
+            kind, host = address.partition("/")[0], address.partition("/")[2].rpartition(":")[0]
+            if kind == "tls" and self.certificates is None:
+                raise InvalidSetting(
+                    "an address asks for TLS, and no certificates are given",
+                    argument=address,
+                    cure='[tls]\nca = "ca.pem"\ncertificate = "node.pem"\nkey = "node.key"',
+                )
+            if kind != "tls" and not _loopback(host) and not insecure:
+                raise InvalidSetting(
+                    "anybody on that network could read and forge the messages",
+                    argument=address,
+                    expected="an address of this machine, or TLS with certificates on both sides",
+                    cure="tls/… with [tls] in the file of --on (docs/live.md), or --insecure",
+                )
+        if self.certificates is not None:
+            for path in vars(self.certificates).values():
+                if not path.is_file():
+                    raise InvalidSetting("there is no such file", argument="[tls]", got=path)
+            mode = self.certificates.key.stat().st_mode & 0o777
+            if mode & 0o077:
+                raise InvalidSetting(
+                    "others can read the private key",
+                    argument=f"[tls], {self.certificates.key}",
+                    got=f"mode {mode:03o}",
+                    cure=f"chmod 600 {self.certificates.key}",
+                )
+
+
+def _names(
+    table: Mapping[str, Any], key: str, default: tuple[str, ...], at: str
+) -> tuple[str, ...]:
+    return name_list(table[key], f"{at}, {key}") if key in table else default
+
+
+def _strings(table: Mapping[str, Any], key: str, at: str) -> dict[str, str]:
+    held = table.get(key, {})
+    if not isinstance(held, Mapping) or not all(isinstance(v, str) for v in held.values()):
+        raise InvalidSetting("a table of texts is expected", argument=f"{at}, [{key}]")
+    return dict(held)
+
+
+def _loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:  # a name
+        return False
+
+
+def settings_of(link: Link) -> dict[str, Any]:
+    """Return what of Zenoh's settings is not left to it, by key."""
+    made: dict[str, Any] = {
+        "mode": "peer",
+        "connect/endpoints": list(link.connect),
+        "connect/timeout_ms": PATIENCE,
+        "connect/exit_on_failure": True,
+        "listen/endpoints": list(link.listen),
+        "listen/exit_on_failure": True,
+        "scouting/multicast/enabled": False,
+        "scouting/gossip/enabled": False,
+        "adminspace/enabled": False,
+        "transport/link/rx/max_message_size": LARGEST,
+    }
+    if link.certificates is not None:
+        own = link.certificates
+        made |= {
+            f"transport/link/tls/{k}": v
+            for k, v in {
+                "root_ca_certificate": str(own.ca),
+                "listen_certificate": str(own.certificate),
+                "listen_private_key": str(own.key),
+                "connect_certificate": str(own.certificate),
+                "connect_private_key": str(own.key),
+                "enable_mtls": True,
+                "verify_name_on_connect": True,
+                "close_link_on_expiration": True,
+            }.items()
+        }
+    return made
+
+
+@dataclass
+class Connection:
+    """An open session. Use `connected`."""
+
+    link: Link
+    _zenoh: ModuleType
+    _session: Any
+    _subscribers: list[Any]
+    _sent: int = 0
+
+    def receive(self) -> list[tuple[str, bytes]]:
+        """Return the messages that came since the last call, by key."""
+        messages = []
+        for subscriber in self._subscribers:
+            while (sample := subscriber.try_recv()) is not None:
+                messages.append((str(sample.key_expr), bytes(sample.payload)))
+        return messages
+
+    def tell(self, what: str, content: Mapping[str, Any]) -> None:
+        """Publish JSON under `<publish>/<what>`."""
+        text = json.dumps(content, ensure_ascii=False, allow_nan=False)
+        encoding = self._zenoh.Encoding.APPLICATION_JSON
+        self._session.put(f"{self.link.publish}/{what}", text, encoding=encoding)
+
+    def tell_inertia(self, stamp: float, frame: str, body: Any) -> None:
+        """Publish a `geometry_msgs/InertiaStamped` for ROS 2.
+
+        Args:
+            stamp: Of the newest sample [s].
+            frame: In whose axes.
+            body: Mass, centre of mass, inertia about it, shape (10,); no inertia where it is NaN.
+        """
+        own = bytes.fromhex(str(self._session.zid()).zfill(2 * GID))[-GID:]
+        note = attachment(self._sent, time.time_ns(), own)
+        self._session.put(
+            inertia_key(self.link.domain, self.link.publish),
+            inertia_stamped(round(stamp * 1e9), frame, body),
+            attachment=note,
+        )
+        self._sent += 1
+
+
+def inertia_key(domain: int, topic: str) -> str:
+    """Return the key of a topic of inertias, as rmw_zenoh makes it."""
+    return f"{domain}/{topic}/{INERTIA_TYPE}/{INERTIA_HASH}"
+
+
+def liveliness(domain: int, session: str, topic: str) -> tuple[str, str]:
+    """Return the tokens by which ROS 2 knows of a node and of its topic of inertias.
+
+    `@ros2_lv/<domain>/<session>/<node>/<entity>/<kind>/<enclave>/<namespace>/<name>`, and of a
+    publisher `/<topic>/<type>/<hash>/<quality of service>` behind it. A stroke within a name is
+    `%`, and so are enclave and namespace that are none; see `Graph Cache` in docs/design.md of
+    ros2/rmw_zenoh.
+
+    Args:
+        domain: ROS_DOMAIN_ID.
+        session: Zenoh's identity of the session, as it prints it.
+        topic: Without a stroke before it.
+    """
+    ours = f"@ros2_lv/{domain}/{session}/0"
+    name = "%" + topic.replace("/", "%")
+    return (
+        f"{ours}/0/NN/%/%/{NODE}",
+        f"{ours}/1/MP/%/%/{NODE}/{name}/{INERTIA_TYPE}/{INERTIA_HASH}/{QUALITY}",
+    )
+
+
+def attachment(sequence: int, stamp: int, gid: bytes) -> bytes:
+    """Return what rmw_zenoh's subscribers want beside a message.
+
+    Sequence number and source stamp [ns] as little-endian int64, the length 16 of the publisher's
+    identity and that identity: zenoh-ext's serialization, see `AttachmentData` in
+    rmw_zenoh_cpp/src/detail/attachment_helpers.cpp of ros2/rmw_zenoh.
+    """
+    return struct.pack("<qqB", sequence, stamp, GID) + gid
+
+
+def inertia_stamped(stamp: int, frame: str, body: Any) -> bytes:
+    """Return a `geometry_msgs/InertiaStamped` in CDR.
+
+    Args:
+        stamp: [ns].
+        frame: In whose axes.
+        body: Mass, centre of mass, Ixx, Ixy, Iyy, Ixz, Iyz, Izz about it, shape (10,); what is
+            NaN is 0.
+    """
+    name = frame.encode() + b"\0"
+    head = struct.pack("<iII", stamp // 10**9, stamp % 10**9, len(name)) + name
+    head += bytes(-len(head) % 8)
+    mass, x, y, z, xx, xy, yy, xz, yz, zz = np.nan_to_num(np.asarray(body, dtype=float))
+    return b"\0\1\0\0" + head + struct.pack("<10d", mass, x, y, z, xx, xy, xz, yy, yz, zz)
+
+
+@contextmanager
+def connected(link: Link, insecure: bool = False) -> Iterator[Connection]:
+    """Yield an open connection, closed in the end whatever happens.
+
+    Args:
+        link: Where.
+        insecure: Whether it may be open to strangers.
+
+    Raises:
+        InvalidSetting: If it would be open to strangers, or Zenoh is not installed.
+        NoConnection: If nobody answers.
+    """
+    link.refuse_open(insecure)
+    try:
+        import cbor2  # noqa: F401  # of the same extra, and asked for here, not in mid-air
+        import zenoh
+    except ImportError as problem:
+        raise InvalidSetting(
+            f"live messages need the library '{problem.name}', which is not installed",
+            argument="--on",
+            cure="pip install 'heft[live]'",
+        ) from problem
+    config = zenoh.Config()
+    wanted = settings_of(link)
+    for key, value in wanted.items():
+        config.insert_json5(key, json.dumps(value))
+    for key, value in wanted.items():  # a setting that is not there would be as open as before
+        held = json.loads(config.get_json(key))
+        if held != value:
+            raise InvalidSetting("Zenoh does not take a setting", argument=key, got=held)
+    with ExitStack() as stack:
+        try:
+            session = zenoh.open(config)
+        except zenoh.ZError as problem:
+            raise NoConnection(
+                "no connection could be made",
+                argument=", ".join((*link.connect, *link.listen)),
+                got=str(problem)[:200],
+                expected="a router or a robot that listens there",
+                cure="start it first; with TLS, see that both certificates are of the same "
+                "authority, in date, and name the host: Zenoh calls all of that a timeout",
+            ) from problem
+        stack.callback(session.close)
+        subscribers = []
+        for key in link.keys:
+            subscriber = session.declare_subscriber(key, zenoh.handlers.FifoChannel(HELD))
+            stack.callback(subscriber.undeclare)
+            subscribers.append(subscriber)
+        for token in liveliness(link.domain, str(session.zid()), link.publish):
+            stack.callback(session.liveliness().declare_token(token).undeclare)
+        yield Connection(link, zenoh, session, subscribers)
