@@ -11,7 +11,7 @@ from heft.applications import demo
 from heft.applications.identification.identification import Identification
 from heft.applications.identification.identify import identify
 from heft.errors import FitError
-from heft.information.checks import Check, Status
+from heft.information.checks import Check, Status, verdict
 from heft.models.robot import Robot
 from heft.recordings.recording import Recording
 
