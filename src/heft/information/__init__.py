@@ -7,4 +7,5 @@ from .inertia import frame_change, rotation_rpy, skew
 from .square_root import Information, Triangle, solve, solve_refined, triangle_of
 from .identifiability import BaseParameters, DataRank, Directions, base_parameters, channel_ranks
 from .identifiability import column_order, data_rank, visible_share
+from .parameter_space import ParameterSpace
 from .checks import Check, Verdict, verdict
