@@ -36,9 +36,9 @@ class Page:
     _closed: bool = False
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
-    def show(self, told: Mapping[str, Any]) -> None:
+    def show(self, update: Mapping[str, Any]) -> None:
         """Send what is known to all browsers, as JSON."""
-        text = json.dumps(told, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(update, ensure_ascii=False, allow_nan=False)
         with self._changed:
             self._text, self._number = text, self._number + 1
             self._changed.notify_all()

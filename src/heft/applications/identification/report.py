@@ -32,6 +32,7 @@ from heft.estimators import body_statistics
 from heft.information import Check, frame_change
 
 from .identification import Identification
+from .limits import Limit, Limits
 from .results import NORMAL, base_entries, friction_curve, parameter_entries, to_json
 from .settings import Settings
 
@@ -348,6 +349,16 @@ def _flat(settings: Mapping[str, Any], above: str = "") -> Iterator[list[str]]:
             yield [f"{above}{name}", json.dumps(value, ensure_ascii=False, default=str)]
 
 
+def _limits(limits: Limits) -> Iterator[list[str]]:
+    """Yield the limits of the checks as rows of name and value."""
+    for name, limit in vars(limits).items():
+        if isinstance(limit, Limit):
+            fails = f", fails beyond {limit.fails:g}" if math.isfinite(limit.fails) else ""
+            yield [f"limits.{name}", f"passes up to {limit.passes:g}{fails}"]
+        else:
+            yield [f"limits.{name}", f"{limit:g}"]
+
+
 def _unexplained(found: Identification) -> str:
     """Return the share of torque that full friction leaves over: held out, if there are any."""
     scores = found.validation or found.fit
@@ -437,11 +448,12 @@ def _of_the_data(found: Identification) -> dict[str, object]:
 
 
 def _of_the_making(found: Identification) -> dict[str, object]:
+    settings = [*_flat(to_json(found)["settings"]), *_limits(found.settings.limits)]
     files = [[str(i["role"]), str(i["path"]), str(i["sha256"])] for i in found.inputs]
     return {
         "command": command(found),
         "files": Table("Files", ("role", "file", "sha256"), files),
-        "settings": Table("", ("setting", "value"), _flat(to_json(found)["settings"])),
+        "settings": Table("", ("setting", "value"), settings),
         "version": __version__,
         "corner": f"{found.problem.corner:.4g}",
         "strength": f"{found.consistent.strength:g}",
