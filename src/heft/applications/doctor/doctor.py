@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from heft import __version__
-from heft.applications.identification import Progress, checks, silent
+from heft.applications.identification import Limits, Progress, silent
 from heft.arrays import Array
 from heft.errors import FitError, InvalidRecording, InvalidSetting
 from heft.files import put, require_writable, workshop
@@ -30,6 +30,7 @@ from .corrections import Explained, Move, Proof, explain
 from .evidence import Correction, Evidence
 from .finding import SEVERITIES, Finding
 
+CONDITION = Limits().condition  # of the motion, as an identification judges it
 TRIED = 250.0  # corrections that a search looks at, one of which may fit by chance
 UNEXPLAINED = 0.5  # share of all torque left over, beyond which the robot is another one
 UNEXPLAINED_MUCH = 0.15  # the same, beyond which the model file is doubted: measured arms leave 9 %
@@ -413,8 +414,8 @@ def _of_the_motion(motion: DataRank, explained: Explained, robot: Robot) -> Iter
             {"rank": motion.rank, "columns": motion.columns},
             cure=f"move all joints at once; least is seen of {weakest}",
         )
-    elif motion.condition > checks.CONDITION_WARN:
-        spoils = motion.condition > checks.CONDITION_FAIL
+    elif motion.condition > CONDITION.passes:
+        spoils = motion.condition > CONDITION.fails
         yield Finding(
             "motion shows little",
             "log",

@@ -1,6 +1,7 @@
 """What a robot weighs, and how much friction it has."""
 
-from . import checks, compare_report, report, results
+from . import compare_report, report, results
+from .limits import Limit, Limits
 from .settings import Settings
 from .preparation import Progress, silent
 from .fit import ExperimentFit, fit_experiment, gain_spread, open_experiment

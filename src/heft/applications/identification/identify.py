@@ -110,7 +110,7 @@ def _identify(
     traces: list[Trace] = []
     scored = scores(problem, bodies, found.friction, corner, traces)
     left = scored.unexplained
-    if left > checks.EXPLAINS_NOTHING:
+    if left > settings.limits.unexplained:
         raise FitError(
             "no parameters explain these torques",
             got=f"{left:.0%} of the torque's variation is left over on the logs fitted themselves",
@@ -123,7 +123,15 @@ def _identify(
         held = scores(again, bodies, found.friction, corner, traces).list
     margin = min((inertia.consistency_margin(v) for v in found.links.values()), default=1.0)
     judged = checks.judge(
-        problem, estimate, fit, held, _speeds(problem), found.consistent, margin, scored.span
+        problem,
+        estimate,
+        fit,
+        held,
+        _speeds(problem),
+        found.consistent,
+        margin,
+        scored.span,
+        settings.limits,
     )
     return replace(
         found,

@@ -8,6 +8,7 @@ from heft.errors import InvalidSetting, shown
 from heft.estimators import Delay, LeastSquares, PhysicallyConsistent, Sharpness
 from heft.signals import Smoothing, Weak
 
+from .limits import Limits
 from .preparation import ROBUST, Robust
 
 MOST_THREADS = 1024
@@ -28,6 +29,7 @@ class Settings:
             which are then left out; `none` takes all.
         average: Whether logs of motion that repeats are averaged over its periods first.
         threads: How many threads share the work; the result does not depend on it.
+        limits: Up to where the checks pass, which make the verdict.
     """
 
     smoothing: Smoothing = Smoothing()
@@ -39,6 +41,7 @@ class Settings:
     robust: Robust = "none"
     average: bool = False
     threads: int = 2
+    limits: Limits = Limits()
 
     def __post_init__(self) -> None:
         if self.robust not in ("none", *ROBUST):

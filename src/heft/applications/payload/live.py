@@ -17,6 +17,7 @@ import numpy as np
 
 from heft import __version__
 from heft.applications.identification import Progress, describe, silent
+from heft.display import render
 from heft.errors import InvalidSetting
 from heft.files import require_writable
 from heft.information import PARAMETER_COUNT
@@ -30,6 +31,7 @@ from .online import Event
 from .payload import Payload
 from .sensors import Sensors
 
+PAGE = "applications/payload/live_page.html.jinja"
 SCHEMA = 1
 TICK = 0.05  # [s] between looks at what came, at most; each costs, however little came
 SLICE = 0.025  # [s] of a log that are replayed at once
@@ -139,7 +141,7 @@ class Run:
                 where = ", ".join((*link.connect, *link.listen))
                 progress(f"listening at {where} for {', '.join(d.name for d in node.devices)}")
             if self.serve is not None:
-                page = stack.enter_context(served(self.serve))
+                page = stack.enter_context(served(self.serve, render(PAGE)))
                 events: deque[dict[str, Any]] = deque(maxlen=MOST_EVENTS)
                 tellers.append(lambda told: _show(told, events, page.show))
                 progress(f"showing at {page.address}")
