@@ -529,9 +529,9 @@ def _attend(
     progress: Callable[[str], None],
 ) -> Payload:
     """Weigh live until stopped."""
-    from heft.applications.payload import Run, stopped_by_signals
+    from heft.applications.payload import LiveWeighing, stopped_by_signals
 
-    run = Run(
+    live = LiveWeighing(
         sensor,
         now.on,
         now.insecure,
@@ -546,7 +546,7 @@ def _attend(
         out,
     )
     with stopped_by_signals() as stop:
-        return run.attend(stop, say, progress)
+        return live.run(stop, say, progress)
 
 
 @app.command

@@ -48,15 +48,15 @@ function element(name, text, kind) {
   const made = document.createElement(name); made.textContent = text;
   if (kind) made.className = kind; return made;
 }
-function show(told) {
-  at("state").textContent = "live"; at("frame").textContent = told.estimate.frame;
-  at("rows").replaceChildren(...told.estimate.parameters.map(p => {
+function show(update) {
+  at("state").textContent = "live"; at("frame").textContent = update.estimate.frame;
+  at("rows").replaceChildren(...update.estimate.parameters.map(p => {
     const row = element("tr", "", p.value === null ? "unseen" : "");
     row.append(element("td", p.name.replace("payload.", "")),
       element("td", p.value === null ? "not seen" : digits(p.value, p.std)),
       element("td", p.std === null ? "" : p.std.toPrecision(2)), element("td", p.unit));
     return row; }));
-  const mass = told.estimate.parameters[0];
+  const mass = update.estimate.parameters[0];
   at("mass").textContent = mass.value === null ? "–" :
     digits(mass.value, mass.std) + " ± " + mass.std.toPrecision(2) + " kg";
   if (mass.value !== null) masses.push(mass.value);
@@ -68,10 +68,10 @@ function show(told) {
       (95 - 90 * (m - low) / wide).toFixed(1)).join(""));
     at("range").textContent = "from " + low.toFixed(3) + " to " + high.toFixed(3) + " kg";
   }
-  at("events").replaceChildren(...told.events.slice().reverse().map(e =>
+  at("events").replaceChildren(...update.events.slice().reverse().map(e =>
     element("li", (e.stamp > 1e9 ? new Date(1000 * e.stamp).toLocaleTimeString() :
       e.stamp.toFixed(2) + " s") + "  " + e.name + ": " + e.message)));
-  const health = told.health, counted = Object.entries(health.counts).filter(c => c[1]);
+  const health = update.health, counted = Object.entries(health.counts).filter(c => c[1]);
   at("health").replaceChildren(...Object.entries(health.devices).map(([name, d]) =>
     element("div", name + ": " + d.rate.toFixed(0) + " Hz, " + d.samples + " samples" +
       (d.silent ? ", silent" : ""), d.silent ? "silent" : "")),
@@ -99,9 +99,9 @@ class Page:
     _closed: bool = False
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
-    def show(self, told: Mapping[str, Any]) -> None:
+    def show(self, update: Mapping[str, Any]) -> None:
         """Send what is known to all browsers: `estimate`, `events` and `health`."""
-        text = json.dumps(told, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(update, ensure_ascii=False, allow_nan=False)
         with self._changed:
             self._text, self._number = text, self._number + 1
             self._changed.notify_all()
