@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -309,6 +310,22 @@ def test_what_is_known_is_gone_on_from(tmp_path: Path) -> None:
     assert events == []  # it was weighed before
     assert load_estimate(after).std[0] < load_estimate(before).std[0]
     assert [p.name for p in tmp_path.iterdir()] == ["kept"]
+
+
+def test_the_names_in_the_file_stay(tmp_path: Path) -> None:
+    """A node of another version goes on from it, whatever its code calls things."""
+    state, _ = fed(cut(as_piece(sensed(1500))))
+    checkpoint.save(tmp_path / "kept", NODE, state)
+    content = json.loads((tmp_path / "kept").read_text().split("\n")[1])
+    assert set(content) == {
+        *("heft", "schema", "settings", "epoch", "noise", "rate", "following", "filter")
+    }
+    assert set(content["following"]) == {
+        *("time", "since", "known", "settled", "rested", "restless", "begged", "windows", "spikes")
+    }
+    assert state.load is not None
+    assert content["following"]["known"] == state.load.announced_mass
+    assert content["following"]["since"] == state.load.changed_at
 
 
 def test_nothing_is_gone_on_from_what_was_not_written_so(tmp_path: Path) -> None:

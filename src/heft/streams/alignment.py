@@ -142,7 +142,8 @@ class AlignedSamples:
 
     Attributes:
         time: Since the epoch, shape (N,) [s]; strictly increasing unless a clock is set back.
-        values: By device, each of shape (N, signals).
+        values: By device, each of shape (N, signals). The sign of a quaternion never jumps within a
+            step; from one to the next it may.
         slopes: Derivatives, by device, each of shape (N, signals) [signal's unit / s]; shape (N, 0)
             where they are not needed.
     """
