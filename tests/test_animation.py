@@ -12,7 +12,7 @@ from benchmarks.lessons import example
 
 from heft.display import animation
 from heft.errors import InvalidSetting
-from heft.experiments.forward_dynamics import Dynamics, Simulate, Trajectory
+from heft.experiments import Dynamics, Simulate, Trajectory
 from heft.models.robot import Robot
 from tests.browser import browser, opened
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from heft.applications.payload.live import PAGE, Run
+from heft.applications.payload.live import PAGE, LiveWeighing
 from heft.display.templates import render
 from heft.errors import InvalidSetting, MissingSignal
 from heft.streams.page import served
@@ -40,7 +40,7 @@ def mass(folder: Path) -> float:
 
 def run(**settings: Any) -> tuple[Any, list[str]]:
     said: list[str] = []
-    return Run(**settings).attend(threading.Event(), said.append), said
+    return LiveWeighing(**settings).run(threading.Event(), said.append), said
 
 
 def test_a_log_is_weighed_as_it_happens(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ BAD_RUNS = {
 def test_runs_that_cannot_be_are_refused(kind: str) -> None:
     settings, message = BAD_RUNS[kind]
     with pytest.raises(InvalidSetting, match=message):
-        Run(Path("wrist.toml"), **settings)
+        LiveWeighing(Path("wrist.toml"), **settings)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -263,13 +263,13 @@ class Connection:
                 messages.append((str(sample.key_expr), bytes(sample.payload)))
         return messages
 
-    def tell(self, what: str, content: Mapping[str, Any]) -> None:
+    def publish(self, what: str, content: Mapping[str, Any]) -> None:
         """Publish JSON under `<publish>/<what>`."""
         text = json.dumps(content, ensure_ascii=False, allow_nan=False)
         encoding = self._zenoh.Encoding.APPLICATION_JSON
         self._session.put(f"{self.link.publish}/{what}", text, encoding=encoding)
 
-    def tell_inertia(self, stamp: float, frame: str, body: Any) -> None:
+    def publish_inertia(self, stamp: float, frame: str, body: Any) -> None:
         """Publish a `geometry_msgs/InertiaStamped` for ROS 2.
 
         Args:

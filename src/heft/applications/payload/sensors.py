@@ -328,8 +328,8 @@ def on_load(sensors: Sensors, values: Array) -> Array:
     wrench = np.zeros((len(values), 6))
     for k, sensor in enumerate(sensors.wrenches):
         sign = 1.0 if sensor.reports == "on_load" else -1.0
-        told = sign * values[:, 6 * k : 6 * k + 6]
-        own = (told - np.array(sensor.known_bias)) / np.array(sensor.gain)
+        reported = sign * values[:, 6 * k : 6 * k + 6]
+        own = (reported - np.array(sensor.known_bias)) / np.array(sensor.gain)
         wrench += at_first(own, np.array(sensor.rotation), np.array(sensor.position) * (k > 0))
     return wrench
 
