@@ -12,7 +12,8 @@ import pytest
 
 from heft.applications.payload import payload
 from heft.applications.payload.by_wrench import Weigh
-from heft.applications.payload.sensors import Sensors, read
+from heft.applications.payload.motion import read
+from heft.applications.payload.sensors import Sensors
 from heft.errors import HeftError, InvalidSetting, MissingSignal
 from heft.information.inertia import rotation_rpy
 from heft.models.options import Options

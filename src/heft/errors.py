@@ -11,6 +11,11 @@ import difflib
 import reprlib
 import shlex
 from collections.abc import Iterable
+from typing import TypeVar
+
+Kind = TypeVar("Kind", bound="HeftError")
+SHORT = reprlib.Repr()
+SHORT.maxstring = SHORT.maxother = 80  # letters of a value in a message
 
 
 class HeftError(Exception):
@@ -62,6 +67,17 @@ class HeftError(Exception):
             lines.append(f"  next:     {self.cure}")
         return "\n".join(lines)
 
+    def retold(self, kind: type[Kind], argument: str | None) -> Kind:
+        """Return the same message, evidence and cure as another kind of error, of `argument`."""
+        return kind(
+            self.message,
+            argument=argument,
+            got=self.got,
+            expected=self.expected,
+            valid=self.valid,
+            cure=self.cure,
+        )
+
 
 class InputError(HeftError):
     """Something given to heft cannot be used. The command line exits with 2."""
@@ -108,7 +124,7 @@ class SolverFailure(FitError):
 def shown(value: object) -> str:
     """Return a value as a message shows it: short, whatever it is."""
     try:
-        return reprlib.repr(value)
+        return SHORT.repr(value)
     except ValueError:  # an integer of thousands of digits
         return f"a value of type {type(value).__name__}"
 

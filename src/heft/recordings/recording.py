@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.errors import InvalidRecording, InvalidSetting, MissingSignal, nearest, shown, spelt
-from heft.files import number, read_toml, refuse_unknown
+from heft.errors import InvalidRecording, InvalidSetting, MissingSignal, nearest, spelt
+from heft.files import Section, Text, list_of, number, read_toml
 
 from . import known_logs
 from .columns import KINDS, UNITS, ColumnMap, SignalMap, is_canonical
@@ -297,32 +297,36 @@ def _draft(log: str) -> str:
     return f"a first draft: {command} (no --robot for a wrench sensor alone)"
 
 
-def _parts(path: Path) -> list[tuple[Path, Path | None, float]]:
-    """Return files, maps and time offsets [s] of an experiment's parts."""
-    table = read_toml(path)
-    refuse_unknown(table, ("part",), str(path))
-    entries = table.get("part")
-    if not isinstance(entries, list) or not entries:
-        raise InvalidSetting(
-            "an experiment names its parts", argument=str(path), cure='[[part]] file = "…", …'
-        )
-    parts = []
-    for k, entry in enumerate(entries, 1):
-        where = f"{path}, part {k}"
-        refuse_unknown(entry, ("file", "map", "offset"), where)
-        for key in ("file", "map"):
-            if not isinstance(entry.get(key, "" if key == "map" else None), str):
-                raise InvalidSetting(
-                    "the name of a file is expected",
-                    argument=f"{where}, {key}",
-                    got=shown(entry.get(key)),
-                )
-        file = path.parent / entry["file"]
-        if file.suffix.lower() == EXPERIMENT:
-            raise InvalidSetting("a part is a log, not an experiment", argument=f"{where}, file")
-        offset = number(entry.get("offset", 0.0), f"{where}, offset")
-        parts.append((file, path.parent / entry["map"] if "map" in entry else None, offset))
-    return parts
+@dataclass(frozen=True)
+class _Part:
+    """A part of an experiment: a log, the map of its columns, and what its clock is to gain [s]."""
+
+    file: Path
+    map: Path | None = None
+    offset: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.file.suffix.lower() == EXPERIMENT:
+            raise InvalidSetting("a part is a log, not an experiment", argument="file")
+
+
+def _parts(path: Path) -> tuple[_Part, ...]:
+    """Return an experiment's parts."""
+
+    def beside(value: object, where: str) -> Path:
+        return path.parent / Text("the name of a file is expected")(value, where)
+
+    part = Section(_Part, {"file": beside, "map": beside, "offset": number}, required=("file",))
+
+    def parts(value: object, where: str) -> tuple[_Part, ...]:
+        if not isinstance(value, list) or not value:
+            raise InvalidSetting(
+                "an experiment names its parts", argument=str(path), cure='[[part]] file = "…", …'
+            )
+        return list_of(part, entry=" ")(value, where)
+
+    made = Section(lambda part: tuple(part), {"part": parts}, required=("part",))
+    return made(read_toml(path), str(path))
 
 
 def _experiment(
@@ -339,8 +343,8 @@ def _experiment(
             cure='[[part]] map = "map.toml" instead of --map',
         )
     opened = [
-        Recording.open(file, ColumnMap.from_toml(m) if m else None, joints, damaged)
-        for file, m, _ in parts
+        Recording.open(p.file, ColumnMap.from_toml(p.map) if p.map else None, joints, damaged)
+        for p in parts
     ]
     owner: dict[str, str] = {}
     for part in opened:
@@ -353,7 +357,7 @@ def _experiment(
                     cure="leave it out of one of them with a map",
                 )
             owner[name] = part.name
-    table = join([p.canonical() for p in opened], str(path), (), [offset for *_, offset in parts])
+    table = join([p.canonical() for p in opened], str(path), (), [p.offset for p in parts])
     made = {n: f"{p.name}: {text}" for p in opened for n, text in p.provenance.items()}
     return replace(Recording.of_table(table), provenance=made)
 
@@ -363,5 +367,5 @@ def log_hash(path: str | Path) -> str:
     path = Path(path)
     if path.suffix.lower() != EXPERIMENT:
         return file_hash(path)
-    files = [path, *(f for file, m, _ in _parts(path) for f in (file, m) if f)]
+    files = [path, *(f for part in _parts(path) for f in (part.file, part.map) if f)]
     return hashlib.sha256("".join(f"{file_hash(f)}\n" for f in files).encode()).hexdigest()

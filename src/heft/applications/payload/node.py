@@ -25,8 +25,9 @@ from heft.plants import GAP_STEPS, Held
 from heft.streams import Piece
 
 from .estimate import numbers
+from .motion import Motion, motion_of, on_load, wrench_names
 from .online import Event, Follow, Following
-from .sensors import Motion, Sensors, motion_of, on_load, wrench_names
+from .sensors import Sensors
 
 Stamps = NDArray[np.int64]
 
