@@ -69,14 +69,7 @@ class HeftError(Exception):
 
     def retold(self, kind: type[Kind], argument: str | None) -> Kind:
         """Return the same message, evidence and cure as another kind of error, of `argument`."""
-        return kind(
-            self.message,
-            argument=argument,
-            got=self.got,
-            expected=self.expected,
-            valid=self.valid,
-            cure=self.cure,
-        )
+        return kind(**(vars(self) | {"argument": argument}))
 
 
 class InputError(HeftError):

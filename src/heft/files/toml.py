@@ -34,6 +34,7 @@ Made = TypeVar("Made", covariant=True)
 Reader: TypeAlias = Callable[[object, str], Scalar]
 Keys: TypeAlias = Mapping[str, Reader[Any]]
 LARGEST_NUMBER = 1e12  # of any setting; what is larger only overflows
+NOT_FINITE = "a finite number is expected"
 LARGEST_SETTINGS = 1024 * 1024  # [bytes]
 MOST_DOTS = 200  # in a key; tomllib takes time by the square of them
 
@@ -62,9 +63,10 @@ class Number:
     Attributes:
         says: What is wrong with any other.
         least, most: Bounds that belong to what is allowed.
-        above: Bound that does not.
+        above, below: Bounds that do not.
         unit: Of number and bounds.
         whole: Whether it has to be an integer.
+        holds: What else has to hold of it.
         cure: The next step, if it is another.
     """
 
@@ -72,8 +74,10 @@ class Number:
     least: float = -LARGEST_NUMBER
     most: float = LARGEST_NUMBER
     above: float = -math.inf
+    below: float = math.inf
     unit: str = ""
     whole: bool = False
+    holds: Callable[[float], bool] = lambda _: True
     cure: str | None = None
 
     def __call__(self, value: object, where: str) -> float:
@@ -83,14 +87,11 @@ class Number:
             found = float(value) if real else math.nan  # type: ignore[arg-type]
         except OverflowError:
             found = math.inf
-        message = self.says
-        if not abs(found) <= LARGEST_NUMBER:
-            message = ": ".join(filter(None, (self.says, "a finite number is expected")))
-        elif self.above < found and self.least <= found <= self.most:
-            if not self.whole:
-                return found
-            if type(value) is int:
-                return value
+        finite = abs(found) <= LARGEST_NUMBER
+        within = self.least <= found <= self.most and self.above < found < self.below
+        if finite and within and self.holds(found) and (not self.whole or type(value) is int):
+            return int(found) if self.whole else found
+        message = ": ".join(filter(None, (self.says, "" if finite else NOT_FINITE)))
         raise InvalidSetting(
             message, argument=where, got=shown(value), expected=self.expected, cure=self.cure
         )
@@ -106,7 +107,8 @@ class Number:
         else:
             lower = f"at least {self.least:g} and "
         kind = "a whole number, " if self.whole else ""
-        return f"{kind}{lower}at most {self.most:g} {self.unit}".rstrip() + size
+        upper = f"below {self.below:g}" if self.below < math.inf else f"at most {self.most:g}"
+        return f"{kind}{lower}{upper} {self.unit}".rstrip() + size
 
 
 number = Number()

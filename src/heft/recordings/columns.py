@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from heft.arrays import Array
-from heft.errors import InvalidSetting
+from heft.errors import InvalidSetting, shown
 from heft.files import (
     Keys,
     Number,
@@ -63,6 +63,7 @@ UNITS: dict[str, dict[str, float]] = {
     "acc": {"m/s^2": 1.0, "g": 9.80665},
     "u": {"1": 1.0},
 }
+NO_UNIT = "this is no unit of this signal"
 
 
 def is_canonical(name: str) -> bool:
@@ -192,10 +193,7 @@ def _time(
 
 
 def _signal_map(
-    kind: str,
-    columns: tuple[str, ...] | None = None,
-    array: str | None = None,
-    **said: Any,
+    kind: str, columns: tuple[str, ...] | None = None, array: str | None = None, **said: Any
 ) -> SignalMap:
     """Return how a kind of signal is made, of what its table says."""
     of = _owners(kind)
@@ -203,7 +201,8 @@ def _signal_map(
     count = len(names)
     if (columns is None) == (array is None):
         raise InvalidSetting("either columns or array is needed", valid=("columns", "array"))
-    columns = columns or tuple(f"{array}[{k}]" for k in range(count))
+    if columns is None:
+        columns = tuple(f"{array}[{k}]" for k in range(count))
     if len(columns) != count:
         parts = "components" if of == "frame" else of
         raise InvalidSetting(
@@ -212,11 +211,10 @@ def _signal_map(
     if "matrix" in said and "inverse" in said:
         raise InvalidSetting("either matrix or inverse, not both")
     matrix = said.get("matrix", said.get("inverse", np.eye(count)))
-    gains, ratio = np.ones(count), np.array(said.get("ratio", 1.0))
-    gains *= said.get("sign", 1.0)
-    gains *= said.get("scale", 1.0)
-    gains *= ratio if kind in ("tau", "current") else 1.0 / ratio
-    offset = np.array(said.get("offset", (0.0,) * count))
+    ones = (1.0,) * count
+    sign, scale, ratio = (np.array(said.get(key, ones)) for key in ("sign", "scale", "ratio"))
+    gains = sign * scale * (ratio if kind in ("tau", "current") else 1.0 / ratio)
+    offset = np.array(said.get("offset", np.zeros(count)))
     unit = said.get("unit", next(iter(UNITS[kind])))
     return SignalMap(kind, columns, names, unit, matrix * gains, offset)
 
@@ -235,10 +233,10 @@ def _signal_keys(kind: str, table: Mapping[str, Any], _: str) -> Keys:
         of: partial(_names, kind),
         "columns": name_list,
         "array": Text("the name of an array is expected"),
-        "unit": _unit(kind),
-        "sign": list_of(_sign, count),
-        "ratio": list_of(_factor, count),
-        "scale": list_of(_factor, count),
+        "unit": Text(NO_UNIT, UNITS[kind]),
+        "sign": list_of(Number("signs are 1 or -1", holds=lambda x: abs(x) == 1.0), count),
+        "ratio": list_of(Number("a ratio must not be 0", holds=bool), count),
+        "scale": list_of(Number("a scale must not be 0", holds=bool), count),
         "offset": list_of(number, count),
         "matrix": _square(count),
         "inverse": _square(count, inverted=True),
@@ -252,31 +250,10 @@ def _names(kind: str, value: object, where: str) -> tuple[str, ...]:
         return tuple(f"{value}.{letter}" for letter in FRAME_KINDS[kind])
     if of != "frame" and isinstance(value, list) and value:
         return name_list(value, where)
-    raise InvalidSetting(
-        "the frame is not named" if of == "frame" else f"the {of} are not named",
-        argument=where,
-        cure='add frame = "…"'
-        if of == "frame"
-        else f'add {of} = ["…", "…"] in the order of the columns',
-    )
-
-
-def _unit(kind: str) -> Text:
-    return Text("this is no unit of this signal", UNITS[kind])
-
-
-def _sign(value: object, where: str) -> float:
-    found = number(value, where)
-    if abs(found) != 1.0:
-        raise InvalidSetting("signs are 1 or -1", argument=where, got=found)
-    return found
-
-
-def _factor(value: object, where: str) -> float:
-    found = number(value, where)
-    if found == 0.0:
-        raise InvalidSetting("a factor must not be 0", argument=where)
-    return found
+    says, cure = f"the {of} are not named", f'add {of} = ["…", "…"] in the order of the columns'
+    if of == "frame":
+        says, cure = "the frame is not named", 'add frame = "…"'
+    raise InvalidSetting(says, argument=where, got=shown(value), cure=cure)
 
 
 def _square(count: int | None, inverted: bool = False) -> Reader[Array]:
@@ -300,19 +277,16 @@ def _square(count: int | None, inverted: bool = False) -> Reader[Array]:
     return read
 
 
-TIME = Section(
-    _time,
-    {
-        "column": Text("the name of a column is expected"),
-        "unit": _unit("t"),
-        "step": Number("the time step is not positive", above=0.0, unit="s"),
-    },
-)
+TIME: Keys = {
+    "column": Text("the name of a column is expected"),
+    "unit": Text(NO_UNIT, UNITS["t"]),
+    "step": Number("the time step is not positive", above=0.0, unit="s"),
+}
 FRAMES = named(Text("the name of a frame is expected"), "a table of names by topic is expected")
 COLUMN_MAP = Section(
     _column_map,
     {
-        "time": TIME,
+        "time": Section(_time, TIME),
         "topic": Section(Topics, {"names": name_list, "frames": FRAMES}),
         **{
             kind: Section(

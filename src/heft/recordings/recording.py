@@ -13,6 +13,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,7 @@ from .formats.table import BLOCK_ROWS, Damaged, Table, refuse
 __all__ = ["KINDS", "UNITS", "Block", "ColumnMap", "Recording", "SignalMap", "log_hash"]
 
 EXPERIMENT = ".toml"
+Part: TypeAlias = tuple[Path, Path | None, float]  # of an experiment: log, map, time offset [s]
 
 
 @dataclass(frozen=True)
@@ -297,36 +299,26 @@ def _draft(log: str) -> str:
     return f"a first draft: {command} (no --robot for a wrench sensor alone)"
 
 
-@dataclass(frozen=True)
-class _Part:
-    """A part of an experiment: a log, the map of its columns, and what its clock is to gain [s]."""
-
-    file: Path
-    map: Path | None = None
-    offset: float = 0.0
-
-    def __post_init__(self) -> None:
-        if self.file.suffix.lower() == EXPERIMENT:
-            raise InvalidSetting("a part is a log, not an experiment", argument="file")
+def _part(file: Path, map: Path | None = None, offset: float = 0.0) -> Part:
+    if file.suffix.lower() == EXPERIMENT:
+        raise InvalidSetting("a part is a log, not an experiment", argument="file")
+    return file, map, offset
 
 
-def _parts(path: Path) -> tuple[_Part, ...]:
-    """Return an experiment's parts."""
+def _parts(path: Path) -> tuple[Part, ...]:
+    """Return files, maps and time offsets [s] of an experiment's parts."""
 
     def beside(value: object, where: str) -> Path:
         return path.parent / Text("the name of a file is expected")(value, where)
 
-    part = Section(_Part, {"file": beside, "map": beside, "offset": number}, required=("file",))
-
-    def parts(value: object, where: str) -> tuple[_Part, ...]:
+    def parts(value: object, where: str) -> tuple[Part, ...]:
         if not isinstance(value, list) or not value:
-            raise InvalidSetting(
-                "an experiment names its parts", argument=str(path), cure='[[part]] file = "…", …'
-            )
+            cure = '[[part]] file = "…", …'
+            raise InvalidSetting("an experiment names its parts", argument=str(path), cure=cure)
+        part = Section(_part, {"file": beside, "map": beside, "offset": number}, ("file",))
         return list_of(part, entry=" ")(value, where)
 
-    made = Section(lambda part: tuple(part), {"part": parts}, required=("part",))
-    return made(read_toml(path), str(path))
+    return Section(lambda part: tuple(part), {"part": parts}, ("part",))(read_toml(path), str(path))
 
 
 def _experiment(
@@ -343,8 +335,8 @@ def _experiment(
             cure='[[part]] map = "map.toml" instead of --map',
         )
     opened = [
-        Recording.open(p.file, ColumnMap.from_toml(p.map) if p.map else None, joints, damaged)
-        for p in parts
+        Recording.open(file, ColumnMap.from_toml(m) if m else None, joints, damaged)
+        for file, m, _ in parts
     ]
     owner: dict[str, str] = {}
     for part in opened:
@@ -357,7 +349,7 @@ def _experiment(
                     cure="leave it out of one of them with a map",
                 )
             owner[name] = part.name
-    table = join([p.canonical() for p in opened], str(path), (), [p.offset for p in parts])
+    table = join([p.canonical() for p in opened], str(path), (), [offset for *_, offset in parts])
     made = {n: f"{p.name}: {text}" for p in opened for n, text in p.provenance.items()}
     return replace(Recording.of_table(table), provenance=made)
 
@@ -367,5 +359,5 @@ def log_hash(path: str | Path) -> str:
     path = Path(path)
     if path.suffix.lower() != EXPERIMENT:
         return file_hash(path)
-    files = [path, *(f for part in _parts(path) for f in (part.file, part.map) if f)]
+    files = [path, *(f for file, m, _ in _parts(path) for f in (file, m) if f)]
     return hashlib.sha256("".join(f"{file_hash(f)}\n" for f in files).encode()).hexdigest()

@@ -176,16 +176,6 @@ def _link(
     return Link(connect, listen, topics=types, frames=named_by, certificates=tls, **said)
 
 
-def _certificates(**files: Path) -> Certificates:
-    if len(files) < 3:
-        raise InvalidSetting(
-            "certificates on both sides need three files",
-            got=", ".join(files),
-            expected="ca, certificate, key",
-        )
-    return Certificates(**files)
-
-
 def _names_of(each: Text) -> Reader[tuple[str, ...]]:
     return lambda value, where: tuple(each(name, where) for name in name_list(value, where))
 
@@ -194,10 +184,12 @@ def _link_section(folder: Path) -> Section[Link]:
     """Return the reader of a link's file, whose folder its files' names start from."""
 
     def file(value: object, where: str) -> Path:
-        return folder / Text("the name of a file is expected")(value, where)
+        name = Text("certificates on both sides need three files", expected="the name of a file")
+        return folder / name(value, where)
 
     texts = named(Text("a text is expected"), "a table of texts is expected")
-    tls = Section(_certificates, {"ca": file, "certificate": file, "key": file})
+    files = ("ca", "certificate", "key")
+    tls = Section(Certificates, dict.fromkeys(files, file), required=files)
     return Section(
         _link,
         {

@@ -152,9 +152,11 @@ def read(recording: Recording, sensors: Sensors, robot: Robot | None = None) -> 
         wrench = np.stack([np.interp(time + late, time, c) for c in wrench.T], axis=1)
     if not motion.slopes:
         return motion.make(time, wrench, values, np.zeros((len(time), 0)))
+    if posed:  # smoothing would round off a jump of the quaternion's sign
+        values = np.hstack([kinematics.continuous(values[:, :4]), values[:, 4:]])
     step = float(np.median(np.diff(time))) if len(time) > 1 else 1.0
     if posed and (not placed or step > SLOW_POSES):
-        rotation = kinematics.quaternion_rotation(kinematics.continuous(values[:, :4]))
+        rotation = kinematics.quaternion_rotation(values[:, :4])
         gravity = np.einsum("nji,j->ni", rotation, np.array(sensors.gravity))
         return Held.at_rest(time, wrench, gravity, np.swapaxes(rotation, 1, 2))
     smoothing = signals.resolve(Smoothing(), [recording], names)

@@ -180,8 +180,7 @@ def _sensor(bias: str | tuple[float, ...] = "auto", **said: Any) -> Sensor:
 
 
 def _sensor_keys(table: Mapping[str, Any], where: str) -> Keys:
-    kind = Text("this kind of sensor is not known", SENSOR_KEYS)
-    return SENSOR_KEYS[kind(table.get("kind"), f"{where}, kind")]
+    return SENSOR_KEYS[KIND(table.get("kind"), f"{where}, kind")]
 
 
 def _bias(value: object, where: str) -> str | tuple[float, ...]:
@@ -211,8 +210,9 @@ def _noise(*names: str) -> Section[dict[str, float]]:
 
 
 VECTOR = list_of(number, 3)
+KIND = Text("this kind of sensor is not known", ("wrench", "imu"))
 EVERY_SENSOR: Keys = {
-    "kind": Text("this kind of sensor is not known", ("wrench", "imu")),
+    "kind": KIND,
     "frame": Text("the name of a frame is expected"),
     "position": VECTOR,
     "rotation": _rotation,
