@@ -131,3 +131,9 @@ def nearest(name: str, valid: Iterable[str]) -> str | None:
     """Return the valid name most like `name`, or None where none is close."""
     found = difflib.get_close_matches(name, list(valid), n=1, cutoff=0.5)
     return found[0] if found else None
+
+
+def did_you_mean(name: object, valid: Iterable[str]) -> str | None:
+    """Return the cure of a misspelt name, or None where no valid one is near."""
+    near = nearest(name, valid) if isinstance(name, str) else None
+    return f"did you mean '{near}'?" if near else None

@@ -25,7 +25,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from heft.errors import InvalidSetting, nearest, shown
+from heft.errors import InvalidSetting, did_you_mean, shown
 
 from .reading import read_text
 
@@ -217,12 +217,6 @@ def check_fields(settings: object, readers: Keys) -> None:
         value = getattr(settings, name)
         if value is not None or getattr(type(settings), name, ...) is not None:
             reader(value, name)
-
-
-def did_you_mean(name: object, valid: Collection[str]) -> str | None:
-    """Return the cure of a misspelt name, or None where no valid one is near."""
-    near = nearest(name, valid) if isinstance(name, str) else None
-    return f"did you mean '{near}'?" if near else None
 
 
 def truth(value: object, where: str) -> bool:

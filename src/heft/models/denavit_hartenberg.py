@@ -20,7 +20,7 @@ from typing import Any, Generic
 import numpy as np
 
 from heft.arrays import Array
-from heft.errors import InvalidModel, InvalidSetting, shown
+from heft.errors import InvalidModel, InvalidSetting, did_you_mean, shown
 from heft.files import (
     LARGEST_NUMBER,
     Keys,
@@ -28,7 +28,6 @@ from heft.files import (
     Scalar,
     Section,
     Text,
-    did_you_mean,
     list_of,
     located,
     name_list,
