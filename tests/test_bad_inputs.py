@@ -1323,7 +1323,7 @@ CASES = (
         for corner in (0.5 / STEP, 0.51 / STEP, 1e9)
     ),
     *(
-        setting(f"{name} = {value!r}", "a number is expected", name, **{name: value})
+        setting(f"{name} = {value!r}", "a finite number is expected", name, **{name: value})
         for name in ("corner", "trim", "delay", "period")
         for value in ("1", [1.0])
     ),

@@ -13,13 +13,14 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.errors import InvalidRecording, InvalidSetting, MissingSignal, nearest, shown, spelt
-from heft.files import number, read_toml, refuse_unknown
+from heft.errors import InvalidRecording, InvalidSetting, MissingSignal, nearest, spelt
+from heft.files import Section, Text, list_of, number, read_toml
 
 from . import known_logs
 from .columns import KINDS, UNITS, ColumnMap, SignalMap, is_canonical
@@ -30,6 +31,7 @@ from .formats.table import BLOCK_ROWS, Damaged, Table, refuse
 __all__ = ["KINDS", "UNITS", "Block", "ColumnMap", "Recording", "SignalMap", "log_hash"]
 
 EXPERIMENT = ".toml"
+Part: TypeAlias = tuple[Path, Path | None, float]  # of an experiment: log, map, time offset [s]
 
 
 @dataclass(frozen=True)
@@ -297,32 +299,26 @@ def _draft(log: str) -> str:
     return f"a first draft: {command} (no --robot for a wrench sensor alone)"
 
 
-def _parts(path: Path) -> list[tuple[Path, Path | None, float]]:
+def _part(file: Path, map: Path | None = None, offset: float = 0.0) -> Part:
+    if file.suffix.lower() == EXPERIMENT:
+        raise InvalidSetting("a part is a log, not an experiment", argument="file")
+    return file, map, offset
+
+
+def _parts(path: Path) -> tuple[Part, ...]:
     """Return files, maps and time offsets [s] of an experiment's parts."""
-    table = read_toml(path)
-    refuse_unknown(table, ("part",), str(path))
-    entries = table.get("part")
-    if not isinstance(entries, list) or not entries:
-        raise InvalidSetting(
-            "an experiment names its parts", argument=str(path), cure='[[part]] file = "…", …'
-        )
-    parts = []
-    for k, entry in enumerate(entries, 1):
-        where = f"{path}, part {k}"
-        refuse_unknown(entry, ("file", "map", "offset"), where)
-        for key in ("file", "map"):
-            if not isinstance(entry.get(key, "" if key == "map" else None), str):
-                raise InvalidSetting(
-                    "the name of a file is expected",
-                    argument=f"{where}, {key}",
-                    got=shown(entry.get(key)),
-                )
-        file = path.parent / entry["file"]
-        if file.suffix.lower() == EXPERIMENT:
-            raise InvalidSetting("a part is a log, not an experiment", argument=f"{where}, file")
-        offset = number(entry.get("offset", 0.0), f"{where}, offset")
-        parts.append((file, path.parent / entry["map"] if "map" in entry else None, offset))
-    return parts
+
+    def beside(value: object, where: str) -> Path:
+        return path.parent / Text("the name of a file is expected")(value, where)
+
+    def parts(value: object, where: str) -> tuple[Part, ...]:
+        if not isinstance(value, list) or not value:
+            cure = '[[part]] file = "…", …'
+            raise InvalidSetting("an experiment names its parts", argument=str(path), cure=cure)
+        part = Section(_part, {"file": beside, "map": beside, "offset": number}, ("file",))
+        return list_of(part, entry=" ")(value, where)
+
+    return Section(lambda part: tuple(part), {"part": parts}, ("part",))(read_toml(path), str(path))
 
 
 def _experiment(

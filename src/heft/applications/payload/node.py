@@ -22,8 +22,9 @@ from heft.plants import GAP_STEPS, Held
 from heft.streams import AlignedSamples, Alignment, AlignmentState, Device, Piece
 
 from .estimate import numbers
+from .motion import Motion, motion_of, on_load, wrench_names
 from .online import Event, Online, OnlineState
-from .sensors import Motion, Sensors, motion_of, on_load, wrench_names
+from .sensors import Sensors
 
 HALF_STEP = 0.01  # [s] of the central differences by which velocities are taken
 CALIBRATION = 1.0  # [s] of samples from which rate and noise are estimated

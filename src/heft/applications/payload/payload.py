@@ -25,7 +25,8 @@ from .by_torques import Carried, WeighCarried
 from .by_wrench import Weigh
 from .estimate import Weighed, numbers
 from .log_checks import Finding
-from .sensors import Sensor, Sensors, read
+from .motion import read
+from .sensors import Sensor, Sensors
 
 SCHEMA = 1
 FILES = ("estimate.json", "payload.txt", "robot.toml")
@@ -220,7 +221,7 @@ def _channels(values: Array, std: Array, units: Sequence[str]) -> dict[str, dict
 
 
 def _bias(sensor: Sensor, bias: Array, covariance: Array) -> dict[str, dict[str, Any]]:
-    """Return a bias as the sensor tells it, in its own axes; see `sensors.on_load`."""
+    """Return a bias as the sensor tells it, in its own axes; see `motion.on_load`."""
     to_logged = np.array(sensor.gain)[:, None] * np.kron(np.eye(2), np.array(sensor.rotation).T)
     std = np.sqrt(np.diag(to_logged @ covariance @ to_logged.T))
     return _channels(np.array(sensor.known_bias) + to_logged @ bias, std, CHANNEL_UNITS)
