@@ -33,13 +33,13 @@ from heft.dynamics import (
 from heft.errors import InvalidModel, InvalidSetting, nearest
 from heft.files import Element, read_text, xml
 from heft.information import Labels, inertia
+from heft.recordings import is_log
 
 from . import denavit_hartenberg, mjcf, urdf
 from .options import STANDARD_GRAVITY, Options
 
 # A link fixed to another with less than this share of the whole is a frame, not a body.
 FRAME_MASS_SHARE = 1e-7
-LOGS = frozenset({".csv", ".tsv", ".parquet", ".pq", ".npz", ".mcap", ".bag", ".db3"})  # no models
 NOMINAL_MASS = 2.0  # [kg], of a moving link that the file gives no inertial, nor any other link
 NOMINAL_GYRATION = 0.1  # [m]
 
@@ -85,7 +85,7 @@ class Robot:
             InvalidModel: If it is malformed, or describes no tree of rigid bodies.
             InvalidSetting: If the options speak of joints that are not there.
         """
-        if Path(path).suffix.lower() in LOGS:
+        if is_log(path):
             raise InvalidModel(
                 "a log is given in place of the model file",
                 argument=str(path),

@@ -5,6 +5,7 @@ from .settings import Settings
 from .preparation import Progress, silent
 from .fit import Run, estimated, gain_spread, opened
 from .identification import Identification
-from .identify import describe, identify, identify_files
+from .inputs import Inputs
+from .identify import identify, identify_files
 from .results import Identified, refuse_foreign, write
 from .compare import compare

@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 
 from heft import __version__
-from heft.applications.identification import Progress, describe, silent
+from heft.applications.identification import Inputs, Progress, silent
 from heft.errors import InvalidSetting
 from heft.files import require_writable
 from heft.information import PARAMETER_COUNT
-from heft.models import Options, Robot
-from heft.recordings import ColumnMap, Recording
+from heft.recordings import Recording
 from heft.streams import Connection, Link, Piece, Reader, connected, served
 
 from . import checkpoint, payload
@@ -114,21 +113,16 @@ class Run:
             payload.refuse_foreign(self.out)
         if self.checkpoint is not None:
             require_writable(self.checkpoint)
-        robot = None
-        if self.model is not None:
-            robot = Robot.from_file(
-                self.model, Options.from_toml(self.options) if self.options else None
-            )
-        node = Node(Sensors.from_toml(self.sensors), robot)
+        inputs = Inputs.open(self.model, self.options, self.columns, sensors=self.sensors)
+        node = Node(Sensors.from_toml(self.sensors), inputs.robot)
         known = checkpoint.load(self.checkpoint, node) if self.checkpoint else node.start()
         if known.following is not None:
             progress(f"going on from {self.checkpoint}")
         with ExitStack() as stack:
             tellers: list[Callable[[Told], None]] = [lambda told: _say_events(told, say)]
             if self.replay is not None:
-                mapping = ColumnMap.from_toml(self.columns) if self.columns else None
-                joints = robot.joints if robot else ()
-                recording = Recording.open(self.replay, mapping, joints)
+                inputs = inputs.with_logs(fit=[self.replay])
+                (recording,) = inputs.logs["fit"]
                 source = replayed(recording, node, self.speed, stop)
                 progress(f"replaying {self.replay}")
             else:
@@ -143,22 +137,16 @@ class Run:
                 events: deque[dict[str, Any]] = deque(maxlen=MOST_EVENTS)
                 tellers.append(lambda told: _show(told, events, page.show))
                 progress(f"showing at {page.address}")
+            # Now, for a file may be edited in the days that a node runs.
+            described = inputs.described("fit", "sensors", "model", "options", "columns")
             known = follow(node, known, source, tellers, self.rate, self.checkpoint)
-        return self._payload(node, known)
+        return self._payload(node, known, described)
 
-    def _payload(self, node: Node, known: Known) -> Payload:
+    def _payload(self, node: Node, known: Known, inputs: Sequence[Mapping[str, Any]]) -> Payload:
         told, bias = seen(known), None
         if known.following is not None and node.sensors.first.bias != "none":
             filter, ours = known.following.filter, slice(PARAMETER_COUNT, None)
             bias = filter.values[ours], filter.covariance[ours, ours]
-        files = {
-            "fit": self.replay,
-            "sensors": self.sensors,
-            "model": self.model,
-            "options": self.options,
-            "columns": self.columns,
-        }
-        inputs = [describe(path, role) for role, path in files.items() if path is not None]
         first = node.sensors.first
         return payload.of_following(
             first, told.ten, told.body, told.std, bias, node.health(known), inputs
