@@ -230,8 +230,7 @@ MEMORY = """
 import sys
 from pathlib import Path
 from heft.plants import Problem
-from heft.recording import Recording
-from heft.robot import Robot
+from heft import Recording, Robot
 robot = Robot.from_urdf(sys.argv[1])
 problem = Problem(robot, (Recording.open(sys.argv[2]),))
 information = problem.information()
