@@ -6,6 +6,7 @@ from .settings import Settings
 from .preparation import Progress, silent
 from .fit import ExperimentFit, fit_experiment, gain_spread, open_experiment
 from .identification import Identification
-from .identify import describe, identify, identify_files
+from .inputs import Inputs
+from .identify import identify, identify_files
 from .results import Identified, refuse_foreign, write
 from .compare import compare

@@ -15,13 +15,12 @@ from typing import Any
 import numpy as np
 
 from heft import __version__
-from heft.applications.identification import Progress, describe, silent
+from heft.applications.identification import Inputs, Progress, silent
 from heft.display import render
 from heft.errors import InvalidSetting
 from heft.files import require_writable
 from heft.information import PARAMETER_COUNT
-from heft.models import Options, Robot
-from heft.recordings import ColumnMap, Recording
+from heft.recordings import Recording
 from heft.streams import Arrival, Connection, Link, connected, received, replayed, served
 
 from . import checkpoint, payload
@@ -98,14 +97,16 @@ class LiveWeighing:
             payload.refuse_foreign(self.out)
         if self.checkpoint is not None:
             require_writable(self.checkpoint)
-        node = Node(Sensors.from_toml(self.sensors), self._robot())
+        inputs = Inputs.open(self.model, self.options, self.columns, sensors=self.sensors)
+        node = Node(Sensors.from_toml(self.sensors), inputs.robot)
         state = checkpoint.load(self.checkpoint, node) if self.checkpoint else node.start()
         if state.load is not None:
             progress(f"going on from {self.checkpoint}")
         with ExitStack() as stack:
             listeners: list[Listener] = [lambda update: _write_events(update, message)]
             if self.replay is not None:
-                source = self._replayed(node, self.replay, stop, progress)
+                inputs = inputs.with_logs(fit=[self.replay])
+                source = self._replayed(node, inputs.logs["fit"][0], stop, progress)
             else:
                 connection = stack.enter_context(self._connected(node, progress))
                 source = received(connection, stop, self.rate)
@@ -115,21 +116,15 @@ class LiveWeighing:
                 events: deque[dict[str, Any]] = deque(maxlen=MOST_EVENTS)
                 listeners.append(lambda update: _show(update, events, page.show))
                 progress(f"showing at {page.address}")
+            # Now, for a file may be edited in the days that a node runs.
+            described = inputs.described("fit", "sensors", "model", "options", "columns")
             state = weigh(node, state, source, listeners, self.rate, self.checkpoint)
-        return self._payload(node, state)
-
-    def _robot(self) -> Robot | None:
-        if self.model is None:
-            return None
-        options = Options.from_toml(self.options) if self.options else None
-        return Robot.from_file(self.model, options)
+        return self._payload(node, state, described)
 
     def _replayed(
-        self, node: Node, log: Path, stop: threading.Event, progress: Progress
+        self, node: Node, recording: Recording, stop: threading.Event, progress: Progress
     ) -> Iterator[Arrival]:
-        mapping = ColumnMap.from_toml(self.columns) if self.columns else None
-        recording = Recording.open(log, mapping, node.robot.joints if node.robot else ())
-        progress(f"replaying {log}")
+        progress(f"replaying {self.replay}")
         purpose = "is what the load is weighed by"
         return replayed(recording, node.names, purpose, self.speed, stop)
 
@@ -141,19 +136,13 @@ class LiveWeighing:
             progress(f"listening at {where} for {', '.join(d.name for d in node.devices)}")
             yield connection
 
-    def _payload(self, node: Node, state: NodeState) -> Payload:
+    def _payload(
+        self, node: Node, state: NodeState, inputs: Sequence[Mapping[str, Any]]
+    ) -> Payload:
         estimate, bias = load_estimate(state), None
         if state.load is not None and node.sensors.first.bias != "none":
             filter, ours = state.load.filter, slice(PARAMETER_COUNT, None)
             bias = filter.values[ours], filter.covariance[ours, ours]
-        files = {
-            "fit": self.replay,
-            "sensors": self.sensors,
-            "model": self.model,
-            "options": self.options,
-            "columns": self.columns,
-        }
-        inputs = [describe(path, role) for role, path in files.items() if path is not None]
         return payload.of_online(
             node.sensors.first,
             estimate.ten,

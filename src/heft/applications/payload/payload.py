@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 
 from heft import __version__
-from heft.applications.identification import Progress, describe, silent
+from heft.applications.identification import Inputs, Progress, silent
 from heft.arrays import Array
 from heft.files import format_number, put, require_own, workshop
 from heft.information import AXES, PARAMETER_COUNT, Check, Verdict, inertia, verdict
-from heft.models import Options, Robot, load_settings
+from heft.models import load_settings
 from heft.plants import CHANNEL_UNITS, CHANNELS
-from heft.recordings import ColumnMap, Recording
 
 from .by_repeated_motion import MatchedMotions
 from .by_torques import Carried, WeighCarried
@@ -122,14 +121,11 @@ def weigh_files(
         progress: Takes a line for each thing that is being done.
         known_mass: Of the load, where the sensor's gains are to be found [kg].
     """
+    inputs = Inputs.open(model, options, columns, sensors=sensors)
     stated = Sensors.from_toml(sensors)
-    robot = None
-    if model is not None:
-        robot = Robot.from_file(model, Options.from_toml(options) if options else None)
-    mapping = ColumnMap.from_toml(columns) if columns else None
     progress(f"reading {len(logs)} log{'s' if len(logs) > 1 else ''}")
-    joints = robot.joints if robot else ()
-    parts = [read(Recording.open(p, mapping, joints), stated, robot) for p in logs]
+    inputs = inputs.with_logs(fit=logs)
+    parts = [read(log, stated, inputs.robot) for log in inputs.logs["fit"]]
     settings = replace(
         weigh,
         noise=stated.noise,
@@ -143,14 +139,9 @@ def weigh_files(
     )
     progress("weighing")
     found = settings.fit(*parts)
-    inputs = _inputs(fit=logs, sensors=sensors, model=model, options=options, columns=columns)
-    return of_sensor(found, stated.first, inputs)
-
-
-def _inputs(**files: Path | Sequence[Path] | None) -> list[dict[str, Any]]:
-    """Return name, size and hash of the files that a result was made of, given by their roles."""
-    several = {r: [p] if isinstance(p, Path) else p or () for r, p in files.items()}
-    return [describe(path, role) for role, paths in several.items() for path in paths]
+    described = inputs.described("fit", "sensors", "model", "options", "columns")
+    inputs.refuse_changed()
+    return of_sensor(found, stated.first, described)
 
 
 def of_sensor(found: Weighed, stated: Sensor, inputs: Sequence[Mapping[str, Any]] = ()) -> Payload:
@@ -291,15 +282,17 @@ def carry_files(
         weigh: How.
         progress: Takes a line for each thing that is being done.
     """
-    robot = Robot.from_file(model, Options.from_toml(options) if options else None)
-    mapping = ColumnMap.from_toml(columns) if columns else None
+    inputs = Inputs.open(model, options, columns).with_logs(empty=empty, loaded=loaded)
+    assert inputs.robot is not None
+    found = weigh.fit(inputs.robot, inputs.logs["empty"], inputs.logs["loaded"], progress)
+    return of_joints(found, _described(inputs))
 
-    def opened(paths: Sequence[Path]) -> list[Recording]:
-        return [Recording.open(p, mapping, robot.joints) for p in paths]
 
-    found = weigh.fit(robot, opened(empty), opened(loaded), progress)
-    inputs = _inputs(model=model, empty=empty, loaded=loaded, options=options, columns=columns)
-    return of_joints(found, inputs)
+def _described(inputs: Inputs) -> tuple[dict[str, Any], ...]:
+    """Return the entries of the files of runs without and with the load, none changed since."""
+    described = inputs.described("model", "empty", "loaded", "options", "columns")
+    inputs.refuse_changed()
+    return described
 
 
 def difference_files(
@@ -311,14 +304,11 @@ def difference_files(
     frame: str | None = None,
 ) -> Payload:
     """Weigh by the difference of runs of one motion; see `matched`. Arguments as `carry_files`."""
-    robot = Robot.from_file(model, Options.from_toml(options) if options else None)
-    mapping = ColumnMap.from_toml(columns) if columns else None
-    before, after = (
-        [Recording.open(p, mapping, robot.joints) for p in paths] for paths in (empty, loaded)
-    )
-    found = MatchedMotions(frame).fit(robot, before, after)
+    inputs = Inputs.open(model, options, columns).with_logs(empty=empty, loaded=loaded)
+    assert inputs.robot is not None
+    logs = inputs.logs
+    found = MatchedMotions(frame).fit(inputs.robot, logs["empty"], logs["loaded"])
     body, std = numbers(found.ten, found.covariance)
-    inputs = _inputs(model=model, empty=empty, loaded=loaded, options=options, columns=columns)
     left = Check.at_most(
         "residual size",
         found.left,
@@ -333,7 +323,7 @@ def difference_files(
         body,
         std,
         (*_mass_check(body, std), left),
-        inputs=tuple(inputs),
+        inputs=_described(inputs),
         settings={"kind": "difference of matched motions", "lags_s": list(found.lags)},
     )
 
