@@ -5,19 +5,60 @@ A check has a sentence that says what its value is, and a cure, which is said wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from heft.arrays import Array
 from heft.estimators import ConsistentEstimate, Estimate
-from heft.information import Check
+from heft.information import Check, inertia
 from heft.plants import Problem, RobotPlant
 
 from .limits import Limit, Limits
 from .scores import Score
 
 CURE = "check units, gains, signs, the order of the joints, and the delay between motion and torque"
+
+
+@dataclass(frozen=True)
+class Words:
+    """What channels are called in messages.
+
+    Attributes:
+        channel: One of them.
+        channels: Several.
+        measured: What they measure.
+        cure: Of a bad fit.
+        faint: Cure of one in which little but noise is seen.
+        validate: How logs that the fit must not see are given.
+    """
+
+    channel: str
+    channels: str
+    measured: str
+    cure: str
+    faint: str
+    validate: str
+
+
+JOINTS = Words(
+    "joint",
+    "joints",
+    "torque",
+    CURE,
+    "friction or noise rules this joint: move it faster, or through more gravity",
+    "--validate",
+)
+CHANNELS = Words(
+    "channel",
+    "channels",
+    "measurement",
+    "check units, signs, frames, and the delay between motion and measurement",
+    "noise rules this channel: move faster and farther",
+    "logs to validate",
+)
 
 
 def judge(
@@ -44,17 +85,52 @@ def judge(
         span: Range of each channel's torque, shape (channels,).
         limits: Up to where the checks pass.
     """
-    best = [s for s in fit if s.filter_hz is not None and s.friction == "full"]
-    held = [s for s in held_out if s.filter_hz is not None and s.friction == "full"]
+    best, held = _filtered(fit), _filtered(held_out)
+    links = problem.plant.robot.bodies_links
+    guesses = {k.name: float(k.nominal[0]) if k.given else None for k in links}
     return [
-        *_of_the_motion(problem, estimate, velocities, limits),
+        *_of_the_rank(estimate, limits),
+        *_of_the_drives(problem, velocities, limits),
         *_of_the_logs(problem, limits),
-        *_of_the_joints(held or best, limits),
+        *_of_the_channels(held or best, limits),
         *_of_the_torque(best, held, limits),
         *_of_the_residual(estimate, span, limits),
-        *_of_the_masses(problem, consistent, limits),
-        *_of_the_bodies(problem, consistent, margin, limits),
+        *_of_the_masses(guesses, consistent, limits),
+        *_of_the_bodies(guesses, consistent, margin, limits),
     ]
+
+
+def judge_plant(
+    problem: Problem[Any],
+    estimate: Estimate,
+    fit: Iterable[Score],
+    held_out: Iterable[Score],
+    consistent: ConsistentEstimate,
+    span: Array,
+    limits: Limits,
+) -> list[Check]:
+    """Return the checks of an estimate of any plant; arguments as those of `judge`."""
+    best, held, space = _filtered(fit), _filtered(held_out), problem.space
+    guesses = {n: float(space.nominal[k]) for n, k in zip(space.bodies, space.groups, strict=True)}
+    values = consistent.parameters.values
+    bodies = [values[k : k + inertia.PARAMETER_COUNT] for k in space.groups]
+    margin = min((inertia.consistency_margin(body) for body in bodies), default=1.0)
+    found = [
+        *_of_the_rank(estimate, limits),
+        *_of_the_logs(problem, limits),
+        *_of_the_channels(held or best, limits, CHANNELS),
+        *_of_the_torque(best, held, limits, CHANNELS),
+        *_of_the_residual(estimate, span, limits, CHANNELS),
+    ]
+    if guesses:
+        found += _of_the_masses(guesses, consistent, limits)
+        found += _of_the_bodies(guesses, consistent, margin, limits)
+    return found
+
+
+def _filtered(scores: Iterable[Score]) -> list[Score]:
+    """Return the scores that count: behind the low-pass, with full friction."""
+    return [s for s in scores if s.filter_hz is not None and s.friction == "full"]
 
 
 def _at_most(name: str, value: float, limit: Limit, sentence: str, cure: str = "") -> Check:
@@ -63,9 +139,7 @@ def _at_most(name: str, value: float, limit: Limit, sentence: str, cure: str = "
     return Check.at_most(name, value, limit.passes, limit.fails, message)
 
 
-def _of_the_motion(
-    problem: Problem[RobotPlant], estimate: Estimate, velocities: Array, limits: Limits
-) -> Iterator[Check]:
+def _of_the_rank(estimate: Estimate, limits: Limits) -> Iterator[Check]:
     rank = estimate.rank
     weakest = ", ".join(rank.weakest)
     shows = f"the motion shows {rank.rank} of {rank.columns} base parameters"
@@ -82,6 +156,11 @@ def _of_the_motion(
         "check the units of the positions; else lower it with a motion that moves all joints at "
         f"once, faster and farther (weakest: {weakest})",
     )
+
+
+def _of_the_drives(
+    problem: Problem[RobotPlant], velocities: Array, limits: Limits
+) -> Iterator[Check]:
     still = [
         j
         for j, v in zip(problem.plant.robot.joints, velocities, strict=True)
@@ -94,7 +173,7 @@ def _of_the_motion(
         yield Check("motion", "pass", 0.0, 0.0, "every joint moves")
 
 
-def _of_the_logs(problem: Problem[RobotPlant], limits: Limits) -> Iterator[Check]:
+def _of_the_logs(problem: Problem[Any], limits: Limits) -> Iterator[Check]:
     duration = sum(t.duration for t in problem.timelines)
     yield _at_most(
         "time step",
@@ -113,35 +192,38 @@ def _of_the_logs(problem: Problem[RobotPlant], limits: Limits) -> Iterator[Check
     )
 
 
-def _of_the_joints(scored: list[Score], limits: Limits) -> Iterator[Check]:
+def _of_the_channels(scored: list[Score], limits: Limits, words: Words = JOINTS) -> Iterator[Check]:
     joints = scored[0].per_joint if scored else {}
     worst = {j: max(s.per_joint[j] for s in scored) for j in joints}
     bad = [f"{j} {e:.0%}" for j, e in worst.items() if e > limits.worst_joint.passes]
     yield _at_most(
-        "worst joint",
+        f"worst {words.channel}",
         max(worst.values(), default=np.nan),
         limits.worst_joint,
-        "a joint's own torque left over, filtered",
-        f"{', '.join(bad)}: {CURE}",
+        f"a {words.channel}'s own {words.measured} left over, filtered",
+        f"{', '.join(bad)}: {words.cure}",
     )
     yield _at_most(
-        "mean of joints",
+        f"mean of {words.channels}",
         max((s.mean for s in scored), default=np.nan),
         limits.mean_of_joints,
-        "mean of the joints' own torque left over, filtered",
-        "weak joints hide behind a strong one",
+        f"mean of the {words.channels}' own {words.measured} left over, filtered",
+        f"weak {words.channels} hide behind a strong one",
     )
 
 
-def _of_the_torque(fit: list[Score], held_out: list[Score], limits: Limits) -> Iterator[Check]:
+def _of_the_torque(
+    fit: list[Score], held_out: list[Score], limits: Limits, words: Words = JOINTS
+) -> Iterator[Check]:
     inside = max((s.total for s in fit), default=np.nan)
     if not held_out:
         yield _at_most(
             "fit error",
             inside,
             limits.held_out_error,
-            "torque on the logs fitted, relative, filtered; give --validate to see more",
-            CURE,
+            f"{words.measured} on the logs fitted, relative, filtered; give {words.validate} to "
+            "see more",
+            words.cure,
         )
         return
     outside = max(s.total for s in held_out)
@@ -149,8 +231,8 @@ def _of_the_torque(fit: list[Score], held_out: list[Score], limits: Limits) -> I
         "held-out error",
         outside,
         limits.held_out_error,
-        "torque on logs that the fit did not see, relative, filtered",
-        CURE,
+        f"{words.measured} on logs that the fit did not see, relative, filtered",
+        words.cure,
     )
     yield _at_most(
         "generalisation",
@@ -161,7 +243,9 @@ def _of_the_torque(fit: list[Score], held_out: list[Score], limits: Limits) -> I
     )
 
 
-def _of_the_residual(estimate: Estimate, span: Array, limits: Limits) -> Iterator[Check]:
+def _of_the_residual(
+    estimate: Estimate, span: Array, limits: Limits, words: Words = JOINTS
+) -> Iterator[Check]:
     noise, channels = estimate.noise, estimate.information.channels
     sizes = noise.sigma / np.where(span > 0.0, span, np.inf)
     worst = int(np.argmax(sizes))
@@ -169,8 +253,9 @@ def _of_the_residual(estimate: Estimate, span: Array, limits: Limits) -> Iterato
         "residual size",
         float(sizes[worst]),
         limits.residual_size,
-        f"deviation of what is left over in '{channels[worst]}', as a share of its range of torque",
-        "friction or noise rules this joint: move it faster, or through more gravity",
+        f"deviation of what is left over in '{channels[worst]}', as a share of its range of "
+        f"{words.measured}",
+        words.faint,
     )
     # A residual that is not white repeats itself: the rows add less than their number.
     crowded = np.array([len(t.columns) for t in estimate.information.triangles]) / noise.effective
@@ -186,15 +271,15 @@ def _of_the_residual(estimate: Estimate, span: Array, limits: Limits) -> Iterato
 
 
 def _of_the_masses(
-    problem: Problem[RobotPlant], consistent: ConsistentEstimate, limits: Limits
+    guesses: Mapping[str, float | None], consistent: ConsistentEstimate, limits: Limits
 ) -> Iterator[Check]:
-    links = problem.plant.robot.bodies_links
+    """Yield checks of masses against what was believed of them; None for a stand-in."""
     masses, seen = consistent.parameters.values[::10], consistent.seen[::10]
     shifts = {}
-    for link, mass, share in zip(links, masses, seen, strict=False):
-        if link.given and share >= limits.seen:
-            ratio = mass / link.nominal[0]
-            shifts[link.name] = float(max(ratio, 1.0 / max(ratio, 1e-12)))
+    for (name, guess), mass, share in zip(guesses.items(), masses, seen, strict=False):
+        if guess is not None and share >= limits.seen:
+            ratio = mass / guess
+            shifts[name] = float(max(ratio, 1.0 / max(ratio, 1e-12)))
     limit = limits.shift_of_masses
     far = [f"{name} {shift:.3g}" for name, shift in shifts.items() if shift > limit.passes]
     yield _at_most(
@@ -205,11 +290,11 @@ def _of_the_masses(
         "median times by which masses that the data see are off the model file's",
         f"{', '.join(far)}: {CURE}",
     )
-    held = [link.name for link, share in zip(links, seen, strict=False) if share < limits.seen]
+    held = [name for name, share in zip(guesses, seen, strict=False) if share < limits.seen]
     names = f" ({', '.join(held)})" if held else ""
     yield _at_most(
         "masses not seen",
-        len(held) / max(len(links), 1),
+        len(held) / max(len(guesses), 1),
         limits.masses_not_seen,
         f"share of masses that only the model file holds{names}",
         "move the joints before them, and faster",
@@ -217,12 +302,15 @@ def _of_the_masses(
 
 
 def _of_the_bodies(
-    problem: Problem[RobotPlant], consistent: ConsistentEstimate, margin: float, limits: Limits
+    guesses: Mapping[str, float | None],
+    consistent: ConsistentEstimate,
+    margin: float,
+    limits: Limits,
 ) -> Iterator[Check]:
     bodies = {n for n in consistent.active if "." not in n}
     yield _at_most(
         "links on the boundary",
-        len(bodies) / max(len(problem.plant.robot.bodies_links), 1),
+        len(bodies) / max(len(guesses), 1),
         limits.links_on_the_boundary,
         "share of links whose numbers are only just those of a body",
         f"no body fits these torques well: {CURE}",
