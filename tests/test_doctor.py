@@ -16,9 +16,21 @@ import pytest
 from heft.applications import demo
 from heft.applications.doctor import doctor
 from heft.applications.doctor.clock_and_signals import look
-from heft.applications.doctor.corrections import Move, steps
-from heft.applications.doctor.evidence import Correction
-from heft.applications.doctor.finding import Finding
+from heft.applications.doctor.corrections import (
+    Correction,
+    CorrectionStep,
+    Delay,
+    PositionOffset,
+    PositionScale,
+    PositionUnit,
+    SignFlip,
+    Swap,
+    TorqueGain,
+    combined,
+    steps_between,
+)
+from heft.applications.doctor.settings import StepProposals
+from heft.information.checks import Finding
 from heft.models.options import Options
 from heft.models.robot import Robot
 from heft.recordings.columns import ColumnMap
@@ -229,17 +241,17 @@ def test_physics_finds_nothing_in_a_good_log() -> None:
     assert diagnosis.motion is not None and diagnosis.motion.rank == diagnosis.motion.columns
 
 
-PLANTED: dict[str, tuple[list[Move], list[str]]] = {
+PLANTED: dict[str, tuple[list[CorrectionStep], list[str]]] = {
     "degrees, and a torque of the other sign": (
-        [Move("q unit", (), np.pi / 180.0), Move("tau sign", (2,))],
+        [PositionUnit((), np.pi / 180.0), SignFlip((2,), "tau")],
         ["degrees for radians", "flipped torque"],
     ),
     "swapped joints, and a gain": (
-        [Move("swap", (1, 2)), Move("tau gain", (3,), 0.2)],
+        [Swap((1, 2), "both"), TorqueGain((3,), 0.2)],
         ["swapped columns", "wrong torque gain"],
     ),
     "a motor's turns, and a zero": (
-        [Move("q scale", (2,), 0.01), Move("q offset", (1,), 0.3)],
+        [PositionScale((2,), 0.01), PositionOffset((1,), 0.3)],
         ["wrong gear or unit of position", "encoder offset"],
     ),
 }
@@ -247,9 +259,9 @@ PLANTED: dict[str, tuple[list[Move], list[str]]] = {
 
 @pytest.mark.parametrize("case", PLANTED)
 def test_physics_finds_what_was_planted_and_its_map_mends_it(case: str, tmp_path: Path) -> None:
-    moves, names = PLANTED[case]
+    steps, names = PLANTED[case]
     robot, recording = arm()
-    wrong = spoilt(robot, recording, moves)
+    wrong = spoilt(robot, recording, steps)
     diagnosis = doctor.diagnose([wrong], robot)
     assert sorted(f.name for f in physics(diagnosis)) == sorted(names)
     assert all(f.sure > 0.999 and f.severity == "spoils" for f in physics(diagnosis))
@@ -260,11 +272,9 @@ def test_physics_finds_what_was_planted_and_its_map_mends_it(case: str, tmp_path
     assert physics(doctor.diagnose([mended], robot)) == []
 
 
-def spoilt(robot: Robot, recording: Recording, moves: list[Move]) -> Recording:
+def spoilt(robot: Robot, recording: Recording, steps: list[CorrectionStep]) -> Recording:
     """Return a log that the steps would mend, in columns of canonical names."""
-    correction = Correction.none(robot)
-    for move in moves:
-        correction = move.applied(correction)
+    correction = combined(Correction.none(robot), steps)
     block = next(recording.blocks(recording.signals))
     values = dict(zip(recording.signals, block.values.T, strict=True))
     made: dict[str, dict[str, np.ndarray]] = {"q": {}, "tau": {}}
@@ -328,7 +338,7 @@ def test_a_delay_is_found_by_physics() -> None:
 def test_what_no_motion_tells_is_not_claimed() -> None:
     """A vertical first axis: gravity says nothing of its zero, nor does anything else."""
     robot, recording = arm()
-    turned = spoilt(robot, recording, [Move("q offset", (0,), 0.7)])
+    turned = spoilt(robot, recording, [PositionOffset((0,), 0.7)])
     assert physics(doctor.diagnose([turned], robot)) == []
 
 
@@ -341,16 +351,14 @@ def test_steps_make_up_the_correction_that_they_are_read_from(seed: int) -> None
     for _ in range(3):
         pair = tuple(sorted(int(k) for k in rng.choice(6, 2, replace=False)))
         one = (int(rng.integers(6)),)
-        for move in rng.choice(
-            [Move("swap", pair), Move("q swap", pair), Move("tau sign", one), Move("axis", one),
-             Move("q scale", one, 0.3), Move("tau gain", one, 7.0), Move("q offset", one, 0.2),
-             Move("delay", (), 0.01)],
+        for step in rng.choice(
+            [Swap(pair, "both"), Swap(pair, "q"), SignFlip(one, "tau"), SignFlip(one, "both"),
+             PositionScale(one, 0.3), TorqueGain(one, 7.0), PositionOffset(one, 0.2),
+             Delay((), 0.01)],
             2, replace=False,
         ):  # fmt: skip
-            correction = move.applied(correction)
-    again = start
-    for move in steps(correction, start):
-        again = move.applied(again)
+            correction = step.apply(correction)
+    again = combined(start, steps_between(start, correction, StepProposals().unit_log_gain))
     assert (again.q_source, again.tau_source) == (correction.q_source, correction.tau_source)
     for key in ("q_scale", "q_offset", "tau_scale", "delay"):
         np.testing.assert_allclose(getattr(again, key), getattr(correction, key), rtol=1e-12)

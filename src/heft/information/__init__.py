@@ -7,4 +7,4 @@ from .inertia import frame_change, rotation_rpy, skew
 from .square_root import Information, Triangle, solve, solve_refined, triangle_of
 from .identifiability import BaseParameters, DataRank, Directions, base_parameters, channel_ranks
 from .identifiability import column_order, data_rank, visible_share
-from .checks import Check, Verdict, verdict
+from .checks import SEVERITIES, Check, Finding, Severity, Verdict, verdict

@@ -78,6 +78,24 @@ class _Tally:
     duration: float = 0.0
 
 
+def follows(time: float, last: float, longest: float) -> bool:
+    """Return whether a sample goes on from the last one: 0 < time − last ≤ longest [s]."""
+    return 0.0 < time - last <= longest
+
+
+def between_gaps(time: Array, longest: float) -> Iterator[slice]:
+    """Yield the pieces of a clock between gaps: rows of which each follows the one before.
+
+    Args:
+        time: Shape (rows,) [s].
+        longest: Step beyond which a silence is a gap [s]; a clock that does not advance is one.
+    """
+    steps = np.diff(time)
+    cuts = np.flatnonzero(~((steps > 0.0) & (steps <= longest))) + 1
+    edges = [0, *cuts.tolist(), len(time)] if len(time) else []
+    yield from map(slice, edges[:-1], edges[1:])
+
+
 def _pieces(
     recording: Recording, names: Sequence[str], step: float, tally: _Tally
 ) -> Iterator[Piece]:
@@ -102,20 +120,17 @@ def _pieces(
             fresh = time[head] > highest[:-1]
             tally.repeated += int(np.sum(~fresh))
             kept, rows, at = time[head][fresh], values[head][fresh], position[head][fresh]
-            gaps = np.diff(kept, prepend=last) > GAP_STEPS * step
-            cuts = np.flatnonzero(gaps)
-            for first, behind in zip([0, *cuts], [*cuts, len(kept)], strict=True):
-                if first == behind:
-                    continue
-                begins = bool(gaps[first])
+            for part in between_gaps(kept, GAP_STEPS * step):
+                piece = kept[part]
+                begins = not follows(float(piece[0]), last, GAP_STEPS * step)
                 tally.segments += begins
                 tally.gaps += begins and tally.segments > 1
-                tally.used += behind - first
-                tally.duration += float(kept[behind - 1] - kept[first])
+                tally.used += len(piece)
+                tally.duration += float(piece[-1] - piece[0])
                 if not begins:
-                    tally.duration += float(kept[first] - last)
-                yield Piece(kept[first:behind], rows[first:behind], begins, at[first:behind])
-                last = float(kept[behind - 1])
+                    tally.duration += float(piece[0] - last)
+                yield Piece(piece, rows[part], begins, at[part])
+                last = float(piece[-1])
             time, values, position = time[back:], values[back:], position[back:]
 
 

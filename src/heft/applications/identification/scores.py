@@ -67,7 +67,7 @@ def stretches(problem: Problem, bodies: Array, models: Models) -> Iterator[Stret
     current, last = -1, -np.inf
     for s, rigid in problem.rigid(bodies):
         gap = signals.GAP_STEPS * problem.timelines[s.recording].step
-        broken = s.recording != current or s.time[0] > last + gap or s.time[0] <= last
+        broken = s.recording != current or not signals.follows(float(s.time[0]), last, gap)
         if parts and (broken or sum(len(p.time) for p in parts) > PIECE_ROWS):
             yield _joined(parts)
             parts = []

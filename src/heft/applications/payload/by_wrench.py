@@ -21,14 +21,13 @@ from threadpoolctl import threadpool_limits
 from heft.arrays import Array
 from heft.errors import InvalidRecording, InvalidSetting, TooLittleData
 from heft.estimators import PhysicallyConsistent
-from heft.information import AXES, PARAMETER_COUNT, Labels, Triangle, inertia, triangle_of
+from heft.information import AXES, PARAMETER_COUNT, Finding, Labels, Triangle, inertia, triangle_of
 from heft.plants import Held, Point, Unknowns, linearised, noise_covariance, whitened
 from heft.signals import Windows, integrate
 
 from .estimate import Weighed
 from .log_checks import (
     LONGEST,
-    Finding,
     is_still,
     notice,
     pieces,
