@@ -35,9 +35,12 @@ from benchmarks.results_file import Row, at_least, at_most, store, table
 from benchmarks.simulated import experiment
 from heft.applications.doctor import doctor
 from heft.applications.doctor.clock_and_signals import look
-from heft.applications.doctor.corrections import (
-    Correction,
-    CorrectionStep,
+from heft.applications.doctor.corrections import Correction, CorrectionStep
+from heft.applications.doctor.evidence import Evidence
+from heft.applications.doctor.hypotheses import Hypotheses
+from heft.applications.doctor.mending import corrected, unwrapped
+from heft.applications.doctor.settings import StepAcceptance
+from heft.applications.doctor.steps import (
     Delay,
     Gravity,
     PositionOffset,
@@ -48,10 +51,6 @@ from heft.applications.doctor.corrections import (
     TorqueGain,
     TorqueUnit,
 )
-from heft.applications.doctor.evidence import Evidence
-from heft.applications.doctor.hypotheses import Hypotheses
-from heft.applications.doctor.mending import corrected, unwrapped
-from heft.applications.doctor.settings import StepAcceptance
 from heft.arrays import Array
 from heft.models.robot import Robot
 from heft.recordings.recording import Recording

@@ -16,9 +16,18 @@ import pytest
 from heft.applications import demo
 from heft.applications.doctor import doctor
 from heft.applications.doctor.clock_and_signals import look
-from heft.applications.doctor.corrections import (
-    Correction,
-    CorrectionStep,
+from heft.applications.doctor.corrections import Correction, CorrectionStep, combined
+from heft.applications.doctor.evidence import Evidence
+from heft.applications.doctor.hypotheses import Hypotheses
+from heft.applications.doctor.search import explain
+from heft.applications.doctor.settings import (
+    ClockThresholds,
+    CorrectionSearch,
+    DoctorSettings,
+    StepAcceptance,
+    StepProposals,
+)
+from heft.applications.doctor.steps import (
     Delay,
     PositionOffset,
     PositionScale,
@@ -26,10 +35,8 @@ from heft.applications.doctor.corrections import (
     SignFlip,
     Swap,
     TorqueGain,
-    combined,
     steps_between,
 )
-from heft.applications.doctor.settings import StepProposals
 from heft.information.checks import Finding
 from heft.models.options import Options
 from heft.models.robot import Robot
@@ -333,6 +340,58 @@ def test_a_delay_is_found_by_physics() -> None:
     (finding,) = physics(doctor.diagnose([late], arm()[0]))
     assert finding.name == "delay"
     assert finding.evidence["value"] == pytest.approx(0.02, abs=0.002)
+
+
+def test_what_a_fit_leaves_is_what_its_unknowns_leave_of_every_row() -> None:
+    """σ_j² is the mean square of τ − Y u, and the floor; triangles say so without the rows."""
+    robot, recording = arm()
+    evidence = Evidence.of(robot, [recording])
+    hypotheses = Hypotheses(evidence)
+    for steps in ([], [SignFlip((1,), "tau")], [Swap((1, 2), "q"), TorqueGain((3,), 0.2)]):
+        fit = hypotheses.settle(combined(Correction.none(robot), steps))
+        floor = evidence.settings.floor_share * evidence.effort_rms[list(fit.correction.tau_source)]
+        wanted = np.mean(hypotheses.residuals(fit) ** 2, axis=0) + floor**2
+        np.testing.assert_allclose(fit.sigma**2, wanted, rtol=1e-9)
+
+
+def test_no_unknowns_explain_more_than_a_fits() -> None:
+    """Where friction is free to drive, a fit is the minimum of its weighted squares."""
+    robot, recording = arm()
+    hypotheses = Hypotheses(Evidence.of(robot, [recording]))
+    fit = hypotheses.settle(Correction.none(robot))
+    rows, unknowns = hypotheses.rows(fit.correction), hypotheses.unknowns
+    sides = [rows.side(k, k, 1.0) for k in range(len(rows.columns))]
+    roots = 1.0 / fit.sigma
+    found = hypotheses._solve(rows, rows.ridge, sides, roots)
+    assert (found[unknowns.nonnegative] >= 0.0).all()
+    pull = rows.ridge * (found - unknowns.start)
+    size = np.abs(rows.ridge * unknowns.start)
+    for at, (R, z, _), root in zip(rows.columns, sides, roots, strict=True):
+        pull[at] += root**2 * R.T @ (R @ found[at] - z)
+        size[at] += root**2 * np.abs(R.T) @ np.abs(z)
+    inside = ~unknowns.nonnegative | (found > 0.0)
+    assert np.all(np.abs(pull[: unknowns.bodies]) <= 1e-9 * size[: unknowns.bodies])
+    assert np.all(np.abs(pull[inside]) <= 1e-9 * size[inside])
+
+
+def test_thresholds_are_settings_and_a_diagnosis_states_them() -> None:
+    arrays = good_log()
+    arrays["t"] = arrays["t"] + 0.0005 * np.random.default_rng(2).uniform(-1, 1, ROWS)
+    strict = DoctorSettings(clock=ClockThresholds(jitter_steps=0.05))
+    assert "jitter" not in {f.name for f in doctor.diagnose([recorded(arrays)]).findings}
+    found = doctor.diagnose([recorded(arrays)], settings=strict)
+    assert "jitter" in {f.name for f in found.findings}
+    assert found.settings == strict
+
+
+def test_evidence_that_is_asked_for_decides_what_is_claimed() -> None:
+    robot, recording = arm()
+    wrong = spoilt(robot, recording, [SignFlip((2,), "tau")])
+    evidence = Evidence.of(robot, [wrong])
+    (found,) = explain(evidence).steps
+    assert found.step == SignFlip((2,), "tau")
+    more = StepAcceptance(evidence=1.01 * found.evidence)
+    assert explain(evidence, CorrectionSearch(acceptance=more)).steps == ()
 
 
 def test_what_no_motion_tells_is_not_claimed() -> None:

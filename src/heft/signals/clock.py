@@ -78,6 +78,13 @@ class _Tally:
     duration: float = 0.0
 
 
+def median_of_medians(medians: Sequence[tuple[float, int]]) -> float:
+    """Return the median of blocks' medians, each weighted by how many numbers it is of."""
+    order = sorted(medians)
+    numbers = np.cumsum([n for _, n in order])
+    return order[int(np.searchsorted(numbers, numbers[-1] / 2.0))][0]
+
+
 def follows(time: float, last: float, longest: float) -> bool:
     """Return whether a sample goes on from the last one: 0 < time − last ≤ longest [s]."""
     return 0.0 < time - last <= longest
@@ -156,10 +163,7 @@ def survey(recording: Recording, names: Sequence[str] = ()) -> Timeline:
             argument=recording.name,
             expected="at least two rows with times in increasing order [s]",
         )
-    order = sorted(medians)
-    half = sum(n for _, n in order) / 2.0
-    seen = np.cumsum([n for _, n in order])
-    step = order[int(np.searchsorted(seen, half))][0]
+    step = median_of_medians(medians)
     if not SHORTEST_STEP <= step <= LONGEST_STEP:
         raise InvalidRecording(
             "the log's time is not in seconds",

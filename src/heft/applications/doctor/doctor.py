@@ -135,6 +135,7 @@ def diagnose_files(
     options: Path | None = None,
     columns: Path | None = None,
     progress: Progress = silent,
+    settings: DoctorSettings | None = None,
 ) -> Diagnosis:
     """Return what is wrong with log files; see `diagnose`.
 
@@ -144,6 +145,7 @@ def diagnose_files(
         options: TOML that says what the model file cannot.
         columns: TOML that says what the logs' columns mean.
         progress: Told what is being done.
+        settings: Thresholds of all that is looked at.
     """
     if not logs:
         raise InvalidSetting("no log is given", argument="LOGS")
@@ -151,7 +153,8 @@ def diagnose_files(
     stated = Options.from_toml(options) if options else None
     plant = Robot.from_file(robot, stated) if robot else None
     joints = plant.joints if plant else ()
-    return diagnose([Recording.open(p, mapping, joints) for p in logs], plant, progress)
+    recordings = [Recording.open(p, mapping, joints) for p in logs]
+    return diagnose(recordings, plant, progress, settings)
 
 
 def _sorted(findings: Sequence[Finding]) -> tuple[Finding, ...]:

@@ -12,7 +12,9 @@ being the rows of joint j that add something new (over the residual's memory) an
 of its torque *as logged*. J is twice a negative log likelihood, so differences of J are evidence:
 2 ln of the odds.
 
-GRAM
+A motion's rows are reduced once to a triangle a channel, which carries every joint's torque: swaps,
+gains and signs of torques are other right-hand sides of it. Sums of YᵀY would take 0.7 to 0.9 of a
+search's time (measured, 2 to 7 joints), and what is left of a torque would be a difference of sums.
 """
 
 from __future__ import annotations
@@ -21,17 +23,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
+from scipy.linalg import solve_triangular
 
 from heft.arrays import Array
 from heft.estimators import noise
 from heft.information import PARAMETER_COUNT
 
 from .corrections import Correction
-from .evidence import Evidence, Rows
+from .evidence import Evidence, Rows, triangulated
 
 KEPT_ROWS = 4  # motions whose rows are kept
-ROUNDING = 1e-12  # added to scaled normal equations, where columns all but depend
 CLIPS = 4  # times that nonnegative terms which come out negative are set to zero
 
 
@@ -72,7 +73,7 @@ class Hypotheses:
         return self._energies[delay]
 
     def rows(self, correction: Correction) -> Rows:
-        """Return the sums of a correction's motion and delay."""
+        """Return the rows of a correction's motion and delay."""
         key = (correction.motion, correction.delay)
         if key not in self._rows:
             if len(self._rows) > KEPT_ROWS:
@@ -109,19 +110,19 @@ class Hypotheses:
         energy = scale**2 * self.energies(correction.delay)[source]
         floor = self.settings.floor_share * np.abs(scale) * evidence.effort_rms[source] + 1e-12
         left = floor + np.sqrt(energy / count) if sigma is None else np.abs(scale) * sigma
-        right = [scale[k] * p[:, source[k]] for k, p in enumerate(rows.products)]
+        sides = [rows.side(k, j, scale[k]) for k, j in enumerate(source)]
         values, ridge = self.unknowns.start, rows.ridge
         for _ in range(self.settings.rounds):
-            weights = 1.0 / (np.maximum(left, floor) ** 2 * self.memory)
-            values = self._solve(rows, ridge, right, weights)
+            roots = 1.0 / (np.maximum(left, floor) * np.sqrt(self.memory))
+            values = self._solve(rows, ridge, sides, roots)
             ridge = self.tempered(rows, values)
             rest = np.array(
                 [
-                    energy[k] - 2.0 * values[at] @ right[k] + values[at] @ square @ values[at]
-                    for k, (at, square) in enumerate(zip(rows.columns, rows.squares, strict=True))
+                    np.sum((R @ values[at] - z) ** 2) + least
+                    for at, (R, z, least) in zip(rows.columns, sides, strict=True)
                 ]
             )
-            left = np.sqrt(np.maximum(rest, 0.0) / count + floor**2)
+            left = np.sqrt(rest / count + floor**2)
         logged = left / np.abs(scale)
         likelihood = float(np.sum(count / self.memory * 2.0 * np.log(logged)))
         return Fit(correction, likelihood + self._distance(rows, values), logged, values)
@@ -147,29 +148,53 @@ class Hypotheses:
         weights[: self.unknowns.bodies] = np.repeat(np.minimum(weight, 1.0), PARAMETER_COUNT)
         return np.asarray(rows.ridge * weights)
 
-    def _solve(self, rows: Rows, ridge: Array, right: Sequence[Array], weights: Array) -> Array:
-        """Return the unknowns of least weighted squares, nonnegative where they must be."""
-        start, nonnegative = self.unknowns.start, self.unknowns.nonnegative
-        size = len(start)
-        square, product = np.diag(ridge), ridge * start
-        for at, own, r, w in zip(rows.columns, rows.squares, right, weights, strict=True):
-            square[np.ix_(at, at)] += w * own
-            product[at] += w * r
-        length = 1.0 / np.sqrt(np.diag(square))
-        square = square * length * length[:, None]
-        square[np.diag_indices(size)] += ROUNDING
-        product = product * length
-        free, values = np.ones(size, dtype=bool), np.zeros(size)
+    def _solve(
+        self,
+        rows: Rows,
+        ridge: Array,
+        sides: Sequence[tuple[Array, Array, float]],
+        roots: Array,
+    ) -> Array:
+        """Return the unknowns of least weighted squares, nonnegative where they must be.
+
+        Args:
+            rows: Which unknowns each channel depends on.
+            ridge: Precision of the prior, shape (p,).
+            sides: R and z of each channel.
+            roots: Of the channels' weights, shape (channels,).
+        """
+        start = self.unknowns.start
+        size, count = len(start), len(start) + sum(len(at) for at in rows.columns)
+        stacked, first = np.zeros((count, size + 1), order="F"), size
+        places = np.arange(size)
+        stacked[places, places] = np.sqrt(ridge)
+        stacked[:size, size] = np.sqrt(ridge) * start
+        for at, (R, z, _), root in zip(rows.columns, sides, roots, strict=True):
+            stacked[first : first + len(at), at] = root * R
+            stacked[first : first + len(at), size] = root * z
+            first += len(at)
+        return self._nonnegative(triangulated(stacked))
+
+    def _nonnegative(self, triangle: Array) -> Array:
+        """Return the unknowns of a triangle `[R z; 0 ρ]`: those that come out negative are zero.
+
+        Those that must not be stand behind the bodies, so less is triangulated again.
+        """
+        bodies, must = self.unknowns.bodies, self.unknowns.nonnegative[self.unknowns.bodies :]
+        drives, beside = triangle[bodies:, bodies:], triangle[:bodies, bodies:-1]
+        free, behind = np.ones(len(must), dtype=bool), np.zeros(len(must))
         for _ in range(CLIPS):
             kept = np.flatnonzero(free)
-            values = np.zeros(size)
-            factor = scipy.linalg.cho_factor(square[np.ix_(kept, kept)], check_finite=False)
-            values[kept] = scipy.linalg.cho_solve(factor, product[kept], check_finite=False)
-            negative = nonnegative & (values < 0.0)
+            own = drives if free.all() else triangulated(np.asfortranarray(drives[:, [*kept, -1]]))
+            behind = np.zeros(len(must))
+            behind[kept] = solve_triangular(own[:-1, :-1], own[:-1, -1], check_finite=False)
+            negative = must & (behind < 0.0)
             if not negative.any():
                 break
             free &= ~negative
-        return length * np.where(nonnegative, np.maximum(values, 0.0), values)
+        right = triangle[:bodies, -1] - beside @ behind
+        ahead = solve_triangular(triangle[:bodies, :bodies], right, check_finite=False)
+        return np.concatenate([ahead, np.where(must, np.maximum(behind, 0.0), behind)])
 
     def residuals(self, fit: Fit) -> Array:
         """Return what is left of the torque as logged, shape (n, channels) [N·m]."""

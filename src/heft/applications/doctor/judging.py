@@ -9,9 +9,10 @@ import numpy as np
 
 from heft.arrays import Array
 
-from .corrections import Columns, Correction, CorrectionStep, Delay, SignFlip, Swap, combined
+from .corrections import Columns, Correction, CorrectionStep, combined
 from .hypotheses import Fit, Hypotheses
 from .settings import StepAcceptance
+from .steps import Delay, SignFlip, Swap
 
 COLUMNS: tuple[Columns, ...] = ("q", "tau", "both")
 

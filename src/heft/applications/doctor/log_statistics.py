@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.recordings import Recording
-from heft.signals import GAP_STEPS, running_median
+from heft.signals import GAP_STEPS, median_of_medians, running_median
 
 from .settings import TURN, SignalThresholds
 
@@ -97,17 +97,8 @@ def sizes_of(recording: Recording, names: Sequence[str]) -> Sizes:
                 second.append(np.nanmedian(np.abs(np.diff(change, axis=0)), axis=0))
     bend = np.median(second, axis=0) if second else np.zeros(count)
     rms = np.sqrt(squares / np.maximum(differences, 1))
-    return Sizes(rows, _usual_step(medians), low, high, rms, bend, quantum)
-
-
-def _usual_step(medians: list[tuple[float, int]]) -> float:
-    """Return the median of blocks' median steps, each weighted by its number of steps [s]."""
-    if not medians:
-        return 0.0
-    medians = sorted(medians)
-    numbers = np.cumsum([n for _, n in medians])
-    at = int(np.searchsorted(numbers, numbers[-1] / 2.0))
-    return medians[min(at, len(medians) - 1)][0]
+    step = median_of_medians(medians) if medians else 0.0
+    return Sizes(rows, step, low, high, rms, bend, quantum)
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from heft.arrays import Array
 from heft.dynamics import kernels
 
-from .corrections import (
-    CorrectionStep,
+from .corrections import CorrectionStep
+from .evidence import triangulated
+from .hypotheses import Fit, Hypotheses
+from .settings import DEGREE, TURN, StepProposals
+from .steps import (
     Delay,
     Gravity,
     PositionOffset,
@@ -22,8 +26,6 @@ from .corrections import (
     TorqueGain,
     TorqueUnit,
 )
-from .hypotheses import Fit, Hypotheses
-from .settings import DEGREE, TURN, StepProposals
 
 
 @dataclass(frozen=True)
@@ -132,35 +134,46 @@ class Proposals:
         x, y, z = np.linalg.norm(gravity) * (tilted / np.linalg.norm(tilted))
         yield Gravity((), (float(x), float(y), float(z)))
 
-    def _normal_equations(self, best: Fit, effects: Sequence[Array]) -> tuple[Array, Array]:
-        """Return normal equations of effects, what the unknowns can do taken out of them."""
+    def _alone(self, best: Fit, effects: Sequence[Array]) -> tuple[Array, Array]:
+        """Return the triangle R of effects and Rᵀz, what the unknowns can do taken out of them.
+
+        Args:
+            best: The fit that they are added to.
+            effects: Each of shape (channels, n) [N·m].
+        """
         hypotheses, evidence = self.hypotheses, self.hypotheses.evidence
         rows = hypotheses.rows(best.correction)
         scale = np.array([best.correction.tau_scale[c] for c in evidence.channels])
-        weights = 1.0 / ((np.abs(scale) * best.sigma) ** 2 * hypotheses.memory)
+        roots = 1.0 / (np.abs(scale) * best.sigma * np.sqrt(hypotheses.memory))
         start, width = evidence.unknowns.start, len(effects)
         ridge = hypotheses.tempered(rows, best.values)
-        square, cross = np.diag(ridge), np.zeros((len(start), width))
-        own, right = np.zeros((width, width)), np.zeros(width)
+        size, right = len(start), np.zeros(width)
         left = hypotheses.residuals(best) * scale
+        count = size + sum(len(at) + width for at in rows.columns)
+        stacked, first = np.zeros((count, size + width), order="F"), size
+        stacked[np.arange(size), np.arange(size)] = np.sqrt(ridge)
         for k, at in enumerate(rows.columns):
             d = np.stack([e[k] for e in effects])
-            square[np.ix_(at, at)] += weights[k] * rows.squares[k]
-            cross[at] += weights[k] * rows.regressors[k] @ d.T
-            own += weights[k] * d @ d.T
-            right += weights[k] * d @ left[:, k]
-        reduced = np.linalg.solve(square, cross)
+            own = triangulated(np.vstack([rows.regressors[k], d]).T)
+            places = [*at, *range(size, size + width)]
+            stacked[first : first + len(own), places] = roots[k] * own
+            first += len(own)
+            right += roots[k] ** 2 * d @ left[:, k]
+        triangle = triangulated(stacked)
         # What is left over is orthogonal to the unknowns but for the prior's pull.
         pull = ridge * (start - best.values)
-        return own - cross.T @ reduced, right + reduced.T @ pull
+        pulled = solve_triangular(triangle[:size, :size], pull, trans="T", check_finite=False)
+        return triangle[size:, size:], right + triangle[:size, size:].T @ pulled
 
     def _sizes(self, best: Fit, effects: Sequence[Array]) -> Array:
         """Return the size of each effect without the others."""
-        square, right = self._normal_equations(best, effects)
-        return np.asarray(right / np.maximum(np.diag(square), 1e-12))
+        triangle, right = self._alone(best, effects)
+        return np.asarray(right / np.maximum(np.sum(triangle**2, axis=0), 1e-12))
 
     def _together(self, best: Fit, effects: Sequence[Array]) -> Array:
         """Return the sizes of effects together."""
-        square, right = self._normal_equations(best, effects)
-        ridge = 1e-9 * np.trace(square) * np.eye(len(right))
-        return np.asarray(np.linalg.solve(square + ridge, right))
+        triangle, right = self._alone(best, effects)
+        ridge = np.sqrt(1e-9 * np.sum(triangle**2)) * np.eye(len(right))
+        R = triangulated(np.asfortranarray(np.vstack([triangle, ridge])))
+        half = solve_triangular(R, right, trans="T", check_finite=False)
+        return np.asarray(solve_triangular(R, half, check_finite=False))

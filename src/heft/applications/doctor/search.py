@@ -14,18 +14,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from .corrections import (
-    Correction,
-    CorrectionStep,
-    ScalarStep,
-    combined,
-    steps_between,
-)
+from .corrections import Correction, CorrectionStep, ScalarStep, combined
 from .evidence import Evidence
 from .hypotheses import Fit, Hypotheses
 from .judging import Explained, Judge
 from .proposals import Proposals
 from .settings import CorrectionSearch
+from .steps import steps_between
 
 BETTER = 0.1  # evidence that a refinement must gain to be gone on with
 NARROWER = 0.4  # by which a comparison with both sides narrows where neither is better
