@@ -8,4 +8,4 @@ from .square_root import Information, Triangle, solve, solve_refined, triangle_o
 from .identifiability import BaseParameters, DataRank, Directions, base_parameters, channel_ranks
 from .identifiability import column_order, data_rank, visible_share
 from .parameter_space import ParameterSpace
-from .checks import Check, Verdict, verdict
+from .checks import SEVERITIES, Check, Finding, Severity, Verdict, verdict

@@ -105,7 +105,7 @@ def _unbroken(problem: Problem[P], parts: Iterable[Stretch]) -> Iterator[Stretch
     current, last = -1, -np.inf
     for part in parts:
         gap = signals.GAP_STEPS * problem.timelines[part.recording].step
-        broken = part.recording != current or not last < part.time[0] <= last + gap
+        broken = part.recording != current or not signals.follows(float(part.time[0]), last, gap)
         if held and (broken or sum(len(p.time) for p in held) > PIECE_ROWS):
             yield _joined(held)
             held = []

@@ -24,6 +24,7 @@ from heft.estimators import PhysicallyConsistent
 from heft.information import (
     AXES,
     PARAMETER_COUNT,
+    Finding,
     ParameterSpace,
     Triangle,
     inertia,
@@ -35,7 +36,6 @@ from heft.signals import Windows, integrate
 from .estimate import Weighed
 from .log_checks import (
     LONGEST,
-    Finding,
     is_still,
     notice,
     pieces,

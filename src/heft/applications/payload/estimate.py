@@ -9,9 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.information import PARAMETER_COUNT, Labels, inertia
-
-from .log_checks import Finding
+from heft.information import PARAMETER_COUNT, Finding, Labels, inertia
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,13 +7,15 @@ poor is a finding. Several logs of one body are put one behind the other.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from heft.arrays import Array
 from heft.errors import InvalidRecording, TooLittleData
+from heft.information import Finding
 from heft.plants import CHANNELS, GAP_STEPS, Held
+from heft.signals import between_gaps
 
 STILL = 0.02  # [rad/s] below which nothing turns
 FROZEN = 0.5  # [s] for which a noisy signal does not repeat itself
@@ -22,19 +24,6 @@ LONGEST = 2.0  # [m] from a sensor to a centre of mass
 FASTEST = 20.0  # [m/s] at which anything that holds a load moves
 APART = 1.0  # [s] between logs that are put one behind the other
 LIKE = 1.2  # between the rates of logs that are weighed together
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Something about the data that the user should know.
-
-    Attributes:
-        name: What.
-        message: The evidence, and what to do.
-    """
-
-    name: str
-    message: str
 
 
 def is_still(held: Held) -> bool:
@@ -78,9 +67,7 @@ def require_alike(logs: Sequence[Held]) -> None:
 
 def pieces(held: Held, step: float) -> Iterator[Held]:
     """Yield a log's pieces without gaps."""
-    cuts = np.flatnonzero(np.diff(held.time) > GAP_STEPS * step) + 1
-    for rows in np.split(np.arange(len(held.time)), cuts):
-        yield held.part(slice(int(rows[0]), int(rows[-1]) + 1))
+    return (held.part(rows) for rows in between_gaps(held.time, GAP_STEPS * step))
 
 
 def require_usable(held: Held) -> None:
