@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from heft.dynamics import FRICTION
 from heft.errors import InvalidSetting, shown
 from heft.files import (
     box,
@@ -35,7 +36,8 @@ class JointOptions:
     """What the file of `--with` says of one joint.
 
     Attributes:
-        friction: `full` (the dictionary), `simple` (viscous, Coulomb, offset) or `none`.
+        friction: A model of `FRICTION`: `full` (the dictionary), `simple` (viscous, Coulomb,
+            offset) or `none`.
         armature: Whether to look for rotor inertia.
         gain: Torque per current [N·m/A], to use `current.<joint>` where no torque is logged.
         gain_std: How sure that is [N·m/A]; the gain is then estimated too. Exact if not given.
@@ -44,7 +46,7 @@ class JointOptions:
         position: Where it is held still [rad or m], for joints that are not in the log.
     """
 
-    friction: Literal["full", "simple", "none"] = "full"
+    friction: str = "full"
     armature: bool = True
     gain: float | None = None
     gain_std: float | None = None
@@ -185,12 +187,12 @@ def _joint_options(entry: object, where: str) -> JointOptions:
         raise InvalidSetting("a table is expected", argument=where, got=shown(entry))
     refuse_unknown(entry, tuple(f.name for f in fields(JointOptions)), where)
     friction = entry.get("friction", "full")
-    if friction not in ("full", "simple", "none"):
+    if not isinstance(friction, str) or friction not in FRICTION:
         raise InvalidSetting(
             "this friction model is not known",
             argument=f"{where}, friction",
             got=shown(friction),
-            valid=("full", "simple", "none"),
+            valid=tuple(FRICTION),
         )
     flags = {}
     for key in ("armature", "measured"):

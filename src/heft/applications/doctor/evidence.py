@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from heft import signals
 from heft.arrays import Array
-from heft.dynamics import Tree, kernels
+from heft.dynamics import Drives, Tree, kernels
 from heft.estimators import IDENTITY, cone_metric, noise
 from heft.information import PARAMETER_COUNT, DataRank, data_rank, inertia, triangle_of
 from heft.models import Robot
@@ -477,8 +477,8 @@ class Evidence:
 
 def _without_drives(robot: Robot) -> Robot:
     """Return a robot of which nothing rubs and no rotor turns."""
-    drives = tuple(replace(d, terms=(), simpler=()) for d in robot.drives)
-    return replace(robot, drives=drives)
+    bare = tuple(replace(d, terms=(), simple_terms=()) for d in robot.drives)
+    return replace(robot, drives=Drives(bare))
 
 
 def _windows(recording: Recording, rows: int) -> Iterator[Recording]:

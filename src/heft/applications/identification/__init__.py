@@ -6,5 +6,5 @@ from .preparation import Progress, silent
 from .fit import Run, estimated, gain_spread, opened
 from .identification import Identification
 from .identify import describe, identify, identify_files
-from .results import Identified, refuse_foreign, write
+from .results import Identified, refuse_foreign, schema, write
 from .compare import compare

@@ -25,8 +25,9 @@ class Run:
     """What one experiment's logs say, before anything is believed.
 
     Attributes:
-        problem: Robot and logs, at the corner and delay chosen, with the load on the gears.
-        gathered: Information, on the base parameters and the simple friction's stand-ins.
+        problem: Robot and logs, at the corner and delay chosen, with load-dependent gear
+            friction.
+        gathered: Information, on the base parameters and on simple friction beside them.
         estimate: Base parameters by least squares, with honest covariance.
         left_out: Rows left out, by log.
         delay: What the search for a delay found.
@@ -68,7 +69,7 @@ def opened(
 def estimated(
     problem: Problem, settings: Settings, given: Information | None, progress: Progress = silent
 ) -> Run:
-    """Return what the logs say: corner, delay, load on the gears, outliers, least squares."""
+    """Return what the logs say: corner, delay, load-dependent gear friction, outliers, fit."""
     if not kernels.is_compiled():
         progress("compiling the kernels for this machine, once: about 20 s")
     problem, delay = sharpened_and_delayed(
@@ -81,10 +82,11 @@ def estimated(
         delay, moments = settings.delay.refine(problem, delay, rows)
         problem = problem.delayed(delay.delay)
         shared.append(moments)
-    # Bodies found without the load are off by some of it, and so the load itself.
+    # The first fit ignored load-dependent gear friction, so that its bodies are biased, and with
+    # them the torque that this friction takes: once more, with it.
     problem, _, rough = _loaded(problem, settings)
     problem, left_out = without_outliers(problem, settings.robust, progress)
-    progress("summing up rows with the load on the gears")
+    progress("summing up rows with load-dependent gear friction")
     gathered = problem.gathered()
     if given is not None:
         gathered = gathered + given  # the logs' own noise weights the sum
@@ -138,9 +140,9 @@ def _body_spread(problem: Problem, rough: ConsistentEstimate) -> Array:
 
 
 def _loaded(problem: Problem, settings: Settings) -> tuple[Problem, int, ConsistentEstimate | None]:
-    """Return the problem with the load on the gears, its rows, and the bodies that load them."""
+    """Return the problem with load-dependent gear friction, its rows, and the bodies it takes."""
     information = problem.information()
-    if not any(t.kind == "load" for _, t in problem.robot.drive_columns):
+    if not any(t.loaded for _, t in problem.robot.drive_columns):
         return problem, information.rows, None
     first = settings.least_squares.solve(information)
     triangle = first.information.combined(first.weights())
@@ -155,7 +157,8 @@ def _shown(problem: Problem, gathered: Information, estimate: Estimate) -> DataR
     Friction's dictionary is left out: its columns all but depend on one another, on purpose.
     """
     labels = gathered.labels
-    kept = [k for k, n in enumerate(labels.names) if n.partition("[")[0] == n]
+    left_out = problem.robot.drives.names_where(lambda t: t.dictionary)
+    kept = [k for k, n in enumerate(labels.names) if n not in left_out]
     triangle = gathered.only(kept).combined(estimate.weights(worth=False))
     return data_rank(triangle.R, labels.select(kept), triangle.rows)
 

@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from heft.arrays import Array
 from heft.display import Trace
-from heft.dynamics import drive_columns
+from heft.dynamics import FRICTION
 from heft.errors import FitError, InvalidRecording, InvalidSetting, nearest
 from heft.estimators import Calibrated, DriveGains, Estimate, fit_held, strict_bounds
 from heft.files import stamp
@@ -25,7 +25,7 @@ from heft.signals import Timeline
 
 from . import checks
 from .fit import estimated, gain_spread, opened
-from .identification import SIMPLE_TERMS, Identification, SimpleFriction
+from .identification import Identification, SimpleFriction
 from .preparation import Progress, silent
 from .scores import Score, scores
 from .settings import Settings
@@ -142,15 +142,16 @@ def _simple(
 ) -> SimpleFriction:
     """Return viscous, Coulomb friction and offset, with the bodies and rotors held."""
     robot, believed = problem.robot, problem.believed
-    stand_ins = robot.simpler_columns
+    beside = robot.simple_columns
     first = 10 * len(believed.groups)
-    columns = (*robot.drive_columns, *stand_ins)
-    matrix = scipy.linalg.block_diag(believed.matrix, np.eye(len(stand_ins)))
-    free = [first + k for k, (_, t) in enumerate(columns) if t.kind in SIMPLE_TERMS]
+    columns = (*robot.drive_columns, *beside)
+    matrix = scipy.linalg.block_diag(believed.matrix, np.eye(len(beside)))
+    kinds = {t.kind for t in FRICTION["simple"]}
+    free = [first + k for k, (_, t) in enumerate(columns) if t.kind in kinds]
     size = len(believed.labels)
     held = np.zeros(matrix.shape[1])
     held[:size] = calibrated.consistent.parameters.values[:size]
-    held[[first + k for k, (_, t) in enumerate(columns) if t.kind != "armature"]] = 0.0
+    held[[first + k for k, (_, t) in enumerate(columns) if not t.inertial]] = 0.0
     covariance = np.zeros((len(held), len(held)))
     covariance[:size, :size] = calibrated.consistent.noise[:size, :size]
     weights = {c: w * calibrated.gains[c] for c, w in estimate.weights().items()}
@@ -162,7 +163,7 @@ def _simple(
             for t, g in zip(gathered.triangles, calibrated.gains.values(), strict=True)
         ),
     )
-    positive = [drive_columns.is_nonnegative(columns[k - first][1]) for k in free]
+    positive = [columns[k - first][1].nonnegative for k in free]
     answer = fit_held(scaled, weights, matrix, held, covariance, free, positive)
     names = [robot.drive_labels(columns).names[k - first] for k in free]
     return SimpleFriction(

@@ -62,7 +62,8 @@ def stretches(problem: Problem, bodies: Array, models: Models) -> Iterator[Stret
     Only measured channels; at most about `PIECE_ROWS` rows at a time.
     """
     robot, measured = problem.robot, problem.robot.measured
-    rotors = {k: v for k, v in next(iter(models.values())).items() if k.endswith(".armature")}
+    inertial = robot.drives.names_where(lambda t: t.inertial)
+    rotors = {k: v for k, v in next(iter(models.values())).items() if k in inertial}
     parts: list[Stretch] = []
     current, last = -1, -np.inf
     for s, rigid in problem.rigid(bodies):
@@ -72,9 +73,9 @@ def stretches(problem: Problem, bodies: Array, models: Models) -> Iterator[Stret
             yield _joined(parts)
             parts = []
         current, last = s.recording, float(s.time[-1])
-        course = s.course(rigid)
+        state = s.drive_state(rigid)
         efforts = [
-            (rigid + drive_columns.effort(robot, drives, course))[measured].T
+            (rigid + drive_columns.effort(robot.drives, drives, state))[measured].T
             for drives in (*models.values(), rotors)
         ]
         parts.append(
