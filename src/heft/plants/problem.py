@@ -108,9 +108,7 @@ class Problem:
         nominal = np.concatenate([*(k.nominal for k in links), np.zeros(len(drives))])
         first = PARAMETER_COUNT * len(links)
         positive = [
-            first + k
-            for k, (_, term) in enumerate(robot.drive_columns)
-            if drive_columns.is_nonnegative(term)
+            first + k for k, (_, term) in enumerate(robot.drive_columns) if term.nonnegative
         ]
         return Believed(
             Labels((*names, *drives.names), (*UNITS * len(links), *drives.units), labels.frame),
@@ -297,7 +295,7 @@ class Problem:
                 continue
             if s.recording != recording:
                 recording, before = s.recording, None
-            before = drive_columns.presliding(self.robot, s.time, s.position, before)
+            before = drive_columns.presliding(self.robot.drives, s.time, s.position, before)
             yield replace(s, stops=before.values)
 
     def samples(self) -> Iterator[Samples]:
@@ -326,7 +324,7 @@ class Problem:
         return kernels.inverse_dynamics(self.robot.tree, motion, self.bodies)
 
     def load_moments(self, values: Array, spread: Array) -> tuple[Array, ...]:
-        """Return what errors of the bodies do to the estimate by way of the load on the gears.
+        """Return what errors of the bodies do to the estimate by load-dependent gear friction.
 
         The load term takes the rigid torque of bodies that are themselves an estimate; what part
         of a rotor's inertia they hold, say, no motion tells.
@@ -347,16 +345,16 @@ class Problem:
             every = max(1, int(1.0 / (8.0 * self.corner * self.timelines[s.recording].step)))
             part = s.part(slice(every // 2, None, every))
             rigid = self.loads(part.motion)
-            full = rows_of(robot, part.motion, part.course(rigid))
+            full = rows_of(robot, part.motion, part.drive_state(rigid))
             moved = full[:, :, :own] @ spread
             errors = np.zeros_like(moved)
             for k, (d, term) in enumerate(robot.drive_columns):
                 place = own + k
-                if term.kind != "load" or place not in kept:
+                if not term.loaded or place not in kept:
                     continue
                 ratio = robot.drives[d].ratio
-                smooth = np.tanh(ratio @ part.motion.velocity / (term.scale or 1.0))
-                slope = values[kept.index(place)] * smooth * np.sign(ratio @ rigid)
+                motion = drive_columns.motion_of(robot.drives, d, part.drive_state(rigid))
+                slope = values[kept.index(place)] * term.slope(motion)
                 errors += (
                     slope[:, None, None]
                     * np.einsum("c,nck->nk", ratio, moved)[:, None]
@@ -404,7 +402,7 @@ class Problem:
         if not s.chosen.any():
             return None
         step = self.timelines[s.recording].step
-        rows = rows_of(self.robot, s.motion, s.course(self.loads(s.motion)), 1, True)
+        rows = rows_of(self.robot, s.motion, s.drive_state(self.loads(s.motion)), 1, True)
         both = np.concatenate([rows[:, :, self._gathered], s.effort.T[:, :, None]], axis=2)
         smooth = signals.low_pass(both, step, self.corner, self.resolved.order)[s.chosen]
         return Rows(smooth[:, :, :-1], smooth[:, :, -1], s.time[s.chosen], s.recording)
@@ -435,8 +433,8 @@ class Problem:
                     last = float(piece.time[-1]) if piece.chosen[0] else -np.inf
                     if not piece.chosen[0]:
                         continue
-                    course = piece.course(self.loads(piece.motion))
-                    sides = both_sides(self.robot, piece.motion, course, simpler=True)
+                    state = piece.drive_state(self.loads(piece.motion))
+                    sides = both_sides(self.robot, piece.motion, state, simple=True)
                     momentum, remainder = (side[:, :, self._gathered] for side in sides)
                     held, found = weak_form.advance(
                         windows,
@@ -464,8 +462,8 @@ class Problem:
         for s in self.samples():
             for first in range(0, len(s.time), self._dense_rows):
                 part = s.part(slice(first, first + self._dense_rows))
-                course = part.course(self.loads(part.motion))
-                chosen = rows_of(self.robot, part.motion, course, self.threads)[:, :, kept]
+                state = part.drive_state(self.loads(part.motion))
+                chosen = rows_of(self.robot, part.motion, state, self.threads)[:, :, kept]
                 yield Rows(chosen, part.effort.T, part.time, s.recording)
 
     @property
@@ -480,16 +478,16 @@ class Problem:
 
     @cached_property
     def gathered_labels(self) -> Labels:
-        """Labels of the base parameters, then of the simpler stand-ins for the dictionary."""
-        simpler = self.robot.drive_labels(self.robot.simpler_columns)
+        """Labels of the base parameters, then of simple friction beside the drives' own."""
+        simple = self.robot.drive_labels(self.robot.simple_columns)
         base = self.labels
-        return Labels((*base.names, *simpler.names), (*base.units, *simpler.units), base.frame)
+        return Labels((*base.names, *simple.names), (*base.units, *simple.units), base.frame)
 
     @property
     def _gathered(self) -> list[int]:
-        """Positions of the gathered columns among the standard ones and the stand-ins."""
+        """Positions of the gathered columns among the standard ones and simple friction's."""
         count = len(self.robot.labels)
-        return [*self.base.kept, *range(count, count + len(self.robot.simpler_columns))]
+        return [*self.base.kept, *range(count, count + len(self.robot.simple_columns))]
 
     def information(self) -> Information:
         """Return what all rows say of the base parameters.
@@ -500,9 +498,9 @@ class Problem:
         return self.gathered().only(range(len(self.labels)))
 
     def gathered(self) -> Information:
-        """Return what all rows say of the base parameters and of the simpler stand-ins.
+        """Return what all rows say of the base parameters and of simple friction.
 
-        The stand-ins of friction's dictionary (Coulomb friction) are columns beside it, so that
+        Terms of simple friction that a drive lacks (Coulomb) are columns beside its own, so that
         the simple model is fitted without walking the rows once more.
 
         Raises:
@@ -533,13 +531,14 @@ class Problem:
 
     def _fused(self) -> Information:
         robot, measured = self.robot, self.robot.measured
-        columns = (*robot.drive_columns, *robot.simpler_columns)
+        columns = (*robot.drive_columns, *robot.simple_columns)
         chosen = np.array(self._gathered, dtype=np.intp)
-        plan = kernels.plan(robot.tree, chosen, drive_columns.acts(robot, columns), measured)
+        plan = kernels.plan(robot.tree, chosen, drive_columns.acts(robot.drives, columns), measured)
 
         def work(s: Samples) -> Information:
-            scatter = drive_columns.columns(robot, columns, s.course(self.loads(s.motion)))
-            factors = kernels.reduce(plan, s.motion, scatter, s.effort)
+            state = s.drive_state(self.loads(s.motion))
+            made = drive_columns.columns(robot.drives, columns, state)
+            factors = kernels.reduce(plan, s.motion, made, s.effort)
             triangles = tuple(Triangle(plan.columns[c], factors[c], len(s.time)) for c in measured)
             return Information(self.gathered_labels, self.channels, triangles)
 
@@ -574,11 +573,12 @@ class Problem:
 
         def regressor(s: Samples, piece: NDArray[np.intp], rows: NDArray[np.intp]) -> Array:
             part = s.part(piece[rows])
-            course = part.course(self.loads(part.motion))
-            return rows_of(self.robot, part.motion, course)[:, measured][:, :, kept]
+            state = part.drive_state(self.loads(part.motion))
+            return rows_of(self.robot, part.motion, state)[:, measured][:, :, kept]
 
         for s, rigid in self.rigid(standard[:own]):
-            rest = drive_columns.effort(self.robot, drives, s.course(self.loads(s.motion)))
+            state = s.drive_state(self.loads(s.motion))
+            rest = drive_columns.effort(self.robot.drives, drives, state)
             left = (s.effort - rigid - rest)[measured].T
             cuts = np.flatnonzero(np.diff(s.index) > 1) + 1
             for rows in np.split(np.arange(len(left)), cuts):

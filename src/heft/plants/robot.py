@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from heft.arrays import Array
-from heft.dynamics import PRISMATIC, Course, drive_columns, kernels
+from heft.dynamics import PRISMATIC, DriveState, drive_columns, kernels
 from heft.information import (
     PARAMETER_COUNT,
     BaseParameters,
@@ -45,7 +45,7 @@ def random_states(robot: Robot, count: int, rng: np.random.Generator) -> tuple[A
 
 
 def standard_rows(
-    robot: Robot, q: Array, v: Array, a: Array, course: Course | None = None
+    robot: Robot, q: Array, v: Array, a: Array, state: DriveState | None = None
 ) -> Array:
     """Return rows of all standard parameters, shape (N, channels, p), as `robot.labels`.
 
@@ -54,42 +54,48 @@ def standard_rows(
         q: Positions, shape (N, positions) [rad or m].
         v: Velocities, shape (N, channels).
         a: Accelerations, shape (N, channels).
-        course: What friction is a function of; without, its memory and loads are zero.
+        state: Of the drives; without, their memory and loads are zero.
     """
-    if course is None:
-        course = Course(
+    if state is None:
+        state = DriveState(
+            _of_channels(robot, q),
             v.T,
             a.T,
-            np.zeros((len(drive_columns.stop_columns(robot)), len(v))),
+            np.zeros((len(robot.drives.stop_columns), len(v))),
             np.zeros(v.T.shape),
         )
-    return rows_of(robot, kernels.motion_of(robot.tree, robot.gravity, q, v, a), course)
+    return rows_of(robot, kernels.motion_of(robot.tree, robot.gravity, q, v, a), state)
+
+
+def _of_channels(robot: Robot, q: Array) -> Array:
+    """Return the joints' positions by channel, shape (channels, N); a base's are meaningless."""
+    return q.T[robot.tree.positions - robot.tree.channels :]
 
 
 def rows_of(
-    robot: Robot, motion: kernels.Motion, course: Course, threads: int = 1, simpler: bool = False
+    robot: Robot, motion: kernels.Motion, state: DriveState, threads: int = 1, simple: bool = False
 ) -> Array:
     """Return the rows of all standard parameters at a motion, shape (N, channels, p).
 
     Args:
         robot: The plant.
         motion: Of the bodies.
-        course: Of the drives.
+        state: Of the drives.
         threads: How many threads share the work.
-        simpler: Whether the simpler stand-ins for friction's dictionary come behind.
+        simple: Whether the columns of simple friction come behind.
     """
     own = PARAMETER_COUNT * len(robot.tree.names)
-    columns = (*robot.drive_columns, *(robot.simpler_columns if simpler else ()))
+    columns = (*robot.drive_columns, *(robot.simple_columns if simple else ()))
     out = np.zeros((robot.tree.channels, own + len(columns), motion.sin.shape[1]))
     kernels.regressor(robot.tree, motion, out, threads)
-    scatter = drive_columns.columns(robot, columns, course)
-    for (channel, column), weight in zip(scatter.acts, scatter.weights, strict=True):
-        out[channel, own + column] += weight * scatter.values[column]
+    made = drive_columns.columns(robot.drives, columns, state)
+    for (channel, column), weight in zip(made.acts, made.weights, strict=True):
+        out[channel, own + column] += weight * made.values[column]
     return np.moveaxis(out, 2, 0)
 
 
 def both_sides(
-    robot: Robot, motion: kernels.Motion, course: Course, simpler: bool = False
+    robot: Robot, motion: kernels.Motion, state: DriveState, simple: bool = False
 ) -> tuple[Array, Array]:
     """Return W₂ and F of the weak form `∫(−φ̇ W₂ − φ F) π dt = ∫φ τ dt`, each (N, channels, p).
 
@@ -97,28 +103,33 @@ def both_sides(
     those of `rows_of`.
     """
     own = PARAMETER_COUNT * len(robot.tree.names)
-    columns = (*robot.drive_columns, *(robot.simpler_columns if simpler else ()))
+    columns = (*robot.drive_columns, *(robot.simple_columns if simple else ()))
     shape = (robot.tree.channels, own + len(columns), motion.sin.shape[1])
     momentum, remainder = np.zeros(shape), np.zeros(shape)
     kernels.momentum(robot.tree, motion, (momentum, remainder))
     # A rotor's momentum is its armature times its speed, which takes the place of ẇ.
-    scatter = drive_columns.columns(robot, columns, replace(course, acceleration=course.velocity))
-    for (channel, column), weight in zip(scatter.acts, scatter.weights, strict=True):
-        if columns[column][1].kind == "armature":
-            momentum[channel, own + column] += weight * scatter.values[column]
+    as_momentum = replace(state, acceleration=state.velocity)
+    made = drive_columns.columns(robot.drives, columns, as_momentum)
+    for (channel, column), weight in zip(made.acts, made.weights, strict=True):
+        if columns[column][1].inertial:
+            momentum[channel, own + column] += weight * made.values[column]
         else:
-            remainder[channel, own + column] -= weight * scatter.values[column]
+            remainder[channel, own + column] -= weight * made.values[column]
     return np.moveaxis(momentum, 2, 0), np.moveaxis(remainder, 2, 0)
 
 
-def random_course(robot: Robot, v: Array, a: Array, rng: np.random.Generator) -> Course:
-    """Return a course of random states: its memory and loads are drawn, not lived through.
+def random_drive_state(
+    robot: Robot, q: Array, v: Array, a: Array, rng: np.random.Generator
+) -> DriveState:
+    """Return random states of drives: their memory and loads are drawn, not lived through.
 
-    Speeds are made slower, by up to four decades: at common ones all sigmoids are the sign.
+    Arguments as those of `standard_rows`. Speeds are made slower, by up to four
+    decades: at common ones all sigmoids are the sign.
     """
-    stops = rng.uniform(-1.0, 1.0, size=(len(drive_columns.stop_columns(robot)), len(v)))
+    stops = rng.uniform(-1.0, 1.0, size=(len(robot.drives.stop_columns), len(v)))
     slow = v.T * 10.0 ** rng.uniform(-4.0, 0.0, size=v.T.shape)
-    return Course(slow, a.T, stops, rng.normal(size=v.T.shape))
+    rigid = rng.normal(size=v.T.shape)
+    return DriveState(_of_channels(robot, q), slow, a.T, stops, rigid)
 
 
 @lru_cache(maxsize=8)
@@ -133,16 +144,12 @@ def structural_base(robot: Robot) -> BaseParameters:
     count = max(32, -(-4 * len(labels) // max(len(measured), 1)))
     rng = np.random.default_rng(STRUCTURE_SEED)
     q, v, a = random_states(robot, count, rng)
-    course = random_course(robot, v, a, rng)
-    rows = standard_rows(robot, q, v, a, course)[:, measured].reshape(-1, len(labels))
+    state = random_drive_state(robot, q, v, a, rng)
+    rows = standard_rows(robot, q, v, a, state)[:, measured].reshape(-1, len(labels))
     # The dictionary's columns nearly depend on one another and never on the bodies': each is a
     # parameter of its own, whatever rounding says.
     own = PARAMETER_COUNT * len(robot.tree.names)
-    inside = [
-        own + k
-        for k, (_, t) in enumerate(robot.drive_columns)
-        if t.kind in drive_columns.DICTIONARY
-    ]
+    inside = [own + k for k, (_, t) in enumerate(robot.drive_columns) if t.dictionary]
     plain = [k for k in range(len(labels)) if k not in set(inside)]
     order = column_order(len(robot.tree.names), len(plain))
     base = base_parameters(triangle_of(rows[:, plain]), labels.select(plain), order)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.dynamics import Course, kernels
+from heft.dynamics import DriveState, kernels
 from heft.information import Labels
 
 
@@ -41,7 +41,7 @@ class Samples:
         time: Shape (N,) [s].
         position: Shape (channels, N) [rad or m].
         motion: What the kernels read.
-        stops: The memory of friction, shape (stops, N); see `friction.presliding`.
+        stops: The memory of friction, shape (stops, N); see `drive_columns.presliding`.
         effort: τ, shape (channels, N) [N·m or N]; zero where not measured.
         index: Rows' positions in the recording, shape (N,).
         chosen: Which rows are asked for, shape (N,).
@@ -56,9 +56,10 @@ class Samples:
     index: NDArray[np.int64]
     chosen: NDArray[np.bool_]
 
-    def course(self, rigid: Array) -> Course:
-        """Return what friction is a function of, given the rigid body's torque."""
-        return Course(self.motion.velocity, self.motion.acceleration, self.stops, rigid)
+    def drive_state(self, rigid: Array) -> DriveState:
+        """Return the drives' state, given the rigid-body torque, shape (channels, N)."""
+        motion = self.motion
+        return DriveState(self.position, motion.velocity, motion.acceleration, self.stops, rigid)
 
     def part(self, rows: slice | NDArray[np.intp]) -> Samples:
         """Return some of the samples."""
