@@ -15,7 +15,7 @@ from heft.models.options import Options
 from heft.models.robot import Robot
 from heft.plants import RobotPlant
 from heft.plants.problem import Problem
-from heft.plants.robot import random_course, random_states, standard_rows
+from heft.plants.robot import random_drive_state, random_states, standard_rows
 from tests.experiments import ARMS, HUMANOID, log, simple_options, true_robot
 from tests.nist import NAMES, digits, exact_solution, load
 
@@ -36,8 +36,8 @@ def experiment(
     problem = Problem(RobotPlant(robot), ())
     rng = np.random.default_rng(seed)
     q, v, a = random_states(robot, samples, rng)
-    course = random_course(robot, v, a, rng)
-    rows = standard_rows(robot, q, v, a, course)[:, :, list(problem.base.kept)]
+    state = random_drive_state(robot, q, v, a, rng)
+    rows = standard_rows(robot, q, v, a, state)[:, :, list(problem.base.kept)]
     standard = robot.nominal()
     standard[10 * len(robot.tree.names) :] = rng.uniform(
         0.1, 1.0, len(robot.labels) - 10 * len(robot.tree.names)
@@ -104,8 +104,8 @@ def test_equal_noise_makes_weighted_least_squares_ordinary() -> None:
     path, _ = ROBOTS["six joints"]
     robot = Robot.from_urdf(path)
     q, v, a = random_states(robot, 4000, rng)
-    course = random_course(robot, v, a, rng)
-    rows = standard_rows(robot, q, v, a, course)[
+    state = random_drive_state(robot, q, v, a, rng)
+    rows = standard_rows(robot, q, v, a, state)[
         :, :, list(Problem(RobotPlant(robot), ()).base.kept)
     ]
     effort = rows @ np.ones(rows.shape[2]) + rng.normal(size=rows.shape[:2])

@@ -17,7 +17,7 @@ from heft.models.options import Options
 from heft.models.robot import Robot
 from heft.plants import RobotPlant
 from heft.plants.problem import Problem
-from heft.plants.robot import random_course, random_states, standard_rows
+from heft.plants.robot import random_drive_state, random_states, standard_rows
 from heft.recordings.recording import Recording
 from heft.signals.low_pass import FIRST_DERIVATIVE
 from heft.signals.settings import Smoothing
@@ -446,8 +446,8 @@ def test_fused_information_is_that_of_the_rows(name: str) -> None:
         assert triangle.rows == count
 
 
-def part_of(course: drive_columns.Course, part: slice) -> drive_columns.Course:
-    return drive_columns.Course(*(x[:, part] for x in vars(course).values()))
+def part_of(state: drive_columns.DriveState, part: slice) -> drive_columns.DriveState:
+    return drive_columns.DriveState(*(x[:, part] for x in vars(state).values()))
 
 
 # ---- reduce ---------------------------------------------------------------------------------
@@ -460,12 +460,12 @@ def reduced(
     q, v, a = states(robot, count, seed=count)
     motion = kernels.motion_of(robot.tree, robot.gravity, q, v, a)
     effort = np.random.default_rng(2).normal(size=(robot.tree.channels, count))
-    course = random_course(robot, v, a, np.random.default_rng(3))
+    state = random_drive_state(robot, q, v, a, np.random.default_rng(3))
     columns = robot.drive_columns
-    plan = kernels.plan(robot.tree, chosen, drive_columns.acts(robot, columns), measured)
-    scatter = drive_columns.columns(robot, columns, course)
-    triangles = kernels.reduce(plan, motion, scatter, effort)
-    return plan, triangles, standard_rows(robot, q, v, a, course)[:, :, chosen], effort
+    plan = kernels.plan(robot.tree, chosen, drive_columns.acts(robot.drives, columns), measured)
+    made = drive_columns.columns(robot.drives, columns, state)
+    triangles = kernels.reduce(plan, motion, made, effort)
+    return plan, triangles, standard_rows(robot, q, v, a, state)[:, :, chosen], effort
 
 
 REDUCED = {
@@ -516,15 +516,17 @@ def test_two_chunks_add_up_to_the_whole(name: str, cut: int) -> None:
     robot = REDUCED[name]()
     count, labels = 600, robot.labels
     chosen, columns = np.arange(len(labels)), robot.drive_columns
-    plan = kernels.plan(robot.tree, chosen, drive_columns.acts(robot, columns), robot.measured)
+    plan = kernels.plan(
+        robot.tree, chosen, drive_columns.acts(robot.drives, columns), robot.measured
+    )
     q, v, a = states(robot, count)
-    course = random_course(robot, v, a, np.random.default_rng(3))
+    state = random_drive_state(robot, q, v, a, np.random.default_rng(3))
     effort = np.random.default_rng(2).normal(size=(robot.tree.channels, count))
 
     def information(part: slice) -> Information:
         motion = kernels.motion_of(robot.tree, robot.gravity, q[part], v[part], a[part])
-        scatter = drive_columns.columns(robot, columns, part_of(course, part))
-        factors = kernels.reduce(plan, motion, scatter, effort[:, part])
+        made = drive_columns.columns(robot.drives, columns, part_of(state, part))
+        factors = kernels.reduce(plan, motion, made, effort[:, part])
         rows = motion.velocity.shape[1]
         triangles = tuple(Triangle(plan.columns[c], factors[c], rows) for c in robot.measured)
         return Information(labels, robot.channels, triangles)

@@ -14,7 +14,7 @@ The momentum's rows come from the same walk, which then carries the rate of each
 
 Spatial vectors have their linear part first (pinocchio's order); gravity enters as an
 acceleration of the base. The torque of friction and drives is given as values of columns and
-where they act (`Scatter`), so kernels know nothing of friction models.
+where they act (`DriveColumns`), so kernels know nothing of friction models.
 """
 
 from __future__ import annotations
@@ -981,8 +981,8 @@ def _in_threads(work: Callable[[int], None], tasks: int, threads: int) -> None:
 
 
 @dataclass(frozen=True)
-class Scatter:
-    """Columns that do not belong to bodies, and where they act.
+class DriveColumns:
+    """Columns of drives' terms at N samples, and the channels that they act on.
 
     Attributes:
         values: Shape (columns, N).
@@ -1006,7 +1006,7 @@ class Plan:
         widths: Columns of each channel, shape (channels,).
         columns: For each channel the chosen columns it holds, as positions in the choice.
         acts: Channel, value and slot of each action of the further columns, shape (actions, 3).
-        picked: Which actions of a `Scatter` these are, shape (actions,).
+        picked: Which actions of a `DriveColumns` these are, shape (actions,).
         measured: The channels to reduce.
     """
 
@@ -1024,8 +1024,8 @@ def plan(tree: Tree, chosen: NDArray[np.intp], acts: IntArray, measured: NDArray
 
     Args:
         tree: The bodies.
-        chosen: Positions among all columns (ten a body, then the scattered ones), ascending.
-        acts: Channel and column of each action of the scattered columns, shape (actions, 2).
+        chosen: Positions among all columns (ten a body, then the drives'), ascending.
+        acts: Channel and column of each action of drives' columns, shape (actions, 2).
         measured: The channels to reduce.
     """
     bodies = len(tree.names)
@@ -1066,20 +1066,20 @@ def plan(tree: Tree, chosen: NDArray[np.intp], acts: IntArray, measured: NDArray
     )
 
 
-def reduce(plan: Plan, motion: Motion, scatter: Scatter, effort: Array) -> list[Array]:
+def reduce(plan: Plan, motion: Motion, columns: DriveColumns, effort: Array) -> list[Array]:
     """Return the triangle `[R z; 0 ρ]` of each channel's rows, empty ones where unmeasured.
 
     Args:
         plan: Which columns.
         motion: N samples.
-        scatter: Columns that do not belong to bodies.
+        columns: Of the drives.
         effort: τ, shape (channels, N).
     """
     widest = int(plan.widths.max()) + 1
     triangles = np.zeros((len(plan.widths), widest, widest))
     # Enough samples at a time to make panels worth while, few enough to stay in cache.
     deep = int(np.clip(2**20 // (8 * BLOCK * max(int(plan.widths.sum()), 1)), 1, DEEPEST))
-    values, weights, tau = _plain(scatter.values, scatter.weights[plan.picked], effort)
+    values, weights, tau = _plain(columns.values, columns.weights[plan.picked], effort)
     _reduce(
         plan.tree,
         _plain(*motion.tuple()),

@@ -39,7 +39,8 @@ class JointOptions:
     """What the file of `--with` says of one joint.
 
     Attributes:
-        friction: `full` (the dictionary), `simple` (viscous, Coulomb, offset) or `none`.
+        friction: A model of `FRICTION`: `full` (the dictionary), `simple` (viscous, Coulomb,
+            offset) or `none`.
         armature: Whether to look for rotor inertia.
         gain: Torque per current [N·m/A], to use `current.<joint>` where no torque is logged.
         gain_std: How sure that is [N·m/A]; the gain is then estimated too. Exact if not given.
@@ -48,7 +49,7 @@ class JointOptions:
         position: Where it is held still [rad or m], for joints that are not in the log.
     """
 
-    friction: Literal["full", "simple", "none"] = "full"
+    friction: str = "full"
     armature: bool = True
     gain: float | None = None
     gain_std: float | None = None

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dgeqrf
 
 from heft.arrays import Array
-from heft.dynamics import REVOLUTE, Tree, kernels
+from heft.dynamics import REVOLUTE, Drives, Tree, kernels
 from heft.information import PARAMETER_COUNT, DataRank, data_rank, triangle_of
 from heft.models import Robot
 from heft.plants import RobotPlant, structural_base
@@ -235,8 +235,8 @@ def triangulated(rows: Array) -> Array:
 
 def _without_drives(robot: Robot) -> Robot:
     """Return a robot of which nothing rubs and no rotor turns."""
-    drives = tuple(replace(d, terms=(), simpler=()) for d in robot.drives)
-    return replace(robot, drives=drives)
+    bare = tuple(replace(d, terms=(), simple_terms=()) for d in robot.drives)
+    return replace(robot, drives=Drives(bare))
 
 
 def _regressor(tree: Tree, motion: kernels.Motion) -> Array:

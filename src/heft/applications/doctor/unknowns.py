@@ -10,7 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.dynamics import LINEAR_SCALE, Course, Drive, Term, drive_columns
+from heft.dynamics import (
+    LINEAR_SCALE,
+    Armature,
+    Drive,
+    Drives,
+    DriveState,
+    Offset,
+    Sigmoid,
+    Stop,
+    Viscous,
+    drive_columns,
+)
 from heft.estimators import IDENTITY, cone_metric
 from heft.information import PARAMETER_COUNT, inertia
 from heft.models import Robot
@@ -54,23 +65,23 @@ class Unknowns:
         return np.concatenate([own, np.zeros(self.terms * len(self.robot.drives))])
 
     @cached_property
-    def rubbing(self) -> Robot:
-        """The robot with few scales of friction, which tell directions as well as many.
+    def rubbing(self) -> Drives:
+        """The drives with few scales of friction, which tell directions as well as many.
 
         Load-dependent friction has no part in it: it needs the rigid torque, which is looked for.
         """
-        return replace(self.robot, drives=tuple(self._rubbing(d) for d in self.robot.drives))
+        return Drives(tuple(self._rubbing(d) for d in self.robot.drives))
 
     def _rubbing(self, drive: Drive) -> Drive:
         unit = LINEAR_SCALE if drive.linear else 1.0
         terms = (
-            Term("armature"),
-            Term("viscous"),
-            *(Term("sigmoid", unit * s) for s in self.settings.sigmoid_speeds_rad_s),
-            *(Term("stop", unit * b) for b in self.settings.stop_widths_rad),
-            Term("offset"),
+            Armature(),
+            Viscous(),
+            *(Sigmoid(unit * s) for s in self.settings.sigmoid_speeds_rad_s),
+            *(Stop(unit * b) for b in self.settings.stop_widths_rad),
+            Offset(),
         )
-        return replace(drive, terms=terms, simpler=())
+        return replace(drive, terms=terms, simple_terms=())
 
     @property
     def terms(self) -> int:
@@ -80,7 +91,7 @@ class Unknowns:
     @cached_property
     def nonnegative(self) -> NDArray[np.bool_]:
         """Which unknowns must not be negative, shape (p,): friction never drives."""
-        own = [drive_columns.is_nonnegative(t) for d in self.rubbing.drives for t in d.terms]
+        own = [t.nonnegative for d in self.rubbing for t in d.terms]
         return np.concatenate([np.zeros(self.bodies, dtype=bool), np.array(own, dtype=bool)])
 
     def parameters(self, values: Array) -> Array:
@@ -115,7 +126,9 @@ class Unknowns:
             stops.append(drive_columns.presliding(self.rubbing, s.time, moved).values[:, s.chosen])
         velocity, acceleration = (v / plain).T, (a / plain).T
         no_load = np.zeros_like(velocity)
-        course = Course(velocity, acceleration, np.concatenate(stops, axis=1), no_load)
-        chosen = [(d, t) for d, drive in enumerate(self.rubbing.drives) for t in drive.terms]
-        made = drive_columns.columns(self.rubbing, chosen, course).values
-        return made.reshape(len(self.rubbing.drives), self.terms, -1)
+        slipped = np.concatenate(stops, axis=1)
+        # Of these terms none is a function of the position alone.
+        state = DriveState(no_load, velocity, acceleration, slipped, no_load)
+        chosen = [(d, t) for d, drive in enumerate(self.rubbing) for t in drive.terms]
+        made = drive_columns.columns(self.rubbing, chosen, state).values
+        return made.reshape(len(self.rubbing), self.terms, -1)
