@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 
-from . import kernels
 from .drives import HasDrives, Term
 from .kernels import Scatter
+from .presliding import stops
 
 Column = tuple[int, Term]  # position of the drive in the robot, and which of its terms
 DICTIONARY = ("sigmoid", "stop", "load")  # kinds that stand for a course of friction together
@@ -100,7 +100,7 @@ def presliding(
         if before.time[-1] > time[-1]:  # the clock was set back: go on from the end
             k = len(before.time) - 1
         last, held = before.position[:, k].copy(), before.values[:, k].copy()
-    return Presliding(time, moved, kernels.stops(moved, widths, last, held))
+    return Presliding(time, moved, stops(moved, widths, last, held))
 
 
 def acts(robot: HasDrives, columns: Sequence[Column]) -> NDArray[np.int64]:

@@ -1,6 +1,6 @@
 """What is known of parameters: names, ten of a body, triangles that add, what can be known."""
 
-from . import inertia
+from . import folding, inertia
 from .parameters import Labels, Parameters
 from .inertia import AXES, INERTIA_INDEX, PARAMETER_COUNT, SYMBOLS, UNITS
 from .inertia import frame_change, rotation_rpy, skew

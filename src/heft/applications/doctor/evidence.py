@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from heft import signals
 from heft.arrays import Array
-from heft.dynamics import Tree, kernels
+from heft.dynamics import Tree, kernels, presliding
 from heft.estimators import IDENTITY, cone_metric, noise
 from heft.information import PARAMETER_COUNT, DataRank, data_rank, inertia, triangle_of
 from heft.models import Robot
@@ -307,7 +307,7 @@ class Evidence:
             for s in self.stretches:
                 moved = s.position[:, source] @ (scale * drive.ratio)
                 path = np.repeat(moved[None], len(widths), axis=0)
-                held = kernels.stops(path, widths, path[:, 0].copy(), np.zeros(len(widths)))
+                held = presliding.stops(path, widths, path[:, 0].copy(), np.zeros(len(widths)))
                 slips.append(held[:, s.chosen])
             found[d, 2 + len(SLIDING_SPEEDS) : -1] = np.concatenate(slips, axis=1)
             found[d, -1] = 1.0
