@@ -53,6 +53,7 @@ def kernel(*fastmath: str) -> Decorator:
     }
 
     def decorate(function: Callable[..., Any]) -> Any:
+        """Return the compiled function; see `kernel`."""
         try:
             return numba.njit(cache=True, **options)(function)
         except RuntimeError:  # no locator available

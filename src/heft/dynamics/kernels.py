@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from heft.arrays import Array
 from heft.compiled import plain
 from heft.errors import FitError
-from heft.information import PARAMETER_COUNT
+from heft.information import PARAMETER_COUNT, matrix_of_quaternion, skew
 
 from . import walk
 from .tree import PRISMATIC, REVOLUTE, Tree
@@ -63,19 +63,6 @@ class Motion:
         return (self.sin, self.cos, self.velocity, self.acceleration, self.gravity)
 
 
-def quaternion_matrix(quaternion: Array) -> Array:
-    """Return rotation matrices, shape (N, 3, 3), of quaternions xyzw (N, 4) of any length."""
-    x, y, z, w = (quaternion / np.linalg.norm(quaternion, axis=1, keepdims=True)).T
-    return np.stack(
-        [
-            np.stack([1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)], axis=-1),
-            np.stack([2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)], axis=-1),
-            np.stack([2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)], axis=-1),
-        ],
-        axis=-2,
-    )
-
-
 def motion_of(tree: Tree, gravity: Array, q: Array, v: Array, a: Array) -> Motion:
     """Return samples as the kernels read them.
 
@@ -101,7 +88,7 @@ def motion_of(tree: Tree, gravity: Array, q: Array, v: Array, a: Array) -> Motio
     for b in np.flatnonzero(tree.kind == PRISMATIC):
         sin[b], cos[b] = position[b], 0.0
     if tree.free_base:
-        rotation = quaternion_matrix(q[:, 3:7])
+        rotation = matrix_of_quaternion(q[:, [6, 3, 4, 5]])
         felt = np.ascontiguousarray(np.einsum("nij,i->jn", rotation, gravity))
     else:
         felt = np.empty((3, count))
@@ -123,8 +110,7 @@ def compile_tree(tree: Tree) -> tuple[NDArray[Any], ...]:
         if tree.parent[b] >= 0 and latest[int(depth[b]) - 1] != tree.parent[b]:
             raise AssertionError("bodies are not in depth-first order")
         latest[int(depth[b])] = b
-        x, y, z = tree.axis[b]
-        cross = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
+        cross = skew(tree.axis[b])
         if tree.kind[b] == REVOLUTE:
             # Rodrigues: R = R₀ (1 + sin q [u]× + (1 − cos q) [u]×²)
             constant[b] = tree.rotation[b] @ (np.eye(3) + cross @ cross)

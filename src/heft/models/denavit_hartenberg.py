@@ -21,7 +21,7 @@ import numpy as np
 from heft.arrays import Array
 from heft.errors import InvalidModel, InvalidSetting, nearest
 from heft.files import LARGEST_NUMBER, Scalar, list_of, name_list, number, refuse_unknown, rows_of
-from heft.information import inertia
+from heft.information import inertia, matrix_of_rpy
 
 from . import urdf
 
@@ -117,8 +117,8 @@ class Table:
         joints, aids = [], []
         above = BASE
         for row, joint, link in zip(said.rows, said.joints, said.links, strict=True):
-            about_z = inertia.rotation_rpy(0.0, 0.0, row.theta)
-            about_x = inertia.rotation_rpy(row.alpha, 0.0, 0.0)
+            about_z = matrix_of_rpy(0.0, 0.0, row.theta)
+            about_x = matrix_of_rpy(row.alpha, 0.0, 0.0)
             along_x, along_z = np.array([row.a, 0.0, 0.0]), np.array([0.0, 0.0, row.d])
             kind = "prismatic" if row.prismatic else "continuous"
             z = np.array([0.0, 0.0, 1.0])

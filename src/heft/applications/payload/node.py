@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.dynamics import kinematics
 from heft.errors import InvalidSetting
+from heft.information import continuous_quaternions
 from heft.models import Robot
 from heft.plants import GAP_STEPS, Held
 from heft.streams import Piece
@@ -563,7 +563,7 @@ def _continuous(values: Array, turn: Sequence[int]) -> Array:
     if not turn or len(values) < 2:
         return values
     made = values.copy()
-    made[:, turn] = kinematics.continuous(values[:, turn])
+    made[:, turn] = continuous_quaternions(values[:, turn])
     return made
 
 

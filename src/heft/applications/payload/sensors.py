@@ -40,7 +40,12 @@ from heft.arrays import Array
 from heft.dynamics import kinematics
 from heft.errors import InvalidSetting, MissingSignal
 from heft.files import matrix_rows, number, read_toml, refuse_unknown, vector
-from heft.information import AXES
+from heft.information import (
+    AXES,
+    angular_velocity,
+    continuous_quaternions,
+    matrix_of_quaternion,
+)
 from heft.models import STANDARD_GRAVITY, Robot
 from heft.plants import Held, at_first
 from heft.recordings import Recording
@@ -375,9 +380,9 @@ def motion_of(sensors: Sensors, robot: Robot | None = None) -> Motion:
         return Held.with_velocity(time, wrench, seen.velocity, seen.angular_velocity, down)
 
     def from_pose(time: Array, wrench: Array, values: Array, slopes: Array) -> Held:
-        rotation = kinematics.quaternion_rotation(values[:, :4])
+        rotation = matrix_of_quaternion(values[:, :4])
         velocity = np.einsum("nji,nj->ni", rotation, slopes[:, 4:])
-        turning = kinematics.turning(values[:, :4], slopes[:, :4])
+        turning = angular_velocity(values[:, :4], slopes[:, :4])
         down = np.einsum("nji,j->ni", rotation, np.array(sensors.gravity))
         return Held.with_velocity(time, wrench, velocity, turning, down)
 
@@ -413,9 +418,9 @@ def _motion(recording: Recording, sensors: Sensors, robot: Robot | None) -> tupl
         moving = all(n in recording.sources for n in position)
 
         def from_pose(time: Array, wrench: Array, values: Array) -> Held:
-            turned = kinematics.continuous(values[:, :4])
+            turned = continuous_quaternions(values[:, :4])
             step = float(np.median(np.diff(time))) if len(time) > 1 else 1.0
-            rotation = kinematics.quaternion_rotation(turned)
+            rotation = matrix_of_quaternion(turned)
             still = np.einsum("nji,j->ni", rotation, gravity)
             if not moving or step > SLOW_POSES:
                 return Held.at_rest(time, wrench, still, np.swapaxes(rotation, 1, 2))
@@ -423,13 +428,13 @@ def _motion(recording: Recording, sensors: Sensors, robot: Robot | None) -> tupl
             assert smoothing.corner is not None
             smooth = signals.smooth(time, values, step, smoothing.corner, smoothing.order)
             turned = smooth.position[:, :4]
-            rotation = kinematics.quaternion_rotation(turned)
+            rotation = matrix_of_quaternion(turned)
             velocity = np.einsum("nji,nj->ni", rotation, smooth.velocity[:, 4:])
             return Held.with_velocity(
                 time,
                 wrench,
                 velocity,
-                kinematics.turning(turned, smooth.velocity[:, :4]),
+                angular_velocity(turned, smooth.velocity[:, :4]),
                 np.einsum("nji,j->ni", rotation, gravity),
                 np.swapaxes(rotation, 1, 2),
             )
