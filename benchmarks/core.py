@@ -31,8 +31,9 @@ from heft.estimators.least_squares import LeastSquares
 from heft.information.square_root import Information, Triangle
 from heft.models.options import JointOptions, Options
 from heft.models.robot import Robot
-from heft.plants import Problem
-from heft.plants.robot import random_course, random_states, standard_rows, structural_base
+from heft.plants import Problem, RobotPlant
+from heft.plants.base import structural_base
+from heft.plants.robot import random_course, random_states, standard_rows
 
 SAMPLES = 65_536
 CHUNK = 2_048  # rows that are written out
@@ -91,7 +92,7 @@ def rows_and_reduction() -> Iterator[Row]:
     def both() -> None:
         list(pool.map(lambda k: rows(k, 2), range(2)))
 
-    base = structural_base(robot)
+    base = structural_base(RobotPlant(robot))
     if len(base.kept) != 54:
         raise SystemExit(f"{len(base.kept)} columns instead of 54")
     chosen = np.array(base.kept)
@@ -207,18 +208,18 @@ def consistent() -> Iterator[Row]:
             bare = Robot.from_urdf(robots() / place, options)
             joints = {j: JointOptions(friction=kind) for j in bare.joints}  # type: ignore[arg-type]
             robot = Robot.from_urdf(robots() / place, replace(options, joint=joints))
-            problem = Problem(robot, ())
+            problem = Problem(RobotPlant(robot), ())
             rng = np.random.default_rng(1)
             q, v, a = random_states(robot, 2000, rng)
             course = random_course(robot, v, a, rng)
             rows = standard_rows(robot, q, v, a, course)[:, :, list(problem.base.kept)]
-            effort = rows @ (problem.believed.matrix @ problem.believed.nominal)
+            effort = rows @ (problem.space.matrix @ problem.space.nominal)
             effort += 0.05 * effort.std(axis=0) * rng.normal(size=effort.shape)
             information = Information.from_rows(problem.labels, robot.channels, rows, effort)
             estimate = LeastSquares(coloured=False).solve(information)
             triangle = estimate.information.combined(estimate.weights())
             solver = PhysicallyConsistent()
-            elapsed = median(lambda: solver.fit(triangle, problem.believed), 5)  # noqa: B023
+            elapsed = median(lambda: solver.fit(triangle, problem.space), 5)  # noqa: B023
             label = f"consistent estimate, {name} ({len(robot.joints)} joints)"
             if kind == "simple":
                 yield at_most(label, elapsed, "s", bound)
@@ -230,10 +231,9 @@ MEMORY = """
 import sys
 from pathlib import Path
 from heft.plants import Problem
-from heft.recording import Recording
-from heft.robot import Robot
+from heft import Recording, Robot
 robot = Robot.from_urdf(sys.argv[1])
-problem = Problem(robot, (Recording.open(sys.argv[2]),))
+problem = Problem(RobotPlant(robot), (Recording.open(sys.argv[2]),))
 information = problem.information()
 status = Path("/proc/self/status").read_text()  # of this program, not of what started it
 peak = int(status.split("VmHWM:")[1].split()[0]) / 1024

@@ -58,8 +58,9 @@ from heft.information.identifiability import BaseParameters
 from heft.information.square_root import triangle_of
 from heft.models.options import JointOptions, Options
 from heft.models.robot import Robot
-from heft.plants import Problem
-from heft.plants.robot import rows_of, standard_rows, structural_base
+from heft.plants import Problem, RobotMotion, RobotPlant
+from heft.plants.base import structural_base
+from heft.plants.robot import rows_of, standard_rows
 from heft.signals.settings import Smoothing
 from heft.signals.weak_form import Weak
 
@@ -138,7 +139,7 @@ def without_friction(urdf: bytes) -> Robot:
 @lru_cache(maxsize=4)
 def _base(urdf: bytes) -> tuple[Robot, BaseParameters]:
     robot = without_friction(urdf)
-    return robot, structural_base(robot)
+    return robot, structural_base(RobotPlant(robot))
 
 
 def exact_rows(urdf: bytes, exact: Exact, rows: Any = slice(None)) -> Array:
@@ -261,12 +262,12 @@ def torque_quantity(
 def _rows_of_fit(found: Identification, other: Exact, chosen: NDArray[np.intp]) -> Array:
     """Return the fit's rows at some samples of an exact motion, shape (n, joints, b)."""
     problem = found.problem
-    robot = problem.robot
+    robot = problem.plant.robot
     motion = kernels.motion_of(robot.tree, robot.gravity, other.q, other.v, other.a)
     kept = list(problem.base.kept)
     stops = presliding(robot, other.t, other.q.T).values[:, chosen]
     part = motion.part(chosen)
-    rigid = problem.loads(part)
+    rigid = problem.plant.loads(RobotMotion(part.velocity, part.velocity, part))
     rows = rows_of(robot, part, Course(part.velocity, part.acceleration, stops, rigid))
     return rows[:, :, kept]
 
@@ -285,7 +286,7 @@ def friction_quantity(found: Identification, truth: Experiment, ideal: Array) ->
     assert parameters.covariance is not None
     names = parameters.labels.names
     value, std = np.zeros_like(speed), np.zeros_like(speed)
-    for j, drive in enumerate(found.problem.robot.drives):
+    for j, drive in enumerate(found.problem.plant.robot.drives):
         terms = [t for t in drive.terms if t.kind != "armature"]
         at = [names.index(f"{drive.name}.{t.name}") for t in terms]
         rows = steady(terms, speed[:, j])
@@ -375,8 +376,8 @@ def reference_fit(truth: Experiment, ideal: Array, corner: float | None = None) 
         motions = [(kernels.motion_of(robot.tree, robot.gravity, exact.q, v, a), index)]
     else:
         slip = truth.truth.friction.slip(logged[:, :n])
-        problem = Problem(robot, (truth.recording,), Smoothing(corner=corner), 1)
-        motions = [(s.motion, s.index) for s in problem.samples()]
+        problem = Problem(RobotPlant(robot), (truth.recording,), Smoothing(corner=corner), 1)
+        motions = [(s.motion.bodies, s.index) for s in problem.samples()]
     total = np.zeros((0, 0))
     for motion, index in motions:
         columns = _friction_columns(truth, motion.velocity.T, slip[index], exact.tau_rigid[index])

@@ -19,6 +19,7 @@ from heft.estimators.recursive import CovarianceRecursion
 from heft.experiments.forward_dynamics import Dynamics, Simulate
 from heft.models import denavit_hartenberg
 from heft.models.robot import Robot
+from heft.plants import RobotPlant
 from heft.plants.problem import Problem
 from heft.recordings.recording import Recording
 from heft.signals.settings import Smoothing
@@ -101,7 +102,7 @@ def problem(robot: Robot, seen: Differenced, corner: float, weak: Weak | None) -
         for kind, values in (("q", seen.position), ("tau", seen.effort))
     }
     recording = Recording.from_arrays(seen.time, "noisy", **signals)
-    return Problem(robot, (recording,), Smoothing(corner=corner), 1, weak=weak)
+    return Problem(RobotPlant(robot), (recording,), Smoothing(corner=corner), 1, weak=weak)
 
 
 def whitened(made: Problem) -> Integrals:

@@ -38,7 +38,7 @@ COMPARED = 100_000_000  # bytes of the file that all readers read
 MEMORY = """
 import sys, time
 from pathlib import Path
-from heft.recording import Recording
+from heft import Recording
 begin = time.perf_counter()
 recording = Recording.open(sys.argv[1])
 rows = sum(len(b.time) for b in recording.blocks(recording.signals))

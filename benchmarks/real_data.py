@@ -35,6 +35,7 @@ from heft.estimators.least_squares import LeastSquares
 from heft.models import export
 from heft.models.options import JointOptions
 from heft.models.robot import Robot
+from heft.plants import RobotPlant
 from heft.plants.problem import Problem
 from heft.plants.robot import standard_rows
 
@@ -111,7 +112,7 @@ def plain(case: Case, problem: Problem, scored: Sequence[Piece]) -> list[Array]:
     The same rows, motion and noise weights as heft's: what its friction and limits are to beat.
     """
     robot = with_simple_friction(case)
-    simple = Problem(robot, case.fit, problem.resolved, problem.threads)
+    simple = Problem(RobotPlant(robot), case.fit, problem.resolved, problem.threads)
     kept = list(simple.base.kept)
     values = LeastSquares().solve(simple.information()).parameters.values
     predicted = []

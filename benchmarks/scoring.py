@@ -65,8 +65,8 @@ def pieces(problem: Problem, logs: Sequence[Recording]) -> Iterator[Piece]:
     """
     trim = problem.resolved.trim
     for recording in logs:
-        whole = problem.of([recording.selecting_all()])
-        whole = whole.like(smoothing=replace(whole.resolved, trim=0.0))
+        whole = problem.with_recordings([recording.selecting_all()])
+        whole = whole.with_settings(smoothing=replace(whole.resolved, trim=0.0))
         if whole.timelines[0].segments != 1:
             raise SystemExit(f"{recording.name} has gaps")
         parts = list(whole.samples())
@@ -76,10 +76,10 @@ def pieces(problem: Problem, logs: Sequence[Recording]) -> Iterator[Piece]:
         chosen = np.ones(len(time), dtype=bool) if selection is None else selection(index)
         yield Piece(
             time,
-            np.concatenate([s.position for s in parts], axis=1).T,
+            np.concatenate([s.motion.position for s in parts], axis=1).T,
             np.concatenate([s.motion.velocity for s in parts], axis=1).T,
-            np.concatenate([s.motion.acceleration for s in parts], axis=1).T,
-            np.concatenate([s.effort for s in parts], axis=1).T,
+            np.concatenate([s.motion.bodies.acceleration for s in parts], axis=1).T,
+            np.concatenate([s.measured for s in parts]),
             chosen,
             whole.timelines[0].step,
             (time >= time[0] + trim) & (time <= time[-1] - trim),
@@ -119,7 +119,9 @@ class Left:
         with tempfile.TemporaryDirectory() as scratch:
             out = Path(scratch) / "identified"
             results.write(found, out)
-            return Left.read(out, found.problem.robot.gravity, found.problem.robot.joints)
+            return Left.read(
+                out, found.problem.plant.robot.gravity, found.problem.plant.robot.joints
+            )
 
     @staticmethod
     def read(out: Path, gravity: Array, joints: tuple[str, ...]) -> Left:

@@ -41,7 +41,9 @@ from heft.information import inertia
 from heft.models.export import write_urdf
 from heft.models.options import JointOptions, Options
 from heft.models.robot import Robot
-from heft.plants.robot import standard_rows, structural_base
+from heft.plants import RobotPlant
+from heft.plants.base import structural_base
+from heft.plants.robot import standard_rows
 from heft.recordings.recording import Recording
 
 Array = NDArray[np.float64]
@@ -396,7 +398,7 @@ def choose_motion(kind: MotionKind, duration: float, seed: int) -> Motion:
     """
     rng = np.random.default_rng([SETS, 1, seed])
     model, robot = _model(arm()), _bare(arm())
-    kept = list(structural_base(robot).kept)
+    kept = list(structural_base(RobotPlant(robot)).kept)
     lower, upper = model.lowerPositionLimit, model.upperPositionLimit
     joints = model.nv
     period = 1.0 / FUNDAMENTAL if kind == "periodic" else duration

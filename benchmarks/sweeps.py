@@ -45,7 +45,7 @@ def corners(case: Case, found: Identification) -> Iterator[Row]:
         if factor != 1.0:
             smoothing = replace(found.problem.resolved, corner=corner)
             other = identify(case.robot, case.fit, settings=Settings(smoothing))
-        errors[factor] = scored(case, other, other.problem.like(smoothing=fixed)).total
+        errors[factor] = scored(case, other, other.problem.with_settings(smoothing=fixed)).total
         name = f"{case.name}: trained at {corner:.3g} Hz ({factor:g} of the chosen corner), total"
         yield Row(name, errors[factor], "")
     best = min(errors, key=lambda k: errors[k])
@@ -82,7 +82,7 @@ def others(case: Case, found: Identification) -> Iterator[Row]:
     ):
         other = identify(case.robot, case.fit, settings=settings)
         plain = other.problem.resolved.torque != "raw"
-        problem = other.problem.like(smoothing=same) if plain else other.problem
+        problem = other.problem.with_settings(smoothing=same) if plain else other.problem
         own = scored(case, other, problem)
         left_out = sum(other.left_out.values())
         against = f"{left_out} rows of {sum(t.rows for t in other.problem.timelines)}"

@@ -68,7 +68,7 @@ def imports(module: str) -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize("module", MODULES)
 def test_a_room_is_entered_by_its_face(module: str) -> None:
     for source, name in imports(module):
-        if source.startswith("heft."):
+        if source.startswith("heft.") and module != "heft":
             assert source == face_of(source), f"{module} reaches into {source}"
             assert source != face_of(module), f"{module} takes a detour by its own face"
             offered = hasattr(importlib.import_module(source), name)

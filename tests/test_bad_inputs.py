@@ -46,6 +46,7 @@ from heft.estimators.consistent import PhysicallyConsistent
 from heft.information.square_root import Information
 from heft.models.options import Options
 from heft.models.robot import Robot
+from heft.plants import RobotPlant
 from heft.plants.problem import Problem
 from heft.recordings.columns import ColumnMap
 from heft.recordings.recording import Recording
@@ -182,7 +183,7 @@ def column_map(name: str, toml: str, says: str, *where: str) -> Case:
 
 def walk(recording: Recording, smoothing: Smoothing, settings: Options | None = None) -> object:
     """Do with a log what an identification does, up to its information."""
-    problem = Problem(Robot.from_urdf_text(PENDULUM, settings), (recording,), smoothing)
+    problem = Problem(RobotPlant(Robot.from_urdf_text(PENDULUM, settings)), (recording,), smoothing)
     return problem.timelines, problem.resolved, problem.information()
 
 

@@ -14,11 +14,10 @@ from heft.errors import InvalidSetting, SolverFailure
 from heft.estimators.bounds import PossibleFits, StrictBounds, strict_bounds
 from heft.estimators.consistent import PhysicallyConsistent
 from heft.estimators.feasible_set import Limits
-from heft.information import inertia
+from heft.information import ParameterSpace, inertia
 from heft.information.parameters import Labels
 from heft.information.square_root import Triangle, triangle_of
 from heft.models.options import LinkOptions, Options
-from heft.plants.rows import Believed
 from tests.test_consistency import Case, case, every_robot, perturbed, problem_of, shares
 
 CHI = float(scipy.stats.chi2.ppf(0.95, 1))
@@ -30,11 +29,11 @@ def triangle(rows: np.ndarray, right: np.ndarray) -> Triangle:
     return Triangle(np.arange(rows.shape[1]), factor, len(rows))
 
 
-def body(rows: np.ndarray, right: np.ndarray) -> tuple[Triangle, Believed]:
+def body(rows: np.ndarray, right: np.ndarray) -> tuple[Triangle, ParameterSpace]:
     """One body of 1 kg and 0.1 m, and rows about its ten parameters."""
     names = tuple(f"body.{s}" for s in inertia.SYMBOLS)
     labels = Labels(names, inertia.UNITS)
-    believed = Believed(labels, np.eye(10), inertia.sphere(1.0, 0.1), (0,), ())
+    believed = ParameterSpace(labels, np.eye(10), inertia.sphere(1.0, 0.1), (0,), ())
     return triangle(rows, right), believed
 
 

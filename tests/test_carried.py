@@ -16,6 +16,7 @@ from heft.information import inertia
 from heft.models.export import write_urdf
 from heft.models.options import JointOptions, Options
 from heft.models.robot import Robot
+from heft.plants import RobotPlant
 from heft.plants.payload_on_robot import last_frame, load_columns
 from heft.plants.problem import Problem
 from heft.recordings.recording import Recording
@@ -87,7 +88,7 @@ def test_the_load_is_found_whatever_the_model_file_says() -> None:
 
 def test_load_columns_are_what_the_load_adds_to_base_parameters() -> None:
     robot, frame, empty, _ = experiment(0)
-    problem = Problem(robot, (empty,), SETTINGS.smoothing)
+    problem = Problem(RobotPlant(robot), (empty,), SETTINGS.smoothing)
     heavier = carrying(Truth(robot, {}), frame, LOAD).robot
     base = problem.base.matrix
     added = base @ (heavier.nominal() - robot.nominal())
@@ -145,7 +146,7 @@ def test_runs_of_other_motions_are_refused() -> None:
 
 def test_the_last_frame_is_the_default_and_others_are_refused() -> None:
     robot, _, empty, _ = experiment(0)
-    problem = Problem(robot, (empty,), SETTINGS.smoothing)
+    problem = Problem(RobotPlant(robot), (empty,), SETTINGS.smoothing)
     assert any(k.name == last_frame(robot) for k in robot.links)
     for wrong, words in (("nowhere", "no link 'nowhere'"), ("base_link", "nothing can be carried")):
         with pytest.raises(InvalidSetting, match=words):

@@ -11,7 +11,7 @@ from heft.applications import demo
 from heft.applications.identification.identification import Identification
 from heft.applications.identification.identify import identify
 from heft.errors import FitError
-from heft.information.checks import Check, Status
+from heft.information.checks import Check, Status, verdict
 from heft.models.robot import Robot
 from heft.recordings.recording import Recording
 
@@ -105,7 +105,7 @@ def test_torque_that_follows_nothing_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("statuses", "verdict"),
+    ("statuses", "expected"),
     [
         (["pass", "pass"], "good"),
         (["pass", "warn"], "usable"),
@@ -113,9 +113,9 @@ def test_torque_that_follows_nothing_is_refused() -> None:
         ([], "good"),
     ],
 )
-def test_checks_add_up(statuses: list[Status], verdict: str) -> None:
+def test_checks_add_up(statuses: list[Status], expected: str) -> None:
     made = [Check("x", s, 0.0, 0.0, "") for s in statuses]
-    assert verdict(made) == verdict
+    assert verdict(made) == expected
 
 
 @pytest.mark.parametrize(

@@ -19,13 +19,13 @@ from heft.estimators.consistent import (
     stated_numbers,
 )
 from heft.estimators.feasible_set import cone_metric
-from heft.information import inertia
+from heft.information import ParameterSpace, inertia
 from heft.information.parameters import Labels
 from heft.information.square_root import Information, Triangle
 from heft.models.robot import Robot
+from heft.plants import RobotPlant
 from heft.plants.problem import Problem
 from heft.plants.robot import random_course, random_states, standard_rows
-from heft.plants.rows import Believed
 from tests import robots
 
 EPS = float(np.finfo(float).eps)
@@ -59,7 +59,7 @@ class Case:
     """
 
     robot: Robot
-    believed: Believed
+    believed: ParameterSpace
     labels: Labels
     truth: np.ndarray
     regressor: np.ndarray
@@ -84,8 +84,8 @@ def perturbed(body: np.ndarray, rng: np.random.Generator, by: float = 0.15) -> n
 @cache
 def case(name: str, samples: int = 200) -> Case:
     robot = ROBOTS[name]()
-    problem = Problem(robot, ())
-    believed, rng = problem.believed, np.random.default_rng(11)
+    problem = Problem(RobotPlant(robot), ())
+    believed, rng = problem.space, np.random.default_rng(11)
     truth = believed.nominal.copy()
     for first in believed.groups:
         truth[first : first + 10] = perturbed(truth[first : first + 10], rng)
@@ -97,7 +97,7 @@ def case(name: str, samples: int = 200) -> Case:
     return Case(robot, believed, problem.labels, truth, regressor)
 
 
-def prior_rows(believed: Believed) -> tuple[np.ndarray, np.ndarray]:
+def prior_rows(believed: ParameterSpace) -> tuple[np.ndarray, np.ndarray]:
     """The prior's rows as the module's formula has them: L⁻¹ S(x) L⁻ᵀ against the identity."""
     parts = []
     for first in believed.groups:
@@ -111,13 +111,15 @@ def prior_rows(believed: Believed) -> tuple[np.ndarray, np.ndarray]:
     return rows, np.tile(np.eye(4).reshape(16), len(believed.groups))
 
 
-def objective(x: np.ndarray, triangle: Triangle, believed: Believed, strength: float) -> float:
+def objective(
+    x: np.ndarray, triangle: Triangle, believed: ParameterSpace, strength: float
+) -> float:
     rows, goal = prior_rows(believed)
     misfit = triangle.R @ believed.matrix @ x - triangle.z
     return float(misfit @ misfit + strength * np.sum((rows @ x - goal) ** 2))
 
 
-def in_metric(believed: Believed, x: np.ndarray) -> np.ndarray:
+def in_metric(believed: ParameterSpace, x: np.ndarray) -> np.ndarray:
     """The parameters measured at their nominal values, where the nominal body is the identity."""
     out = np.array(x, dtype=float)
     for first in believed.groups:
@@ -126,7 +128,7 @@ def in_metric(believed: Believed, x: np.ndarray) -> np.ndarray:
     return out
 
 
-def shares(believed: Believed, x: np.ndarray) -> np.ndarray:
+def shares(believed: ParameterSpace, x: np.ndarray) -> np.ndarray:
     """Smallest eigenvalue of each body's pseudo-inertia, in its nominal one."""
     return np.array(
         [
@@ -389,8 +391,10 @@ either_side = pytest.mark.parametrize(
 )
 
 
-def problem_of(name: str, binding: bool) -> tuple[Believed, Triangle, float, ConsistentEstimate]:
-    """Believed, triangle, strength and estimate, on the boundary or inside."""
+def problem_of(
+    name: str, binding: bool
+) -> tuple[ParameterSpace, Triangle, float, ConsistentEstimate]:
+    """ParameterSpace, triangle, strength and estimate, on the boundary or inside."""
     if binding:
         c, triangle, _ = noisy(name, 0)
         strength = 1.0
@@ -402,7 +406,7 @@ def problem_of(name: str, binding: bool) -> tuple[Believed, Triangle, float, Con
     return c.believed, triangle, strength, estimate
 
 
-def agree(believed: Believed, found: np.ndarray, expected: np.ndarray, binding: bool) -> None:
+def agree(believed: ParameterSpace, found: np.ndarray, expected: np.ndarray, binding: bool) -> None:
     """Compare in the metric of the cone: exactly inside, to the solver's gap on the boundary."""
     one, two = in_metric(believed, found), in_metric(believed, expected)
     # The conic solver stops at a gap of 1e-8, and a quadratic is flat at its least: √1e-8.
@@ -410,7 +414,7 @@ def agree(believed: Believed, found: np.ndarray, expected: np.ndarray, binding: 
     np.testing.assert_allclose(one, two, rtol=0, atol=atol)
 
 
-def mapped(believed: Believed, forward: np.ndarray) -> Believed:
+def mapped(believed: ParameterSpace, forward: np.ndarray) -> ParameterSpace:
     """The same plant in other coordinates, x' = forward @ x."""
     return replace(
         believed,
@@ -419,7 +423,7 @@ def mapped(believed: Believed, forward: np.ndarray) -> Believed:
     )
 
 
-def over_links(believed: Believed, block: list[np.ndarray]) -> np.ndarray:
+def over_links(believed: ParameterSpace, block: list[np.ndarray]) -> np.ndarray:
     return scipy.linalg.block_diag(*block, np.eye(len(believed.labels) - 10 * len(block)))
 
 

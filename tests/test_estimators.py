@@ -13,6 +13,7 @@ from heft.information.identifiability import data_rank
 from heft.information.square_root import Information
 from heft.models.options import Options
 from heft.models.robot import Robot
+from heft.plants import RobotPlant
 from heft.plants.problem import Problem
 from heft.plants.robot import random_course, random_states, standard_rows
 from tests.double_double import solve_refined
@@ -33,7 +34,7 @@ def experiment(
     path, base = ROBOTS[name]
     options = replace(simple_options(path), base=base)  # type: ignore[arg-type]
     robot = Robot.from_urdf(path, options if friction == "simple" else Options(base=base))  # type: ignore[arg-type]
-    problem = Problem(robot, ())
+    problem = Problem(RobotPlant(robot), ())
     rng = np.random.default_rng(seed)
     q, v, a = random_states(robot, samples, rng)
     course = random_course(robot, v, a, rng)
@@ -105,7 +106,9 @@ def test_equal_noise_makes_weighted_least_squares_ordinary() -> None:
     robot = Robot.from_urdf(path)
     q, v, a = random_states(robot, 4000, rng)
     course = random_course(robot, v, a, rng)
-    rows = standard_rows(robot, q, v, a, course)[:, :, list(Problem(robot, ()).base.kept)]
+    rows = standard_rows(robot, q, v, a, course)[
+        :, :, list(Problem(RobotPlant(robot), ()).base.kept)
+    ]
     effort = rows @ np.ones(rows.shape[2]) + rng.normal(size=rows.shape[:2])
     information = Information.from_rows(information.labels, robot.channels, rows, effort)
     plain = ESTIMATORS["ordinary"].solve(information).parameters
@@ -167,7 +170,7 @@ def test_refinement_is_right_to_the_last_digits_on_nist_data(name: str) -> None:
 
 def test_a_fit_is_the_refined_solution_of_its_rows() -> None:
     truth = true_robot(ARMS["two joints"], np.random.default_rng(0), "simple")
-    problem = Problem(truth.robot, (log(truth, 4.0, 100.0, np.random.default_rng(1)),))
+    problem = Problem(RobotPlant(truth.robot), (log(truth, 4.0, 100.0, np.random.default_rng(1)),))
     found = LeastSquares(coloured=False).fit(problem)
     weights = found.weights(worth=False)
     factors = np.array([weights[c] for c in problem.channels])

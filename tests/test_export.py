@@ -17,7 +17,7 @@ import pinocchio as pin
 import pytest
 
 from heft.errors import FitError
-from heft.files.edits import number
+from heft.files.edits import format_number
 from heft.information import inertia
 from heft.models.export import write_urdf
 from heft.models.robot import Robot
@@ -528,7 +528,7 @@ def test_a_body_that_cannot_be_is_never_written(name: str) -> None:
     "value", [0.0, -0.0, 1.0, -1.5, 1e-300, 1e300, 1 / 3, -1e-5, 12345678901.0, 5e-324]
 )
 def test_a_number_is_read_back_to_ten_digits_and_written_again_the_same(value: float) -> None:
-    text = number(value)
+    text = format_number(value)
     assert float(text) == pytest.approx(value, rel=ROUNDING, abs=0.0)
-    assert number(float(text)) == text
+    assert format_number(float(text)) == text
     assert not (value == 0.0 and text != "0")

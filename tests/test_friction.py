@@ -14,6 +14,7 @@ from heft.dynamics.drives import FRICTION, LINEAR_SCALE, STOP_WIDTHS, Term
 from heft.dynamics.tree import PRISMATIC
 from heft.models.options import Coupling, JointOptions, Options
 from heft.models.robot import Robot
+from heft.plants import RobotPlant
 from heft.plants.problem import Problem
 from heft.plants.robot import random_course, random_states, standard_rows
 from heft.recordings.recording import Recording
@@ -126,9 +127,9 @@ def test_rows_times_parameters_is_the_rigid_torque_and_friction(name: str) -> No
 
 def test_the_load_is_the_rigid_torque_of_the_bodies_given() -> None:
     robot = robot_of(UR10)
-    problem = Problem(robot, (swing(robot, 600),), Smoothing(corner=20.0, delay=0.0), 1)
+    problem = Problem(RobotPlant(robot), (swing(robot, 600),), Smoothing(corner=20.0, delay=0.0), 1)
     bodies = Oracle.of(robot).parameters()
-    loaded = problem.like(bodies=bodies)
+    loaded = problem.with_settings(plant=RobotPlant(robot, bodies))
     first = 10 * len(robot.tree.names)
     loads = [first + k for k, (_, t) in enumerate(robot.drive_columns) if t.kind == "load"]
     kept = list(problem.base.kept)
@@ -137,7 +138,8 @@ def test_the_load_is_the_rigid_torque_of_the_bodies_given() -> None:
     for unloaded in problem.rows():
         assert not unloaded.regressor[:, :, places].any()
     (s,), (rows,) = loaded.samples(), loaded.rows()
-    q, v, a = s.position.T, s.motion.velocity.T, s.motion.acceleration.T
+    motion = s.motion.bodies
+    q, v, a = s.motion.position.T, motion.velocity.T, motion.acceleration.T
     rigid = Oracle.of(robot).inverse_dynamics(q, v, a)
     scale = FRICTION["full"](1.0)[-2].scale
     wanted = np.tanh(v / scale) * np.abs(rigid)
@@ -150,7 +152,7 @@ def test_the_load_is_the_rigid_torque_of_the_bodies_given() -> None:
 @every_robot
 def test_no_coefficient_but_an_offset_may_be_negative(name: str) -> None:
     robot = robot_of(name)
-    believed = Problem(robot, ()).believed
+    believed = Problem(RobotPlant(robot), ()).space
     first = 10 * len(believed.groups)
     free = {n for k, n in enumerate(believed.labels.names) if k not in believed.nonnegative}
     drives = set(believed.labels.names[first:])
@@ -287,12 +289,12 @@ def test_memory_lasts_over_windows_and_silences_of_a_log() -> None:
     robot = robot_of("planar")
     log, short = swing(robot, 80_000, 10_000), swing(robot, 2000)
     smoothing = Smoothing(corner=20.0, trim=0.0, delay=0.0)
-    parts = list(Problem(robot, (log, short), smoothing, 2).samples())
+    parts = list(Problem(RobotPlant(robot), (log, short), smoothing, 2).samples())
     assert [s.recording for s in parts] == [0, 0, 0, 1]
     for recording, rows in enumerate((80_000, 2000)):  # and begins anew in each log
         mine = [s for s in parts if s.recording == recording]
-        q = np.concatenate([s.position for s in mine], axis=1)
-        found = np.concatenate([s.stops for s in mine], axis=1)
+        q = np.concatenate([s.motion.position for s in mine], axis=1)
+        found = np.concatenate([s.memory.T for s in mine], axis=1)
         assert q.shape[1] == rows
         for k, (d, term) in enumerate(drive_columns.stop_columns(robot)[::5]):
             wanted = remembered(robot.drives[d].ratio @ q, term.scale or 0.0)
@@ -305,7 +307,7 @@ def test_rows_that_are_not_asked_for_are_remembered_all_the_same(torque: str) ->
     log = swing(robot, 4000, 1500)
     smoothing = Smoothing(corner=20.0, trim=0.5, delay=0.0, torque=torque)  # type: ignore[arg-type]
     some = log.selecting(lambda rows: (rows // 300) % 2 == 0)
-    whole, half = (Problem(robot, (k,), smoothing, 1) for k in (log, some))
+    whole, half = (Problem(RobotPlant(robot), (k,), smoothing, 1) for k in (log, some))
     everything, chosen = (
         {float(t): y for r in p.rows() for t, y in zip(r.time, r.regressor, strict=True)}
         for p in (whole, half)
@@ -331,9 +333,8 @@ def test_residuals_and_information_are_those_of_the_rows(way: str, name: str) ->
     robot = robot_of(name)
     smoothing, weak = WAYS[way]
     logs = (swing(robot, 3000, 1200), swing(robot, 1500))
-    problem = Problem(robot, logs, smoothing, 2, weak=weak).like(
-        bodies=robot.nominal()[: 10 * len(robot.tree.names)]
-    )
+    plant = RobotPlant(robot, robot.nominal())
+    problem = Problem(plant, logs, smoothing, 2, weak=weak)
     values = np.random.default_rng(1).normal(size=len(problem.labels))
     rows = list(problem.rows())
     Y = np.concatenate([r.regressor for r in rows])
@@ -364,11 +365,11 @@ def test_residuals_and_information_are_those_of_the_rows(way: str, name: str) ->
 def test_what_is_gathered_holds_the_stand_ins_beside(way: str) -> None:
     robot = robot_of("planar")
     smoothing, weak = WAYS[way]
-    problem = Problem(robot, (swing(robot, 3000),), smoothing, 1, weak=weak)
+    problem = Problem(RobotPlant(robot), (swing(robot, 3000),), smoothing, 1, weak=weak)
     whole, labels = problem.gathered(), problem.gathered_labels
     assert labels.names[len(problem.labels) :] == ("shoulder.coulomb", "elbow.coulomb")
     # The same robot whose friction is simple gathers the same columns of the same rows.
-    simple = Problem(robot_of("simple"), problem.recordings, smoothing, 1, weak=weak)
+    simple = Problem(RobotPlant(robot_of("simple")), problem.recordings, smoothing, 1, weak=weak)
     for joint in robot.joints:
         names = (f"{joint}.viscous", f"{joint}.coulomb", f"{joint}.offset")
         one = [labels.index(n) for n in names]
@@ -385,7 +386,9 @@ def test_what_is_gathered_does_not_depend_on_threads(way: str) -> None:
     robot = robot_of("coupled")
     smoothing, weak = WAYS[way]
     logs = tuple(swing(robot, n, n // 2) for n in (5000, 1500, 3000))
-    one, two = (Problem(robot, logs, smoothing, k, weak=weak).gathered() for k in (1, 3))
+    one, two = (
+        Problem(RobotPlant(robot), logs, smoothing, k, weak=weak).gathered() for k in (1, 3)
+    )
     for a, b in zip(one.triangles, two.triangles, strict=True):
         assert np.array_equal(a.factor, b.factor) and a.rows == b.rows > 0
 

@@ -27,7 +27,9 @@ from heft.information.parameters import Labels
 from heft.information.square_root import Information, triangle_of
 from heft.models.options import JointOptions, Options
 from heft.models.robot import Robot
-from heft.plants.robot import random_course, random_states, standard_rows, structural_base
+from heft.plants import RobotPlant
+from heft.plants.base import structural_base
+from heft.plants.robot import random_course, random_states, standard_rows
 from tests import robots
 
 EPS = float(np.finfo(float).eps)
@@ -54,7 +56,7 @@ every_case = pytest.mark.parametrize(
 @cache
 def base_of(file: str, base: str, drives: bool) -> tuple[Robot, BaseParameters]:
     robot = robots.load(file, base, drives)
-    return robot, structural_base(robot)
+    return robot, structural_base(RobotPlant(robot))
 
 
 def fresh_rows(robot: Robot, seed: int = 7, count: int | None = None) -> np.ndarray:
@@ -99,14 +101,14 @@ ACROSS = {k: v for k, v in IN_PLANE.items() if not k.startswith("upper.h")}
 def test_a_planar_arm_has_the_base_parameters_of_the_textbook(
     gravity: tuple[float, float, float], expected: dict[str, dict[str, float]]
 ) -> None:
-    found = by_name(structural_base(robots.planar_arm(gravity)))
+    found = by_name(structural_base(RobotPlant(robots.planar_arm(gravity))))
     assert found.keys() == expected.keys()
     for name, terms in expected.items():
         assert found[name] == pytest.approx(terms, rel=1e-12), name
 
 
 def test_expressions_can_be_read() -> None:
-    base = structural_base(robots.planar_arm())
+    base = structural_base(RobotPlant(robots.planar_arm()))
     assert base.expressions() == (
         "upper.h.x + 0.7 lower.m",
         "upper.h.y",
@@ -118,7 +120,7 @@ def test_expressions_can_be_read() -> None:
 
 
 def test_parameters_that_stand_alone_are_named_so() -> None:
-    base = structural_base(robots.planar_arm())
+    base = structural_base(RobotPlant(robots.planar_arm()))
     alone = [base.standard.names[k] for k in base.alone()]
     assert alone == ["upper.h.y", "lower.h.x", "lower.h.y", "lower.I.zz"]
 
@@ -127,7 +129,7 @@ def test_parameters_that_stand_alone_are_named_so() -> None:
 def test_drives_of_a_planar_arm_are_all_seen_where_the_inertia_does_not_hide_them(
     friction: Literal["full", "simple"],
 ) -> None:
-    base = structural_base(robots.planar_arm(drives=True, friction=friction))
+    base = structural_base(RobotPlant(robots.planar_arm(drives=True, friction=friction)))
     found = by_name(base)
     # The first rotor turns as the first link does; the second only with the elbow.
     assert found["upper.I.zz"] == pytest.approx(
@@ -160,7 +162,7 @@ FLOATING = tuple(f for f in robots.floating() if not robots.mimics(robots.path_o
 def test_a_floating_robot_has_ten_and_seven_a_hinge_and_four_a_slide(file: str) -> None:
     robot = robots.load(file, "free", drives=False)
     hinges, slides = (int((robot.tree.kind == kind).sum()) for kind in (REVOLUTE, PRISMATIC))
-    base = structural_base(robot)
+    base = structural_base(RobotPlant(robot))
     # Every body feels every motion of the base, so only what hinges and slides always regroup
     # goes: m, h along and I across the axis of a hinge (3), the whole of I of a slide (6)
     # [Khalil2002, sect. 9.4.2].
@@ -222,7 +224,7 @@ def test_dependent_and_independent_columns_lie_far_apart(
 
 @pytest.mark.parametrize("file", ARMS[:4])
 def test_the_same_robot_has_the_same_base_parameters_every_time(file: str) -> None:
-    first, second = (structural_base(robots.load(file)) for _ in range(2))
+    first, second = (structural_base(RobotPlant(robots.load(file))) for _ in range(2))
     assert first.kept == second.kept
     assert np.array_equal(first.matrix, second.matrix)
 
@@ -245,7 +247,7 @@ def test_base_parameters_do_not_depend_on_the_order_of_the_file() -> None:
     plain = robots.planar_arm(drives=True)
     shuffled = robots.planar_arm(drives=True, source=robots.PLANAR_ARM_SHUFFLED)
     assert [k.name for k in plain.links] != [k.name for k in shuffled.links]
-    one, two = structural_base(plain), structural_base(shuffled)
+    one, two = structural_base(RobotPlant(plain)), structural_base(RobotPlant(shuffled))
     assert one.expressions() == two.expressions()
     assert one.standard == two.standard
 
@@ -273,7 +275,7 @@ def test_a_joint_held_still_shows_less() -> None:
     whole = base_of(file, "fixed", False)[1]
     joints = {j: still if j == "elbow_joint" else loose for j in robots.load(file).joints}
     robot = Robot.from_urdf(robots.path_of(file), Options(joint=joints))
-    held = structural_base(robot)
+    held = structural_base(RobotPlant(robot))
     # Welded to the upper arm, the forearm takes the seven of a joint along.
     assert held.rank == whole.rank - 7
 

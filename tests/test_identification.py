@@ -23,6 +23,7 @@ from heft.estimators.searches import Delay, Sharpness
 from heft.information import inertia
 from heft.models.options import JointOptions, Options
 from heft.models.robot import Robot
+from heft.plants import RobotPlant
 from heft.plants.problem import Problem
 from heft.recordings.recording import Recording
 from heft.signals.settings import Smoothing
@@ -72,8 +73,11 @@ def arm_log(tau: FloatArray, kind: str = "tau", duration: float = 30.0) -> Recor
 def off(found: Identification) -> float:
     """Return the rms error of the base parameters over their stated deviations."""
     problem = found.problem
-    bodies = problem.robot.written_bodies()
-    names = [f"{problem.robot.drives[d].name}.{t.kind}" for d, t in problem.robot.drive_columns]
+    bodies = problem.plant.robot.written_bodies()
+    names = [
+        f"{problem.plant.robot.drives[d].name}.{t.kind}"
+        for d, t in problem.plant.robot.drive_columns
+    ]
     drives = [FRICTION[n.partition(".")[2]] for n in names]
     true = problem.base.matrix @ np.concatenate([bodies, drives])
     parameters = found.estimate.parameters
@@ -111,7 +115,7 @@ def test_each_way_from_logs_to_rows_leads_to_the_same_robot(
 ) -> None:
     held_out = arm_log(noisy(seed=7))
     found = identify(planar(), [arm_log(noisy())], [held_out], settings)
-    for link in plain().problem.robot.bodies_links:
+    for link in plain().problem.plant.robot.bodies_links:
         here, there = (x.links[link.name] for x in (found, plain()))
         scale = np.abs(link.nominal).max()
         # Both are right to some per mille; the file itself is the truth.
@@ -136,7 +140,9 @@ def test_rows_of_the_weak_form_without_noise_are_explained_by_the_truth() -> Non
     time, q, tau = motion()
     columns = {n: dict(zip(JOINTS, x.T, strict=True)) for n, x in (("q", q), ("tau", tau))}
     recording = Recording.from_arrays(time, "exact", **columns)
-    problem = Problem(robot, (recording,), Smoothing(corner=20.0, delay=0.0), 1, weak=Weak())
+    problem = Problem(
+        RobotPlant(robot), (recording,), Smoothing(corner=20.0, delay=0.0), 1, weak=Weak()
+    )
     drives = [FRICTION[t.kind] for _, t in robot.drive_columns]
     true = problem.base.matrix @ np.concatenate([robot.written_bodies(), drives])
     left = np.concatenate([r.values for r in problem.residuals(true)])
@@ -248,7 +254,7 @@ def wobble(noise: float) -> Problem:
     q = q + noise * np.random.default_rng(3).standard_normal(q.shape)
     columns = {n: dict(zip(JOINTS, x.T, strict=True)) for n, x in (("q", q), ("tau", tau))}
     recording = Recording.from_arrays(time, "planar", **columns)
-    return Problem(planar(), (recording,), Smoothing(corner=2.0, delay=0.0), 1)
+    return Problem(RobotPlant(planar()), (recording,), Smoothing(corner=2.0, delay=0.0), 1)
 
 
 def test_motion_may_be_sharper_where_nothing_but_the_corner_blurs_it() -> None:
@@ -262,7 +268,7 @@ def test_motion_may_be_sharper_where_nothing_but_the_corner_blurs_it() -> None:
 
 
 def test_motion_must_be_duller_where_encoders_are_noisy() -> None:
-    loud = wobble(3e-3).like(smoothing=Smoothing(corner=8.0, delay=0.0))
+    loud = wobble(3e-3).with_settings(smoothing=Smoothing(corner=8.0, delay=0.0))
     assert Sharpness().fit(loud, (-1,)) < 1.0
     assert Sharpness().fit(loud, (1,)) == 1.0
 
@@ -357,7 +363,7 @@ def test_the_average_over_periods_is_the_motion_with_less_noise() -> None:
         assert here["rows"] == round(PERIOD * RATE)
         # Three periods: noise falls by √3, but for what turns its sign and the period's own error.
         assert here["residual_std"] < 0.85 * there["residual_std"]
-    for link in plain().problem.robot.bodies_links:
+    for link in plain().problem.plant.robot.bodies_links:
         gap = np.abs(found.links[link.name] - plain().links[link.name]).max()
         assert gap <= 0.03 * np.abs(link.nominal).max()
 

@@ -141,8 +141,7 @@ AGAIN = """
 import sys
 from pathlib import Path
 from benchmarks.interruptions import NEW, identified
-from heft import report
-from heft.results import write
+from heft.applications.identification import report, write
 write(identified(Path(sys.argv[1]), NEW), Path(sys.argv[2]), report.html)
 """
 

@@ -15,6 +15,7 @@ from heft.information import folding, inertia
 from heft.information.square_root import Information, Triangle
 from heft.models.options import Options
 from heft.models.robot import Robot
+from heft.plants import RobotPlant
 from heft.plants.problem import Problem
 from heft.plants.robot import random_course, random_states, standard_rows
 from heft.recordings.recording import Recording
@@ -415,7 +416,7 @@ def test_information_does_not_depend_on_threads(name: str, torque: str) -> None:
     logs = recordings(robot, LOGS[name])
     smoothing = Smoothing(corner=20.0, torque="filtered" if torque == "filtered" else "raw")
     one, two = (
-        Problem(robot, logs, smoothing, threads, bodies=bodies_of(robot)).gathered()
+        Problem(RobotPlant(robot, bodies_of(robot)), logs, smoothing, threads).gathered()
         for threads in (1, 2)
     )
     for a, b in zip(one.triangles, two.triangles, strict=True):
@@ -428,7 +429,7 @@ def test_information_does_not_depend_on_threads(name: str, torque: str) -> None:
 def test_fused_information_is_that_of_the_rows(name: str) -> None:
     robot = arm(name)
     logs = recordings(robot, LOGS[name])
-    problem = Problem(robot, logs, Smoothing(corner=20.0), bodies=bodies_of(robot))
+    problem = Problem(RobotPlant(robot, bodies_of(robot)), logs, Smoothing(corner=20.0))
     information = problem.information()
     rows = list(problem.rows())
     count = sum(len(r.time) for r in rows)

@@ -9,9 +9,8 @@ import scipy.linalg
 from heft.errors import InvalidSetting
 from heft.estimators.consistent import PhysicallyConsistent
 from heft.estimators.feasible_set import Limits, cone_metric
-from heft.information import inertia
+from heft.information import ParameterSpace, inertia
 from heft.information.square_root import Information, Triangle
-from heft.plants.rows import Believed
 from tests.test_consistency import ROBOTS, case, every_robot, in_metric, shares
 
 
@@ -23,7 +22,9 @@ def divergence(body: np.ndarray, nominal: np.ndarray) -> float:
     return float(np.sum(ratios - 1.0 - np.log(ratios)))
 
 
-def objective(x: np.ndarray, triangle: Triangle, believed: Believed, strength: float) -> float:
+def objective(
+    x: np.ndarray, triangle: Triangle, believed: ParameterSpace, strength: float
+) -> float:
     misfit = triangle.R @ (believed.matrix @ x) - triangle.z
     apart = sum(divergence(x[k : k + 10], believed.nominal[k : k + 10]) for k in believed.groups)
     return float(misfit @ misfit) + 2.0 * strength * apart

@@ -182,10 +182,10 @@ WITH_MESHES = {
 }
 WATCH = """
 import sys
-import heft.kernel, heft.robot, pinocchio
+import heft, heft.plants, pinocchio
 seen = []
 sys.addaudithook(lambda event, args: event == "open" and seen.append(str(args[0])))
-assert heft.robot.Robot.from_file(sys.argv[1]).joints == ("j",)
+assert heft.Robot.from_file(sys.argv[1]).joints == ("j",)
 print("\\n".join(seen))
 """
 

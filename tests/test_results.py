@@ -44,6 +44,7 @@ from heft.files import writing
 from heft.information.square_root import Information
 from heft.models.options import Coupling, JointOptions, LinkOptions, Options
 from heft.models.robot import Robot
+from heft.plants import RobotPlant
 from heft.plants.problem import Problem
 from heft.recordings.recording import Recording
 from tests.robots import PLANAR_ARM, FloatArray, Oracle
@@ -274,7 +275,7 @@ def motion(folder: Path, recording: Recording) -> tuple[Robot, FloatArray, Float
     """Return the robot of results, and q, v, a of a log as heft smooths it, (rows, joints)."""
     identified = Identified.load(folder)
     smoothing = replace(identified.smoothing, trim=0.0, torque="raw")
-    problem = Problem(identified.robot, (recording,), smoothing, 1, "predict")
+    problem = Problem(RobotPlant(identified.robot), (recording,), smoothing, 1, "predict")
     parts = list(problem.samples())
     angle = np.concatenate([s.position.T for s in parts])
     v = np.concatenate([s.motion.velocity.T for s in parts])
@@ -678,7 +679,7 @@ def test_results_are_read_again_as_they_were_found(arm: Run) -> None:
         "none": {n: v for n, v in arm.found.friction["full"].items() if n.endswith(".armature")},
     }
     assert identified.smoothing == arm.found.problem.resolved
-    assert identified.robot.structure_hash() == arm.found.problem.robot.structure_hash()
+    assert identified.robot.structure_hash() == arm.found.problem.plant.robot.structure_hash()
     assert identified.estimate["verdict"] == arm.found.verdict
 
 

@@ -64,6 +64,8 @@ def test_signs_of_quaternions_never_jump() -> None:
     signs = np.random.default_rng(3).choice([-1.0, 1.0], len(t))
     found = continuous_quaternions(smooth * signs[:, None])
     np.testing.assert_allclose(found, smooth * signs[0], atol=0)
+    behind = continuous_quaternions(smooth[9:] * signs[9:, None], smooth[8])
+    np.testing.assert_array_equal(behind, smooth[9:])
 
 
 @pytest.mark.parametrize("seed", range(20))

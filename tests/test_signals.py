@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from heft.errors import InvalidRecording
 from heft.models.robot import Robot
+from heft.plants import RobotPlant
+from heft.plants.plant import Samples
 from heft.plants.problem import Problem
-from heft.plants.rows import Samples
 from heft.recordings.formats.table import BLOCK_ROWS, Table
 from heft.recordings.recording import Recording
 from heft.signals.bandwidth import LARGEST_CORNER, choose_corner, resolve
@@ -402,7 +403,7 @@ def test_a_long_log_is_smoothed_as_if_it_were_in_one_piece(share: float, order: 
     log = Recording.from_arrays(time, q=q, tau=q)
     corner = share / step
     robot = Robot.from_urdf_text(URDF)
-    made = joined(list(Problem(robot, (log,), Smoothing(corner, order), 1).samples()))
+    made = joined(list(Problem(RobotPlant(robot), (log,), Smoothing(corner, order), 1).samples()))
     whole = smooth(time, np.stack(list(q.values()), 1), step, corner, order)
     for got, wanted in (
         (made["velocity"], whole.velocity),
@@ -483,7 +484,8 @@ def test_a_corner_that_is_given_is_kept_and_one_that_is_not_is_chosen() -> None:
 
 
 def problem(*logs: Recording, corner: float = 20.0, trim: float = 0.5, threads: int = 1) -> Problem:
-    return Problem(Robot.from_urdf_text(URDF), logs, Smoothing(corner, trim=trim), threads)
+    plant = RobotPlant(Robot.from_urdf_text(URDF))
+    return Problem(plant, logs, Smoothing(corner, trim=trim), threads)
 
 
 def moving(time: Array, seed: int = 0) -> Recording:
@@ -502,9 +504,9 @@ def joined(samples: list[Samples]) -> dict[str, Array]:
     return {
         "time": np.concatenate([s.time for s in samples]),
         "index": np.concatenate([s.index for s in samples]),
-        "effort": np.concatenate([s.effort for s in samples], axis=1),
+        "effort": np.concatenate([s.measured.T for s in samples], axis=1),
         "velocity": np.concatenate([s.motion.velocity for s in samples], axis=1),
-        "acceleration": np.concatenate([s.motion.acceleration for s in samples], axis=1),
+        "acceleration": np.concatenate([s.motion.bodies.acceleration for s in samples], axis=1),
     }
 
 

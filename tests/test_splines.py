@@ -15,6 +15,7 @@ from scipy.special import zeta
 
 from heft.errors import InvalidRecording, InvalidSetting
 from heft.estimators.least_squares import LeastSquares
+from heft.plants import RobotPlant
 from heft.plants.problem import Problem
 from heft.plants.robot import standard_rows
 from heft.recordings.recording import Recording
@@ -297,7 +298,7 @@ def test_parameters_are_as_sure_as_with_the_best_low_pass_and_surer_than_with_it
             tau={j: heard[:, k] for k, j in enumerate(joints)},
         )
         for name, setting in settings.items():
-            problem = Problem(truth.robot, (log,), setting, 1)
+            problem = Problem(RobotPlant(truth.robot), (log,), setting, 1)
             if whiten is None:
                 kept = list(problem.base.kept)
                 rows = standard_rows(truth.robot, *motion)[250:-250][:, :, kept] / noise[:, None]

@@ -359,7 +359,7 @@ def test_symbols_may_be_called_as_the_codes_own() -> None:
 def test_the_same_file_gives_the_same_bytes() -> None:
     path = EXAMPLES / "two_link.toml"
     script = (
-        "import sys; from heft.symbolic import derive_file; from heft.symbolic_print import *\n"
+        "import sys; from heft.applications.derive import *\n"
         f"d = derive_file({str(path)!r}); sys.stdout.write(text(d) + latex(d) + numpy_source(d))"
     )
     call = [sys.executable, "-c", script]

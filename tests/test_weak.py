@@ -15,7 +15,9 @@ from heft.dynamics import drive_columns, kernels
 from heft.dynamics.drive_columns import Course
 from heft.errors import InvalidSetting
 from heft.models.robot import Robot
-from heft.plants.robot import rows_of, structural_base
+from heft.plants import RobotPlant
+from heft.plants.base import structural_base
+from heft.plants.robot import rows_of
 from heft.signals import weak_form
 from heft.signals.weak_form import Held, Integrals, Samples, Weak, Windows
 from tests import robots
@@ -276,7 +278,7 @@ def test_on_a_uniform_grid_the_error_falls_with_the_power_of_the_window(power: i
 @pytest.mark.parametrize("name", ARMS)
 def test_motion_without_noise_gives_the_parameters_back(name: str, jitter: float) -> None:
     robot = ARMS[name]()
-    base = structural_base(robot)
+    base = structural_base(RobotPlant(robot))
     samples, truth, rows = samples_of(robot, clock(4000, jitter))
     found = weak_form.integrate(WINDOWS, samples)
     kept, measured = list(base.kept), robot.measured

@@ -32,11 +32,10 @@ if TYPE_CHECKING:
         Identification,
         Identified,
         Settings,
-        compare,
-        identify,
-        identify_files,
         write,
     )
+    from heft.applications.identification.compare import compare
+    from heft.applications.identification.identify import identify, identify_files
     from heft.applications.payload import Weigh, WeighCarried
     from heft.applications.predict import predict_files
     from heft.errors import HeftError

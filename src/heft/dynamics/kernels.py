@@ -6,8 +6,6 @@ values of columns and where they act (`Scatter`), so kernels know nothing of fri
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -17,6 +15,7 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.compiled import plain
+from heft.engine import side_by_side
 from heft.errors import FitError
 from heft.information import PARAMETER_COUNT, matrix_of_quaternion, skew
 
@@ -156,7 +155,7 @@ def regressor(tree: Tree, motion: Motion, out: Array | None = None, threads: int
     def work(k: int) -> None:
         walk.regress(table, arrays, k * share, min((k + 1) * share, count), slots, out)
 
-    _in_threads(work, threads if count else 0, threads)
+    side_by_side(work, range(threads if count else 0), threads)
     return np.moveaxis(out, 2, 0)
 
 
@@ -196,7 +195,7 @@ def momentum(
     def work(k: int) -> None:
         walk.momenta(table, arrays, k * share, min((k + 1) * share, count), second, first)
 
-    _in_threads(work, threads if count else 0, threads)
+    side_by_side(work, range(threads if count else 0), threads)
     return np.moveaxis(second, 2, 0), np.moveaxis(first, 2, 0)
 
 
@@ -230,15 +229,6 @@ def _writable(out: Array) -> Array:
     if not (out.flags.c_contiguous and out.flags.writeable and out.dtype == np.float64):
         raise AssertionError("rows are written to contiguous doubles only")
     return out
-
-
-def _in_threads(work: Callable[[int], None], tasks: int, threads: int) -> None:
-    if threads <= 1 or tasks <= 1:
-        for k in range(tasks):
-            work(k)
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(work, range(tasks)))
 
 
 @dataclass(frozen=True)

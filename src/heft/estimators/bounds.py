@@ -27,15 +27,13 @@ import scipy.sparse
 import scipy.special
 
 from heft.arrays import Array
-from heft.information import Triangle, inertia
+from heft.information import ParameterSpace, Triangle, inertia
 
 from .consistent import PhysicallyConsistent, conic_settings
 from .feasible_set import (
-    BelievedLike,
     Limits,
     LinearConstraints,
     linear_constraints,
-    link_names,
     scaled_metric,
 )
 
@@ -102,7 +100,7 @@ class PossibleFits:
     @staticmethod
     def of(
         triangle: Triangle,
-        believed: BelievedLike,
+        space: ParameterSpace,
         level: float = 0.95,
         limits: Limits = NO_LIMITS,
         drives: bool = True,
@@ -111,7 +109,7 @@ class PossibleFits:
 
         Args:
             triangle: Information about β in independent rows of unit variance.
-            believed: What x is; of what the model file says, only its units of measure are used.
+            space: What x is; of what the model file says, only its units of measure are used.
             level: Nominal coverage of an interval.
             limits: What is known for sure.
             drives: Whether the drives' terms stay unknowns. Without them their signs are not
@@ -120,21 +118,21 @@ class PossibleFits:
         Raises:
             SolverFailure: If no possible parameters are found.
         """
-        constraints = linear_constraints(believed, limits)
+        constraints = linear_constraints(space, limits)
         best, middle = (
-            PhysicallyConsistent(strength=n, margin=0.0, limits=limits).fit(triangle, believed)
+            PhysicallyConsistent(strength=n, margin=0.0, limits=limits).fit(triangle, space)
             for n in (LEAST_PRIOR, CENTRING)
         )
-        metric = scaled_metric(believed)
-        bodies = 10 * len(believed.groups)
-        columns = triangle.R @ believed.matrix @ metric
+        metric = scaled_metric(space)
+        bodies = 10 * len(space.groups)
+        columns = triangle.R @ space.matrix @ metric
         lengths = np.linalg.norm(columns[:, bodies:], axis=0)
         metric[:, bodies:] /= np.where(lengths > 0.0, lengths, 1.0)
-        columns = triangle.R @ believed.matrix @ metric
+        columns = triangle.R @ space.matrix @ metric
         constraints = constraints.measured(metric)
         centre = np.asarray(np.linalg.solve(metric, middle.parameters.values), dtype=np.float64)
         rest = triangle.z - columns @ centre
-        least = triangle.R @ (believed.matrix @ best.parameters.values) - triangle.z
+        least = triangle.R @ (space.matrix @ best.parameters.values) - triangle.z
         energy = float(least @ least) + float(scipy.special.chdtri(1, 1.0 - level))
         if not drives:
             seen, _, _ = _range(columns[:, bodies:], 1e-10)
@@ -151,7 +149,7 @@ class PossibleFits:
             singular[kept, None] * right[kept],
             inside[kept],
             float(np.sqrt(energy)),
-            len(believed.groups),
+            len(space.groups),
             constraints,
         )
 
@@ -263,7 +261,7 @@ def _range(columns: Array, tolerance: float) -> tuple[Array, Array, Array]:
 
 def strict_bounds(
     triangle: Triangle,
-    believed: BelievedLike,
+    space: ParameterSpace,
     level: float = 0.95,
     limits: Limits = NO_LIMITS,
 ) -> StrictBounds:
@@ -271,22 +269,22 @@ def strict_bounds(
 
     Args:
         triangle: Information about β in independent rows of unit variance.
-        believed: What x is.
+        space: What x is.
         level: Nominal coverage of each interval by itself.
         limits: What is known for sure.
 
     Raises:
         SolverFailure: If no possible parameters are found.
     """
-    fits = PossibleFits.of(triangle, believed, level, limits, drives=False)
-    unit = np.eye(len(believed.labels))
-    links = link_names(believed)
+    fits = PossibleFits.of(triangle, space, level, limits, drives=False)
+    unit = np.eye(len(space.labels))
+    links = space.bodies
     mass = np.empty((len(links), 2))
     com = np.full((len(links), 3, 2), [-np.inf, np.inf])
-    bodies = believed.nominal[: 10 * len(links)].reshape(-1, 10)
+    bodies = space.nominal[: 10 * len(links)].reshape(-1, 10)
     moments = inertia.pseudo_inertia(bodies)
-    for k, first in enumerate(believed.groups):
-        nominal = float(believed.nominal[first])
+    for k, first in enumerate(space.groups):
+        nominal = float(space.nominal[first])
         mass[k] = fits.bound(unit[first])
         mass[k, 0] = max(mass[k, 0], 0.0)
         if mass[k, 1] > MASS_CAP * nominal:

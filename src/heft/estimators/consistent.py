@@ -25,16 +25,21 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.errors import InvalidSetting, SolverFailure, TooLittleData
-from heft.information import Parameters, Triangle, inertia, triangle_of, visible_share
+from heft.information import (
+    Parameters,
+    ParameterSpace,
+    Triangle,
+    inertia,
+    triangle_of,
+    visible_share,
+)
 
 from .feasible_set import (
     IDENTITY,
-    BelievedLike,
     Limits,
     LinearConstraints,
     cone_metric,
     linear_constraints,
-    link_names,
     scaled_metric,
     stack,
     unstack,
@@ -156,26 +161,26 @@ class PhysicallyConsistent:
             )
 
     def fit(
-        self, triangle: Triangle, believed: BelievedLike, noise_factor: Array | None = None
+        self, triangle: Triangle, space: ParameterSpace, noise_factor: Array | None = None
     ) -> ConsistentEstimate:
         """Return the estimate.
 
         Args:
             triangle: Information about β in independent rows of unit variance.
-            believed: What x is, and what the model file says of it.
+            space: What x is, and what the model file says of it.
             noise_factor: S with `SᵀS` the covariance of the rows' moments `Yᵀε`, shape (any, b);
                 that of independent rows if not given.
 
         Raises:
             SolverFailure: If the conic solver finds no solution.
         """
-        size = len(believed.labels)
-        bodies = 10 * len(believed.groups)
-        constraints = linear_constraints(believed, self.limits)
-        metric = scaled_metric(believed)
+        size = len(space.labels)
+        bodies = 10 * len(space.groups)
+        constraints = linear_constraints(space, self.limits)
+        metric = scaled_metric(space)
         start = np.zeros(size)
-        start[:bodies] = np.tile(IDENTITY, len(believed.groups))
-        columns = triangle.R @ believed.matrix @ metric
+        start[:bodies] = np.tile(IDENTITY, len(space.groups))
+        columns = triangle.R @ space.matrix @ metric
         lengths = np.linalg.norm(columns, axis=0)
         drives = np.arange(bodies, size)
         scale = np.ones(size)
@@ -183,7 +188,7 @@ class PhysicallyConsistent:
         data = columns / scale
         prior = np.zeros((size, size))
         strengths = np.repeat(
-            [UNKNOWN if k in self.unknown else self.strength for k in link_names(believed)], 10
+            [UNKNOWN if k in self.unknown else self.strength for k in space.bodies], 10
         )
         prior[:bodies, :bodies] = np.diag(np.sqrt(strengths))
         prior[drives, drives] = DRIVE_RIDGE
@@ -202,22 +207,22 @@ class PhysicallyConsistent:
         measured = constraints.measured(back)
         if self.prior == "logdet":
             unknown, iterations, binds = self._logdet(
-                np.vstack([data, prior[bodies:]]), triangle.z, believed, measured
+                np.vstack([data, prior[bodies:]]), triangle.z, space, measured
             )
         else:
-            unknown, iterations, binds = self._solve(factor, believed, measured)
-        positive = np.array(believed.nonnegative, dtype=np.intp)
+            unknown, iterations, binds = self._solve(factor, space, measured)
+        positive = np.array(space.nonnegative, dtype=np.intp)
         unknown[positive[binds[: len(positive)]]] = 0.0
         unknown[drives[lengths[drives] == 0.0]] = 0.0  # no row speaks of them
         bound = tuple(n for n, b in zip(constraints.names, binds, strict=True) if b)
-        values = self._inside(back @ unknown, believed)
+        values = self._inside(back @ unknown, space)
         known = np.flatnonzero(strengths == self.strength)
         first = [*known, *np.setdiff1d(np.arange(size), known)]
         off = found_doubt(data[:, first], triangle.z, start[first], len(known))
         doubt = max(self.doubt, off)
         # The bias is A Λ (u₀ − u): rows of Λ^½ carry √n₀ each, and u₀ − u up to doubt.
         reach = WORST_DIRECTION * doubt
-        spread = None if noise_factor is None else noise_factor @ believed.matrix @ metric / scale
+        spread = None if noise_factor is None else noise_factor @ space.matrix @ metric / scale
         doubted = reach * float(np.sqrt(self.strength))
         covariance, noise = posterior(data, prior, doubted, spread)
         # x̂ changes with the logarithm of n₀ by A Λ (u₀ − û), with A the inverse information.
@@ -234,53 +239,53 @@ class PhysicallyConsistent:
         share = visible_share(after, before)
         share[drives] = np.where(lengths[drives] > 0.0, 1.0, 0.0)
         return ConsistentEstimate(
-            Parameters(believed.labels, values, total),
+            Parameters(space.labels, values, total),
             back @ noise @ back.T,
             share,
             back @ moved,
-            self._active(values, believed, bound),
+            self._active(values, space, bound),
             iterations,
             self.strength,
             doubt,
         )
 
     def _solve(
-        self, factor: Array, believed: BelievedLike, constraints: LinearConstraints
+        self, factor: Array, space: ParameterSpace, constraints: LinearConstraints
     ) -> tuple[Array, int, NDArray[np.bool_]]:
         """Return the unknowns, the iterations, and which linear constraints bind."""
         R, z = factor[:-1, :-1], factor[:-1, -1]
         free = np.asarray(scipy.linalg.solve_triangular(R, z))
-        if self._feasible(free, believed, constraints):
+        if self._feasible(free, space, constraints):
             return free, 0, np.zeros(len(constraints.names), dtype=bool)
         for scale in (1.0, 1.0 / max(float(np.linalg.norm(z)), 1e-300)):
-            found = self._cone_program(scale * R, free, len(believed.groups), constraints)
+            found = self._cone_program(scale * R, free, len(space.groups), constraints)
             if found is not None:
                 return found
-        self._refuse_conflicts(believed)
+        self._refuse_conflicts(space)
         raise SolverFailure(
             "the conic solver found no consistent parameters",
             cure="check the model file's masses, and that torques are in N·m",
         )
 
     def _logdet(
-        self, data: Array, right: Array, believed: BelievedLike, constraints: LinearConstraints
+        self, data: Array, right: Array, space: ParameterSpace, constraints: LinearConstraints
     ) -> tuple[Array, int, NDArray[np.bool_]]:
         """Return the unknowns, the steps, and which linear constraints bind."""
         right = np.append(right, np.zeros(len(data) - len(right)))
         factor = triangle_of(np.column_stack([data, right]))[:-1]
-        start = np.ones(len(believed.labels))  # a drive's unit is the length of its column
-        for link, first in zip(link_names(believed), believed.groups, strict=True):
-            nominal = believed.nominal[first : first + 10]
+        start = np.ones(len(space.labels))  # a drive's unit is the length of its column
+        for link, first in zip(space.bodies, space.groups, strict=True):
+            nominal = space.nominal[first : first + 10]
             inside = self.limits.moved_inside(link, nominal, room=0.1)
             start[first : first + 10] = np.linalg.solve(cone_metric(nominal), inside)
         return LogDetProblem(
-            factor[:, :-1], factor[:, -1], len(believed.groups), self.strength, constraints
+            factor[:, :-1], factor[:, -1], len(space.groups), self.strength, constraints
         ).solve(start)
 
-    def _refuse_conflicts(self, believed: BelievedLike) -> None:
+    def _refuse_conflicts(self, space: ParameterSpace) -> None:
         """Raise `SolverFailure` for limits of a link that no body fulfils."""
-        constraints = linear_constraints(believed, self.limits).measured(scaled_metric(believed))
-        for link, first in zip(link_names(believed), believed.groups, strict=True):
+        constraints = linear_constraints(space, self.limits).measured(scaled_metric(space))
+        for link, first in zip(space.bodies, space.groups, strict=True):
             own = constraints.part(slice(first, first + 10))
             if own.names and self._cone_program(np.eye(10), IDENTITY, 1, own) is None:
                 raise SolverFailure(
@@ -337,23 +342,23 @@ class PhysicallyConsistent:
         return free + np.asarray(solution.x)[:size], int(solution.iterations), binds
 
     def _feasible(
-        self, unknown: Array, believed: BelievedLike, constraints: LinearConstraints
+        self, unknown: Array, space: ParameterSpace, constraints: LinearConstraints
     ) -> bool:
         if not constraints.hold(unknown):
             return False
-        bodies = unknown[: 10 * len(believed.groups)].reshape(-1, 10)
+        bodies = unknown[: 10 * len(space.groups)].reshape(-1, 10)
         if not len(bodies):
             return True
         return bool(np.linalg.eigvalsh(unstack(bodies))[:, 0].min() >= self.margin)
 
-    def _inside(self, values: Array, believed: BelievedLike) -> Array:
+    def _inside(self, values: Array, space: ParameterSpace) -> Array:
         """Return the values with what the solver's tolerance left outside moved inside."""
         inside = values.copy()
-        for k in believed.nonnegative:
+        for k in space.nonnegative:
             inside[k] = max(inside[k], 0.0)
-        for link, first in zip(link_names(believed), believed.groups, strict=True):
+        for link, first in zip(space.bodies, space.groups, strict=True):
             ten = slice(first, first + 10)
-            metric = cone_metric(believed.nominal[ten])
+            metric = cone_metric(space.nominal[ten])
             unknown = unstack(np.asarray(np.linalg.solve(metric, values[ten]), dtype=np.float64))
             eigenvalues, vectors = np.linalg.eigh(unknown)
             if eigenvalues[0] < self.margin and self.prior == "quadratic":
@@ -363,11 +368,11 @@ class PhysicallyConsistent:
         return inside
 
     def _active(
-        self, values: Array, believed: BelievedLike, bound: tuple[str, ...]
+        self, values: Array, space: ParameterSpace, bound: tuple[str, ...]
     ) -> tuple[str, ...]:
         names = []
-        for link, first in zip(link_names(believed), believed.groups, strict=True):
-            metric = cone_metric(believed.nominal[first : first + 10])
+        for link, first in zip(space.bodies, space.groups, strict=True):
+            metric = cone_metric(space.nominal[first : first + 10])
             unknown = unstack(
                 np.asarray(np.linalg.solve(metric, values[first : first + 10]), dtype=np.float64)
             )

@@ -12,25 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
 
 from heft.arrays import Array
-from heft.information import Labels, Triangle, triangle_of
+from heft.information import ParameterSpace, Triangle, triangle_of
 
 from .consistent import ConsistentEstimate, PhysicallyConsistent
 from .estimate import Estimate
-from .feasible_set import BelievedLike
-
-
-@dataclass(frozen=True)
-class WithGains:
-    """What is believed of a plant's parameters, gains behind them; see `plants.Believed`."""
-
-    labels: Labels
-    matrix: Array
-    nominal: Array
-    groups: tuple[int, ...]
-    nonnegative: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -42,14 +29,14 @@ class Calibrated:
         gains: By channel, 1 where known.
         std: Their standard deviations.
         triangle: What the parameters and gains were fitted to.
-        believed: What was believed of them.
+        space: What they are, and what was believed of them.
     """
 
     consistent: ConsistentEstimate
     gains: Mapping[str, float]
     std: Mapping[str, float]
     triangle: Triangle
-    believed: WithGains
+    space: ParameterSpace
 
 
 @dataclass(frozen=True)
@@ -69,7 +56,7 @@ class DriveGains:
     def fit(
         self,
         estimates: Sequence[Estimate],
-        believed: BelievedLike,
+        space: ParameterSpace,
         spread: Mapping[str, float],
         changes: Sequence[Array] | None = None,
         known: Array | None = None,
@@ -79,20 +66,20 @@ class DriveGains:
         Args:
             estimates: Base parameters of one run or more, for information and noise of each
                 channel.
-            believed: What x is, and what the model file says of it.
+            space: What x is, and what the model file says of it.
             spread: Relative standard deviation of each gain that is not known exactly.
-            changes: For each run T with `β = T @ (believed.matrix @ x)`, where runs differ by
+            changes: For each run T with `β = T @ (space.matrix @ x)`, where runs differ by
                 what the robot carried; all the same if not given.
-            known: What else is known of `believed.matrix @ x`: rows of unit variance with their
+            known: What else is known of `space.matrix @ x`: rows of unit variance with their
                 right-hand side, shape (k, b + 1). They are taken for exact.
         """
         channels = estimates[0].information.channels
         unsure = [c for c in channels if spread.get(c, 0.0) > 0.0]
         gains = dict.fromkeys(channels, 1.0)
-        size = len(believed.matrix)
+        size = len(space.matrix)
         changes = changes or [np.eye(size)] * len(estimates)
         point = np.zeros(size)
-        wide = _with_gains(believed, unsure)
+        wide = space.beside([f"{c}.gain" for c in unsure], ["1"] * len(unsure))
         for round_ in range(self.rounds + 1):
             parts, noises = [], []
             for estimate, change in zip(estimates, changes, strict=True):
@@ -116,8 +103,8 @@ class DriveGains:
             triangle = Triangle(np.arange(size + len(unsure)), stacked, rows)
             found = self.solver.fit(triangle, wide, np.vstack(noises))
             values = found.parameters.values
-            count = len(believed.labels)
-            point = believed.matrix @ values[:count]
+            count = len(space.labels)
+            point = space.matrix @ values[:count]
             steps = values[count:]
             for c, step in zip(unsure, steps.tolist(), strict=True):
                 gains[c] += step
@@ -144,15 +131,3 @@ def _rows(estimate: Estimate, maps: list[Array]) -> list[Array]:
         factor = weights[channel] * triangle.spread(size)
         parts.append(np.column_stack([factor[:, :-1] @ m, factor[:, -1]]))
     return parts
-
-
-def _with_gains(believed: BelievedLike, unsure: list[str]) -> WithGains:
-    labels = believed.labels
-    names = tuple(f"{c}.gain" for c in unsure)
-    return WithGains(
-        Labels((*labels.names, *names), (*labels.units, *("1",) * len(names)), labels.frame),
-        scipy.linalg.block_diag(believed.matrix, np.eye(len(unsure))),
-        np.append(believed.nominal, np.zeros(len(unsure))),
-        believed.groups,
-        believed.nonnegative,
-    )

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,39 +17,10 @@ from numpy.typing import NDArray
 from heft.arrays import Array
 from heft.errors import InvalidSetting, nearest
 from heft.files import box, interval
-from heft.information import AXES, Labels, inertia
+from heft.information import AXES, ParameterSpace, inertia
 
 # Upper triangle of a 4×4 matrix, column by column, as the conic solver stacks it.
 UPPER = [(i, j) for j in range(4) for i in range(j + 1)]
-
-
-class BelievedLike(Protocol):
-    """What must be known of a plant's parameters; see `plants.Believed`."""
-
-    @property
-    def labels(self) -> Labels:
-        """The parameters x."""
-        ...
-
-    @property
-    def matrix(self) -> Array:
-        """`β = matrix @ x`."""
-        ...
-
-    @property
-    def nominal(self) -> Array:
-        """What the model file believes of x."""
-        ...
-
-    @property
-    def groups(self) -> tuple[int, ...]:
-        """First positions of tens."""
-        ...
-
-    @property
-    def nonnegative(self) -> tuple[int, ...]:
-        """Positions that must not be negative."""
-        ...
 
 
 def stack(matrices: Array) -> Array:
@@ -81,17 +51,12 @@ def cone_metric(nominal: Array) -> Array:
     return inertia.from_pseudo_inertia(factor @ columns @ factor.T).T
 
 
-def link_names(believed: BelievedLike) -> tuple[str, ...]:
-    """Return the names of the links, in the order of `believed.groups`."""
-    return tuple(believed.labels.names[k].rpartition(".")[0] for k in believed.groups)
-
-
-def scaled_metric(believed: BelievedLike) -> Array:
+def scaled_metric(space: ParameterSpace) -> Array:
     """Return the matrix with `x = matrix @ u`: `cone_metric` of each link, drives as they are."""
-    metric = np.eye(len(believed.labels))
-    for first in believed.groups:
+    metric = np.eye(len(space.labels))
+    for first in space.groups:
         ten = slice(first, first + 10)
-        metric[ten, ten] = cone_metric(believed.nominal[ten])
+        metric[ten, ten] = cone_metric(space.nominal[ten])
     return metric
 
 
@@ -208,7 +173,7 @@ class Limits:
         return body
 
 
-def linear_constraints(believed: BelievedLike, limits: Limits) -> LinearConstraints:
+def linear_constraints(space: ParameterSpace, limits: Limits) -> LinearConstraints:
     """Return what must not be negative, then the limits, as constraints on x.
 
     `com ≥ c` is linear as `h − c m ≥ 0`, since m > 0.
@@ -216,11 +181,11 @@ def linear_constraints(believed: BelievedLike, limits: Limits) -> LinearConstrai
     Raises:
         InvalidSetting: If a limit is of a link that is not there.
     """
-    links = link_names(believed)
+    links = space.bodies
     limits.require_known(links)
-    unit = np.eye(len(believed.labels))
-    found = [(believed.labels.names[k], unit[k], 0.0, False) for k in believed.nonnegative]
-    for link, first in zip(links, believed.groups, strict=True):
+    unit = np.eye(len(space.labels))
+    found = [(space.labels.names[k], unit[k], 0.0, False) for k in space.nonnegative]
+    for link, first in zip(links, space.groups, strict=True):
         mass = unit[first]
         ends = []
         if link in limits.mass:
@@ -236,7 +201,7 @@ def linear_constraints(believed: BelievedLike, limits: Limits) -> LinearConstrai
                 found.append((name, high, most, False))
     return LinearConstraints(
         tuple(f[0] for f in found),
-        np.array([f[1] for f in found]).reshape(-1, len(believed.labels)),
+        np.array([f[1] for f in found]).reshape(-1, len(space.labels)),
         np.array([f[2] for f in found]),
         np.array([f[3] for f in found], dtype=bool),
     )

@@ -14,7 +14,7 @@ the triangles of pieces add. None knows robots.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import NoReturn, Protocol
 
@@ -38,7 +38,7 @@ HAMPEL_BYTES = 32 << 20  # of windows spelt out at once
 
 
 class TimedRows(RowsLike, Protocol):
-    """Rows that say when and where they were measured; see `plants.Rows`."""
+    """Rows that say when and where they were measured; see `plants.Equations`."""
 
     @property
     def time(self) -> Array:
@@ -53,11 +53,6 @@ class TimedRows(RowsLike, Protocol):
 
 class RowProblem(ProblemLike, Protocol):
     """A problem that can spell out its rows."""
-
-    @property
-    def measured(self) -> Sequence[int] | NDArray[np.intp]:
-        """Positions of `channels` among the channels of the rows."""
-        ...
 
     def rows(self) -> Iterator[TimedRows]:
         """Yield all rows, in the order of `residuals`."""
@@ -168,7 +163,6 @@ class WeightedRows:
 def weighted(
     rows: Iterable[RowsLike],
     weights: Iterable[Array],
-    measured: Sequence[int] | NDArray[np.intp] | None = None,
 ) -> Iterator[WeightedRows]:
     """Yield rows with weights: each row and its effort times the root of its weight.
 
@@ -177,8 +171,7 @@ def weighted(
     Args:
         rows: Pieces of rows.
         weights: Pieces of weights in the same order, cut wherever they like, each of shape
-            (rows, measured channels) or (rows, 1).
-        measured: Positions of the measured channels in the rows; all if not given.
+            (rows, channels) or (rows, 1).
 
     Raises:
         InvalidSetting: If there are not as many weights as rows.
@@ -186,8 +179,7 @@ def weighted(
     source = iter(weights)
     left = np.empty((0, 1))
     for piece in rows:
-        chosen = slice(None) if measured is None else np.asarray(measured)
-        Y, tau = piece.regressor[:, chosen], piece.effort[:, chosen]
+        Y, tau = piece.regressor, piece.effort
         count, parts = len(tau), [left] if len(left) else []
         while sum(map(len, parts)) < count:
             more = next(source, None)
@@ -210,7 +202,7 @@ def _unlike() -> InvalidSetting:
 def weighted_information(problem: RowProblem, weights: Iterable[Array]) -> Information:
     """Return the sum of a problem's rows with weights; rows of weight zero are not counted."""
     total = Information.neutral(problem.labels, problem.channels)
-    for piece in weighted(problem.rows(), weights, problem.measured):
+    for piece in weighted(problem.rows(), weights):
         part = Information.from_rows(
             problem.labels, problem.channels, piece.regressor, piece.effort
         )

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import numpy as np
 
 from heft.arrays import Array
+from heft.engine import side_by_side
 from heft.information import Information
 
 from .estimate import ProblemLike, _shortest
 from .least_squares import LeastSquares
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 class DelayedLike(ProblemLike, Protocol):
@@ -42,16 +39,6 @@ class DelayedLike(ProblemLike, Protocol):
     def threads(self) -> int:
         """How many threads share the work."""
         ...
-
-
-def _side_by_side(
-    work: Callable[[Item], Result], items: Sequence[Item], threads: int
-) -> list[Result]:
-    """Return work(item) of each item, some of them at a time in threads."""
-    if threads <= 1 or len(items) < 2:
-        return [work(item) for item in items]
-    with ThreadPoolExecutor(min(threads, len(items))) as pool:
-        return list(pool.map(work, items))
 
 
 class _Weighted:
@@ -129,7 +116,7 @@ class Delay:
 
         def look(*delays: float) -> None:
             new = [d for d in delays if d not in channels]
-            for delay, energy in zip(new, _side_by_side(left, new, short.threads), strict=True):
+            for delay, energy in zip(new, side_by_side(left, new, short.threads), strict=True):
                 channels[delay] = energy / channels[0.0]
 
         def energy(delay: float) -> float:
@@ -183,7 +170,7 @@ class Delay:
             values = quick(information)
             return information, values, moved.residual_energy(values)
 
-        looks = [look(around[1]), *_side_by_side(look, (around[0], around[2]), short.threads)]
+        looks = [look(around[1]), *side_by_side(look, (around[0], around[2]), short.threads)]
         looked = dict(zip((around[1], around[0], around[2]), looks, strict=True))
         gathered = {d: found[0] for d, found in looked.items()}
         left = {d: found[2] for d, found in looked.items()}
@@ -281,7 +268,7 @@ class Sharpness:
             while chosen * way < self.steps:
                 if not ahead:
                     powers = [chosen + way * (k + 1) for k in range(min(short.threads, 2))]
-                    found = _side_by_side(energy, powers, short.threads)
+                    found = side_by_side(energy, powers, short.threads)
                     ahead = [float(np.mean(e / scale)) for e in found]
                 now = ahead.pop(0)
                 if not now < (1.0 - gain) * least:
@@ -312,7 +299,7 @@ class Sharpness:
             return None if at is None else at.information()
 
         powers = (0, -self.doubted, self.doubted)
-        found = zip(powers, _side_by_side(moved, powers, short.threads), strict=True)
+        found = zip(powers, side_by_side(moved, powers, short.threads), strict=True)
         looks = {power: seen for power, seen in found if seen is not None}
         values, low, high = _Weighted()(looks[0]), min(looks), max(looks)
         change = looks[high].moments(values) - looks[low].moments(values)

@@ -75,14 +75,13 @@ def segments_of(problem: RowProblem, count: int) -> tuple[Segment, ...]:
     parts: list[Segment] = []
     size = FIRST_ROWS
     for piece in problem.rows():
-        chosen = np.asarray(problem.measured)
         for first in range(0, len(piece.time), size):
             cut = slice(first, first + size)
             information = Information.from_rows(
                 problem.labels,
                 problem.channels,
-                piece.regressor[cut][:, chosen],
-                piece.effort[cut][:, chosen],
+                piece.regressor[cut],
+                piece.effort[cut],
             )
             time = piece.time[cut]
             parts.append(Segment(piece.recording, float(time[0]), float(time[-1]), information))

@@ -11,4 +11,5 @@ from .rotation import rpy_of_matrix, skew
 from .square_root import Information, Triangle, solve, triangle_of
 from .identifiability import BaseParameters, DataRank, Directions, base_parameters, channel_ranks
 from .identifiability import column_order, data_rank, visible_share
+from .parameter_space import ParameterSpace
 from .checks import Check, Verdict, verdict

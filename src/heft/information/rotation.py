@@ -85,11 +85,16 @@ def quaternion_of_matrix(rotation: Array) -> Array:
     return np.array([w, x, y, z])
 
 
-def continuous_quaternions(quaternion: Array) -> Array:
-    """Return the same rotations with signs that never jump, shape (N, 4)."""
-    flips = np.sum(quaternion[1:] * quaternion[:-1], axis=1) < 0.0
-    signs = np.cumprod(np.where(flips, -1.0, 1.0))
-    return np.asarray(quaternion * np.append(1.0, signs)[:, None])
+def continuous_quaternions(quaternion: Array, before: Array | None = None) -> Array:
+    """Return the same rotations with signs that never jump: q and −q are one, but not smooth.
+
+    Args:
+        quaternion: Shape (N, 4).
+        before: The quaternion before, shape (4,), NaN where there is none.
+    """
+    whole = np.vstack([np.full(4, np.nan) if before is None else before, quaternion])
+    flips = np.sum(whole[1:] * whole[:-1], axis=1) < 0.0  # not for NaN
+    return np.asarray(quaternion * np.where(np.cumsum(flips) % 2, -1.0, 1.0)[:, None])
 
 
 def angular_velocity(quaternion: Array, rate: Array) -> Array:

@@ -1,7 +1,12 @@
 """What makes rows of signals: a robot, a body held at a wrench sensor; and the problem."""
 
-from .rows import Believed, Residuals, Rows, Samples
-from .robot import both_sides, random_course, random_states, rows_of, standard_rows, structural_base
+from .plant import Channel, Fused, Inputs, Integrable, Measured, MotionSignal, Plant
+from .plant import PointSensitive, Predicting, Rows, Samples, Sides
+from .rows import Equations, Residuals
+from .base import structural_base
+from .robot import RobotMotion, RobotPlant, both_sides, random_course, random_states
+from .robot import rows_of, standard_rows
+from .free_body import FreeBody
 from .problem import Problem
 from .payload_on_robot import GUESS, NAME, carrying, currents, last_frame, load_columns, with_load
 from .held_body import CHANNEL_UNITS, CHANNELS, GAP_STEPS, Held, Unknowns, at_first

@@ -6,11 +6,11 @@ import numpy as np
 
 from heft.arrays import Array
 from heft.errors import InvalidSetting
-from heft.information import PARAMETER_COUNT, SYMBOLS, UNITS, Labels, inertia
+from heft.information import PARAMETER_COUNT, SYMBOLS, UNITS, Labels, ParameterSpace, inertia
 from heft.models import Robot
 
 from .problem import Problem
-from .rows import Believed
+from .robot import RobotPlant
 
 NAME = "payload"
 GUESS = (1.0, 0.1)  # mass [kg] and radius of gyration [m] that the cone's metric is measured at
@@ -23,12 +23,12 @@ def last_frame(robot: Robot) -> str:
     return [k.name for k in moving if k.body == last][-1]
 
 
-def currents(problem: Problem) -> dict[str, float]:
+def currents(problem: Problem[RobotPlant]) -> dict[str, float]:
     """Return the gain in use of each joint whose torque is a current [N·m/A]."""
-    robot = problem.robot
+    robot = problem.plant.robot
     return {
         robot.channels[channel]: gain
-        for signal, channel, gain in problem.effort_signals(problem.recordings[0])
+        for signal, channel, gain in problem.plant.effort_signals(problem.recordings[0])
         if signal.startswith("current.")
     }
 
@@ -54,20 +54,20 @@ def carrying(robot: Robot, frame: str) -> tuple[slice, Array]:
     return body, inertia.frame_change(link.rotation, link.translation)
 
 
-def load_columns(problem: Problem, frame: str) -> Array:
+def load_columns(problem: Problem[RobotPlant], frame: str) -> Array:
     """Return K with `β = β_empty + K p`, shape (b, 10), of a load p; see `carrying`."""
-    body, stated = carrying(problem.robot, frame)
+    body, stated = carrying(problem.plant.robot, frame)
     return problem.base.matrix[:, body] @ stated
 
 
-def with_load(believed: Believed) -> Believed:
+def with_load(space: ParameterSpace) -> ParameterSpace:
     """Return what is believed, with a load of which nothing is, behind the links."""
-    first = PARAMETER_COUNT * len(believed.groups)
-    labels = believed.labels
+    first = PARAMETER_COUNT * len(space.groups)
+    labels = space.labels
     names = (*labels.names[:first], *(f"{NAME}.{s}" for s in SYMBOLS), *labels.names[first:])
     units = (*labels.units[:first], *UNITS, *labels.units[first:])
-    rows = len(believed.matrix)
-    links, drives = believed.matrix[:, :first], believed.matrix[:, first:]
+    rows = len(space.matrix)
+    links, drives = space.matrix[:, :first], space.matrix[:, first:]
     none = np.zeros((rows, PARAMETER_COUNT))
     matrix = np.vstack(
         [
@@ -81,13 +81,11 @@ def with_load(believed: Believed) -> Believed:
             ),
         ]
     )
-    nominal = np.concatenate(
-        [believed.nominal[:first], inertia.sphere(*GUESS), believed.nominal[first:]]
-    )
-    return Believed(
+    nominal = np.concatenate([space.nominal[:first], inertia.sphere(*GUESS), space.nominal[first:]])
+    return ParameterSpace(
         Labels(names, units, labels.frame),
         matrix,
         nominal,
-        (*believed.groups, first),
-        tuple(k + PARAMETER_COUNT for k in believed.nonnegative),
+        (*space.groups, first),
+        tuple(k + PARAMETER_COUNT for k in space.nonnegative),
     )

@@ -1,52 +1,43 @@
-"""Plants turn signals into rows; a `Problem` is a plant with the logs of an experiment.
+"""A plant with the recordings of an experiment: what estimators receive.
 
 A problem can be walked as often as a method needs, each time in bounded memory:
 
-    problem.samples()      smooth motion and effort, window by window
+    problem.samples()      motion and what was measured, window by window
     problem.rows()         Y and τ of each window, on the base parameters
-    problem.information()  the sum of all rows, fused: rows never leave the cache
+    problem.information()  the sum of all rows, fused where the plant can
 
-Plants know nothing of estimators.
+Smoothing, delay, selection, decimation, gaps, open windows of the weak form and low-passes of rows
+are here, once for all plants. Problems know nothing of estimators.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar, cast
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
 from heft import signals
 from heft.arrays import Array
-from heft.dynamics import drive_columns, kernels
-from heft.errors import InvalidSetting, MissingSignal, TooLittleData
-from heft.information import (
-    PARAMETER_COUNT,
-    SYMBOLS,
-    UNITS,
-    BaseParameters,
-    Information,
-    Labels,
-    Triangle,
-)
-from heft.models import Robot
+from heft.engine import in_order
+from heft.errors import InvalidSetting, TooLittleData
+from heft.information import BaseParameters, Information, Labels, ParameterSpace
 from heft.recordings import BLOCK_ROWS, Recording
-from heft.signals import Smoothing, Timeline, Weak, Window, weak_form
+from heft.signals import Smoothing, Timeline, Weak, weak_form
 
-from .robot import both_sides, rows_of, structural_base
-from .rows import Believed, Residuals, Rows, Samples
+from .base import structural_base
+from .plant import Fused, Integrable, Plant, PointSensitive, Predicting, Samples
+from .rows import Equations, Residuals
+from .sampling import Sampler, Survey, averaged, surveyed
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 DENSE_BYTES = 64 << 20  # of rows that are spelt out, for estimators that need them
 SHARED_ROWS = 8_192  # rows that one thread reduces at a time
 SHORTEST_FILTERED = 32  # rows of a piece that can be filtered
+
+P = TypeVar("P", bound="Plant[Any]")
 
 
 def _some(rows: Array, chosen: NDArray[np.intp]) -> Array:
@@ -54,42 +45,75 @@ def _some(rows: Array, chosen: NDArray[np.intp]) -> Array:
 
 
 @dataclass(frozen=True)
-class Problem:
-    """A robot and the logs of an experiment with it, ready to be walked.
+class Problem(Generic[P]):
+    """A plant and the logs of an experiment with it, ready to be walked.
 
     Attributes:
-        robot: The plant.
+        plant: What makes the rows.
         recordings: Logs that can be read again.
         smoothing: How motion is made smooth.
         threads: How many threads share the work; the result does not depend on it.
-        purpose: `fit` needs torques; `predict` does without.
-        bodies: Ten parameters a body, whose torque the load term of friction is to take,
-            shape (10 bodies,); without them it is zero in rows, and that of the bodies given
-            in predictions.
-        band: Upper end of the motion's band [Hz], where it is not the corner.
+        purpose: `fit` needs what channels measure; `predict` does without.
+        band_hz: Upper end of the motion's band [Hz], where it is not the cutoff.
         weak: Windows of the weak form, whose rows need no acceleration; rows are differentiated
             if not given.
-        every: How many samples' efforts are averaged into one row, odd; motion is that of the
-            middle one.
-        held: Whether smooth motion stays in memory between one walk and the next, as that of
-            short logs may.
+        decimation: How many samples' measurements are averaged into one row, odd; motion is that
+            of the middle one.
+        keep_samples: Whether smooth motion stays in memory between one walk and the next, as that
+            of short logs may.
+        known_survey: What is known of the recordings already; looked for if not given.
     """
 
-    robot: Robot
+    plant: P
     recordings: tuple[Recording, ...]
     smoothing: Smoothing = Smoothing()
     threads: int = 2
     purpose: Literal["fit", "predict"] = "fit"
-    bodies: Array | None = None
-    band: float | None = None
+    band_hz: float | None = None
     weak: Weak | None = None
-    every: int = 1
-    held: bool = False
+    decimation: int = 1
+    keep_samples: bool = False
+    known_survey: Survey | None = field(default=None, repr=False, compare=False)
+
+    # --- what is walked
+
+    @cached_property
+    def survey(self) -> Survey:
+        """What one look at the recordings showed."""
+        if self.known_survey is not None:
+            return self.known_survey
+        measured = self.purpose == "fit"
+        return surveyed(self.plant, self.recordings, self.smoothing, measured)
+
+    @property
+    def timelines(self) -> tuple[Timeline, ...]:
+        """What the clock of each recording shows."""
+        return self.survey.timelines
+
+    @property
+    def resolved(self) -> Smoothing:
+        """The smoothing with its cutoff chosen."""
+        return self.survey.smoothing
+
+    @property
+    def delay(self) -> float:
+        """By how much what is measured comes behind motion [s]."""
+        return self.resolved.delay or 0.0
+
+    @property
+    def corner(self) -> float:
+        """Cutoff of the low-pass [Hz]."""
+        return self.sampler.cutoff
+
+    @property
+    def band_corner(self) -> float:
+        """Upper end of the motion's band [Hz]."""
+        return self.band_hz or self.corner
 
     @cached_property
     def base(self) -> BaseParameters:
-        """The robot's base parameters."""
-        return structural_base(self.robot)
+        """The plant's base parameters."""
+        return structural_base(self.plant)
 
     @property
     def labels(self) -> Labels:
@@ -97,399 +121,173 @@ class Problem:
         return self.base.labels
 
     @cached_property
-    def believed(self) -> Believed:
-        """What the robot's model file says of the parameters."""
-        robot, own = self.robot, PARAMETER_COUNT * len(self.robot.tree.names)
-        links = robot.bodies_links
-        names = [f"{k.name}.{s}" for k in links for s in SYMBOLS]
-        labels = robot.labels
-        drives = labels.select(range(own, len(labels)))
-        spread = scipy.linalg.block_diag(robot.link_matrix(), np.eye(len(drives)))
-        nominal = np.concatenate([*(k.nominal for k in links), np.zeros(len(drives))])
-        first = PARAMETER_COUNT * len(links)
-        positive = [
-            first + k
-            for k, (_, term) in enumerate(robot.drive_columns)
-            if drive_columns.is_nonnegative(term)
-        ]
-        return Believed(
-            Labels((*names, *drives.names), (*UNITS * len(links), *drives.units), labels.frame),
-            self.base.matrix @ spread,
-            nominal,
-            tuple(range(0, first, PARAMETER_COUNT)),
-            tuple(positive),
-        )
-
-    def bodies_of(self, values: Array) -> Array:
-        """Return ten parameters a body, shape (10 bodies,), of the exported parameters."""
-        return self.robot.link_matrix() @ values[: 10 * len(self.believed.groups)]
-
-    @cached_property
-    def position_signals(self) -> tuple[str, ...]:
-        """Signals of the joints that move.
-
-        Raises:
-            InvalidSetting: If the base floats: logs hold no pose yet.
-        """
-        if self.robot.tree.free_base:
-            raise InvalidSetting(
-                "a free base needs its pose, which logs do not hold yet",
-                argument='base = "free"',
-                cure="fix the base, and identify its limbs",
-            )
-        moving = [j for j in self.robot.joints if self.robot.options.of(j).position is None]
-        return tuple(f"q.{j}" for j in moving)
-
-    def effort_signals(self, recording: Recording) -> tuple[tuple[str, int, float], ...]:
-        """Return signal, channel and factor of each measured effort in a recording.
-
-        Raises:
-            MissingSignal: If neither torque nor a current with a gain is there.
-        """
-        first = len(self.robot.channels) - len(self.robot.joints)
-        found: list[tuple[str, int, float]] = []
-        without_gain: list[str] = []
-        for channel in self.robot.measured:
-            if channel < first:
-                continue
-            joint = self.robot.joints[channel - first]
-            gain = self.robot.options.of(joint).gain
-            if f"tau.{joint}" in recording.sources:
-                found.append((f"tau.{joint}", int(channel), 1.0))
-            elif f"current.{joint}" in recording.sources and gain is not None:
-                found.append((f"current.{joint}", int(channel), gain))
-            elif f"current.{joint}" in recording.sources:
-                without_gain.append(joint)
-            else:
-                recording.require(
-                    f"tau.{joint}",
-                    f"is needed to identify joint '{joint}' (or current.{joint} and its gain; if "
-                    f"neither is measured, say [joint.{joint}] measured = false)",
-                )
-        if without_gain:
-            raise MissingSignal(
-                "currents are logged in place of torques, and no gains are given",
-                argument=recording.name,
-                got=f"a current of {', '.join(without_gain)}",
-                cure="give the gain of each in N·m/A in the file of --with, such as "
-                f"[joint.{without_gain[0]}] gain = 10.6",
-            )
-        return tuple(found)
-
-    @cached_property
-    def timelines(self) -> tuple[Timeline, ...]:
-        """What the clock of each recording shows."""
-        return tuple(signals.survey(r, self._names(r)) for r in self.recordings)
-
-    @cached_property
-    def resolved(self) -> Smoothing:
-        """The smoothing with its corner chosen."""
-        for recording in self.recordings:
-            self._names(recording)
-        return signals.resolve(self.smoothing, self.recordings, self.position_signals)
+    def space(self) -> ParameterSpace:
+        """What is stated, and the map from it to the base parameters."""
+        return self.plant.space.seen_through(self.base.matrix)
 
     @property
-    def delay(self) -> float:
-        """By how much torque comes behind motion [s]."""
-        return self.resolved.delay or 0.0
+    def channels(self) -> tuple[str, ...]:
+        """Names of the channels."""
+        return tuple(c.name for c in self.plant.channels)
 
     @property
-    def corner(self) -> float:
-        """Corner of the low-pass [Hz]."""
-        corner = self.resolved.corner
-        assert corner is not None
-        return corner
+    def noise_names(self) -> tuple[str, ...]:
+        """Name of each channel's standard deviation; channels of one name share it."""
+        return tuple(c.noise_name for c in self.plant.channels)
 
-    def _names(self, recording: Recording) -> tuple[str, ...]:
-        for name in self.position_signals:
-            joint = name.partition(".")[2]
-            recording.require(
-                name,
-                f"says where joint '{joint}' is (if it was held still, say "
-                f"[joint.{joint}] position = …)",
-            )
-        if self.purpose == "predict":
-            return self.position_signals
-        return (*self.position_signals, *(n for n, *_ in self.effort_signals(recording)))
+    @cached_property
+    def gathered_labels(self) -> Labels:
+        """Labels of the base parameters, then of the alternatives."""
+        others, base = self.plant.alternatives, self.labels
+        return Labels((*base.names, *others.names), (*base.units, *others.units), base.frame)
+
+    @cached_property
+    def _gathered(self) -> tuple[int, ...]:
+        """Positions of the gathered columns among the plant's."""
+        count = len(self.plant.labels)
+        return (*self.base.kept, *range(count, count + len(self.plant.alternatives)))
+
+    def standard(self, values: Array) -> Array:
+        """Return values of the standard columns that leave what base parameters leave."""
+        whole = np.zeros(len(self.plant.labels))
+        whole[list(self.base.kept)] = values
+        return whole
+
+    # --- samples
+
+    @cached_property
+    def sampler(self) -> Sampler:
+        """What makes samples of the recordings."""
+        return Sampler(self.plant, self.recordings, self.survey)
+
+    def samples(self) -> Iterator[Samples[Any]]:
+        """Yield motion and what was measured, window by window, at the log's own times."""
+        return iter(self._kept_samples) if self.keep_samples else self._walked()
+
+    @cached_property
+    def _kept_samples(self) -> tuple[Samples[Any], ...]:
+        return tuple(self._walked())
+
+    def _walked(self) -> Iterator[Samples[Any]]:
+        for s in self._all_samples():
+            rows = np.flatnonzero(s.chosen)
+            if len(rows) < len(s.time):
+                s = s.part(rows)
+            if self.decimation > 1:
+                s = averaged(s, self.decimation)
+            if len(s.time):
+                yield s
+
+    def _all_samples(self) -> Iterator[Samples[Any]]:
+        """Yield samples that are not chosen, too."""
+        sampler = self.sampler
+        windows = sampler.windows()
+        made = in_order(lambda item: sampler.sample(*item), windows, self.threads)
+        return sampler.remembered(made)
+
+    def _parts(self, rows: int) -> Iterator[Samples[Any]]:
+        """Yield samples, so many at a time at most."""
+        for s in self.samples():
+            for first in range(0, len(s.time), rows):
+                yield s.part(slice(first, first + rows))
+
+    # --- rows
 
     @property
     def _dense_rows(self) -> int:
         """How many samples' rows may be spelt out at once."""
-        size = 8 * self.robot.tree.channels * max(len(self.robot.labels), 1)
+        size = 8 * max(len(self.plant.channels), 1) * max(len(self.plant.labels), 1)
         return int(np.clip(DENSE_BYTES // size, 256, BLOCK_ROWS // 2))
 
-    def _windows(
-        self, margins: float, core_rows: int = BLOCK_ROWS // 2
-    ) -> Iterator[tuple[int, Window]]:
-        for k, recording in enumerate(self.recordings):
-            step = self.timelines[k].step
-            margin = self.smoothers[k].margin
-            if margins > 1.0:  # rows pass a low-pass of their own
-                margin += signals.settling(self.corner, step, self.resolved.order)
-            names = self._names(recording)
-            for window in signals.windows(recording, names, step, margin, core_rows):
-                yield k, window
+    @property
+    def has_explicit_rows(self) -> bool:
+        """Whether rows are made of many samples each, and not reduced as they come."""
+        return self.weak is not None or self.resolved.torque == "filtered"
 
-    @cached_property
-    def smoothers(self) -> tuple[signals.Smoother, ...]:
-        """What makes the motion of each recording smooth."""
-        names = self.position_signals
-        pairs = zip(self.recordings, self.timelines, strict=True)
-        return tuple(signals.smoother(self.resolved, r, names, t.step) for r, t in pairs)
+    def rows(self) -> Iterator[Equations]:
+        """Yield the rows of each window, on the base parameters."""
+        return self._equations(self.base.kept)
 
-    def _positions(self, window: Window, at: Array | None, k: int) -> signals.Smoothed:
-        moving = len(self.position_signals)
-        return self.smoothers[k].smooth(window.time, window.values[:, :moving], at)
+    def _equations(self, columns: Sequence[int]) -> Iterator[Equations]:
+        if self.weak is not None:
+            return self._integrated(columns)
+        if self.resolved.torque == "filtered":
+            return self._filtered(columns)
+        return self._instantaneous(columns)
 
-    def _motion(
-        self, smoothed: signals.Smoothed, cut: slice = slice(None)
-    ) -> tuple[Array, kernels.Motion]:
-        """Return positions, shape (channels, N), and what the kernels read."""
-        robot = self.robot
-        moving = [robot.options.of(j).position is None for j in robot.joints]
-        q, v, a = (np.zeros((len(smoothed.position[cut]), len(moving))) for _ in range(3))
-        q[:, moving] = smoothed.position[cut]
-        v[:, moving] = smoothed.velocity[cut]
-        a[:, moving] = smoothed.acceleration[cut]
-        for k, joint in enumerate(robot.joints):
-            held = robot.options.of(joint).position
-            if held is not None:
-                q[:, k] = held
-        motion = kernels.motion_of(robot.tree, robot.gravity, q, v, a)
-        kernels.require_finite(motion)
-        return q.T, motion
+    def _instantaneous(self, columns: Sequence[int]) -> Iterator[Equations]:
+        """Yield rows of samples, each on its own."""
 
-    def _effort(self, values: Array, recording: Recording) -> Array:
-        """Return τ, shape (channels, rows), of a window's values."""
-        effort = np.zeros((self.robot.tree.channels, len(values)))
-        if self.purpose == "fit":
-            moving = len(self.position_signals)
-            for k, (_, channel, factor) in enumerate(self.effort_signals(recording)):
-                effort[channel] = factor * values[:, moving + k]
-        return effort
+        def work(s: Samples[Any]) -> Equations:
+            regressor = self.plant.rows(s, columns).regressor
+            return Equations(regressor, s.measured, s.time, s.recording)
 
-    def _chosen(
-        self, k: int, window: Window, time: Array, index: NDArray[np.int64]
-    ) -> NDArray[np.bool_]:
-        """Return which rows are neither cut off at an end nor left out by a selection."""
-        trim = self.resolved.trim
-        inside = (time >= window.begin + trim) & (time <= window.end - trim)
-        selection = self.recordings[k].selection
-        return inside if selection is None else inside & selection(index)
+        return in_order(work, self._parts(self._dense_rows), self.threads)
 
-    def _sample(self, k: int, window: Window) -> Samples | None:
-        """Return all rows that a window answers for, friction's memory still to come."""
-        if len(window.time) < 2 * signals.REACH + 2:
-            return None
-        cut, delay = window.core, self.delay
-        at = None if delay == 0.0 else window.time - delay
-        position, motion = self._motion(self._positions(window, at, k), cut)
-        time, index = window.time[cut], window.index[cut]
-        effort = self._effort(window.values[cut], self.recordings[k])
-        chosen = self._chosen(k, window, time, index)
-        return Samples(k, time, position, motion, np.empty((0, len(time))), effort, index, chosen)
+    def _filtered(self, columns: Sequence[int]) -> Iterator[Equations]:
+        """Yield rows that have passed a low-pass, thinned out to what it leaves.
 
-    def _remembering(self, parts: Iterator[Samples | None]) -> Iterator[Samples]:
-        """Yield samples with the memory of friction, on which every row leaves its mark."""
-        recording, before = -1, None
-        for s in parts:
-            if s is None:
-                continue
-            if s.recording != recording:
-                recording, before = s.recording, None
-            before = drive_columns.presliding(self.robot, s.time, s.position, before)
-            yield replace(s, stops=before.values)
-
-    def samples(self) -> Iterator[Samples]:
-        """Yield smooth motion and raw effort, window by window, at the log's own times."""
-        return iter(self._samples_held) if self.held else self._walked()
-
-    @cached_property
-    def _samples_held(self) -> tuple[Samples, ...]:
-        return tuple(self._walked())
-
-    def _walked(self) -> Iterator[Samples]:
-        work = self._in_order(lambda item: self._sample(*item), self._windows(1.0))
-        for s in self._remembering(work):
-            rows = np.flatnonzero(s.chosen)
-            if len(rows) < len(s.time):
-                s = s.part(rows)
-            if self.every > 1:
-                s = s.averaged(self.every)
-            if len(s.time):
-                yield s
-
-    def loads(self, motion: kernels.Motion) -> Array:
-        """Return the rigid torque that friction's load term is to take, shape (channels, N)."""
-        if self.bodies is None:
-            return np.zeros_like(motion.velocity)
-        return kernels.inverse_dynamics(self.robot.tree, motion, self.bodies)
-
-    def load_moments(self, values: Array, spread: Array) -> tuple[Array, ...]:
-        """Return what errors of the bodies do to the estimate by way of the load on the gears.
-
-        The load term takes the rigid torque of bodies that are themselves an estimate; what part
-        of a rotor's inertia they hold, say, no motion tells.
-
-        Args:
-            values: β, shape (b,), for the load terms' coefficients.
-            spread: Errors of the bodies of one standard deviation, shape (10 bodies, errors).
-
-        Returns:
-            For each measured channel the mean of `Yᵀe` over rows, e being what each error does
-            to the torque; shape (errors, b). See `uncertainty.Noise`.
+        Rows and what was measured pass the same filter: what it does to one side alone costs 4 to
+        50 times the reachable accuracy.
         """
-        robot, kept = self.robot, list(self.base.kept)
-        own, measured = PARAMETER_COUNT * len(robot.tree.names), robot.measured
-        total = np.zeros((len(measured), spread.shape[1], len(kept)))
-        rows = 0
-        for s in self.samples():
-            every = max(1, int(1.0 / (8.0 * self.corner * self.timelines[s.recording].step)))
-            part = s.part(slice(every // 2, None, every))
-            rigid = self.loads(part.motion)
-            full = rows_of(robot, part.motion, part.course(rigid))
-            moved = full[:, :, :own] @ spread
-            errors = np.zeros_like(moved)
-            for k, (d, term) in enumerate(robot.drive_columns):
-                place = own + k
-                if term.kind != "load" or place not in kept:
-                    continue
-                ratio = robot.drives[d].ratio
-                smooth = np.tanh(ratio @ part.motion.velocity / (term.scale or 1.0))
-                slope = values[kept.index(place)] * smooth * np.sign(ratio @ rigid)
-                errors += (
-                    slope[:, None, None]
-                    * np.einsum("c,nck->nk", ratio, moved)[:, None]
-                    * (ratio[:, None])
-                )
-            chosen = full[:, :, kept]
-            for c, channel in enumerate(measured):
-                total[c] += errors[:, channel].T @ chosen[:, channel]
-            rows += len(part.time)
-        return tuple(total / max(rows, 1))
+        sampler = self.sampler
 
-    def _in_order(self, work: Callable[[Item], Result], items: Iterator[Item]) -> Iterator[Result]:
-        """Yield work(item) in the items' order, a few of them at a time in threads."""
-        if self.threads <= 1:
-            yield from map(work, items)
-            return
-        pending: deque[Future[Result]] = deque()
-        with ThreadPoolExecutor(self.threads) as pool:
-            for item in items:
-                pending.append(pool.submit(work, item))
-                if len(pending) > self.threads:
-                    yield pending.popleft().result()
-            while pending:
-                yield pending.popleft().result()
+        def work(s: Samples[Any]) -> Equations | None:
+            if not s.chosen.any():
+                return None
+            step = self.timelines[s.recording].step
+            regressor = self.plant.rows(s, columns).regressor
+            both = np.concatenate([regressor, s.measured[:, :, None]], axis=2)
+            smooth = signals.low_pass(both, step, self.corner, self.resolved.order)[s.chosen]
+            return Equations(smooth[:, :, :-1], smooth[:, :, -1], s.time[s.chosen], s.recording)
 
-    def _even(self, k: int, window: Window) -> Samples | None:
-        """Return a window with its margins on an even grid, the effort shifted by the delay."""
-        step, time = self.timelines[k].step, window.time
-        if len(time) < 2 * signals.REACH + 2:
-            return None
-        grid = step * np.arange(np.ceil(time[0] / step), np.floor(time[-1] / step) + 1)
-        position, motion = self._motion(self._positions(window, grid, k))
-        effort = self._effort(window.values, self.recordings[k])
-        even = np.stack([np.interp(grid + self.delay, time, row) for row in effort])
-        core = time[window.core]
-        after = time[window.core.stop] if window.core.stop < len(time) else np.inf
-        index = window.index[np.searchsorted(time, grid - 0.5 * step)]
-        chosen = (grid >= core[0]) & (grid < after) & self._chosen(k, window, grid, index)
-        thin = max(1, int(1.0 / (4.0 * self.corner * step)))
-        chosen &= np.round(grid / step) % thin == 0
-        return Samples(k, grid, position, motion, np.empty((0, len(grid))), even, index, chosen)
+        windows = sampler.windows(self._dense_rows, filtered=True)
+        even = in_order(lambda item: sampler.even(*item), windows, self.threads)
+        made = in_order(work, sampler.remembered(even), self.threads)
+        yield from (r for r in made if r is not None)
 
-    def _filtered(self, s: Samples) -> Rows | None:
-        """Rows and torque of a window through one low-pass, thinned out to what it leaves."""
-        if not s.chosen.any():
-            return None
-        step = self.timelines[s.recording].step
-        rows = rows_of(self.robot, s.motion, s.course(self.loads(s.motion)), 1, True)
-        both = np.concatenate([rows[:, :, self._gathered], s.effort.T[:, :, None]], axis=2)
-        smooth = signals.low_pass(both, step, self.corner, self.resolved.order)[s.chosen]
-        return Rows(smooth[:, :, :-1], smooth[:, :, -1], s.time[s.chosen], s.recording)
-
-    def _filtered_rows(self) -> Iterator[Rows]:
-        windows = self._windows(2.0, self._dense_rows)
-        parts = self._remembering(self._in_order(lambda item: self._even(*item), windows))
-        yield from (r for r in self._in_order(self._filtered, parts) if r is not None)
-
-    def _weak_rows(self) -> Iterator[Rows]:
-        """Rows of the weak form, a window each, on the gathered columns."""
+    def _integrated(self, columns: Sequence[int]) -> Iterator[Equations]:
+        """Yield rows of the weak form, a window each."""
+        plant = self.plant
+        if not isinstance(plant, Integrable):
+            raise InvalidSetting(
+                f"a {type(plant).__name__} has no weak form",
+                argument="rows",
+                got="weak",
+                cure="take differentiated rows",
+            )
         assert self.weak is not None
         held: weak_form.Held | None = None
         recording, last = -1, -np.inf
-        parts = self._in_order(lambda item: self._sample(*item), self._windows(1.0))
-        for s in self._remembering(parts):
+        for s, piece in self._unbroken():
             step = self.timelines[s.recording].step
-            windows, gap = self.weak.windows(self.corner, step), signals.GAP_STEPS * step
+            if s.recording != recording or not (
+                0.0 < piece.time[0] - last <= signals.GAP_STEPS * step
+            ):
+                held = None
+            recording = s.recording
+            last = float(piece.time[-1]) if piece.chosen[0] else -np.inf
+            if not piece.chosen[0]:
+                continue
+            sides = plant.sides(piece, columns)
+            both = weak_form.Samples(piece.time, sides.momentum, sides.remainder, piece.measured)
+            windows = self.weak.windows(self.corner, step)
+            held, found = weak_form.advance(windows, held, both)
+            if len(found.time):
+                yield Equations(found.regressor, found.effort, found.time, s.recording)
+
+    def _unbroken(self) -> Iterator[tuple[Samples[Any], Samples[Any]]]:
+        """Yield samples, and pieces of them without a gap that are all chosen or all not."""
+        for s in self._all_samples():
+            gap = signals.GAP_STEPS * self.timelines[s.recording].step
             for first in range(0, len(s.time), self._dense_rows):
                 part = s.part(slice(first, first + self._dense_rows))
                 apart = np.diff(part.time)
                 breaks = (apart <= 0.0) | (apart > gap) | np.diff(part.chosen)
                 for run in np.split(np.arange(len(part.time)), np.flatnonzero(breaks) + 1):
-                    piece = part.part(run)
-                    if s.recording != recording or not 0.0 < piece.time[0] - last <= gap:
-                        held = None
-                    recording = s.recording
-                    last = float(piece.time[-1]) if piece.chosen[0] else -np.inf
-                    if not piece.chosen[0]:
-                        continue
-                    course = piece.course(self.loads(piece.motion))
-                    sides = both_sides(self.robot, piece.motion, course, simpler=True)
-                    momentum, remainder = (side[:, :, self._gathered] for side in sides)
-                    held, found = weak_form.advance(
-                        windows,
-                        held,
-                        weak_form.Samples(piece.time, momentum, remainder, piece.effort.T),
-                    )
-                    if len(found.time):
-                        yield Rows(found.regressor, found.effort, found.time, s.recording)
+                    yield s, part.part(run)
 
-    @property
-    def _spelt_out(self) -> bool:
-        """Whether rows are made of many samples each, and not reduced as they come."""
-        return self.weak is not None or self.resolved.torque == "filtered"
-
-    def _made_rows(self) -> Iterator[Rows]:
-        return self._weak_rows() if self.weak is not None else self._filtered_rows()
-
-    def rows(self) -> Iterator[Rows]:
-        """Yield the rows of each window, on the base parameters; channels in model order."""
-        kept = list(self.base.kept)
-        if self._spelt_out:
-            for r in self._made_rows():
-                yield replace(r, regressor=r.regressor[:, :, : len(kept)])
-            return
-        for s in self.samples():
-            for first in range(0, len(s.time), self._dense_rows):
-                part = s.part(slice(first, first + self._dense_rows))
-                course = part.course(self.loads(part.motion))
-                chosen = rows_of(self.robot, part.motion, course, self.threads)[:, :, kept]
-                yield Rows(chosen, part.effort.T, part.time, s.recording)
-
-    @property
-    def measured(self) -> NDArray[np.intp]:
-        """Positions of `channels` among the channels of rows."""
-        return self.robot.measured
-
-    @property
-    def channels(self) -> tuple[str, ...]:
-        """Names of the measured channels, in model order."""
-        return tuple(self.robot.channels[c] for c in self.robot.measured)
-
-    @cached_property
-    def gathered_labels(self) -> Labels:
-        """Labels of the base parameters, then of the simpler stand-ins for the dictionary."""
-        simpler = self.robot.drive_labels(self.robot.simpler_columns)
-        base = self.labels
-        return Labels((*base.names, *simpler.names), (*base.units, *simpler.units), base.frame)
-
-    @property
-    def _gathered(self) -> list[int]:
-        """Positions of the gathered columns among the standard ones and the stand-ins."""
-        count = len(self.robot.labels)
-        return [*self.base.kept, *range(count, count + len(self.robot.simpler_columns))]
+    # --- what rows say
 
     def information(self) -> Information:
         """Return what all rows say of the base parameters.
@@ -500,26 +298,17 @@ class Problem:
         return self.gathered().only(range(len(self.labels)))
 
     def gathered(self) -> Information:
-        """Return what all rows say of the base parameters and of the simpler stand-ins.
+        """Return what all rows say of the base parameters and of the plant's alternatives.
 
-        The stand-ins of friction's dictionary (Coulomb friction) are columns beside it, so that
-        the simple model is fitted without walking the rows once more.
+        Alternatives (Coulomb friction in place of friction's dictionary) are columns beside the
+        others, so that the simpler model is fitted without walking the rows once more.
 
         Raises:
             TooLittleData: If no rows are left.
         """
-        measured = self.robot.measured
-        if self._spelt_out:
-            total = Information.neutral(self.gathered_labels, self.channels)
-            for rows in self._made_rows():
-                total = total + Information.from_rows(
-                    self.gathered_labels,
-                    self.channels,
-                    rows.regressor[:, measured],
-                    rows.effort[:, measured],
-                )
-        else:
-            total = self._fused()
+        total = Information.neutral(self.gathered_labels, self.channels)
+        for part in self._reduced():
+            total = total + part
         if total.rows == 0:
             raise TooLittleData(
                 "no rows are left of these logs",
@@ -531,27 +320,20 @@ class Problem:
             )
         return total
 
-    def _fused(self) -> Information:
-        robot, measured = self.robot, self.robot.measured
-        columns = (*robot.drive_columns, *robot.simpler_columns)
-        chosen = np.array(self._gathered, dtype=np.intp)
-        plan = kernels.plan(robot.tree, chosen, drive_columns.acts(robot, columns), measured)
-
-        def work(s: Samples) -> Information:
-            scatter = drive_columns.columns(robot, columns, s.course(self.loads(s.motion)))
-            factors = kernels.reduce(plan, s.motion, scatter, s.effort)
-            triangles = tuple(Triangle(plan.columns[c], factors[c], len(s.time)) for c in measured)
-            return Information(self.gathered_labels, self.channels, triangles)
-
-        total = Information.neutral(self.gathered_labels, self.channels)
-        parts = (
-            s.part(slice(first, first + SHARED_ROWS))
-            for s in self.samples()
-            for first in range(0, len(s.time), SHARED_ROWS)
-        )
-        for part in self._in_order(work, parts):
-            total = total + part
-        return total
+    def _reduced(self) -> Iterator[Information]:
+        """Yield information, part by part."""
+        plant, labels, channels = self.plant, self.gathered_labels, self.channels
+        if isinstance(plant, Fused) and not self.has_explicit_rows:
+            columns = self._gathered
+            reduce = plant.reduce
+            yield from in_order(
+                lambda s: Information(labels, channels, reduce(s, columns)),
+                self._parts(SHARED_ROWS),
+                self.threads,
+            )
+            return
+        for r in self._equations(self._gathered):
+            yield Information.from_rows(labels, channels, r.regressor, r.effort)
 
     def residuals(self, values: Array) -> Iterator[Residuals]:
         """Yield τ − Y β by pieces without gaps.
@@ -559,52 +341,90 @@ class Problem:
         Args:
             values: β, shape (b,).
         """
-        measured, kept = self.robot.measured, list(self.base.kept)
-        if self._spelt_out:
+        if self.has_explicit_rows:
             for r in self.rows():
-                left = r.effort[:, measured] - r.regressor[:, measured] @ values
-                regressors = r.regressor[:, measured]
-                yield Residuals(left, partial(_some, regressors), r.recording, None)
+                left = r.effort - r.regressor @ values
+                yield Residuals(left, partial(_some, r.regressor), r.recording, None)
             return
-        own = PARAMETER_COUNT * len(self.robot.tree.names)
-        standard = np.zeros(len(self.robot.labels))
-        standard[kept] = values
-        names = self.robot.labels.names
-        drives = dict(zip(names[own:], standard[own:].tolist(), strict=True))
+        plant, kept = self.plant, self.base.kept
 
-        def regressor(s: Samples, piece: NDArray[np.intp], rows: NDArray[np.intp]) -> Array:
-            part = s.part(piece[rows])
-            course = part.course(self.loads(part.motion))
-            return rows_of(self.robot, part.motion, course)[:, measured][:, :, kept]
+        def regressor(s: Samples[Any], piece: NDArray[np.intp], rows: NDArray[np.intp]) -> Array:
+            return plant.rows(s.part(piece[rows]), kept).regressor
 
-        for s, rigid in self.rigid(standard[:own]):
-            rest = drive_columns.effort(self.robot, drives, s.course(self.loads(s.motion)))
-            left = (s.effort - rigid - rest)[measured].T
+        for s, predicted in self.predictions(self.standard(values)):
+            left = s.measured - predicted
             cuts = np.flatnonzero(np.diff(s.index) > 1) + 1
             for rows in np.split(np.arange(len(left)), cuts):
                 made = partial(regressor, s, rows)
                 yield Residuals(left[rows], made, s.recording, s.index[rows])
 
+    def predictions(self, values: Array) -> Iterator[tuple[Samples[Any], Array]]:
+        """Yield samples with what is predicted of their measurements, shape (N, c).
+
+        Args:
+            values: Of the standard columns, shape (p,).
+        """
+        plant = self.plant
+
+        def work(s: Samples[Any]) -> tuple[Samples[Any], Array]:
+            if isinstance(plant, Predicting):
+                return s, plant.predict(s, values)
+            columns = range(len(values))
+            return s, np.asarray(cast("Plant[Any]", plant).rows(s, columns).regressor @ values)
+
+        whole = isinstance(plant, Predicting)
+        parts = self.samples() if whole else self._parts(self._dense_rows)
+        return in_order(work, parts, self.threads)
+
     def residual_energy(self, values: Array) -> Array:
-        """Return the energy of τ − Y β in the motion's band, shape (measured channels,).
+        """Return the energy of τ − Y β in the motion's band, shape (c,).
 
         Args:
             values: β, shape (b,).
         """
-        total = np.zeros(len(self.robot.measured))
-        step = self.every * min(t.step for t in self.timelines)
+        total = np.zeros(len(self.channels))
+        step = self.decimation * min(t.step for t in self.timelines)
         for piece in self.residuals(values):
-            if self._spelt_out:  # rows that hold nothing above the band
+            if self.has_explicit_rows:  # rows that hold nothing above the band
                 total += np.sum(piece.values**2, axis=0)
             elif len(piece.values) > SHORTEST_FILTERED:
                 smooth = signals.low_pass(piece.values, step, self.band_corner)
                 total += np.sum(smooth**2, axis=0)
         return total
 
+    def point_moments(self, values: Array, errors: Array) -> tuple[Array, ...]:
+        """Return what errors of the point do to the estimate, by way of the rows.
+
+        The point that rows are taken about is itself an estimate: of load-dependent friction, the
+        rigid torque that presses on the gears.
+
+        Args:
+            values: β, shape (b,).
+            errors: Of the point, one standard deviation each, shape (p, errors).
+
+        Returns:
+            For each channel the mean of `Yᵀe` over rows, e being what each error does to what is
+            predicted; shape (errors, b). See `estimators.Noise`.
+        """
+        plant, kept = self.plant, self.base.kept
+        assert isinstance(plant, PointSensitive)
+        standard = self.standard(values)
+        total = np.zeros((len(self.channels), errors.shape[1], len(kept)))
+        rows = 0
+        for s in self.samples():
+            every = max(1, int(1.0 / (8.0 * self.corner * self.timelines[s.recording].step)))
+            part = s.part(slice(every // 2, None, every))
+            moved = plant.sensitivity(part, standard, errors)
+            chosen = cast("Plant[Any]", plant).rows(part, kept).regressor
+            for c in range(len(total)):
+                total[c] += moved[:, c].T @ chosen[:, c]
+            rows += len(part.time)
+        return tuple(total / max(rows, 1))
+
     @property
     def spacing(self) -> int:
         """How many rows may stand for one: motion hardly changes within an eighth of a period."""
-        if self._spelt_out:
+        if self.has_explicit_rows:
             return 1
         return max(1, int(min(1.0 / (8.0 * self.corner * t.step) for t in self.timelines)))
 
@@ -612,67 +432,72 @@ class Problem:
     def repeats(self) -> float | None:
         """After how many rows the motion repeats, if it does and rows are evenly spaced."""
         line = self.timelines[0]
-        if self._spelt_out or len(self.recordings) > 1 or line.segments > 1 or line.gaps:
+        if self.has_explicit_rows or len(self.recordings) > 1 or line.segments > 1 or line.gaps:
             return None
         if self.smoothing.period is not None:
             return self.smoothing.period / line.step
+        names = [s.name for s in self.survey.inputs[0].motion if s.derivatives]
+        if not names:
+            return None
         try:
-            period = signals.period_of(self.recordings[0], self.position_signals, line.step)
+            period = signals.period_of(self.recordings[0], names, line.step)
         except InvalidSetting:
             return None
         return period / line.step
 
-    def rigid(self, bodies: Array) -> Iterator[tuple[Samples, Array]]:
-        """Yield samples with the rigid body's torque, shape (channels, N).
+    # --- the same problem otherwise
+
+    def with_settings(self, **changes: Any) -> Problem[P]:
+        """Return a problem with the same recordings, which need not be looked at again."""
+        smoothing = changes.pop("smoothing", self.resolved)
+        inputs = self.survey.inputs
+        if "plant" in changes:  # which may take signals otherwise, by other gains
+            measured = self.purpose == "fit"
+            inputs = tuple(changes["plant"].inputs(r, measured) for r in self.recordings)
+        survey = replace(self.survey, inputs=inputs, smoothing=smoothing)
+        return replace(self, smoothing=smoothing, known_survey=survey, **changes)
+
+    def with_recordings(self, recordings: Sequence[Recording], **changes: Any) -> Problem[P]:
+        """Return a problem with other recordings, at the cutoff chosen here."""
+        smoothing = self.resolved
+        return replace(
+            self, recordings=tuple(recordings), smoothing=smoothing, known_survey=None, **changes
+        )
+
+    def about(self, values: Array) -> Problem[P]:
+        """Return the problem with rows taken about values.
 
         Args:
-            bodies: Ten parameters a body, shape (10 bodies,).
+            values: Of what is stated, `space.labels`, shape (n,).
         """
+        point = self.plant.space.matrix @ values
+        return self.with_settings(plant=self.plant.about(point))
 
-        def work(s: Samples) -> tuple[Samples, Array]:
-            return s, kernels.inverse_dynamics(self.robot.tree, s.motion, bodies)
+    def delayed(self, delay: float) -> Problem[P]:
+        """Return the problem with what is measured that much behind motion [s]."""
+        return self.with_settings(smoothing=replace(self.resolved, delay=delay))
 
-        yield from self._in_order(work, self.samples())
+    def sharpened(self, factor: float) -> Problem[P] | None:
+        """Return the problem with a higher cutoff, None if the sampling leaves no room.
 
-    def like(self, **changes: Any) -> Problem:
-        """Return a problem with the same recordings, whose clocks need not be surveyed again."""
-        other = replace(self, **({"smoothing": self.resolved} | changes))
-        other.__dict__["timelines"] = self.timelines  # what `cached_property` would find out
-        other.__dict__["resolved"] = other.smoothing
-        return other
-
-    def delayed(self, delay: float) -> Problem:
-        """Return the same problem with torque that much behind motion [s]."""
-        return self.like(smoothing=replace(self.resolved, delay=delay))
-
-    def sharpened(self, factor: float) -> Problem | None:
-        """Return the same problem with a higher corner, None if the sampling leaves no room.
-
-        Residuals are still compared in the band of the corner chosen before.
+        Residuals are still compared in the band of the cutoff chosen before.
         """
         corner = factor * self.corner
         if corner > signals.LARGEST_CORNER / max(t.step for t in self.timelines):
             return None
-        return self.like(smoothing=replace(self.resolved, corner=corner), band=self.band_corner)
+        smoothing = replace(self.resolved, corner=corner)
+        return self.with_settings(smoothing=smoothing, band_hz=self.band_corner)
 
-    @property
-    def band_corner(self) -> float:
-        """Upper end of the motion's band [Hz]."""
-        return self.band or self.corner
+    def shortened(self, rows: int) -> Problem[P]:
+        """Return the problem from the logs' beginnings, for a quick look.
 
-    def shortened(self, rows: int) -> Problem:
-        """Return the same problem from the logs' beginnings, for a quick look.
-
-        Motion and friction hardly change within a thirtieth of a period of the corner.
+        Motion and friction hardly change within a thirtieth of a period of the cutoff.
 
         Args:
             rows: At most about how many samples.
         """
         share = rows // len(self.recordings)
         step = max(t.step for t in self.timelines)
-        every = 2 * int(0.5 / (32.0 * self.corner * step)) + 1
-        return self.of([r.window(0, share) for r in self.recordings], held=True, every=every)
-
-    def of(self, recordings: Sequence[Recording], **changes: object) -> Problem:
-        """Return the same problem with other recordings, at the corner chosen here."""
-        return replace(self, recordings=tuple(recordings), smoothing=self.resolved, **changes)  # type: ignore[arg-type]
+        decimation = 2 * int(0.5 / (32.0 * self.corner * step)) + 1
+        shorter = [r.window(0, share) for r in self.recordings]
+        return self.with_recordings(shorter, keep_samples=True, decimation=decimation)

@@ -1,24 +1,33 @@
-"""Rows of a robot: a tree of bodies with drives, one channel a joint."""
+"""A robot as a plant: a tree of bodies with drives, one channel a joint."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import lru_cache
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 
 import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.dynamics import PRISMATIC, Course, drive_columns, kernels
+from heft.dynamics.kernels import Plan
+from heft.errors import InvalidSetting, MissingSignal
 from heft.information import (
     PARAMETER_COUNT,
-    BaseParameters,
-    base_parameters,
+    SYMBOLS,
+    UNITS,
+    Labels,
+    ParameterSpace,
+    Triangle,
     column_order,
-    triangle_of,
 )
 from heft.models import Robot
+from heft.recordings import Recording
+from heft.signals import Smoothed
 
-STRUCTURE_SEED = 20_260  # any will do: the base parameters do not depend on the draw
+from .plant import Channel, Inputs, Measured, MotionSignal, Plant, Rows, Samples, Sides
 
 
 def random_states(robot: Robot, count: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
@@ -57,17 +66,17 @@ def standard_rows(
         course: What friction is a function of; without, its memory and loads are zero.
     """
     if course is None:
-        course = Course(
-            v.T,
-            a.T,
-            np.zeros((len(drive_columns.stop_columns(robot)), len(v))),
-            np.zeros(v.T.shape),
-        )
+        stops = len(drive_columns.stop_columns(robot))
+        course = Course(v.T, a.T, np.zeros((stops, len(v))), np.zeros(v.T.shape))
     return rows_of(robot, kernels.motion_of(robot.tree, robot.gravity, q, v, a), course)
 
 
 def rows_of(
-    robot: Robot, motion: kernels.Motion, course: Course, threads: int = 1, simpler: bool = False
+    robot: Robot,
+    motion: kernels.Motion,
+    course: Course,
+    threads: int = 1,
+    simpler: bool = False,
 ) -> Array:
     """Return the rows of all standard parameters at a motion, shape (N, channels, p).
 
@@ -122,36 +131,312 @@ def random_course(robot: Robot, v: Array, a: Array, rng: np.random.Generator) ->
 
 
 @lru_cache(maxsize=8)
-def structural_base(robot: Robot) -> BaseParameters:
-    """Return the base parameters of a robot: what any motion could tell at best.
+def _plan(robot: Robot, columns: tuple[int, ...]) -> Plan:
+    """Return how the kernels reduce these columns."""
+    acts = drive_columns.acts(robot, (*robot.drive_columns, *robot.simpler_columns))
+    return kernels.plan(robot.tree, np.array(columns, dtype=np.intp), acts, robot.measured)
 
-    From rows at random states, of the channels that are measured. The same robot always gives
-    the same base parameters.
+
+@dataclass(frozen=True, eq=False)
+class RobotMotion:
+    """Motion of a robot.
+
+    Attributes:
+        position: Of each channel, shape (channels, N) [rad or m].
+        velocity: Of the drives' channels, shape (channels, N) [rad/s or m/s].
+        bodies: What the kernels read.
     """
-    labels = robot.labels
-    measured = robot.measured
-    count = max(32, -(-4 * len(labels) // max(len(measured), 1)))
-    rng = np.random.default_rng(STRUCTURE_SEED)
-    q, v, a = random_states(robot, count, rng)
-    course = random_course(robot, v, a, rng)
-    rows = standard_rows(robot, q, v, a, course)[:, measured].reshape(-1, len(labels))
-    # The dictionary's columns nearly depend on one another and never on the bodies': each is a
-    # parameter of its own, whatever rounding says.
-    own = PARAMETER_COUNT * len(robot.tree.names)
-    inside = [
-        own + k
-        for k, (_, t) in enumerate(robot.drive_columns)
-        if t.kind in drive_columns.DICTIONARY
-    ]
-    plain = [k for k in range(len(labels)) if k not in set(inside)]
-    order = column_order(len(robot.tree.names), len(plain))
-    base = base_parameters(triangle_of(rows[:, plain]), labels.select(plain), order)
-    seen = [k for k in inside if np.any(rows[:, k] != 0.0)]
-    kept = sorted([plain[k] for k in base.kept] + seen)
-    matrix = np.zeros((len(kept), len(labels)))
-    for row, position in zip(base.matrix, base.kept, strict=True):
-        matrix[kept.index(plain[position]), plain] = row
-    for position in seen:
-        matrix[kept.index(position), position] = 1.0
-    unseen = sorted([plain[k] for k in base.unseen] + [k for k in inside if k not in seen])
-    return BaseParameters(labels, tuple(kept), matrix, tuple(unseen), base.gap)
+
+    position: Array
+    velocity: Array
+    bodies: kernels.Motion
+
+    def part(self, rows: slice | NDArray[np.intp]) -> RobotMotion:
+        """Return some of the samples."""
+        bodies = self.bodies.part(rows)
+        velocity = bodies.velocity
+        if self.velocity is not self.bodies.velocity:
+            velocity = self.velocity[:, rows]
+        return RobotMotion(self.position[:, rows], velocity, bodies)
+
+
+@dataclass(frozen=True, eq=False)
+class RobotPlant(Plant[RobotMotion]):
+    """A robot with a fixed base, whose joints' torques are measured.
+
+    Attributes:
+        robot: Tree, drives, and what is believed of them.
+        point: Standard parameters whose rigid torque presses on the gears, shape (p,); without
+            them load-dependent friction is zero.
+    """
+
+    robot: Robot
+    point: Array | None = None
+
+    @property
+    def bodies_size(self) -> int:
+        """Number of columns of the bodies, before those of the drives."""
+        return PARAMETER_COUNT * len(self.robot.tree.names)
+
+    @cached_property
+    def labels(self) -> Labels:
+        """Ten a body, then the drives' terms."""
+        return self.robot.labels
+
+    @cached_property
+    def alternatives(self) -> Labels:
+        """Simple friction's terms that stand in for the dictionary (Coulomb friction)."""
+        return self.robot.drive_labels(self.robot.simpler_columns)
+
+    @cached_property
+    def space(self) -> ParameterSpace:
+        """Ten a link, then the drives' terms: what a model file states."""
+        robot, own = self.robot, self.bodies_size
+        links, labels = robot.bodies_links, robot.labels
+        names = [f"{k.name}.{s}" for k in links for s in SYMBOLS]
+        drives = labels.select(range(own, len(labels)))
+        first = PARAMETER_COUNT * len(links)
+        positive = [
+            first + k
+            for k, (_, term) in enumerate(robot.drive_columns)
+            if drive_columns.is_nonnegative(term)
+        ]
+        return ParameterSpace(
+            Labels((*names, *drives.names), (*UNITS * len(links), *drives.units), labels.frame),
+            scipy.linalg.block_diag(robot.link_matrix(), np.eye(len(drives))),
+            np.concatenate([*(k.nominal for k in links), np.zeros(len(drives))]),
+            tuple(range(0, first, PARAMETER_COUNT)),
+            tuple(positive),
+        )
+
+    @cached_property
+    def channels(self) -> tuple[Channel, ...]:
+        """The joints whose torque is measured."""
+        robot = self.robot
+        linear = {d.name for d in robot.drives if d.linear}
+        names = [robot.channels[c] for c in robot.measured]
+        return tuple(Channel(n, "N" if n in linear else "N·m") for n in names)
+
+    @cached_property
+    def independent(self) -> tuple[int, ...]:
+        """Columns of friction's dictionary."""
+        own, kinds = self.bodies_size, drive_columns.DICTIONARY
+        return tuple(
+            own + k for k, (_, t) in enumerate(self.robot.drive_columns) if t.kind in kinds
+        )
+
+    @property
+    def order(self) -> Sequence[int]:
+        """Last bodies first, so that combinations are called after the bodies farthest out."""
+        plain = len(self.labels) - len(self.independent)
+        return column_order(len(self.robot.tree.names), plain)
+
+    @property
+    def structure(self) -> object:
+        """The robot: base parameters do not depend on the point."""
+        return self.robot
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a user should know of the model file."""
+        return self.robot.notes
+
+    @property
+    def point_columns(self) -> Sequence[int]:
+        """The bodies' columns, where friction depends on the load."""
+        loaded = any(t.kind == "load" for _, t in self.robot.drive_columns)
+        return range(self.bodies_size) if loaded else ()
+
+    def about(self, values: Array) -> RobotPlant:
+        """Return the plant with load-dependent friction of these standard parameters' torque."""
+        return replace(self, point=values)
+
+    @cached_property
+    def position_signals(self) -> tuple[str, ...]:
+        """Signals of the joints that move.
+
+        Raises:
+            InvalidSetting: If the base floats: logs hold no pose yet.
+        """
+        if self.robot.tree.free_base:
+            raise InvalidSetting(
+                "a free base needs its pose, which logs do not hold yet",
+                argument='base = "free"',
+                cure="fix the base, and identify its limbs",
+            )
+        moving = [j for j in self.robot.joints if self.robot.options.of(j).position is None]
+        return tuple(f"q.{j}" for j in moving)
+
+    def effort_signals(self, recording: Recording) -> tuple[tuple[str, int, float], ...]:
+        """Return signal, channel and factor of each measured effort in a recording.
+
+        Raises:
+            MissingSignal: If neither torque nor a current with a gain is there.
+        """
+        first = len(self.robot.channels) - len(self.robot.joints)
+        found: list[tuple[str, int, float]] = []
+        without_gain: list[str] = []
+        for channel in self.robot.measured:
+            if channel < first:
+                continue
+            joint = self.robot.joints[channel - first]
+            gain = self.robot.options.of(joint).gain
+            if f"tau.{joint}" in recording.sources:
+                found.append((f"tau.{joint}", int(channel), 1.0))
+            elif f"current.{joint}" in recording.sources and gain is not None:
+                found.append((f"current.{joint}", int(channel), gain))
+            elif f"current.{joint}" in recording.sources:
+                without_gain.append(joint)
+            else:
+                recording.require(
+                    f"tau.{joint}",
+                    f"is needed to identify joint '{joint}' (or current.{joint} and its gain; if "
+                    f"neither is measured, say [joint.{joint}] measured = false)",
+                )
+        if without_gain:
+            raise MissingSignal(
+                "currents are logged in place of torques, and no gains are given",
+                argument=recording.name,
+                got=f"a current of {', '.join(without_gain)}",
+                cure="give the gain of each in N·m/A in the file of --with, such as "
+                f"[joint.{without_gain[0]}] gain = 10.6",
+            )
+        return tuple(found)
+
+    def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
+        """Return joint positions, and torques or currents.
+
+        Raises:
+            MissingSignal: If one is not there.
+        """
+        for name in self.position_signals:
+            joint = name.partition(".")[2]
+            recording.require(
+                name,
+                f"says where joint '{joint}' is (if it was held still, say "
+                f"[joint.{joint}] position = …)",
+            )
+        motion = tuple(MotionSignal(name) for name in self.position_signals)
+        if not measured:
+            return Inputs(motion)
+        places = {int(c): k for k, c in enumerate(self.robot.measured)}
+        efforts = self.effort_signals(recording)
+        return Inputs(motion, tuple(Measured(places[c], ((n, f),)) for n, c, f in efforts))
+
+    def motion(self, smoothed: Smoothed) -> RobotMotion:
+        """Return positions, velocities and what the kernels read; joints held still are at rest.
+
+        Raises:
+            FitError: If smoothing left numbers that are not finite.
+        """
+        robot = self.robot
+        moving = [robot.options.of(j).position is None for j in robot.joints]
+        q, v, a = (np.zeros((len(smoothed.position), len(moving))) for _ in range(3))
+        q[:, moving] = smoothed.position
+        v[:, moving] = smoothed.velocity
+        a[:, moving] = smoothed.acceleration
+        for k, joint in enumerate(robot.joints):
+            held = robot.options.of(joint).position
+            if held is not None:
+                q[:, k] = held
+        bodies = kernels.motion_of(robot.tree, robot.gravity, q, v, a)
+        kernels.require_finite(bodies)
+        return RobotMotion(q.T, bodies.velocity, bodies)
+
+    def remember(
+        self, samples: Samples[RobotMotion], state: drive_columns.Presliding | None
+    ) -> tuple[Samples[RobotMotion], drive_columns.Presliding]:
+        """Return samples with the presliding memory of friction."""
+        position = samples.motion.position
+        state = drive_columns.presliding(self.robot, samples.time, position, state)
+        return replace(samples, memory=state.values.T), state
+
+    def loads(self, motion: RobotMotion) -> Array:
+        """Return the rigid torque that load-dependent friction takes, shape (channels, N)."""
+        if self.point is None:
+            return np.zeros_like(motion.velocity)
+        return self.rigid(motion, self.point)
+
+    def rigid(self, motion: RobotMotion, values: Array) -> Array:
+        """Return the bodies' torque of standard parameters, shape (channels, N) [N·m or N]."""
+        bodies = values[: self.bodies_size]
+        return kernels.inverse_dynamics(self.robot.tree, motion.bodies, bodies)
+
+    def drive_state(self, samples: Samples[RobotMotion], rigid: Array | None = None) -> Course:
+        """Return what drives' columns are functions of.
+
+        Args:
+            samples: N of them.
+            rigid: Torque that presses on the gears, shape (channels, N); the point's if not given.
+        """
+        motion = samples.motion
+        load = self.loads(motion) if rigid is None else rigid
+        return Course(motion.velocity, motion.bodies.acceleration, samples.memory.T, load)
+
+    def rows(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> Rows:
+        """Return rows of the measured joints."""
+        state = self.drive_state(samples)
+        simpler = any(k >= len(self.labels) for k in columns)
+        rows = rows_of(self.robot, samples.motion.bodies, state, simpler=simpler)
+        return Rows(rows[:, self.robot.measured][:, :, list(columns)])
+
+    def sides(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> Sides:
+        """Return generalised momentum and remainder of the measured joints."""
+        state = self.drive_state(samples)
+        simpler = any(k >= len(self.labels) for k in columns)
+        made = both_sides(self.robot, samples.motion.bodies, state, simpler)
+        chosen = list(columns)
+        return Sides(*(side[:, self.robot.measured][:, :, chosen] for side in made))
+
+    def reduce(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> tuple[Triangle, ...]:
+        """Return a triangle a joint, in cache, without spelling rows out."""
+        robot, plan = self.robot, _plan(self.robot, tuple(columns))
+        every = (*robot.drive_columns, *robot.simpler_columns)
+        scatter = drive_columns.columns(robot, every, self.drive_state(samples))
+        effort = np.zeros((robot.tree.channels, len(samples.time)))
+        effort[robot.measured] = samples.measured.T
+        factors = kernels.reduce(plan, samples.motion.bodies, scatter, effort)
+        rows = len(samples.time)
+        return tuple(Triangle(plan.columns[c], factors[c], rows) for c in robot.measured)
+
+    def predict(self, samples: Samples[RobotMotion], values: Array) -> Array:
+        """Return the torque of standard parameters, shape (N, measured joints) [N·m or N]."""
+        names = self.labels.names[self.bodies_size :]
+        drives = dict(zip(names, values[self.bodies_size :].tolist(), strict=True))
+        rigid = self.rigid(samples.motion, values)
+        rest = drive_columns.effort(self.robot, drives, self.drive_state(samples))
+        return np.asarray((rigid + rest)[self.robot.measured].T)
+
+    def sensitivity(self, samples: Samples[RobotMotion], values: Array, directions: Array) -> Array:
+        """Return what errors of the bodies do to the torque by way of load-dependent friction."""
+        robot, own = self.robot, self.bodies_size
+        rigid = self.loads(samples.motion)
+        full = rows_of(robot, samples.motion.bodies, self.drive_state(samples, rigid))
+        moved = full[:, :, :own] @ directions[:own]
+        errors = np.zeros_like(moved)
+        for k, (d, term) in enumerate(robot.drive_columns):
+            if term.kind != "load" or values[own + k] == 0.0:
+                continue
+            ratio = robot.drives[d].ratio
+            smooth = np.tanh(ratio @ samples.motion.velocity / (term.scale or 1.0))
+            slope = values[own + k] * smooth * np.sign(ratio @ rigid)
+            pressed = np.einsum("c,nck->nk", ratio, moved)[:, None]
+            errors += slope[:, None, None] * pressed * ratio[:, None]
+        return np.asarray(errors[:, robot.measured])
+
+    def random_samples(self, count: int, rng: np.random.Generator) -> Samples[RobotMotion]:
+        """Return random states; see `random_states` and `random_course`."""
+        robot = self.robot
+        q, v, a = random_states(robot, count, rng)
+        state = random_course(robot, v, a, rng)
+        bodies = kernels.motion_of(robot.tree, robot.gravity, q, v, a)
+        position = q[:, -len(robot.joints) :].T
+        return Samples(
+            0,
+            np.arange(count, dtype=float),
+            RobotMotion(position, state.velocity, bodies),
+            state.stops.T,
+            np.zeros((count, len(self.channels))),
+            np.arange(count),
+            np.ones(count, dtype=bool),
+        )

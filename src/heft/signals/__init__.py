@@ -4,6 +4,6 @@ from . import periodic, weak_form
 from .settings import Smoothing
 from .clock import GAP_STEPS, Timeline, Window, survey, windows
 from .low_pass import REACH, Smoothed, density, low_pass, remembered, settling, smooth
-from .bandwidth import LARGEST_CORNER, resolve
+from .bandwidth import LARGEST_CORNER, resolve, unsmoothed
 from .smoothing import Smoother, period_of, smoother
 from .weak_form import Integrals, Samples, Weak, Windows, integrate

@@ -173,3 +173,15 @@ def resolve(
                 expected=f"below {0.5 * rate:.4g} Hz, half the rate of {recording.name}",
             )
     return smoothing
+
+
+def unsmoothed(smoothing: Smoothing, rate: float) -> Smoothing:
+    """Return the smoothing of signals that are all taken as they are: nothing is filtered.
+
+    Args:
+        smoothing: As it was asked for.
+        rate: Sampling rate [Hz].
+    """
+    if smoothing.corner is not None:
+        return smoothing
+    return replace(smoothing, corner=LARGEST_CORNER * rate)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.errors import InvalidRecording
+from heft.information import continuous_quaternions
 from heft.recordings import BLOCK_ROWS, Recording
 
 GAP_STEPS = 10  # a longer silence ends a segment: nothing is interpolated across it
@@ -78,11 +79,23 @@ class _Tally:
     duration: float = 0.0
 
 
+def quaternions(names: Sequence[str]) -> list[slice]:
+    """Return where the four signals of a quaternion stand together, `quat.FRAME.w` first."""
+    fours = [tuple(f"{n.removesuffix('w')}{a}" for a in "wxyz") for n in names]
+    return [
+        slice(k, k + 4)
+        for k, (name, four) in enumerate(zip(names, fours, strict=True))
+        if name.startswith("quat.") and name.endswith(".w") and tuple(names[k : k + 4]) == four
+    ]
+
+
 def _pieces(
     recording: Recording, names: Sequence[str], step: float, tally: _Tally
 ) -> Iterator[Piece]:
     """Yield the usable rows of a recording, cut at gaps and jumps of the clock."""
     last = -np.inf
+    turns = quaternions(names)
+    before = np.full(len(names), np.nan)
     for block in recording.blocks(names):
         position = tally.rows + np.arange(len(block.time))
         tally.rows += len(block.time)
@@ -90,6 +103,9 @@ def _pieces(
         finite = np.isfinite(block.time) & sound.all(axis=1)
         tally.broken += int(np.sum(~finite))
         time, values, position = block.time[finite], block.values[finite], position[finite]
+        for four in turns if len(values) else ():
+            values[:, four] = continuous_quaternions(values[:, four], before[four])
+            before[four] = values[-1, four]
         while len(time):
             latest = np.maximum.accumulate(np.concatenate([[last], time]))[:-1]
             jumps = np.flatnonzero(time - latest < -GAP_STEPS * step)

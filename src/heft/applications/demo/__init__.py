@@ -36,7 +36,7 @@ def run(out: Path, progress: Callable[[str], None]) -> str:
     truth = json.loads((FOLDER / "truth.json").read_text())
     lines = [report.text(found), "", "Against the truth of the simulation:", ""]
     rows = []
-    for k, link in enumerate(found.problem.robot.bodies_links):
+    for k, link in enumerate(found.problem.plant.robot.bodies_links):
         true = truth["links"][link.name]
         numbers = body_statistics(found.consistent, 10 * k)
         mass, std, share = numbers["mass"]
@@ -68,7 +68,7 @@ def run(out: Path, progress: Callable[[str], None]) -> str:
     )
     rows = []
     simple = found.friction["simple"]
-    for joint in found.problem.robot.joints:
+    for joint in found.problem.plant.robot.joints:
         true = truth["joints"][joint]
         rows.append(
             [

@@ -1,4 +1,4 @@
 """The dynamics of small robots, in symbols."""
 
 from .lagrange import Derivation, derive, derive_file
-from .printing import rendered
+from .printing import latex, numpy_source, rendered, text

@@ -29,7 +29,7 @@ from heft.dynamics import Tree, kernels, presliding
 from heft.estimators import IDENTITY, cone_metric, noise
 from heft.information import PARAMETER_COUNT, DataRank, data_rank, inertia, triangle_of
 from heft.models import Robot
-from heft.plants import Problem, structural_base
+from heft.plants import Problem, RobotPlant, structural_base
 from heft.recordings import Recording
 from heft.signals import Smoothing
 
@@ -195,8 +195,8 @@ class Evidence:
         """
         bare = _without_drives(robot)
         chosen = [w for r in recordings for w in _windows(r, LOOKED_AT // len(recordings))]
-        problem = Problem(bare, tuple(chosen), Smoothing(), threads=1)
-        problem = problem.like(smoothing=replace(problem.resolved, delay=0.0))
+        problem = Problem(RobotPlant(bare), tuple(chosen), Smoothing(), threads=1)
+        problem = problem.with_settings(smoothing=replace(problem.resolved, delay=0.0))
         parts = list(_stretches(problem))
         duration = sum(s.time[-1] - s.time[0] for s in parts)
         made = []
@@ -467,7 +467,7 @@ class Evidence:
         """Return what the motion shows of the bodies' base parameters."""
         q, v, a = self.motion(correction)
         bare = _without_drives(self.robot)
-        base = structural_base(bare)
+        base = structural_base(RobotPlant(bare))
         tree = self.robot.tree
         motion = kernels.motion_of(tree, np.array(correction.gravity), q, v, a)
         made = _regressor(tree, motion)[list(self.channels)]
@@ -495,7 +495,7 @@ def _windows(recording: Recording, rows: int) -> Iterator[Recording]:
         yield recording.window(first, first + share)
 
 
-def _stretches(problem: Problem) -> Iterator[Stretch]:
+def _stretches(problem: Problem[RobotPlant]) -> Iterator[Stretch]:
     """Yield the problem's pieces without gaps, their torque through the motion's low-pass."""
     held: list[tuple[Array, Array, Array, Array, Array]] = []
     recording, last = -1, -np.inf
@@ -519,6 +519,8 @@ def _stretches(problem: Problem) -> Iterator[Stretch]:
             yield from joined()
             held = []
         recording, last = s.recording, float(s.time[-1])
+        effort = np.zeros((len(s.time), problem.plant.robot.tree.channels))
+        effort[:, problem.plant.robot.measured] = s.measured
         inside = np.flatnonzero(np.diff(s.time, prepend=s.time[0]) > gap)
         for part in np.split(np.arange(len(s.time)), inside):
             if held and len(part) and s.time[part[0]] - held[-1][0][-1] > gap:
@@ -527,10 +529,10 @@ def _stretches(problem: Problem) -> Iterator[Stretch]:
             held.append(
                 (
                     s.time[part],
-                    s.position.T[part],
+                    s.motion.position.T[part],
                     s.motion.velocity.T[part],
-                    s.motion.acceleration.T[part],
-                    s.effort.T[part],
+                    s.motion.bodies.acceleration.T[part],
+                    effort[part],
                 )
             )
     yield from joined()

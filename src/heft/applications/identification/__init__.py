@@ -3,7 +3,7 @@
 from . import checks, compare_report, report, results
 from .settings import Settings
 from .preparation import Progress, silent
-from .fit import Run, estimated, gain_spread, opened
+from .fit import ExperimentFit, fit_experiment, gain_spread, open_experiment
 from .identification import Identification
 from .identify import describe, identify, identify_files
 from .results import Identified, refuse_foreign, write

@@ -9,7 +9,7 @@ import numpy as np
 from heft.arrays import Array
 from heft.estimators import ConsistentEstimate, Estimate
 from heft.information import Check
-from heft.plants import Problem
+from heft.plants import Problem, RobotPlant
 
 from .scores import Score
 
@@ -29,7 +29,7 @@ EXPLAINS_NOTHING = 0.9  # of the torque left over: such a fit cannot stand
 
 
 def judge(
-    problem: Problem,
+    problem: Problem[RobotPlant],
     estimate: Estimate,
     fit: Iterable[Score],
     held_out: Iterable[Score],
@@ -70,7 +70,9 @@ def judge(
     return found
 
 
-def _of_the_motion(problem: Problem, estimate: Estimate, velocities: Array) -> Iterator[Check]:
+def _of_the_motion(
+    problem: Problem[RobotPlant], estimate: Estimate, velocities: Array
+) -> Iterator[Check]:
     rank = estimate.rank
     complete = rank.rank == rank.columns
     least = f"; least of all {', '.join(rank.weakest)}"
@@ -98,8 +100,8 @@ def _of_the_motion(problem: Problem, estimate: Estimate, velocities: Array) -> I
     )
     still = [
         j
-        for j, v in zip(problem.robot.joints, velocities, strict=True)
-        if v < STILL_VELOCITY and problem.robot.options.of(j).position is None
+        for j, v in zip(problem.plant.robot.joints, velocities, strict=True)
+        if v < STILL_VELOCITY and problem.plant.robot.options.of(j).position is None
     ]
     yield Check(
         "motion",
@@ -160,10 +162,12 @@ def _of_the_residual(estimate: Estimate, span: Array) -> Iterator[Check]:
     )
 
 
-def _of_the_numbers(problem: Problem, consistent: ConsistentEstimate) -> Iterator[Check]:
+def _of_the_numbers(
+    problem: Problem[RobotPlant], consistent: ConsistentEstimate
+) -> Iterator[Check]:
     values, seen = consistent.parameters.values, consistent.seen
     shifts = {}
-    for k, link in enumerate(problem.robot.bodies_links):
+    for k, link in enumerate(problem.plant.robot.bodies_links):
         if link.given and seen[10 * k] >= 0.5:
             ratio = values[10 * k] / link.nominal[0]
             shifts[link.name] = float(max(ratio, 1.0 / max(ratio, 1e-12)))
@@ -178,7 +182,7 @@ def _of_the_numbers(problem: Problem, consistent: ConsistentEstimate) -> Iterato
         "median times by which masses that the data see are off the model file's"
         + (f" ({', '.join(far)}): {CURE}" if value > SHIFT_WARN else ""),
     )
-    links = problem.robot.bodies_links
+    links = problem.plant.robot.bodies_links
     held = [link.name for k, link in enumerate(links) if seen[10 * k] < 0.5]
     value = len(held) / max(len(links), 1)
     yield Check.at_most(
@@ -191,7 +195,7 @@ def _of_the_numbers(problem: Problem, consistent: ConsistentEstimate) -> Iterato
         + ("; move the joints before them, and faster" if value > UNSEEN_WARN else ""),
     )
     bodies = {n for n in consistent.active if "." not in n}
-    share = len(bodies) / max(len(problem.robot.bodies_links), 1)
+    share = len(bodies) / max(len(problem.plant.robot.bodies_links), 1)
     yield Check.at_most(
         "links on the boundary",
         share,

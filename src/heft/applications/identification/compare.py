@@ -23,7 +23,7 @@ from heft.dynamics import Drive, Term, steady
 from heft.errors import InputError, InvalidSetting
 from heft.information import PARAMETER_COUNT, frame_change
 from heft.models import Robot
-from heft.plants import structural_base
+from heft.plants import RobotPlant, structural_base
 from heft.recordings import file_hash
 
 from .results import SEEN, Identified
@@ -84,7 +84,7 @@ class Side:
                 got=f"{type(problem).__name__}: {problem}",
                 cure="identify again with this version of heft",
             ) from problem
-        base = structural_base(identified.robot)
+        base = structural_base(RobotPlant(identified.robot))
         size = len(base.labels)
         same = side.matrix.shape == base.matrix.shape and np.allclose(side.matrix, base.matrix)
         if not same or side.values.shape != (size,) or side.covariance.shape != (size, size):
@@ -223,7 +223,7 @@ def by_holm(changes: Sequence[Change]) -> tuple[Change, ...]:
 
 def _drive_places(robot: Robot, drive: Drive) -> tuple[list[Term], list[int]]:
     """Return a drive's friction terms that are base parameters, and their places."""
-    names = structural_base(robot).labels.names
+    names = structural_base(RobotPlant(robot)).labels.names
     terms = [t for t in drive.terms if t.kind != "armature" and f"{drive.name}.{t.name}" in names]
     return terms, [names.index(f"{drive.name}.{t.name}") for t in terms]
 
@@ -291,7 +291,7 @@ def _together(difference: Array, spread: Array) -> float:
 
 def _base(robot: Robot, a: Side, b: Side) -> tuple[list[Change], list[int]]:
     """Return how the bodies' and rotors' base parameters changed, and where they are."""
-    base = structural_base(robot)
+    base = structural_base(RobotPlant(robot))
     rubbing = {k for d in robot.drives for k in _drive_places(robot, d)[1]}
     std = [np.sqrt(np.maximum(np.diag(s.covariance), 0.0)) for s in (a, b)]
     seen = np.isfinite(std[0]) & np.isfinite(std[1]) & np.isfinite(a.values + b.values)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -13,15 +14,17 @@ from heft.errors import InvalidRecording, InvalidSetting
 from heft.estimators import ConsistentEstimate, DelayFound, Estimate, Limits, robust
 from heft.information import DataRank, Information, data_rank
 from heft.models import Options, Robot
-from heft.plants import Problem
+from heft.plants import Plant, Problem, RobotPlant
 from heft.recordings import Recording
 
 from .preparation import Progress, averaged, sharpened_and_delayed, silent, without_outliers
 from .settings import Settings
 
+P = TypeVar("P", bound="Plant[Any]")
+
 
 @dataclass(frozen=True)
-class Run:
+class ExperimentFit(Generic[P]):
     """What one experiment's logs say, before anything is believed.
 
     Attributes:
@@ -32,16 +35,16 @@ class Run:
         delay: What the search for a delay found.
     """
 
-    problem: Problem
+    problem: Problem[P]
     gathered: Information
     estimate: Estimate
     left_out: Mapping[str, int]
     delay: DelayFound
 
 
-def opened(
+def open_experiment(
     robot: Robot, logs: Sequence[Recording], settings: Settings, progress: Progress = silent
-) -> tuple[Problem, Settings]:
+) -> tuple[Problem[RobotPlant], Settings]:
     """Return robot and logs as a problem, and the settings with what is known of the links."""
     if not logs:
         raise InvalidRecording("no log is given", cure="name at least one log after the model file")
@@ -58,16 +61,21 @@ def opened(
     if settings.robust != "none" and (settings.weak or settings.smoothing.torque == "filtered"):
         robust.refuse_made_rows()
     progress(f"reading {len(logs)} log{'s' if len(logs) > 1 else ''}")
-    problem = Problem(robot, tuple(logs), settings.smoothing, settings.threads, weak=settings.weak)
+    problem = Problem(
+        RobotPlant(robot), tuple(logs), settings.smoothing, settings.threads, weak=settings.weak
+    )
     _refuse_dead(problem)
     if settings.average:
         problem = averaged(problem)
     return problem, settings
 
 
-def estimated(
-    problem: Problem, settings: Settings, given: Information | None, progress: Progress = silent
-) -> Run:
+def fit_experiment(
+    problem: Problem[P],
+    settings: Settings,
+    given: Information | None = None,
+    progress: Progress = silent,
+) -> ExperimentFit[P]:
     """Return what the logs say: corner, delay, load on the gears, outliers, least squares."""
     if not kernels.is_compiled():
         progress("compiling the kernels for this machine, once: about 20 s")
@@ -75,33 +83,33 @@ def estimated(
         problem, settings.smoothing, settings.sharpness, settings.delay, progress
     )
     progress(f"smoothing at {problem.corner:.3g} Hz, summing up rows")
-    problem, rows, _ = _loaded(problem, settings)
+    problem, rows, _ = _about_first_fit(problem, settings)
     shared: list[tuple[Array, ...]] = []  # for each channel, of errors that are no noise
     if settings.smoothing.delay is None:
         delay, moments = settings.delay.refine(problem, delay, rows)
         problem = problem.delayed(delay.delay)
         shared.append(moments)
     # Bodies found without the load are off by some of it, and so the load itself.
-    problem, _, rough = _loaded(problem, settings)
+    problem, _, rough = _about_first_fit(problem, settings)
     problem, left_out = without_outliers(problem, settings.robust, progress)
     progress("summing up rows with the load on the gears")
     gathered = problem.gathered()
     if given is not None:
         gathered = gathered + given  # the logs' own noise weights the sum
     estimate = settings.least_squares.solve(gathered.only(range(len(problem.labels))))
-    estimate = replace(estimate, rank=_shown(problem, gathered, estimate))
+    estimate = replace(estimate, rank=_data_rank(problem, gathered, estimate))
     if settings.least_squares.coloured:
         progress("looking at what is left over")
         if rough is not None:
-            bodies = _body_spread(problem, rough)
-            moments = problem.load_moments(estimate.fitted, bodies)
+            bodies = _point_spread(problem, rough)
+            moments = problem.point_moments(estimate.fitted, bodies)
             counted = zip(moments, estimate.noise.rows, strict=True)
             shared.append(tuple(m * n for m, n in counted))
         shared.append(settings.sharpness.doubt(problem, rows))
         together = tuple(np.vstack(moments) for moments in zip(*shared, strict=True))
         coloured = settings.least_squares.colour(problem, estimate, together)
         estimate = replace(coloured, rank=estimate.rank)
-    return Run(problem, gathered, estimate, left_out, delay)
+    return ExperimentFit(problem, gathered, estimate, left_out, delay)
 
 
 def limits_of(options: Options) -> Limits:
@@ -113,10 +121,10 @@ def limits_of(options: Options) -> Limits:
     )
 
 
-def _refuse_dead(problem: Problem) -> None:
+def _refuse_dead(problem: Problem[RobotPlant]) -> None:
     """Raise `InvalidRecording` for a torque that never changes in any of the logs."""
-    channels = problem.robot.channels
-    for signal, channel, _ in problem.effort_signals(problem.recordings[0]):
+    channels = problem.plant.robot.channels
+    for signal, channel, _ in problem.plant.effort_signals(problem.recordings[0]):
         if all(signal in t.constant for t in problem.timelines):
             raise InvalidRecording(
                 f"the log's signal '{signal}' never changes: its sensor is dead, or it was not "
@@ -127,44 +135,53 @@ def _refuse_dead(problem: Problem) -> None:
             )
 
 
-def _body_spread(problem: Problem, rough: ConsistentEstimate) -> Array:
-    """Return errors of the bodies of one standard deviation, shape (10 bodies, errors)."""
+def _point_spread(problem: Problem[Any], rough: ConsistentEstimate) -> Array:
+    """Return errors of the point of one standard deviation, shape (p, errors)."""
     covariance = rough.parameters.covariance
     assert covariance is not None
-    matrix = problem.robot.link_matrix()
-    count = matrix.shape[1]
-    values, vectors = np.linalg.eigh(matrix @ covariance[:count, :count] @ matrix.T)
-    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+    columns = list(problem.plant.point_columns)
+    matrix = problem.plant.space.matrix[columns]
+    values, vectors = np.linalg.eigh(matrix @ covariance @ matrix.T)
+    errors = np.zeros((len(problem.plant.labels), len(columns)))
+    errors[columns] = vectors * np.sqrt(np.maximum(values, 0.0))
+    return errors
 
 
-def _loaded(problem: Problem, settings: Settings) -> tuple[Problem, int, ConsistentEstimate | None]:
-    """Return the problem with the load on the gears, its rows, and the bodies that load them."""
+def _about_first_fit(
+    problem: Problem[P], settings: Settings
+) -> tuple[Problem[P], int, ConsistentEstimate | None]:
+    """Return the problem about a first fit, its rows, and that fit; as it is where it is linear.
+
+    A first fit ignores load-dependent friction, so its bodies are biased, and with them that
+    friction: it is worth a second one.
+    """
     information = problem.information()
-    if not any(t.kind == "load" for _, t in problem.robot.drive_columns):
+    if not len(problem.plant.point_columns):
         return problem, information.rows, None
     first = settings.least_squares.solve(information)
     triangle = first.information.combined(first.weights())
-    rough = settings.consistent.fit(triangle, problem.believed)
-    loaded = problem.like(bodies=problem.bodies_of(rough.parameters.values))
-    return loaded, information.rows, rough
+    rough = settings.consistent.fit(triangle, problem.space)
+    return problem.about(rough.parameters.values), information.rows, rough
 
 
-def _shown(problem: Problem, gathered: Information, estimate: Estimate) -> DataRank:
+def _data_rank(problem: Problem[Any], gathered: Information, estimate: Estimate) -> DataRank:
     """Return how much the motion shows of the bodies and of simple friction.
 
-    Friction's dictionary is left out: its columns all but depend on one another, on purpose.
+    Columns that are parameters of their own (friction's dictionary) are left out: they all but
+    depend on one another, on purpose.
     """
-    labels = gathered.labels
-    kept = [k for k, n in enumerate(labels.names) if n.partition("[")[0] == n]
+    labels, standard = gathered.labels, problem.plant.labels.names
+    apart = {standard[k] for k in problem.plant.independent}
+    kept = [k for k, name in enumerate(labels.names) if name not in apart]
     triangle = gathered.only(kept).combined(estimate.weights(worth=False))
     return data_rank(triangle.R, labels.select(kept), triangle.rows)
 
 
-def gain_spread(problem: Problem) -> dict[str, float]:
+def gain_spread(problem: Problem[RobotPlant]) -> dict[str, float]:
     """Return the relative standard deviation of each gain that is stated to be unsure."""
-    robot = problem.robot
+    robot = problem.plant.robot
     spread = {}
-    for signal, channel, gain in problem.effort_signals(problem.recordings[0]):
+    for signal, channel, gain in problem.plant.effort_signals(problem.recordings[0]):
         if signal.startswith("current."):
             stated = robot.options.of(robot.channels[channel]).gain_std
             if stated is not None:

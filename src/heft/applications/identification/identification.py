@@ -11,7 +11,7 @@ from heft.arrays import Array
 from heft.display import Trace
 from heft.estimators import Calibrated, ConsistentEstimate, DelayFound, Estimate, StrictBounds
 from heft.information import Check, Information, Verdict, verdict
-from heft.plants import Problem
+from heft.plants import Problem, RobotPlant
 
 from .scores import Score
 from .settings import Settings
@@ -55,7 +55,7 @@ class Identification:
         settings: How it was done.
     """
 
-    problem: Problem
+    problem: Problem[RobotPlant]
     gathered: Information
     estimate: Estimate
     calibrated: Calibrated
@@ -92,18 +92,18 @@ class Identification:
         return ends
 
     @cached_property
-    def calibrated_problem(self) -> Problem:
+    def calibrated_problem(self) -> Problem[RobotPlant]:
         """The problem with torque by the gains found, for predictions."""
-        robot, gains = self.problem.robot, self.calibrated.gains
+        robot, gains = self.problem.plant.robot, self.calibrated.gains
         changed = {
             j: replace(robot.options.of(j), gain=gain / gains[j])
             for j in robot.joints
             if (gain := robot.options.of(j).gain) is not None and j in gains
         }
         if not changed:
-            return self.problem.like(bodies=None)
+            return self.problem.with_settings(plant=RobotPlant(robot))
         options = replace(robot.options, joint={**(robot.options.joint or {}), **changed})
-        return self.problem.like(robot=replace(robot, options=options), bodies=None)
+        return self.problem.with_settings(plant=RobotPlant(replace(robot, options=options)))
 
     @property
     def links(self) -> dict[str, Array]:
@@ -111,14 +111,14 @@ class Identification:
         values = self.consistent.parameters.values
         return {
             link.name: values[10 * k : 10 * k + 10]
-            for k, link in enumerate(self.problem.robot.bodies_links)
+            for k, link in enumerate(self.problem.plant.robot.bodies_links)
         }
 
     @property
     def friction(self) -> dict[str, dict[str, float]]:
         """The drives' terms by name, such as `elbow.viscous`, with full and simple friction."""
-        first = 10 * len(self.problem.believed.groups)
-        labels, values = self.problem.believed.labels, self.consistent.parameters.values
+        first = 10 * len(self.problem.space.groups)
+        labels, values = self.problem.space.labels, self.consistent.parameters.values
         drives = dict(zip(labels.names[first:], values[first:].tolist(), strict=False))
         rotors = {k: v for k, v in drives.items() if k.endswith(".armature")}
         return {"full": drives, "simple": {**rotors, **self.simple.values}}

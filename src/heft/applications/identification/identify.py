@@ -19,12 +19,12 @@ from heft.estimators import Calibrated, DriveGains, Estimate, fit_held, strict_b
 from heft.files import stamp
 from heft.information import Information, Triangle, inertia
 from heft.models import Options, Robot, export
-from heft.plants import Problem
+from heft.plants import Problem, RobotPlant
 from heft.recordings import JOINT_KINDS, ColumnMap, Recording, file_hash, log_hash
 from heft.signals import Timeline
 
 from . import checks
-from .fit import estimated, gain_spread, opened
+from .fit import fit_experiment, gain_spread, open_experiment
 from .identification import SIMPLE_TERMS, Identification, SimpleFriction
 from .preparation import Progress, silent
 from .scores import Score, scores
@@ -70,22 +70,20 @@ def _identify(
     inputs: Sequence[Mapping[str, Any]],
     progress: Progress,
 ) -> Identification:
-    problem, settings = opened(robot, logs, settings, progress)
+    problem, settings = open_experiment(robot, logs, settings, progress)
     corner = problem.corner
-    held_out = problem.of(validate) if validate else None
+    held_out = problem.with_recordings(validate) if validate else None
     if held_out is not None:
         _ = held_out.resolved, held_out.timelines  # refuse a bad log before the work begins
-    run = estimated(problem, settings, given, progress)
+    run = fit_experiment(problem, settings, given, progress)
     problem, gathered, estimate = run.problem, run.gathered, run.estimate
     progress("solving for physically consistent parameters")
     calibrated = DriveGains(settings.consistent).fit(
-        [estimate], problem.believed, gain_spread(problem)
+        [estimate], problem.space, gain_spread(problem)
     )
     simple = _simple(problem, gathered, estimate, calibrated)
     progress("looking what else would fit")
-    bounds = strict_bounds(
-        calibrated.triangle, calibrated.believed, limits=settings.consistent.limits
-    )
+    bounds = strict_bounds(calibrated.triangle, calibrated.space, limits=settings.consistent.limits)
     found = Identification(
         problem,
         gathered,
@@ -121,7 +119,7 @@ def _identify(
     fit = scored.list
     held: tuple[Score, ...] = ()
     if held_out is not None:
-        again = problem.of(validate)
+        again = problem.with_recordings(validate)
         held = scores(again, bodies, found.friction, corner, traces).list
     margin = min((inertia.consistency_margin(v) for v in found.links.values()), default=1.0)
     judged = checks.judge(
@@ -138,10 +136,10 @@ def _identify(
 
 
 def _simple(
-    problem: Problem, gathered: Information, estimate: Estimate, calibrated: Calibrated
+    problem: Problem[RobotPlant], gathered: Information, estimate: Estimate, calibrated: Calibrated
 ) -> SimpleFriction:
     """Return viscous, Coulomb friction and offset, with the bodies and rotors held."""
-    robot, believed = problem.robot, problem.believed
+    robot, believed = problem.plant.robot, problem.space
     stand_ins = robot.simpler_columns
     first = 10 * len(believed.groups)
     columns = (*robot.drive_columns, *stand_ins)
@@ -175,21 +173,21 @@ def _simple_friction(found: Identification) -> dict[str, tuple[float, float]]:
     simple = found.simple.values
     return {
         joint: (simple[f"{joint}.viscous"], simple[f"{joint}.coulomb"])
-        for joint in found.problem.robot.joints
+        for joint in found.problem.plant.robot.joints
         if f"{joint}.viscous" in simple
     }
 
 
 def _armatures(found: Identification) -> dict[str, float]:
     full = found.friction["full"]
-    joints = found.problem.robot.joints
+    joints = found.problem.plant.robot.joints
     return {j: full[f"{j}.armature"] for j in joints if f"{j}.armature" in full}
 
 
-def _speeds(problem: Problem) -> Array:
+def _speeds(problem: Problem[RobotPlant]) -> Array:
     """Return each joint's rms velocity, shape (joints,)."""
-    first = len(problem.robot.channels) - len(problem.robot.joints)
-    total, rows = np.zeros(len(problem.robot.joints)), 0
+    first = len(problem.plant.robot.channels) - len(problem.plant.robot.joints)
+    total, rows = np.zeros(len(problem.plant.robot.joints)), 0
     for s in problem.samples():
         total += np.sum(s.motion.velocity[first:] ** 2, axis=1)
         rows += len(s.time)
@@ -266,9 +264,9 @@ def identify_files(
     before = Information.load(given / "information.npz") if given else None
     found = identify(robot, fit, held, settings, before, (), progress)
     # A fit that left rows out or averaged them walked other recordings than the files'.
-    first, second = found.problem, found.problem.of(held)
+    first, second = found.problem, found.problem.with_recordings(held)
     if any(a is not b for a, b in zip(first.recordings, fit, strict=True)):
-        first = first.of(fit)
+        first = first.with_recordings(fit)
     inputs = [
         describe(model, "model"),
         *(describe(p, "options") for p in [options] if p),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from heft import signals
 from heft.arrays import Array
 from heft.estimators import BlockMedian, Delay, DelayFound, Estimate, Ransac, Sharpness, robust
-from heft.plants import Problem
+from heft.plants import Plant, Problem
 from heft.recordings import Recording
 from heft.signals import Smoothing, periodic
 
+P = TypeVar("P", bound="Plant[Any]")
 Progress = Callable[[str], None]
 
 
@@ -30,7 +31,7 @@ def silent(_: str) -> None:
 class RobustLike(Protocol):
     """A robust estimator; see `robust`."""
 
-    def fit(self, problem: Problem, /) -> Estimate:
+    def fit(self, problem: Problem[Any], /) -> Estimate:
         """Return the estimate."""
         ...
 
@@ -45,8 +46,12 @@ ROBUST: dict[str, Callable[[], RobustLike]] = {
 
 
 def sharpened_and_delayed(
-    problem: Problem, asked: Smoothing, sharpness: Sharpness, delay: Delay, progress: Progress
-) -> tuple[Problem, DelayFound]:
+    problem: Problem[P],
+    asked: Smoothing,
+    sharpness: Sharpness,
+    delay: Delay,
+    progress: Progress,
+) -> tuple[Problem[P], DelayFound]:
     """Return the problem at the corner and delay that the torque asks for, if none are stated.
 
     A blurred reversal looks like a delay, so the corner goes up before the delay is looked for;
@@ -75,7 +80,7 @@ def sharpened_and_delayed(
     return problem, found
 
 
-def averaged(problem: Problem) -> Problem:
+def averaged(problem: Problem[P]) -> Problem[P]:
     """Return a problem whose logs are the mean over the periods of their motion.
 
     A period is written down three times and the middle one fitted, so that nothing is cut off.
@@ -85,12 +90,12 @@ def averaged(problem: Problem) -> Problem:
     """
     recordings = []
     for recording, timeline in zip(problem.recordings, problem.timelines, strict=True):
-        efforts = [name for name, *_ in problem.effort_signals(recording)]
-        names = [*problem.position_signals, *efforts]
+        inputs = problem.plant.inputs(recording)
+        names = inputs.names
         parts = list(signals.windows(recording, names, timeline.step, 0.0))
         time = np.concatenate([w.time for w in parts])
         values = np.concatenate([w.values for w in parts])
-        moving = len(problem.position_signals)
+        moving = len(inputs.motion)
         period = problem.smoothing.period or periodic.find_period(time, values[:, :moving])
         found = periodic.average_periods(time, values, period)
         count = len(found.time)
@@ -106,12 +111,12 @@ def averaged(problem: Problem) -> Problem:
     smoothing = replace(problem.resolved, trim=0.0)
     if problem.smoothing.corner is None:
         smoothing = replace(smoothing, corner=None)
-    return Problem(problem.robot, tuple(recordings), smoothing, problem.threads, weak=problem.weak)
+    return Problem(problem.plant, tuple(recordings), smoothing, problem.threads, weak=problem.weak)
 
 
 def without_outliers(
-    problem: Problem, method: Robust, progress: Progress
-) -> tuple[Problem, dict[str, int]]:
+    problem: Problem[P], method: Robust, progress: Progress
+) -> tuple[Problem[P], dict[str, int]]:
     """Return the problem without rows that a robust fit finds to be no part of it."""
     if method == "none":
         return problem, {}
@@ -136,4 +141,4 @@ def without_outliers(
 
         recordings.append(recording.selecting(kept))
     counts = {r.name: int(np.sum(~m)) for r, m in zip(problem.recordings, masks, strict=True)}
-    return problem.like(recordings=tuple(recordings)), counts
+    return problem.with_settings(recordings=tuple(recordings)), counts

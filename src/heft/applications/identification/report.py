@@ -56,7 +56,7 @@ def _vector(numbers: Sequence[tuple[float, float]]) -> str:
 
 def _links(found: Identification) -> list[list[str]]:
     rows = []
-    for k, link in enumerate(found.problem.robot.bodies_links):
+    for k, link in enumerate(found.problem.plant.robot.bodies_links):
         numbers = body_statistics(found.consistent, 10 * k)
         mass, std, share = numbers["mass"]
         given = f"{link.written[0]:.3g}" if link.given else "–"
@@ -76,7 +76,7 @@ def _joints(found: Identification) -> list[list[str]]:
         if s.filter_hz is not None and s.friction == "full"
     ]
     rows = []
-    for drive in found.problem.robot.drives:
+    for drive in found.problem.plant.robot.drives:
         cells = [drive.name]
         for term in ("viscous", "coulomb", "offset", "armature"):
             name = f"{drive.name}.{term}"
@@ -132,7 +132,7 @@ def text(found: Identification) -> str:
     """Return what a terminal shows: the verdict and what failed first."""
     judged = sorted(found.checks, key=lambda c: ORDER[c.status])
     parts = [
-        f"{found.problem.robot.name}: {found.verdict}"
+        f"{found.problem.plant.robot.name}: {found.verdict}"
         + ("" if found.validation else ", on the logs fitted only (give --validate)"),
         "\n".join(_judgement(c) for c in judged if c.status != "pass") or "all checks passed",
         table(LINK_HEAD, _links(found)),
@@ -145,7 +145,7 @@ def text(found: Identification) -> str:
     if sum(found.left_out.values()):
         counts = ", ".join(f"{n} of {Path(k).name}" for k, n in found.left_out.items())
         parts.append(f"Rows left out as no part of the experiment: {counts}.")
-    parts += [f"note: {note}" for note in found.problem.robot.notes]
+    parts += [f"note: {note}" for note in found.problem.plant.robot.notes]
     return "\n\n".join(parts)
 
 
@@ -205,7 +205,7 @@ def _plots_of_friction(found: Identification) -> Iterator[Plot]:
     """Yield friction over speed of each drive: data, full with its band, and simple."""
     simple = found.friction["simple"]
     fitted = _fitted(found)
-    for drive in found.problem.robot.drives:
+    for drive in found.problem.plant.robot.drives:
         if not any(t.kind != "armature" for t in drive.terms):
             continue
         data = [
@@ -271,13 +271,13 @@ def _plots_of_spectra(found: Identification, number: int, trace: Trace) -> Itera
 
 
 def _unit(found: Identification, channel: str) -> str:
-    linear = {d.name for d in found.problem.robot.drives if d.linear}
+    linear = {d.name for d in found.problem.plant.robot.drives if d.linear}
     return "N" if channel in linear else "N·m"
 
 
 def _scene(found: Identification) -> Scene:
     """Return the robot as a log found it, with the links' inertia before and after."""
-    robot = found.problem.robot
+    robot = found.problem.plant.robot
     pose = found.traces[0].pose if found.traces else np.zeros(len(robot.channels))
     poses = body_poses(robot.tree, pose)
     bodies = []
@@ -391,7 +391,7 @@ KEYS = (
 
 
 def _opening(found: Identification) -> str:
-    name = escape(found.problem.robot.name)
+    name = escape(found.problem.plant.robot.name)
     links = "".join(f'<li><a href="#{k}">{v}</a></li>' for k, v in SECTIONS.items())
     judged = sorted(found.checks, key=lambda c: ORDER[c.status])
     items = "".join(
@@ -405,7 +405,7 @@ def _opening(found: Identification) -> str:
         if worst == "pass"
         else f"<strong>First, {escape(judged[0].name)}:</strong> {escape(judged[0].message)}"
     )
-    notes = "".join(f"<li>{escape(n)}</li>" for n in found.problem.robot.notes)
+    notes = "".join(f"<li>{escape(n)}</li>" for n in found.problem.plant.robot.notes)
     return (
         f'<header><div class="bar"><h1>{name}: what it weighs</h1>'
         '<button id="theme" type="button">Light or dark</button></div>'
@@ -441,7 +441,7 @@ def _drawn_by_log(found: Identification, plots: Plots, layout: str) -> Iterator[
 
 
 def _parts(found: Identification) -> Iterator[Part]:
-    robot, model = found.problem.robot, next(iter(found.files))
+    robot, model = found.problem.plant.robot, next(iter(found.files))
     yield _opening(found)
     yield _heading("masses")
     yield (
@@ -520,4 +520,4 @@ def _parts(found: Identification) -> Iterator[Part]:
 
 def html(found: Identification) -> str:
     """Return a self-contained page: it opens offline and asks nobody for anything."""
-    return page.page(f"{found.problem.robot.name}: what it weighs", _parts(found))
+    return page.page(f"{found.problem.plant.robot.name}: what it weighs", _parts(found))

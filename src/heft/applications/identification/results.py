@@ -24,11 +24,12 @@ from heft.estimators import Stated, stated_numbers
 from heft.files import put, read_text, require_own, workshop
 from heft.information import channel_ranks, inertia
 from heft.models import Options, Robot, c_source, python_source
-from heft.plants import Problem
+from heft.plants import Problem, RobotPlant
 from heft.recordings import Recording
 from heft.signals import Smoothing
 
 from .identification import Identification
+from .scores import rigid_torques
 
 SCHEMA = 1
 
@@ -49,7 +50,7 @@ NORMAL = 1.96  # standard deviations of 95 %
 
 def to_json(found: Identification) -> dict[str, Any]:
     """Return the contract that programs read (`estimate.schema.json`)."""
-    problem, robot = found.problem, found.problem.robot
+    problem, robot = found.problem, found.problem.plant.robot
     return {
         "heft": __version__,
         "schema": SCHEMA,
@@ -104,7 +105,7 @@ def write(
         InvalidSetting: If the folder holds other things.
     """
     refuse_foreign(out)
-    refuse_other_robot(out, found.problem.robot)
+    refuse_other_robot(out, found.problem.plant.robot)
     place = out.resolve()  # a link stays a link
     with workshop(place) as folder:
         new = folder / "results"
@@ -114,7 +115,7 @@ def write(
         contract = _plain(to_json(found))
         text = json.dumps(contract, indent=1, ensure_ascii=False, allow_nan=False)
         (new / "estimate.json").write_text(text + "\n", encoding="utf-8")
-        drives = (found.problem.robot.name, contract["joints"], contract["motors"])
+        drives = (found.problem.plant.robot.name, contract["joints"], contract["motors"])
         (new / "friction.py").write_text(python_source(*drives), encoding="utf-8")
         (new / "friction.c").write_text(c_source(*drives), encoding="ascii")
         covariance = found.consistent.parameters.covariance
@@ -183,11 +184,11 @@ def parameter_entries(found: Identification) -> Iterator[dict[str, Any]]:
     """Yield each link's numbers with what is known of them."""
     problem = found.problem
     units = {"mass": "kg", "com": "m", "inertia": "kg·m²"}
-    structure = np.abs(problem.believed.matrix).sum(axis=0)
+    structure = np.abs(problem.space.matrix).sum(axis=0)
     lonely = {problem.base.standard.names[i] for i in problem.base.alone()}
-    bodies = problem.robot.tree.names
-    crowded = [link.body for link in problem.robot.bodies_links]
-    for k, link in enumerate(problem.robot.bodies_links):
+    bodies = problem.plant.robot.tree.names
+    crowded = [link.body for link in problem.plant.robot.bodies_links]
+    for k, link in enumerate(problem.plant.robot.bodies_links):
         visible = structure[10 * k : 10 * k + 10] > 0.0
         for name, stated in stated_numbers(found.consistent, 10 * k).items():
             share = stated.share
@@ -298,7 +299,7 @@ def friction_curve(
 
 
 def _joint_entries(found: Identification) -> dict[str, Any]:
-    robot = found.problem.robot
+    robot = found.problem.plant.robot
     entries = {}
     for drive in robot.drives:
         joint = drive.name
@@ -317,7 +318,7 @@ def _joint_entries(found: Identification) -> dict[str, Any]:
 
 
 def _motor_entries(found: Identification) -> dict[str, Any]:
-    robot = found.problem.robot
+    robot = found.problem.plant.robot
     first = len(robot.channels) - len(robot.joints)
     return {
         d.name: _drive_entry(found, d)
@@ -340,7 +341,7 @@ def base_entries(found: Identification) -> list[dict[str, Any]]:
     friction curves.
     """
     parameters = found.estimate.parameters
-    robot = found.problem.robot
+    robot = found.problem.plant.robot
     inside = {
         f"{robot.drives[d].name}.{t.name}"
         for d, t in robot.drive_columns
@@ -463,7 +464,7 @@ class Identified:
         """
         drives = self.friction[friction]
         smoothing = replace(self.smoothing, trim=0.0, torque="raw")
-        problem = Problem(self.robot, (recording,), smoothing, threads, "predict")
-        for s, rigid in problem.rigid(self.robot.written_bodies()):
-            rest = friction_of(self.robot, drives, s.course(rigid))
+        problem = Problem(RobotPlant(self.robot), (recording,), smoothing, threads, "predict")
+        for s, rigid in rigid_torques(problem, self.robot.written_bodies()):
+            rest = friction_of(self.robot, drives, problem.plant.drive_state(s, rigid))
             yield s.time, (rigid + rest).T, rigid.T

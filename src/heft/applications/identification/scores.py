@@ -11,7 +11,8 @@ from heft import signals
 from heft.arrays import Array
 from heft.display import Stretch, Trace, Tracer
 from heft.dynamics import drive_columns
-from heft.plants import Problem
+from heft.engine import in_order
+from heft.plants import Problem, RobotMotion, RobotPlant, Samples
 
 PIECE_ROWS = 1_000_000
 
@@ -56,23 +57,39 @@ class Scores:
 Models = Mapping[str, Mapping[str, float]]  # drives' terms by name, for each kind of friction
 
 
-def stretches(problem: Problem, bodies: Array, models: Models) -> Iterator[Stretch]:
+def rigid_torques(
+    problem: Problem[RobotPlant], bodies: Array
+) -> Iterator[tuple[Samples[RobotMotion], Array]]:
+    """Yield samples with the rigid bodies' torque, shape (channels, N) [N·m or N].
+
+    Args:
+        problem: Whose samples.
+        bodies: Ten parameters a body, shape (10 bodies,).
+    """
+    plant = problem.plant
+    return in_order(
+        lambda s: (s, plant.rigid(s.motion, bodies)), problem.samples(), problem.threads
+    )
+
+
+def stretches(problem: Problem[RobotPlant], bodies: Array, models: Models) -> Iterator[Stretch]:
     """Yield measured and predicted effort in stretches without gaps.
 
     Only measured channels; at most about `PIECE_ROWS` rows at a time.
     """
-    robot, measured = problem.robot, problem.robot.measured
+    robot = problem.plant.robot
+    measured = robot.measured
     rotors = {k: v for k, v in next(iter(models.values())).items() if k.endswith(".armature")}
     parts: list[Stretch] = []
     current, last = -1, -np.inf
-    for s, rigid in problem.rigid(bodies):
+    for s, rigid in rigid_torques(problem, bodies):
         gap = signals.GAP_STEPS * problem.timelines[s.recording].step
         broken = s.recording != current or s.time[0] > last + gap or s.time[0] <= last
         if parts and (broken or sum(len(p.time) for p in parts) > PIECE_ROWS):
             yield _joined(parts)
             parts = []
         current, last = s.recording, float(s.time[-1])
-        course = s.course(rigid)
+        course = problem.plant.drive_state(s, rigid)
         efforts = [
             (rigid + drive_columns.effort(robot, drives, course))[measured].T
             for drives in (*models.values(), rotors)
@@ -82,9 +99,9 @@ def stretches(problem: Problem, bodies: Array, models: Models) -> Iterator[Stret
                 s.recording,
                 s.time,
                 s.index,
-                s.position.T,
+                s.motion.position.T,
                 s.motion.velocity.T,
-                s.effort[measured].T,
+                s.measured,
                 np.stack(efforts[:-1]),
                 efforts[-1],
             )
@@ -115,7 +132,7 @@ def filtered(time: Array, values: Array, step: float, corner: float) -> Array:
 
 
 def scores(
-    problem: Problem,
+    problem: Problem[RobotPlant],
     bodies: Array,
     models: Models,
     corner: float,
@@ -141,7 +158,7 @@ def scores(
     moments = np.zeros((2, len(channels)))  # sums of filtered torque and of its square
     ends = np.array([np.inf, -np.inf])[:, None] * np.ones(len(channels))
     rows = 0
-    whole = problem.of([r.selecting_all() for r in problem.recordings], bodies=None)
+    whole = problem.with_recordings([r.selecting_all() for r in problem.recordings])
     tracers = [_tracer(whole, k) for k in range(count)]
     for piece in stretches(whole, bodies, models):
         k, time, tau, estimates = piece.recording, piece.time, piece.measured, piece.predicted
@@ -182,9 +199,9 @@ def scores(
     return Scores(tuple(found), rest, np.where(np.isfinite(ends[0]), ends[1] - ends[0], 0.0))
 
 
-def _tracer(problem: Problem, recording: int) -> Tracer:
+def _tracer(problem: Problem[RobotPlant], recording: int) -> Tracer:
     """Return what gathers the curves of a recording for drawing."""
-    robot, timeline = problem.robot, problem.timelines[recording]
+    robot, timeline = problem.plant.robot, problem.timelines[recording]
     places = {robot.channels[c]: (k, int(c)) for k, c in enumerate(robot.measured)}
     own = [(d.name, *places[d.name]) for d in robot.drives if d.name in places]
     name = problem.recordings[recording].name

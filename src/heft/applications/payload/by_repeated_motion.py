@@ -17,9 +17,18 @@ from heft.arrays import Array
 from heft.dynamics import kernels
 from heft.errors import InvalidRecording, InvalidSetting
 from heft.estimators import PhysicallyConsistent, autocovariance, memory
-from heft.information import PARAMETER_COUNT, SYMBOLS, UNITS, Labels, Triangle, inertia, triangle_of
+from heft.information import (
+    PARAMETER_COUNT,
+    SYMBOLS,
+    UNITS,
+    Labels,
+    ParameterSpace,
+    Triangle,
+    inertia,
+    triangle_of,
+)
 from heft.models import Robot
-from heft.plants import GUESS, Believed, Problem, carrying, last_frame
+from heft.plants import GUESS, Problem, RobotPlant, carrying, last_frame
 from heft.recordings import Recording
 from heft.signals import Smoothing
 
@@ -93,9 +102,8 @@ class MatchedMotions:
                 got=f"{len(empty)} and {len(loaded)}",
             )
         frame = self.frame or last_frame(robot)
-        problem = Problem(robot, tuple(loaded), self.smoothing)
-        without = Problem(robot, tuple(empty), problem.resolved)
-        measured = robot.measured
+        problem = Problem(RobotPlant(robot), tuple(loaded), self.smoothing)
+        without = Problem(RobotPlant(robot), tuple(empty), problem.resolved)
         rows, efforts, lags, misses = [], [], [], []
         for with_load, bare in zip(runs(problem), runs(without), strict=True):
             lag, miss = lag_between(with_load, bare)
@@ -113,7 +121,7 @@ class MatchedMotions:
             at = with_load.time[inside] + lag
             chosen = np.flatnonzero(inside)
             before = np.stack([np.interp(at, bare.time, row) for row in bare.effort])
-            efforts.append((with_load.effort[:, inside] - before)[measured].T)
+            efforts.append((with_load.effort[:, inside] - before).T)
             rows.append(self._rows(robot, frame, with_load.motion.part(chosen)))
             lags.append(lag)
             misses.append(miss)
@@ -165,7 +173,7 @@ class MatchedMotions:
         extra = len(values) - PARAMETER_COUNT
         labels = Labels(names, (*UNITS, *("1",) * extra), frame)
         nominal = np.concatenate([inertia.sphere(*GUESS), np.zeros(extra)])
-        believed = Believed(labels, np.eye(len(values)), nominal, (0,), ())
+        believed = ParameterSpace.of_one_body(labels, nominal)
         solver = PhysicallyConsistent(strength=self.strength, unknown=("payload",))
         found = solver.fit(Triangle(np.arange(len(values)), scaled, count), believed)
         covariance = found.parameters.covariance
@@ -181,11 +189,12 @@ class MatchedMotions:
         )
 
 
-def runs(problem: Problem) -> list[Run]:
+def runs(problem: Problem[RobotPlant]) -> list[Run]:
     """Return each log's smooth motion and torque, whole."""
     parts: dict[int, list[Run]] = {}
     for s in problem.samples():
-        parts.setdefault(s.recording, []).append(Run(s.time, s.position, s.motion, s.effort))
+        run = Run(s.time, s.motion.position, s.motion.bodies, s.measured.T)
+        parts.setdefault(s.recording, []).append(run)
     found = []
     for k in sorted(parts):
         pieces = parts[k]

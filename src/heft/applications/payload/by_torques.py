@@ -15,19 +15,19 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from heft.applications.identification import (
+    ExperimentFit,
     Progress,
-    Run,
     Settings,
-    estimated,
+    fit_experiment,
     gain_spread,
-    opened,
+    open_experiment,
     silent,
 )
 from heft.arrays import Array
 from heft.estimators import Calibrated, DriveGains
 from heft.information import PARAMETER_COUNT
 from heft.models import Robot
-from heft.plants import NAME, currents, last_frame, load_columns, with_load
+from heft.plants import NAME, RobotPlant, currents, last_frame, load_columns, with_load
 from heft.recordings import Recording
 
 EXACT = 1e-3  # relative, of a mass that is known
@@ -53,8 +53,8 @@ class Carried:
     covariance: Array
     gains: Mapping[str, float]
     gains_std: Mapping[str, float]
-    empty: Run
-    loaded: Run
+    empty: ExperimentFit[RobotPlant]
+    loaded: ExperimentFit[RobotPlant]
     calibrated: Calibrated
 
     @property
@@ -116,18 +116,25 @@ class WeighCarried:
     ) -> Carried:
         frame = self.frame or last_frame(robot)
         progress("without the load")
-        problem, settings = opened(robot, empty, self.settings, progress)
-        without = estimated(problem, settings, None, progress)
+        problem, settings = open_experiment(robot, empty, self.settings, progress)
+        without = fit_experiment(problem, settings, None, progress)
         progress("with the load")
         # What suits one run suits the other: the same corner and delay.
         smoothing = replace(without.problem.resolved, trim=problem.smoothing.trim)
-        problem, settings = opened(robot, loaded, replace(settings, smoothing=smoothing), progress)
-        carrying = estimated(problem, settings, None, progress)
+        problem, settings = open_experiment(
+            robot, loaded, replace(settings, smoothing=smoothing), progress
+        )
+        carrying = fit_experiment(problem, settings, None, progress)
         progress("weighing the difference")
         return self._solve(robot, frame, without, carrying, settings)
 
     def _solve(
-        self, robot: Robot, frame: str, empty: Run, loaded: Run, settings: Settings
+        self,
+        robot: Robot,
+        frame: str,
+        empty: ExperimentFit[RobotPlant],
+        loaded: ExperimentFit[RobotPlant],
+        settings: Settings,
     ) -> Carried:
         problem = empty.problem
         size = len(problem.labels)
@@ -136,7 +143,7 @@ class WeighCarried:
             np.hstack([np.eye(size), np.zeros_like(lifted)]),
             np.hstack([np.eye(size), lifted]),
         ]
-        believed = with_load(problem.believed)
+        believed = with_load(problem.space)
         solver = replace(settings.consistent, unknown=(NAME,), strength=self.strength)
         spread, known = gain_spread(problem), None
         if self.known_mass is not None:
@@ -146,7 +153,7 @@ class WeighCarried:
         found = DriveGains(solver, rounds=20).fit(
             [empty.estimate, loaded.estimate], believed, spread, changes, known
         )
-        first = 10 * len(problem.believed.groups)
+        first = 10 * len(problem.space.groups)
         ten = slice(first, first + PARAMETER_COUNT)
         covariance = found.consistent.parameters.covariance
         assert covariance is not None

@@ -21,7 +21,14 @@ from threadpoolctl import threadpool_limits
 from heft.arrays import Array
 from heft.errors import InvalidRecording, InvalidSetting, TooLittleData
 from heft.estimators import PhysicallyConsistent
-from heft.information import AXES, PARAMETER_COUNT, Labels, Triangle, inertia, triangle_of
+from heft.information import (
+    AXES,
+    PARAMETER_COUNT,
+    ParameterSpace,
+    Triangle,
+    inertia,
+    triangle_of,
+)
 from heft.plants import Held, Point, Unknowns, linearised, noise_covariance, whitened
 from heft.signals import Windows, integrate
 
@@ -50,21 +57,6 @@ LARGEST_SHIFT = 0.05  # [s]
 UNSURE = math.radians(5.0)  # standard deviation of a tilt or a mounting that says nothing
 SETTLED = 0.02  # standard deviations by which an estimate still moves when it is found
 WEIGHED = 1e-3  # relative, of a mass that is known
-
-
-@dataclass(frozen=True)
-class _OneBody:
-    """A body and what a sensor adds, as the consistent estimate wants it."""
-
-    labels: Labels
-    nominal: Array
-
-    @property
-    def matrix(self) -> Array:
-        return np.eye(len(self.labels))
-
-    groups: tuple[int, ...] = (0,)
-    nonnegative: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -445,7 +437,7 @@ class Weigh:
         nominal = np.append(guess, np.zeros(len(unknowns.labels) - PARAMETER_COUNT))
         triangle = Triangle(np.arange(len(nominal)), solution.factor, len(solution.wrench))
         fit = PhysicallyConsistent(strength=PRIOR, margin=1e-6)
-        found = fit.fit(triangle, _OneBody(unknowns.labels, nominal))
+        found = fit.fit(triangle, ParameterSpace.of_one_body(unknowns.labels, nominal))
         return np.array(found.parameters.values), False
 
 

@@ -297,10 +297,10 @@ def carry_files(
     robot = Robot.from_file(model, Options.from_toml(options) if options else None)
     mapping = ColumnMap.from_toml(columns) if columns else None
 
-    def opened(paths: Sequence[Path]) -> list[Recording]:
+    def open_experiment(paths: Sequence[Path]) -> list[Recording]:
         return [Recording.open(p, mapping, robot.joints) for p in paths]
 
-    found = weigh.fit(robot, opened(empty), opened(loaded), progress)
+    found = weigh.fit(robot, open_experiment(empty), open_experiment(loaded), progress)
     inputs = [
         describe(model, "model"),
         *(describe(p, "empty") for p in empty),

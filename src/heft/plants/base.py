@@ -1,0 +1,58 @@
+"""Base parameters of a plant: what any motion could tell of it at best."""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from heft.information import BaseParameters, base_parameters, triangle_of
+
+from .plant import Plant
+
+SEED = 20_260  # any will do: the base parameters do not depend on the draw
+FEWEST_SAMPLES = 32
+_known: WeakKeyDictionary[Any, BaseParameters] = WeakKeyDictionary()
+
+
+def structural_base(plant: Plant[Any]) -> BaseParameters:
+    """Return the base parameters of a plant: combinations of its columns that motion can tell.
+
+    From rows of samples in general position, about a point in general position: at a point of zero
+    some columns vanish that others show, and labels must not depend on the point. The same plant
+    always gives the same base parameters [Gautier1991].
+    """
+    structure = plant.structure
+    try:
+        found = _known.get(structure)
+    except TypeError:  # a plant of arrays, which has no hash
+        return _base(plant)
+    if found is None:
+        found = _known[structure] = _base(plant)
+    return found
+
+
+def _base(plant: Plant[Any]) -> BaseParameters:
+    labels, channels = plant.labels, plant.channels
+    count = max(FEWEST_SAMPLES, -(-4 * len(labels) // max(len(channels), 1)))
+    rng = np.random.default_rng(SEED)
+    samples = plant.random_samples(count, rng)
+    if len(plant.point_columns):
+        plant = plant.about(rng.normal(size=len(labels)))
+    everything = range(len(labels))
+    rows = plant.rows(samples, everything).regressor.reshape(-1, len(labels))
+    # Columns that nearly depend on one another, but are parameters of their own whatever rounding
+    # says, are kept apart; those of a tree of bodies never depend on them.
+    apart = list(plant.independent)
+    plain = [k for k in everything if k not in set(apart)]
+    base = base_parameters(triangle_of(rows[:, plain]), labels.select(plain), plant.order)
+    seen = [k for k in apart if np.any(rows[:, k] != 0.0)]
+    kept = sorted([plain[k] for k in base.kept] + seen)
+    matrix = np.zeros((len(kept), len(labels)))
+    for row, position in zip(base.matrix, base.kept, strict=True):
+        matrix[kept.index(plain[position]), plain] = row
+    for position in seen:
+        matrix[kept.index(position), position] = 1.0
+    unseen = sorted([plain[k] for k in base.unseen] + [k for k in apart if k not in seen])
+    return BaseParameters(labels, tuple(kept), matrix, tuple(unseen), base.gap)

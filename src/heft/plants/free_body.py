@@ -1,0 +1,199 @@
+"""A free rigid body whose applied wrench is known, by its pose or by an inertial sensor.
+
+    wrench = Y(a − g, ω, α) π,        all in the body's frame
+
+with a the acceleration of the frame's origin. By a pose (p, q), `a = Rᵀ p̈`, `ω = 2 vec(q* q̇)` and
+`α = 2 vec(q* q̈)`; an inertial sensor at the origin reads a − g and ω, and α is a derivative of ω.
+What acts on the body is one wrench about its frame's origin, such as actuators sum up to.
+
+The weak form needs neither a nor α: `d/dt Y(v, 0, ω) π + Y(f, ω, 0) π = wrench` with a − g = v̇ + f.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+from heft.information import (
+    AXES,
+    PARAMETER_COUNT,
+    SYMBOLS,
+    UNITS,
+    Labels,
+    ParameterSpace,
+    angular_velocity,
+    inertia,
+    matrix_of_quaternion,
+)
+from heft.recordings import Recording
+from heft.signals import Smoothed
+
+from .plant import Channel, Inputs, Measured, MotionSignal, Plant, Rows, Samples, Sides
+
+AXIS_FORCES = tuple(f"force.{a}" for a in AXES)
+AXIS_MOMENTS = tuple(f"torque.{a}" for a in AXES)
+NOMINAL = (1.0, 0.1)  # mass [kg] and radius of gyration [m] of a body of which nothing is believed
+
+
+@dataclass(frozen=True, eq=False)
+class BodyMotion:
+    """Motion of a body, in its own frame.
+
+    Attributes:
+        specific: Acceleration of the origin less gravity, a − g, shape (N, 3) [m/s²].
+        angular_velocity: ω, shape (N, 3) [rad/s].
+        angular_acceleration: α, shape (N, 3) [rad/s²].
+        velocity: Of the origin, what counts by its derivative in the weak form, shape (N, 3) [m/s].
+        rest: f, what counts as it is: a − g = v̇ + f, shape (N, 3) [m/s²].
+    """
+
+    specific: Array
+    angular_velocity: Array
+    angular_acceleration: Array
+    velocity: Array
+    rest: Array
+
+    def part(self, rows: slice | NDArray[np.intp]) -> BodyMotion:
+        """Return some of the samples."""
+        return BodyMotion(*(array[rows] for array in vars(self).values()))
+
+
+@dataclass(frozen=True, eq=False)
+class FreeBody(Plant[BodyMotion]):
+    """A free-flying rigid body.
+
+    Attributes:
+        frame: Its name in the signals: `pos.FRAME.x`, `quat.FRAME.w`, `omega.FRAME.x`,
+            `acc.FRAME.x`; `force.FRAME.x` and `torque.FRAME.x` are what is applied to it.
+        motion_from: A pose, or an inertial sensor at the frame's origin.
+        gravity: In the world, shape (3,) [m/s²]; of no concern to an inertial sensor.
+        nominal: Ten parameters believed of it, shape (10,); a sphere of 1 kg if not given.
+    """
+
+    frame: str = "body"
+    motion_from: Literal["pose", "imu"] = "pose"
+    gravity: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    nominal: Array | None = None
+
+    @cached_property
+    def labels(self) -> Labels:
+        """The body's ten."""
+        return Labels(tuple(f"{self.frame}.{s}" for s in SYMBOLS), UNITS, self.frame)
+
+    @cached_property
+    def space(self) -> ParameterSpace:
+        """The body's ten, physically consistent."""
+        nominal = inertia.sphere(*NOMINAL) if self.nominal is None else self.nominal
+        return ParameterSpace.of_one_body(self.labels, nominal)
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """Force and moment applied."""
+        forces = (Channel(name, "N", "force") for name in AXIS_FORCES)
+        moments = (Channel(name, "N·m", "torque") for name in AXIS_MOMENTS)
+        return (*forces, *moments)
+
+    @property
+    def order(self) -> Sequence[int]:
+        """The ten are independent of one another."""
+        return range(PARAMETER_COUNT)
+
+    def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
+        """Return pose or inertial signals, and the applied wrench.
+
+        Raises:
+            MissingSignal: If one is not there.
+        """
+        kinds = (
+            (("pos", 2), ("quat", 2)) if self.motion_from == "pose" else (("omega", 1), ("acc", 0))
+        )
+        motion = []
+        for kind, derivatives in kinds:
+            for axis in ("w", *AXES) if kind == "quat" else AXES:
+                name = f"{kind}.{self.frame}.{axis}"
+                recording.require(name, f"says how '{self.frame}' moves")
+                motion.append(MotionSignal(name, derivatives))  # type: ignore[arg-type]
+        found = []
+        for k, channel in enumerate((*AXIS_FORCES, *AXIS_MOMENTS) if measured else ()):
+            kind, _, axis = channel.partition(".")
+            name = f"{kind}.{self.frame}.{axis}"
+            recording.require(name, f"is what is applied to '{self.frame}'")
+            found.append(Measured(k, ((name, 1.0),)))
+        return Inputs(tuple(motion), tuple(found))
+
+    def motion(self, smoothed: Smoothed) -> BodyMotion:
+        """Return the motion in the body's frame."""
+        if self.motion_from == "imu":
+            still = np.zeros((len(smoothed.position), 3))
+            w, alpha = smoothed.position[:, :3], smoothed.velocity[:, :3]
+            specific = smoothed.position[:, 3:]
+            return BodyMotion(specific, w, alpha, still, specific)
+        q = smoothed.position[:, 3:]
+        back = np.swapaxes(matrix_of_quaternion(q), 1, 2)
+        w, alpha = turning(q, smoothed.velocity[:, 3:], smoothed.acceleration[:, 3:])
+
+        def inside(vectors: Array) -> Array:
+            return np.asarray(np.einsum("nij,nj->ni", back, vectors))
+
+        v = inside(smoothed.velocity[:, :3])
+        weight = inside(np.broadcast_to(np.asarray(self.gravity), v.shape))
+        specific = inside(smoothed.acceleration[:, :3]) - weight
+        return BodyMotion(specific, w, alpha, v, np.cross(w, v) - weight)
+
+    def rows(self, samples: Samples[BodyMotion], columns: Sequence[int]) -> Rows:
+        """Return rows of force and moment."""
+        m = samples.motion
+        whole = inertia.wrench_regressor(m.specific, m.angular_velocity, m.angular_acceleration)
+        return Rows(whole[:, :, list(columns)])
+
+    def sides(self, samples: Samples[BodyMotion], columns: Sequence[int]) -> Sides:
+        """Return momentum, and what of the wrench does not change it."""
+        m, chosen = samples.motion, list(columns)
+        none = np.zeros_like(m.velocity)
+        w = m.angular_velocity
+        products = w[:, :, None] * w[:, None, :]
+        momentum = inertia.wrench_regressor(m.velocity, none, w, 0.0 * products)
+        rest = inertia.wrench_regressor(m.rest, none, none, products)
+        return Sides(momentum[:, :, chosen], -rest[:, :, chosen])
+
+    def random_samples(self, count: int, rng: np.random.Generator) -> Samples[BodyMotion]:
+        """Return random accelerations and turns."""
+        v, w, alpha, rest, change = rng.normal(size=(5, count, 3))
+        motion = BodyMotion(rest + change, w, alpha, v, rest)
+        return Samples(
+            0,
+            np.arange(count, dtype=float),
+            motion,
+            np.empty((count, 0)),
+            np.zeros((count, 6)),
+            np.arange(count),
+            np.ones(count, dtype=bool),
+        )
+
+    def believing(self, nominal: Array) -> FreeBody:
+        """Return the body with other ten parameters believed of it."""
+        return replace(self, nominal=nominal)
+
+
+def turning(quaternion: Array, rate: Array, acceleration: Array) -> tuple[Array, Array]:
+    """Return ω and α in the body's axes, each shape (N, 3) [rad/s, rad/s²].
+
+    `ω |q|² = 2 vec(q* q̇)`, and its derivative, since q̇* q̇ has no vector part; a smoothed quaternion
+    is not quite of unit length.
+
+    Args:
+        quaternion: w, x, y, z, shape (N, 4).
+        rate: Its first derivative [1/s].
+        acceleration: Its second derivative [1/s²].
+    """
+    square = np.sum(quaternion**2, axis=1, keepdims=True)
+    w = angular_velocity(quaternion, rate)
+    twice = angular_velocity(quaternion, acceleration)
+    growth = 2.0 * np.sum(quaternion * rate, axis=1, keepdims=True) / square
+    return w, np.asarray(twice - growth * w)

@@ -1,0 +1,324 @@
+"""The contract of a plant: whatever turns signals into linear equations for its parameters.
+
+A plant turns samples of motion into rows of
+
+    Y x = L (measured − ε)
+
+with the regressor Y, its parameters x, the noise ε of its *channels*, and L how channels enter the
+*equations*: the identity, unless it is said otherwise. It says Y and L. It never makes the
+right-hand side, never eliminates and never weighs: `Problem` does, once for all plants.
+
+A channel is a source of noise with a standard deviation of its own (a joint's torque sensor, an
+axis of a wrench sensor); an equation is a row of each sample; a column is a parameter.
+
+A plant inherits from `Plant` what it has nothing to add to: it then has no memory, is linear and
+has no stand-ins for its columns. What it can do beyond (`Fused`, `Integrable`, `Predicting`,
+`PointSensitive`) is a protocol of its own each, asked for by `isinstance`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, Protocol, Self, TypeVar, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+from heft.information import Labels, ParameterSpace, Triangle
+from heft.recordings import Recording
+from heft.signals import Smoothed
+
+M = TypeVar("M", bound="Motion")
+
+
+class Motion(Protocol):
+    """What a plant makes of smooth signals, once: opaque to all others."""
+
+    def part(self, rows: slice | NDArray[np.intp]) -> Self:
+        """Return some of the samples."""
+        ...
+
+
+@dataclass(frozen=True)
+class Channel:
+    """A source of noise: what one sensor measures.
+
+    Attributes:
+        name: Such as the joint's.
+        unit: Of what it measures: N·m, N, V.
+        noise: Channels of one name share one standard deviation; its own if not given.
+    """
+
+    name: str
+    unit: str
+    noise: str = ""
+
+    @property
+    def noise_name(self) -> str:
+        """Name of the standard deviation that it has, or shares."""
+        return self.noise or self.name
+
+
+@dataclass(frozen=True)
+class MotionSignal:
+    """A signal that motion is made of, and how many of its derivatives are needed.
+
+    Attributes:
+        name: Of the signal.
+        derivatives: 2 for a position, 1 for a velocity or gyroscope, 0 for what is taken as it is,
+            such as an accelerometer: it is not smoothed.
+    """
+
+    name: str
+    derivatives: Literal[0, 1, 2] = 2
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a channel measures: `Σ factor · signal`, in the channel's unit.
+
+    Attributes:
+        channel: Position among the plant's channels.
+        terms: Signals and their factors.
+    """
+
+    channel: int
+    terms: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Which signals of a recording a plant takes.
+
+    Attributes:
+        motion: What motion is made of.
+        measured: What channels measure; empty where rows alone are asked for.
+    """
+
+    motion: tuple[MotionSignal, ...]
+    measured: tuple[Measured, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all signals, those of the motion first."""
+        measured = (name for m in self.measured for name, _ in m.terms)
+        return tuple(dict.fromkeys((*(s.name for s in self.motion), *measured)))
+
+
+@dataclass(frozen=True)
+class Samples(Generic[M]):
+    """Motion and what was measured, at a recording's own times.
+
+    Attributes:
+        recording: Position of the recording in the problem.
+        time: Shape (N,) [s].
+        motion: Of the plant.
+        memory: What depends on the way here (presliding), shape (N, s); see `Plant.remember`.
+        measured: What the channels measured, shape (N, c) [channel's unit].
+        index: Positions in the recording, shape (N,).
+        chosen: Which samples are asked for, shape (N,); the others only leave their mark on the
+            memory and on filters.
+    """
+
+    recording: int
+    time: Array
+    motion: M
+    memory: Array
+    measured: Array
+    index: NDArray[np.int64]
+    chosen: NDArray[np.bool_]
+
+    def part(self, rows: slice | NDArray[np.intp]) -> Samples[M]:
+        """Return some of the samples."""
+        # Memory is laid out by its columns, which are what rows are made of.
+        memory = self.memory.T[:, rows].T
+        return Samples(
+            self.recording,
+            self.time[rows],
+            self.motion.part(rows),
+            memory,
+            self.measured[rows],
+            self.index[rows],
+            self.chosen[rows],
+        )
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of some columns, of N samples and m equations.
+
+    Attributes:
+        regressor: Y, shape (N, m, columns) [equation's unit / column's unit].
+        mixing: L, shape (N, m, c) or (m, c) where it is constant; None where equation k is that of
+            channel k.
+    """
+
+    regressor: Array
+    mixing: Array | None = None
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Both sides of the equations of motion, for the weak form.
+
+    Attributes:
+        momentum: What is differentiated, shape (N, m, columns).
+        remainder: What is not: `d/dt momentum − remainder = regressor`, same shape.
+    """
+
+    momentum: Array
+    remainder: Array
+
+
+class Plant(Protocol[M]):
+    """Anything that turns signals into rows.
+
+    Laws that every plant obeys are in `tests/test_plants.py`.
+
+    Attributes:
+        labels: The p standard columns.
+        space: What is stated of them, and what it can be; its matrix maps to the p columns.
+        channels: What measures, c of them.
+    """
+
+    @property
+    def labels(self) -> Labels:
+        """Labels of the p standard columns."""
+        ...
+
+    @property
+    def space(self) -> ParameterSpace:
+        """Parameters that are stated, x, and the map from them to the p standard columns."""
+        ...
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """What measures, and with which noise."""
+        ...
+
+    def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
+        """Return the signals that are taken of a recording.
+
+        Args:
+            recording: The log.
+            measured: Whether what the channels measure is needed, or motion alone.
+
+        Raises:
+            MissingSignal: If one is not there, with the cure.
+        """
+        ...
+
+    def motion(self, smoothed: Smoothed) -> M:
+        """Return what rows need of the motion.
+
+        Args:
+            smoothed: Signals of `inputs(...).motion` in their order, with their derivatives.
+        """
+        ...
+
+    def rows(self, samples: Samples[M], columns: Sequence[int]) -> Rows:
+        """Return rows of some columns, of `labels` then `alternatives`, about the plant's point.
+
+        Args:
+            samples: N of them; what they measured is not looked at.
+            columns: Positions of columns.
+        """
+        ...
+
+    def random_samples(self, count: int, rng: np.random.Generator) -> Samples[M]:
+        """Return samples in general position, whose rows show all that motion could ever show."""
+        ...
+
+    @property
+    def alternatives(self) -> Labels:
+        """Columns that stand in for others where a simpler model is asked for; none."""
+        return self.labels.select(())
+
+    @property
+    def separable(self) -> bool:
+        """Whether equation k is that of channel k: no mixing, a triangle a channel."""
+        return True
+
+    @property
+    def independent(self) -> tuple[int, ...]:
+        """Columns that are a parameter of their own, however near others come to them."""
+        return ()
+
+    @property
+    def order(self) -> Sequence[int]:
+        """Order in which the other columns are taken into a set of base parameters."""
+        return range(len(self.labels) - len(self.independent))
+
+    @property
+    def structure(self) -> object:
+        """What base parameters depend on, compared by identity: not the point."""
+        return self
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a user should know of the plant's description."""
+        return ()
+
+    @property
+    def point_columns(self) -> Sequence[int]:
+        """Standard columns that rows are taken about; none where rows are linear."""
+        return ()
+
+    def about(self, values: Array) -> Plant[M]:
+        """Return the plant with rows taken about values of the standard columns, shape (p,)."""
+        del values
+        return self
+
+    def remember(self, samples: Samples[M], state: Any) -> tuple[Samples[M], Any]:
+        """Return samples with their memory, and the state to go on with, in a recording's order.
+
+        Args:
+            samples: As they follow one another.
+            state: As the samples before left it; None at a recording's begin.
+        """
+        del state
+        return samples, None
+
+
+@runtime_checkable
+class Fused(Protocol):
+    """A separable plant that reduces samples without spelling rows out."""
+
+    def reduce(self, samples: Any, columns: Sequence[int]) -> tuple[Triangle, ...]:
+        """Return a triangle a channel, of these columns and what was measured."""
+        ...
+
+
+@runtime_checkable
+class Integrable(Protocol):
+    """A plant with a weak form."""
+
+    def sides(self, samples: Any, columns: Sequence[int]) -> Sides:
+        """Return what is differentiated and what is not, of these columns."""
+        ...
+
+
+@runtime_checkable
+class Predicting(Protocol):
+    """A plant that knows `Y x` without spelling Y out."""
+
+    def predict(self, samples: Any, values: Array) -> Array:
+        """Return `Y x`, shape (N, m), of values of the standard columns, shape (p,)."""
+        ...
+
+
+@runtime_checkable
+class PointSensitive(Protocol):
+    """A plant whose rows depend on the point that they are taken about."""
+
+    def sensitivity(self, samples: Any, values: Array, directions: Array) -> Array:
+        """Return d(Y x)/d point along directions, shape (N, m, k).
+
+        Args:
+            samples: N of them.
+            values: x, of the standard columns, shape (p,).
+            directions: Of the point, shape (p, k).
+        """
+        ...

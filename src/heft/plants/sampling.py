@@ -1,0 +1,242 @@
+"""Recordings as samples of a plant: signals aligned, made smooth, cut and chosen.
+
+What smoothing, delays, selections and gaps do to samples is here, once for all plants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft import signals
+from heft.arrays import Array
+from heft.recordings import BLOCK_ROWS, Recording
+from heft.signals import Smoothed, Smoothing, Timeline, Window
+
+from .plant import Inputs, Plant, Samples
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What one look at the recordings showed.
+
+    Attributes:
+        inputs: The signals that the plant takes of each.
+        timelines: What the clock of each shows.
+        smoothing: With its cutoff chosen.
+    """
+
+    inputs: tuple[Inputs, ...]
+    timelines: tuple[Timeline, ...]
+    smoothing: Smoothing
+
+
+def surveyed(
+    plant: Plant[Any], recordings: Sequence[Recording], smoothing: Smoothing, measured: bool
+) -> Survey:
+    """Look at recordings: which signals are there, what their clocks show, how fast they move.
+
+    Args:
+        plant: Whose signals.
+        recordings: The logs.
+        smoothing: As it was asked for.
+        measured: Whether what the channels measure is needed.
+
+    Raises:
+        MissingSignal: If one is not there.
+        InvalidRecording: If a clock is none, or nothing moves.
+    """
+    inputs = tuple(plant.inputs(r, measured) for r in recordings)
+    timelines = tuple(signals.survey(r, i.names) for r, i in zip(recordings, inputs, strict=True))
+    smoothed = [s.name for s in inputs[0].motion if s.derivatives] if inputs else []
+    if smoothed:
+        smoothing = signals.resolve(smoothing, recordings, smoothed)
+    elif timelines:  # nothing is smoothed, and nothing filtered
+        smoothing = signals.unsmoothed(smoothing, min(t.rate for t in timelines))
+    return Survey(inputs, timelines, smoothing)
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """Makes samples of a plant's recordings, window by window.
+
+    Attributes:
+        plant: What the samples are for.
+        recordings: The logs.
+        survey: What they are like.
+        wide: Whether windows reach so far that a low-pass of rows forgets where they end.
+    """
+
+    plant: Plant[Any]
+    recordings: tuple[Recording, ...]
+    survey: Survey
+
+    @property
+    def cutoff(self) -> float:
+        """Cutoff of the low-pass [Hz]."""
+        assert self.survey.smoothing.corner is not None
+        return self.survey.smoothing.corner
+
+    @cached_property
+    def smoothers(self) -> tuple[signals.Smoother | None, ...]:
+        """What makes the motion of each recording smooth; None where nothing is."""
+        found: list[signals.Smoother | None] = []
+        for k, recording in enumerate(self.recordings):
+            names = [s.name for s in self.survey.inputs[k].motion if s.derivatives]
+            step = self.survey.timelines[k].step
+            smoothing = self.survey.smoothing
+            found.append(signals.smoother(smoothing, recording, names, step) if names else None)
+        return tuple(found)
+
+    def windows(
+        self, core_rows: int = BLOCK_ROWS // 2, filtered: bool = False
+    ) -> Iterator[tuple[int, Window]]:
+        """Yield position and windows of each recording.
+
+        Args:
+            core_rows: How many rows a window answers for.
+            filtered: Whether rows pass a low-pass of their own, which needs wider margins.
+        """
+        for k, recording in enumerate(self.recordings):
+            step, smoother = self.survey.timelines[k].step, self.smoothers[k]
+            margin = smoother.margin if smoother else 0.0
+            if filtered:
+                margin += signals.settling(self.cutoff, step, self.survey.smoothing.order)
+            names = self.survey.inputs[k].names
+            for window in signals.windows(recording, names, step, margin, core_rows):
+                yield k, window
+
+    def motion(
+        self, k: int, window: Window, at: Array | None, cut: slice = slice(None)
+    ) -> tuple[Any, int]:
+        """Return the plant's motion in a window, and the number of samples.
+
+        Args:
+            k: Position of the recording.
+            window: With its margins.
+            at: Times [s], if they are not the window's own.
+            cut: Which of them.
+        """
+        chosen = self.survey.inputs[k].motion
+        values = window.values[:, : len(chosen)]
+        smooth = np.array([s.derivatives > 0 for s in chosen], dtype=bool)
+        smoother = self.smoothers[k]
+        if smoother is not None and smooth.all():
+            made = smoother.smooth(window.time, values, at)
+        else:
+            made = self._mixed(smoother, window.time, values, smooth, at)
+        parts = Smoothed(made.position[cut], made.velocity[cut], made.acceleration[cut])
+        return self.plant.motion(parts), len(parts.position)
+
+    def _mixed(
+        self,
+        smoother: signals.Smoother | None,
+        time: Array,
+        values: Array,
+        smooth: NDArray[np.bool_],
+        at: Array | None,
+    ) -> Smoothed:
+        """Return signals of which some are taken as they are, which have no derivatives."""
+        wanted = time if at is None else at
+        out = np.full((3, len(wanted), values.shape[1]), np.nan)
+        for j in np.flatnonzero(~smooth):
+            out[0, :, j] = values[:, j] if at is None else np.interp(at, time, values[:, j])
+        if smoother is not None:
+            made = smoother.smooth(time, values[:, smooth], at)
+            out[0][:, smooth] = made.position
+            out[1][:, smooth] = made.velocity
+            out[2][:, smooth] = made.acceleration
+        return Smoothed(*out)
+
+    def measured(self, k: int, values: Array) -> Array:
+        """Return what the channels measured of a window's values, shape (rows, c)."""
+        inputs = self.survey.inputs[k]
+        places = {name: j for j, name in enumerate(inputs.names)}
+        found = np.zeros((len(values), len(self.plant.channels)))
+        for m in inputs.measured:
+            first, *others = m.terms
+            total = first[1] * values[:, places[first[0]]]
+            for name, factor in others:
+                total = total + factor * values[:, places[name]]
+            found[:, m.channel] = total
+        return found
+
+    def chosen(
+        self, k: int, window: Window, time: Array, index: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        """Return which rows are neither cut off at an end nor left out by a selection."""
+        trim = self.survey.smoothing.trim
+        inside = (time >= window.begin + trim) & (time <= window.end - trim)
+        selection = self.recordings[k].selection
+        return inside if selection is None else inside & selection(index)
+
+    def sample(self, k: int, window: Window) -> Samples[Any] | None:
+        """Return all samples that a window answers for, their memory still to come."""
+        if len(window.time) < 2 * signals.REACH + 2:
+            return None
+        cut, delay = window.core, self.survey.smoothing.delay or 0.0
+        at = None if delay == 0.0 else window.time - delay
+        motion, count = self.motion(k, window, at, cut)
+        time, index = window.time[cut], window.index[cut]
+        measured = self.measured(k, window.values[cut])
+        chosen = self.chosen(k, window, time, index)
+        return Samples(k, time, motion, np.empty((count, 0)), measured, index, chosen)
+
+    def even(self, k: int, window: Window) -> Samples[Any] | None:
+        """Return a window with its margins on an even grid, what is measured shifted by the delay.
+
+        Chosen are as many as a low-pass at the cutoff leaves something of.
+        """
+        step, time = self.survey.timelines[k].step, window.time
+        if len(time) < 2 * signals.REACH + 2:
+            return None
+        grid = step * np.arange(np.ceil(time[0] / step), np.floor(time[-1] / step) + 1)
+        motion, count = self.motion(k, window, grid)
+        delay = self.survey.smoothing.delay or 0.0
+        raw = self.measured(k, window.values)
+        measured = np.stack([np.interp(grid + delay, time, row) for row in raw.T], axis=1)
+        core = time[window.core]
+        after = time[window.core.stop] if window.core.stop < len(time) else np.inf
+        index = window.index[np.searchsorted(time, grid - 0.5 * step)]
+        chosen = (grid >= core[0]) & (grid < after) & self.chosen(k, window, grid, index)
+        thin = max(1, int(1.0 / (4.0 * self.cutoff * step)))
+        chosen &= np.round(grid / step) % thin == 0
+        return Samples(k, grid, motion, np.empty((count, 0)), measured, index, chosen)
+
+    def remembered(self, parts: Iterable[Samples[Any] | None]) -> Iterator[Samples[Any]]:
+        """Yield samples with their memory, on which every row leaves its mark."""
+        recording, state = -1, None
+        for s in parts:
+            if s is None:
+                continue
+            if s.recording != recording:
+                recording, state = s.recording, None
+            s, state = self.plant.remember(s, state)
+            yield s
+
+
+def averaged(samples: Samples[Any], decimation: int) -> Samples[Any]:
+    """Return samples whose measurements are means over blocks, counted from the log's begin.
+
+    Blocks that are not whole are left out. Motion is that of the middle sample.
+    """
+    block, first, count = np.unique(
+        samples.index // decimation, return_index=True, return_counts=True
+    )
+    first = first[count == decimation]
+    means = samples.measured[first[:, None] + np.arange(decimation)].mean(axis=1)
+    middle = samples.part(first + decimation // 2)
+    return Samples(
+        middle.recording,
+        middle.time,
+        middle.motion,
+        middle.memory,
+        means,
+        block[count == decimation],
+        middle.chosen,
+    )
