@@ -96,8 +96,7 @@ def fold(R, rows, n, m):  # type: ignore[no-untyped-def]
         n: Columns that are used.
         m: Rows that are used.
     """
-    T = np.zeros((4, 4))
-    w = np.zeros(4)
+    T, w = np.zeros((4, 4)), np.zeros(4)
     V = np.zeros(4 * LANES)
     spare = np.zeros((n, 2))
     for j0 in range(0, n, 4):
