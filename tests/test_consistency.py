@@ -571,9 +571,8 @@ def test_numbers_of_a_link_are_those_that_files_state(name: str) -> None:
         assert [said[f"com.{x}"][0] for x in "xyz"] == com.tolist()
         for i, j in inertia.INERTIA_INDEX:
             assert said[f"inertia.{'xyz'[i]}{'xyz'[j]}"][0] == about[i, j]
-        # The mass is a parameter itself, so its deviation is; differences of step 1e-6 are exact
-        # for it to rounding, 1e-10.
-        assert said["mass"][1] == pytest.approx(estimate.parameters.std[first], rel=1e-8)
+        # The mass is a parameter itself, so its deviation is.
+        assert said["mass"][1] == pytest.approx(estimate.parameters.std[first], rel=1e-12)
 
 
 def test_deviations_of_stated_numbers_are_those_of_a_sample() -> None:

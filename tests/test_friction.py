@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from heft.applications.identification.results import schema
-from heft.dynamics import drive_columns, kernels
+from heft.dynamics import drive_columns, presliding
 from heft.dynamics.drive_columns import DriveState, Presliding
 from heft.dynamics.drives import (
     FRICTION,
@@ -347,7 +347,7 @@ def test_a_stop_follows_and_slips_at_its_width(seed: int) -> None:
     x = walk(2000, seed)
     widths = np.array([0.003, 0.03])
     held = np.array([0.4, -1.0])
-    found = kernels.stops(x, widths, x[:, 0], held)
+    found = presliding.stops(x, widths, x[:, 0], held)
     for k in range(2):
         wanted = remembered(x[k], widths[k], held[k] * widths[k])
         # Both add the same differences; a sum of 2000 of them is right to as many roundings.

@@ -8,10 +8,10 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from heft.dynamics import drive_columns, kernels
+from heft.dynamics import drive_columns, kernels, walk
 from heft.dynamics.tree import PRISMATIC, REVOLUTE
 from heft.errors import InvalidModel
-from heft.information import inertia
+from heft.information import folding, inertia
 from heft.information.square_root import Information, Triangle
 from heft.models.options import Options
 from heft.models.robot import Robot
@@ -322,14 +322,14 @@ def test_the_bodies_as_written_are_those_of_pinocchio(file: str, base: str) -> N
 # ---- angles ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("reach", [1e-300, 1e-9, 0.8, 4.0, 100.0, 1e4, kernels.LARGEST_ANGLE])
+@pytest.mark.parametrize("reach", [1e-300, 1e-9, 0.8, 4.0, 100.0, 1e4, walk.LARGEST_ANGLE])
 def test_sine_and_cosine_are_right_to_the_last_places(reach: float) -> None:
     angle = np.random.default_rng(1).uniform(-reach, reach, 20_001)
     octants = np.arange(-20, 21) * np.pi / 4
     near = np.concatenate([octants, np.nextafter(octants, np.inf), np.nextafter(octants, -np.inf)])
     angle = np.concatenate([angle, near[np.abs(near) <= reach], [0.0, reach, -reach]])
     sine, cosine = np.empty_like(angle), np.empty_like(angle)
-    kernels.sine_cosine(angle, sine, cosine)
+    walk.sine_cosine(angle, sine, cosine)
     exact = angle.astype(np.longdouble)  # eleven bits more, enough to judge the last ones
     assert np.abs(sine - np.sin(exact)).max() <= 2.0 * EPS
     assert np.abs(cosine - np.cos(exact)).max() <= 2.0 * EPS
@@ -441,7 +441,7 @@ def test_fused_information_is_that_of_the_rows(name: str) -> None:
         length = np.linalg.norm(block, axis=0)
         wide = triangle.spread(size)
         # Folding k blocks of rows into one triangle costs k roundings of each column's length.
-        bound = 4.0 * (count / kernels.BLOCK + size) * EPS * np.outer(length, length)
+        bound = 4.0 * (count / walk.BLOCK + size) * EPS * np.outer(length, length)
         assert (np.abs(wide.T @ wide - block.T @ block) <= bound).all(), channel
         assert triangle.rows == count
 
@@ -545,12 +545,12 @@ SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16, 31)
 
 
 def folded(matrix: np.ndarray, start: np.ndarray | None = None) -> np.ndarray:
-    """Return the triangle of `start` stacked on the matrix, by `kernel.fold`."""
+    """Return the triangle of `start` stacked on the matrix, by `folding.fold`."""
     m, n = matrix.shape
     triangle = np.zeros((n, n)) if start is None else start.copy()
     rows = np.full((n + 1, m), 7.0)  # room to work in may hold anything
     rows[:n] = matrix.T
-    kernels.fold(triangle, rows)
+    folding.fold(triangle, rows, n, m)
     return triangle
 
 

@@ -7,7 +7,7 @@ import pinocchio
 import pytest
 
 from heft.information import inertia
-from heft.information.inertia import rotation_rpy
+from heft.information.rotation import matrix_of_rpy
 from heft.plants.held_body import (
     Held,
     Unknowns,
@@ -97,7 +97,7 @@ def test_grasping_points_add_up_in_the_first_ones_frame() -> None:
     """Two sensors share a load in any way: what they sum to is the load's wrench."""
     t, wrench, *_ = truth(3000)
     rng = np.random.default_rng(1)
-    R, r = rotation_rpy(0.3, -0.8, 1.1), np.array([0.4, 0.1, -0.2])
+    R, r = matrix_of_rpy(0.3, -0.8, 1.1), np.array([0.4, 0.1, -0.2])
     change = wrench_change(R, r)
     second = rng.normal(size=(len(t), 6))  # squeezing, in the second one's frame
     first = wrench - second @ change.T
@@ -110,7 +110,7 @@ def test_grasping_points_add_up_in_the_first_ones_frame() -> None:
 
 def test_the_noise_of_several_sensors_is_that_of_their_sum() -> None:
     rng = np.random.default_rng(2)
-    R, r = rotation_rpy(0.3, -0.8, 1.1), np.array([0.4, 0.1, -0.2])
+    R, r = matrix_of_rpy(0.3, -0.8, 1.1), np.array([0.4, 0.1, -0.2])
     draws = rng.normal(size=(2, 200_000, 6)) * np.repeat([0.2, 0.01], 3)
     summed = draws[0] + at_first(draws[1], R, r)
     wanted = noise_covariance(0.2, 0.01, [(R, r)])

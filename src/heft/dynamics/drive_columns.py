@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 
-from . import kernels
 from .drives import Column, DriveMotion, Drives, Term
 from .kernels import DriveColumns
+from .presliding import stops
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def presliding(
         if before.time[-1] > time[-1]:  # the clock was set back: go on from the end
             k = len(before.time) - 1
         last, held = before.position[:, k].copy(), before.values[:, k].copy()
-    return Presliding(time, moved, kernels.stops(moved, widths, last, held))
+    return Presliding(time, moved, stops(moved, widths, last, held))
 
 
 def acts(drives: Drives, columns: Sequence[Column]) -> NDArray[np.int64]:

@@ -153,6 +153,6 @@ class Dynamics:
 
         momentum = (efforts(velocity) - efforts(still)).T + velocity @ self._rotors
         tens = self.bodies.reshape(-1, PARAMETER_COUNT)
-        places = np.array([body_poses(tree, q)[:, :3] for q in position])
+        places = body_poses(tree, position)[:, :, :3]
         moments = np.einsum("nbij,bj->ni", places, np.column_stack([tens[:, 1:4], tens[:, 0]]))
         return 0.5 * np.sum(velocity * momentum, axis=1), -moments @ gravity

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from heft.dynamics import FRICTION
 from heft.errors import InvalidSetting
 from heft.files import (
     Number,
@@ -199,7 +200,7 @@ TURN_ROUND = "turn a column round with sign = [-1] in the column map (--map)"
 JOINT = Section(
     _joint_options,
     {
-        "friction": Text("this friction model is not known", ("full", "simple", "none")),
+        "friction": Text("this friction model is not known", FRICTION),
         "armature": truth,
         "gain": Number("a gain is a positive number", above=0.0, unit="N·m/A", cure=TURN_ROUND),
         "gain_std": number,

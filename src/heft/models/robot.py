@@ -35,7 +35,7 @@ from heft.dynamics import (
 )
 from heft.errors import InvalidModel, InvalidSetting, nearest
 from heft.files import Element, read_text, xml
-from heft.information import Labels, inertia
+from heft.information import Labels, inertia, matrix_of_rpy
 from heft.recordings import is_log
 
 from . import denavit_hartenberg, mjcf, urdf
@@ -520,7 +520,7 @@ def _written(link: Element) -> Array | None:
     found = urdf.inertial(link)
     if found is None:
         return None
-    axes = inertia.rotation_rpy(*found.rpy)
+    axes = matrix_of_rpy(*found.rpy)
     tensor = np.zeros((3, 3))
     for (i, j), value in zip(inertia.INERTIA_INDEX, found.moments, strict=True):
         tensor[i, j] = tensor[j, i] = value

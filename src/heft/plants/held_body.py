@@ -24,7 +24,7 @@ import numpy as np
 
 from heft.arrays import Array
 from heft.errors import InvalidSetting
-from heft.information import AXES, PARAMETER_COUNT, SYMBOLS, UNITS, Labels, inertia
+from heft.information import AXES, PARAMETER_COUNT, SYMBOLS, UNITS, Labels, inertia, skew
 from heft.signals import Samples
 
 CHANNELS = (*(f"force.{a}" for a in AXES), *(f"torque.{a}" for a in AXES))
@@ -146,7 +146,7 @@ def wrench_change(rotation: Array, translation: Array) -> Array:
     R = np.asarray(rotation, dtype=float)
     change = np.zeros((6, 6))
     change[:3, :3] = change[3:, 3:] = R
-    change[3:, :3] = inertia.skew(np.asarray(translation, dtype=float)) @ R
+    change[3:, :3] = skew(translation) @ R
     return change
 
 

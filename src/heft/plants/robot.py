@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.dynamics import PRISMATIC, DriveState, drive_columns, kernels
-from heft.dynamics.kernels import Plan
 from heft.errors import InvalidSetting, MissingSignal
 from heft.information import (
     PARAMETER_COUNT,
@@ -142,7 +141,7 @@ def random_drive_state(
 
 
 @lru_cache(maxsize=8)
-def _plan(robot: Robot, columns: tuple[int, ...]) -> Plan:
+def _plan(robot: Robot, columns: tuple[int, ...]) -> kernels.Plan:
     """Return how the kernels reduce these columns."""
     acts = drive_columns.acts(robot.drives, (*robot.drive_columns, *robot.simple_columns))
     return kernels.plan(robot.tree, np.array(columns, dtype=np.intp), acts, robot.measured)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.errors import InvalidRecording
+from heft.information import continuous_quaternions
 from heft.recordings import BLOCK_ROWS, Recording
 
 GAP_STEPS = 10  # a longer silence ends a segment: nothing is interpolated across it
@@ -88,18 +89,6 @@ def quaternions(names: Sequence[str]) -> list[slice]:
     ]
 
 
-def with_steady_signs(quaternion: Array, before: Array) -> Array:
-    """Return the same rotations with signs that never jump: q and −q are one, but not smooth.
-
-    Args:
-        quaternion: Shape (N, 4).
-        before: The quaternion before, shape (4,); NaN at the begin.
-    """
-    whole = np.vstack([before, quaternion])
-    flips = np.sum(whole[1:] * whole[:-1], axis=1) < 0.0  # not for NaN
-    return np.asarray(quaternion * np.where(np.cumsum(flips) % 2, -1.0, 1.0)[:, None])
-
-
 def median_of_medians(medians: Sequence[tuple[float, int]]) -> float:
     """Return the median of blocks' medians, each weighted by how many numbers it is of."""
     order = sorted(medians)
@@ -140,7 +129,7 @@ def _pieces(
         tally.broken += int(np.sum(~finite))
         time, values, position = block.time[finite], block.values[finite], position[finite]
         for four in turns if len(values) else ():
-            values[:, four] = with_steady_signs(values[:, four], before[four])
+            values[:, four] = continuous_quaternions(values[:, four], before[four])
             before[four] = values[-1, four]
         while len(time):
             latest = np.maximum.accumulate(np.concatenate([[last], time]))[:-1]
