@@ -33,6 +33,8 @@ OWNERS = {
     "ruamel": "heft.recordings",
     "http": "heft.streams",
 }
+ROOT = Path(__file__).parents[1]
+KEY = r"[A-Z][A-Za-z]+(?:1[6-9]|20)\d\d"  # of a source: first author and year
 HIDDEN = {"mujoco", "matplotlib", "cvxpy", "pandas", "pickle", "requests", "urllib"}
 
 
@@ -141,3 +143,22 @@ def test_importing_heft_is_light() -> None:
     call = [sys.executable, "-c", code]
     loaded = subprocess.run(call, capture_output=True, text=True, check=True).stdout.split()
     assert not {"numpy", "scipy", "numba", "pinocchio", "pyarrow", "jinja2"} & set(loaded)
+
+
+def cited() -> set[str]:
+    """Return the keys in brackets of the code, the tests, the benchmarks and the pages."""
+    keys = set()
+    for folder in ("src", "tests", "benchmarks", "fuzz", "examples", "docs"):
+        for path in (ROOT / folder).rglob("*"):
+            if path.suffix in {".py", ".md", ".ipynb", ".jinja"} and path.stem != "references":
+                for bracket in re.findall(r"\[[^\[\]]*\]", path.read_text(encoding="utf-8")):
+                    keys |= set(re.findall(rf"\b{KEY}\b", bracket))
+                    assert not re.match(r"\[[A-Z]\w+,? (1[6-9]|20)\d\d\b", bracket), bracket
+    return keys
+
+
+def test_every_source_cited_is_in_the_bibliography_and_no_other() -> None:
+    page = (ROOT / "docs" / "references.md").read_text(encoding="utf-8")
+    listed = re.findall(rf'^- <a id="({KEY})"></a>\*\*\1\*\*$', page, re.MULTILINE)
+    assert listed == sorted(set(listed)), "one entry a key, in order"
+    assert set(listed) == cited()

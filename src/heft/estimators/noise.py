@@ -6,7 +6,7 @@ autocorrelation of its residual; the usual formula, which takes τ = 1, covers t
 to 35 of 100 cases instead of 95 (measured). The weights count rows by τ; the covariance goes
 further: the error of `Yᵀε` is `Yᵀ Γ Y`, with Γ the covariance of an autoregression fitted to
 each channel's residual, kept as a square root like all information (the sandwich
-[Huber1967, White1980]). What a prior holds is widened by what the prior may be wrong.
+[Huber1967; White1980]). What a prior holds is widened by what the prior may be wrong.
 """
 
 from __future__ import annotations

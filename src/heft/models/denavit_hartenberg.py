@@ -1,9 +1,9 @@
 """A robot as a table of Denavit-Hartenberg parameters: a TOML that stands for a model file.
 
 Rows are `[a, alpha, d, theta, kind]`; lengths in m, angles in rad. With the *modified*
-convention [Craig1986; KhalilKleinfinger1986] row i goes from frame i−1 to frame i by
+convention [Craig1986; Khalil1986] row i goes from frame i−1 to frame i by
 `Rx(alpha) Tx(a) Rz(theta) Tz(d)` and joint i turns about z of frame i; with the *standard* one
-[DenavitHartenberg1955; Paul1981] by `Rz(theta) Tz(d) Tx(a) Rx(alpha)` and joint i turns about z
+[Denavit1955; Paul1981] by `Rz(theta) Tz(d) Tx(a) Rx(alpha)` and joint i turns about z
 of frame i−1. A revolute joint's position is added to theta, a prismatic one's to d. Link i is
 what frame i is fixed to, and its inertial is stated in frame i.
 """

@@ -4,7 +4,7 @@ What the data say is compared: base parameters and friction curves, both from le
 without prior or constraints, so that two model files, or one that both lean on, cannot make or
 hide a change. The two sets of logs are independent, so the variance of a difference is the sum of
 the two. Many numbers are looked at, so many small probabilities are to be expected: Holm's rule
-[Holm 1979] over all of them keeps the chance of even one false alarm, where nothing changed, at
+[Holm1979] over all of them keeps the chance of even one false alarm, where nothing changed, at
 `ALARM`.
 """
 
