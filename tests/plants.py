@@ -68,9 +68,7 @@ class Cart(Plant[CartMotion]):
 
     def random_samples(self, count: int, rng: np.random.Generator) -> Samples[CartMotion]:
         v, a = rng.normal(size=(2, count))
-        nothing, every = np.empty((count, 0)), np.ones(count, dtype=bool)
-        time = np.arange(count, dtype=float)
-        return Samples(0, time, CartMotion(v, a), nothing, np.zeros((count, 1)), time, every)  # type: ignore[arg-type]
+        return Samples.of_motion(CartMotion(v, a), count, 1)
 
 
 @dataclass(frozen=True)

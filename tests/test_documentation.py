@@ -16,6 +16,7 @@ import sys
 import tomllib
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
@@ -98,6 +99,22 @@ def test_the_site_is_built_without_a_warning_a_dead_link_or_the_network(tmp_path
         assert command in listed or command in ("--help", "-h", "--version")
     for module in (ROOT / "src" / "heft").glob("[a-z]*.py"):
         assert (site / "reference" / f"{module.stem}.html").exists()
+
+
+def test_a_plant_of_ones_own_takes_sixty_lines_and_finds_the_truth() -> None:
+    page = (ROOT / "docs" / "plants.md").read_text(encoding="utf-8")
+    own, *others = blocks(page, "python")
+    assert len(own.splitlines()) <= 60
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(own, "plants.md", "exec"), namespace)
+    numbers = namespace["found"].numbers
+    assert [n.name for n in numbers] == list(namespace["SpringMotor"].names)
+    for number, truth in zip(numbers, namespace["truth"], strict=True):
+        low, high = number.interval
+        assert low <= truth <= high, number.name
+        assert high - low < 0.05 * truth, "an interval that says something"
+    for other in others:
+        exec(compile(other, "plants.md", "exec"), namespace)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "docs" / "learn").glob("*.ipynb")))

@@ -166,15 +166,7 @@ class FreeBody(Plant[BodyMotion]):
         """Return random accelerations and turns."""
         v, w, alpha, rest, change = rng.normal(size=(5, count, 3))
         motion = BodyMotion(rest + change, w, alpha, v, rest)
-        return Samples(
-            0,
-            np.arange(count, dtype=float),
-            motion,
-            np.empty((count, 0)),
-            np.zeros((count, 6)),
-            np.arange(count),
-            np.ones(count, dtype=bool),
-        )
+        return Samples.of_motion(motion, count, len(self.channels))
 
     def believing(self, nominal: Array) -> FreeBody:
         """Return the body with other ten parameters believed of it."""

@@ -130,6 +130,20 @@ class Samples(Generic[M]):
     index: NDArray[np.int64]
     chosen: NDArray[np.bool_]
 
+    @staticmethod
+    def of_motion(motion: M, count: int, channels: int) -> Samples[M]:
+        """Return samples of motion alone: without memory, with zeros for what is measured.
+
+        Args:
+            motion: Of `count` samples.
+            count: N.
+            channels: c.
+        """
+        index = np.arange(count)
+        nothing, zeros = np.empty((count, 0)), np.zeros((count, channels))
+        every = np.ones(count, dtype=bool)
+        return Samples(0, index.astype(float), motion, nothing, zeros, index, every)
+
     def part(self, rows: slice | NDArray[np.intp]) -> Samples[M]:
         """Return some of the samples."""
         # Memory is laid out by its columns, which are what rows are made of.
