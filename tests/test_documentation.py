@@ -100,6 +100,14 @@ def test_the_site_is_built_without_a_warning_a_dead_link_or_the_network(tmp_path
     for module in (ROOT / "src" / "heft").glob("[a-z]*.py"):
         assert (site / "reference" / f"{module.stem}.html").exists()
 
+    house = (site / "how-it-works.html").read_text(encoding="utf-8")
+    (drawn,) = re.findall(r'<div class="house"><svg.*?</svg></div>', house, re.DOTALL)
+    boxes = re.findall(r'href="reference/(\w+)\.html"', drawn)
+    rooms = {p.parent.name for p in (ROOT / "src" / "heft").glob("*/__init__.py")}
+    files = {p.stem for p in (ROOT / "src" / "heft").glob("[a-z]*.py")}
+    assert sorted(boxes) == sorted(rooms | files)
+    assert drawn.count('class="arrow"') >= len(boxes) - 1
+
 
 def test_a_plant_of_ones_own_takes_sixty_lines_and_finds_the_truth() -> None:
     page = (ROOT / "docs" / "plants.md").read_text(encoding="utf-8")
