@@ -24,7 +24,8 @@ from heft.applications.payload.online import Event, Follow
 from heft.dynamics import kernels
 from heft.models.options import JointOptions, Options
 from heft.models.robot import Robot
-from heft.plants.held_body import Held, Unknowns, at_rest
+from heft.plants.held_signals import Held
+from heft.plants.wrench_sensor import Unknowns, at_rest
 from heft.recordings.recording import Recording
 
 Array = NDArray[np.float64]

@@ -11,7 +11,7 @@ from heft.applications.payload.by_wrench import Bias, Weigh
 from heft.applications.payload.online import Event, Follow, Following, without_spikes
 from heft.errors import InvalidSetting
 from heft.information import inertia
-from heft.plants.held_body import Held
+from heft.plants.held_signals import Held
 from tests.wrists import BIAS, BODY, sensed
 
 NOISE = (0.1, 0.005)

@@ -12,7 +12,7 @@ from heft.applications.payload.by_wrench import Weigh
 from heft.errors import InvalidRecording, InvalidSetting, TooLittleData
 from heft.information import inertia
 from heft.information.inertia import rotation_rpy
-from heft.plants.held_body import Held
+from heft.plants.held_signals import Held
 from tests.robots import FloatArray
 from tests.wrists import BIAS, BODY, GRAVITY, carried, posed, poses, sensed
 

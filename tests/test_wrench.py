@@ -8,16 +8,14 @@ import pytest
 
 from heft.information import inertia
 from heft.information.inertia import rotation_rpy
-from heft.plants.held_body import (
+from heft.plants.held_signals import (
     Held,
-    Unknowns,
     at_first,
-    at_rest,
     noise_covariance,
-    sides,
     whitened,
     wrench_change,
 )
+from heft.plants.wrench_sensor import Unknowns, at_rest, sides
 from heft.signals.weak_form import Windows, integrate
 from tests.robots import FloatArray
 from tests.wrists import BODY, GRAVITY, moving, truth

@@ -61,6 +61,9 @@ class Problem(Generic[P]):
             of the middle one.
         keep_samples: Whether smooth motion stays in memory between one walk and the next, as that
             of short logs may.
+        whitened: Whether rows of the weak form are combined so that noise of the samples that
+            windows share counts once; see `weak_form.whitened`.
+        gap_steps: Time steps between samples over which no window of the weak form reaches.
         known_survey: What is known of the recordings already; looked for if not given.
     """
 
@@ -73,6 +76,8 @@ class Problem(Generic[P]):
     weak: Weak | None = None
     decimation: int = 1
     keep_samples: bool = False
+    whitened: bool = False
+    gap_steps: float = signals.GAP_STEPS
     known_survey: Survey | None = field(default=None, repr=False, compare=False)
 
     # --- what is walked
@@ -258,13 +263,14 @@ class Problem(Generic[P]):
             )
         assert self.weak is not None
         held: weak_form.Held | None = None
+        white: weak_form.Whitening | None = None
         recording, last = -1, -np.inf
         for s, piece in self._unbroken():
             step = self.timelines[s.recording].step
             if s.recording != recording or not (
-                0.0 < piece.time[0] - last <= signals.GAP_STEPS * step
+                0.0 < piece.time[0] - last <= self.gap_steps * step
             ):
-                held = None
+                held = white = None
             recording = s.recording
             last = float(piece.time[-1]) if piece.chosen[0] else -np.inf
             if not piece.chosen[0]:
@@ -273,13 +279,16 @@ class Problem(Generic[P]):
             both = weak_form.Samples(piece.time, sides.momentum, sides.remainder, piece.measured)
             windows = self.weak.windows(self.corner, step)
             held, found = weak_form.advance(windows, held, both)
+            if self.whitened:
+                shared = weak_form.shared_noise(windows, step)
+                found, white = weak_form.whitened(shared, found, white)
             if len(found.time):
                 yield Equations(found.regressor, found.effort, found.time, s.recording)
 
     def _unbroken(self) -> Iterator[tuple[Samples[Any], Samples[Any]]]:
         """Yield samples, and pieces of them without a gap that are all chosen or all not."""
         for s in self._all_samples():
-            gap = signals.GAP_STEPS * self.timelines[s.recording].step
+            gap = self.gap_steps * self.timelines[s.recording].step
             for first in range(0, len(s.time), self._dense_rows):
                 part = s.part(slice(first, first + self._dense_rows))
                 apart = np.diff(part.time)

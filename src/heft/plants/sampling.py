@@ -104,7 +104,7 @@ class Sampler:
         """
         for k, recording in enumerate(self.recordings):
             step, smoother = self.survey.timelines[k].step, self.smoothers[k]
-            margin = smoother.margin if smoother else 0.0
+            margin = smoother.margin if smoother else abs(self.survey.smoothing.delay or 0.0)
             if filtered:
                 margin += signals.settling(self.cutoff, step, self.survey.smoothing.order)
             names = self.survey.inputs[k].names
@@ -177,7 +177,7 @@ class Sampler:
 
     def sample(self, k: int, window: Window) -> Samples[Any] | None:
         """Return all samples that a window answers for, their memory still to come."""
-        if len(window.time) < 2 * signals.REACH + 2:
+        if self.smoothers[k] is not None and len(window.time) < 2 * signals.REACH + 2:
             return None
         cut, delay = window.core, self.survey.smoothing.delay or 0.0
         at = None if delay == 0.0 else window.time - delay
