@@ -16,7 +16,7 @@ from heft.applications import textbook
 from heft.applications.textbook import Differenced, Growing, followed, least_squares
 from heft.estimators.least_squares import LeastSquares
 from heft.estimators.recursive import CovarianceRecursion
-from heft.experiments.forward_dynamics import Dynamics, Simulate
+from heft.experiments import Dynamics, Simulate
 from heft.models import denavit_hartenberg
 from heft.models.robot import Robot
 from heft.plants import RobotPlant

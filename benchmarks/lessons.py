@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.applications.textbook import Differenced, chosen
-from heft.experiments.forward_dynamics import Dynamics, Simulate, Trajectory
+from heft.experiments import Dynamics, Simulate, Trajectory
 from heft.models.options import JointOptions, Options
 from heft.models.robot import Robot
 from heft.signals.weak_form import Integrals

@@ -18,11 +18,11 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.results_file import Row, at_most, store, table
-from heft.applications.payload.live import Told, follow, received
-from heft.applications.payload.node import Node, seen
+from heft.applications.payload.live import Update, weigh
+from heft.applications.payload.node import Node, load_estimate
 from heft.applications.payload.sensors import Sensors
 from heft.information import inertia
-from heft.streams.network import Link, connected
+from heft.streams import Link, connected, received
 
 RATE = 1000.0  # [Hz]
 NOISE = {"force": 0.2, "torque": 0.01}
@@ -83,12 +83,12 @@ def live(seconds: float) -> list[Row]:
     stop, late = threading.Event(), []
     used = begun = 0.0
 
-    def told(news: Told) -> None:
+    def measure(update: Update) -> None:
         nonlocal used, begun
-        stamp = seen(news.known).stamp
+        stamp = load_estimate(update.state).stamp
         if np.isfinite(stamp):
             late.append(time.time() - stamp)
-        if not begun and news.known.follow is not None:
+        if not begun and update.state.online is not None:
             used, begun = time.process_time(), time.monotonic()
         if feeder.poll() is not None:
             stop.set()
@@ -102,14 +102,14 @@ def live(seconds: float) -> list[Row]:
             time.sleep(0.2)
         with connected(link) as connection:
             source = received(connection, stop)
-            known = follow(node, node.start(), source, [told], 10.0, Path(folder) / "kept")
+            state = weigh(node, node.start(), source, [measure], 10.0, Path(folder) / "kept")
             share = (time.process_time() - used) / (time.monotonic() - begun)
-    sent, taken = round(seconds * RATE), known.buffers["wrist"].taken
-    mass = seen(known).body[0]
+    sent, taken = round(seconds * RATE), state.alignment.buffers["wrist"].taken
+    mass = load_estimate(state).body[0]
     ms = 1e3 * np.array(late[20:-15])  # behind the start, before the feeder's end
     name = f"{seconds:g} s at 1 kHz: "
     return [
-        at_most(name + "samples lost", sent - taken + known.counts["lost"], "", 0.0),
+        at_most(name + "samples lost", sent - taken + state.counts["lost"], "", 0.0),
         at_most(name + "share of one core", share, "", 0.2),
         Row(name + "newest estimate behind its samples, median", float(np.median(ms)), "ms"),
         Row(name + "the same, 99th percentile", float(np.quantile(ms, 0.99)), "ms"),

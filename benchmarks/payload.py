@@ -20,7 +20,7 @@ from heft.applications.payload.by_repeated_motion import MatchedMotions
 from heft.applications.payload.by_torques import WeighCarried
 from heft.applications.payload.by_wrench import Weigh
 from heft.applications.payload.estimate import Weighed
-from heft.applications.payload.online import Event, Follow
+from heft.applications.payload.online import Event, Online
 from heft.dynamics import kernels
 from heft.models.options import JointOptions, Options
 from heft.models.robot import Robot
@@ -131,12 +131,12 @@ def followed(held: Held, times: tuple[float, ...]) -> tuple[list[Event], dict[fl
     """Return events, masses at some times, and the seconds of work a second of data took."""
     import time
 
-    follow = Follow(NOISE, wrist.RATE, wrist.GYRO)
-    state, events, masses = follow.start(), [], {}
+    online = Online(NOISE, wrist.RATE, wrist.GYRO)
+    state, events, masses = online.start(), [], {}
     begin = time.process_time()
     for k in range(0, len(held.time), CHUNK):
-        state, told = follow.step(state, held.part(slice(k, k + CHUNK)))
-        events += told
+        state, more = online.step(state, held.part(slice(k, k + CHUNK)))
+        events += more
         for at in times:
             if at not in masses and state.time >= at:
                 masses[at] = float(state.ten[0])

@@ -32,6 +32,7 @@ from heft.applications.identification.identify import identify_files
 from heft.applications.identification.results import Identified, refuse_foreign
 from heft.applications.identification.settings import Settings
 from heft.applications.predict import predict_files
+from heft.cli_options import SmoothingOptions
 from heft.errors import (
     FitError,
     HeftError,
@@ -396,7 +397,7 @@ def identification(
             options=written(folder, "with.toml", toml) if toml else None,
             columns=written(folder, "map.toml", columns) if columns else None,
             validate=[run] if validate else None,
-            corner=10.0,
+            smoothing=SmoothingOptions(corner=10.0),
             quiet=True,
         )
 
@@ -1322,7 +1323,7 @@ CASES = (
         for corner in (0.5 / STEP, 0.51 / STEP, 1e9)
     ),
     *(
-        setting(f"{name} = {value!r}", "a number is expected", name, **{name: value})
+        setting(f"{name} = {value!r}", "a finite number is expected", name, **{name: value})
         for name in ("corner", "trim", "delay", "period")
         for value in ("1", [1.0])
     ),

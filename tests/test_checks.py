@@ -10,7 +10,9 @@ import pytest
 from heft.applications import demo
 from heft.applications.identification.identification import Identification
 from heft.applications.identification.identify import identify
-from heft.errors import FitError
+from heft.applications.identification.limits import Limit, Limits
+from heft.applications.identification.settings import Settings
+from heft.errors import FitError, InvalidSetting
 from heft.information.checks import Check, Status, verdict
 from heft.models.robot import Robot
 from heft.recordings.recording import Recording
@@ -29,6 +31,7 @@ def columns() -> tuple[np.ndarray, Columns]:
 
 def identified(
     spoil: Callable[[np.ndarray, Columns], tuple[np.ndarray, Columns]],
+    limits: Limits | None = None,
 ) -> Identification:
     robot = Robot.from_urdf(demo.FOLDER / "arm.urdf")
     time, signals = spoil(*columns())
@@ -36,7 +39,8 @@ def identified(
     for name, values in signals.items():
         kind, _, joint = name.partition(".")
         kinds[kind][joint] = values
-    return identify(robot, [Recording.from_arrays(time, "spoilt", **kinds)])
+    settings = Settings(limits=limits or Limits())
+    return identify(robot, [Recording.from_arrays(time, "spoilt", **kinds)], settings=settings)
 
 
 def milli(time: np.ndarray, s: Columns) -> tuple[np.ndarray, Columns]:
@@ -76,6 +80,26 @@ SPOILT = {
 
 def test_the_log_as_it_was_recorded_is_good() -> None:
     assert identified(lambda t, s: (t, s)).verdict == "good"
+
+
+def test_limits_are_settings_and_a_cure_is_said_beyond_them() -> None:
+    strict = Limits(condition=Limit(1.0, 2.0), mean_of_joints=Limit(0.0), seen=1.0)
+    found = identified(lambda t, s: (t, s), strict)
+    said = {c.name: (c.status, c.message) for c in found.checks}
+    assert said["condition"][0] == "fail" and "faster and farther" in said["condition"][1]
+    assert said["mean of joints"][0] == "warn"  # what has no end never fails
+    assert "weak joints hide" in said["mean of joints"][1]
+    assert said["masses not seen"][0] == "warn"  # no mass loses all of its doubt
+    assert said["worst joint"][0] == "pass" and "check units" not in said["worst joint"][1]
+    assert found.verdict == "poor"
+    with pytest.raises(FitError, match="no parameters explain"):
+        identified(lambda t, s: (t, s), Limits(unexplained=0.0))
+
+
+@pytest.mark.parametrize("ends", [(2.0, 1.0), (-1.0, 1.0), (np.nan, 1.0), (1.0, np.nan)])
+def test_a_limit_that_fails_before_it_passes_is_refused(ends: tuple[float, float]) -> None:
+    with pytest.raises(InvalidSetting, match="fails before it passes"):
+        Limit(*ends)
 
 
 @pytest.mark.parametrize("name", SPOILT)

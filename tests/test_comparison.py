@@ -25,10 +25,10 @@ from heft.applications.identification.compare import (
 from heft.applications.identification.identify import identify
 from heft.cli import main
 from heft.errors import InputError, InvalidSetting
+from heft.files.opened import file_hash
 from heft.models.export import write_urdf
 from heft.models.options import Options
 from heft.models.robot import Robot
-from heft.recordings.formats import file_hash
 from tests.browser import browser, opened
 from tests.experiments import ARMS, Truth, log, simple_options, true_robot, wrong_prior
 

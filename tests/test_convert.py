@@ -12,13 +12,15 @@ from numpy.typing import NDArray
 
 from heft.errors import InvalidRecording, InvalidSetting
 from heft.recordings.columns import ColumnMap
-from heft.recordings.convert import WRITERS, convert
+from heft.recordings.convert import convert
 from heft.recordings.formats import table as table_module
+from heft.recordings.formats.registry import writable
 from heft.recordings.recording import Recording
 from tests.messages import joint_states, save_mcap
 
 Array = NDArray[np.float64]
 ROWS = 400
+WRITERS = tuple(writable())
 
 
 def log(messages_only: bool = True) -> dict[str, Array]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import os
 import re
 import shlex
@@ -22,7 +23,7 @@ from benchmarks import readme
 
 from heft.applications import demo
 from heft.applications.derive.lagrange import derive
-from heft.applications.identification import checks
+from heft.applications.identification.limits import Limit, Limits
 from heft.applications.payload.sensors import Sensors
 from heft.cli import app, main
 from heft.models.options import Options
@@ -154,10 +155,18 @@ def test_what_limits_md_says_of_the_figures_is_what_they_show() -> None:
 
 def test_the_limits_in_verdict_md_are_those_of_the_checks() -> None:
     page = (ROOT / "docs" / "verdict.md").read_text(encoding="utf-8")
-    stated = {float(n) / (100 if p else 1) for n, p in re.findall(r"\| ([\d.]+)( %)?(?= )", page)}
-    used = {n: v for n, v in vars(checks).items() if n.endswith(("_WARN", "_FAIL"))}
-    assert used
-    assert not {name for name, limit in used.items() if limit not in stated}
+    number = r"([\d.]+)( %)?[^|]*"
+    stated = {}
+    for name, *cells in re.findall(rf"^\| ([^|]+) \| {number}\| (?:{number}|–) \|", page, re.M):
+        passes, fails = (
+            float(n) / (100 if percent else 1) if n else math.inf
+            for n, percent in (cells[:2], cells[2:])
+        )
+        field = re.sub(r"[ -]", "_", name.partition(",")[0])
+        stated[field] = Limit(passes, fails)
+    assert stated == {n: v for n, v in vars(Limits()).items() if isinstance(v, Limit)}
+    assert f"rms velocity of {Limits().still:.0e} rad/s".replace("e-0", "e-") in page
+    assert f"more than {Limits().unexplained:.0%} of".replace("%", " %") in page
 
 
 def test_the_table_of_coverage_has_a_line_for_each_stored_condition(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from heft.applications.payload.by_wrench import Bias, Weigh
-from heft.applications.payload.online import Event, Follow, Following, without_spikes
+from heft.applications.payload.online import Event, Online, OnlineState, without_spikes
 from heft.applications.payload.wrench_fit import Found, solve
 from heft.errors import InvalidSetting
 from heft.information import inertia
@@ -19,11 +19,11 @@ NOISE = (0.1, 0.005)
 CHANGE = 8.0  # [s]
 
 
-def followed(held: Held, follow: Follow, chunk: int = 25) -> tuple[Following, list[Event]]:
-    state, events = follow.start(), []
+def followed(held: Held, online: Online, chunk: int = 25) -> tuple[OnlineState, list[Event]]:
+    state, events = online.start(), []
     for k in range(0, len(held.time), chunk):
-        state, told = follow.step(state, held.part(slice(k, k + chunk)))
-        events += told
+        state, more = online.step(state, held.part(slice(k, k + chunk)))
+        events += more
     return state, events
 
 
@@ -34,19 +34,19 @@ def with_change(held: Held, share: float) -> Held:
     return replace(held, wrench=held.wrench + more)
 
 
-def in_one(held: Held, follow: Follow, bias: Bias) -> Found:
+def in_one(held: Held, online: Online, bias: Bias) -> Found:
     """Return the least squares of the same windows, each counted as when it is followed."""
-    weigh = Weigh(noise=NOISE, bias=bias, overlap=follow.overlap)
+    weigh = Weigh(noise=NOISE, bias=bias, overlap=online.overlap)
     return solve(replace(weigh.problem(held), whitened=False), weigh.known)
 
 
 @pytest.mark.parametrize("chunk", [1, 25, 400])
 def test_what_is_followed_is_what_is_weighed(chunk: int) -> None:
     held = sensed(3000)
-    follow = Follow(NOISE, 1000.0, memory=None, bias_walk=(1e-9, 1e-9))
-    state, _ = followed(held, follow, chunk)
-    found = follow.filter.settled(state.filter).values
-    batch = in_one(held, follow, "constant")
+    online = Online(NOISE, 1000.0, memory=None, bias_walk=(1e-9, 1e-9))
+    state, _ = followed(held, online, chunk)
+    found = online.filter.settled(state.filter).values
+    batch = in_one(held, online, "constant")
     np.testing.assert_allclose(found[:10], batch.values[:10], rtol=0, atol=1e-5)
     # What whitening makes better is little: the spectrum of so slow a motion is flat.
     whitened = Weigh(noise=NOISE, bias="constant", delay=False).fit(held)
@@ -59,10 +59,10 @@ def test_a_bias_that_is_known_or_stays_is_one_of_the_batch(bias: Bias) -> None:
     held = sensed(3000)
     if bias == "none":
         held = replace(held, wrench=held.wrench - BIAS)
-    follow = Follow(NOISE, 1000.0, memory=None, bias=bias)
-    state, _ = followed(held, follow)
-    found = follow.filter.settled(state.filter).values
-    batch = in_one(held, follow, bias)
+    online = Online(NOISE, 1000.0, memory=None, bias=bias)
+    state, _ = followed(held, online)
+    found = online.filter.settled(state.filter).values
+    batch = in_one(held, online, bias)
     np.testing.assert_allclose(found, batch.values, rtol=0, atol=1e-5)
 
 
@@ -73,31 +73,31 @@ def test_one_pose_weighs_a_load_where_the_bias_is_known() -> None:
     wrench = inertia.wrench_regressor(specific, still, still) @ BODY
     wrench += rng.normal(size=wrench.shape) * np.repeat(NOISE, 3)
     held = Held.with_accelerometer(np.arange(3000) / 1000.0, wrench, specific, still)
-    state, events = followed(held, Follow(NOISE, 1000.0, bias="none"))
+    state, events = followed(held, Online(NOISE, 1000.0, bias="none"))
     assert [e.name for e in events] == ["weighed"]
     assert state.ten[0] == pytest.approx(BODY[0], rel=0.005)
-    _, events = followed(held, Follow(NOISE, 1000.0, patience=2.0))
+    _, events = followed(held, Online(NOISE, 1000.0, patience=2.0))
     assert [e.name for e in events] == ["not enough motion"]
 
 
 @pytest.mark.parametrize("share", [0.6, 0.9, 1.1, 1.4])
 def test_a_changed_load_is_announced_once_and_weighed_anew(share: float) -> None:
-    state, events = followed(with_change(sensed(13_000), share), Follow(NOISE, 1000.0))
-    told = [e.time for e in events if e.name == "changed"]
-    assert len(told) == 1 and CHANGE <= told[0] <= CHANGE + 0.1
+    state, events = followed(with_change(sensed(13_000), share), Online(NOISE, 1000.0))
+    changes = [e.time for e in events if e.name == "changed"]
+    assert len(changes) == 1 and CHANGE <= changes[0] <= CHANGE + 0.1
     assert state.ten[0] == pytest.approx(share * BODY[0], rel=0.005)
     assert inertia.consistency_margin(state.body) > 0.0
 
 
 def test_letting_go_and_taking_up_are_told_by_name() -> None:
     held = sensed(13_000)
-    _, events = followed(with_change(held, 0.0), Follow(NOISE, 1000.0))
+    _, events = followed(with_change(held, 0.0), Online(NOISE, 1000.0))
     assert [e.name for e in events] == ["weighed", "changed", "released"]
     # The other way round: nothing until CHANGE, then the load.
     load = held.wrench - with_change(held, 0.0).wrench
     clean = sensed(13_000, noise=(0.0, 0.0)).wrench - BIAS
     taken = replace(held, wrench=held.wrench - clean + load)
-    _, events = followed(taken, Follow(NOISE, 1000.0))
+    _, events = followed(taken, Online(NOISE, 1000.0))
     assert [e.name for e in events] == ["weighed", "changed", "grasped"]
 
 
@@ -106,7 +106,7 @@ def test_spikes_are_not_changes() -> None:
     wrench, rng = held.wrench.copy(), np.random.default_rng(0)
     at = rng.integers(0, 8000, 25)
     wrench[at, rng.integers(0, 6, 25)] += rng.choice([-40.0, 40.0], 25)
-    state, events = followed(replace(held, wrench=wrench), Follow(NOISE, 1000.0))
+    state, events = followed(replace(held, wrench=wrench), Online(NOISE, 1000.0))
     assert [e.name for e in events] == ["weighed"]
     assert state.spikes >= 20
     assert state.ten[0] == pytest.approx(BODY[0], rel=0.01)
@@ -115,7 +115,7 @@ def test_spikes_are_not_changes() -> None:
 def test_a_drifting_bias_is_not_a_change() -> None:
     held = sensed(20_000)
     ramp = np.linspace(0.0, 0.2, 20_000)[:, None] * np.array([1, 1, 1, 0.05, 0.05, 0.05])
-    _, events = followed(replace(held, wrench=held.wrench + ramp), Follow(NOISE, 1000.0))
+    _, events = followed(replace(held, wrench=held.wrench + ramp), Online(NOISE, 1000.0))
     assert [e.name for e in events] == ["weighed"]
 
 
@@ -129,11 +129,11 @@ def test_noise_alone_has_no_spikes() -> None:
 def test_behind_a_gap_windows_begin_anew() -> None:
     held = sensed(6000)
     cut = Held(*(np.delete(a, slice(2000, 2500), axis=0) for a in vars(held).values()))
-    state, events = followed(cut, Follow(NOISE, 1000.0))
+    state, events = followed(cut, Online(NOISE, 1000.0))
     assert [e.name for e in events] == ["weighed"]
     assert state.ten[0] == pytest.approx(BODY[0], rel=0.01)
 
 
 def test_a_window_of_too_few_samples_is_refused() -> None:
     with pytest.raises(InvalidSetting, match="too few samples"):
-        Follow(NOISE, 100.0)
+        Online(NOISE, 100.0)

@@ -13,7 +13,7 @@ from heft.applications import textbook
 from heft.applications.textbook import Growing, Moved, chosen, followed, least_squares
 from heft.errors import InvalidSetting, TooLittleData
 from heft.estimators.recursive import CovarianceRecursion
-from heft.experiments.forward_dynamics import Simulate, Trajectory
+from heft.experiments import Simulate, Trajectory
 from heft.models.robot import Robot
 from heft.signals.weak_form import Integrals, Windows
 from tests.experiments import fourier

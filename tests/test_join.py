@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from heft.errors import HeftError, InvalidRecording, InvalidSetting
 from heft.recordings.columns import ColumnMap
 from heft.recordings.formats.join import join
 from heft.recordings.formats.table import Table
-from heft.recordings.recording import Recording, log_hash
+from heft.recordings.recording import Recording
 
 Array = NDArray[np.float64]
 
@@ -144,10 +145,28 @@ def test_files_of_one_experiment_are_one_recording(tmp_path: Path) -> None:
 
 def test_the_hash_of_an_experiment_is_that_of_all_its_files(tmp_path: Path) -> None:
     path = experiment(tmp_path, PARTS)
-    before = log_hash(path)
-    assert log_hash(path) == before
-    (tmp_path / "efforts.toml").write_text("# the same map, other bytes\n")
-    assert log_hash(path) != before
+    before = Recording.open(path)
+    assert Recording.open(path).sha256 == before.sha256
+    names = ("run.toml", "joints.npz", "efforts.npz", "efforts.toml")
+    hashes = [hashlib.sha256((tmp_path / n).read_bytes()).hexdigest() for n in names]
+    whole = hashlib.sha256("".join(f"{h}\n" for h in hashes).encode()).hexdigest()
+    assert before.sha256 == whole
+    mapping = tmp_path / "efforts.toml"
+    mapping.write_text(mapping.read_text() + "# the same map, other bytes\n")
+    assert Recording.open(path).sha256 != before.sha256
+
+
+def test_an_experiment_whose_part_was_changed_is_refused(tmp_path: Path) -> None:
+    path = experiment(tmp_path, PARTS)
+    recording = Recording.open(path)
+    recording.refuse_changed()
+    mapping = tmp_path / "efforts.toml"
+    mapping.write_text(mapping.read_text() + "# more\n")
+    with pytest.raises(InvalidRecording, match="changed while it was read") as caught:
+        recording.refuse_changed()
+    assert caught.value.argument == str(mapping)
+    with pytest.raises(InvalidRecording, match="changed while it was read"):
+        _ = recording.sha256
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from heft.applications.payload import checkpoint
-from heft.applications.payload.node import Known, Node, seen
+from heft.applications.payload.node import Node, NodeState, load_estimate
 from heft.applications.payload.online import Event
 from heft.applications.payload.sensors import Sensors
 from heft.dynamics.kinematics import frame_motion
@@ -45,41 +46,43 @@ def cut(piece: Piece, size: int = 25) -> list[Piece]:
 
 
 def fed(
-    pieces: Iterable[Piece], node: Node = NODE, known: Known | None = None
-) -> tuple[Known, list[Event]]:
+    pieces: Iterable[Piece], node: Node = NODE, state: NodeState | None = None
+) -> tuple[NodeState, list[Event]]:
     """Feed pieces, on a clock that their stamps follow."""
-    known, events = known or node.start(), []
+    state, events = state or node.start(), []
     for piece in pieces:
-        known, told = node.step(known, float(piece.stamps[-1] - START) / 1e9, [piece])
-        events += told
-    return known, events
+        state, more = node.step(state, float(piece.stamps[-1] - START) / 1e9, [piece])
+        events += more
+    return state, events
 
 
-def same(one: Known, other: Known) -> bool:
-    assert one.following is not None and other.following is not None
-    return bool(np.array_equal(one.following.filter.factor, other.following.filter.factor))
+def same(one: NodeState, other: NodeState) -> bool:
+    assert one.load is not None and other.load is not None
+    return bool(np.array_equal(one.load.filter.factor, other.load.filter.factor))
 
 
 @pytest.mark.parametrize("size", [1, 7, 25, 900])
 def test_a_load_is_weighed_however_its_samples_are_parcelled(size: int) -> None:
-    known, events = fed(cut(as_piece(sensed(3000)), size))
-    told = seen(known)
-    np.testing.assert_array_less(np.abs(told.ten - BODY)[:4], [0.02, 0.002, 0.002, 0.002])
+    state, events = fed(cut(as_piece(sensed(3000)), size))
+    found = load_estimate(state)
+    np.testing.assert_array_less(np.abs(found.ten - BODY)[:4], [0.02, 0.002, 0.002, 0.002])
     assert [e.name for e in events] == ["weighed"]
-    assert told.stamp == pytest.approx(START / 1e9 + 2.999, abs=0.025)
-    assert known.counts["alone"] == known.counts["lost"] == known.counts["gaps"] == 0
-    assert known.buffers["wrist"].taken == 3000
+    assert found.stamp == pytest.approx(START / 1e9 + 2.999, abs=0.025)
+    assert state.counts["alone"] == state.counts["lost"] == state.counts["gaps"] == 0
+    assert state.alignment.buffers["wrist"].taken == 3000
 
 
-@pytest.mark.parametrize("told", [BIAS.tolist(), "constant"])
-def test_the_files_word_on_the_bias_holds_live(told: object) -> None:
+@pytest.mark.parametrize("stated", [BIAS.tolist(), "constant"])
+def test_the_files_word_on_the_bias_holds_live(stated: object) -> None:
     imu = {"kind": "imu"}
-    node = Node(Sensors.from_dict({"sensor": {"wrist": WRIST | {"bias": told}, "imu": imu}}))
-    known, _ = fed(cut(as_piece(sensed(1500))), node)
+    node = Node(Sensors.from_dict({"sensor": {"wrist": WRIST | {"bias": stated}, "imu": imu}}))
+    state, _ = fed(cut(as_piece(sensed(1500))), node)
     usual, _ = fed(cut(as_piece(sensed(1500))))
-    assert known.following is not None and usual.following is not None
-    np.testing.assert_array_less(np.abs(seen(known).ten - BODY)[:4], [0.02, 0.002, 0.002, 0.002])
-    assert known.following.std[0] < (0.5 if told != "constant" else 1.0) * usual.following.std[0]
+    assert state.load is not None and usual.load is not None
+    np.testing.assert_array_less(
+        np.abs(load_estimate(state).ten - BODY)[:4], [0.02, 0.002, 0.002, 0.002]
+    )
+    assert state.load.std[0] < (0.5 if stated != "constant" else 1.0) * usual.load.std[0]
 
 
 def bad(held: Held, k: int, value: float) -> Piece:
@@ -106,73 +109,73 @@ def test_what_cannot_be_used_is_counted_and_changes_nothing(kind: str) -> None:
     piece, count = BAD[kind]
     pieces = cut(as_piece(HELD))
     clean, _ = fed(pieces)
-    known, events = fed([*pieces[:80], piece, *pieces[80:]])
-    assert same(known, clean)
-    assert known.counts[count] > clean.counts[count] == 0
+    state, events = fed([*pieces[:80], piece, *pieces[80:]])
+    assert same(state, clean)
+    assert state.counts[count] > clean.counts[count] == 0
     assert [e.name for e in events] == ["weighed"]
 
 
 def test_what_nobody_asked_for_is_named() -> None:
-    known, _ = fed([BAD["another frame"][0]])
-    assert "force.elsewhere.x" in known.foreign
+    state, _ = fed([BAD["another frame"][0]])
+    assert "force.elsewhere.x" in state.foreign
 
 
 def test_garbage_is_counted() -> None:
-    known, _ = NODE.step(NODE.start(), 0.0, [], garbage=3)
-    assert known.counts["garbage"] == 3
+    state, _ = NODE.step(NODE.start(), 0.0, [], garbage=3)
+    assert state.counts["garbage"] == 3
 
 
 def test_behind_a_long_silence_it_goes_on() -> None:
     held = sensed(4000)
     time = held.time + np.where(held.time >= 2.0, 30.0, 0.0)
     pieces = cut(as_piece(replace(held, time=time)))
-    known, events = fed(pieces[:80])
-    known, told = NODE.step(known, 4.0, [])
-    events += told
-    known, told = fed(pieces[80:], known=known)
-    events += told
+    state, events = fed(pieces[:80])
+    state, more = NODE.step(state, 4.0, [])
+    events += more
+    state, more = fed(pieces[80:], state=state)
+    events += more
     names = [e.name for e in events]
     assert names == ["weighed", "stalled", "stalled", "resumed", "resumed"]
-    assert known.counts["gaps"] == 1
-    assert seen(known).body[0] == pytest.approx(BODY[0], rel=0.01)
+    assert state.counts["gaps"] == 1
+    assert load_estimate(state).body[0] == pytest.approx(BODY[0], rel=0.01)
 
 
 def test_another_rate_is_told_and_followed() -> None:
     held = sensed(8000)
     rows = np.r_[0:3000, 3000:8000:4]
     fewer = Held(*(a[rows] for a in vars(held).values()))
-    known, events = fed(cut(as_piece(fewer)))
+    state, events = fed(cut(as_piece(fewer)))
     assert [e.name for e in events] == ["weighed", "rate changed"]
-    assert known.follow is not None and known.follow.rate == pytest.approx(250.0, rel=1e-3)
-    assert seen(known).body[0] == pytest.approx(BODY[0], rel=0.01)
+    assert state.online is not None and state.online.rate == pytest.approx(250.0, rel=1e-3)
+    assert load_estimate(state).body[0] == pytest.approx(BODY[0], rel=0.01)
 
 
 def test_samples_too_far_apart_are_not_used() -> None:
     rows = slice(0, 4000, 40)
     held = Held(*(a[rows] for a in vars(sensed(4000)).values()))
-    known, events = fed(cut(as_piece(held)))
-    assert known.following is None and known.counts["slow"] > 0
-    assert np.isnan(seen(known).body).all() and not events
+    state, events = fed(cut(as_piece(held)))
+    assert state.load is None and state.counts["slow"] > 0
+    assert np.isnan(load_estimate(state).body).all() and not events
 
 
 def test_a_frozen_sensor_is_no_load() -> None:
     held = sensed(5000)
     stuck = held.wrench.copy()
     stuck[2000:4000] = stuck[2000]
-    known, events = fed(cut(as_piece(replace(held, wrench=stuck))))
-    assert known.counts["frozen"] == pytest.approx(1950, abs=2)
+    state, events = fed(cut(as_piece(replace(held, wrench=stuck))))
+    assert state.counts["frozen"] == pytest.approx(1950, abs=2)
     assert [e.name for e in events] == ["weighed", "stalled", "resumed"]
-    assert seen(known).body[0] == pytest.approx(BODY[0], rel=0.01)
+    assert load_estimate(state).body[0] == pytest.approx(BODY[0], rel=0.01)
 
 
 def test_a_clock_that_is_set_back_is_followed() -> None:
     held = sensed(5000)
     time = held.time - np.where(held.time >= 2.5, 1000.0, 0.0)
-    known, events = fed(cut(as_piece(replace(held, time=time))))
-    assert known.counts["clock set back"] == 2  # both devices'
+    state, events = fed(cut(as_piece(replace(held, time=time))))
+    assert state.counts["clock set back"] == 2  # both devices'
     assert [e.name for e in events if e.name not in ("stalled", "resumed")] == ["weighed"]
-    assert seen(known).stamp == pytest.approx(START / 1e9 - 995.001, abs=1e-3)
-    assert seen(known).body[0] == pytest.approx(BODY[0], rel=0.01)
+    assert load_estimate(state).stamp == pytest.approx(START / 1e9 - 995.001, abs=1e-3)
+    assert load_estimate(state).body[0] == pytest.approx(BODY[0], rel=0.01)
 
 
 def test_streams_of_their_own_are_aligned_by_their_stamps() -> None:
@@ -184,10 +187,10 @@ def test_streams_of_their_own_are_aligned_by_their_stamps() -> None:
         wrench = Piece(NODE.names[:6], whole.stamps[rows], whole.values[rows, :6])
         imu = Piece(NODE.names[6:], whole.stamps[rows][::5], whole.values[rows, 6:][::5])
         pieces += [wrench, imu] if k % 50 else [imu, wrench]
-    known, _ = fed(pieces)
-    assert seen(known).body[0] == pytest.approx(BODY[0], rel=0.01)
-    assert known.buffers["imu"].rate == pytest.approx(200.0)
-    assert known.counts["alone"] == 0
+    state, _ = fed(pieces)
+    assert load_estimate(state).body[0] == pytest.approx(BODY[0], rel=0.01)
+    assert state.alignment.buffers["imu"].rate == pytest.approx(200.0)
+    assert state.counts["alone"] == 0
 
 
 def test_wrenches_without_motion_are_counted() -> None:
@@ -196,8 +199,8 @@ def test_wrenches_without_motion_are_counted() -> None:
         Piece(NODE.names[:6], whole.stamps[k : k + 25], whole.values[k : k + 25, :6])
         for k in range(0, 4000, 25)
     ]
-    known, events = fed(pieces)
-    assert known.counts["alone"] == pytest.approx(3000, abs=50)
+    state, events = fed(pieces)
+    assert state.counts["alone"] == pytest.approx(3000, abs=50)
     assert [e.message for e in events] == ["nothing new comes from 'imu'"]
 
 
@@ -209,13 +212,13 @@ def test_clocks_that_are_apart_are_told(apart: float) -> None:
         rows, late = slice(k, k + 25), whole.stamps[k : k + 25] + round(apart * 1e9)
         pieces += [Piece(NODE.names[6:], late, whole.values[rows, 6:])]
         pieces += [Piece(NODE.names[:6], whole.stamps[rows], whole.values[rows, :6])]
-    known, events = NODE.start(), []
+    state, events = NODE.start(), []
     for k, piece in enumerate(pieces):
-        known, told = NODE.step(known, 0.0125 * k, [piece])
-        events += told
+        state, more = NODE.step(state, 0.0125 * k, [piece])
+        events += more
     assert [e.name for e in events] == ["clocks apart"]
     assert f"{abs(apart):.1f}" in events[0].message
-    assert known.following is None and known.counts["alone"] > 2000
+    assert state.load is None and state.counts["alone"] > 2000
 
 
 def test_standing_still_asks_for_motion() -> None:
@@ -225,10 +228,10 @@ def test_standing_still_asks_for_motion() -> None:
     noise = 1e-3 * rng.normal(size=(12_000, 3))
     wrench = still.wrench + rng.normal(size=(12_000, 6)) * np.repeat([0.1, 0.005], 3)
     still = replace(still, time=held.time, wrench=wrench, specific=still.specific + noise)
-    known, events = fed(cut(as_piece(still), 100))
+    state, events = fed(cut(as_piece(still), 100))
     assert [e.name for e in events] == ["not enough motion"]
     assert "mass, com, inertia" in events[0].message
-    assert np.isnan(seen(known).body).all()
+    assert np.isnan(load_estimate(state).body).all()
 
 
 WRONG = {
@@ -244,19 +247,22 @@ QUARTER = np.array([[0.0, 1.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
 def test_what_is_no_weight_is_never_shown_as_one(kind: str) -> None:
     wrong, message = WRONG[kind]
     held = sensed(2500)
-    known, events = fed(cut(as_piece(replace(held, wrench=wrong(held.wrench)))))
+    state, events = fed(cut(as_piece(replace(held, wrench=wrong(held.wrench)))))
     assert [e.name for e in events] == ["no body"] and message in events[0].message
-    assert np.isnan(seen(known).body).all()
+    assert np.isnan(load_estimate(state).body).all()
 
 
 def test_an_empty_hand_has_no_centre_of_mass() -> None:
     held = sensed(6000)
     clean = sensed(6000, noise=(0.0, 0.0)).wrench - BIAS
     wrench = held.wrench - np.where(held.time[:, None] >= 3.0, clean, 0.0)
-    known, events = fed(cut(as_piece(replace(held, wrench=wrench))))
+    state, events = fed(cut(as_piece(replace(held, wrench=wrench))))
     assert [e.name for e in events] == ["weighed", "changed", "released"]
-    assert abs(seen(known).body[0]) < 0.02
-    assert np.isnan(seen(known).body[1:]).all() and np.isinf(seen(known).std[1:]).all()
+    assert abs(load_estimate(state).body[0]) < 0.02
+    assert (
+        np.isnan(load_estimate(state).body[1:]).all()
+        and np.isinf(load_estimate(state).std[1:]).all()
+    )
 
 
 def test_poses_tell_the_motion_by_their_slopes() -> None:
@@ -267,8 +273,8 @@ def test_poses_tell_the_motion_by_their_slopes() -> None:
     # Signs of quaternions may jump: they are the same rotations.
     turn = quaternions(rotation) * np.where(np.arange(count) % 70 < 35, 1.0, -1.0)[:, None]
     values = np.concatenate([sensed(count).wrench, turn, place], axis=1)
-    known, _ = fed(cut(Piece(node.names, stamps_of(time), values)), node)
-    assert seen(known).body[0] == pytest.approx(BODY[0], rel=0.01)
+    state, _ = fed(cut(Piece(node.names, stamps_of(time), values)), node)
+    assert load_estimate(state).body[0] == pytest.approx(BODY[0], rel=0.01)
 
 
 def test_joints_tell_the_motion_through_the_robot() -> None:
@@ -288,8 +294,8 @@ def test_joints_tell_the_motion_through_the_robot() -> None:
     wrench = inertia.wrench_regressor(specific, motion.angular_velocity, alpha) @ BODY
     wrench += np.random.default_rng(0).normal(size=wrench.shape) * np.repeat([0.1, 0.005], 3)
     piece = Piece(node.names, stamps_of(time), np.concatenate([wrench, q], axis=1))
-    known, _ = fed(cut(piece), node)
-    assert seen(known).body[0] == pytest.approx(BODY[0], rel=0.01)
+    state, _ = fed(cut(piece), node)
+    assert load_estimate(state).body[0] == pytest.approx(BODY[0], rel=0.01)
 
 
 def test_what_is_known_is_gone_on_from(tmp_path: Path) -> None:
@@ -299,18 +305,34 @@ def test_what_is_known_is_gone_on_from(tmp_path: Path) -> None:
     checkpoint.save(path, NODE, before)
     resumed = checkpoint.load(path, NODE)
     assert same(resumed, before)
-    np.testing.assert_array_equal(seen(resumed).body, seen(before).body)
-    after, events = fed(pieces[120:], known=resumed)
+    np.testing.assert_array_equal(load_estimate(resumed).body, load_estimate(before).body)
+    after, events = fed(pieces[120:], state=resumed)
     assert events == []  # it was weighed before
-    assert seen(after).std[0] < seen(before).std[0]
+    assert load_estimate(after).std[0] < load_estimate(before).std[0]
     assert [p.name for p in tmp_path.iterdir()] == ["kept"]
 
 
+def test_the_names_in_the_file_stay(tmp_path: Path) -> None:
+    """A node of another version goes on from it, whatever its code calls things."""
+    state, _ = fed(cut(as_piece(sensed(1500))))
+    checkpoint.save(tmp_path / "kept", NODE, state)
+    content = json.loads((tmp_path / "kept").read_text().split("\n")[1])
+    assert set(content) == {
+        *("heft", "schema", "settings", "epoch", "noise", "rate", "following", "filter")
+    }
+    assert set(content["following"]) == {
+        *("time", "since", "known", "settled", "rested", "restless", "begged", "windows", "spikes")
+    }
+    assert state.load is not None
+    assert content["following"]["known"] == state.load.announced_mass
+    assert content["following"]["since"] == state.load.changed_at
+
+
 def test_nothing_is_gone_on_from_what_was_not_written_so(tmp_path: Path) -> None:
-    known, _ = fed(cut(as_piece(sensed(1500))))
+    state, _ = fed(cut(as_piece(sensed(1500))))
     path = tmp_path / "kept"
-    assert checkpoint.load(path, NODE).following is None
-    checkpoint.save(path, NODE, known)
+    assert checkpoint.load(path, NODE).load is None
+    checkpoint.save(path, NODE, state)
     content = path.read_bytes()
     other = Node(
         Sensors.from_dict({"sensor": {"wrist": WRIST | {"frame": "x"}, "i": {"kind": "imu"}}})

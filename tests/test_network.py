@@ -154,8 +154,8 @@ def test_messages_come_and_go(tmp_path: Path, key: str) -> None:
                 time.sleep(0.05)
                 got += connection.receive()
             assert set(got) == {(key, b"hello")}
-            connection.tell("estimate", {"mass": 1.5})
-            connection.tell_inertia(12.5, "tool0", np.arange(10.0))
+            connection.publish("estimate", {"mass": 1.5})
+            connection.publish_inertia(12.5, "tool0", np.arange(10.0))
             sample = told.recv()
             assert (str(sample.key_expr), json.loads(bytes(sample.payload))) == (
                 "heft/payload/estimate",

@@ -12,7 +12,8 @@ import pytest
 
 from heft.applications.payload import payload
 from heft.applications.payload.by_wrench import Weigh
-from heft.applications.payload.sensors import Sensors, read
+from heft.applications.payload.motion import read
+from heft.applications.payload.sensors import Sensors
 from heft.errors import HeftError, InvalidSetting, MissingSignal
 from heft.information.inertia import rotation_rpy
 from heft.models.options import Options
@@ -158,6 +159,22 @@ def test_a_moving_pose_is_differentiated(tmp_path: Path) -> None:
     found = payload.weigh_files([log], written(tmp_path / "s.toml", '[sensor.ft]\nkind="wrench"\n'))
     assert found.body[0] == pytest.approx(BODY[0], rel=0.01)
     np.testing.assert_allclose(found.body[1:4], BODY[1:4] / BODY[0], atol=2e-3)
+
+
+def test_the_sign_of_a_quaternion_says_nothing(tmp_path: Path) -> None:
+    count = 3000
+    t, R, *_ = moving(count)
+    place = np.array([0.3, 0.2, 0.25]) * np.sin(np.array([2.1, 1.3, 1.7]) * t[:, None])
+    said = written(tmp_path / "s.toml", '[sensor.ft]\nkind="wrench"\n')
+    bodies = []
+    for sign in (1.0, np.where(np.arange(count) // 500 % 2, -1.0, 1.0)[:, None]):
+        signals = wrench_columns("ft", truth(count)[1])
+        signals |= columns("quat", "ft", sign * quaternions(R), "wxyz")
+        log = save(tmp_path / "run.npz", t, signals | columns("pos", "ft", place))
+        bodies.append(payload.weigh_files([log], said).body)
+    # Jumps raise the corner that the band of the signals asks for, and nothing else.
+    smoothing = abs(bodies[0][0] - BODY[0]) + 1e-9
+    np.testing.assert_allclose(bodies[1][:4], bodies[0][:4], rtol=0, atol=10 * smoothing)
 
 
 def test_joints_move_the_sensor_through_the_robot(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from heft.errors import MissingSignal
+from heft.files.opened import file_hash
 from heft.recordings.columns import FRAME_KINDS, UNITS, ColumnMap
-from heft.recordings.formats import file_hash
 from heft.recordings.formats import table as table_module
 from heft.recordings.formats.table import BLOCK_ROWS, Table, refuse
 from heft.recordings.recording import Recording

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from heft.applications.payload.live import Run
+from heft.applications.payload.live import PAGE, LiveWeighing
+from heft.display.templates import render
 from heft.errors import InvalidSetting, MissingSignal
 from heft.streams.page import served
 from tests.test_cli import ENVIRONMENT, HEFT, heft
@@ -39,7 +40,7 @@ def mass(folder: Path) -> float:
 
 def run(**settings: Any) -> tuple[Any, list[str]]:
     said: list[str] = []
-    return Run(**settings).attend(threading.Event(), said.append), said
+    return LiveWeighing(**settings).run(threading.Event(), said.append), said
 
 
 def test_a_log_is_weighed_as_it_happens(tmp_path: Path) -> None:
@@ -86,7 +87,7 @@ BAD_RUNS = {
 def test_runs_that_cannot_be_are_refused(kind: str) -> None:
     settings, message = BAD_RUNS[kind]
     with pytest.raises(InvalidSetting, match=message):
-        Run(Path("wrist.toml"), **settings)
+        LiveWeighing(Path("wrist.toml"), **settings)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -178,7 +179,7 @@ def answer(port: int, path: str, host: str | None = None) -> tuple[int, bytes]:
 
 
 def test_the_page_shows_what_comes_to_be_known() -> None:
-    with served(0) as page:
+    with served(0, render(PAGE)) as page:
         port = int(page.address.rstrip("/").rpartition(":")[2])
         status, body = answer(port, "/")
         assert status == 200 and b"EventSource" in body
@@ -187,5 +188,5 @@ def test_the_page_shows_what_comes_to_be_known() -> None:
         assert answer(port, "/told") == (200, b'data: {"estimate": {"mass": 1.5}}\n')
         assert answer(port, "/elsewhere")[0] == 404
         assert answer(port, "/told", f"evil.example:{port}")[0] == 403
-        with pytest.raises(InvalidSetting, match="cannot be served"), served(port):
+        with pytest.raises(InvalidSetting, match="cannot be served"), served(port, render(PAGE)):
             pass

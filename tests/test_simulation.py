@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from heft.dynamics.drive_columns import Course
 from heft.errors import FitError, InputError, InvalidModel, InvalidSetting, SolverFailure
-from heft.experiments.forward_dynamics import Dynamics, Simulate, Trajectory
+from heft.experiments import Dynamics, Simulate, Trajectory
 from heft.models.options import Coupling, JointOptions, Options
 from heft.models.robot import Robot
 from heft.plants.robot import standard_rows

@@ -19,7 +19,7 @@ FACE = {
     "heft.experiments": ("Dynamics", "Simulate"),
     "heft.applications.identification": (
         *("Identification", "Identified", "Settings", "compare", "identify", "identify_files"),
-        *("write",),
+        *("PlantIdentification", "identify_plant", "write"),
     ),
     "heft.applications.predict": ("predict_files",),
     "heft.applications.payload": ("Weigh", "WeighCarried"),
@@ -29,6 +29,8 @@ __all__ = ["__version__", *sorted(ROOM_OF)]
 
 if TYPE_CHECKING:
     from heft.applications.identification import (
+        PlantIdentification,
+        identify_plant,
         Identification,
         Identified,
         Settings,

@@ -6,16 +6,29 @@ exits with 1; a log salvaged in part exits with 3; never a traceback.
 
 from __future__ import annotations
 
-import math
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from cyclopts import App, CycloptsError, Group, Parameter
+from cyclopts import App, CycloptsError, Parameter
 
 from heft import __version__
+from heft.cli_options import (
+    ESTIMATION,
+    LIVE,
+    LOAD,
+    SMOOTHING,
+    Estimated,
+    Live,
+    LiveOptions,
+    Load,
+    LoadOptions,
+    Logs,
+    Map,
+    Smoothed,
+    With,
+)
 from heft.errors import HeftError
 
 if TYPE_CHECKING:
@@ -33,10 +46,21 @@ app = App(
 app.register_install_completion_command(help="Install completion for bash, zsh or fish.")
 
 
-def say(text: str) -> None:
+def message(text: str) -> None:
     """Write a line of results."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
+
+
+def progress(text: str) -> None:
+    """Write a line of progress."""
+    sys.stderr.write(f"heft: {text}\n")
+    sys.stderr.flush()
+
+
+def progress_unless(quiet: bool) -> Callable[[str], None]:
+    """Return what takes lines of progress."""
+    return (lambda _: None) if quiet else progress
 
 
 def require_page(out: Path) -> None:
@@ -49,32 +73,17 @@ def require_page(out: Path) -> None:
         )
 
 
-def tell(text: str) -> None:
-    """Write a line of progress."""
-    sys.stderr.write(f"heft: {text}\n")
-    sys.stderr.flush()
-
-
 @app.command
 def identify(
     model: Path,
     *logs: Path,
     out: Path = Path("identified"),
-    validate: Annotated[list[Path] | None, Parameter(consume_multiple=True)] = None,
-    columns: Annotated[Path | None, Parameter(name="--map")] = None,
-    options: Annotated[Path | None, Parameter(name="--with")] = None,
+    validate: Logs = None,
+    columns: Map = None,
+    options: With = None,
     given: Path | None = None,
-    corner: float | None = None,
-    torque: Literal["raw", "filtered"] = "raw",
-    rows: Literal["differentiated", "weak"] = "differentiated",
-    smoother: Literal["butterworth", "spline", "fourier"] = "butterworth",
-    delay: float | None = None,
-    robust: Literal["none", "huber", "hampel", "blocks", "ransac"] = "none",
-    average: bool = False,
-    trim: float = 0.5,
-    strength: float = 10.0,
-    prior: Literal["quadratic", "logdet"] = "quadratic",
-    threads: int = 2,
+    smoothing: Smoothed = SMOOTHING,
+    estimation: Estimated = ESTIMATION,
     quiet: bool = False,
 ) -> None:
     """Identify a robot from its logs: masses, inertias, friction, rotor inertia.
@@ -101,42 +110,11 @@ def identify(
         TOML that says what a model file cannot: gains, coupling, gravity, friction.
     given
         Folder of earlier results about the same robot, whose information is added.
-    corner
-        Corner of the low-pass on positions [Hz]; chosen from the data if not given.
-    torque
-        Raw, or filtered together with the rows.
-    rows
-        Differentiated, or weak: integrals over short windows, which need no acceleration.
-    smoother
-        Of positions: a low-pass, a penalised spline, or a Fourier series if the motion repeats.
-    delay
-        By how much torque comes behind motion [s]; looked for if not given.
-    robust
-        What finds pushes, collisions and spikes, whose rows are then left out.
-    average
-        Average logs over the periods of their motion first.
-    trim
-        Time cut off at each end of a log, and at gaps [s].
-    strength
-        Of the prior from the model file, in effective samples.
-    prior
-        Quadratic around the model file, or the log-determinant divergence from it.
-    threads
-        How many threads share the work; the result does not depend on it.
     quiet
         Say nothing while working.
     """
-    from heft.applications.identification import (
-        Settings,
-        identify_files,
-        refuse_foreign,
-        report,
-        silent,
-        write,
-    )
+    from heft.applications.identification import identify_files, refuse_foreign, report, write
     from heft.errors import InvalidSetting
-    from heft.estimators import PhysicallyConsistent
-    from heft.signals import Smoothing, Weak
 
     if not logs:
         raise InvalidSetting(
@@ -144,28 +122,14 @@ def identify(
             argument="LOGS",
             cure="heft identify arm.urdf run1.csv --out found/",
         )
-    if not (math.isfinite(strength) and strength > 0.0) or threads < 1:
-        raise InvalidSetting(
-            "strength and threads must be positive", got=f"strength {strength:g}, threads {threads}"
-        )
     refuse_foreign(out)
-    settings = Settings(
-        Smoothing(corner=corner, trim=trim, torque=torque, delay=delay, method=smoother),
-        consistent=PhysicallyConsistent(strength=strength, prior=prior),
-        weak=Weak() if rows == "weak" else None,
-        robust=robust,
-        average=average,
-        threads=threads,
-    )
-    found = identify_files(
-        model, logs, validate or (), options, columns, given, settings, silent if quiet else tell
-    )
-    if not quiet:
-        tell("writing the report")
+    settings, progress = estimation.settings(smoothing), progress_unless(quiet)
+    found = identify_files(model, logs, validate or (), options, columns, given, settings, progress)
+    progress("writing the report")
     write(found, out, report.html)
-    say(report.text(found))
-    left = (*found.files, "estimate.json", "report.html")
-    say("\n" + "   ".join(str(out / name) for name in left))
+    message(report.text(found))
+    written = (*found.files, "estimate.json", "report.html")
+    message("\n" + "   ".join(str(out / name) for name in written))
 
 
 @app.command
@@ -174,7 +138,7 @@ def predict(
     log: Path,
     *,
     out: Path,
-    columns: Annotated[Path | None, Parameter(name="--map")] = None,
+    columns: Map = None,
     friction: Literal["full", "simple", "none"] = "full",
 ) -> None:
     """Predict the torques of a log from an identified robot.
@@ -195,15 +159,15 @@ def predict(
     from heft.applications.predict import predict_files
 
     rows = predict_files(results, log, out, columns, friction)
-    say(f"{out}: {rows} rows")
+    message(f"{out}: {rows} rows")
 
 
 @app.command
 def check(
     *logs: Path,
     robot: Path | None = None,
-    columns: Annotated[Path | None, Parameter(name="--map")] = None,
-    options: Annotated[Path | None, Parameter(name="--with")] = None,
+    columns: Map = None,
+    options: With = None,
     draft: Path | None = None,
     mended: Path | None = None,
     json: Path | None = None,
@@ -241,18 +205,16 @@ def check(
         if len(logs) != 1:
             raise InvalidSetting("a map is drafted for one log", argument="LOGS", got=len(logs))
         doctor.write_draft(draft, logs[0], robot)
-        say(f"{draft}: look it through, then give it with --map")
+        message(f"{draft}: look it through, then give it with --map")
         return
-    found = doctor.diagnose_files(
-        logs, robot, options, columns, (lambda _: None) if quiet else tell
-    )
+    found = doctor.diagnose_files(logs, robot, options, columns, progress_unless(quiet))
     if mended is not None:
         if robot is None:
             raise InvalidSetting("a map is mended by physics only", cure="give --robot")
         doctor.write_mended(mended, found, logs[0], robot, options, columns)
     if json is not None:
         doctor.write_json(json, found)
-    say(doctor.text(found))
+    message(doctor.text(found))
     if found.spoilt:
         sys.exit(1)
 
@@ -272,20 +234,17 @@ def compare(before: Path, after: Path, *, out: Path | None = None) -> None:
     """
     from heft.applications.identification import compare as compared
     from heft.applications.identification import compare_report
-    from heft.files import put, require_writable, workshop
+    from heft.files import require_writable, write_text
 
     if out is not None:
         require_page(out)
         require_writable(out)
     found = compared(before, after)
     if out is not None:
-        with workshop(out) as folder:
-            new = folder / out.name
-            new.write_text(compare_report.html(found), encoding="utf-8")
-            put(new, out)
-    say(compare_report.text(found))
+        write_text(out, compare_report.html(found))
+    message(compare_report.text(found))
     if out is not None:
-        say(f"\n{out}")
+        message(f"\n{out}")
 
 
 @app.command
@@ -293,7 +252,7 @@ def view(
     robot: Path,
     log: Path | None = None,
     *,
-    columns: Annotated[Path | None, Parameter(name="--map")] = None,
+    columns: Map = None,
     port: int = 8080,
     open_browser: Annotated[bool, Parameter(name="--open")] = True,
 ) -> None:
@@ -316,14 +275,14 @@ def view(
     """
     from heft.applications.viewer import serve
 
-    serve(robot, log, columns, port, open_browser, say)
+    serve(robot, log, columns, port, open_browser, message)
 
 
 @app.command
 def convert(
     *logs: Path,
     out: Path,
-    columns: Annotated[Path | None, Parameter(name="--map")] = None,
+    columns: Map = None,
     robot: Path | None = None,
     recover: bool = False,
 ) -> None:
@@ -351,74 +310,30 @@ def convert(
         raise InvalidSetting(
             "no log is given", argument="LOGS", cure="heft convert run.mcap --out run.parquet"
         )
-    joints: tuple[str, ...] = ()
-    if robot is not None:
-        from heft.models import Robot
-
-        joints = tuple(Robot.from_file(robot).joints)
     mapping = ColumnMap.from_toml(columns) if columns else None
-    made = convert_logs(logs, out, mapping, joints, recover)
+    made = convert_logs(logs, out, mapping, _joints(robot), recover)
     for line in (*made.notes, *made.losses):
-        tell(line)
-    say(f"{out}: {made.rows} rows, {made.begin:.6g} s to {made.end:.6g} s")
+        progress(line)
+    message(f"{out}: {made.rows} rows, {made.begin:.6g} s to {made.end:.6g} s")
     if made.damage:
-        sys.stderr.write("heft: salvaged what can be read; lost:\n")
-        for line in made.damage:
-            sys.stderr.write(f"  {line}\n")
+        progress("salvaged what can be read; lost:")
+        sys.stderr.write("".join(f"  {line}\n" for line in made.damage))
         sys.exit(SALVAGED)
 
 
-@dataclass(frozen=True)
-class Live:
-    """Weighing as the samples come.
+def _joints(robot: Path | None) -> tuple[str, ...]:
+    if robot is None:
+        return ()
+    from heft.models import Robot
 
-    Parameters
-    ----------
-    live
-        Weigh what is held now, until stopped by Ctrl-C.
-    on
-        Where samples come from and estimates go: zenoh (this machine's router), or a TOML file.
-    insecure
-        Open to a network without certificates on both sides.
-    replay
-        A log to take in place of a network, in real time.
-    speed
-        By how much faster than it was recorded it is replayed; inf for as fast as can be.
-    rate
-        How often what is known is told [Hz].
-    serve
-        Show a page in this machine's browsers, at a port or any.
-    checkpoint
-        File in which what is known is kept, and from which it goes on.
-    """
-
-    live: bool = False
-    on: str | None = None
-    insecure: bool = False
-    replay: Path | None = None
-    speed: float = 1.0
-    rate: float = 10.0
-    serve: bool | int = False
-    checkpoint: Path | None = None
+    return tuple(Robot.from_file(robot).joints)
 
 
 @app.command
 def payload(
     *logs: Path,
-    sensor: Path | None = None,
-    robot: Path | None = None,
-    empty: Annotated[list[Path] | None, Parameter(consume_multiple=True)] = None,
-    loaded: Annotated[list[Path] | None, Parameter(consume_multiple=True)] = None,
-    frame: str | None = None,
-    known_mass: float | None = None,
-    matched: bool = False,
-    mounting: bool = False,
-    columns: Annotated[Path | None, Parameter(name="--map")] = None,
-    options: Annotated[Path | None, Parameter(name="--with")] = None,
-    out: Path | None = None,
-    threads: int = 2,
-    quiet: bool = False,
-    now: Annotated[Live, Parameter(name="*", group=Group("Live", sort_key=1))] = Live(),
+    load: Load = LOAD,
+    live: Live = LIVE,
 ) -> None:
     """Weigh a load: by a wrench sensor that holds it, or by the robot that carries it.
 
@@ -427,126 +342,108 @@ def payload(
     logs
         With --sensor, logs with one load. With --robot alone, one log without the load and one
         with it, in this order.
-    sensor
-        TOML that describes the wrench sensor, and the inertial sensor if there is one.
-    robot
-        The robot's model file.
-    empty
-        Logs without the load, where there are several.
-    loaded
-        Logs with it.
-    frame
-        The link that the load is fixed to; the last one if not given.
-    known_mass
-        Mass of the load [kg]: the drives' gains are found instead, and written to robot.toml; or
-        with --sensor the sensor's, where its file says gain_std.
-    matched
-        Whether logs with and without the load are of the same motions, in the same order: the
-        difference is weighed, whatever the model file says of the robot's masses.
-    mounting
-        Whether the sensor may be mounted turned against the motion's frame.
-    columns
-        TOML that says what the logs' columns mean.
-    options
-        TOML that says what the model file cannot, such as drive gains.
-    out
-        Folder for estimate.json, payload.txt and robot.toml; nothing is written if not given.
-    threads
-        How many threads share the work.
-    quiet
-        Say nothing while working.
     """
-    from heft.applications.identification import Settings, silent
-    from heft.applications.payload import Weigh, WeighCarried, payload
+    from heft.applications.payload import payload as results
+
+    if load.out is not None:
+        results.refuse_foreign(load.out)
+    load.require_mass()
+    live.refuse_unless_live()
+    if live.live:
+        found = _weighed_live(logs, load, live)
+    elif load.sensor is not None:
+        found = _weighed_by_sensor(logs, load, load.sensor)
+    else:
+        found = _weighed_by_robot(logs, load)
+    if load.out is not None:
+        results.write(found, load.out)
+    message(results.text(found))
+    if load.out is not None:
+        message(f"\n{load.out / 'estimate.json'}   {load.out / 'payload.txt'}")
+
+
+def _weighed_by_sensor(logs: Sequence[Path], load: LoadOptions, sensor: Path) -> Payload:
+    """Weigh what a wrench sensor holds, by its logs."""
+    from heft.applications.payload import Weigh
+    from heft.applications.payload import payload as results
     from heft.errors import InvalidSetting
 
-    if out is not None:
-        payload.refuse_foreign(out)
-    progress = silent if quiet else tell
-    if known_mass is not None and not (math.isfinite(known_mass) and known_mass > 0.0):
-        raise InvalidSetting("a mass is above 0", argument="--known-mass", got=known_mass)
-    if now.live:
-        others = (logs, empty, loaded, known_mass, frame, matched, mounting)
-        if sensor is None or any(others):
-            raise InvalidSetting(
-                "with --live, a wrench sensor is expected, and nothing about logs",
-                argument="--live",
-                cure="heft payload --live --sensor wrist.toml --on zenoh",
-            )
-        found = _attend(now, sensor, columns, robot, options, out, progress)
-    elif now != Live():
+    if not logs or load.empty or load.loaded:
         raise InvalidSetting(
-            "this is said of live weighing only",
-            argument=", ".join(f"--{k}" for k, v in vars(now).items() if v != getattr(Live(), k)),
-            cure="add --live",
+            "with --sensor, logs of one load are expected and nothing else",
+            argument="LOGS",
+            cure="heft payload grasp.csv --sensor wrist.toml",
         )
-    elif sensor is not None:
-        if not logs or empty or loaded:
-            raise InvalidSetting(
-                "with --sensor, logs of one load are expected and nothing else",
-                argument="LOGS",
-                cure="heft payload grasp.csv --sensor wrist.toml",
-            )
-        found = payload.weigh_files(
-            logs, sensor, columns, robot, options, Weigh(mounting=mounting), progress, known_mass
-        )
-    else:
-        named = empty is not None or loaded is not None
-        before, after = (empty, loaded) if named else (list(logs[:1]), list(logs[1:]))
-        astray = bool(logs) if named else len(logs) > 2
-        if robot is None or not before or not after or astray:
-            raise InvalidSetting(
-                "either a wrench sensor or a robot with logs without and with the load is needed",
-                argument="LOGS",
-                cure="heft payload grasp.csv --sensor wrist.toml, or "
-                "heft payload empty.csv loaded.csv --robot arm.urdf",
-            )
-        if matched and known_mass is not None:
-            raise InvalidSetting(
-                "gains are found from the whole runs, not from a difference",
-                argument="--matched",
-                cure="leave --matched out",
-            )
-        if matched:
-            found = payload.difference_files(robot, before, after, columns, options, frame)
-        else:
-            weigh = WeighCarried(frame, known_mass, settings=Settings(threads=threads))
-            found = payload.carry_files(robot, before, after, columns, options, weigh, progress)
-    if out is not None:
-        payload.write(found, out)
-    say(payload.text(found))
-    if out is not None:
-        say(f"\n{out / 'estimate.json'}   {out / 'payload.txt'}")
-
-
-def _attend(
-    now: Live,
-    sensor: Path,
-    columns: Path | None,
-    robot: Path | None,
-    options: Path | None,
-    out: Path | None,
-    progress: Callable[[str], None],
-) -> Payload:
-    """Weigh live until stopped."""
-    from heft.applications.payload import Run, stopped_by_signals
-
-    run = Run(
+    return results.weigh_files(
+        logs,
         sensor,
-        now.on,
-        now.insecure,
-        now.replay,
-        now.speed,
-        columns,
-        robot,
-        options,
-        now.rate,
-        None if now.serve is False else 0 if now.serve is True else now.serve,
-        now.checkpoint,
-        out,
+        load.columns,
+        load.robot,
+        load.options,
+        Weigh(mounting=load.mounting),
+        progress_unless(load.quiet),
+        load.known_mass,
+    )
+
+
+def _weighed_by_robot(logs: Sequence[Path], load: LoadOptions) -> Payload:
+    """Weigh what a robot carries, by logs without the load and with it."""
+    from heft.applications.identification import Settings
+    from heft.applications.payload import WeighCarried
+    from heft.applications.payload import payload as results
+    from heft.errors import InvalidSetting
+
+    named = load.empty is not None or load.loaded is not None
+    empty, loaded = (load.empty, load.loaded) if named else (logs[:1], logs[1:])
+    astray = bool(logs) if named else len(logs) > 2
+    if load.robot is None or not empty or not loaded or astray:
+        raise InvalidSetting(
+            "either a wrench sensor or a robot with logs without and with the load is needed",
+            argument="LOGS",
+            cure="heft payload grasp.csv --sensor wrist.toml, or "
+            "heft payload empty.csv loaded.csv --robot arm.urdf",
+        )
+    files = (load.robot, empty, loaded, load.columns, load.options)
+    if not load.matched:
+        weigh = WeighCarried(load.frame, load.known_mass, settings=Settings(threads=load.threads))
+        return results.carry_files(*files, weigh, progress_unless(load.quiet))
+    if load.known_mass is not None:
+        raise InvalidSetting(
+            "gains are found from the whole runs, not from a difference",
+            argument="--matched",
+            cure="leave --matched out",
+        )
+    return results.difference_files(*files, load.frame)
+
+
+def _weighed_live(logs: Sequence[Path], load: LoadOptions, live: LiveOptions) -> Payload:
+    """Weigh what a wrench sensor holds now, until stopped."""
+    from heft.applications.payload import LiveWeighing, stopped_by_signals
+    from heft.errors import InvalidSetting
+
+    of_logs = (load.empty, load.loaded, load.known_mass, load.frame, load.matched, load.mounting)
+    if load.sensor is None or logs or any(of_logs):
+        raise InvalidSetting(
+            "with --live, a wrench sensor is expected, and nothing about logs",
+            argument="--live",
+            cure="heft payload --live --sensor wrist.toml --on zenoh",
+        )
+    weighing = LiveWeighing(
+        load.sensor,
+        live.on,
+        live.insecure,
+        live.replay,
+        live.speed,
+        load.columns,
+        load.robot,
+        load.options,
+        live.rate,
+        live.port,
+        live.checkpoint,
+        load.out,
     )
     with stopped_by_signals() as stop:
-        return run.attend(stop, say, progress)
+        return weighing.run(stop, message, progress_unless(load.quiet))
 
 
 @app.command
@@ -573,19 +470,16 @@ def derive(
         File to write; printed if not given.
     """
     from heft.applications.derive import derive_file, rendered
-    from heft.files import put, require_writable, workshop
+    from heft.files import require_writable, write_text
 
     if out is not None:
         require_writable(out)
     written = rendered(derive_file(robot, drives), form)
     if out is None:
-        say(written)
+        message(written)
         return
-    with workshop(out) as folder:
-        new = folder / out.name
-        new.write_text(written + "\n", encoding="utf-8")
-        put(new, out)
-    say(f"{out}")
+    write_text(out, written + "\n")
+    message(f"{out}")
 
 
 @app.command
@@ -601,7 +495,7 @@ def demo(*, out: Path = Path("demo-out"), quiet: bool = False) -> None:
     """
     from heft.applications import demo
 
-    say(demo.run(out, (lambda _: None) if quiet else tell))
+    message(demo.run(out, progress_unless(quiet)))
 
 
 def main() -> None:

@@ -11,6 +11,11 @@ import difflib
 import reprlib
 import shlex
 from collections.abc import Iterable
+from typing import TypeVar
+
+Kind = TypeVar("Kind", bound="HeftError")
+SHORT = reprlib.Repr()
+SHORT.maxstring = SHORT.maxother = 80  # letters of a value in a message
 
 
 class HeftError(Exception):
@@ -62,6 +67,10 @@ class HeftError(Exception):
             lines.append(f"  next:     {self.cure}")
         return "\n".join(lines)
 
+    def retold(self, kind: type[Kind], argument: str | None) -> Kind:
+        """Return the same message, evidence and cure as another kind of error, of `argument`."""
+        return kind(**(vars(self) | {"argument": argument}))
+
 
 class InputError(HeftError):
     """Something given to heft cannot be used. The command line exits with 2."""
@@ -108,7 +117,7 @@ class SolverFailure(FitError):
 def shown(value: object) -> str:
     """Return a value as a message shows it: short, whatever it is."""
     try:
-        return reprlib.repr(value)
+        return SHORT.repr(value)
     except ValueError:  # an integer of thousands of digits
         return f"a value of type {type(value).__name__}"
 
@@ -122,3 +131,9 @@ def nearest(name: str, valid: Iterable[str]) -> str | None:
     """Return the valid name most like `name`, or None where none is close."""
     found = difflib.get_close_matches(name, list(valid), n=1, cutoff=0.5)
     return found[0] if found else None
+
+
+def did_you_mean(name: object, valid: Iterable[str]) -> str | None:
+    """Return the cure of a misspelt name, or None where no valid one is near."""
+    near = nearest(name, valid) if isinstance(name, str) else None
+    return f"did you mean '{near}'?" if near else None

@@ -8,10 +8,9 @@ from typing import Literal
 
 import numpy as np
 
-from heft.applications.identification import Identified
+from heft.applications.identification import Identified, Inputs
 from heft.errors import InvalidRecording, InvalidSetting
 from heft.files import put, require_writable, workshop
-from heft.recordings import ColumnMap, Recording
 
 
 def predict_files(
@@ -47,8 +46,8 @@ def predict_files(
     if out.is_dir():
         raise InvalidSetting("the output is a folder, not a file", argument=f"--out {out}")
     identified = Identified.load(folder)
-    mapping = ColumnMap.from_toml(columns) if columns else None
-    recording = Recording.open(log, mapping, identified.robot.joints)
+    inputs = Inputs(identified.robot).with_columns(columns).with_logs(log=[log])
+    (recording,) = inputs.logs["log"]
     if out.exists() and out.samefile(log):
         raise InvalidSetting(
             "the output would overwrite the log",
@@ -78,5 +77,6 @@ def predict_files(
                 arrays = [pyarrow.array(np.ascontiguousarray(c)) for c in columns_]
                 writer.write_table(pyarrow.Table.from_arrays(arrays, schema=schema))
                 rows += len(time)
+        inputs.refuse_changed()
         put(new, out)
     return rows

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from heft.applications.identification import Identified
+from heft.applications.identification import Identified, Inputs
 from heft.arrays import Array
 from heft.display import ellipsoid, ends
 from heft.dynamics import PRISMATIC, Link, body_poses, rotation_quaternion
@@ -26,7 +26,6 @@ from heft.errors import InputError, InvalidRecording, InvalidSetting
 from heft.files import xml
 from heft.information import frame_change, rotation_rpy
 from heft.models import Robot
-from heft.recordings import ColumnMap, Recording
 
 HOST = "127.0.0.1"
 FRAMES_PER_SECOND = 30.0
@@ -80,7 +79,7 @@ def read_motion(robot: Robot, log: Path, columns: Path | None = None) -> Motion:
     Raises:
         InputError: If the log cannot be read or holds no position of any joint.
     """
-    recording = Recording.open(log, ColumnMap.from_toml(columns) if columns else None, robot.joints)
+    (recording,) = Inputs(robot).with_columns(columns).with_logs(log=[log]).logs["log"]
     there = [j for j in robot.joints if f"q.{j}" in recording.signals]
     if not there:
         raise InvalidRecording(

@@ -4,4 +4,5 @@ from . import animation, page
 from .text import rounded, table
 from .curves import Stretch, Trace, Tracer
 from .scene import bones, ellipsoid, ends
-from .page import Body, Part, Plot, Scene, Series
+from .templates import render
+from .page import Body, Plot, Scene, Series, Table

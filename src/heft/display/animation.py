@@ -6,9 +6,7 @@ Lines take the page's own colour of text, and so follow its light or dark, whate
 from __future__ import annotations
 
 import hashlib
-import html
 import json
-from importlib import resources
 from typing import Protocol
 
 import numpy as np
@@ -19,8 +17,8 @@ from heft.errors import InvalidSetting
 from heft.information import PARAMETER_COUNT
 from heft.models import Robot
 
-from .page import POLICY
 from .scene import ends
+from .templates import JSON, render
 
 FRAMES_PER_SECOND = 40.0
 DIGITS = 4  # behind the point, of places in m
@@ -53,35 +51,30 @@ def figure(robot: Robot, motion: Played, title: str = "") -> str:
     Raises:
         InvalidSetting: If there is nothing to play.
     """
-    if len(motion.time) < 2:
-        raise InvalidSetting(
-            "a motion of one sample cannot be played", argument="motion", got=len(motion.time)
-        )
-    content = json.dumps(_content(robot, motion), separators=(",", ":"), allow_nan=False)
-    name = "motion-" + hashlib.sha256((content + title).encode()).hexdigest()[:12]
-    script = resources.files("heft.display").joinpath("animation.js").read_text(encoding="utf-8")
-    end = float(motion.time[-1] - motion.time[0])
-    return f"""<figure id="{name}" style="margin:1em 0;max-width:42rem">
-<figcaption>{html.escape(title)}</figcaption>
-<canvas style="display:block;width:100%;touch-action:none;cursor:grab" role="img"
- aria-label="{html.escape(title or robot.name)}"></canvas>
-<div style="display:flex;gap:.7em;align-items:center"><button type="button">Play</button>
-<input type="range" min="0" max="{end:.3f}" step="0.001" value="0" aria-label="time" style="flex:1">
-<output style="min-width:4em;font-variant-numeric:tabular-nums"></output></div>
-<script>{script.strip()}("{name}", {content});</script></figure>
-"""
+    return render("display/animation_figure.html.jinja", **_shown(robot, motion, title))
 
 
 def page(robot: Robot, motion: Played, title: str = "") -> str:
     """Return a motion as a whole page, which opens offline; arguments as those of `figure`."""
-    return f"""<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{html.escape(title or robot.name)}</title>
-<style>:root {{ color-scheme: light dark; font: 16px system-ui, sans-serif; }}</style></head><body>
-{figure(robot, motion, title)}</body></html>
-"""
+    return render("display/animation_page.html.jinja", **_shown(robot, motion, title))
+
+
+def _shown(robot: Robot, motion: Played, title: str) -> dict[str, object]:
+    """Return what the templates show, or refuse what cannot be played."""
+    if len(motion.time) < 2:
+        raise InvalidSetting(
+            "a motion of one sample cannot be played", argument="motion", got=len(motion.time)
+        )
+    content = _content(robot, motion)
+    # Of what it shows, so that several figures in one notebook do not share a name.
+    text = json.dumps(content, **JSON) + title
+    return {
+        "name": "motion-" + hashlib.sha256(text.encode()).hexdigest()[:12],
+        "caption": title,
+        "title": title or robot.name,
+        "end": f"{motion.time[-1] - motion.time[0]:.3f}",
+        "motion": content,
+    }
 
 
 def _content(robot: Robot, motion: Played) -> dict[str, object]:

@@ -8,21 +8,17 @@ reader's light or dark.
 from __future__ import annotations
 
 import base64
-import html
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from typing import Any, Literal
 
 import numpy as np
 
 from heft.arrays import Array
 
+from .templates import render
+
 Kind = Literal["line", "dashed", "points", "band"]
-# A page that may load nothing cannot leak what it holds, either.
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
-LONG_CELL = 60  # characters beyond which a cell of a table is broken into lines
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,137 +97,77 @@ class Scene:
     bodies: tuple[Body, ...]
 
 
-Part = str | Plot | Scene
+@dataclass(frozen=True)
+class Table:
+    """A table of texts.
 
-
-def table(
-    caption: str,
-    head: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    marked: Iterable[int] = (),
-) -> str:
-    """Return a table that scrolls by itself where the screen is narrow.
-
-    Args:
+    Attributes:
         caption: What it holds; may be empty.
         head: Of the columns.
-        rows: Text, whose first column heads the row.
+        rows: Cells, whose first column heads the row.
         marked: Numbers of rows in bold.
     """
-    bold = set(marked)
 
-    def cell(tag: str, value: str, scope: str = "") -> str:
-        long = ' class="long"' if len(value) > LONG_CELL else ""
-        return f"<{tag}{scope}{long}>{html.escape(value)}</{tag}>"
-
-    top = "".join(cell("th", h, ' scope="col"') for h in head)
-    body = "".join(
-        ('<tr class="changed">' if k in bold else "<tr>")
-        + cell("th", r[0], ' scope="row"')
-        + "".join(cell("td", c) for c in r[1:])
-        + "</tr>"
-        for k, r in enumerate(rows)
-    )
-    name = html.escape(caption or head[0])
-    title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
-    return (
-        f'<div class="wide" role="region" aria-label="{name}" tabindex="0"><table>{title}'
-        f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
+    caption: str
+    head: Sequence[str]
+    rows: Iterable[Sequence[str]]
+    marked: Collection[int] = ()
 
 
-def legend(entries: Iterable[tuple[str, str]]) -> str:
-    """Return a legend of (colour's role, text)."""
-    items = "".join(
-        f'<li><span style="background:var(--{role})"></span>{html.escape(text)}</li>'
-        for role, text in entries
-    )
-    return f'<ul class="legend">{items}</ul>'
+class Drawings:
+    """The numbers of a page's plots and scenes, as its script reads them; each array once."""
 
+    def __init__(self) -> None:
+        self._arrays: dict[bytes, int] = {}
+        self._drawings: list[dict[str, Any]] = []
 
-def page(title: str, parts: Iterable[Part]) -> str:
-    """Return a whole page; the same parts give the same bytes.
+    def add(self, shown: Plot | Scene) -> int:
+        """Take the numbers of a plot or scene; return its own number on the page."""
+        drawn = self._plot(shown) if isinstance(shown, Plot) else _scene(shown)
+        self._drawings.append(drawn)
+        return len(self._drawings) - 1
 
-    Args:
-        title: Of the window.
-        parts: HTML, plots and scenes in their order.
-    """
-    store: dict[bytes, int] = {}
-    drawings: list[dict[str, Any]] = []
-    body = []
-    for part in parts:
-        if isinstance(part, str):
-            body.append(part)
-            continue
-        body.append(_figure(part, len(drawings)))
-        drawings.append(_plot(part, store) if isinstance(part, Plot) else _scene(part))
-    content = {
-        "arrays": [base64.b64encode(data).decode("ascii") for data in store],
-        "drawings": drawings,
-    }
-    held = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    files = resources.files("heft.display")
-    style = files.joinpath("page.css").read_text(encoding="utf-8")
-    script = files.joinpath("page.js").read_text(encoding="utf-8")
-    return f"""<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<link rel="icon" href="data:,">
-<title>{html.escape(title)}</title>
-<style>
-{style}</style></head><body>
-<a class="skip" href="#content">Skip to the content</a>
-{"".join(body)}
-<script type="application/json" id="numbers">{held.replace("<", chr(92) + "u003c")}</script>
-<script>
-{script}</script>
-</body></html>
-"""
+    @property
+    def content(self) -> dict[str, Any]:
+        """All numbers: arrays of 32-bit floats as base64, and drawings that refer to them."""
+        arrays = [base64.b64encode(data).decode("ascii") for data in self._arrays]
+        return {"arrays": arrays, "drawings": self._drawings}
 
-
-def _figure(part: Plot | Scene, number: int) -> str:
-    title = html.escape(part.title)
-    canvas = f'<canvas tabindex="0" role="img" aria-label="{title}"></canvas>'
-    if isinstance(part, Scene):
-        boxes = "".join(
-            f'<label><input type="checkbox" name="{name}" checked> {text}</label>'
-            for name, text in (("before", "before"), ("after", "after"), ("names", "names"))
-        )
-        return (
-            f'<figure class="scene" data-drawing="{number}"><figcaption>{title}</figcaption>'
-            f"{canvas}<div>{boxes}</div></figure>"
-        )
-    return (
-        f'<figure class="plot" data-drawing="{number}"><figcaption>{title}</figcaption>'
-        f"{canvas}<output></output></figure>"
-    )
-
-
-def _plot(plot: Plot, store: dict[bytes, int]) -> dict[str, Any]:
-    def place(values: Array | None) -> int | None:
+    def _place(self, values: Array | None) -> int | None:
         if values is None:
             return None
-        return store.setdefault(np.asarray(values, dtype="<f4").tobytes(), len(store))
+        data = np.asarray(values, dtype="<f4").tobytes()
+        return self._arrays.setdefault(data, len(self._arrays))
 
-    return {
-        "x_label": plot.x_label,
-        "group": plot.group,
-        "log_x": plot.log_x,
-        "log_y": plot.log_y,
-        "series": [
-            {
-                "name": s.name,
-                "role": s.role,
-                "kind": s.kind,
-                "x": place(s.x),
-                "y": place(s.y),
-                "minus": place(s.minus),
-                "low": place(s.low),
-            }
-            for s in plot.series
-        ],
-    }
+    def _plot(self, plot: Plot) -> dict[str, Any]:
+        return {
+            "x_label": plot.x_label,
+            "group": plot.group,
+            "log_x": plot.log_x,
+            "log_y": plot.log_y,
+            "series": [
+                {
+                    "name": s.name,
+                    "role": s.role,
+                    "kind": s.kind,
+                    "x": self._place(s.x),
+                    "y": self._place(s.y),
+                    "minus": self._place(s.minus),
+                    "low": self._place(s.low),
+                }
+                for s in plot.series
+            ],
+        }
+
+
+def page(template: str, **values: object) -> str:
+    """Return a whole page; the same values give the same bytes.
+
+    Args:
+        template: Path of its file within the package; extends `display/page.html.jinja`.
+        values: What it shows by name; `title` is its heading, and that of the window.
+    """
+    return render(template, drawings=Drawings(), **values)
 
 
 def _scene(scene: Scene) -> dict[str, Any]:

@@ -24,7 +24,8 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.errors import InvalidSetting, SolverFailure, TooLittleData
+from heft.errors import SolverFailure, TooLittleData
+from heft.files import Keys, Number, Text, check_fields
 from heft.information import (
     Parameters,
     ParameterSpace,
@@ -53,6 +54,10 @@ LARGEST_STRENGTH = 1e9  # of a prior [effective samples]
 WORST_DIRECTION = float(np.sqrt(10.0)) / 1.96
 UNKNOWN = 1e-6  # effective samples of a link about which nothing is believed
 DRIVE_RIDGE = 1e-6  # of a drive column's own length: only there where the data say nothing
+CHECKS: Keys = {
+    "strength": Number("the strength of the prior is no number of samples", 0.0, LARGEST_STRENGTH),
+    "prior": Text("this prior is not known", ("quadratic", "logdet")),
+}
 
 
 def conic_settings() -> Any:
@@ -145,20 +150,7 @@ class PhysicallyConsistent:
     unknown: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.strength <= LARGEST_STRENGTH:
-            raise InvalidSetting(
-                "the strength of the prior is no number of samples",
-                argument="strength",
-                got=self.strength,
-                expected=f"0 to {LARGEST_STRENGTH:g}",
-            )
-        if self.prior not in ("quadratic", "logdet"):
-            raise InvalidSetting(
-                "this prior is not known",
-                argument="prior",
-                got=repr(self.prior),
-                valid=("quadratic", "logdet"),
-            )
+        check_fields(self, CHECKS)
 
     def fit(
         self, triangle: Triangle, space: ParameterSpace, noise_factor: Array | None = None

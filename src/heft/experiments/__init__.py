@@ -1,3 +1,4 @@
 """What an experiment would look like: forward dynamics."""
 
-from .forward_dynamics import Dynamics, Simulate, Trajectory
+from .equation_of_motion import Dynamics
+from .forward_dynamics import Simulate, Trajectory

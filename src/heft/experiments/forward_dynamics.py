@@ -14,146 +14,23 @@ drives at rest makes `‖τ − h − Σ r_d f_d‖` in the metric of M⁻¹ lea
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import scipy.integrate
-import scipy.linalg
-import scipy.optimize
-from numpy.typing import NDArray
 
 from heft.arrays import Array, read_only
-from heft.dynamics import body_poses, kernels
 from heft.errors import InvalidModel, InvalidSetting, SolverFailure, nearest
-from heft.information import PARAMETER_COUNT
-from heft.models import Robot
 from heft.recordings import Recording
 
-Effort = Callable[[float, Array, Array], Array]  # of time, positions, velocities
-KINDS = ("armature", "viscous", "coulomb", "offset")
+from .equation_of_motion import Dynamics
+from .stick_slip import Effort, Motion
+
 METHODS = ("DOP853", "RK45", "Radau", "BDF", "LSODA")
-LOOKS = 8  # times a step at which switches are looked for
-STILL = 1e-10  # [rad/s or m/s] against its direction at which a slipping drive has stopped
-LOOSE = 1.0 + 1e-10  # of Coulomb friction: more than that does not hold
 ROUNDING = 1e-9  # of a holding time
 MOST_AT_ONCE = 100  # switches that may follow one another in no time
-
-
-@dataclass(frozen=True, eq=False)
-class Dynamics:
-    """A robot all of whose parameters are known.
-
-    Attributes:
-        robot: With a fixed base.
-        bodies: Ten parameters a body, shape (10 bodies,), as `Robot.written_bodies` returns.
-        drives: By name, such as `elbow.coulomb`; of `KINDS`, what is missing counts as zero.
-
-    Raises:
-        InvalidModel: If the base floats, or a body's numbers are missing.
-        InvalidSetting: If a drive's parameter is unknown, negative or not finite.
-    """
-
-    robot: Robot
-    bodies: Array
-    drives: Mapping[str, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if self.robot.tree.free_base:
-            raise InvalidModel("a floating base is not simulated", argument='base = "free"')
-        bodies = read_only(self.bodies)
-        if bodies.shape != (PARAMETER_COUNT * len(self.robot.tree.names),):
-            raise InvalidModel(
-                "ten parameters a body are expected",
-                argument="bodies",
-                got=f"shape {bodies.shape}",
-                expected=f"({PARAMETER_COUNT * len(self.robot.tree.names)},)",
-            )
-        object.__setattr__(self, "bodies", bodies)
-        valid = [f"{d.name}.{kind}" for d in self.robot.drives for kind in KINDS]
-        for name, value in self.drives.items():
-            if name not in valid:
-                near = nearest(name, valid)
-                raise InvalidSetting(
-                    f"the robot has no '{name}' that could be simulated",
-                    argument="drives",
-                    valid=valid,
-                    cure=f"did you mean '{near}'?" if near else None,
-                )
-            if not math.isfinite(value) or (value < 0.0 and not name.endswith(".offset")):
-                raise InvalidSetting(
-                    "a number of a drive cannot be", argument=name, got=value, expected="0 or more"
-                )
-
-    @staticmethod
-    def of(robot: Robot, drives: Mapping[str, float] | None = None) -> Dynamics:
-        """Return the dynamics of a robot as its model file has it, with these drives."""
-        return Dynamics(robot, robot.written_bodies(), drives or {})
-
-    @cached_property
-    def ratios(self) -> Array:
-        """Speed of each drive per speed of each channel, shape (drives, channels)."""
-        return np.array([d.ratio for d in self.robot.drives])
-
-    def of_drives(self, kind: str) -> Array:
-        """Return a parameter of each drive, shape (drives,)."""
-        return np.array([self.drives.get(f"{d.name}.{kind}", 0.0) for d in self.robot.drives])
-
-    @cached_property
-    def coulomb(self) -> Array:
-        """F of each drive, shape (drives,) [N·m or N]."""
-        return self.of_drives("coulomb")
-
-    @cached_property
-    def _smooth(self) -> tuple[Array, Array]:
-        return self.of_drives("viscous"), self.of_drives("offset")
-
-    @cached_property
-    def _rotors(self) -> Array:
-        return np.asarray((self.ratios.T * self.of_drives("armature")) @ self.ratios)
-
-    def equation(self, position: Array, velocity: Array) -> tuple[Array, Array]:
-        """Return M, shape (channels, channels), and h = C v + g, shape (channels,).
-
-        `M @ a + h == inverse_dynamics(q, v, a)`, rotors included, without friction.
-        """
-        count = len(position)
-        q, v = (np.tile(x, (count + 1, 1)) for x in (position, velocity))
-        a = np.vstack([np.zeros(count), np.eye(count)])
-        motion = kernels.motion_of(self.robot.tree, self.robot.gravity, q, v, a)
-        efforts = kernels.inverse_dynamics(self.robot.tree, motion, self.bodies)
-        return efforts[:, 1:] - efforts[:, :1] + self._rotors, efforts[:, 0]
-
-    def friction(self, speed: Array, signs: Array) -> Array:
-        """Return what friction takes of drives that slip, shape (drives,) [N·m or N].
-
-        Args:
-            speed: w, shape (drives,).
-            signs: Of the speeds, or what stands for them, shape (drives,).
-        """
-        viscous, offset = self._smooth
-        return np.asarray(viscous * speed + offset + self.coulomb * signs)
-
-    def energies(self, position: Array, velocity: Array) -> tuple[Array, Array]:
-        """Return kinetic and potential energy, each of shape (N,) [J].
-
-        Args:
-            position: Shape (N, channels).
-            velocity: Shape (N, channels).
-        """
-        tree, gravity, still = self.robot.tree, self.robot.gravity, np.zeros_like(velocity)
-
-        def efforts(a: Array) -> Array:
-            motion = kernels.motion_of(tree, gravity, position, still, a)
-            return kernels.inverse_dynamics(tree, motion, self.bodies)
-
-        momentum = (efforts(velocity) - efforts(still)).T + velocity @ self._rotors
-        tens = self.bodies.reshape(-1, PARAMETER_COUNT)
-        places = np.array([body_poses(tree, q)[:, :3] for q in position])
-        moments = np.einsum("nbij,bj->ni", places, np.column_stack([tens[:, 1:4], tens[:, 0]]))
-        return 0.5 * np.sum(velocity * momentum, axis=1), -moments @ gravity
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,7 +144,7 @@ class Simulate:
         count = len(dynamics.robot.channels)
         start = [_start(x, count, n) for x, n in ((position, "position"), (velocity, "velocity"))]
         _require_mass(dynamics, *start)
-        motion = _Motion(dynamics, effort or (lambda t, q, v: np.zeros(count)), self.smooth)
+        motion = Motion(dynamics, effort or (lambda t, q, v: np.zeros(count)), self.smooth)
         _start(motion.effort(float(time[0]), *start), count, "effort")
         states, accelerations, efforts, switches = self._walked(motion, time, np.concatenate(start))
         q, v, works = np.split(states, [count, 2 * count], axis=1)
@@ -287,7 +164,7 @@ class Simulate:
         )
 
     def _walked(
-        self, motion: _Motion, time: Array, start: Array
+        self, motion: Motion, time: Array, start: Array
     ) -> tuple[Array, Array, Array, list[float]]:
         """Return states, accelerations and efforts at the times, and when drives switched."""
         t, end = float(time[0]), float(time[-1])
@@ -315,7 +192,7 @@ class Simulate:
         return states, accelerations, efforts, switches
 
     def _spans(
-        self, motion: _Motion, t: float, state: Array, end: float, modes: Array
+        self, motion: Motion, t: float, state: Array, end: float, modes: Array
     ) -> Iterator[_Span]:
         """Yield the motion step by step; a step ends where a drive switches."""
         stood = 0
@@ -338,7 +215,7 @@ class Simulate:
             yield _Span(t, between, before, state, modes, True)
 
     def _solver(
-        self, motion: _Motion, t: float, state: Array, end: float, modes: Array
+        self, motion: Motion, t: float, state: Array, end: float, modes: Array
     ) -> scipy.integrate.OdeSolver:
         return getattr(scipy.integrate, self.method)(
             lambda t, y: motion.rate(t, y, modes),
@@ -382,157 +259,6 @@ class _Span:
     state: Array
     following: Array
     switched: bool
-
-
-@dataclass(frozen=True, eq=False)
-class _Motion:
-    """The equations of motion.
-
-    A state is q, v, the works of actuators and friction, and ∫τ dt: where all sticks it is the
-    effort alone that a solver's steps must follow. Modes say of each drive whether it
-    slips one way or the other, +1 or −1, or sticks or has no Coulomb friction, 0.
-    """
-
-    dynamics: Dynamics
-    effort: Effort
-    smooth: float | None
-
-    @cached_property
-    def rubbing(self) -> NDArray[np.bool_]:
-        """Which drives stick and slip."""
-        if self.smooth is not None:
-            return np.zeros(len(self.dynamics.ratios), dtype=bool)
-        rubbing = self.dynamics.coulomb > 0.0
-        if np.linalg.matrix_rank(self.dynamics.ratios[rubbing]) < np.count_nonzero(rubbing):
-            raise InvalidSetting(
-                "more drives have Coulomb friction than can move by themselves",
-                argument="drives",
-                cure="give it to the joints or to the motors, or take a smooth law (smooth)",
-            )
-        return rubbing
-
-    def parts(self, state: Array) -> tuple[Array, Array]:
-        """Return q and v."""
-        count = self.dynamics.ratios.shape[1]
-        return state[:count], state[count : 2 * count]
-
-    def directions(self, state: Array) -> Array:
-        """Return which way drives slip that move, 0 for those at rest."""
-        speed = self.dynamics.ratios @ self.parts(state)[1]
-        return np.where(self.rubbing, np.sign(speed), 0.0)
-
-    def free(self, modes: Array) -> Array:
-        """Return Z with `v = Z u` for the velocities that stuck drives allow."""
-        return _allowed(self.dynamics.ratios[self.rubbing & (modes == 0)])
-
-    def solved(self, t: float, state: Array, modes: Array) -> tuple[Array, Array, Array, Array]:
-        """Return a, τ, friction of slipping drives, and what is left to those that stick."""
-        q, v = self.parts(state)
-        tau = np.asarray(self.effort(t, q, v), dtype=float)
-        mass, bias = self.dynamics.equation(q, v)
-        speed = self.dynamics.ratios @ v
-        signs = modes if self.smooth is None else np.tanh(speed / self.smooth)
-        friction = self.dynamics.friction(speed, signs)
-        force = tau - bias - friction @ self.dynamics.ratios
-        Z = self.free(modes)
-        a = Z @ np.linalg.solve(Z.T @ mass @ Z, Z.T @ force)
-        return a, tau, friction, force - mass @ a
-
-    def rate(self, t: float, state: Array, modes: Array) -> Array:
-        """Return the derivative of a state."""
-        v = self.parts(state)[1]
-        a, tau, friction, _ = self.solved(t, state, modes)
-        return np.concatenate([v, a, [tau @ v, friction @ self.dynamics.ratios @ v], tau])
-
-    def held(self, t: float, state: Array) -> _Motion:
-        """Return the same with the effort of this instant for good."""
-        tau = np.array(self.effort(t, *self.parts(state)), dtype=float)
-        return replace(self, effort=lambda t, q, v: tau)
-
-    def margins(self, t: float, state: Array, modes: Array) -> Array:
-        """Return how far each drive is from a switch, negative beyond it, shape (drives,)."""
-        margins = np.where(
-            self.rubbing, modes * (self.dynamics.ratios @ self.parts(state)[1]) + STILL, np.inf
-        )
-        stuck = self.rubbing & (modes == 0)
-        if stuck.any():
-            left = self.solved(t, state, modes)[3]
-            holding = np.linalg.lstsq(self.dynamics.ratios[stuck].T, left, rcond=None)[0]
-            margins[stuck] = LOOSE * self.dynamics.coulomb[stuck] - np.abs(holding)
-        return margins
-
-    def switch(
-        self, begin: float, end: float, between: Callable[[float], Array], modes: Array
-    ) -> float | None:
-        """Return when the first drive stops or breaks away within a step, if one does."""
-        if not self.rubbing.any():
-            return None
-        last = begin
-        for t in np.linspace(begin, end, LOOKS + 1)[1:]:
-            beyond = np.flatnonzero(self.margins(t, between(t), modes) < 0.0)
-            if len(beyond):
-                return min(self._root(d, last, t, between, modes) for d in beyond)
-            last = t
-        return None
-
-    def _root(
-        self,
-        drive: np.intp,
-        begin: float,
-        end: float,
-        between: Callable[[float], Array],
-        modes: Array,
-    ) -> float:
-        def margin(t: float) -> float:
-            return float(self.margins(t, between(t), modes)[drive])
-
-        if margin(begin) <= 0.0:
-            return begin
-        return float(scipy.optimize.brentq(margin, begin, end, xtol=1e-15, rtol=1e-15))
-
-    def switched(self, t: float, state: Array, modes: Array) -> tuple[Array, Array]:
-        """Return state and modes behind a switch: what stopped is still, to the last bit."""
-        speed = self.dynamics.ratios @ self.parts(state)[1]
-        at_rest = self.rubbing & (modes * speed <= 0.0)
-        still = np.where(at_rest, 0, modes)
-        Z = self.free(still)
-        state = state.copy()
-        v = self.parts(state)[1]
-        v[:] = Z @ (Z.T @ v)
-        return state, self.decide(t, state, still)
-
-    def decide(self, t: float, state: Array, modes: Array) -> Array:
-        """Return the modes with which drives at rest go on, by least constraint."""
-        at_rest = self.rubbing & (modes == 0)
-        if not at_rest.any():
-            return modes
-        q, v = self.parts(state)
-        mass, bias = self.dynamics.equation(q, v)
-        friction = self.dynamics.friction(self.dynamics.ratios @ v, modes)
-        force = self.effort(t, q, v) - bias - friction @ self.dynamics.ratios
-        L = np.linalg.cholesky(mass)
-        columns = np.column_stack([self.dynamics.ratios[at_rest].T, force])
-        scaled = scipy.linalg.solve_triangular(L, columns, lower=True)
-        most = self.dynamics.coulomb[at_rest]
-        found = scipy.optimize.lsq_linear(scaled[:, :-1], scaled[:, -1], (-most, most), "bvls")
-        modes = modes.copy()
-        modes[at_rest] = found.active_mask
-        return modes
-
-
-@lru_cache(maxsize=64)
-def _basis(rows: tuple[tuple[float, ...], ...], count: int) -> Array:
-    A = np.array(rows).reshape(-1, count)
-    moved = np.flatnonzero(np.any(A != 0.0, axis=0))
-    unit = np.eye(count)
-    if len(moved) == len(A):  # joints of their own: what is held is exactly still
-        return read_only(np.delete(unit, moved, axis=1))
-    return read_only(scipy.linalg.null_space(A))
-
-
-def _allowed(held: Array) -> Array:
-    """Return an orthonormal basis of the velocities with `held @ v == 0`, shape (channels, any)."""
-    return _basis(tuple(map(tuple, held.tolist())), held.shape[1])
 
 
 def _times(time: Array) -> Array:

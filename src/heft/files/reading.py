@@ -82,15 +82,6 @@ def _unreadable(path: Path, what: str, error: type[InputError], problem: Excepti
     return error(f"the {what} cannot be read", argument=str(path), got=reason)
 
 
-def stamp(path: Path) -> tuple[int, int, int] | None:
-    """Return what changes when a file is written or replaced, None if it cannot be seen."""
-    try:
-        status = path.stat()
-    except (OSError, ValueError):
-        return None
-    return status.st_ino, status.st_size, status.st_mtime_ns
-
-
 def read_text(path: Path, what: str, error: type[InputError], largest: int = LARGEST_TEXT) -> bytes:
     """Return the bytes of a file that people write.
 

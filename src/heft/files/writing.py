@@ -165,3 +165,16 @@ def _swap(new: Path, out: Path) -> None:
         if old.exists() and not out.exists():
             old.rename(out)
         raise
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file of text, whole or not at all; replaces one that is there.
+
+    Raises:
+        InvalidSetting: If it cannot be written there.
+    """
+    require_writable(path)
+    with workshop(path) as folder:
+        new = folder / path.name
+        new.write_text(text, encoding="utf-8")
+        put(new, path)

@@ -90,6 +90,26 @@ def parse(data: bytes, path: str) -> Element:
     Raises:
         InvalidModel: If it is not well-formed XML in UTF-8, or defines entities.
     """
+    _require_text(data, path)
+    builder = _Builder(data, path)
+    try:
+        builder.parser.Parse(data, True)
+    except expat.ExpatError as problem:
+        raise InvalidModel(
+            "the model file is not well-formed XML",
+            argument=f"{path}, line {problem.lineno}",
+            got=expat.errors.messages[problem.code],
+            cure="mend the file at that line; `xmllint --noout FILE` shows more",
+        ) from None
+    except (ValueError, LookupError) as problem:
+        raise InvalidModel(
+            "the model file cannot be read", argument=path, got=str(problem)
+        ) from None
+    return builder.roots[0]
+
+
+def _require_text(data: bytes, path: str) -> None:
+    """Raise `InvalidModel` unless a file is UTF-8 text of a bounded size."""
     if len(data) > LARGEST_TEXT:
         raise InvalidModel(
             "the model file is too large",
@@ -106,56 +126,48 @@ def parse(data: bytes, path: str) -> Element:
         raise InvalidModel(
             "the model file is not UTF-8", argument=path, got=encoding, cure="save it as UTF-8"
         )
-    parser = expat.ParserCreate()
-    parser.buffer_text = True
-    count = 0
-    stack: list[Element] = []
-    roots: list[Element] = []
 
-    def refuse_doctype(*_: object) -> None:
+
+class _Builder:
+    """Makes a tree of elements of what expat tells while it parses."""
+
+    def __init__(self, data: bytes, path: str) -> None:
+        self.data, self.path = data, path
+        self.roots: list[Element] = []
+        self.open: list[Element] = []  # from the root down
+        self.count = 0
+        self.parser = expat.ParserCreate()
+        self.parser.buffer_text = True
+        self.parser.StartDoctypeDeclHandler = self._refuse_doctype
+        self.parser.EntityDeclHandler = self._refuse_doctype
+        self.parser.StartElementHandler = self._start
+        self.parser.EndElementHandler = self._end
+
+    def _refuse_doctype(self, *_: object) -> None:
         raise InvalidModel(
             "a model file must not define a document type or entities",
-            argument=f"{path}, line {parser.CurrentLineNumber}",
+            argument=f"{self.path}, line {self.parser.CurrentLineNumber}",
             got="<!DOCTYPE",
             cure="remove the <!DOCTYPE …> declaration",
         )
 
-    def start(tag: str, attributes: dict[str, str]) -> None:
-        begin = parser.CurrentByteIndex
-        element = Element(tag, attributes, begin, _tag_end(data, begin), parser.CurrentLineNumber)
-        nonlocal count
-        count += 1
-        if len(stack) > DEEPEST or count > MOST_ELEMENTS:
+    def _start(self, tag: str, attributes: dict[str, str]) -> None:
+        begin, line = self.parser.CurrentByteIndex, self.parser.CurrentLineNumber
+        element = Element(tag, attributes, begin, _tag_end(self.data, begin), line)
+        self.count += 1
+        many = self.count > MOST_ELEMENTS
+        if many or len(self.open) > DEEPEST:
             raise InvalidModel(
-                "elements are nested too deeply" if count <= MOST_ELEMENTS else "too many elements",
-                argument=path,
+                "too many elements" if many else "elements are nested too deeply",
+                argument=self.path,
             )
-        (stack[-1].children if stack else roots).append(element)
-        stack.append(element)
+        (self.open[-1].children if self.open else self.roots).append(element)
+        self.open.append(element)
 
-    def end(_: str) -> None:
-        element = stack.pop()
-        begin = parser.CurrentByteIndex
-        element.ended = max(element.opened, _tag_end(data, begin))
-
-    parser.StartDoctypeDeclHandler = refuse_doctype
-    parser.EntityDeclHandler = refuse_doctype
-    parser.StartElementHandler = start
-    parser.EndElementHandler = end
-    try:
-        parser.Parse(data, True)
-    except expat.ExpatError as problem:
-        raise InvalidModel(
-            "the model file is not well-formed XML",
-            argument=f"{path}, line {problem.lineno}",
-            got=expat.errors.messages[problem.code],
-            cure="mend the file at that line; `xmllint --noout FILE` shows more",
-        ) from None
-    except (ValueError, LookupError) as problem:
-        raise InvalidModel(
-            "the model file cannot be read", argument=path, got=str(problem)
-        ) from None
-    return roots[0]
+    def _end(self, _: str) -> None:
+        element = self.open.pop()
+        begin = self.parser.CurrentByteIndex
+        element.ended = max(element.opened, _tag_end(self.data, begin))
 
 
 def numbers(

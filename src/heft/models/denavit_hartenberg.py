@@ -14,13 +14,27 @@ import math
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic
 
 import numpy as np
 
 from heft.arrays import Array
-from heft.errors import InvalidModel, InvalidSetting, nearest
-from heft.files import LARGEST_NUMBER, Scalar, list_of, name_list, number, refuse_unknown, rows_of
+from heft.errors import InvalidModel, InvalidSetting, did_you_mean, shown
+from heft.files import (
+    LARGEST_NUMBER,
+    Keys,
+    Reader,
+    Scalar,
+    Section,
+    Text,
+    list_of,
+    located,
+    name_list,
+    named,
+    number,
+    rows_of,
+)
 from heft.information import inertia
 
 from . import urdf
@@ -28,6 +42,7 @@ from . import urdf
 CONVENTIONS = ("modified", "standard")
 KINDS = ("revolute", "prismatic")
 BASE = "base"
+NOT_A_TENSOR = "the inertia is not a symmetric 3×3 matrix"
 LARGEST_ANGLE = 6.5  # [rad]: more is a table in degrees
 
 
@@ -156,8 +171,8 @@ def read(data: bytes, path: str) -> Table:
 def outline(
     data: bytes,
     path: str,
-    scalar: Callable[[object, str], Scalar],
-    require: Callable[[Row[Scalar] | Body[Scalar], str], None],
+    scalar: Reader[Scalar],
+    require: Callable[[Row[Scalar] | Body[Scalar]], None],
 ) -> Outline[Scalar]:
     """Return what a TOML file's bytes say.
 
@@ -174,50 +189,37 @@ def outline(
         table = tomllib.loads(data.decode("utf-8-sig"))
         return _outline(table, path, scalar, require)
     except InvalidSetting as problem:
-        raise InvalidModel(
-            problem.message,
-            argument=problem.argument,
-            got=problem.got,
-            expected=problem.expected,
-            valid=problem.valid,
-            cure=problem.cure,
-        ) from None
+        raise problem.retold(InvalidModel, problem.argument) from None
     except (ValueError, RecursionError) as problem:  # also TOMLDecodeError, UnicodeDecodeError
         raise InvalidModel("this is not a TOML file", argument=path, got=str(problem)) from None
 
 
-def require_possible(part: Row[float] | Body[float], where: str) -> None:
+def require_possible(part: Row[float] | Body[float]) -> None:
     """Raise `InvalidSetting` for numbers that no row, or no body, can have."""
     if isinstance(part, Row):
         if max(abs(part.alpha), abs(part.theta)) > LARGEST_ANGLE:
             raise InvalidSetting(
                 "an angle is more than a turn",
-                argument=where,
                 got=max(part.alpha, part.theta, key=abs),
                 expected="radians",
                 cure="write 1.5707963267948966 for 90 degrees",
             )
-        _require_bounded(np.array([part.a, part.d]), where)
+        _require_bounded(np.array([part.a, part.d]))
         return
     if part.mass < 0.0:
-        raise InvalidSetting("a mass is negative", argument=f"{where}, mass", got=part.mass)
+        raise InvalidSetting("a mass is negative", argument="mass", got=part.mass)
     tensor = np.array(part.inertia)
-    _require_bounded(np.array([part.mass, *part.com, *tensor.flat]), where)
+    _require_bounded(np.array([part.mass, *part.com, *tensor.flat]))
     scale = float(np.abs(tensor).max())
     if not math.isclose(float(np.abs(tensor - tensor.T).max()), 0.0, abs_tol=1e-9 * scale):
-        raise InvalidSetting(
-            "the inertia is not a symmetric 3×3 matrix",
-            argument=f"{where}, inertia",
-            got=repr(tensor.tolist())[:80],
-        )
+        raise InvalidSetting(NOT_A_TENSOR, argument="inertia", got=shown(tensor.tolist()))
 
 
-def _require_bounded(values: Array, where: str) -> None:
+def _require_bounded(values: Array) -> None:
     """Raise `InvalidSetting` for numbers larger than anything that moves has."""
     if np.abs(values).max() > LARGEST_NUMBER:
         raise InvalidSetting(
             "a number is beyond anything that moves",
-            argument=where,
             got=float(np.abs(values).max()),
             expected=f"at most {LARGEST_NUMBER:g}",
         )
@@ -226,121 +228,109 @@ def _require_bounded(values: Array, where: str) -> None:
 def _outline(
     table: Mapping[str, Any],
     path: str,
-    scalar: Callable[[object, str], Scalar],
-    require: Callable[[Row[Scalar] | Body[Scalar], str], None],
+    scalar: Reader[Scalar],
+    require: Callable[[Row[Scalar] | Body[Scalar]], None],
 ) -> Outline[Scalar]:
-    link = table.get("link")
     if "link" not in table and ("joint" in table or "coupling" in table or "limits" in table):
         raise InvalidSetting(
             "this TOML holds options, not a robot",
             argument=path,
             cure="give a model file first, and this one behind --with",
         )
-    if not isinstance(link, Mapping):
+    if not isinstance(table.get("link"), Mapping):
         raise InvalidSetting(
             "a robot in a TOML is a [link] table of Denavit-Hartenberg rows",
             argument=path,
             expected="[link] with convention and table",
         )
-    refuse_unknown(table, ("name", "gravity", "link", "inertial"), path)
-    where = f"{path}, [link]"
-    refuse_unknown(link, ("convention", "table", "joints", "names"), where)
-    convention = link.get("convention")
-    if convention not in CONVENTIONS:
-        raise InvalidSetting(
-            "the convention of the rows is not said"
-            if convention is None
-            else "unknown convention",
-            argument=f"{where}, convention",
-            got=None if convention is None else repr(convention),
-            valid=CONVENTIONS,
-            cure="modified (Craig): joint i turns about z of frame i; standard: of frame i-1",
-        )
-    entries = link.get("table")
-    if not isinstance(entries, list) or not entries:
-        raise InvalidSetting("a list of rows is expected", argument=f"{where}, table")
-    rows = []
-    for k, entry in enumerate(entries, 1):
-        here = f"{where}, table, row {k}"
-        rows.append(_row(entry, here, scalar))
-        require(rows[-1], here)
-    joints = _names(link.get("joints"), "joint", len(rows), f"{where}, joints")
-    links = _names(link.get("names"), "link", len(rows), f"{where}, names")
-    if BASE in links:
-        raise InvalidSetting(f"'{BASE}' is what the first joint stands on", argument=where)
-    name = table.get("name", "robot")
-    if not isinstance(name, str):
-        raise InvalidSetting("a name is expected", argument=f"{path}, name", got=repr(name))
-    gravity = None
-    if "gravity" in table:
-        x, y, z = list_of(scalar, table["gravity"], f"{path}, gravity", 3)
-        gravity = (x, y, z)
-    entries = table.get("inertial", {})
-    if not isinstance(entries, Mapping):
-        raise InvalidSetting("[inertial.NAME] tables are expected", argument=f"{path}, inertial")
-    bodies = {}
-    for link_name, entry in entries.items():
-        here = f"{path}, [inertial.{link_name}]"
-        if link_name not in links:
-            near = nearest(link_name, links)
+    row = partial(_row, scalar, require)
+    body: Keys = {"mass": scalar, "com": list_of(scalar, 3), "inertia": rows_of(scalar)}
+    bodies = named(Section(partial(_body, require), body), "[inertial.NAME] tables are expected")
+    link: Keys = {
+        "convention": _convention,
+        "table": list_of(row, of="rows", entry=", row "),
+        "joints": name_list,
+        "names": name_list,
+    }
+    robot: Keys = {
+        "name": Text("a name is expected"),
+        "gravity": list_of(scalar, 3),
+        "link": Section(_links, link, required=("convention", "table")),
+        "inertial": bodies,
+    }
+    return Section(_robot, robot)(table, path)
+
+
+def _robot(
+    link: Mapping[str, Any],
+    name: str = "robot",
+    gravity: tuple[Any, Any, Any] | None = None,
+    inertial: Mapping[str, Body[Any]] | None = None,
+) -> Outline[Any]:
+    """Return what the whole file says."""
+    bodies = inertial or {}
+    for body in bodies:
+        if body not in link["links"]:
             raise InvalidSetting(
-                f"the robot has no link '{link_name}'",
-                argument=here,
-                valid=links,
-                cure=f"did you mean '{near}'?" if near else None,
+                f"the robot has no link '{body}'",
+                argument=f"[inertial.{body}]",
+                valid=link["links"],
+                cure=did_you_mean(body, link["links"]),
             )
-        bodies[link_name] = _body(entry, here, scalar)
-        require(bodies[link_name], here)
-    modified = convention == "modified"
-    return Outline(name, modified, tuple(rows), joints, links, bodies, gravity)
+    return Outline(name=name, gravity=gravity, bodies=bodies, **link)
 
 
-def _row(entry: object, where: str, scalar: Callable[[object, str], Scalar]) -> Row[Scalar]:
-    if not isinstance(entry, list) or len(entry) != 5:
+def _links(
+    convention: str,
+    table: tuple[Row[Any], ...],
+    joints: tuple[str, ...] | None = None,
+    names: tuple[str, ...] | None = None,
+) -> dict[str, Any]:
+    """Return the fields of an outline that are in `[link]`."""
+    if not table:
+        raise InvalidSetting("a list of rows is expected", argument="table")
+    for key, given in (("joints", joints), ("names", names)):
+        if given is not None and (len(given) != len(table) or not all(n.strip() for n in given)):
+            raise InvalidSetting(
+                "one name a row is expected",
+                argument=key,
+                got=f"{len(given)} for {len(table)} rows",
+            )
+    numbers = range(1, len(table) + 1)
+    joints = joints or tuple(f"joint{k}" for k in numbers)
+    links = names or tuple(f"link{k}" for k in numbers)
+    if BASE in links:
+        raise InvalidSetting(f"'{BASE}' is what the first joint stands on", argument="names")
+    return {"modified": convention == "modified", "rows": table, "joints": joints, "links": links}
+
+
+def _convention(value: object, where: str) -> str:
+    says = "the convention of the rows is not said" if value is None else "unknown convention"
+    cure = "modified (Craig): joint i turns about z of frame i; standard: of frame i-1"
+    return Text(says, CONVENTIONS, cure=cure)(value, where)
+
+
+def _row(
+    scalar: Reader[Scalar], require: Callable[[Row[Scalar]], None], value: object, where: str
+) -> Row[Scalar]:
+    if not isinstance(value, list) or len(value) != 5:
         raise InvalidSetting(
-            "a row is not [a, alpha, d, theta, kind]", argument=where, got=repr(entry)[:80]
+            "a row is not [a, alpha, d, theta, kind]", argument=where, got=shown(value)
         )
-    a, alpha, d, theta = (scalar(v, where) for v in entry[:4])
-    kind = entry[4]
-    if kind not in KINDS:
-        near = nearest(kind, KINDS) if isinstance(kind, str) else None
-        raise InvalidSetting(
-            "a joint is neither revolute nor prismatic",
-            argument=where,
-            got=repr(kind),
-            valid=KINDS,
-            cure=f"did you mean '{near}'?" if near else None,
-        )
-    return Row(a, alpha, d, theta, kind == "prismatic")
+    a, alpha, d, theta = list_of(scalar)(value[:4], where)
+    kind = Text("a joint is neither revolute nor prismatic", KINDS)(value[4], where)
+    row = Row(a, alpha, d, theta, kind == "prismatic")
+    with located(where):
+        require(row)
+    return row
 
 
-def _names(value: object, stem: str, count: int, where: str) -> tuple[str, ...]:
-    if value is None:
-        return tuple(f"{stem}{k}" for k in range(1, count + 1))
-    names = name_list(value, where)
-    if len(names) != count or not all(n.strip() for n in names):
-        raise InvalidSetting(
-            "one name a row is expected", argument=where, got=f"{len(names)} for {count} rows"
-        )
-    return names
-
-
-def _body(entry: object, where: str, scalar: Callable[[object, str], Scalar]) -> Body[Scalar]:
-    if not isinstance(entry, Mapping):
-        raise InvalidSetting("a table is expected", argument=where, got=repr(entry)[:60])
-    refuse_unknown(entry, ("mass", "com", "inertia"), where)
-    missing = [k for k in ("mass", "com", "inertia") if k not in entry]
-    if missing:
-        raise InvalidSetting(
-            f"{missing[0]} is missing", argument=where, valid=("mass", "com", "inertia")
-        )
-    mass = scalar(entry["mass"], f"{where}, mass")
-    x, y, z = list_of(scalar, entry["com"], f"{where}, com", 3)
-    tensor = rows_of(scalar, entry["inertia"], f"{where}, inertia")
-    if len(tensor) != 3 or len(tensor[0]) != 3:
-        raise InvalidSetting(
-            "the inertia is not a symmetric 3×3 matrix",
-            argument=f"{where}, inertia",
-            got=repr(entry["inertia"])[:80],
-        )
-    return Body(mass, (x, y, z), tuple(map(tuple, tensor)))
+def _body(require: Callable[[Body[Any]], None], **said: Any) -> Body[Any]:
+    for key in ("mass", "com", "inertia"):
+        if key not in said:
+            raise InvalidSetting(f"{key} is missing", valid=("mass", "com", "inertia"))
+    if [len(row) for row in said["inertia"]] != [3, 3, 3]:
+        raise InvalidSetting(NOT_A_TENSOR, argument="inertia", got=shown(said["inertia"]))
+    body = Body(**said)
+    require(body)
+    return body

@@ -18,7 +18,7 @@ from typing import Any
 from heft.errors import InvalidSetting, shown
 from heft.files import LARGEST_NUMBER, number
 
-from .denavit_hartenberg import Body, Row, require_possible
+from .denavit_hartenberg import NOT_A_TENSOR, Body, Row, require_possible
 
 LONGEST = 200  # characters of an expression
 GROWTH = 48  # factors of its longest product, written out; keeps powers of powers small
@@ -79,7 +79,7 @@ def right_angle(angle: Any) -> Any:
     return sympy.pi * turns / 2 if abs(float(angle) - turns * math.pi / 2) < RIGHT_ANGLE else angle
 
 
-def require_sensible(part: Row[Any] | Body[Any], where: str) -> None:
+def require_sensible(part: Row[Any] | Body[Any]) -> None:
     """Raise `InvalidSetting` where a row or body can be none, as far as its numbers tell."""
 
     def size(x: Any) -> float:
@@ -87,19 +87,19 @@ def require_sensible(part: Row[Any] | Body[Any], where: str) -> None:
 
     if isinstance(part, Row):
         a, alpha, d, theta = map(size, (part.a, part.alpha, part.d, part.theta))
-        require_possible(Row(a, alpha, d, theta, part.prismatic), where)
+        require_possible(Row(a, alpha, d, theta, part.prismatic))
         return
     for i in range(3):
         for j in range(i):
             if not (part.inertia[i][j] - part.inertia[j][i]).expand().is_number:
                 raise InvalidSetting(
-                    "the inertia is not a symmetric 3×3 matrix",
-                    argument=f"{where}, inertia",
+                    NOT_A_TENSOR,
+                    argument="inertia",
                     got=f"{part.inertia[i][j]} and {part.inertia[j][i]}",
                 )
     x, y, z = map(size, part.com)
     tensor = tuple(tuple(map(size, row)) for row in part.inertia)
-    require_possible(Body(size(part.mass), (x, y, z), tensor), where)
+    require_possible(Body(size(part.mass), (x, y, z), tensor))
 
 
 class _Reader:

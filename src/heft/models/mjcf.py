@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -197,28 +197,16 @@ class _Reader:
         inside = self.children(element, inherited, np.eye(3), np.zeros(3))
         joints = tuple(self.joint(e, c, r, p, name) for e, c, r, p in inside if e.tag == "joint")
         floats = any(e.tag == "freejoint" for e, *_ in inside) or any(j is None for j in joints)
-        if floats and (len(joints) > 1 or (joints and joints[0] is not None)):
-            raise InvalidModel("a body has other joints beside a free one", argument=where)
-        if floats and parent != WORLD:
-            raise InvalidModel("a free joint is not at the top of the tree", argument=where)
-        inertials = [e for e, *_ in inside if e.tag == "inertial"]
-        if len(inertials) > 1:
-            raise InvalidModel("a body has two <inertial> elements", argument=where)
-        if inertials and inertials[0] not in element.children:
-            raise InvalidModel(
-                "an <inertial> stands in a <frame>",
-                argument=where,
-                cure="state it in the body's own frame, outside",
-            )
+        if floats:
+            self.refuse_bound(joints, parent, where)
+        inertial = self.inertial(element, [e for e, *_ in inside if e.tag == "inertial"], where)
         parameters, meshes, principal = None, False, np.eye(3)
-        if inertials:
-            principal = orientation(inertials[0].attributes, self.compiler, where)
-            parameters = inertial_parameters(inertials[0], self.compiler, where)
+        if inertial is not None:
+            principal = orientation(inertial.attributes, self.compiler, where)
+            parameters = inertial_parameters(inertial, self.compiler, where)
         elif self.compiler.from_geoms:
-            solids = [self.solid(e, c, r, p) for e, c, r, p in inside if e.tag == "geom"]
-            meshes = any(s is None for s in solids)
-            known = [s for s in solids if s is not None and s[0] > 0.0]
-            parameters = None if meshes or not known else np.sum(known, axis=0)
+            geoms = [(e, c, r, p) for e, c, r, p in inside if e.tag == "geom"]
+            parameters, meshes = self.solids(geoms)
         if number(element.attributes, "gravcomp", where, 0.0) != 0.0:
             self.lifted.append(name)
         turn = orientation(element.attributes, self.compiler, where)
@@ -227,7 +215,7 @@ class _Reader:
             Body(
                 name,
                 element,
-                inertials[0] if inertials else None,
+                inertial,
                 principal,
                 parent,
                 rotation @ turn,
@@ -235,13 +223,41 @@ class _Reader:
                 tuple(j for j in joints if j is not None),
                 floats,
                 parameters,
-                not inertials and parameters is not None,
+                inertial is None and parameters is not None,
                 meshes,
             )
         )
         for child, within, r, p in inside:
             if child.tag == "body":
                 self.enter(child, name, within, r, p)
+
+    def refuse_bound(self, joints: Sequence[Joint | None], parent: str, where: str) -> None:
+        """Raise `InvalidModel` if a body that floats has other joints, or hangs on another."""
+        if len(joints) > 1 or (joints and joints[0] is not None):
+            raise InvalidModel("a body has other joints beside a free one", argument=where)
+        if parent != WORLD:
+            raise InvalidModel("a free joint is not at the top of the tree", argument=where)
+
+    def inertial(self, body: Element, found: Sequence[Element], where: str) -> Element | None:
+        """Return the `<inertial>` of those found in a body, if there is one."""
+        if len(found) > 1:
+            raise InvalidModel("a body has two <inertial> elements", argument=where)
+        if found and found[0] not in body.children:
+            raise InvalidModel(
+                "an <inertial> stands in a <frame>",
+                argument=where,
+                cure="state it in the body's own frame, outside",
+            )
+        return found[0] if found else None
+
+    def solids(
+        self, geoms: Sequence[tuple[Element, str, Array, Array]]
+    ) -> tuple[Array | None, bool]:
+        """Return ten parameters of geoms together, None where unknown; and whether by meshes."""
+        solids = [self.solid(*geom) for geom in geoms]
+        meshes = any(s is None for s in solids)
+        known = [s for s in solids if s is not None and s[0] > 0.0]
+        return None if meshes or not known else np.sum(known, axis=0), meshes
 
     def joint(
         self, element: Element, inherited: str, rotation: Array, translation: Array, body: str

@@ -8,22 +8,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from heft.errors import InvalidSetting, shown
+from heft.errors import InvalidSetting
 from heft.files import (
+    Number,
+    Section,
+    Text,
     box,
     interval,
-    matrix_rows,
+    list_of,
     name_list,
+    named,
     number,
     read_toml,
-    refuse_unknown,
-    vector,
+    rows_of,
+    truth,
 )
 
 STANDARD_GRAVITY = (0.0, 0.0, -9.81)
@@ -69,6 +73,17 @@ class Coupling:
     motors: tuple[str, ...]
     matrix: tuple[tuple[float, ...], ...]
 
+    def __post_init__(self) -> None:
+        matrix = np.array(self.matrix)
+        if matrix.shape != (len(self.motors), len(self.motors)):
+            raise InvalidSetting(
+                "the matrix is not square with one column a motor",
+                argument="matrix",
+                got=f"{matrix.shape[0]}×{matrix.shape[1]}, {len(self.motors)} motors",
+            )
+        if np.linalg.matrix_rank(matrix) < len(self.motors):
+            raise InvalidSetting("the matrix is singular", argument="matrix")
+
 
 @dataclass(frozen=True)
 class LinkOptions:
@@ -81,6 +96,12 @@ class LinkOptions:
 
     mass: tuple[float, float] | None = None
     com: tuple[tuple[float, float], ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.mass is not None and self.mass[1] <= 0.0:
+            raise InvalidSetting(
+                "a mass is positive", argument="mass", got=list(self.mass), expected="kg"
+            )
 
 
 @dataclass(frozen=True)
@@ -120,37 +141,7 @@ class Options:
                 argument=f"{where}, [link]",
                 cure="give the TOML that holds [link] in the place of the URDF",
             )
-        refuse_unknown(table, ("base", "gravity", "joint", "coupling", "limits"), where)
-        base = table.get("base", "fixed")
-        if base not in ("fixed", "free"):
-            raise InvalidSetting(
-                "base is neither fixed nor free",
-                argument=f"{where}, base",
-                got=shown(base),
-                valid=("fixed", "free"),
-            )
-        gravity = None
-        if "gravity" in table:
-            x, y, z = vector(table["gravity"], f"{where}, gravity", 3)
-            gravity = (x, y, z)
-            if math.hypot(x, y, z) > LARGEST_GRAVITY:
-                raise InvalidSetting(
-                    "gravity is not in m/s²",
-                    argument=f"{where}, gravity",
-                    got=[x, y, z],
-                    expected="about 9.81 in size on Earth",
-                )
-        joints = {}
-        entries = table.get("joint", {})
-        if not isinstance(entries, Mapping):
-            raise InvalidSetting("[joint.NAME] tables are expected", argument=f"{where}, joint")
-        for name, entry in entries.items():
-            joints[name] = _joint_options(entry, f"{where}, [joint.{name}]")
-        coupling = None
-        if "coupling" in table:
-            coupling = _coupling(table["coupling"], f"{where}, [coupling]")
-        limits = _limits(table.get("limits", {}), where)
-        return Options(base, gravity, joints, coupling, limits)
+        return OPTIONS(table, where)
 
     def of(self, joint: str) -> JointOptions:
         """Return what is said of a joint, defaults if nothing."""
@@ -180,81 +171,55 @@ class Options:
         return table
 
 
-def _joint_options(entry: object, where: str) -> JointOptions:
-    if not isinstance(entry, Mapping):
-        raise InvalidSetting("a table is expected", argument=where, got=shown(entry))
-    refuse_unknown(entry, tuple(f.name for f in fields(JointOptions)), where)
-    friction = entry.get("friction", "full")
-    if friction not in ("full", "simple", "none"):
+def _gravity(value: object, where: str) -> tuple[float, ...]:
+    gravity = list_of(number, 3)(value, where)
+    if math.hypot(*gravity) > LARGEST_GRAVITY:
         raise InvalidSetting(
-            "this friction model is not known",
-            argument=f"{where}, friction",
-            got=shown(friction),
-            valid=("full", "simple", "none"),
+            "gravity is not in m/s²",
+            argument=where,
+            got=list(gravity),
+            expected="about 9.81 in size on Earth",
         )
-    flags = {}
-    for key in ("armature", "measured"):
-        flags[key] = entry.get(key, True)
-        if not isinstance(flags[key], bool):
-            raise InvalidSetting(
-                "true or false is expected", argument=f"{where}, {key}", got=shown(flags[key])
-            )
-    numbers = {
-        key: number(entry[key], f"{where}, {key}") if key in entry else None
-        for key in ("gain", "gain_std", "reduction", "position")
-    }
-    for key in ("gain", "reduction"):
-        value = numbers[key]
-        if value is not None and value <= 0.0:
-            raise InvalidSetting(
-                f"a {key} is a positive number",
-                argument=f"{where}, {key}",
-                got=value,
-                cure="turn a column round with sign = [-1] in the column map (--map)",
-            )
-    spread, gain = numbers["gain_std"], numbers["gain"]
+    return gravity
+
+
+def _joint_options(**said: Any) -> JointOptions:
+    spread, gain = said.get("gain_std"), said.get("gain")
     if spread is not None and (gain is None or not 0.0 <= spread < gain):
         raise InvalidSetting(
             "gain_std says how sure a gain is: a gain, and 0 or more but less than it are expected",
-            argument=f"{where}, gain_std",
+            argument="gain_std",
             got=spread,
         )
-    given: dict[str, Any] = {**flags, **numbers}
-    return JointOptions(friction=friction, **given)
+    return JointOptions(**said)
 
 
-def _limits(entries: object, where: str) -> dict[str, LinkOptions]:
-    if not isinstance(entries, Mapping):
-        raise InvalidSetting("[limits.NAME] tables are expected", argument=f"{where}, limits")
-    found = {}
-    for name, entry in entries.items():
-        here = f"{where}, [limits.{name}]"
-        if not isinstance(entry, Mapping):
-            raise InvalidSetting("a table is expected", argument=here, got=shown(entry))
-        refuse_unknown(entry, ("mass", "com"), here)
-        mass = interval(entry["mass"], f"{here}, mass") if "mass" in entry else None
-        if mass is not None and mass[1] <= 0.0:
-            raise InvalidSetting(
-                "a mass is positive", argument=f"{here}, mass", got=list(mass), expected="kg"
-            )
-        com = box(entry["com"], f"{here}, com") if "com" in entry else None
-        found[name] = LinkOptions(mass, com)
-    return found
-
-
-def _coupling(entry: object, where: str) -> Coupling:
-    if not isinstance(entry, Mapping):
-        raise InvalidSetting("a table is expected", argument=where, got=shown(entry))
-    refuse_unknown(entry, ("joints", "motors", "matrix"), where)
-    matrix = matrix_rows(entry.get("matrix"), f"{where}, matrix")
-    motors = name_list(entry.get("motors", []), f"{where}, motors")
-    joints = name_list(entry.get("joints", []), f"{where}, joints")
-    if matrix.shape[0] != matrix.shape[1] or matrix.shape[1] != len(motors):
-        raise InvalidSetting(
-            "the matrix is not square with one column a motor",
-            argument=f"{where}, matrix",
-            got=f"{matrix.shape[0]}×{matrix.shape[1]}, {len(motors)} motors",
-        )
-    if np.linalg.matrix_rank(matrix) < len(motors):
-        raise InvalidSetting("the matrix is singular", argument=f"{where}, matrix")
-    return Coupling(joints, motors, tuple(tuple(map(float, row)) for row in matrix))
+TURN_ROUND = "turn a column round with sign = [-1] in the column map (--map)"
+JOINT = Section(
+    _joint_options,
+    {
+        "friction": Text("this friction model is not known", ("full", "simple", "none")),
+        "armature": truth,
+        "gain": Number("a gain is a positive number", above=0.0, unit="N·m/A", cure=TURN_ROUND),
+        "gain_std": number,
+        "reduction": Number("a reduction is a positive number", above=0.0, cure=TURN_ROUND),
+        "measured": truth,
+        "position": number,
+    },
+)
+LIMITS = Section(LinkOptions, {"mass": interval, "com": box})
+COUPLING = Section(
+    Coupling,
+    {"matrix": rows_of(number), "motors": name_list, "joints": name_list},
+    required=("matrix", "motors", "joints"),
+)
+OPTIONS = Section(
+    Options,
+    {
+        "base": Text("base is neither fixed nor free", ("fixed", "free")),
+        "gravity": _gravity,
+        "joint": named(JOINT, "[joint.NAME] tables are expected"),
+        "coupling": COUPLING,
+        "limits": named(LIMITS, "[limits.NAME] tables are expected"),
+    },
+)

@@ -9,6 +9,7 @@ with its place in its body. A `[toml]` says what a model file cannot (see `optio
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -33,13 +34,13 @@ from heft.dynamics import (
 from heft.errors import InvalidModel, InvalidSetting, nearest
 from heft.files import Element, read_text, xml
 from heft.information import Labels, inertia
+from heft.recordings import is_log
 
 from . import denavit_hartenberg, mjcf, urdf
 from .options import STANDARD_GRAVITY, Options
 
 # A link fixed to another with less than this share of the whole is a frame, not a body.
 FRAME_MASS_SHARE = 1e-7
-LOGS = frozenset({".csv", ".tsv", ".parquet", ".pq", ".npz", ".mcap", ".bag", ".db3"})  # no models
 NOMINAL_MASS = 2.0  # [kg], of a moving link that the file gives no inertial, nor any other link
 NOMINAL_GYRATION = 0.1  # [m]
 
@@ -85,7 +86,7 @@ class Robot:
             InvalidModel: If it is malformed, or describes no tree of rigid bodies.
             InvalidSetting: If the options speak of joints that are not there.
         """
-        if Path(path).suffix.lower() in LOGS:
+        if is_log(path):
             raise InvalidModel(
                 "a log is given in place of the model file",
                 argument=str(path),
@@ -292,52 +293,17 @@ def _build(
     path: str,
     form: Literal["urdf", "mjcf", "toml"],
 ) -> Robot:
-    import pinocchio as pin
-
+    """Return the robot that a URDF says, with the bytes of the file that it was said by."""
     root = xml.parse(said.text, path)
     urdf.check(root, path)
     free = options.base == "free"
-    gravity = options.gravity or said.gravity or STANDARD_GRAVITY
-    options = replace(options, gravity=gravity)
-    try:
-        # To XML all white space in attributes is a space; to pinocchio it is not.
-        text = said.text.decode().translate({9: " ", 10: " ", 13: " "})
-        model = (
-            pin.buildModelFromXML(text, pin.JointModelFreeFlyer())
-            if free
-            else pin.buildModelFromXML(text)
-        )
-    except (UnicodeDecodeError, ValueError, RuntimeError) as problem:
-        raise InvalidModel(
-            "pinocchio cannot read the model", argument=path, got=str(problem)[:300]
-        ) from problem
+    options = replace(options, gravity=options.gravity or said.gravity or STANDARD_GRAVITY)
+    model = _read_by_pinocchio(said.text, free, path)
     mimics = _mimics(root, path)
-    names = list(model.names)
-    if model.njoints == 1:
-        raise InvalidModel(
-            "the model has no moving joint",
-            argument=path,
-            cure="give at least one joint a type other than fixed",
-        )
     first = 6 if free else 0
-    joints = tuple(n for n in names[(2 if free else 1) :] if n not in mimics)
-    for slave, (master, *_) in mimics.items():
-        if master not in joints:
-            raise InvalidModel(
-                "a joint mimics a joint that does not move",
-                argument=f"{path}, joint '{slave}'",
-                got=master,
-                valid=joints,
-            )
-    for wanted in options.joint or {}:
-        if wanted not in joints:
-            near = nearest(wanted, joints)
-            raise InvalidSetting(
-                f"the robot has no joint '{wanted}'",
-                argument=f"[joint.{wanted}]",
-                valid=joints,
-                cure=f"did you mean '{near}'?" if near else None,
-            )
+    joints = tuple(n for n in list(model.names)[(2 if free else 1) :] if n not in mimics)
+    _refuse_astray(mimics, joints, path)
+    _refuse_unknown(options, joints)
     tree = _tree(model, joints, mimics, free, first)
     links, notes = _links(root, model, free, said)
     drives = _drives(joints, tree, options, first)
@@ -352,6 +318,62 @@ def _build(
         (*said.notes, *notes),
         form,
     )
+
+
+def _read_by_pinocchio(urdf_text: bytes, free: bool, path: str) -> Any:
+    """Return pinocchio's model of a URDF that `urdf.check` has passed.
+
+    Raises:
+        InvalidModel: If pinocchio cannot read it, or nothing in it moves.
+    """
+    import pinocchio as pin
+
+    try:
+        # To XML all white space in attributes is a space; to pinocchio it is not.
+        text = urdf_text.decode().translate({9: " ", 10: " ", 13: " "})
+        model = (
+            pin.buildModelFromXML(text, pin.JointModelFreeFlyer())
+            if free
+            else pin.buildModelFromXML(text)
+        )
+    except (UnicodeDecodeError, ValueError, RuntimeError) as problem:
+        raise InvalidModel(
+            "pinocchio cannot read the model", argument=path, got=str(problem)[:300]
+        ) from problem
+    if model.njoints == 1:
+        raise InvalidModel(
+            "the model has no moving joint",
+            argument=path,
+            cure="give at least one joint a type other than fixed",
+        )
+    return model
+
+
+def _refuse_astray(
+    mimics: dict[str, tuple[str, float, float]], joints: tuple[str, ...], path: str
+) -> None:
+    """Raise `InvalidModel` if a joint mimics one that does not move."""
+    for slave, (master, *_) in mimics.items():
+        if master not in joints:
+            raise InvalidModel(
+                "a joint mimics a joint that does not move",
+                argument=f"{path}, joint '{slave}'",
+                got=master,
+                valid=joints,
+            )
+
+
+def _refuse_unknown(options: Options, joints: tuple[str, ...]) -> None:
+    """Raise `InvalidSetting` if the options speak of a joint that is not there."""
+    for wanted in options.joint or {}:
+        if wanted not in joints:
+            near = nearest(wanted, joints)
+            raise InvalidSetting(
+                f"the robot has no joint '{wanted}'",
+                argument=f"[joint.{wanted}]",
+                valid=joints,
+                cure=f"did you mean '{near}'?" if near else None,
+            )
 
 
 def _tree(
@@ -410,19 +432,9 @@ def _links(
     frames = {f.name: f for f in model.frames if f.type == pin.FrameType.BODY}
     own = [k for k in root.all("link") if k.attributes["name"] not in said.aids]
     tens = {k.attributes["name"]: _written(k) for k in own}
-    masses = {n: float(ten[0]) for n, ten in tens.items() if ten is not None}
-    moving = [m for n, m in masses.items() if frames[n].parentJoint > 0 and m > 0.0]
-    total = sum(moving)
-    # A link with all but no mass (a camera, a flange) says nothing of what a link weighs.
-    solid = [m for m in moving if m > FRAME_MASS_SHARE * total]
-    stand_in = inertia.sphere(float(np.median(solid)) if solid else NOMINAL_MASS, NOMINAL_GYRATION)
-    body_mass: dict[int, float] = {}
-    for name, mass in masses.items():
-        body = frames[name].parentJoint
-        body_mass[body] = body_mass.get(body, 0.0) + mass
+    masses = _Masses.of(tens, {name: frames[name].parentJoint for name in tens})
     links, notes = [], []
     for name, ten in tens.items():
-        given = ten is not None
         frame = frames[name]
         above = model.frames[frame.parentFrame]
         fixed = (
@@ -430,41 +442,77 @@ def _links(
             and not (free and frame.parentJoint == 1 and above.name == "root_joint")
             and model.frames[above.parentFrame].name not in said.aids
         )
-        massless = masses.get(name, 0.0) <= FRAME_MASS_SHARE * total
         # A link without mass is only a frame if it is fixed to another, or another to it.
-        carried = fixed or body_mass.get(frame.parentJoint, 0.0) > FRAME_MASS_SHARE * total
+        carried = fixed or not masses.is_negligible(masses.by_joint.get(frame.parentJoint, 0.0))
+        massless = ten is None or masses.is_negligible(float(ten[0]))
         frame_only = frame.parentJoint > 0 and carried and massless and name not in said.solid
-        nominal = np.zeros(10)
-        written = np.zeros(10) if ten is None else ten
-        if given and not massless:
-            nominal = inertia.nearest_consistent(written)
-            if (
-                np.abs(nominal - written).max() > 1e-9 * np.abs(written).max()
-                and frame.parentJoint > 0
-            ):
-                notes.append(
-                    f"link '{name}': the file's inertia is that of no rigid body, or of a "
-                    "flat one; the nearest consistent one is used as the prior"
-                )
-        elif frame.parentJoint > 0 and not frame_only:
-            nominal = stand_in
-            notes.append(
-                f"link '{name}': the file gives it no mass; a sphere of "
-                f"{stand_in[0]:.3g} kg is used as the prior"
-            )
-        links.append(
-            Link(
-                name=name,
-                body=frame.parentJoint - 1,
-                rotation=read_only(frame.placement.rotation),
-                translation=read_only(frame.placement.translation),
-                nominal=read_only(nominal),
-                written=read_only(written),
-                given=given and not massless,
-                frame_only=frame_only,
-            )
+        link = Link(
+            name=name,
+            body=frame.parentJoint - 1,
+            rotation=read_only(frame.placement.rotation),
+            translation=read_only(frame.placement.translation),
+            nominal=np.zeros(10),
+            written=read_only(np.zeros(10) if ten is None else ten),
+            given=not massless,
+            frame_only=frame_only,
         )
+        nominal, note = _prior(link, masses.stand_in)
+        links.append(replace(link, nominal=read_only(nominal)))
+        notes += [note] if note else []
     return tuple(links), notes
+
+
+@dataclass(frozen=True)
+class _Masses:
+    """What the file's masses say together.
+
+    Attributes:
+        moving: Mass of all that moves [kg].
+        by_joint: Mass of the links that move with one of pinocchio's joints, 0 the base [kg].
+        stand_in: Ten parameters of a link that is given no mass.
+    """
+
+    moving: float
+    by_joint: Mapping[int, float]
+    stand_in: Array
+
+    @staticmethod
+    def of(tens: Mapping[str, Array | None], joints: Mapping[str, int]) -> _Masses:
+        """Return the masses of links' ten parameters, with the joint that moves each link."""
+        masses = {n: float(ten[0]) for n, ten in tens.items() if ten is not None}
+        moving = [m for n, m in masses.items() if joints[n] > 0 and m > 0.0]
+        total = sum(moving)
+        # A link with all but no mass (a camera, a flange) says nothing of what a link weighs.
+        solid = [m for m in moving if m > FRAME_MASS_SHARE * total]
+        usual = float(np.median(solid)) if solid else NOMINAL_MASS
+        by_joint: dict[int, float] = {}
+        for name, mass in masses.items():
+            by_joint[joints[name]] = by_joint.get(joints[name], 0.0) + mass
+        return _Masses(total, by_joint, inertia.sphere(usual, NOMINAL_GYRATION))
+
+    def is_negligible(self, mass: float) -> bool:
+        """Whether a mass [kg] is none, or that of a frame."""
+        return mass <= FRAME_MASS_SHARE * self.moving
+
+
+def _prior(link: Link, stand_in: Array) -> tuple[Array, str | None]:
+    """Return what is believed of a link, shape (10,), and what a user should know of that."""
+    moves = link.body >= 0
+    if link.given:
+        nominal = inertia.nearest_consistent(link.written)
+        off = np.abs(nominal - link.written).max()
+        if moves and off > 1e-9 * np.abs(link.written).max():
+            return nominal, (
+                f"link '{link.name}': the file's inertia is that of no rigid body, or of a "
+                "flat one; the nearest consistent one is used as the prior"
+            )
+        return nominal, None
+    if moves and not link.frame_only:
+        return stand_in, (
+            f"link '{link.name}': the file gives it no mass; a sphere of "
+            f"{stand_in[0]:.3g} kg is used as the prior"
+        )
+    return np.zeros(10), None
 
 
 def _written(link: Element) -> Array | None:

@@ -105,6 +105,19 @@ def _check_joint(
             else 'make a floating base with base = "free" in the file of --with',
         )
     _refuse_two(joint, ("parent", "child", "limit", "mimic"), where)
+    _check_ends(joint, links, where)
+    _check_origin(joint, where)
+    _check_axis(joint, kind, where)
+    _check_limit(joint, kind, where)
+    dynamics = joint.find("dynamics")
+    for key in ("damping", "friction"):
+        if dynamics is not None and key in dynamics.attributes:
+            numbers(dynamics.attributes[key], 1, f"dynamics {key}", where)
+    _check_mimic(joint, joints, where)
+
+
+def _check_ends(joint: Element, links: dict[str, Element], where: str) -> None:
+    """Refuse a joint that does not lie between two links of the file."""
     for end in ("parent", "child"):
         element = joint.find(end)
         name = element.attributes.get("link", "") if element is not None else ""
@@ -117,7 +130,9 @@ def _check_joint(
                 valid=links,
                 cure=f"did you mean '{near}'?" if near else None,
             )
-    _check_origin(joint, where)
+
+
+def _check_axis(joint: Element, kind: str, where: str) -> None:
     axis = joint.find("axis")
     if axis is not None:
         direction = numbers(axis.attributes.get("xyz"), 3, "axis xyz", where)
@@ -125,11 +140,9 @@ def _check_joint(
             raise InvalidModel(
                 "a joint axis has no direction", argument=where, got=axis.attributes["xyz"]
             )
-    _check_limit(joint, kind, where)
-    dynamics = joint.find("dynamics")
-    for key in ("damping", "friction"):
-        if dynamics is not None and key in dynamics.attributes:
-            numbers(dynamics.attributes[key], 1, f"dynamics {key}", where)
+
+
+def _check_mimic(joint: Element, joints: dict[str, Element], where: str) -> None:
     mimic = joint.find("mimic")
     if mimic is not None:
         master = mimic.attributes.get("joint", "")

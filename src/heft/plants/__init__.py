@@ -7,7 +7,7 @@ from .base import structural_base
 from .robot import RobotMotion, RobotPlant, both_sides, random_course, random_states
 from .robot import rows_of, standard_rows
 from .free_body import FreeBody
-from .problem import Problem
+from .problem import Problem, point_moments
 from .payload_on_robot import GUESS, NAME, carrying, currents, last_frame, load_columns, with_load
 from .held_signals import CHANNEL_UNITS, CHANNELS, GAP_STEPS, Held, at_first
 from .held_signals import noise_covariance, whitened

@@ -129,11 +129,10 @@ class HeldBody(Plant[HeldMotion]):
     @property
     def point_columns(self) -> Sequence[int]:
         """The body's, by which the others' rows grow, and those of what is not linear."""
-        if self.unknowns.linear:
-            return ()
-        kinds = [self.unknowns.columns(k) for k in ("tilt", "mounting", "gain", "delay")]
+        kinds = [self.unknowns.columns(k) for k in ("tilt", "mounting", "gain")]
         places = range(len(self.labels))
-        return (*range(PARAMETER_COUNT), *(k for kind in kinds for k in places[kind]))
+        found = [k for kind in kinds for k in places[kind]]
+        return (*range(PARAMETER_COUNT), *found) if found else ()
 
     def about(self, values: Array) -> HeldBody:
         """Return the plant about the values that a solution of these rows has."""
@@ -160,7 +159,7 @@ class HeldBody(Plant[HeldMotion]):
         names = (*WRENCH, *KINEMATICS, *(WORLD if self.world else ()))
         for name in names:
             recording.require(name, "says what a wrench sensor and its motion show")
-        motion = tuple(MotionSignal(name, 0) for name in names)
+        motion = tuple(MotionSignal(name, 0, name in WRENCH) for name in names)
         shares = np.eye(6) if self.combined is None else self.combined
         channels = (
             Measured(k, tuple((n, float(s)) for n, s in zip(WRENCH, row, strict=True) if s))

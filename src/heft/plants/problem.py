@@ -25,15 +25,15 @@ from heft.arrays import Array
 from heft.engine import in_order
 from heft.errors import InvalidSetting, TooLittleData
 from heft.information import BaseParameters, Information, Labels, ParameterSpace
-from heft.recordings import BLOCK_ROWS, Recording
-from heft.signals import Smoothing, Timeline, Weak, weak_form
+from heft.recordings import Recording
+from heft.signals import Smoothing, Timeline, Weak
 
 from .base import structural_base
-from .plant import Fused, Integrable, Plant, PointSensitive, Predicting, Samples
+from .plant import Fused, Plant, PointSensitive, Predicting, Samples
 from .rows import Equations, Residuals
-from .sampling import Sampler, Survey, averaged, surveyed
+from .sampling import Sampler, Survey, surveyed
+from .walk import Walk
 
-DENSE_BYTES = 64 << 20  # of rows that are spelt out, for estimators that need them
 SHARED_ROWS = 8_192  # rows that one thread reduces at a time
 SHORTEST_FILTERED = 32  # rows of a piece that can be filtered
 
@@ -108,7 +108,7 @@ class Problem(Generic[P]):
     @property
     def corner(self) -> float:
         """Cutoff of the low-pass [Hz]."""
-        return self.sampler.cutoff
+        return self.walk.sampler.cutoff
 
     @property
     def band_corner(self) -> float:
@@ -158,143 +158,34 @@ class Problem(Generic[P]):
         whole[list(self.base.kept)] = values
         return whole
 
-    # --- samples
+    # --- samples and rows
 
     @cached_property
-    def sampler(self) -> Sampler:
-        """What makes samples of the recordings."""
-        return Sampler(self.plant, self.recordings, self.survey)
-
-    def samples(self) -> Iterator[Samples[Any]]:
-        """Yield motion and what was measured, window by window, at the log's own times."""
-        return iter(self._kept_samples) if self.keep_samples else self._walked()
-
-    @cached_property
-    def _kept_samples(self) -> tuple[Samples[Any], ...]:
-        return tuple(self._walked())
-
-    def _walked(self) -> Iterator[Samples[Any]]:
-        for s in self._all_samples():
-            rows = np.flatnonzero(s.chosen)
-            if len(rows) < len(s.time):
-                s = s.part(rows)
-            if self.decimation > 1:
-                s = averaged(s, self.decimation)
-            if len(s.time):
-                yield s
-
-    def _all_samples(self) -> Iterator[Samples[Any]]:
-        """Yield samples that are not chosen, too."""
-        sampler = self.sampler
-        windows = sampler.windows()
-        made = in_order(lambda item: sampler.sample(*item), windows, self.threads)
-        return sampler.remembered(made)
-
-    def _parts(self, rows: int) -> Iterator[Samples[Any]]:
-        """Yield samples, so many at a time at most."""
-        for s in self.samples():
-            for first in range(0, len(s.time), rows):
-                yield s.part(slice(first, first + rows))
-
-    # --- rows
-
-    @property
-    def _dense_rows(self) -> int:
-        """How many samples' rows may be spelt out at once."""
-        size = 8 * max(len(self.plant.channels), 1) * max(len(self.plant.labels), 1)
-        return int(np.clip(DENSE_BYTES // size, 256, BLOCK_ROWS // 2))
+    def walk(self) -> Walk:
+        """What walks through the recordings."""
+        sampler = Sampler(self.plant, self.recordings, self.survey)
+        return Walk(
+            sampler,
+            self.threads,
+            self.weak,
+            self.decimation,
+            self.keep_samples,
+            self.whitened,
+            self.gap_steps,
+        )
 
     @property
     def has_explicit_rows(self) -> bool:
         """Whether rows are made of many samples each, and not reduced as they come."""
-        return self.weak is not None or self.resolved.torque == "filtered"
+        return self.walk.has_explicit_rows
+
+    def samples(self) -> Iterator[Samples[Any]]:
+        """Yield motion and what was measured, window by window, at the log's own times."""
+        return self.walk.samples()
 
     def rows(self) -> Iterator[Equations]:
         """Yield the rows of each window, on the base parameters."""
-        return self._equations(self.base.kept)
-
-    def _equations(self, columns: Sequence[int]) -> Iterator[Equations]:
-        if self.weak is not None:
-            return self._integrated(columns)
-        if self.resolved.torque == "filtered":
-            return self._filtered(columns)
-        return self._instantaneous(columns)
-
-    def _instantaneous(self, columns: Sequence[int]) -> Iterator[Equations]:
-        """Yield rows of samples, each on its own."""
-
-        def work(s: Samples[Any]) -> Equations:
-            regressor = self.plant.rows(s, columns).regressor
-            return Equations(regressor, s.measured, s.time, s.recording)
-
-        return in_order(work, self._parts(self._dense_rows), self.threads)
-
-    def _filtered(self, columns: Sequence[int]) -> Iterator[Equations]:
-        """Yield rows that have passed a low-pass, thinned out to what it leaves.
-
-        Rows and what was measured pass the same filter: what it does to one side alone costs 4 to
-        50 times the reachable accuracy.
-        """
-        sampler = self.sampler
-
-        def work(s: Samples[Any]) -> Equations | None:
-            if not s.chosen.any():
-                return None
-            step = self.timelines[s.recording].step
-            regressor = self.plant.rows(s, columns).regressor
-            both = np.concatenate([regressor, s.measured[:, :, None]], axis=2)
-            smooth = signals.low_pass(both, step, self.corner, self.resolved.order)[s.chosen]
-            return Equations(smooth[:, :, :-1], smooth[:, :, -1], s.time[s.chosen], s.recording)
-
-        windows = sampler.windows(self._dense_rows, filtered=True)
-        even = in_order(lambda item: sampler.even(*item), windows, self.threads)
-        made = in_order(work, sampler.remembered(even), self.threads)
-        yield from (r for r in made if r is not None)
-
-    def _integrated(self, columns: Sequence[int]) -> Iterator[Equations]:
-        """Yield rows of the weak form, a window each."""
-        plant = self.plant
-        if not isinstance(plant, Integrable):
-            raise InvalidSetting(
-                f"a {type(plant).__name__} has no weak form",
-                argument="rows",
-                got="weak",
-                cure="take differentiated rows",
-            )
-        assert self.weak is not None
-        held: weak_form.Held | None = None
-        white: weak_form.Whitening | None = None
-        recording, last = -1, -np.inf
-        for s, piece in self._unbroken():
-            step = self.timelines[s.recording].step
-            if s.recording != recording or not (
-                0.0 < piece.time[0] - last <= self.gap_steps * step
-            ):
-                held = white = None
-            recording = s.recording
-            last = float(piece.time[-1]) if piece.chosen[0] else -np.inf
-            if not piece.chosen[0]:
-                continue
-            sides = plant.sides(piece, columns)
-            both = weak_form.Samples(piece.time, sides.momentum, sides.remainder, piece.measured)
-            windows = self.weak.windows(self.corner, step)
-            held, found = weak_form.advance(windows, held, both)
-            if self.whitened:
-                shared = weak_form.shared_noise(windows, step)
-                found, white = weak_form.whitened(shared, found, white)
-            if len(found.time):
-                yield Equations(found.regressor, found.effort, found.time, s.recording)
-
-    def _unbroken(self) -> Iterator[tuple[Samples[Any], Samples[Any]]]:
-        """Yield samples, and pieces of them without a gap that are all chosen or all not."""
-        for s in self._all_samples():
-            gap = self.gap_steps * self.timelines[s.recording].step
-            for first in range(0, len(s.time), self._dense_rows):
-                part = s.part(slice(first, first + self._dense_rows))
-                apart = np.diff(part.time)
-                breaks = (apart <= 0.0) | (apart > gap) | np.diff(part.chosen)
-                for run in np.split(np.arange(len(part.time)), np.flatnonzero(breaks) + 1):
-                    yield s, part.part(run)
+        return self.walk.equations(self.base.kept)
 
     # --- what rows say
 
@@ -337,11 +228,11 @@ class Problem(Generic[P]):
             reduce = plant.reduce
             yield from in_order(
                 lambda s: Information(labels, channels, reduce(s, columns)),
-                self._parts(SHARED_ROWS),
+                self.walk.parts(SHARED_ROWS),
                 self.threads,
             )
             return
-        for r in self._equations(self._gathered):
+        for r in self.walk.equations(self._gathered):
             yield Information.from_rows(labels, channels, r.regressor, r.effort)
 
     def residuals(self, values: Array) -> Iterator[Residuals]:
@@ -382,7 +273,7 @@ class Problem(Generic[P]):
             return s, np.asarray(cast("Plant[Any]", plant).rows(s, columns).regressor @ values)
 
         whole = isinstance(plant, Predicting)
-        parts = self.samples() if whole else self._parts(self._dense_rows)
+        parts = self.samples() if whole else self.walk.parts(self.walk.dense_rows)
         return in_order(work, parts, self.threads)
 
     def residual_energy(self, values: Array) -> Array:
@@ -401,35 +292,6 @@ class Problem(Generic[P]):
                 total += np.sum(smooth**2, axis=0)
         return total
 
-    def point_moments(self, values: Array, errors: Array) -> tuple[Array, ...]:
-        """Return what errors of the point do to the estimate, by way of the rows.
-
-        The point that rows are taken about is itself an estimate: of load-dependent friction, the
-        rigid torque that presses on the gears.
-
-        Args:
-            values: β, shape (b,).
-            errors: Of the point, one standard deviation each, shape (p, errors).
-
-        Returns:
-            For each channel the mean of `Yᵀe` over rows, e being what each error does to what is
-            predicted; shape (errors, b). See `estimators.Noise`.
-        """
-        plant, kept = self.plant, self.base.kept
-        assert isinstance(plant, PointSensitive)
-        standard = self.standard(values)
-        total = np.zeros((len(self.channels), errors.shape[1], len(kept)))
-        rows = 0
-        for s in self.samples():
-            every = max(1, int(1.0 / (8.0 * self.corner * self.timelines[s.recording].step)))
-            part = s.part(slice(every // 2, None, every))
-            moved = plant.sensitivity(part, standard, errors)
-            chosen = cast("Plant[Any]", plant).rows(part, kept).regressor
-            for c in range(len(total)):
-                total[c] += moved[:, c].T @ chosen[:, c]
-            rows += len(part.time)
-        return tuple(total / max(rows, 1))
-
     @property
     def spacing(self) -> int:
         """How many rows may stand for one: motion hardly changes within an eighth of a period."""
@@ -443,15 +305,13 @@ class Problem(Generic[P]):
         line = self.timelines[0]
         if self.has_explicit_rows or len(self.recordings) > 1 or line.segments > 1 or line.gaps:
             return None
-        if self.smoothing.period is not None:
-            return self.smoothing.period / line.step
-        names = [s.name for s in self.survey.inputs[0].motion if s.derivatives]
-        if not names:
-            return None
-        try:
-            period = signals.period_of(self.recordings[0], names, line.step)
-        except InvalidSetting:
-            return None
+        period = self.smoothing.period
+        if period is None:
+            names = [s.name for s in self.survey.inputs[0].motion if s.derivatives]
+            try:
+                period = signals.period_of(self.recordings[0], names, line.step)
+            except InvalidSetting:
+                return None
         return period / line.step
 
     # --- the same problem otherwise
@@ -510,3 +370,34 @@ class Problem(Generic[P]):
         decimation = 2 * int(0.5 / (32.0 * self.corner * step)) + 1
         shorter = [r.window(0, share) for r in self.recordings]
         return self.with_recordings(shorter, keep_samples=True, decimation=decimation)
+
+
+def point_moments(problem: Problem[Any], values: Array, errors: Array) -> tuple[Array, ...]:
+    """Return what errors of the point do to the estimate, by way of the rows.
+
+    The point that rows are taken about is itself an estimate: of load-dependent friction, the
+    rigid torque that presses on the gears.
+
+    Args:
+        problem: Whose rows.
+        values: β, shape (b,).
+        errors: Of the point, one standard deviation each, shape (p, errors).
+
+    Returns:
+        For each channel the mean of `Yᵀe` over rows, e being what each error does to what is
+        predicted; shape (errors, b). See `estimators.Noise`.
+    """
+    plant, kept = problem.plant, problem.base.kept
+    assert isinstance(plant, PointSensitive)
+    standard = problem.standard(values)
+    total = np.zeros((len(problem.channels), errors.shape[1], len(kept)))
+    rows = 0
+    for s in problem.samples():
+        every = max(1, int(1.0 / (8.0 * problem.corner * problem.timelines[s.recording].step)))
+        part = s.part(slice(every // 2, None, every))
+        moved = plant.sensitivity(part, standard, errors)
+        chosen = cast("Plant[Any]", plant).rows(part, kept).regressor
+        for c in range(len(total)):
+            total[c] += moved[:, c].T @ chosen[:, c]
+        rows += len(part.time)
+    return tuple(total / max(rows, 1))

@@ -129,7 +129,8 @@ class Sampler:
         if smoother is not None and smooth.all():
             made = smoother.smooth(window.time, values, at)
         else:
-            made = self._mixed(smoother, window.time, values, smooth, at)
+            late = np.array([s.late for s in chosen], dtype=bool)
+            made = self._mixed(smoother, window.time, values, smooth, late, at)
         parts = Smoothed(made.position[cut], made.velocity[cut], made.acceleration[cut])
         return self.plant.motion(parts), len(parts.position)
 
@@ -139,13 +140,16 @@ class Sampler:
         time: Array,
         values: Array,
         smooth: NDArray[np.bool_],
+        late: NDArray[np.bool_],
         at: Array | None,
     ) -> Smoothed:
         """Return signals of which some are taken as they are, which have no derivatives."""
         wanted = time if at is None else at
+        behind = wanted + (self.survey.smoothing.delay or 0.0)
         out = np.full((3, len(wanted), values.shape[1]), np.nan)
         for j in np.flatnonzero(~smooth):
-            out[0, :, j] = values[:, j] if at is None else np.interp(at, time, values[:, j])
+            own = behind if late[j] else wanted
+            out[0, :, j] = values[:, j] if at is None else np.interp(own, time, values[:, j])
         if smoother is not None:
             made = smoother.smooth(time, values[:, smooth], at)
             out[0][:, smooth] = made.position

@@ -1,9 +1,9 @@
 """Log files as recordings: named signals over time, in SI; and back."""
 
-from .formats import BLOCK_ROWS, Table, file_hash, read_table
+from .formats import BLOCK_ROWS, Format, Table, is_log, read_table
 from .formats.layouts import Decoder, Malformed
 from .formats.messages import KINDS, Channel, full_name, read_group, stamps_of, types_of
 from .columns import JOINT_KINDS, UNITS, ColumnMap, SignalMap
-from .recording import Recording, log_hash
+from .recording import Recording
 from .map_draft import draft_map
 from .convert import convert

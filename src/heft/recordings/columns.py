@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from heft.arrays import Array
-from heft.errors import InvalidSetting, nearest, shown
-from heft.files import matrix_rows, name_list, number, read_toml, refuse_unknown, vector
+from heft.errors import InvalidSetting, shown
+from heft.files import (
+    Keys,
+    Number,
+    Reader,
+    Section,
+    Text,
+    list_of,
+    name_list,
+    named,
+    number,
+    read_toml,
+    rows_of,
+)
 
 from .formats.table import Topics
 
@@ -49,6 +63,7 @@ UNITS: dict[str, dict[str, float]] = {
     "acc": {"m/s^2": 1.0, "g": 9.80665},
     "u": {"1": 1.0},
 }
+NO_UNIT = "this is no unit of this signal"
 
 
 def is_canonical(name: str) -> bool:
@@ -151,139 +166,133 @@ class ColumnMap:
     @staticmethod
     def from_dict(table: Mapping[str, Any], where: str = "map") -> ColumnMap:
         """Return the map of a parsed TOML table; see `from_toml`."""
-        refuse_unknown(table, ("time", "topic", *KINDS), where)
-        time = table.get("time", {"column": "t"})
-        if not isinstance(time, Mapping):
-            raise InvalidSetting("a table is expected", argument=f"{where}, [time]")
-        refuse_unknown(time, ("column", "unit", "step"), f"{where}, [time]")
-        if ("column" in time) == ("step" in time):
-            raise InvalidSetting(
-                "either the column of time or a constant step is needed",
-                argument=f"{where}, [time]",
-                valid=("column", "step"),
-            )
-        unit = _unit(time.get("unit", "s"), "t", f"{where}, [time]")
-        step = number(time["step"], f"{where}, [time], step") if "step" in time else None
-        if step is not None and step <= 0.0:
-            raise InvalidSetting(
-                "the time step is not positive", argument=f"{where}, [time], step", got=step
-            )
-        signals = tuple(
-            _signal_map(kind, table[kind], f"{where}, [{kind}]") for kind in KINDS if kind in table
-        )
-        used = [c for s in signals for c in s.columns]
-        twice = sorted({c for c in used if used.count(c) > 1})
-        if twice:
-            raise InvalidSetting(
-                "a column cannot be two signals", argument=where, got=", ".join(twice)
-            )
-        column = None if step is not None else time["column"]
-        if column is not None and not isinstance(column, str):
-            raise InvalidSetting(
-                "the name of a column is expected",
-                argument=f"{where}, [time], column",
-                got=shown(column),
-            )
-        return ColumnMap(column, unit, step, signals, _topics(table.get("topic", {}), where))
+        return COLUMN_MAP({"time": {"column": "t"}, **table}, where)
 
 
-def _topics(table: object, where: str) -> Topics:
-    where = f"{where}, [topic]"
-    if not isinstance(table, Mapping):
-        raise InvalidSetting("a table is expected", argument=where, got=shown(table))
-    refuse_unknown(table, ("names", "frames"), where)
-    names = name_list(table["names"], f"{where}, names") if "names" in table else ()
-    frames = table.get("frames", {})
-    if not isinstance(frames, Mapping) or not all(isinstance(f, str) for f in frames.values()):
+def _column_map(
+    time: Mapping[str, Any], topic: Topics | None = None, **by_kind: SignalMap
+) -> ColumnMap:
+    """Return the map of what its tables say."""
+    signals = tuple(by_kind.values())
+    used = Counter(column for signal in signals for column in signal.columns)
+    twice = sorted(column for column, count in used.items() if count > 1)
+    if twice:
+        raise InvalidSetting("a column cannot be two signals", got=", ".join(twice))
+    return ColumnMap(**time, signals=signals, topics=topic or Topics())
+
+
+def _time(
+    column: str | None = None, unit: str = "s", step: float | None = None
+) -> dict[str, object]:
+    """Return the fields of a map that are about time."""
+    if (column is None) == (step is None):
         raise InvalidSetting(
-            "a table of names by topic is expected",
-            argument=f"{where}, frames",
-            got=shown(frames),
+            "either the column of time or a constant step is needed", valid=("column", "step")
         )
-    return Topics(tuple(names), dict(frames))
+    return {"time": column, "time_unit": unit, "step": step}
 
 
-def _unit(name: object, kind: str, where: str) -> str:
-    if not isinstance(name, str) or name not in UNITS[kind]:
-        near = nearest(str(name), UNITS[kind])
-        raise InvalidSetting(
-            f"'{name}' is no unit of this signal",
-            argument=f"{where}, unit",
-            valid=UNITS[kind],
-            cure=f"did you mean '{near}'?" if near else None,
-        )
-    return str(name)
-
-
-def _signal_map(kind: str, entry: object, where: str) -> SignalMap:
-    if not isinstance(entry, Mapping):
-        raise InvalidSetting("a table is expected", argument=where, got=shown(entry))
-    # What the signals are of: joints, a frame or actuators.
-    of = "frame" if kind in FRAME_KINDS else "actuators" if kind == "u" else "joints"
-    keys = ("columns", "array", of, "unit", "sign", "ratio", "scale", "offset", "matrix", "inverse")
-    refuse_unknown(entry, keys, where)
-    joints = entry.get(of)
-    if of == "frame" and isinstance(joints, str) and joints:
-        joints = [f"{joints}.{letter}" for letter in FRAME_KINDS[kind]]
-    elif of == "frame" or not isinstance(joints, list) or not joints:
-        raise InvalidSetting(
-            "the frame is not named" if of == "frame" else f"the {of} are not named",
-            argument=f"{where}, {of}",
-            cure='add frame = "…"'
-            if of == "frame"
-            else f'add {of} = ["…", "…"] in the order of the columns',
-        )
-    joints = name_list(joints, f"{where}, {of}")
-    count = len(joints)
-    if ("columns" in entry) == ("array" in entry):
-        raise InvalidSetting(
-            "either columns or array is needed", argument=where, valid=("columns", "array")
-        )
-    if "array" in entry:
-        if not isinstance(entry["array"], str):
-            raise InvalidSetting(
-                "the name of an array is expected",
-                argument=f"{where}, array",
-                got=shown(entry["array"]),
-            )
-        columns = tuple(f"{entry['array']}[{k}]" for k in range(count))
-    else:
-        columns = name_list(entry["columns"], f"{where}, columns")
+def _signal_map(
+    kind: str, columns: tuple[str, ...] | None = None, array: str | None = None, **said: Any
+) -> SignalMap:
+    """Return how a kind of signal is made, of what its table says."""
+    of = _owners(kind)
+    names = said[of]
+    count = len(names)
+    if (columns is None) == (array is None):
+        raise InvalidSetting("either columns or array is needed", valid=("columns", "array"))
+    if columns is None:
+        columns = tuple(f"{array}[{k}]" for k in range(count))
     if len(columns) != count:
+        parts = "components" if of == "frame" else of
         raise InvalidSetting(
-            f"columns and {'components' if of == 'frame' else of} differ in number",
-            argument=where,
-            got=f"{len(columns)} columns, {count} {'components' if of == 'frame' else of}",
+            f"columns and {parts} differ in number", got=f"{len(columns)} columns, {count} {parts}"
         )
-    if "matrix" in entry and "inverse" in entry:
-        raise InvalidSetting("either matrix or inverse, not both", argument=where)
-    matrix: Array = np.eye(count)
-    for key in ("matrix", "inverse"):
-        if key in entry:
-            matrix = matrix_rows(entry[key], f"{where}, {key}")
-            if matrix.shape != (count, count):
-                raise InvalidSetting(
-                    "the matrix does not fit the joints",
-                    argument=f"{where}, {key}",
-                    got=f"shape {matrix.shape}",
-                    expected=f"({count}, {count})",
-                )
-            if key == "inverse":
-                if np.linalg.matrix_rank(matrix) < count:
-                    raise InvalidSetting("the matrix is singular", argument=f"{where}, {key}")
-                matrix = np.asarray(np.linalg.inv(matrix), dtype=np.float64)
-    gains = np.ones(count)
-    for key in ("sign", "scale", "ratio"):
-        if key in entry:
-            factors = np.array(vector(entry[key], f"{where}, {key}", count))
-            if (factors == 0.0).any() or (key == "sign" and (np.abs(factors) != 1.0).any()):
-                raise InvalidSetting(
-                    "signs are 1 or -1" if key == "sign" else "must not be 0",
-                    argument=f"{where}, {key}",
-                    got=factors.tolist(),
-                )
-            gains *= factors if key != "ratio" or kind in ("tau", "current") else 1.0 / factors
-    offset = np.array(vector(entry.get("offset", [0.0] * count), f"{where}, offset", count))
-    default = next(iter(UNITS[kind]))
-    unit = _unit(entry.get("unit", default), kind, where)
-    return SignalMap(kind, columns, tuple(map(str, joints)), unit, matrix * gains, offset)
+    if "matrix" in said and "inverse" in said:
+        raise InvalidSetting("either matrix or inverse, not both")
+    matrix = said.get("matrix", said.get("inverse", np.eye(count)))
+    ones = (1.0,) * count
+    sign, scale, ratio = (np.array(said.get(key, ones)) for key in ("sign", "scale", "ratio"))
+    gains = sign * scale * (ratio if kind in ("tau", "current") else 1.0 / ratio)
+    offset = np.array(said.get("offset", np.zeros(count)))
+    unit = said.get("unit", next(iter(UNITS[kind])))
+    return SignalMap(kind, columns, names, unit, matrix * gains, offset)
+
+
+def _owners(kind: str) -> str:
+    """Return what signals of a kind are of."""
+    return "frame" if kind in FRAME_KINDS else "actuators" if kind == "u" else "joints"
+
+
+def _signal_keys(kind: str, table: Mapping[str, Any], _: str) -> Keys:
+    """Return the readers of a signal's table; how long lists are, its joints tell."""
+    of = _owners(kind)
+    joints = FRAME_KINDS[kind] if of == "frame" else table.get(of)
+    count = len(joints) if isinstance(joints, list | str) else None
+    return {
+        of: partial(_names, kind),
+        "columns": name_list,
+        "array": Text("the name of an array is expected"),
+        "unit": Text(NO_UNIT, UNITS[kind]),
+        "sign": list_of(Number("signs are 1 or -1", holds=lambda x: abs(x) == 1.0), count),
+        "ratio": list_of(Number("a ratio must not be 0", holds=bool), count),
+        "scale": list_of(Number("a scale must not be 0", holds=bool), count),
+        "offset": list_of(number, count),
+        "matrix": _square(count),
+        "inverse": _square(count, inverted=True),
+    }
+
+
+def _names(kind: str, value: object, where: str) -> tuple[str, ...]:
+    """Return the joints or actuators that are named, or the components of the frame that is."""
+    of = _owners(kind)
+    if of == "frame" and isinstance(value, str) and value:
+        return tuple(f"{value}.{letter}" for letter in FRAME_KINDS[kind])
+    if of != "frame" and isinstance(value, list) and value:
+        return name_list(value, where)
+    says, cure = f"the {of} are not named", f'add {of} = ["…", "…"] in the order of the columns'
+    if of == "frame":
+        says, cure = "the frame is not named", 'add frame = "…"'
+    raise InvalidSetting(says, argument=where, got=shown(value), cure=cure)
+
+
+def _square(count: int | None, inverted: bool = False) -> Reader[Array]:
+    """Return the reader of a square matrix, or of the inverse of one."""
+
+    def read(value: object, where: str) -> Array:
+        matrix = np.array(rows_of(number)(value, where))
+        if matrix.shape != (count, count):
+            raise InvalidSetting(
+                "the matrix does not fit the joints",
+                argument=where,
+                got=f"shape {matrix.shape}",
+                expected=f"({count}, {count})",
+            )
+        if not inverted:
+            return matrix
+        if np.linalg.matrix_rank(matrix) < len(matrix):
+            raise InvalidSetting("the matrix is singular", argument=where)
+        return np.asarray(np.linalg.inv(matrix), dtype=np.float64)
+
+    return read
+
+
+TIME: Keys = {
+    "column": Text("the name of a column is expected"),
+    "unit": Text(NO_UNIT, UNITS["t"]),
+    "step": Number("the time step is not positive", above=0.0, unit="s"),
+}
+FRAMES = named(Text("the name of a frame is expected"), "a table of names by topic is expected")
+COLUMN_MAP = Section(
+    _column_map,
+    {
+        "time": Section(_time, TIME),
+        "topic": Section(Topics, {"names": name_list, "frames": FRAMES}),
+        **{
+            kind: Section(
+                partial(_signal_map, kind), partial(_signal_keys, kind), required=(_owners(kind),)
+            )
+            for kind in KINDS
+        },
+    },
+)

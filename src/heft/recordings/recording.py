@@ -9,27 +9,26 @@ else. Nothing is unpickled.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.errors import InvalidRecording, InvalidSetting, MissingSignal, nearest, shown, spelt
-from heft.files import number, read_toml, refuse_unknown
+from heft.errors import InvalidRecording, InvalidSetting, MissingSignal, nearest, spelt
+from heft.files import OpenedFile, Section, Text, hash_of_all, list_of, number, read_toml
 
 from . import known_logs
 from .columns import KINDS, UNITS, ColumnMap, SignalMap, is_canonical
-from .formats import file_hash, read_table
-from .formats.join import join
-from .formats.table import BLOCK_ROWS, Damaged, Table, refuse
+from .formats import BLOCK_ROWS, Damaged, Table, join, read_table, refuse
 
-__all__ = ["KINDS", "UNITS", "Block", "ColumnMap", "Recording", "SignalMap", "log_hash"]
+__all__ = ["KINDS", "UNITS", "Block", "ColumnMap", "Recording", "SignalMap"]
 
 EXPERIMENT = ".toml"
+Part: TypeAlias = tuple[Path, Path | None, float]  # of an experiment: log, map, time offset [s]
 
 
 @dataclass(frozen=True)
@@ -62,6 +61,7 @@ class Recording:
             others still serve to smooth the motion. All are, if not given.
         provenance: From which columns each signal is made.
         notes: What a reader of the log should know, in sentences.
+        files: What was opened: the log; of an experiment its TOML and each part's log and map.
     """
 
     name: str
@@ -75,6 +75,7 @@ class Recording:
     selection: Callable[[NDArray[np.int64]], NDArray[np.bool_]] | None = None
     provenance: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    files: tuple[OpenedFile, ...] = ()
 
     @staticmethod
     def open(
@@ -99,8 +100,9 @@ class Recording:
         """
         if Path(path).suffix.lower() == EXPERIMENT:
             return _experiment(Path(path), columns, joints, damaged)
-        topics = columns.topics if columns else None
-        return Recording.of_table(read_table(path, topics, damaged), columns, joints)
+        opened = OpenedFile.at(Path(path))
+        table = read_table(path, columns.topics if columns else None, damaged)
+        return replace(Recording.of_table(table, columns, joints), files=(opened,))
 
     @staticmethod
     def from_arrays(time: Array, name: str = "arrays", **signals: Mapping[str, Array]) -> Recording:
@@ -130,7 +132,6 @@ class Recording:
         table: Table, columns: ColumnMap | None = None, joints: Sequence[str] = ()
     ) -> Recording:
         """Return the recording of a table; see `open`."""
-        where = table.path
         notes = table.notes
         known = None
         if columns is None and "t" not in table.columns:
@@ -139,56 +140,26 @@ class Recording:
             columns, more = known.columns(table, joints)
             notes = (*notes, *more)
         if columns is None or columns.canonical:
-            if "t" not in table.columns:
-                near = nearest("time", table.columns) or next(
-                    (c for c in table.columns if "stamp" in c.lower()), None
-                )
-                if "t" in table.others:
-                    raise MissingSignal(
-                        "the log's column 't' holds no numbers",
-                        argument=where,
-                        cure="write the time in seconds",
-                    )
-                raise MissingSignal(
-                    "the log has no column 't'",
-                    argument=where,
-                    valid=table.columns,
-                    cure="describe its columns in a map and give it with --map; "
-                    + _draft(where)
-                    + (f" ('{near}' may be the time)" if near else ""),
-                )
-            sources = {}
-            for name in table.columns:
-                kind, _, joint = name.partition(".")
-                if is_canonical(name):
-                    unit = next(iter(UNITS[kind]))
-                    one = SignalMap(kind, (name,), (joint,), unit, np.eye(1), np.zeros(1))
-                    sources[name] = (one, 0)
-            own = {n: n for n in sources}
-            return Recording(where, table, sources, provenance=own, notes=notes)
-        needed = [c for s in columns.signals for c in s.columns]
-        if columns.time is not None:
-            needed.insert(0, columns.time)
-        for column in needed:
-            if column not in table.columns:
-                near = nearest(column, [c for c in table.columns if c not in needed])
-                raise MissingSignal(
-                    f"the log has no column '{column}', which the map names",
-                    argument=where,
-                    valid=table.columns,
-                    cure=f"did you mean '{near}'?" if near else None,
-                )
-        sources = {n: (s, k) for s in columns.signals for k, n in enumerate(s.names)}
-        return Recording(
-            where,
-            table,
-            sources,
-            columns.time,
-            UNITS["t"][columns.time_unit],
-            columns.step,
-            provenance={n: f"{', '.join(s.columns)} [{s.unit}]" for n, (s, _) in sources.items()},
-            notes=notes,
-        )
+            return _canonical(table, notes)
+        return _mapped(table, columns, notes)
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the log as it was opened; of an experiment, that of all of its files' hashes.
+
+        Computed when first asked for.
+
+        Raises:
+            InvalidRecording: If a file was changed since, or there is none.
+        """
+        if not self.files:
+            raise InvalidRecording("the recording is of no file", argument=self.name)
+        return hash_of_all(self.files)
+
+    def refuse_changed(self) -> None:
+        """Raise `InvalidRecording` if one of the files was changed since it was opened."""
+        for file in self.files:
+            file.refuse_changed()
 
     @property
     def signals(self) -> tuple[str, ...]:
@@ -292,37 +263,93 @@ class Recording:
             yield Block(np.asarray(time, dtype=np.float64), values)
 
 
+def _canonical(table: Table, notes: tuple[str, ...]) -> Recording:
+    """Return the recording of a table whose columns' names say what they are."""
+    if "t" not in table.columns:
+        raise _without_time(table)
+    sources = {}
+    for name in table.columns:
+        kind, _, joint = name.partition(".")
+        if is_canonical(name):
+            unit = next(iter(UNITS[kind]))
+            one = SignalMap(kind, (name,), (joint,), unit, np.eye(1), np.zeros(1))
+            sources[name] = (one, 0)
+    own = {n: n for n in sources}
+    return Recording(table.path, table, sources, provenance=own, notes=notes)
+
+
+def _without_time(table: Table) -> MissingSignal:
+    if "t" in table.others:
+        return MissingSignal(
+            "the log's column 't' holds no numbers",
+            argument=table.path,
+            cure="write the time in seconds",
+        )
+    near = nearest("time", table.columns) or next(
+        (c for c in table.columns if "stamp" in c.lower()), None
+    )
+    return MissingSignal(
+        "the log has no column 't'",
+        argument=table.path,
+        valid=table.columns,
+        cure="describe its columns in a map and give it with --map; "
+        + _draft(table.path)
+        + (f" ('{near}' may be the time)" if near else ""),
+    )
+
+
+def _mapped(table: Table, columns: ColumnMap, notes: tuple[str, ...]) -> Recording:
+    """Return the recording of a table whose columns a map describes."""
+    needed = [c for s in columns.signals for c in s.columns]
+    if columns.time is not None:
+        needed.insert(0, columns.time)
+    for column in needed:
+        if column not in table.columns:
+            near = nearest(column, [c for c in table.columns if c not in needed])
+            raise MissingSignal(
+                f"the log has no column '{column}', which the map names",
+                argument=table.path,
+                valid=table.columns,
+                cure=f"did you mean '{near}'?" if near else None,
+            )
+    sources = {n: (s, k) for s in columns.signals for k, n in enumerate(s.names)}
+    return Recording(
+        table.path,
+        table,
+        sources,
+        columns.time,
+        UNITS["t"][columns.time_unit],
+        columns.step,
+        provenance={n: f"{', '.join(s.columns)} [{s.unit}]" for n, (s, _) in sources.items()},
+        notes=notes,
+    )
+
+
 def _draft(log: str) -> str:
     command = f"heft check {spelt(log)} --draft map.toml --robot ROBOT"
     return f"a first draft: {command} (no --robot for a wrench sensor alone)"
 
 
-def _parts(path: Path) -> list[tuple[Path, Path | None, float]]:
+def _part(file: Path, map: Path | None = None, offset: float = 0.0) -> Part:
+    if file.suffix.lower() == EXPERIMENT:
+        raise InvalidSetting("a part is a log, not an experiment", argument="file")
+    return file, map, offset
+
+
+def _parts(path: Path) -> tuple[Part, ...]:
     """Return files, maps and time offsets [s] of an experiment's parts."""
-    table = read_toml(path)
-    refuse_unknown(table, ("part",), str(path))
-    entries = table.get("part")
-    if not isinstance(entries, list) or not entries:
-        raise InvalidSetting(
-            "an experiment names its parts", argument=str(path), cure='[[part]] file = "…", …'
-        )
-    parts = []
-    for k, entry in enumerate(entries, 1):
-        where = f"{path}, part {k}"
-        refuse_unknown(entry, ("file", "map", "offset"), where)
-        for key in ("file", "map"):
-            if not isinstance(entry.get(key, "" if key == "map" else None), str):
-                raise InvalidSetting(
-                    "the name of a file is expected",
-                    argument=f"{where}, {key}",
-                    got=shown(entry.get(key)),
-                )
-        file = path.parent / entry["file"]
-        if file.suffix.lower() == EXPERIMENT:
-            raise InvalidSetting("a part is a log, not an experiment", argument=f"{where}, file")
-        offset = number(entry.get("offset", 0.0), f"{where}, offset")
-        parts.append((file, path.parent / entry["map"] if "map" in entry else None, offset))
-    return parts
+
+    def beside(value: object, where: str) -> Path:
+        return path.parent / Text("the name of a file is expected")(value, where)
+
+    def parts(value: object, where: str) -> tuple[Part, ...]:
+        if not isinstance(value, list) or not value:
+            cure = '[[part]] file = "…", …'
+            raise InvalidSetting("an experiment names its parts", argument=str(path), cure=cure)
+        part = Section(_part, {"file": beside, "map": beside, "offset": number}, ("file",))
+        return list_of(part, entry=" ")(value, where)
+
+    return Section(lambda part: tuple(part), {"part": parts}, ("part",))(read_toml(path), str(path))
 
 
 def _experiment(
@@ -331,6 +358,7 @@ def _experiment(
     """Return the recording of an experiment whose signals are in several files of one clock."""
     if not path.exists():
         raise InvalidRecording("the log does not exist", argument=str(path))
+    files = [OpenedFile.at(path)]
     parts = _parts(path)
     if columns is not None:
         raise InvalidSetting(
@@ -338,10 +366,12 @@ def _experiment(
             argument=str(path),
             cure='[[part]] map = "map.toml" instead of --map',
         )
-    opened = [
-        Recording.open(file, ColumnMap.from_toml(m) if m else None, joints, damaged)
-        for file, m, _ in parts
-    ]
+    opened = []
+    for file, map_file, _ in parts:
+        mapping = OpenedFile.at(map_file) if map_file else None
+        meaning = ColumnMap.from_toml(map_file) if map_file else None
+        opened.append(Recording.open(file, meaning, joints, damaged))
+        files += [*opened[-1].files, *([mapping] if mapping else [])]
     owner: dict[str, str] = {}
     for part in opened:
         for name in part.signals:
@@ -355,13 +385,4 @@ def _experiment(
             owner[name] = part.name
     table = join([p.canonical() for p in opened], str(path), (), [offset for *_, offset in parts])
     made = {n: f"{p.name}: {text}" for p in opened for n, text in p.provenance.items()}
-    return replace(Recording.of_table(table), provenance=made)
-
-
-def log_hash(path: str | Path) -> str:
-    """Return the SHA-256 of a log: of an experiment, that of all of its files' hashes."""
-    path = Path(path)
-    if path.suffix.lower() != EXPERIMENT:
-        return file_hash(path)
-    files = [path, *(f for file, m, _ in _parts(path) for f in (file, m) if f)]
-    return hashlib.sha256("".join(f"{file_hash(f)}\n" for f in files).encode()).hexdigest()
+    return replace(Recording.of_table(table), provenance=made, files=tuple(files))

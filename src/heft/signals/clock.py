@@ -156,6 +156,28 @@ def survey(recording: Recording, names: Sequence[str] = ()) -> Timeline:
     Raises:
         InvalidRecording: If there are too few rows, or too many unusable ones.
     """
+    step = _usual_step(recording)
+    tally = _Tally()
+    least, most = np.full(len(names), np.inf), np.full(len(names), -np.inf)
+    for piece in _pieces(recording, names, step, tally):
+        least = np.minimum(least, piece.values.min(axis=0))
+        most = np.maximum(most, piece.values.max(axis=0))
+    _refuse_lost(recording, tally)
+    return Timeline(
+        step,
+        tally.rows,
+        tally.used,
+        tally.duration,
+        tally.repeated,
+        tally.broken,
+        tally.gaps,
+        tally.segments,
+        tuple(n for n, a, b in zip(names, least, most, strict=True) if a == b),
+    )
+
+
+def _usual_step(recording: Recording) -> float:
+    """Return the median time step [s]: of blocks' medians, weighted by their rows."""
     medians = []
     for block in recording.blocks([]):
         steps = np.diff(block.time[np.isfinite(block.time)])
@@ -180,11 +202,11 @@ def survey(recording: Recording, names: Sequence[str] = ()) -> Timeline:
             expected=f"{SHORTEST_STEP:g} s to {LONGEST_STEP:g} s",
             cure='say its unit in the column map (--map): [time] unit = "ms"',
         )
-    tally = _Tally()
-    least, most = np.full(len(names), np.inf), np.full(len(names), -np.inf)
-    for piece in _pieces(recording, names, step, tally):
-        least = np.minimum(least, piece.values.min(axis=0))
-        most = np.maximum(most, piece.values.max(axis=0))
+    return step
+
+
+def _refuse_lost(recording: Recording, tally: _Tally) -> None:
+    """Raise `InvalidRecording` if too few of the rows were usable."""
     lost = tally.rows - tally.used
     if lost > MOST_LOST * tally.rows:
         raise InvalidRecording(
@@ -196,17 +218,6 @@ def survey(recording: Recording, names: Sequence[str] = ()) -> Timeline:
             expected=f"at most {MOST_LOST:.0%}",
             cure="look at how the log was written; cut out what is broken",
         )
-    return Timeline(
-        step,
-        tally.rows,
-        tally.used,
-        tally.duration,
-        tally.repeated,
-        tally.broken,
-        tally.gaps,
-        tally.segments,
-        tuple(n for n, a, b in zip(names, least, most, strict=True) if a == b),
-    )
 
 
 @dataclass(frozen=True)

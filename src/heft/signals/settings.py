@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from numbers import Real
 from typing import Literal
 
-from heft.errors import InvalidSetting, shown
+from heft.errors import InvalidSetting
+from heft.files import Keys, Number, Text, check_fields, list_of
 
 LARGEST_DELAY = 0.05  # [s]
 LOWEST_CORNER = 1e-3  # [Hz]; of a lower one nothing is left between the margins of any log
-METHODS = ("butterworth", "spline", "fourier")
+SPLINE_CORNER = Number("the corner of a spline is no positive frequency", above=0.0, unit="Hz")
+CHECKS: Keys = {
+    "corner": Number(
+        "the corner of the low-pass is no positive frequency",
+        least=LOWEST_CORNER,
+        unit="Hz",
+        cure="give none to choose it from the data",
+    ),
+    "order": Number("the order of the low-pass is none", least=1, most=8, whole=True),
+    "trim": Number("the trim is negative", least=0.0, unit="s"),
+    "torque": Text("torque is neither raw nor filtered", ("raw", "filtered")),
+    "delay": Number("the delay is none", -LARGEST_DELAY, LARGEST_DELAY, unit="s"),
+    "method": Text("there is no such way of smoothing", ("butterworth", "spline", "fourier")),
+    "corners": list_of(SPLINE_CORNER, of="frequencies, one a joint,"),
+    "period": Number("the period is no positive time", above=0.0, unit="s"),
+}
 
 
 @dataclass(frozen=True)
@@ -47,25 +61,7 @@ class Smoothing:
     def __post_init__(self) -> None:
         if self.corners is not None:  # files know no tuples
             object.__setattr__(self, "corners", tuple(self.corners))
-        if self.method not in METHODS:
-            raise InvalidSetting(
-                "there is no such way of smoothing",
-                argument="method",
-                got=self.method,
-                valid=METHODS,
-            )
-        for name in ("corner", "trim", "delay", "period"):
-            value = getattr(self, name)
-            if (value is None and name != "trim") or isinstance(value, Real):
-                continue
-            raise InvalidSetting("a number is expected", argument=name, got=shown(value))
-        if not all(math.isfinite(c) and c > 0.0 for c in self.corners or ()):
-            raise InvalidSetting(
-                "the corner of a spline is no positive frequency",
-                argument="corners",
-                got=self.corners,
-                expected="Hz, one a joint",
-            )
+        check_fields(self, CHECKS)
         if self.corners is not None and self.method != "spline":
             raise InvalidSetting(
                 "only splines have a corner for each joint",
@@ -79,38 +75,4 @@ class Smoothing:
                 argument="period",
                 got=f"method '{self.method}'",
                 cure="take the method 'fourier', or leave the period out",
-            )
-        if self.period is not None and not (math.isfinite(self.period) and self.period > 0.0):
-            raise InvalidSetting(
-                "the period is no positive time", argument="period", got=self.period, expected="s"
-            )
-        if self.corner is not None and not LOWEST_CORNER <= self.corner < math.inf:
-            raise InvalidSetting(
-                "the corner of the low-pass is no positive frequency",
-                argument="corner",
-                got=self.corner,
-                expected=f"{LOWEST_CORNER:g} Hz or more, or none to choose it from the data",
-            )
-        if not (math.isfinite(self.trim) and self.trim >= 0.0):
-            raise InvalidSetting("the trim is negative", argument="trim", got=self.trim)
-        if type(self.order) is not int or not 1 <= self.order <= 8:
-            raise InvalidSetting(
-                "the order of the low-pass is none",
-                argument="order",
-                got=self.order,
-                expected="1 to 8",
-            )
-        if self.delay is not None and not abs(self.delay) <= LARGEST_DELAY:
-            raise InvalidSetting(
-                "the delay is none",
-                argument="delay",
-                got=self.delay,
-                expected=f"seconds, at most {LARGEST_DELAY:g}",
-            )
-        if self.torque not in ("raw", "filtered"):
-            raise InvalidSetting(
-                "torque is neither raw nor filtered",
-                argument="torque",
-                got=self.torque,
-                valid=("raw", "filtered"),
             )

@@ -26,10 +26,21 @@ import numpy as np
 
 from heft.arrays import Array
 from heft.errors import InvalidSetting
+from heft.files import Keys, Number, check_fields
 
 LENGTH_PER_CORNER = 2.0  # a window's length in periods of the corner frequency
 SHORTEST = 20  # samples a window must span
 TOGETHER = 8  # windows weighted at once: more reuse samples in cache, fewer waste less
+CHECKS: Keys = {
+    "length": Number(
+        "the window of the weak form has no positive length",
+        above=0.0,
+        unit="s",
+        cure="give none to choose it from the corner",
+    ),
+    "power": Number("the power of Hann's window is none", 1, 8, whole=True),
+    "overlap": Number("windows cannot overlap by this share of their length", 0.0, below=1.0),
+}
 
 
 @dataclass(frozen=True)
@@ -47,27 +58,7 @@ class Weak:
     overlap: float = 0.75
 
     def __post_init__(self) -> None:
-        if self.length is not None and not (math.isfinite(self.length) and self.length > 0.0):
-            raise InvalidSetting(
-                "the window of the weak form has no positive length",
-                argument="length",
-                got=self.length,
-                expected="s, or none to choose it from the corner",
-            )
-        if type(self.power) is not int or not 1 <= self.power <= 8:
-            raise InvalidSetting(
-                "the power of Hann's window is none",
-                argument="power",
-                got=self.power,
-                expected="1 to 8",
-            )
-        if not 0.0 <= self.overlap < 1.0:
-            raise InvalidSetting(
-                "windows cannot overlap by this share of their length",
-                argument="overlap",
-                got=self.overlap,
-                expected="0 or more, below 1",
-            )
+        check_fields(self, CHECKS)
 
     def windows(self, corner: float, step: float) -> Windows:
         """Return the windows for a log, their length and stride a whole number of time steps.

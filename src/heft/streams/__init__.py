@@ -1,5 +1,7 @@
-"""Messages of devices, as they come over a network."""
+"""Messages of devices, over a network or from a log, and their alignment by stamps."""
 
 from .messages import Piece, Reader
 from .network import Connection, Link, connected
+from .sources import Arrival, received, replayed
+from .alignment import COUNTS, Aligned, AlignedSamples, Alignment, AlignmentState, Device, Notice
 from .page import served

@@ -23,16 +23,27 @@ from typing import Any
 import numpy as np
 
 from heft.errors import InvalidSetting, NoConnection
-from heft.files import name_list, read_toml, refuse_unknown
+from heft.files import Number, Reader, Section, Text, name_list, named, read_toml
 from heft.recordings import KINDS
 
 from .messages import LARGEST, refuse_types
 
 HERE = "tcp/127.0.0.1:7447"  # where a robot's router listens
-ADDRESS = re.compile(r"(tcp|tls)/(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})")
-KEY = re.compile(r"[^/?#$*\s]+(/[^/?#$*\s]+)*")
-PATTERN = re.compile(r"[^/?#\s]+(/[^/?#\s]+)*")
-LONGEST_KEY = 1024  # bytes; Zenoh's Python binding panics above 65 535
+ADDRESS = Text(
+    "this is no address",
+    shape=re.compile(r"(tcp|tls)/(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})"),
+    expected="tcp/HOST:PORT or tls/HOST:PORT",
+)
+# Names of at most 1024 letters; Zenoh's Python binding panics above 65 535 bytes.
+STEPS = "names with strokes between, such as robot/wrist"
+KEY = Text(
+    "this is no key", shape=re.compile(r"(?!.{1025})[^/?#$*\s]+(/[^/?#$*\s]+)*"), expected=STEPS
+)
+PATTERN = Text(
+    "this is no key", shape=re.compile(r"(?!.{1025})[^/?#\s]+(/[^/?#\s]+)*"), expected=STEPS
+)
+TOPIC = Text("this is no topic", shape=re.compile(r"(?!.{1025})(/[^/?#$*\s]+)+"))
+MOST_DOMAINS = 232  # of ROS 2, by its ports
 SAMPLES = "heft/samples/**"  # JSON and CBOR
 HELD = 4096  # messages that wait to be taken, a subscription
 PATIENCE = 5000  # [ms] for connections to be made
@@ -103,51 +114,7 @@ class Link:
     @staticmethod
     def from_dict(table: Mapping[str, Any], path: Path) -> Link:
         """Return the link of a parsed TOML file, whose folder its files' names start from."""
-        at = str(path)
-        valid = ("connect", "listen", "subscribe", "publish", "domain", "topics", "frames", "tls")
-        refuse_unknown(table, valid, at)
-        listen = _names(table, "listen", (), at)
-        connect = _names(table, "connect", () if listen else (HERE,), at)
-        for address in (*connect, *listen):
-            if not ADDRESS.fullmatch(address):
-                raise InvalidSetting(
-                    "this is no address",
-                    argument=at,
-                    got=address[:80],
-                    expected="tcp/HOST:PORT or tls/HOST:PORT",
-                )
-        subscribe = _names(table, "subscribe", (SAMPLES,), at)
-        publish, domain = table.get("publish", "heft/payload"), table.get("domain", 0)
-        for key, shape in [*((k, PATTERN) for k in subscribe), (publish, KEY)]:
-            if not isinstance(key, str) or not shape.fullmatch(key) or len(key) > LONGEST_KEY:
-                raise InvalidSetting(
-                    "this is no key",
-                    argument=at,
-                    got=repr(key)[:80],
-                    expected="names with strokes between, such as robot/wrist",
-                )
-        if type(domain) is not int or not 0 <= domain <= 232:
-            raise InvalidSetting("this is no ROS domain", argument=f"{at}, domain", got=domain)
-        topics = refuse_types(_strings(table, "topics", at), f"{at}, [topics]")
-        for topic in topics:
-            if not KEY.fullmatch(topic[1:]) or len(topic) > LONGEST_KEY:
-                raise InvalidSetting("this is no topic", argument=f"{at}, [topics]", got=topic)
-        frames = {"/" + k.strip("/"): v for k, v in _strings(table, "frames", at).items()}
-        tls = _strings(table, "tls", at)
-        certificates = None
-        if tls:
-            refuse_unknown(tls, ("ca", "certificate", "key"), f"{at}, [tls]")
-            if len(tls) < 3:
-                raise InvalidSetting(
-                    "certificates on both sides need three files",
-                    argument=f"{at}, [tls]",
-                    got=", ".join(tls),
-                    expected="ca, certificate, key",
-                )
-            certificates = Certificates(**{k: path.parent / v for k, v in tls.items()})
-        return Link(
-            connect, listen, subscribe, publish, domain, topics, frames, certificates
-        )  # fmt: skip
+        return _link_section(path.parent)(table, str(path))
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -191,17 +158,51 @@ class Link:
                 )
 
 
-def _names(
-    table: Mapping[str, Any], key: str, default: tuple[str, ...], at: str
-) -> tuple[str, ...]:
-    return name_list(table[key], f"{at}, {key}") if key in table else default
+def _link(
+    connect: tuple[str, ...] | None = None,
+    listen: tuple[str, ...] = (),
+    topics: Mapping[str, str] | None = None,
+    frames: Mapping[str, str] | None = None,
+    tls: Certificates | None = None,
+    **said: Any,
+) -> Link:
+    """Return the link of what its file says."""
+    if connect is None:
+        connect = () if listen else (HERE,)
+    types = refuse_types(topics or {}, "[topics]")
+    for topic in types:
+        TOPIC(topic, "[topics]")
+    named_by = {"/" + topic.strip("/"): frame for topic, frame in (frames or {}).items()}
+    return Link(connect, listen, topics=types, frames=named_by, certificates=tls, **said)
 
 
-def _strings(table: Mapping[str, Any], key: str, at: str) -> dict[str, str]:
-    held = table.get(key, {})
-    if not isinstance(held, Mapping) or not all(isinstance(v, str) for v in held.values()):
-        raise InvalidSetting("a table of texts is expected", argument=f"{at}, [{key}]")
-    return dict(held)
+def _names_of(each: Text) -> Reader[tuple[str, ...]]:
+    return lambda value, where: tuple(each(name, where) for name in name_list(value, where))
+
+
+def _link_section(folder: Path) -> Section[Link]:
+    """Return the reader of a link's file, whose folder its files' names start from."""
+
+    def file(value: object, where: str) -> Path:
+        name = Text("certificates on both sides need three files", expected="the name of a file")
+        return folder / name(value, where)
+
+    texts = named(Text("a text is expected"), "a table of texts is expected")
+    files = ("ca", "certificate", "key")
+    tls = Section(Certificates, dict.fromkeys(files, file), required=files)
+    return Section(
+        _link,
+        {
+            "connect": _names_of(ADDRESS),
+            "listen": _names_of(ADDRESS),
+            "subscribe": _names_of(PATTERN),
+            "publish": KEY,
+            "domain": Number("this is no ROS domain", 0, MOST_DOMAINS, whole=True),
+            "topics": texts,
+            "frames": texts,
+            "tls": tls,
+        },
+    )
 
 
 def _loopback(host: str) -> bool:
@@ -263,13 +264,13 @@ class Connection:
                 messages.append((str(sample.key_expr), bytes(sample.payload)))
         return messages
 
-    def tell(self, what: str, content: Mapping[str, Any]) -> None:
+    def publish(self, what: str, content: Mapping[str, Any]) -> None:
         """Publish JSON under `<publish>/<what>`."""
         text = json.dumps(content, ensure_ascii=False, allow_nan=False)
         encoding = self._zenoh.Encoding.APPLICATION_JSON
         self._session.put(f"{self.link.publish}/{what}", text, encoding=encoding)
 
-    def tell_inertia(self, stamp: float, frame: str, body: Any) -> None:
+    def publish_inertia(self, stamp: float, frame: str, body: Any) -> None:
         """Publish a `geometry_msgs/InertiaStamped` for ROS 2.
 
         Args:

@@ -46,13 +46,12 @@ from heft.models import (
 )
 
 from .base_set import BaseSet, base_set
-from .chain import Chain, Rows, added, along, compose, follow, kept, pair, placed, scaled
+from .chain import compose, follow, pair
 from .polynomials import Algebra, Expanded, Named
+from .sums import DRIVE, LinkSums, Matrix
 
 CLOSED = 3  # joints up to which results are closed forms
 TEN = ("m", "hx", "hy", "hz", "Ixx", "Ixy", "Iyy", "Ixz", "Iyz", "Izz")
-DRIVE = {"Im": "armature", "Fs": "coulomb", "Fv": "viscous"}  # symbols and names
-Matrix = Any  # SymPy's ImmutableMatrix
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,8 +81,8 @@ class Derivation:
     gravity: Matrix
     columns: tuple[Any, ...]
     standard: tuple[Any, ...]
-    _said: Outline[Any]
-    _chain: Chain
+    _outline: Outline[Any]
+    _sums: LinkSums
     _exact: Callable[[], Expanded]
 
     @property
@@ -93,31 +92,31 @@ class Derivation:
         None where results are closed forms. Parts come into being with the results that need
         them: ask for those first.
         """
-        return self._chain.algebra.definitions
+        return self._sums.chain.algebra.definitions
 
     @property
     def drives(self) -> bool:
         """Whether rotor inertia and friction belong to the robot."""
-        return len(self.columns) > PARAMETER_COUNT * len(self.links)
+        return self._sums.drives
 
     # --- kinematics, as textbooks have it
 
     @cached_property
     def transforms(self) -> tuple[Matrix, ...]:
         """T_{i−1}^i of each link, 4 × 4."""
-        return tuple(self._homogeneous(step, 1) for step in self._chain.steps)
+        return tuple(self._sums.homogeneous(step, 1) for step in self._sums.chain.steps)
 
     @cached_property
     def base_transforms(self) -> tuple[Matrix, ...]:
         """T_0^i of each link, 4 × 4."""
-        return tuple(self._homogeneous(place, 1) for place in self._places)
+        return tuple(self._sums.homogeneous(place, 1) for place in self._sums.places)
 
     @cached_property
     def derivatives(self) -> tuple[tuple[Matrix, ...], ...]:
         """U_ij = ∂T_0^i/∂q_j by link i and joint j ≤ i, 4 × 4; zero for other joints."""
         return tuple(
-            tuple(self._homogeneous(compose(place, twist), 0) for twist in twists)
-            for place, twists in zip(self._places, self._chain.twists, strict=True)
+            tuple(self._sums.homogeneous(compose(place, twist), 0) for twist in twists)
+            for place, twists in zip(self._sums.places, self._sums.chain.twists, strict=True)
         )
 
     @cached_property
@@ -126,19 +125,20 @@ class Derivation:
         return tuple(
             tuple(
                 tuple(
-                    self._homogeneous(compose(place, self._second(i, j, k)), 0)
+                    self._sums.homogeneous(compose(place, self._sums.second(i, j, k)), 0)
                     for k in range(i + 1)
                 )
                 for j in range(i + 1)
             )
-            for i, place in enumerate(self._places)
+            for i, place in enumerate(self._sums.places)
         )
 
     @cached_property
     def twists(self) -> tuple[tuple[Matrix, ...], ...]:
         """X_ij with U_ij = T_0^i X_ij, by link i and joint j ≤ i, 4 × 4."""
         return tuple(
-            tuple(self._homogeneous(twist, 0) for twist in twists) for twists in self._chain.twists
+            tuple(self._sums.homogeneous(twist, 0) for twist in twists)
+            for twists in self._sums.chain.twists
         )
 
     @cached_property
@@ -147,7 +147,7 @@ class Derivation:
         sympy = load_sympy()
         found = []
         for i in range(len(self.links)):
-            m, x, y, z, xx, xy, yy, xz, yz, zz = self._body(i)
+            m, x, y, z, xx, xy, yy, xz, yz, zz = self._sums.body(i)
             half = sympy.Rational(1, 2)
             rows = [
                 [half * (yy + zz - xx), -xy, -xz, x],
@@ -163,69 +163,77 @@ class Derivation:
     @cached_property
     def kinetic_energy(self) -> Any:
         """K = ½ Σ_i tr(Ṫ_0^i J_i Ṫ_0^iᵀ), with that of the rotors."""
-        total = self._total(0, lambda j: pair(self._moving[j], self._moving[j], self._half))
+        sums = self._sums
+        total = sums.total(0, lambda j: pair(sums.moving[j], sums.moving[j], sums.half))
         for i, speed in enumerate(self.v):
-            total = total + self._lift(self._drive("Im", i) * speed**2)
-        return self._expression(self._half * total)
+            total = total + sums.lift(sums.drive("Im", i) * speed**2)
+        return sums.expression(sums.half * total)
 
     @cached_property
     def potential_energy(self) -> Any:
         """P = −Σ_i m_i gᵀ r̄_0^i, zero at the base's origin."""
-        total = self._lift(load_sympy().Integer(0))
-        for j, place in enumerate(self._places):
-            m, x, y, z = (self._lift(value) for value in self._body(j)[:4])
+        sums = self._sums
+        total = sums.lift(load_sympy().Integer(0))
+        for j, place in enumerate(sums.places):
+            m, x, y, z = (sums.lift(value) for value in sums.body(j)[:4])
             for row, g in zip(place, self.gravity, strict=True):
-                total = total - self._lift(g) * (row[0] * x + row[1] * y + row[2] * z + row[3] * m)
-        return self._expression(total)
+                total = total - sums.lift(g) * (row[0] * x + row[1] * y + row[2] * z + row[3] * m)
+        return sums.expression(total)
 
     @cached_property
     def inertia_matrix(self) -> Matrix:
         """D(q), n × n, the rotors' inertia on its diagonal."""
+        sums = self._sums
 
         def entry(i: int, k: int) -> Any:
-            total = self._total(k, lambda j: self._onto(j, i, self._chain.twists[j][k]))
-            return total + self._lift(self._drive("Im", i)) if i == k else total
+            total = sums.total(k, lambda j: sums.onto(j, i, sums.chain.twists[j][k]))
+            return total + sums.lift(sums.drive("Im", i)) if i == k else total
 
-        return self._square(entry, symmetric=True)
+        return sums.square(entry, symmetric=True)
 
     @cached_property
     def velocity_tensor(self) -> tuple[Matrix, ...]:
         """h_ikm by joint i, each n × n: Christoffel's symbols of D, symmetric in k and m."""
+        sums = self._sums
 
         def of(i: int) -> Matrix:
             def entry(k: int, m: int) -> Any:
-                return self._total(max(i, m), lambda j: self._onto(j, i, self._second(j, k, m)))
+                return sums.total(max(i, m), lambda j: sums.onto(j, i, sums.second(j, k, m)))
 
-            return self._square(entry, symmetric=True)
+            return sums.square(entry, symmetric=True)
 
         return tuple(of(i) for i in range(len(self.joints)))
 
     @cached_property
     def velocity_torque(self) -> Matrix:
         """h(q, q̇) with h_i = Σ_km h_ikm q̇_k q̇_m, n × 1: centrifugal and Coriolis torques."""
-        return self._column(lambda j, i: self._onto(j, i, self._turning[j]))
+        sums = self._sums
+        return sums.column(lambda j, i: sums.onto(j, i, sums.turning[j]))
 
     @cached_property
     def gravity_torque(self) -> Matrix:
         """C(q) = ∂P/∂q, n × 1: the torques that hold the robot at rest."""
-        return self._column(lambda j, i: self._onto(j, i, self._weight(j)))
+        sums = self._sums
+        return sums.column(lambda j, i: sums.onto(j, i, sums.weight(j)))
 
     @cached_property
     def coriolis_matrix(self) -> Matrix:
         """C(q, q̇) = Σ_m h_ikm q̇_m, n × n, with h(q, q̇) = C q̇ and Ḋ = C + Cᵀ."""
+        sums = self._sums
 
         def entry(i: int, k: int) -> Any:
-            return self._total(max(i, k), lambda j: self._onto(j, i, self._sweeps[j][k]))
+            return sums.total(max(i, k), lambda j: sums.onto(j, i, sums.sweeps[j][k]))
 
-        return self._square(entry, symmetric=False)
+        return sums.square(entry, symmetric=False)
 
     @cached_property
     def friction(self) -> Matrix:
         """d(q̇) = F_s sign q̇ + F_v q̇, n × 1; zero without drives."""
+        sums = self._sums
         sympy = load_sympy()
         return sympy.ImmutableMatrix(
             [
-                self._drive("Fs", i) * sympy.sign(speed) + self._drive("Fv", i) * speed
+                sums.drive("Fs", i) * sympy.sign(speed) + sums.drive("Fv", i) * speed
                 for i, speed in enumerate(self.v)
             ]
         )
@@ -233,49 +241,54 @@ class Derivation:
     @cached_property
     def torque(self) -> Matrix:
         """τ = D q̈ + h + C + d, n × 1."""
-        rows = self._column(lambda j, i: self._onto(j, i, self._accelerating[j]))
-        return rows + self._rotors(self.a) + self.friction
+        sums = self._sums
+        rows = sums.column(lambda j, i: sums.onto(j, i, sums.accelerating[j]))
+        return rows + sums.rotors(self.a) + self.friction
 
     @cached_property
     def momentum(self) -> Matrix:
         """The generalised momentum p = D q̇, n × 1."""
-        rows = self._column(lambda j, i: self._onto(j, i, self._moving[j]))
-        return rows + self._rotors(self.v)
+        sums = self._sums
+        rows = sums.column(lambda j, i: sums.onto(j, i, sums.moving[j]))
+        return rows + sums.rotors(self.v)
 
     # --- linear in the parameters
 
     @cached_property
     def regressor(self) -> Matrix:
         """Y(q, q̇, q̈), n × p, with Y π = τ."""
+        sums = self._sums
         sign = load_sympy().sign
-        return self._linear(
-            lambda j, i: self._onto(j, i, self._accelerating[j]),
+        return sums.linear(
+            lambda j, i: sums.onto(j, i, sums.accelerating[j]),
             lambda i: (self.a[i], sign(self.v[i]), self.v[i]),
         )
 
     @cached_property
     def momentum_regressor(self) -> Matrix:
         """W₂(q, q̇), n × p, with W₂ π = p and d/dt(W₂ π) − W₁ π = τ."""
-        return self._linear(
-            lambda j, i: self._onto(j, i, self._moving[j]), lambda i: (self.v[i], 0, 0)
+        sums = self._sums
+        return sums.linear(
+            lambda j, i: sums.onto(j, i, sums.moving[j]), lambda i: (self.v[i], 0, 0)
         )
 
     @cached_property
     def force_regressor(self) -> Matrix:
         """W₁(q, q̇), n × p, with W₁ π = Cᵀ q̇ − C(q) − d: how momentum changes without torque."""
+        sums = self._sums
         sign = load_sympy().sign
 
         def block(j: int, i: int) -> list[Any]:
-            moved = pair(self._sweeps[j][i], self._moving[j], self._half)
-            weighed = self._onto(j, i, self._weight(j))
+            moved = pair(sums.sweeps[j][i], sums.moving[j], sums.half)
+            weighed = sums.onto(j, i, sums.weight(j))
             return [x - y for x, y in zip(moved, weighed, strict=True)]
 
-        return self._linear(block, lambda i: (0, -sign(self.v[i]), -self.v[i]))
+        return sums.linear(block, lambda i: (0, -sign(self.v[i]), -self.v[i]))
 
     @cached_property
     def base(self) -> BaseSet:
         """The base parameters, in closed form."""
-        return base_set(self._said, self.q, self.gravity, self.columns, self._exact)
+        return base_set(self._outline, self.q, self.gravity, self.columns, self._exact)
 
     # --- as numbers
 
@@ -318,145 +331,6 @@ class Derivation:
                 found.append((symbol, value))
                 wanted |= value.free_symbols
         return found[::-1]
-
-    # --- the sums behind them
-
-    @property
-    def _half(self) -> Any:
-        return self._chain.algebra.half
-
-    def _lift(self, expression: Any) -> Any:
-        return self._chain.algebra.lift(expression)
-
-    def _expression(self, element: Any) -> Any:
-        return self._chain.algebra.expression(element)
-
-    def _keep(self, name: str, matrix: Rows) -> Rows:
-        return kept(self._chain.algebra, name, matrix)
-
-    def _body(self, link: int) -> tuple[Any, ...]:
-        return self.standard[PARAMETER_COUNT * link : PARAMETER_COUNT * (link + 1)]
-
-    def _drive(self, symbol: str, joint: int) -> Any:
-        """Return a parameter of a drive; 0 without drives."""
-        if not self.drives:
-            return load_sympy().Integer(0)
-        count = len(self.joints)
-        first = PARAMETER_COUNT * count + list(DRIVE).index(symbol) * count
-        return self.standard[first + joint]
-
-    def _rotors(self, motion: Sequence[Any]) -> Matrix:
-        rows = [self._drive("Im", i) * x for i, x in enumerate(motion)]
-        return load_sympy().ImmutableMatrix(rows)
-
-    def _onto(self, j: int, i: int, motion: Rows) -> list[Any]:
-        """Return link j's parameters' factors in joint i's effort, for points that move so."""
-        return pair(motion, self._chain.twists[j][i], self._half)
-
-    def _second(self, j: int, k: int, m: int) -> Rows:
-        """Return X with U_jkm = T_0^j X."""
-        twists = self._chain.twists[j]
-        return compose(twists[min(k, m)], twists[max(k, m)])
-
-    def _weight(self, j: int) -> Rows:
-        """Return what holds link j against gravity: an acceleration of −g."""
-        return along([-x for x in self._chain.felt[j]])
-
-    @cached_property
-    def _places(self) -> tuple[Rows, ...]:
-        """T_0^i."""
-        first, *others = self._chain.steps
-        places = [first]
-        for i, step in enumerate(others, 2):
-            places.append(self._keep(f"T_0_{i}", placed(places[-1], step)))
-        return tuple(places)
-
-    @cached_property
-    def _moving(self) -> tuple[Rows, ...]:
-        """(T_0^j)⁻¹ Ṫ_0^j."""
-        return tuple(
-            self._keep(f"V_{j}", added(self._times(twists, self.v)))
-            for j, twists in enumerate(self._chain.twists, 1)
-        )
-
-    @cached_property
-    def _sweeps(self) -> tuple[tuple[Rows, ...], ...]:
-        """By link j and joint k, Σ_m X_jkm q̇_m with U_jkm = T_0^j X_jkm."""
-        found = []
-        for j, twists in enumerate(self._chain.twists, 1):
-            terms, row = self._times(twists, self.v), []
-            for k, twist in enumerate(twists):
-                after = self._keep(f"A_{j}_{k + 1}", added(terms[k:]))
-                parts = [compose(twist, after)]
-                if k:
-                    before = self._keep(f"B_{j}_{k + 1}", added(terms[:k]))
-                    parts.append(compose(before, twist))
-                row.append(self._keep(f"Z_{j}_{k + 1}", added(parts)))
-            found.append(tuple(row))
-        return tuple(found)
-
-    @cached_property
-    def _turning(self) -> tuple[Rows, ...]:
-        """(T_0^j)⁻¹ T̈_0^j where the joints do not accelerate."""
-        return tuple(
-            self._keep(f"N_{j}", added(self._times(sweeps, self.v)))
-            for j, sweeps in enumerate(self._sweeps, 1)
-        )
-
-    @cached_property
-    def _accelerating(self) -> tuple[Rows, ...]:
-        """(T_0^j)⁻¹ T̈_0^j, less gravity."""
-        found = []
-        for j, twists in enumerate(self._chain.twists):
-            parts = [*self._times(twists, self.a), self._turning[j], self._weight(j)]
-            found.append(self._keep(f"H_{j + 1}", added(parts)))
-        return tuple(found)
-
-    def _times(self, matrices: Sequence[Rows], factors: Sequence[Any]) -> list[Rows]:
-        return [scaled(x, self._lift(f)) for x, f in zip(matrices, factors, strict=False)]
-
-    def _total(self, least: int, ten: Callable[[int], list[Any]]) -> Any:
-        """Return the sum over links from `least` on of ten factors times their parameters."""
-        total = self._lift(load_sympy().Integer(0))
-        for j in range(least, len(self.links)):
-            for factor, value in zip(ten(j), self._body(j), strict=True):
-                if factor:
-                    total = total + factor * self._lift(value)
-        return total
-
-    def _column(self, ten: Callable[[int, int], list[Any]]) -> Matrix:
-        def of(i: int) -> Any:
-            return self._expression(self._total(i, lambda j: ten(j, i)))
-
-        return load_sympy().ImmutableMatrix([of(i) for i in range(len(self.joints))])
-
-    def _square(self, entry: Callable[[int, int], Any], symmetric: bool) -> Matrix:
-        """Return an n × n matrix; of a symmetric one only entries with i ≤ k are asked for."""
-        count = len(self.joints)
-        found = load_sympy().zeros(count, count)
-        for i in range(count):
-            for k in range(i if symmetric else 0, count):
-                found[i, k] = self._expression(entry(i, k))
-                if symmetric:
-                    found[k, i] = found[i, k]
-        return found.as_immutable()
-
-    def _linear(
-        self, ten: Callable[[int, int], list[Any]], drive: Callable[[int], tuple[Any, Any, Any]]
-    ) -> Matrix:
-        count = len(self.joints)
-        found = load_sympy().zeros(count, len(self.columns))
-        for i in range(count):
-            for j in range(i, count):
-                for p, factor in enumerate(ten(j, i)):
-                    found[i, PARAMETER_COUNT * j + p] = self._expression(factor)
-            for k, value in enumerate(drive(i) if self.drives else ()):
-                found[i, (PARAMETER_COUNT + k) * count + i] = value
-        return found.as_immutable()
-
-    def _homogeneous(self, rows: Rows, corner: int) -> Matrix:
-        top = [[self._expression(x) for x in row] for row in rows]
-        return load_sympy().ImmutableMatrix([*top, [0, 0, 0, corner]])
 
 
 @dataclass(frozen=True)
@@ -521,63 +395,81 @@ def derive_file(path: str | Path, drives: bool = False) -> Derivation:
 def derive(data: bytes, path: str = "robot.toml", drives: bool = False) -> Derivation:
     """Return the derivation of a TOML file's bytes; see `derive_file`."""
     sympy = load_sympy()
-    said = outline(data, path, expression, require_sensible)
-    count = len(said.rows)
-
-    def symbols(stem: str) -> tuple[Any, ...]:
-        return tuple(sympy.Symbol(f"{stem}{k}", real=True) for k in range(1, count + 1))
-
-    q, v, a = symbols("q"), symbols("dq"), symbols("ddq")
-    gravity = said.gravity or tuple(sympy.Rational(str(g)) for g in STANDARD_GRAVITY)
-    standard: list[Any] = []
-    made: set[Any] = set()
-    for k, link in enumerate(said.links, 1):
-        if link in said.bodies:
-            standard += _ten(said.bodies[link])
-        else:
-            standard += [sympy.Symbol(f"{name}{k}", real=True) for name in TEN]
-            made.update(standard[-PARAMETER_COUNT:])
-    labels = [f"{link}.{name}" for link in said.links for name in inertia.SYMBOLS]
-    for stem, name in DRIVE.items() if drives else ():
-        standard += symbols(stem)
-        made.update(symbols(stem))
-        labels += [f"{joint}.{name}" for joint in said.joints]
-    lengths = [x for row in said.rows for x in (row.a, row.d)]
-    angles = [right_angle(x) for row in said.rows for x in (row.alpha, row.theta)]
-    bodies = [x for b in said.bodies.values() for x in (b.mass, *b.com, *sum(b.inertia, ()))]
+    table = outline(data, path, expression, require_sensible)
+    q, v, a = (_symbols(stem, len(table.rows)) for stem in ("q", "dq", "ddq"))
+    gravity = table.gravity or tuple(sympy.Rational(str(g)) for g in STANDARD_GRAVITY)
+    standard, made = _standard(table, drives)
+    lengths = [x for row in table.rows for x in (row.a, row.d)]
+    angles = [right_angle(x) for row in table.rows for x in (row.alpha, row.theta)]
+    bodies = [x for b in table.bodies.values() for x in (b.mass, *b.com, *sum(b.inertia, ()))]
     given = set().union(*(x.free_symbols for x in (*lengths, *angles, *gravity, *bodies)))
-    twice = sorted(s.name for s in given & made)
-    if twice:
-        raise InvalidModel(
-            f"the symbol '{twice[0]}' stands for a link or drive of which the file says nothing",
-            argument=path,
-            cure="give it another name, or give that link an [inertial]",
-        )
-    moving = [(x, row.prismatic) for x, row in zip(q, said.rows, strict=True)]
+    _refuse_taken(given & made, path)
+    moving = [(x, row.prismatic) for x, row in zip(q, table.rows, strict=True)]
     turning = [x for x, prismatic in moving if not prismatic]
     sliding = [x for x, prismatic in moving if prismatic]
 
     def expanded(parameters: Sequence[Any]) -> Expanded:
         constants = (*lengths, *gravity, *parameters)
-        return Expanded(constants, angles, turning, (*sliding, *v, *a), _parallel(said, q))
+        return Expanded(constants, angles, turning, (*sliding, *v, *a), _parallel(table, q))
 
     taken = {s.name for s in (*given, *made, *q, *v, *a)}
-    algebra: Algebra = expanded(standard) if count <= CLOSED else Named(taken)
+    algebra: Algebra = expanded(standard) if len(q) <= CLOSED else Named(taken)
     return Derivation(
-        name=said.name,
-        joints=said.joints,
-        links=said.links,
+        name=table.name,
+        joints=table.joints,
+        links=table.links,
         q=q,
         v=v,
         a=a,
         symbols=tuple(sorted(given | made, key=lambda s: str(s.name))),
         gravity=sympy.ImmutableMatrix(gravity),
-        columns=tuple(sympy.Symbol(label, real=True) for label in labels),
-        standard=tuple(standard),
-        _said=said,
-        _chain=follow(algebra, said, q, gravity),
+        columns=tuple(sympy.Symbol(label, real=True) for label in _labels(table, drives)),
+        standard=standard,
+        _outline=table,
+        _sums=LinkSums(follow(algebra, table, q, gravity), standard, v, a),
         _exact=lambda: expanded(()),
     )
+
+
+def _symbols(stem: str, count: int) -> tuple[Any, ...]:
+    sympy = load_sympy()
+    return tuple(sympy.Symbol(f"{stem}{k}", real=True) for k in range(1, count + 1))
+
+
+def _standard(table: Outline[Any], drives: bool) -> tuple[tuple[Any, ...], set[Any]]:
+    """Return all parameters π, and those symbols among them that the file does not have."""
+    sympy = load_sympy()
+    standard: list[Any] = []
+    made: set[Any] = set()
+    for k, link in enumerate(table.links, 1):
+        if link in table.bodies:
+            standard += _ten(table.bodies[link])
+        else:
+            standard += [sympy.Symbol(f"{name}{k}", real=True) for name in TEN]
+            made.update(standard[-PARAMETER_COUNT:])
+    for stem in DRIVE if drives else ():
+        own = _symbols(stem, len(table.rows))
+        standard += own
+        made.update(own)
+    return tuple(standard), made
+
+
+def _labels(table: Outline[Any], drives: bool) -> list[str]:
+    """Return the names of all parameters π."""
+    bodies = [f"{link}.{name}" for link in table.links for name in inertia.SYMBOLS]
+    names = DRIVE.values() if drives else ()
+    return [*bodies, *(f"{joint}.{name}" for name in names for joint in table.joints)]
+
+
+def _refuse_taken(symbols: set[Any], path: str) -> None:
+    """Raise `InvalidModel` if the file's symbols are also those of links it says nothing about."""
+    if symbols:
+        raise InvalidModel(
+            f"the symbol '{min(s.name for s in symbols)}' stands for a link or drive of which the "
+            "file says nothing",
+            argument=path,
+            cure="give it another name, or give that link an [inertial]",
+        )
 
 
 def _ten(body: Body[Any]) -> list[Any]:
@@ -592,11 +484,11 @@ def _ten(body: Body[Any]) -> list[Any]:
     return [m, *(m * c for c in body.com), *about]
 
 
-def _parallel(said: Outline[Any], q: Sequence[Any]) -> list[Any]:
+def _parallel(table: Outline[Any], q: Sequence[Any]) -> list[Any]:
     """Return positions of joints that turn about axes parallel to a neighbour's."""
     found: set[int] = set()
-    for k in range(1, len(said.rows)):
-        between = said.rows[k if said.modified else k - 1].alpha
-        if between.is_zero and not (said.rows[k].prismatic or said.rows[k - 1].prismatic):
+    for k in range(1, len(table.rows)):
+        between = table.rows[k if table.modified else k - 1].alpha
+        if between.is_zero and not (table.rows[k].prismatic or table.rows[k - 1].prismatic):
             found |= {k - 1, k}
     return [q[k] for k in sorted(found)]

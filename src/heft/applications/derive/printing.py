@@ -40,62 +40,78 @@ class _Section:
 
 def _sections(d: Derivation) -> list[_Section]:
     """Return what is shown, in order."""
-    n = range(1, len(d.joints) + 1)
-    pairs = [(i, j) for i in n for j in range(1, i + 1)]
-    friction = " + d" if d.drives else ""
-    found: list[_Section] = []
-
-    def add(title: str, *equations: Equation) -> None:
-        found.append(_Section(title, equations))
-
-    steps = [("T", (i - 1, i), d.transforms[i - 1]) for i in n]
-    places = [("T", (0, i), d.base_transforms[i - 1]) for i in n[1:]]
-    add("Frames: T_ij is frame j in frame i", *steps, *places)
-    if len(d.joints) <= CLOSED:
-        add(
-            "Derivatives U_ij = dT_0i/dq_j, zero for j > i",
-            *(("U", (i, j), d.derivatives[i - 1][j - 1]) for i, j in pairs),
-        )
-        add(
-            "Second derivatives U_ijk = dU_ij/dq_k = U_ikj, zero for j > i or k > i",
-            *(
-                ("U", (i, j, k), d.second_derivatives[i - 1][j - 1][k - 1])
-                for i, j in pairs
-                for k in range(j, i + 1)
-            ),
-        )
-    else:
-        add(
-            "Derivatives U_ij = dT_0i/dq_j = T_0i X_ij, and U_ijk = T_0i X_ij X_ik for j <= k",
-            *(("X", (i, j), d.twists[i - 1][j - 1]) for i, j in pairs),
-        )
-    inertias = (("J", (i,), d.pseudo_inertias[i - 1]) for i in n)
-    add("Pseudo-inertias, about the origins of the links' frames", *inertias)
-    add("Kinetic and potential energy", ("K", (), d.kinetic_energy), ("P", (), d.potential_energy))
-    add("Inertia matrix D(q), symmetric", *_entries("D", d.inertia_matrix, symmetric=True))
-    if len(d.joints) <= CLOSED:
-        tensor = (_entries("h", d.velocity_tensor[i - 1], symmetric=True, first=(i,)) for i in n)
-        add(
-            "Velocity terms h_ikm, symmetric in k and m",
-            *(equation for entries in tensor for equation in entries),
-        )
-    add("Velocity torque h(q, dq)", *_entries("h", d.velocity_torque))
-    add("Gravity torque C(q), which holds the robot at rest", *_entries("C", d.gravity_torque))
-    add("Coriolis matrix N: h = N dq, and dD/dt = N + N'", *_entries("N", d.coriolis_matrix))
-    if d.drives:
-        add("Friction d(dq)", *_entries("d", d.friction))
-    add(f"Torque tau = D ddq + h + C{friction}", *_entries("tau", d.torque))
-    add("Regressor Y: Y pi = tau", *_entries("Y", d.regressor))
-    add(f"W1: W1 pi = N' dq - C{friction.replace('+', '-')}", *_entries("W1", d.force_regressor))
-    add("W2: W2 pi = D dq, and d/dt(W2 pi) - W1 pi = tau", *_entries("W2", d.momentum_regressor))
-    parameters = zip(d.columns, d.standard, strict=True)
-    add("Parameters pi", *((f"pi{k}: {c}", (), v) for k, (c, v) in enumerate(parameters, 1)))
-    base = enumerate(d.base.expressions, 1)
-    add("Base parameters: all that motion can tell", *(("beta", (k,), x) for k, x in base))
+    found = [*_kinematics(d), *_dynamics(d), *_linear(d)]
     shown = [value for section in found for _, _, value in section.equations]
     named = d.needed([x for v in shown for x in (v if hasattr(v, "shape") else [v])])
     parts = tuple((s.name, (), value) for s, value in named)
     return [_Section("Named parts, each made of those before it", parts), *found]
+
+
+def _section(title: str, *equations: Equation) -> _Section:
+    return _Section(title, equations)
+
+
+def _kinematics(d: Derivation) -> Iterator[_Section]:
+    """Yield frames, and how they change with the joints."""
+    n = range(1, len(d.joints) + 1)
+    pairs = [(i, j) for i in n for j in range(1, i + 1)]
+    steps = [("T", (i - 1, i), d.transforms[i - 1]) for i in n]
+    places = [("T", (0, i), d.base_transforms[i - 1]) for i in n[1:]]
+    yield _section("Frames: T_ij is frame j in frame i", *steps, *places)
+    if len(d.joints) > CLOSED:
+        yield _section(
+            "Derivatives U_ij = dT_0i/dq_j = T_0i X_ij, and U_ijk = T_0i X_ij X_ik for j <= k",
+            *(("X", (i, j), d.twists[i - 1][j - 1]) for i, j in pairs),
+        )
+        return
+    yield _section(
+        "Derivatives U_ij = dT_0i/dq_j, zero for j > i",
+        *(("U", (i, j), d.derivatives[i - 1][j - 1]) for i, j in pairs),
+    )
+    second = d.second_derivatives
+    yield _section(
+        "Second derivatives U_ijk = dU_ij/dq_k = U_ikj, zero for j > i or k > i",
+        *(("U", (i, j, k), second[i - 1][j - 1][k - 1]) for i, j in pairs for k in range(j, i + 1)),
+    )
+
+
+def _dynamics(d: Derivation) -> Iterator[_Section]:
+    """Yield energies and torques."""
+    n = range(1, len(d.joints) + 1)
+    inertias = (("J", (i,), d.pseudo_inertias[i - 1]) for i in n)
+    yield _section("Pseudo-inertias, about the origins of the links' frames", *inertias)
+    energies = ("K", (), d.kinetic_energy), ("P", (), d.potential_energy)
+    yield _section("Kinetic and potential energy", *energies)
+    masses = _entries("D", d.inertia_matrix, symmetric=True)
+    yield _section("Inertia matrix D(q), symmetric", *masses)
+    if len(d.joints) <= CLOSED:
+        tensor = (_entries("h", d.velocity_tensor[i - 1], symmetric=True, first=(i,)) for i in n)
+        yield _section(
+            "Velocity terms h_ikm, symmetric in k and m",
+            *(equation for entries in tensor for equation in entries),
+        )
+    yield _section("Velocity torque h(q, dq)", *_entries("h", d.velocity_torque))
+    gravity = _entries("C", d.gravity_torque)
+    yield _section("Gravity torque C(q), which holds the robot at rest", *gravity)
+    coriolis = _entries("N", d.coriolis_matrix)
+    yield _section("Coriolis matrix N: h = N dq, and dD/dt = N + N'", *coriolis)
+    if d.drives:
+        yield _section("Friction d(dq)", *_entries("d", d.friction))
+    friction = " + d" if d.drives else ""
+    yield _section(f"Torque tau = D ddq + h + C{friction}", *_entries("tau", d.torque))
+
+
+def _linear(d: Derivation) -> Iterator[_Section]:
+    """Yield regressors, and the parameters that they multiply."""
+    yield _section("Regressor Y: Y pi = tau", *_entries("Y", d.regressor))
+    friction = " - d" if d.drives else ""
+    yield _section(f"W1: W1 pi = N' dq - C{friction}", *_entries("W1", d.force_regressor))
+    momentum = _entries("W2", d.momentum_regressor)
+    yield _section("W2: W2 pi = D dq, and d/dt(W2 pi) - W1 pi = tau", *momentum)
+    parameters = enumerate(zip(d.columns, d.standard, strict=True), 1)
+    yield _section("Parameters pi", *((f"pi{k}: {c}", (), v) for k, (c, v) in parameters))
+    base = (("beta", (k,), x) for k, x in enumerate(d.base.expressions, 1))
+    yield _section("Base parameters: all that motion can tell", *base)
 
 
 def _entries(
@@ -166,10 +182,10 @@ def latex(derivation: Derivation) -> str:
                 label = sympy.latex(sympy.Symbol(name))
             else:
                 label = f"{{{greek.get(name, name)}}}{below}"
-            said = sympy.latex(
+            value_latex = sympy.latex(
                 _readable(value), symbol_names=names, mat_str="bmatrix", mat_delim=""
             )
-            lines += [r"\begin{equation*}", f"  {label} = {said}", r"\end{equation*}"]
+            lines += [r"\begin{equation*}", f"  {label} = {value_latex}", r"\end{equation*}"]
     return "\n".join(lines)
 
 

@@ -17,19 +17,20 @@ from typing import Any
 import numpy as np
 
 from heft import __version__
-from heft.applications.identification import Progress, checks, silent
+from heft.applications.identification import Inputs, Limits, Progress, silent
 from heft.arrays import Array
 from heft.errors import FitError, InvalidRecording, InvalidSetting
 from heft.files import put, require_writable, workshop
 from heft.information import DataRank
-from heft.models import Options, Robot
-from heft.recordings import UNITS, ColumnMap, Recording, SignalMap, draft_map, read_table
+from heft.models import Robot
+from heft.recordings import UNITS, Recording, SignalMap, draft_map, read_table
 
 from .clock_and_signals import LogFacts, look
 from .corrections import Explained, Move, Proof, explain
 from .evidence import Correction, Evidence
 from .finding import SEVERITIES, Finding
 
+CONDITION = Limits().condition  # of the motion, as an identification judges it
 TRIED = 250.0  # corrections that a search looks at, one of which may fit by chance
 UNEXPLAINED = 0.5  # share of all torque left over, beyond which the robot is another one
 UNEXPLAINED_MUCH = 0.15  # the same, beyond which the model file is doubted: measured arms leave 9 %
@@ -138,11 +139,10 @@ def diagnose_files(
     """
     if not logs:
         raise InvalidSetting("no log is given", argument="LOGS")
-    mapping = ColumnMap.from_toml(columns) if columns else None
-    stated = Options.from_toml(options) if options else None
-    plant = Robot.from_file(robot, stated) if robot else None
-    joints = plant.joints if plant else ()
-    return diagnose([Recording.open(p, mapping, joints) for p in logs], plant, progress)
+    inputs = Inputs.open(robot, options, columns).with_logs(log=logs)
+    found = diagnose(inputs.logs["log"], inputs.robot, progress)
+    inputs.refuse_changed()
+    return found
 
 
 def unwrapped(recording: Recording, findings: Sequence[Finding]) -> Recording:
@@ -413,8 +413,8 @@ def _of_the_motion(motion: DataRank, explained: Explained, robot: Robot) -> Iter
             {"rank": motion.rank, "columns": motion.columns},
             cure=f"move all joints at once; least is seen of {weakest}",
         )
-    elif motion.condition > checks.CONDITION_WARN:
-        spoils = motion.condition > checks.CONDITION_FAIL
+    elif motion.condition > CONDITION.passes:
+        spoils = motion.condition > CONDITION.fails
         yield Finding(
             "motion shows little",
             "log",
@@ -498,9 +498,9 @@ def write_mended(
             argument=f"--mended {path}",
             cure="name another file",
         )
-    plant = Robot.from_file(robot, Options.from_toml(options) if options else None)
-    mapping = ColumnMap.from_toml(columns) if columns else None
-    recording = Recording.open(log, mapping, plant.joints)
+    inputs = Inputs.open(robot, options, columns).with_logs(log=[log])
+    (recording,), plant = inputs.logs["log"], inputs.robot
+    assert plant is not None
     correction = found.correction or Correction.none(plant)
     _write(path, mended_map(recording, plant, correction))
 

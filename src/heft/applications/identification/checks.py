@@ -1,31 +1,64 @@
-"""What an estimate must pass, with stated limits, and the verdict that adds it up."""
+"""What an estimate must pass, with stated limits, and the verdict that adds it up.
+
+A check has a sentence that says what its value is, and a cure, which is said where it is needed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from heft.arrays import Array
 from heft.estimators import ConsistentEstimate, Estimate
-from heft.information import Check
+from heft.information import Check, inertia
 from heft.plants import Problem, RobotPlant
 
+from .limits import Limit, Limits
 from .scores import Score
 
-CONDITION_WARN, CONDITION_FAIL = 100.0, 1000.0
-HELD_OUT_WARN, HELD_OUT_FAIL = 0.15, 0.3
-GENERALISES_WARN, GENERALISES_FAIL = 2.0, 10.0
-STILL_VELOCITY = 1e-3  # rms [rad/s or m/s] below which a joint counts as still
-JOINT_WARN, JOINT_FAIL = 0.5, 0.9  # of a joint's own torque left over, filtered
-SHIFT_WARN, SHIFT_FAIL = 5.0, 50.0  # times that a mass the data see is off the model file's
-MEAN_WARN, MEAN_FAIL = 0.35, 0.7  # mean of the joints' own errors, filtered
-SIZE_WARN, SIZE_FAIL = 0.1, 0.3  # of a joint's range of torque, as residual's deviation
-CROWDED_WARN, CROWDED_FAIL = 0.5, 5.0  # parameters a row that adds something new
-UNSEEN_WARN = 0.5  # of the masses that only the prior holds
-SLOWEST_STEP = 0.1  # [s] between rows, beyond which a log is suspect
 CURE = "check units, gains, signs, the order of the joints, and the delay between motion and torque"
-EXPLAINS_NOTHING = 0.9  # of the torque left over: such a fit cannot stand
+
+
+@dataclass(frozen=True)
+class Words:
+    """What channels are called in messages.
+
+    Attributes:
+        channel: One of them.
+        channels: Several.
+        measured: What they measure.
+        cure: Of a bad fit.
+        faint: Cure of one in which little but noise is seen.
+        validate: How logs that the fit must not see are given.
+    """
+
+    channel: str
+    channels: str
+    measured: str
+    cure: str
+    faint: str
+    validate: str
+
+
+JOINTS = Words(
+    "joint",
+    "joints",
+    "torque",
+    CURE,
+    "friction or noise rules this joint: move it faster, or through more gravity",
+    "--validate",
+)
+CHANNELS = Words(
+    "channel",
+    "channels",
+    "measurement",
+    "check units, signs, frames, and the delay between motion and measurement",
+    "noise rules this channel: move faster and farther",
+    "logs to validate",
+)
 
 
 def judge(
@@ -37,6 +70,7 @@ def judge(
     consistent: ConsistentEstimate,
     margin: float,
     span: Array,
+    limits: Limits,
 ) -> list[Check]:
     """Return the checks of an estimate.
 
@@ -49,215 +83,240 @@ def judge(
         consistent: The numbers for the model file.
         margin: Smallest eigenvalue of the links' pseudo-inertias, as written.
         span: Range of each channel's torque, shape (channels,).
+        limits: Up to where the checks pass.
     """
-    found = [*_of_the_motion(problem, estimate, velocities)]
-    best = [s for s in fit if s.filter_hz is not None and s.friction == "full"]
-    held = [s for s in held_out if s.filter_hz is not None and s.friction == "full"]
-    found += _of_the_torque(best, held)
-    found += _of_the_residual(estimate, span)
-    found += _of_the_numbers(problem, consistent)
-    active = [n for n in consistent.active if "[" not in n]  # terms that are not needed are none
-    boundary = f"; on the boundary: {', '.join(active)}" if active else ""
-    found.append(
-        Check(
-            "consistency",
-            "pass" if margin > 0.0 else "fail",
-            margin,
-            0.0,
-            "smallest eigenvalue of the written pseudo-inertias" + boundary,
-        )
-    )
+    best, held = _filtered(fit), _filtered(held_out)
+    links = problem.plant.robot.bodies_links
+    guesses = {k.name: float(k.nominal[0]) if k.given else None for k in links}
+    return [
+        *_of_the_rank(estimate, limits),
+        *_of_the_drives(problem, velocities, limits),
+        *_of_the_logs(problem, limits),
+        *_of_the_channels(held or best, limits),
+        *_of_the_torque(best, held, limits),
+        *_of_the_residual(estimate, span, limits),
+        *_of_the_masses(guesses, consistent, limits),
+        *_of_the_bodies(guesses, consistent, margin, limits),
+    ]
+
+
+def judge_plant(
+    problem: Problem[Any],
+    estimate: Estimate,
+    fit: Iterable[Score],
+    held_out: Iterable[Score],
+    consistent: ConsistentEstimate,
+    span: Array,
+    limits: Limits,
+) -> list[Check]:
+    """Return the checks of an estimate of any plant; arguments as those of `judge`."""
+    best, held, space = _filtered(fit), _filtered(held_out), problem.space
+    guesses = {n: float(space.nominal[k]) for n, k in zip(space.bodies, space.groups, strict=True)}
+    values = consistent.parameters.values
+    bodies = [values[k : k + inertia.PARAMETER_COUNT] for k in space.groups]
+    margin = min((inertia.consistency_margin(body) for body in bodies), default=1.0)
+    found = [
+        *_of_the_rank(estimate, limits),
+        *_of_the_logs(problem, limits),
+        *_of_the_channels(held or best, limits, CHANNELS),
+        *_of_the_torque(best, held, limits, CHANNELS),
+        *_of_the_residual(estimate, span, limits, CHANNELS),
+    ]
+    if guesses:
+        found += _of_the_masses(guesses, consistent, limits)
+        found += _of_the_bodies(guesses, consistent, margin, limits)
     return found
 
 
-def _of_the_motion(
-    problem: Problem[RobotPlant], estimate: Estimate, velocities: Array
-) -> Iterator[Check]:
+def _filtered(scores: Iterable[Score]) -> list[Score]:
+    """Return the scores that count: behind the low-pass, with full friction."""
+    return [s for s in scores if s.filter_hz is not None and s.friction == "full"]
+
+
+def _at_most(name: str, value: float, limit: Limit, sentence: str, cure: str = "") -> Check:
+    """Return a check against a limit, whose cure is said beyond it."""
+    message = f"{sentence}; {cure}" if cure and value > limit.passes else sentence
+    return Check.at_most(name, value, limit.passes, limit.fails, message)
+
+
+def _of_the_rank(estimate: Estimate, limits: Limits) -> Iterator[Check]:
     rank = estimate.rank
-    complete = rank.rank == rank.columns
-    least = f"; least of all {', '.join(rank.weakest)}"
-    yield Check(
-        "rank",
-        "pass" if complete else "fail",
-        rank.rank,
-        rank.columns,
-        f"the motion shows {rank.rank} of {rank.columns} base parameters"
-        + ("" if complete else least),
-    )
-    weakest = f" (weakest: {', '.join(rank.weakest)})" if rank.condition > CONDITION_WARN else ""
-    yield Check.at_most(
+    weakest = ", ".join(rank.weakest)
+    shows = f"the motion shows {rank.rank} of {rank.columns} base parameters"
+    if rank.rank == rank.columns:
+        yield Check("rank", "pass", rank.rank, rank.columns, shows)
+    else:
+        message = f"{shows}; least of all {weakest}"
+        yield Check("rank", "fail", rank.rank, rank.columns, message)
+    yield _at_most(
         "condition",
         rank.condition,
-        CONDITION_WARN,
-        CONDITION_FAIL,
-        "condition number of the scaled base columns"
-        + (
-            "; check the units of the positions; else lower it with a motion that moves all "
-            f"joints at once, faster and farther{weakest}"
-            if weakest
-            else ""
-        ),
+        limits.condition,
+        "condition number of the scaled base columns",
+        "check the units of the positions; else lower it with a motion that moves all joints at "
+        f"once, faster and farther (weakest: {weakest})",
     )
+
+
+def _of_the_drives(
+    problem: Problem[RobotPlant], velocities: Array, limits: Limits
+) -> Iterator[Check]:
     still = [
         j
         for j, v in zip(problem.plant.robot.joints, velocities, strict=True)
-        if v < STILL_VELOCITY and problem.plant.robot.options.of(j).position is None
+        if v < limits.still and problem.plant.robot.options.of(j).position is None
     ]
-    yield Check(
-        "motion",
-        "fail" if still else "pass",
-        float(len(still)),
-        0.0,
-        f"joints that never move: {', '.join(still)}; nothing is learnt of their friction"
-        if still
-        else "every joint moves",
-    )
-    step = max(t.step for t in problem.timelines)
-    yield Check.at_most(
+    if still:
+        message = f"joints that never move: {', '.join(still)}; nothing is learnt of their friction"
+        yield Check("motion", "fail", float(len(still)), 0.0, message)
+    else:
+        yield Check("motion", "pass", 0.0, 0.0, "every joint moves")
+
+
+def _of_the_logs(problem: Problem[Any], limits: Limits) -> Iterator[Check]:
+    duration = sum(t.duration for t in problem.timelines)
+    yield _at_most(
         "time step",
-        step,
-        SLOWEST_STEP,
-        10.0 * SLOWEST_STEP,
-        f"seconds between rows of the logs, {sum(t.duration for t in problem.timelines):.4g} s long"
-        + ("; is the time in milliseconds?" if step > SLOWEST_STEP else ""),
+        max(t.step for t in problem.timelines),
+        limits.time_step,
+        f"seconds between rows of the logs, {duration:.4g} s long",
+        "is the time in milliseconds?",
     )
     rows = sum(t.rows for t in problem.timelines)
     lost = rows - sum(t.used for t in problem.timelines)
-    yield Check.at_most(
+    yield _at_most(
         "lost rows",
         lost / max(rows, 1),
-        0.01,
-        0.1,
+        limits.lost_rows,
         f"{lost} rows of the logs are not finite or out of order and were left out",
     )
 
 
-def _of_the_residual(estimate: Estimate, span: Array) -> Iterator[Check]:
+def _of_the_channels(scored: list[Score], limits: Limits, words: Words = JOINTS) -> Iterator[Check]:
+    joints = scored[0].per_joint if scored else {}
+    worst = {j: max(s.per_joint[j] for s in scored) for j in joints}
+    bad = [f"{j} {e:.0%}" for j, e in worst.items() if e > limits.worst_joint.passes]
+    yield _at_most(
+        f"worst {words.channel}",
+        max(worst.values(), default=np.nan),
+        limits.worst_joint,
+        f"a {words.channel}'s own {words.measured} left over, filtered",
+        f"{', '.join(bad)}: {words.cure}",
+    )
+    yield _at_most(
+        f"mean of {words.channels}",
+        max((s.mean for s in scored), default=np.nan),
+        limits.mean_of_joints,
+        f"mean of the {words.channels}' own {words.measured} left over, filtered",
+        f"weak {words.channels} hide behind a strong one",
+    )
+
+
+def _of_the_torque(
+    fit: list[Score], held_out: list[Score], limits: Limits, words: Words = JOINTS
+) -> Iterator[Check]:
+    inside = max((s.total for s in fit), default=np.nan)
+    if not held_out:
+        yield _at_most(
+            "fit error",
+            inside,
+            limits.held_out_error,
+            f"{words.measured} on the logs fitted, relative, filtered; give {words.validate} to "
+            "see more",
+            words.cure,
+        )
+        return
+    outside = max(s.total for s in held_out)
+    yield _at_most(
+        "held-out error",
+        outside,
+        limits.held_out_error,
+        f"{words.measured} on logs that the fit did not see, relative, filtered",
+        words.cure,
+    )
+    yield _at_most(
+        "generalisation",
+        outside / max(inside, 1e-300),
+        limits.generalisation,
+        "held-out error over fit error",
+        "much above 1 means that the fit leans on its own motion: give logs of other motions",
+    )
+
+
+def _of_the_residual(
+    estimate: Estimate, span: Array, limits: Limits, words: Words = JOINTS
+) -> Iterator[Check]:
     noise, channels = estimate.noise, estimate.information.channels
     sizes = noise.sigma / np.where(span > 0.0, span, np.inf)
     worst = int(np.argmax(sizes))
-    yield Check.at_most(
+    yield _at_most(
         "residual size",
         float(sizes[worst]),
-        SIZE_WARN,
-        SIZE_FAIL,
-        f"deviation of what is left over in '{channels[worst]}', as a share of its range of torque"
-        + (
-            "; friction or noise rules this joint: move it faster, or through more gravity"
-            if sizes[worst] > SIZE_WARN
-            else ""
-        ),
+        limits.residual_size,
+        f"deviation of what is left over in '{channels[worst]}', as a share of its range of "
+        f"{words.measured}",
+        words.faint,
     )
     # A residual that is not white repeats itself: the rows add less than their number.
     crowded = np.array([len(t.columns) for t in estimate.information.triangles]) / noise.effective
     worst = int(np.argmax(crowded))
-    times = noise.memory[worst]
-    yield Check.at_most(
+    once = f"in '{channels[worst]}' one of {noise.memory[worst]:.3g} does"
+    yield _at_most(
         "residual whiteness",
         float(crowded[worst]),
-        CROWDED_WARN,
-        CROWDED_FAIL,
-        f"parameters a row that adds something new; in '{channels[worst]}' one of {times:.3g} does"
-        + ("; record longer, or other motions" if crowded[worst] > CROWDED_WARN else ""),
+        limits.residual_whiteness,
+        f"parameters a row that adds something new; {once}",
+        "record longer, or other motions",
     )
 
 
-def _of_the_numbers(
-    problem: Problem[RobotPlant], consistent: ConsistentEstimate
+def _of_the_masses(
+    guesses: Mapping[str, float | None], consistent: ConsistentEstimate, limits: Limits
 ) -> Iterator[Check]:
-    values, seen = consistent.parameters.values, consistent.seen
+    """Yield checks of masses against what was believed of them; None for a stand-in."""
+    masses, seen = consistent.parameters.values[::10], consistent.seen[::10]
     shifts = {}
-    for k, link in enumerate(problem.plant.robot.bodies_links):
-        if link.given and seen[10 * k] >= 0.5:
-            ratio = values[10 * k] / link.nominal[0]
-            shifts[link.name] = float(max(ratio, 1.0 / max(ratio, 1e-12)))
-    far = [f"{name} {shift:.3g}" for name, shift in shifts.items() if shift > SHIFT_WARN]
-    # A light wrist may well be off by that; most of the links may not.
-    value = float(np.median(list(shifts.values()))) if shifts else 1.0
-    yield Check.at_most(
+    for (name, guess), mass, share in zip(guesses.items(), masses, seen, strict=False):
+        if guess is not None and share >= limits.seen:
+            ratio = mass / guess
+            shifts[name] = float(max(ratio, 1.0 / max(ratio, 1e-12)))
+    limit = limits.shift_of_masses
+    far = [f"{name} {shift:.3g}" for name, shift in shifts.items() if shift > limit.passes]
+    yield _at_most(
         "shift of masses",
-        value,
-        SHIFT_WARN,
-        SHIFT_FAIL,
-        "median times by which masses that the data see are off the model file's"
-        + (f" ({', '.join(far)}): {CURE}" if value > SHIFT_WARN else ""),
+        # A light wrist may well be off by that; most of the links may not.
+        float(np.median(list(shifts.values()))) if shifts else 1.0,
+        limit,
+        "median times by which masses that the data see are off the model file's",
+        f"{', '.join(far)}: {CURE}",
     )
-    links = problem.plant.robot.bodies_links
-    held = [link.name for k, link in enumerate(links) if seen[10 * k] < 0.5]
-    value = len(held) / max(len(links), 1)
-    yield Check.at_most(
+    held = [name for name, share in zip(guesses, seen, strict=False) if share < limits.seen]
+    names = f" ({', '.join(held)})" if held else ""
+    yield _at_most(
         "masses not seen",
-        value,
-        UNSEEN_WARN,
-        1.0,
-        "share of masses that only the model file holds"
-        + (f" ({', '.join(held)})" if held else "")
-        + ("; move the joints before them, and faster" if value > UNSEEN_WARN else ""),
+        len(held) / max(len(guesses), 1),
+        limits.masses_not_seen,
+        f"share of masses that only the model file holds{names}",
+        "move the joints before them, and faster",
     )
+
+
+def _of_the_bodies(
+    guesses: Mapping[str, float | None],
+    consistent: ConsistentEstimate,
+    margin: float,
+    limits: Limits,
+) -> Iterator[Check]:
     bodies = {n for n in consistent.active if "." not in n}
-    share = len(bodies) / max(len(problem.plant.robot.bodies_links), 1)
-    yield Check.at_most(
+    yield _at_most(
         "links on the boundary",
-        share,
-        0.75,
-        1.0,
-        "share of links whose numbers are only just those of a body"
-        + (f": no body fits these torques well; {CURE}" if share > 0.75 else ""),
+        len(bodies) / max(len(guesses), 1),
+        limits.links_on_the_boundary,
+        "share of links whose numbers are only just those of a body",
+        f"no body fits these torques well: {CURE}",
     )
-
-
-def _of_the_torque(fit: list[Score], held_out: list[Score]) -> Iterator[Check]:
-    inside = max((s.total for s in fit), default=np.nan)
-    scored = held_out or fit
-    joints = scored[0].per_joint if scored else {}
-    worst = {j: max(s.per_joint[j] for s in scored) for j in joints}
-    bad = [f"{j} {e:.0%}" for j, e in worst.items() if e > JOINT_WARN]
-    yield Check.at_most(
-        "worst joint",
-        max(worst.values(), default=np.nan),
-        JOINT_WARN,
-        JOINT_FAIL,
-        f"a joint's own torque left over, filtered; {', '.join(bad)}: {CURE}"
-        if bad
-        else "a joint's own torque left over, filtered",
-    )
-    mean = max((s.mean for s in scored), default=np.nan)
-    yield Check.at_most(
-        "mean of joints",
-        mean,
-        MEAN_WARN,
-        MEAN_FAIL,
-        "mean of the joints' own torque left over, filtered"
-        + ("; weak joints hide behind a strong one" if mean > MEAN_WARN else ""),
-    )
-    if not held_out:
-        yield Check.at_most(
-            "fit error",
-            inside,
-            HELD_OUT_WARN,
-            HELD_OUT_FAIL,
-            "torque on the logs fitted, relative, filtered; give --validate to see more"
-            + (f"; {CURE}" if inside > HELD_OUT_WARN else ""),
-        )
-        return
-    outside = max(s.total for s in held_out)
-    yield Check.at_most(
-        "held-out error",
-        outside,
-        HELD_OUT_WARN,
-        HELD_OUT_FAIL,
-        "torque on logs that the fit did not see, relative, filtered"
-        + (f"; {CURE}" if outside > HELD_OUT_WARN else ""),
-    )
-    yield Check.at_most(
-        "generalisation",
-        outside / max(inside, 1e-300),
-        GENERALISES_WARN,
-        GENERALISES_FAIL,
-        "held-out error over fit error"
-        + (
-            "; much above 1 means that the fit leans on its own motion: give logs of other motions"
-            if outside > GENERALISES_WARN * inside
-            else ""
-        ),
-    )
+    smallest = "smallest eigenvalue of the written pseudo-inertias"
+    active = [n for n in consistent.active if "[" not in n]  # terms that are not needed are none
+    boundary = f"; on the boundary: {', '.join(active)}" if active else ""
+    positive = margin > 0.0
+    yield Check("consistency", "pass" if positive else "fail", margin, 0.0, smallest + boundary)

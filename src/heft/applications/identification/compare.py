@@ -21,10 +21,10 @@ import scipy.special
 from heft.arrays import Array
 from heft.dynamics import Drive, Term, steady
 from heft.errors import InputError, InvalidSetting
+from heft.files import file_hash
 from heft.information import PARAMETER_COUNT, frame_change
 from heft.models import Robot
 from heft.plants import RobotPlant, structural_base
-from heft.recordings import file_hash
 
 from .results import SEEN, Identified
 

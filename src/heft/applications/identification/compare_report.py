@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterator
-from html import escape
 from itertools import accumulate
 
 import numpy as np
 
 from heft import __version__
 from heft.arrays import Array
-from heft.display import Part, Plot, Series, page, rounded, table
+from heft.display import Plot, Series, Table, page, rounded, table
 
 from .compare import ALARM, Change, Comparison, Curves, Kind
 from .results import NORMAL
@@ -66,44 +65,33 @@ def text(found: Comparison) -> str:
 
 def html(found: Comparison) -> str:
     """Return a self-contained page: it opens offline and asks nobody for anything."""
-    return page.page(f"{found.robot}: what changed", _parts(found))
+    return page.page(
+        "applications/identification/compare_report.html.jinja",
+        title=f"{found.robot}: what changed",
+        changed=any(c.clear for c in found.changes),
+        sentence=_sentence(found),
+        before=found.before,
+        after=found.after,
+        notes=found.notes,
+        kinds=[_of_kind(found, kind, title) for kind, title in TITLES.items()],
+        plots=[plot for curves in found.curves for plot in _plots(curves)],
+        suspect=_suspect(found),
+        rule=RULE.format(count=len(found.changes)),
+        version=__version__,
+    )
 
 
-def _parts(found: Comparison) -> Iterator[Part]:
-    notes = "".join(f"<li>{escape(n)}</li>" for n in found.notes)
-    changed = any(c.clear for c in found.changes)
-    yield (
-        f'<header><div class="bar"><h1>{escape(found.robot)}: what changed</h1>'
-        '<button id="theme" type="button">Light or dark</button></div></header>'
-        f'<main id="content"><p class="first {"usable" if changed else "good"}">'
-        f"{escape(_sentence(found))}</p>"
-        f"<p>Before: <code>{escape(found.before)}</code><br>"
-        f"After: <code>{escape(found.after)}</code></p>" + (f"<ul>{notes}</ul>" if notes else "")
-    )
-    for kind, title in TITLES.items():
-        changes = found.of(kind)
-        clear = [k for k, c in enumerate(changes) if c.clear]
-        yield f"<h2>{title}</h2><p>{len(clear)} of {len(changes)} changed.</p>"
-        if kind == "friction":
-            yield page.legend(
-                [
-                    ("before", "before, with 95 %"),
-                    ("after", "after, with 95 %"),
-                    ("residual", "change"),
-                ]
-            )
-            yield '<div class="pairs">'
-            for curves in found.curves:
-                yield from _plots(curves)
-            yield "</div>"
-        if kind == "base" and _suspect(found):
-            yield f"<p>{escape(_suspect(found))}</p>"
-        rows = [[f"{_mark(c)} {_row(c)[0]}", *_row(c)[1:]] for c in changes]
-        yield page.table("", HEADS[kind], rows, clear)
-    yield (
-        f"<h2>By what rule</h2><p>{escape(RULE.format(count=len(found.changes)))}</p></main>"
-        f"<footer>heft {__version__}.</footer>"
-    )
+def _of_kind(found: Comparison, kind: Kind, title: str) -> dict[str, object]:
+    """Return a section of the page: the changes of one kind."""
+    changes = found.of(kind)
+    rows = [[f"{_mark(c)} {_row(c)[0]}", *_row(c)[1:]] for c in changes]
+    clear = [k for k, c in enumerate(changes) if c.clear]
+    return {
+        "name": kind,
+        "title": title,
+        "count": len(changes),
+        "changes": Table("", HEADS[kind], rows, clear),
+    }
 
 
 def _sentence(found: Comparison) -> str:

@@ -14,7 +14,7 @@ from heft.errors import InvalidRecording, InvalidSetting
 from heft.estimators import ConsistentEstimate, DelayFound, Estimate, Limits, robust
 from heft.information import DataRank, Information, data_rank
 from heft.models import Options, Robot
-from heft.plants import Plant, Problem, RobotPlant
+from heft.plants import Plant, Problem, RobotPlant, point_moments
 from heft.recordings import Recording
 
 from .preparation import Progress, averaged, sharpened_and_delayed, silent, without_outliers
@@ -102,7 +102,7 @@ def fit_experiment(
         progress("looking at what is left over")
         if rough is not None:
             bodies = _point_spread(problem, rough)
-            moments = problem.point_moments(estimate.fitted, bodies)
+            moments = point_moments(problem, estimate.fitted, bodies)
             counted = zip(moments, estimate.noise.rows, strict=True)
             shared.append(tuple(m * n for m, n in counted))
         shared.append(settings.sharpness.doubt(problem, rows))

@@ -94,31 +94,55 @@ class Identification:
     @cached_property
     def calibrated_problem(self) -> Problem[RobotPlant]:
         """The problem with torque by the gains found, for predictions."""
-        robot, gains = self.problem.plant.robot, self.calibrated.gains
-        changed = {
-            j: replace(robot.options.of(j), gain=gain / gains[j])
-            for j in robot.joints
-            if (gain := robot.options.of(j).gain) is not None and j in gains
-        }
-        if not changed:
-            return self.problem.with_settings(plant=RobotPlant(robot))
-        options = replace(robot.options, joint={**(robot.options.joint or {}), **changed})
-        return self.problem.with_settings(plant=RobotPlant(replace(robot, options=options)))
+        return with_gains(self.problem, self.calibrated.gains)
 
     @property
     def links(self) -> dict[str, Array]:
         """Ten parameters of each link that carries moving mass, in its own frame."""
-        values = self.consistent.parameters.values
-        return {
-            link.name: values[10 * k : 10 * k + 10]
-            for k, link in enumerate(self.problem.plant.robot.bodies_links)
-        }
+        return link_parameters(self.problem, self.consistent)
 
     @property
     def friction(self) -> dict[str, dict[str, float]]:
         """The drives' terms by name, such as `elbow.viscous`, with full and simple friction."""
-        first = 10 * len(self.problem.space.groups)
-        labels, values = self.problem.space.labels, self.consistent.parameters.values
-        drives = dict(zip(labels.names[first:], values[first:].tolist(), strict=False))
-        rotors = {k: v for k, v in drives.items() if k.endswith(".armature")}
-        return {"full": drives, "simple": {**rotors, **self.simple.values}}
+        return drive_terms(self.problem, self.consistent, self.simple)
+
+
+def with_gains(problem: Problem[RobotPlant], gains: Mapping[str, float]) -> Problem[RobotPlant]:
+    """Return a problem with torque by drive gains that were found.
+
+    Args:
+        problem: With torque by the gains stated.
+        gains: Of each joint the gain stated over the gain found.
+    """
+    robot = problem.plant.robot
+    changed = {
+        j: replace(robot.options.of(j), gain=gain / gains[j])
+        for j in robot.joints
+        if (gain := robot.options.of(j).gain) is not None and j in gains
+    }
+    if not changed:
+        return problem.with_settings(plant=RobotPlant(robot))
+    options = replace(robot.options, joint={**(robot.options.joint or {}), **changed})
+    return problem.with_settings(plant=RobotPlant(replace(robot, options=options)))
+
+
+def link_parameters(
+    problem: Problem[RobotPlant], consistent: ConsistentEstimate
+) -> dict[str, Array]:
+    """Return ten parameters of each link that carries moving mass, in its own frame."""
+    values = consistent.parameters.values
+    return {
+        link.name: values[10 * k : 10 * k + 10]
+        for k, link in enumerate(problem.plant.robot.bodies_links)
+    }
+
+
+def drive_terms(
+    problem: Problem[RobotPlant], consistent: ConsistentEstimate, simple: SimpleFriction
+) -> dict[str, dict[str, float]]:
+    """Return the drives' terms by name, such as `elbow.viscous`, with full and simple friction."""
+    first = 10 * len(problem.space.groups)
+    labels, values = problem.space.labels, consistent.parameters.values
+    drives = dict(zip(labels.names[first:], values[first:].tolist(), strict=False))
+    rotors = {k: v for k, v in drives.items() if k.endswith(".armature")}
+    return {"full": drives, "simple": {**rotors, **simple.values}}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +14,26 @@ from threadpoolctl import threadpool_limits
 from heft.arrays import Array
 from heft.display import Trace
 from heft.dynamics import drive_columns
-from heft.errors import FitError, InvalidRecording, InvalidSetting, nearest
+from heft.errors import FitError, InvalidSetting, nearest
 from heft.estimators import Calibrated, DriveGains, Estimate, fit_held, strict_bounds
-from heft.files import stamp
 from heft.information import Information, Triangle, inertia
-from heft.models import Options, Robot, export
+from heft.models import Robot, export
 from heft.plants import Problem, RobotPlant
-from heft.recordings import JOINT_KINDS, ColumnMap, Recording, file_hash, log_hash
-from heft.signals import Timeline
+from heft.recordings import JOINT_KINDS, ColumnMap, Recording
 
 from . import checks
 from .fit import fit_experiment, gain_spread, open_experiment
-from .identification import SIMPLE_TERMS, Identification, SimpleFriction
+from .identification import (
+    SIMPLE_TERMS,
+    Identification,
+    SimpleFriction,
+    drive_terms,
+    link_parameters,
+    with_gains,
+)
+from .inputs import Inputs
 from .preparation import Progress, silent
-from .scores import Score, scores
+from .scores import Scores, scores
 from .settings import Settings
 
 
@@ -72,67 +78,98 @@ def _identify(
 ) -> Identification:
     problem, settings = open_experiment(robot, logs, settings, progress)
     corner = problem.corner
-    held_out = problem.with_recordings(validate) if validate else None
-    if held_out is not None:
-        _ = held_out.resolved, held_out.timelines  # refuse a bad log before the work begins
+    _refuse_unusable(problem, validate)
     run = fit_experiment(problem, settings, given, progress)
-    problem, gathered, estimate = run.problem, run.gathered, run.estimate
+    problem = run.problem
     progress("solving for physically consistent parameters")
     calibrated = DriveGains(settings.consistent).fit(
-        [estimate], problem.space, gain_spread(problem)
+        [run.estimate], problem.space, gain_spread(problem)
     )
-    simple = _simple(problem, gathered, estimate, calibrated)
+    simple = _simple(problem, run.gathered, run.estimate, calibrated)
     progress("looking what else would fit")
     bounds = strict_bounds(calibrated.triangle, calibrated.space, limits=settings.consistent.limits)
-    found = Identification(
-        problem,
-        gathered,
-        estimate,
-        calibrated,
-        simple,
-        bounds,
-        run.left_out,
-        run.delay,
-        {},
-        (),
-        (),
-        (),
-        (),
-        tuple(inputs),
-        settings,
-    )
-    files = export.write(robot, found.links, _simple_friction(found), _armatures(found))
-    # What is scored is what the file says, rounded as it is.
-    model = next(iter(files))
-    bodies = Robot.from_text(files[model], robot.options, model).written_bodies()
-    problem = found.calibrated_problem
+    links = link_parameters(problem, calibrated.consistent)
+    friction = drive_terms(problem, calibrated.consistent, simple)
+    files = export.write(robot, links, _simple_friction(robot, simple), _armatures(robot, friction))
     progress("scoring")
-    traces: list[Trace] = []
-    scored = scores(problem, bodies, found.friction, corner, traces)
-    left = scored.unexplained
-    if left > checks.EXPLAINS_NOTHING:
-        raise FitError(
-            "no parameters explain these torques",
-            got=f"{left:.0%} of the torque's variation is left over on the logs fitted themselves",
-            cure=f"{checks.CURE}: heft check LOG --robot MODEL looks for these",
-        )
-    fit = scored.list
-    held: tuple[Score, ...] = ()
-    if held_out is not None:
-        again = problem.with_recordings(validate)
-        held = scores(again, bodies, found.friction, corner, traces).list
-    margin = min((inertia.consistency_margin(v) for v in found.links.values()), default=1.0)
+    scoring = _Scoring(_written_bodies(robot, files), friction, corner)
+    calibrated_problem = with_gains(problem, calibrated.gains)
+    fitted = scoring.of_fitted(calibrated_problem, settings.limits.unexplained)
+    held = scoring.of(calibrated_problem.with_recordings(validate)).list if validate else ()
     judged = checks.judge(
-        problem, estimate, fit, held, _speeds(problem), found.consistent, margin, scored.span
+        calibrated_problem,
+        run.estimate,
+        fitted.list,
+        held,
+        _speeds(calibrated_problem),
+        calibrated.consistent,
+        min((inertia.consistency_margin(v) for v in links.values()), default=1.0),
+        fitted.span,
+        settings.limits,
     )
-    return replace(
-        found,
+    return Identification(
+        problem=problem,
+        gathered=run.gathered,
+        estimate=run.estimate,
+        calibrated=calibrated,
+        simple=simple,
+        bounds=bounds,
+        left_out=run.left_out,
+        delay=run.delay,
         files=files,
-        fit=fit,
+        fit=fitted.list,
         validation=held,
         checks=tuple(judged),
-        traces=tuple(traces),
+        traces=tuple(scoring.traces),
+        inputs=tuple(inputs),
+        settings=settings,
     )
+
+
+def _refuse_unusable(problem: Problem[RobotPlant], validate: Sequence[Recording]) -> None:
+    """Raise `InputError` for a log to validate that cannot be used, before the work begins."""
+    if validate:
+        held_out = problem.with_recordings(validate)
+        _ = held_out.resolved, held_out.timelines
+
+
+@dataclass(frozen=True)
+class _Scoring:
+    """How predictions are scored.
+
+    Attributes:
+        bodies: Ten parameters a body.
+        friction: The drives' terms by name, for each kind of friction.
+        corner: Of the low-pass [Hz].
+        traces: The curves of what was scored so far, for drawing.
+    """
+
+    bodies: Array
+    friction: Mapping[str, Mapping[str, float]]
+    corner: float
+    traces: list[Trace] = field(default_factory=list)
+
+    def of(self, problem: Problem[RobotPlant]) -> Scores:
+        """Return the scores of a problem's recordings."""
+        return scores(problem, self.bodies, self.friction, self.corner, self.traces)
+
+    def of_fitted(self, problem: Problem[RobotPlant], largest: float) -> Scores:
+        """Return the scores of the recordings fitted; raise `FitError` if nothing was explained."""
+        found = self.of(problem)
+        if found.unexplained > largest:
+            raise FitError(
+                "no parameters explain these torques",
+                got=f"{found.unexplained:.0%} of the torque's variation is left over on the logs "
+                "fitted themselves",
+                cure=f"{checks.CURE}: heft check LOG --robot MODEL looks for these",
+            )
+        return found
+
+
+def _written_bodies(robot: Robot, files: Mapping[str, bytes]) -> Array:
+    """Return ten parameters a body as the model file says them, rounded as it is."""
+    model = next(iter(files))
+    return Robot.from_text(files[model], robot.options, model).written_bodies()
 
 
 def _simple(
@@ -169,19 +206,19 @@ def _simple(
     )
 
 
-def _simple_friction(found: Identification) -> dict[str, tuple[float, float]]:
-    simple = found.simple.values
+def _simple_friction(robot: Robot, simple: SimpleFriction) -> dict[str, tuple[float, float]]:
+    """Return damping [N·m·s/rad] and friction [N·m] of each joint that has them."""
     return {
-        joint: (simple[f"{joint}.viscous"], simple[f"{joint}.coulomb"])
-        for joint in found.problem.plant.robot.joints
-        if f"{joint}.viscous" in simple
+        joint: (simple.values[f"{joint}.viscous"], simple.values[f"{joint}.coulomb"])
+        for joint in robot.joints
+        if f"{joint}.viscous" in simple.values
     }
 
 
-def _armatures(found: Identification) -> dict[str, float]:
-    full = found.friction["full"]
-    joints = found.problem.plant.robot.joints
-    return {j: full[f"{j}.armature"] for j in joints if f"{j}.armature" in full}
+def _armatures(robot: Robot, friction: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Return the rotor inertia of each joint that has one [kg·m²]."""
+    full = friction["full"]
+    return {j: full[f"{j}.armature"] for j in robot.joints if f"{j}.armature" in full}
 
 
 def _speeds(problem: Problem[RobotPlant]) -> Array:
@@ -192,22 +229,6 @@ def _speeds(problem: Problem[RobotPlant]) -> Array:
         total += np.sum(s.motion.velocity[first:] ** 2, axis=1)
         rows += len(s.time)
     return np.asarray(np.sqrt(total / max(rows, 1)))
-
-
-def describe(path: Path, role: str, timeline: Timeline | None = None) -> dict[str, Any]:
-    """Return the entry of an input file in the results."""
-    is_log = role in ("fit", "validation")
-    digest = log_hash(path) if is_log else file_hash(path)
-    entry: dict[str, Any] = {"path": str(path), "role": role, "sha256": digest}
-    if timeline is not None:
-        entry |= {
-            "samples": timeline.rows,
-            "used": timeline.used,
-            "duration_s": timeline.duration,
-            "step_s": timeline.step,
-            "gaps": timeline.gaps,
-        }
-    return entry
 
 
 def identify_files(
@@ -232,16 +253,42 @@ def identify_files(
         settings: How.
         progress: Told what is being done.
     """
-    read = [p for p in (model, options, columns, *logs, *validate) if p is not None]
-    stamps = [stamp(p) for p in read]
-    robot = Robot.from_file(model, Options.from_toml(options) if options else None)
-    mapping = ColumnMap.from_toml(columns) if columns else None
-    twice = sorted({str(p) for p in logs if [k.resolve() for k in logs].count(p.resolve()) > 1})
+    opened = Inputs.open(model, options, columns)
+    _refuse_same(logs, validate)
+    if opened.columns is not None and opened.robot is not None:
+        _refuse_unknown_joints(opened.columns, opened.robot, f"{columns}")
+    opened = opened.with_logs(fit=logs, validation=validate)
+    before = None
+    if given is not None:
+        opened = opened.holding(given=given / "information.npz")
+        before = Information.load(given / "information.npz")
+    assert opened.robot is not None
+    fit, held = opened.logs["fit"], opened.logs["validation"]
+    found = identify(opened.robot, fit, held, settings, before, (), progress)
+    # A fit that left rows out or averaged them walked other recordings than the files'.
+    fitted = found.problem
+    if any(a is not b for a, b in zip(fitted.recordings, fit, strict=True)):
+        fitted = fitted.with_recordings(fit)
+    inputs = opened.described(
+        *("model", "options", "columns", "given", "fit", "validation"),
+        timelines={
+            "fit": fitted.timelines,
+            "validation": found.problem.with_recordings(held).timelines,
+        },
+    )
+    opened.refuse_changed()
+    return replace(found, inputs=inputs)
+
+
+def _refuse_same(logs: Sequence[Path], validate: Sequence[Path]) -> None:
+    """Raise `InvalidSetting` if a log is given twice, or for fitting and for validation."""
+    places = [p.resolve() for p in logs]
+    twice = sorted({str(p) for p in logs if places.count(p.resolve()) > 1})
     if twice:
         raise InvalidSetting(
             "a log is given twice", argument="LOGS", got=", ".join(twice), cure="name it once"
         )
-    same = sorted(str(p) for p in validate if p.resolve() in {k.resolve() for k in logs})
+    same = sorted(str(p) for p in validate if p.resolve() in places)
     if same:
         raise InvalidSetting(
             "a log is given for fitting and for validation",
@@ -249,37 +296,17 @@ def identify_files(
             got=", ".join(same),
             cure="validate on a log that the fit does not see",
         )
-    for signal in mapping.signals if mapping else ():
+
+
+def _refuse_unknown_joints(columns: ColumnMap, robot: Robot, path: str) -> None:
+    """Raise `InvalidSetting` if a map names a joint that the robot does not have."""
+    for signal in columns.signals:
         for joint in signal.joints if signal.kind in JOINT_KINDS else ():
             if joint not in robot.joints:
                 near = nearest(joint, robot.joints)
                 raise InvalidSetting(
                     f"the map names a joint '{joint}', which the robot does not have",
-                    argument=f"{columns}, [{signal.kind}]",
+                    argument=f"{path}, [{signal.kind}]",
                     valid=robot.joints,
                     cure=f"did you mean '{near}'?" if near else None,
                 )
-    fit = [Recording.open(p, mapping, robot.joints) for p in logs]
-    held = [Recording.open(p, mapping, robot.joints) for p in validate]
-    before = Information.load(given / "information.npz") if given else None
-    found = identify(robot, fit, held, settings, before, (), progress)
-    # A fit that left rows out or averaged them walked other recordings than the files'.
-    first, second = found.problem, found.problem.with_recordings(held)
-    if any(a is not b for a, b in zip(first.recordings, fit, strict=True)):
-        first = first.with_recordings(fit)
-    inputs = [
-        describe(model, "model"),
-        *(describe(p, "options") for p in [options] if p),
-        *(describe(p, "columns") for p in [columns] if p),
-        *(describe(p / "information.npz", "given") for p in [given] if p),
-        *(describe(p, "fit", t) for p, t in zip(logs, first.timelines, strict=True)),
-        *(describe(p, "validation", t) for p, t in zip(validate, second.timelines, strict=True)),
-    ]
-    for path, first_stamp in zip(read, stamps, strict=True):
-        if stamp(path) != first_stamp:
-            raise InvalidRecording(
-                "a file was changed while it was read",
-                argument=str(path),
-                cure="wait until nothing writes to it, and start again",
-            )
-    return replace(found, inputs=tuple(inputs))

@@ -6,8 +6,7 @@ import json
 import math
 import shlex
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from html import escape
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,10 @@ from heft import __version__
 from heft.arrays import Array
 from heft.display import (
     Body,
-    Part,
     Plot,
     Scene,
     Series,
+    Table,
     Trace,
     bones,
     ellipsoid,
@@ -33,6 +32,7 @@ from heft.estimators import body_statistics
 from heft.information import Check, frame_change
 
 from .identification import Identification
+from .limits import Limit, Limits
 from .results import NORMAL, base_entries, friction_curve, parameter_entries, to_json
 from .settings import Settings
 
@@ -123,28 +123,28 @@ def _scores(found: Identification) -> list[list[str]]:
 SCORE_HEAD = ("log", "role", "friction", "filter", "torque error", "mean of joints")
 
 
-def _judgement(check: Check) -> str:
-    limit = f"(limit {check.limit:.3g})"
-    return f"{MARKS[check.status]} {check.name}: {check.value:.3g} {limit}, {check.message}"
+def _finding(check: Check) -> str:
+    return f"{check.name}: {check.value:.3g} (limit {check.limit:.3g}), {check.message}"
+
+
+def _judged(found: Identification) -> list[Check]:
+    """Return the checks, those that failed first."""
+    return sorted(found.checks, key=lambda c: ORDER[c.status])
 
 
 def text(found: Identification) -> str:
     """Return what a terminal shows: the verdict and what failed first."""
-    judged = sorted(found.checks, key=lambda c: ORDER[c.status])
     parts = [
         f"{found.problem.plant.robot.name}: {found.verdict}"
         + ("" if found.validation else ", on the logs fitted only (give --validate)"),
-        "\n".join(_judgement(c) for c in judged if c.status != "pass") or "all checks passed",
+        "\n".join(f"{MARKS[c.status]} {_finding(c)}" for c in _judged(found) if c.status != "pass")
+        or "all checks passed",
         table(LINK_HEAD, _links(found)),
         table(JOINT_HEAD, _joints(found)),
         "\n".join(textwrap.wrap(LEGEND, 96)),
         table(SCORE_HEAD, _scores(found)),
     ]
-    if found.problem.delay:
-        parts.append(_behind(found.problem.delay))
-    if sum(found.left_out.values()):
-        counts = ", ".join(f"{n} of {Path(k).name}" for k, n in found.left_out.items())
-        parts.append(f"Rows left out as no part of the experiment: {counts}.")
+    parts += _remarks(found)
     parts += [f"note: {note}" for note in found.problem.plant.robot.notes]
     return "\n\n".join(parts)
 
@@ -181,6 +181,9 @@ def _share_seen(found: Identification) -> list[list[str]]:
 
 
 SEEN_HEAD = ("link", "mass", "cx", "cy", "cz", "Ixx", "Ixy", "Iyy", "Ixz", "Iyz", "Izz")
+
+
+BASE_HEAD = ("base parameter", "value", "±", "95 %", "unit")
 
 
 def _base_rows(found: Identification) -> list[list[str]]:
@@ -346,16 +349,21 @@ def _flat(settings: Mapping[str, Any], above: str = "") -> Iterator[list[str]]:
             yield [f"{above}{name}", json.dumps(value, ensure_ascii=False, default=str)]
 
 
-def _score_line(found: Identification) -> str:
+def _limits(limits: Limits) -> Iterator[list[str]]:
+    """Yield the limits of the checks as rows of name and value."""
+    for name, limit in vars(limits).items():
+        if isinstance(limit, Limit):
+            fails = f", fails beyond {limit.fails:g}" if math.isfinite(limit.fails) else ""
+            yield [f"limits.{name}", f"passes up to {limit.passes:g}{fails}"]
+        else:
+            yield [f"limits.{name}", f"{limit:g}"]
+
+
+def _unexplained(found: Identification) -> str:
+    """Return the share of torque that full friction leaves over: held out, if there are any."""
     scores = found.validation or found.fit
     chosen = [s.total for s in scores if s.filter_hz is not None and s.friction == "full"]
-    share = f"{max(chosen):.1%}" if chosen else "–"
-    if found.validation:
-        return f"On logs that the fit did not see, {share} of the torque is not explained."
-    return (
-        f"On the logs fitted, {share} of the torque is not explained; give "
-        "<code>--validate</code> to see how it holds on others."
-    )
+    return f"{max(chosen):.1%}" if chosen else "–"
 
 
 def _behind(delay: float) -> str:
@@ -363,161 +371,91 @@ def _behind(delay: float) -> str:
     return f"Torque comes {1e3 * abs(delay):.2g} ms {'behind' if delay > 0 else 'ahead of'} motion."
 
 
-def _delay(found: Identification) -> str:
+def _remarks(found: Identification) -> list[str]:
     """Return what a reader must know of a delay, and of rows left out."""
-    said = ""
+    said = []
     if found.problem.delay:
-        said += f" {_behind(found.problem.delay)}"
+        said.append(_behind(found.problem.delay))
     if sum(found.left_out.values()):
         counts = ", ".join(f"{n} of {Path(k).name}" for k, n in found.left_out.items())
-        said += f" Rows left out as no part of the experiment: {escape(counts)}."
+        said.append(f"Rows left out as no part of the experiment: {counts}.")
     return said
 
 
-SECTIONS = {
-    "verdict": "Verdict",
-    "masses": "Masses",
-    "friction": "Joints and friction",
-    "torque": "Torque",
-    "spectra": "Spectra",
-    "seen": "What was seen",
-    "base": "Base parameters",
-    "made": "How it was made",
-}
-KEYS = (
-    "Drag along a plot to zoom in, double-click to see all. With the keyboard: ← → move the "
-    "cursor, + − zoom, Shift and ← → shift, 0 shows all. Logs thinned out keep every peak."
-)
-
-
-def _opening(found: Identification) -> str:
-    name = escape(found.problem.plant.robot.name)
-    links = "".join(f'<li><a href="#{k}">{v}</a></li>' for k, v in SECTIONS.items())
-    judged = sorted(found.checks, key=lambda c: ORDER[c.status])
-    items = "".join(
-        f'<li><span class="{COLOURS[c.status]}">{MARKS[c.status]}</span> '
-        f"{escape(_judgement(c)[2:])}</li>"
-        for c in judged
-    )
-    worst = judged[0].status if judged else "pass"
-    first = (
-        "All checks passed."
-        if worst == "pass"
-        else f"<strong>First, {escape(judged[0].name)}:</strong> {escape(judged[0].message)}"
-    )
-    notes = "".join(f"<li>{escape(n)}</li>" for n in found.problem.plant.robot.notes)
-    return (
-        f'<header><div class="bar"><h1>{name}: what it weighs</h1>'
-        '<button id="theme" type="button">Light or dark</button></div>'
-        f'<p>Verdict: <span class="verdict {found.verdict}">{found.verdict}</span>. '
-        f"{_score_line(found)}</p>"
-        f'<nav aria-label="Sections"><ul>{links}</ul></nav></header><main id="content">'
-        f'{_heading("verdict")}<p class="first {COLOURS[worst]}">{first}</p>'
-        f'<ul class="checks">{items}</ul>'
-        + (f"<h3>To know of the model file</h3><ul>{notes}</ul>" if notes else "")
-        + page.table("Torque not explained", SCORE_HEAD, _scores(found))
-    )
-
-
-def _heading(section: str) -> str:
-    return f'<h2 id="{section}">{SECTIONS[section]}</h2>'
-
-
-Plots = Callable[[Identification, int, Trace], Iterator[Plot]]
-
-
-def _drawn_by_log(found: Identification, plots: Plots, layout: str) -> Iterator[Part]:
-    """Yield the plots of each log drawn, those of the first in sight."""
+def _logs(found: Identification) -> list[dict[str, object]]:
+    """Return the plots of each log that is drawn."""
     fitted = _fitted(found)
-    for number, trace in enumerate(found.traces[:DRAWN_LOGS]):
-        role = "fitted" if trace.path in fitted else "held out"
-        title = f"{escape(Path(trace.path).name)} ({role})"
-        yield f"<details{'' if number else ' open'}><summary>{title}</summary>"
-        yield f'<div class="{layout}">'
-        yield from plots(found, number, trace)
-        yield "</div></details>"
-    if len(found.traces) > DRAWN_LOGS:
-        yield f"<p>{len(found.traces) - DRAWN_LOGS} more logs are not drawn.</p>"
-
-
-def _parts(found: Identification) -> Iterator[Part]:
-    robot, model = found.problem.plant.robot, next(iter(found.files))
-    yield _opening(found)
-    yield _heading("masses")
-    yield (
-        "<p>Each link's mass as the solid ellipsoid of equal inertia, at its place when the first "
-        "log begins. The fuller its colour, the more of it the data saw; the paler, the more is "
-        "the model file's. Drag or use the arrow keys to turn, + and − to zoom.</p>"
-    )
-    yield page.legend([("before", "before: the model file"), ("after", "after: identified")])
-    yield _scene(found)
-    yield page.table("Links", LINK_HEAD, _links(found))
-    yield f"<p>{escape(LEGEND)}</p>"
-    yield _heading("friction")
-    yield page.table("Joints", JOINT_HEAD, _joints(found))
-    yield (
-        "<p>Torque is the rigid body's + rotor inertia · a + friction. The table holds the simple "
-        f"friction of {model}; the full one that the masses were fitted with is in "
-        "<code>friction.py</code>, <code>friction.c</code> and estimate.json."
-        f"{_delay(found)}</p>"
-        "<p>The curves are friction in steady sliding without load. The points are the data: "
-        "measured torque less that of bodies and rotor, at all accelerations and loads. The band "
-        "is what the noise leaves open.</p>"
-    )
-    yield page.legend(
-        [("data", "data"), ("predicted", "full, with 95 %"), ("simple", "simple (dashed)")]
-    )
-    yield '<div class="grid">'
-    yield from _plots_of_friction(found)
-    yield f"</div>{_heading('torque')}<p>{KEYS}</p>"
-    yield page.legend(
-        [("measured", "measured"), ("predicted", "predicted"), ("residual", "residual")]
-    )
-    yield from _drawn_by_log(found, _plots_of_torque, "stack")
-    yield _heading("spectra")
-    yield (
-        "<p>Power spectral densities. Where the residual is flat it is noise; where it rises above "
-        "that, something of the motion is not explained.</p>"
-    )
-    yield page.legend([("measured", "measured"), ("residual", "residual")])
-    yield from _drawn_by_log(found, _plots_of_spectra, "grid")
-    yield _heading("seen")
-    yield (
-        "<p>Of each number, the share of its doubt that the data took away, and how: ● seen "
-        "alone, ◐ seen in combination with others, ○ held by the model file only, – without any "
-        "effect on torque.</p>"
-    )
-    yield page.table("Held by", SEEN_HEAD, _share_seen(found))
-    yield (
-        "<p>An open end means that bodies of any such number fit the data; “prior” that only the "
-        "model file holds it. The last column is how far the prior moved it.</p><details><summary>"
-        f"Every number: {len(found.links)} links, ten each</summary>"
-    )
-    yield page.table("", NUMBER_HEAD, _all_numbers(found))
-    yield f"</details>{_heading('base')}"
-    yield (
-        "<p>What the data tell directly: least squares without prior or constraints. The terms of "
-        "friction's dictionary, which mean little one by one, are in the curves above.</p>"
-    )
-    yield page.table("", ("base parameter", "value", "±", "95 %", "unit"), _base_rows(found))
-    yield _heading("made")
-    line = command(found)
-    if line is not None:
-        yield f"<p>Made again by <code>{escape(line)}</code></p>"
-    yield page.table(
-        "Files",
-        ("role", "file", "sha256"),
-        [[str(i["role"]), str(i["path"]), str(i["sha256"])] for i in found.inputs],
-    )
-    yield "<details><summary>All settings</summary>"
-    yield page.table("", ("setting", "value"), _flat(to_json(found)["settings"]))
-    yield (
-        f"</details></main><footer>heft {__version__}, low-pass {found.problem.corner:.4g} Hz, "
-        f"prior worth {found.consistent.strength:g} samples, structure {robot.structure_hash()}."
-        "</footer>"
-    )
+    return [
+        {
+            "name": Path(trace.path).name,
+            "role": "fitted" if trace.path in fitted else "held out",
+            "torque": _plots_of_torque(found, number, trace),
+            "spectra": _plots_of_spectra(found, number, trace),
+        }
+        for number, trace in enumerate(found.traces[:DRAWN_LOGS])
+    ]
 
 
 def html(found: Identification) -> str:
     """Return a self-contained page: it opens offline and asks nobody for anything."""
-    return page.page(f"{found.problem.plant.robot.name}: what it weighs", _parts(found))
+    return page.page(
+        "applications/identification/report.html.jinja",
+        title=f"{found.problem.plant.robot.name}: what it weighs",
+        **_of_the_verdict(found),
+        **_of_the_robot(found),
+        **_of_the_data(found),
+        **_of_the_making(found),
+    )
+
+
+def _of_the_verdict(found: Identification) -> dict[str, object]:
+    judged = _judged(found)
+    return {
+        "verdict": found.verdict,
+        "held_out": bool(found.validation),
+        "unexplained": _unexplained(found),
+        "checks": judged,
+        "first": judged[0] if judged and judged[0].status != "pass" else None,
+        "finding": _finding,
+        "marks": MARKS,
+        "colours": COLOURS,
+        "notes": found.problem.plant.robot.notes,
+        "scores": Table("Torque not explained", SCORE_HEAD, _scores(found)),
+    }
+
+
+def _of_the_robot(found: Identification) -> dict[str, object]:
+    return {
+        "robot": _scene(found),
+        "links": Table("Links", LINK_HEAD, _links(found)),
+        "joints": Table("Joints", JOINT_HEAD, _joints(found)),
+        "columns": LEGEND,
+        "model": next(iter(found.files)),
+        "remarks": _remarks(found),
+        "friction": _plots_of_friction(found),
+    }
+
+
+def _of_the_data(found: Identification) -> dict[str, object]:
+    return {
+        "logs": _logs(found),
+        "not_drawn": max(len(found.traces) - DRAWN_LOGS, 0),
+        "seen": Table("Held by", SEEN_HEAD, _share_seen(found)),
+        "links_count": len(found.links),
+        "numbers": Table("", NUMBER_HEAD, _all_numbers(found)),
+        "base": Table("", BASE_HEAD, _base_rows(found)),
+    }
+
+
+def _of_the_making(found: Identification) -> dict[str, object]:
+    settings = [*_flat(to_json(found)["settings"]), *_limits(found.settings.limits)]
+    files = [[str(i["role"]), str(i["path"]), str(i["sha256"])] for i in found.inputs]
+    return {
+        "command": command(found),
+        "files": Table("Files", ("role", "file", "sha256"), files),
+        "settings": Table("", ("setting", "value"), settings),
+        "version": __version__,
+        "corner": f"{found.problem.corner:.4g}",
+        "strength": f"{found.consistent.strength:g}",
+        "structure": found.problem.plant.robot.structure_hash(),
+    }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from heft.arrays import Array
 from heft.display import Stretch, Trace, Tracer
 from heft.dynamics import drive_columns
 from heft.engine import in_order
-from heft.plants import Problem, RobotMotion, RobotPlant, Samples
+from heft.plants import Plant, Problem, RobotMotion, RobotPlant, Samples
 
 PIECE_ROWS = 1_000_000
 
@@ -54,6 +55,7 @@ class Scores:
     span: Array
 
 
+P = TypeVar("P", bound="Plant[Any]")
 Models = Mapping[str, Mapping[str, float]]  # drives' terms by name, for each kind of friction
 
 
@@ -73,41 +75,44 @@ def rigid_torques(
 
 
 def stretches(problem: Problem[RobotPlant], bodies: Array, models: Models) -> Iterator[Stretch]:
-    """Yield measured and predicted effort in stretches without gaps.
-
-    Only measured channels; at most about `PIECE_ROWS` rows at a time.
-    """
+    """Yield measured and predicted effort in stretches without gaps; see `_unbroken`."""
     robot = problem.plant.robot
-    measured = robot.measured
     rotors = {k: v for k, v in next(iter(models.values())).items() if k.endswith(".armature")}
-    parts: list[Stretch] = []
-    current, last = -1, -np.inf
-    for s, rigid in rigid_torques(problem, bodies):
-        gap = signals.GAP_STEPS * problem.timelines[s.recording].step
-        broken = s.recording != current or s.time[0] > last + gap or s.time[0] <= last
-        if parts and (broken or sum(len(p.time) for p in parts) > PIECE_ROWS):
-            yield _joined(parts)
-            parts = []
-        current, last = s.recording, float(s.time[-1])
-        course = problem.plant.drive_state(s, rigid)
+
+    def part(s: Samples[RobotMotion], rigid: Array) -> Stretch:
+        state = problem.plant.drive_state(s, rigid)
         efforts = [
-            (rigid + drive_columns.effort(robot, drives, course))[measured].T
+            (rigid + drive_columns.effort(robot, drives, state))[robot.measured].T
             for drives in (*models.values(), rotors)
         ]
-        parts.append(
-            Stretch(
-                s.recording,
-                s.time,
-                s.index,
-                s.motion.position.T,
-                s.motion.velocity.T,
-                s.measured,
-                np.stack(efforts[:-1]),
-                efforts[-1],
-            )
+        return Stretch(
+            s.recording,
+            s.time,
+            s.index,
+            s.motion.position.T,
+            s.motion.velocity.T,
+            s.measured,
+            np.stack(efforts[:-1]),
+            efforts[-1],
         )
-    if parts:
-        yield _joined(parts)
+
+    return _unbroken(problem, (part(s, rigid) for s, rigid in rigid_torques(problem, bodies)))
+
+
+def _unbroken(problem: Problem[P], parts: Iterable[Stretch]) -> Iterator[Stretch]:
+    """Yield stretches that follow one another as one, at most about `PIECE_ROWS` rows at a time."""
+    held: list[Stretch] = []
+    current, last = -1, -np.inf
+    for part in parts:
+        gap = signals.GAP_STEPS * problem.timelines[part.recording].step
+        broken = part.recording != current or not last < part.time[0] <= last + gap
+        if held and (broken or sum(len(p.time) for p in held) > PIECE_ROWS):
+            yield _joined(held)
+            held = []
+        current, last = part.recording, float(part.time[-1])
+        held.append(part)
+    if held:
+        yield _joined(held)
 
 
 def _joined(parts: Sequence[Stretch]) -> Stretch:
@@ -138,7 +143,54 @@ def scores(
     corner: float,
     traces: list[Trace] | None = None,
 ) -> Scores:
-    """Return for each recording the score raw and filtered, with each kind of friction.
+    """Return the scores of a robot's torque with each kind of friction; see `scored`.
+
+    Args:
+        problem: Its recordings are scored.
+        bodies: Ten parameters a body.
+        models: The drives' terms by name, for each kind of friction, the best first.
+        corner: Of the low-pass [Hz].
+        traces: Where to leave curves of the first model for drawing.
+    """
+    robot = problem.plant.robot
+    places = {robot.channels[c]: (k, int(c)) for k, c in enumerate(robot.measured)}
+    own = [(d.name, *places[d.name]) for d in robot.drives if d.name in places]
+    return scored(
+        problem, tuple(models), lambda p: stretches(p, bodies, models), corner, traces, own
+    )
+
+
+def plant_scores(
+    problem: Problem[P], values: Array, corner: float, traces: list[Trace] | None = None
+) -> Scores:
+    """Return the scores of what a plant predicts of its channels; see `scored`.
+
+    Args:
+        problem: Its recordings are scored.
+        values: Of the standard columns, shape (p,).
+        corner: Of the low-pass [Hz].
+        traces: Where to leave curves for drawing.
+    """
+
+    def part(s: Samples[Any], guess: Array) -> Stretch:
+        none = np.zeros((len(s.time), 0))
+        return Stretch(s.recording, s.time, s.index, none, none, s.measured, guess[None], guess)
+
+    def predicted(whole: Problem[P]) -> Iterator[Stretch]:
+        return _unbroken(whole, (part(s, guess) for s, guess in whole.predictions(values)))
+
+    return scored(problem, ("full",), predicted, corner, traces)
+
+
+def scored(
+    problem: Problem[P],
+    models: Sequence[str],
+    predicted: Callable[[Problem[P]], Iterable[Stretch]],
+    corner: float,
+    traces: list[Trace] | None = None,
+    own: Sequence[tuple[str, int, int]] = (),
+) -> Scores:
+    """Return for each recording the score raw and filtered, of each model.
 
     Raw compares torque as logged with the prediction at the same rows. Filtered passes both
     through the same zero-phase fourth-order Butterworth low-pass. Half a second is cut at each
@@ -146,10 +198,11 @@ def scores(
 
     Args:
         problem: Its recordings are scored; rows that they do not select only pass the filter.
-        bodies: Ten parameters a body.
-        models: The drives' terms by name, for each kind of friction, the best first.
+        models: Names of the models, the best first.
+        predicted: Makes stretches of measured and predicted values, by each model.
         corner: Of the low-pass [Hz].
         traces: Where to leave curves of the first model for drawing.
+        own: Of each joint with friction of its own: name, measured channel, channel.
     """
     channels = problem.channels
     count = len(problem.recordings)
@@ -159,8 +212,11 @@ def scores(
     ends = np.array([np.inf, -np.inf])[:, None] * np.ones(len(channels))
     rows = 0
     whole = problem.with_recordings([r.selecting_all() for r in problem.recordings])
-    tracers = [_tracer(whole, k) for k in range(count)]
-    for piece in stretches(whole, bodies, models):
+    tracers = [
+        Tracer(r.name, channels, own, whole.timelines[k].step, whole.timelines[k].used)
+        for k, r in enumerate(whole.recordings)
+    ]
+    for piece in predicted(whole):
         k, time, tau, estimates = piece.recording, piece.time, piece.measured, piece.predicted
         selection = problem.recordings[k].selection
         chosen = np.ones(len(time), dtype=bool) if selection is None else selection(piece.index)
@@ -189,20 +245,11 @@ def scores(
             for f, hz in enumerate((None, corner)):
                 if not size[k, f].sum() > 0.0:
                     continue
-                own = np.sqrt(error[k, m, f] / np.where(size[k, f] > 0.0, size[k, f], np.inf))
+                alone = np.sqrt(error[k, m, f] / np.where(size[k, f] > 0.0, size[k, f], np.inf))
                 total = float(np.sqrt(error[k, m, f].sum() / size[k, f].sum()))
-                per_joint = dict(zip(channels, own.tolist(), strict=True))
-                found.append(Score(recording.name, name, hz, total, float(own.mean()), per_joint))
+                per_joint = dict(zip(channels, alone.tolist(), strict=True))
+                found.append(Score(recording.name, name, hz, total, float(alone.mean()), per_joint))
     varying = float(np.sum(moments[1] - moments[0] ** 2 / max(rows, 1)))
     unexplained = float(error[:, 0, 1].sum())
     rest = float(np.sqrt(unexplained / varying)) if varying > 0.0 else 0.0
     return Scores(tuple(found), rest, np.where(np.isfinite(ends[0]), ends[1] - ends[0], 0.0))
-
-
-def _tracer(problem: Problem[RobotPlant], recording: int) -> Tracer:
-    """Return what gathers the curves of a recording for drawing."""
-    robot, timeline = problem.plant.robot, problem.timelines[recording]
-    places = {robot.channels[c]: (k, int(c)) for k, c in enumerate(robot.measured)}
-    own = [(d.name, *places[d.name]) for d in robot.drives if d.name in places]
-    name = problem.recordings[recording].name
-    return Tracer(name, problem.channels, own, timeline.step, timeline.used)

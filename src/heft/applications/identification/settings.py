@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from heft.errors import InvalidSetting, shown
 from heft.estimators import Delay, LeastSquares, PhysicallyConsistent, Sharpness
+from heft.files import Keys, Number, Text, check_fields
 from heft.signals import Smoothing, Weak
 
+from .limits import Limits
 from .preparation import ROBUST, Robust
 
 MOST_THREADS = 1024
+CHECKS: Keys = {
+    "robust": Text("there is no such way of finding rows that do not belong", ("none", *ROBUST)),
+    "threads": Number("threads are not a whole number", 1, MOST_THREADS, whole=True),
+}
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,7 @@ class Settings:
             which are then left out; `none` takes all.
         average: Whether logs of motion that repeats are averaged over its periods first.
         threads: How many threads share the work; the result does not depend on it.
+        limits: Up to where the checks pass, which make the verdict.
     """
 
     smoothing: Smoothing = Smoothing()
@@ -39,19 +45,7 @@ class Settings:
     robust: Robust = "none"
     average: bool = False
     threads: int = 2
+    limits: Limits = Limits()
 
     def __post_init__(self) -> None:
-        if self.robust not in ("none", *ROBUST):
-            raise InvalidSetting(
-                "there is no such way of finding rows that do not belong",
-                argument="robust",
-                got=shown(self.robust),
-                valid=("none", *ROBUST),
-            )
-        if type(self.threads) is not int or not 1 <= self.threads <= MOST_THREADS:
-            raise InvalidSetting(
-                "threads are not a whole number",
-                argument="threads",
-                got=shown(self.threads),
-                expected=f"1 to {MOST_THREADS}",
-            )
+        check_fields(self, CHECKS)

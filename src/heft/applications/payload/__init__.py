@@ -3,6 +3,6 @@
 from . import payload
 from .payload import Payload
 from .by_wrench import Weigh
-from .online import Follow
+from .online import Online
 from .by_torques import WeighCarried
-from .live import Run, stopped_by_signals
+from .live import LiveWeighing, stopped_by_signals

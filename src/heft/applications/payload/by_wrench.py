@@ -73,7 +73,7 @@ class Weigh:
     gain_std: float | None = None
     known_mass: float | None = None
     window: float = 0.1
-    overlap: float = 0.5
+    overlap: float = 0.65
 
     def __post_init__(self) -> None:
         if self.known_mass is not None and self.gain_std is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,44 +16,47 @@ from heft.errors import InvalidSetting
 from heft.estimators import State
 from heft.files import put, workshop
 
-from .node import Known, Node
-from .online import Following
+from .node import Node, NodeState
+from .online import OnlineState
 
 SCHEMA = 1
-# Of `Following`, beside its filter.
-KEPT = (
-    "time",
-    "since",
-    "known",
-    "settled",
-    "rested",
-    "restless",
-    "begged",
-    "windows",
-    "spikes",
-)
+# Fields of `OnlineState` beside its filter, by their names in the file.
+KEPT = {
+    "time": "time",
+    "since": "changed_at",
+    "known": "announced_mass",
+    "settled": "settled",
+    "rested": "settled_at",
+    "restless": "restless_changes",
+    "begged": "motion_requested",
+    "windows": "windows",
+    "spikes": "spikes",
+}
 
 
 def settings_hash(node: Node) -> str:
     """Return a hash of all settings that the kept numbers depend on."""
-    follow = replace(node.follow((1.0, 1.0), 1000.0), others=())
-    told = repr((node.sensors, node.motion.names, follow))
-    return hashlib.sha256(told.encode()).hexdigest()
+    online = replace(node.online((1.0, 1.0), 1000.0), others=())
+    values = ", ".join(f"{f.name}={getattr(online, f.name)!r}" for f in fields(online))
+    # Files of this schema were first written by a class called `Follow`: they stay readable.
+    settings = f"({node.sensors!r}, {node.motion.names!r}, Follow({values}))"
+    return hashlib.sha256(settings.encode()).hexdigest()
 
 
-def save(path: Path, node: Node, known: Known) -> None:
+def save(path: Path, node: Node, state: NodeState) -> None:
     """Write the file, whole or not at all; nothing while there is nothing to keep."""
-    if known.following is None or known.follow is None or known.epoch is None:
+    load, online, epoch = state.load, state.online, state.alignment.epoch
+    if load is None or online is None or epoch is None:
         return
-    filter = known.following.filter
+    filter = load.filter
     content = {
         "heft": __version__,
         "schema": SCHEMA,
         "settings": settings_hash(node),
-        "epoch": known.epoch,
-        "noise": known.follow.noise,
-        "rate": known.follow.rate,
-        "following": {name: getattr(known.following, name) for name in KEPT},
+        "epoch": epoch,
+        "noise": online.noise,
+        "rate": online.rate,
+        "following": {name: getattr(load, ours) for name, ours in KEPT.items()},
         "filter": {
             "factor": filter.factor.tolist(),
             "waiting": [rows.tolist() for rows in filter.waiting],
@@ -70,8 +73,8 @@ def save(path: Path, node: Node, known: Known) -> None:
         put(new, path.resolve())
 
 
-def load(path: Path, node: Node) -> Known:
-    """Return what was known when the file was written, or the start where there is none.
+def load(path: Path, node: Node) -> NodeState:
+    """Return the state in which the file was written, or the start where there is none.
 
     Raises:
         InvalidSetting: If the file is damaged, or of other settings.
@@ -88,7 +91,7 @@ def load(path: Path, node: Node) -> Known:
             raise ValueError(f"its schema is {content['schema']}")
         if content["settings"] != settings_hash(node):
             raise ValueError("it was written with other sensors or settings")
-        return _known(node, content)
+        return _state(node, content)
     except (OSError, ValueError, KeyError, TypeError) as problem:
         raise InvalidSetting(
             "nothing can be resumed from this file",
@@ -98,27 +101,29 @@ def load(path: Path, node: Node) -> Known:
         ) from problem
 
 
-def _known(node: Node, content: dict[str, Any]) -> Known:
+def _state(node: Node, content: dict[str, Any]) -> NodeState:
     kept = content["filter"]
     factor = np.array(kept["factor"], dtype=float)
     force, moment = map(float, content["noise"])
-    follow = node.follow((force, moment), float(content["rate"]))
-    if factor.shape != follow.start().filter.factor.shape or not np.isfinite(factor).all():
+    online = node.online((force, moment), float(content["rate"]))
+    if factor.shape != online.start().filter.factor.shape or not np.isfinite(factor).all():
         raise ValueError("its numbers are none")
-    state = State(
+    filter = State(
         factor,
         int(kept["steps"]),
         tuple(np.array(rows, dtype=float) for rows in kept["waiting"]),
         int(kept["doubted"]),
         int(kept["skipping"]),
     )
-    following = Following(state, **{name: content["following"][name] for name in KEPT})
-    if not math.isfinite(following.time):
+    known = {ours: content["following"][name] for name, ours in KEPT.items()}
+    load = OnlineState(filter, **known)
+    if not math.isfinite(load.time):
         raise ValueError("its time is none")
+    start = node.start()
     return replace(
-        node.start(),
-        epoch=int(content["epoch"]),
+        start,
+        alignment=replace(start.alignment, epoch=int(content["epoch"])),
         noise=(force, moment),
-        follow=follow,
-        following=following,
+        online=online,
+        load=load,
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import signal
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -16,23 +15,22 @@ from typing import Any
 import numpy as np
 
 from heft import __version__
-from heft.applications.identification import Progress, describe, silent
+from heft.applications.identification import Inputs, Progress, silent
+from heft.display import render
 from heft.errors import InvalidSetting
 from heft.files import require_writable
 from heft.information import PARAMETER_COUNT
-from heft.models import Options, Robot
-from heft.recordings import ColumnMap, Recording
-from heft.streams import Connection, Link, Piece, Reader, connected, served
+from heft.recordings import Recording
+from heft.streams import Arrival, Connection, Link, connected, received, replayed, served
 
 from . import checkpoint, payload
-from .node import Known, Node, seen
+from .node import Node, NodeState, load_estimate
 from .online import Event
 from .payload import Payload
 from .sensors import Sensors
 
+PAGE = "applications/payload/live_page.html.jinja"
 SCHEMA = 1
-TICK = 0.05  # [s] between looks at what came, at most; each costs, however little came
-SLICE = 0.025  # [s] of a log that are replayed at once
 KEPT = 1.0  # [s] between checkpoints
 HEALTH = 1.0  # [s] between reports of it
 MOST_EVENTS = 50  # shown on the page
@@ -40,23 +38,8 @@ FASTEST = 1000.0  # [Hz]
 
 
 @dataclass(frozen=True)
-class Arrived:
-    """What a source gave.
-
-    Attributes:
-        now: When, on its clock [s].
-        pieces: Signals.
-        garbage: How many messages could not be decoded.
-    """
-
-    now: float
-    pieces: Sequence[Piece]
-    garbage: int = 0
-
-
-@dataclass(frozen=True)
-class Run:
-    """A live weighing.
+class LiveWeighing:
+    """Settings of a live weighing.
 
     Attributes:
         sensors: TOML of the sensors.
@@ -67,10 +50,10 @@ class Run:
         columns: TOML that says what the log's columns mean.
         model: Of the robot, where the motion comes from its joints.
         options: TOML that says what the model file cannot.
-        rate: How often what is known is told [Hz].
+        rate: How often the estimate is published [Hz].
         serve: Port of the page, or None.
         checkpoint: File to go on from, or None.
-        out: Folder for what is known in the end, or None.
+        out: Folder for the results of the end, or None.
     """
 
     sensors: Path
@@ -102,95 +85,101 @@ class Run:
                 "a log is replayed forwards", argument="--speed", got=self.speed, expected="above 0"
             )
 
-    def attend(self, stop: threading.Event, say: Progress, progress: Progress = silent) -> Payload:
+    def run(self, stop: threading.Event, message: Progress, progress: Progress = silent) -> Payload:
         """Weigh until stopped, or to the log's end, and return what is known then.
 
         Args:
             stop: Set from outside to end it.
-            say: Told each event.
-            progress: Told what is being done.
+            message: Takes a line for each event.
+            progress: Takes a line for each thing that is being done.
         """
         if self.out is not None:
             payload.refuse_foreign(self.out)
         if self.checkpoint is not None:
             require_writable(self.checkpoint)
-        robot = None
-        if self.model is not None:
-            robot = Robot.from_file(
-                self.model, Options.from_toml(self.options) if self.options else None
-            )
-        node = Node(Sensors.from_toml(self.sensors), robot)
-        known = checkpoint.load(self.checkpoint, node) if self.checkpoint else node.start()
-        if known.following is not None:
+        inputs = Inputs.open(self.model, self.options, self.columns, sensors=self.sensors)
+        node = Node(Sensors.from_toml(self.sensors), inputs.robot)
+        state = checkpoint.load(self.checkpoint, node) if self.checkpoint else node.start()
+        if state.load is not None:
             progress(f"going on from {self.checkpoint}")
         with ExitStack() as stack:
-            tellers: list[Callable[[Told], None]] = [lambda told: _say_events(told, say)]
+            listeners: list[Listener] = [lambda update: _write_events(update, message)]
             if self.replay is not None:
-                mapping = ColumnMap.from_toml(self.columns) if self.columns else None
-                joints = robot.joints if robot else ()
-                recording = Recording.open(self.replay, mapping, joints)
-                source = replayed(recording, node, self.speed, stop)
-                progress(f"replaying {self.replay}")
+                inputs = inputs.with_logs(fit=[self.replay])
+                source = self._replayed(node, inputs.logs["fit"][0], stop, progress)
             else:
-                link = Link.named(str(self.on))
-                connection = stack.enter_context(connected(link, self.insecure))
+                connection = stack.enter_context(self._connected(node, progress))
                 source = received(connection, stop, self.rate)
-                tellers.append(lambda told: _send(told, connection))
-                where = ", ".join((*link.connect, *link.listen))
-                progress(f"listening at {where} for {', '.join(d.name for d in node.devices)}")
+                listeners.append(lambda update: _publish(update, connection))
             if self.serve is not None:
-                page = stack.enter_context(served(self.serve))
+                page = stack.enter_context(served(self.serve, render(PAGE)))
                 events: deque[dict[str, Any]] = deque(maxlen=MOST_EVENTS)
-                tellers.append(lambda told: _show(told, events, page.show))
+                listeners.append(lambda update: _show(update, events, page.show))
                 progress(f"showing at {page.address}")
-            known = follow(node, known, source, tellers, self.rate, self.checkpoint)
-        return self._payload(node, known)
+            # Now, for a file may be edited in the days that a node runs.
+            described = inputs.described("fit", "sensors", "model", "options", "columns")
+            state = weigh(node, state, source, listeners, self.rate, self.checkpoint)
+        return self._payload(node, state, described)
 
-    def _payload(self, node: Node, known: Known) -> Payload:
-        told, bias = seen(known), None
-        if known.following is not None and node.sensors.first.bias != "none":
-            filter, ours = known.following.filter, slice(PARAMETER_COUNT, None)
+    def _replayed(
+        self, node: Node, recording: Recording, stop: threading.Event, progress: Progress
+    ) -> Iterator[Arrival]:
+        progress(f"replaying {self.replay}")
+        purpose = "is what the load is weighed by"
+        return replayed(recording, node.names, purpose, self.speed, stop)
+
+    @contextmanager
+    def _connected(self, node: Node, progress: Progress) -> Iterator[Connection]:
+        link = Link.named(str(self.on))
+        with connected(link, self.insecure) as connection:
+            where = ", ".join((*link.connect, *link.listen))
+            progress(f"listening at {where} for {', '.join(d.name for d in node.devices)}")
+            yield connection
+
+    def _payload(
+        self, node: Node, state: NodeState, inputs: Sequence[Mapping[str, Any]]
+    ) -> Payload:
+        estimate, bias = load_estimate(state), None
+        if state.load is not None and node.sensors.first.bias != "none":
+            filter, ours = state.load.filter, slice(PARAMETER_COUNT, None)
             bias = filter.values[ours], filter.covariance[ours, ours]
-        files = {
-            "fit": self.replay,
-            "sensors": self.sensors,
-            "model": self.model,
-            "options": self.options,
-            "columns": self.columns,
-        }
-        inputs = [describe(path, role) for role, path in files.items() if path is not None]
-        first = node.sensors.first
-        return payload.of_following(
-            first, told.ten, told.body, told.std, bias, node.health(known), inputs
+        return payload.of_online(
+            node.sensors.first,
+            estimate.ten,
+            estimate.body,
+            estimate.std,
+            bias,
+            node.health(state),
+            inputs,
         )
 
 
 @dataclass(frozen=True)
-class Told:
-    """What is told to all who want to know.
+class Update:
+    """What all who want to know are given.
 
     Attributes:
-        node: Who tells.
-        known: What is known.
-        events: What happened since the last time.
-        due: Whether what is known is to be told, or the events alone.
-        healthy: Whether health is to be told.
+        node: Which weighs.
+        state: Its present state.
+        events: What happened since the last update.
+        due: Whether the estimate is to be published, or the events alone.
+        healthy: Whether health is to be published.
     """
 
     node: Node
-    known: Known
+    state: NodeState
     events: Sequence[Event]
     due: bool
     healthy: bool
 
     def estimate(self) -> dict[str, Any]:
         """Return what is known of the load, as JSON's values."""
-        told, node = seen(self.known), self.node
-        body = payload.of_following(node.sensors.first, told.ten, told.body, told.std, None, {})
+        found, sensor = load_estimate(self.state), self.node.sensors.first
+        body = payload.of_online(sensor, found.ten, found.body, found.std, None, {})
         return {
             "heft": __version__,
             "schema": SCHEMA,
-            "stamp": told.stamp if math.isfinite(told.stamp) else None,
+            "stamp": found.stamp if math.isfinite(found.stamp) else None,
             "frame": body.frame,
             "parameters": body.parameters,
         }
@@ -198,98 +187,50 @@ class Told:
     def happened(self) -> list[dict[str, Any]]:
         """Return the events, as JSON's values."""
         return [
-            {"stamp": self.known.stamp(e.time), "name": e.name, "message": e.message}
+            {"stamp": self.state.stamp(e.time), "name": e.name, "message": e.message}
             for e in self.events
         ]
 
 
-def follow(
+Listener = Callable[[Update], None]
+
+
+def weigh(
     node: Node,
-    known: Known,
-    source: Iterator[Arrived],
-    tellers: Sequence[Callable[[Told], None]],
+    state: NodeState,
+    source: Iterator[Arrival],
+    listeners: Sequence[Listener],
     rate: float = 10.0,
     keep: Path | None = None,
-) -> Known:
-    """Take in all that a source gives, tell it, and return what is known in the end.
+) -> NodeState:
+    """Take in all that a source gives, pass on what comes of it, and return the last state.
 
     Args:
-        node: Who weighs.
-        known: Before.
+        node: Which weighs.
+        state: Before.
         source: What comes, also when nothing does.
-        tellers: Whom to tell.
-        rate: How often what is known is told [Hz]; events are told at once.
+        listeners: Who take the updates.
+        rate: How often the estimate is due [Hz]; events are passed on at once.
         keep: Checkpoint, or None.
     """
-    told = healthy = kept = -math.inf
-    for arrived in source:
-        now = arrived.now
-        known, events = node.step(known, now, arrived.pieces, arrived.garbage)
-        due, sick = now - told >= 1.0 / rate, now - healthy >= HEALTH
+    published = reported = kept = -math.inf
+    for arrival in source:
+        now = arrival.now
+        state, events = node.step(state, now, arrival.pieces, arrival.garbage)
+        due, health_due = now - published >= 1.0 / rate, now - reported >= HEALTH
         if due or events:
-            news = Told(node, known, events, due, due and sick)
-            for teller in tellers:
-                teller(news)
+            update = Update(node, state, events, due, due and health_due)
+            for listener in listeners:
+                listener(update)
         if due:
-            told = now
-            healthy = now if sick else healthy
+            published = now
+            reported = now if health_due else reported
         if keep is not None and now - kept >= KEPT:
-            checkpoint.save(keep, node, known)
+            checkpoint.save(keep, node, state)
             kept = now
     if keep is not None:
-        checkpoint.save(keep, node, known)
-    return known
-
-
-def received(
-    connection: Connection, stop: threading.Event, rate: float = 10.0
-) -> Iterator[Arrived]:
-    """Yield what comes over the network until stopped.
-
-    Args:
-        connection: To the network.
-        stop: Ends it.
-        rate: How often what is known is told [Hz]: it is looked twice as often at least.
-    """
-    reader = Reader(connection.link.topics, connection.link.frames)
-    while not stop.wait(min(TICK, 0.5 / rate)):
-        pieces, garbage = reader.read(connection.receive())
-        yield Arrived(time.monotonic(), pieces, garbage)
-
-
-def replayed(
-    recording: Recording, node: Node, speed: float, stop: threading.Event
-) -> Iterator[Arrived]:
-    """Yield a log as if it happened now.
-
-    Args:
-        recording: The log.
-        node: Whose signals are taken.
-        speed: By how much faster than it was recorded.
-        stop: Ends it.
-
-    Raises:
-        MissingSignal: If the log lacks a signal.
-    """
-    for name in node.names:
-        recording.require(name, "is what the load is weighed by")
-    begin, now, before = time.monotonic(), 0.0, math.nan
-    for block in recording.blocks(node.names):
-        good = np.isfinite(block.time)
-        times, values = block.time[good], block.values[good]
-        stamps = np.round(times * 1e9).astype(np.int64)
-        cuts = np.flatnonzero(np.diff(np.floor(times / SLICE)) != 0.0) + 1
-        for rows in np.split(np.arange(len(stamps)), cuts):
-            if not len(rows):
-                continue
-            newest = float(times[rows[-1]])
-            if newest > before:  # where the log's clock goes back, no time passes
-                now += newest - before
-            before = newest
-            ahead = now / speed - (time.monotonic() - begin)
-            if stop.wait(ahead) if ahead > 0.0 else stop.is_set():
-                return
-            yield Arrived(now, [Piece(node.names, stamps[rows], values[rows])])
+        checkpoint.save(keep, node, state)
+    return state
 
 
 @contextmanager
@@ -305,27 +246,28 @@ def stopped_by_signals() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def _say_events(told: Told, say: Progress) -> None:
-    for event in told.happened():
-        say(f"{event['stamp']:.3f} s  {event['name']}: {event['message']}")
+def _write_events(update: Update, message: Progress) -> None:
+    for event in update.happened():
+        message(f"{event['stamp']:.3f} s  {event['name']}: {event['message']}")
 
 
-def _send(told: Told, connection: Connection) -> None:
-    for event in told.happened():
-        connection.tell("event", event)
-    if told.healthy:
-        connection.tell("health", told.node.health(told.known))
-    if told.due:
-        connection.tell("estimate", told.estimate())
-        body = seen(told.known)
-        if np.isfinite(body.body[:4]).all():
-            connection.tell_inertia(body.stamp, told.node.sensors.first.frame, body.body)
+def _publish(update: Update, connection: Connection) -> None:
+    for event in update.happened():
+        connection.publish("event", event)
+    if update.healthy:
+        connection.publish("health", update.node.health(update.state))
+    if update.due:
+        connection.publish("estimate", update.estimate())
+        found = load_estimate(update.state)
+        if np.isfinite(found.body[:4]).all():
+            frame = update.node.sensors.first.frame
+            connection.publish_inertia(found.stamp, frame, found.body)
 
 
 def _show(
-    told: Told, events: deque[dict[str, Any]], show: Callable[[Mapping[str, Any]], None]
+    update: Update, events: deque[dict[str, Any]], show: Callable[[Mapping[str, Any]], None]
 ) -> None:
-    events.extend(told.happened())
-    if told.due:
-        health = told.node.health(told.known)
-        show({"estimate": told.estimate(), "events": list(events), "health": health})
+    events.extend(update.happened())
+    if update.due:
+        health = update.node.health(update.state)
+        show({"estimate": update.estimate(), "events": list(events), "health": health})

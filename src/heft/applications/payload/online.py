@@ -39,12 +39,13 @@ BIAS_IGNORANCE = (1e-3,) * 3 + (1e-2,) * 3  # ± 1000 N, 100 N·m
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened to the load.
+    """Something that happened to the load, or while it is weighed.
 
     Attributes:
         time: When it was noticed [s].
         name: `grasped`, `released`, `changed`, `weighed`, `not enough motion`, or `no body` where
-            what is felt cannot be a weight.
+            what is felt cannot be a weight; of a node also `rate changed` and what its devices'
+            alignment notices.
         message: In words.
     """
 
@@ -54,32 +55,33 @@ class Event:
 
 
 @dataclass(frozen=True, eq=False)
-class Following:
-    """What is known so far.
+class OnlineState:
+    """What is known of a load so far.
 
     Attributes:
-        filter: The information.
-        held: Samples of windows that are not over yet.
+        filter: Square-root information of body and bias.
+        open_windows: Samples of windows that are not over yet.
         time: Of the newest sample [s].
-        since: When the load changed last, or the start [s].
-        known: Mass that was last told of [kg], or None.
-        settled: Whether the load since the last change is weighed.
-        rested: When it was settled last [s].
-        restless: How many changes came without calm between them.
-        begged: Whether it was told since the last change that the motion does not suffice.
+        changed_at: When the load changed last, or the start [s].
+        announced_mass: Mass that the last event named [kg]; None before the first.
+        settled: Whether the mass is known well enough since the last change.
+        settled_at: When it was last [s].
+        restless_changes: How many changes came in a row without calm between them.
+        motion_requested: Whether `not enough motion` was announced since the last change; it is
+            announced once.
         windows: How many were seen.
         spikes: How many samples were replaced.
     """
 
     filter: State
-    held: weak_form.Held | None = None
+    open_windows: weak_form.Held | None = None
     time: float = -math.inf
-    since: float = -math.inf
-    known: float | None = None
+    changed_at: float = -math.inf
+    announced_mass: float | None = None
     settled: bool = False
-    rested: float = 0.0
-    restless: int = 0
-    begged: bool = False
+    settled_at: float = 0.0
+    restless_changes: int = 0
+    motion_requested: bool = False
     windows: int = 0
     spikes: int = 0
 
@@ -109,8 +111,8 @@ class Following:
 
 
 @dataclass(frozen=True)
-class Follow:
-    """How a load is followed.
+class Online:
+    """How a load is weighed as its samples come.
 
     Attributes:
         noise: Standard deviation of a sample's force [N] and moment [N·m].
@@ -128,7 +130,7 @@ class Follow:
         placed: Standard deviation of the centre of mass at which it counts as known [m].
         spread: Radius at which the mass makes the standard deviation of a moment of inertia at
             which it counts as known [m].
-        patience: Time after which it is told that the motion does not suffice [s].
+        patience: Time after which it is announced that the motion does not suffice [s].
         others: Rotation and translation of each further sensor; see `wrench.at_first`.
         bias: What the sensor adds: `none`, `constant`, or `auto` for a bias that walks.
     """
@@ -195,19 +197,19 @@ class Follow:
         """Covariance of a sample's wrench, shape (6, 6)."""
         return noise_covariance(*self.noise, self.others)
 
-    def start(self) -> Following:
-        """Return what is known before anything was seen."""
-        return Following(self.filter.start())
+    def start(self) -> OnlineState:
+        """Return the state before anything was seen."""
+        return OnlineState(self.filter.start())
 
-    def step(self, state: Following, held: Held) -> tuple[Following, tuple[Event, ...]]:
-        """Return what is known after some more samples, and what happened meanwhile.
+    def step(self, state: OnlineState, held: Held) -> tuple[OnlineState, tuple[Event, ...]]:
+        """Return the state after some more samples, and what happened meanwhile.
 
         Args:
             state: Before them.
             held: Samples behind those before, one or more. Behind a gap windows begin anew.
         """
         begin, end = float(held.time[0]), float(held.time[-1])
-        before = state.held
+        before = state.open_windows
         if before is not None and not 0.0 < begin - state.time <= GAP_STEPS / self.rate:
             before = None
         wrench, spikes = without_spikes(held.wrench, np.sqrt(np.diag(self._noise)))
@@ -215,42 +217,58 @@ class Follow:
         kept, rows = weak_form.advance(self.windows, before, pieces)
         state = replace(
             state,
-            held=kept,
+            open_windows=kept,
             time=end,
-            since=begin if state.since == -math.inf else state.since,
+            changed_at=begin if state.changed_at == -math.inf else state.changed_at,
             spikes=state.spikes + spikes,
         )
         events: list[Event] = []
         for regressor, effort, middle in zip(rows.regressor, rows.effort, rows.time, strict=True):
             block = whitened(regressor[None], effort[None], self._covariance)
-            filtered, seen = self.filter.step(state.filter, block)
-            state = replace(state, filter=filtered, windows=state.windows + 1)
-            if seen.changed:
-                now = float(middle) + 0.5 * self.windows.length
-                if state.settled:
-                    events.append(
-                        Event(now, "changed", f"the load is another: {seen.surprise:.0f} where "
-                              f"{seen.limit:.0f} is the limit")
-                    )  # fmt: skip
-                calm = state.settled and now - state.rested >= CALM
-                restless = 0 if calm else state.restless + 1
-                if restless == RESTLESS:
-                    events.append(Event(now, "no body", NO_BODY))
-                state = replace(state, since=now, settled=False, restless=restless, begged=False)
-            elif not state.settled:
-                state, told = self._settle(state, float(middle) + 0.5 * self.windows.length)
-                events += told
-        if not state.begged and end - state.since > self.patience:
-            state = replace(state, begged=True)
-            unknown = self.unknown(state)
-            if unknown:
-                events.append(
-                    Event(end, "not enough motion", f"not known yet: {', '.join(unknown)}; "
-                          "turn the load about all axes")
-                )  # fmt: skip
-        return state, tuple(events)
+            state, more = self._window(state, block, float(middle) + 0.5 * self.windows.length)
+            events += more
+        state, more = self._motion_requested(state, end)
+        return state, (*events, *more)
 
-    def unknown(self, state: Following) -> tuple[str, ...]:
+    def _window(
+        self, state: OnlineState, block: Array, now: float
+    ) -> tuple[OnlineState, list[Event]]:
+        """Step the filter by a window that ends now; announce a change, or a mass once known."""
+        filtered, test = self.filter.step(state.filter, block)
+        state = replace(state, filter=filtered, windows=state.windows + 1)
+        if not test.changed:
+            return (state, []) if state.settled else self._settle(state, now)
+        events = []
+        if state.settled:
+            message = (
+                f"the load is another: {test.surprise:.0f} where {test.limit:.0f} is the limit"
+            )
+            events.append(Event(now, "changed", message))
+        calm = state.settled and now - state.settled_at >= CALM
+        restless = 0 if calm else state.restless_changes + 1
+        if restless == RESTLESS:
+            events.append(Event(now, "no body", NO_BODY))
+        state = replace(
+            state,
+            changed_at=now,
+            settled=False,
+            restless_changes=restless,
+            motion_requested=False,
+        )
+        return state, events
+
+    def _motion_requested(self, state: OnlineState, now: float) -> tuple[OnlineState, list[Event]]:
+        """Announce once, when patience ends, what the motion has not shown yet."""
+        if state.motion_requested or now - state.changed_at <= self.patience:
+            return state, []
+        state = replace(state, motion_requested=True)
+        unknown = self.unknown(state)
+        if not unknown:
+            return state, []
+        message = f"not known yet: {', '.join(unknown)}; turn the load about all axes"
+        return state, [Event(now, "not enough motion", message)]
+
+    def unknown(self, state: OnlineState) -> tuple[str, ...]:
         """Return what is not known well enough: `mass`, `com`, `inertia`, or nothing."""
         if not state.settled or state.ten[0] < -self.light:
             return ("mass", "com", "inertia")
@@ -261,24 +279,26 @@ class Follow:
         wide = deviation[[4, 6, 9]].max() > mass * self.spread**2
         return (*(["com"] if off else []), *(["inertia"] if wide else []))
 
-    def _settle(self, state: Following, now: float) -> tuple[Following, list[Event]]:
-        """Tell the mass as soon as it is known well enough."""
+    def _settle(self, state: OnlineState, now: float) -> tuple[OnlineState, list[Event]]:
+        """Announce the mass as soon as it is known well enough."""
         mass, std = float(state.ten[0]), float(state.std[0])
         if std > max(self.precise * abs(mass), 0.5 * self.light):
             return state, []
-        empty, before = mass < self.light, state.known
-        told = f"{mass:.3f} ± {std:.3f} kg"
-        state = replace(state, settled=True, rested=now)
+        empty, before = mass < self.light, state.announced_mass
+        message = f"{mass:.3f} ± {std:.3f} kg"
+        state = replace(state, settled=True, settled_at=now)
         if mass < -max(self.light, 5.0 * std):
-            told = f"a mass of {told}: the wrench may be that on the sensor, not that on the load"
-            return state, [Event(now, "no body", told)]
+            message = (
+                f"a mass of {message}: the wrench may be that on the sensor, not that on the load"
+            )
+            return state, [Event(now, "no body", message)]
         if before is None:
             name = "weighed"
         elif empty:
             name = "released" if before >= self.light else "weighed"
         else:
             name = "grasped" if before < self.light else "weighed"
-        return replace(state, known=mass), [Event(now, name, told)]
+        return replace(state, announced_mass=mass), [Event(now, name, message)]
 
 
 def without_spikes(wrench: Array, noise: Array) -> tuple[Array, int]:

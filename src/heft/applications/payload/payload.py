@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,20 +12,20 @@ from typing import Any
 import numpy as np
 
 from heft import __version__
-from heft.applications.identification import Progress, describe, silent
+from heft.applications.identification import Inputs, Progress, silent
 from heft.arrays import Array
 from heft.files import format_number, put, require_own, workshop
 from heft.information import AXES, PARAMETER_COUNT, Check, Verdict, inertia, verdict
-from heft.models import Options, Robot, load_settings
+from heft.models import load_settings
 from heft.plants import CHANNEL_UNITS, CHANNELS
-from heft.recordings import ColumnMap, Recording
 
 from .by_repeated_motion import MatchedMotions
 from .by_torques import Carried, WeighCarried
 from .by_wrench import Weigh
 from .estimate import Weighed, numbers
 from .log_checks import Finding
-from .sensors import Sensor, Sensors, read
+from .motion import read
+from .sensors import Sensor, Sensors
 
 SCHEMA = 1
 FILES = ("estimate.json", "payload.txt", "robot.toml")
@@ -118,101 +118,89 @@ def weigh_files(
         model: Of the robot, where the motion comes from its joints.
         options: TOML that says what the model file cannot.
         weigh: How; the sensors' own statements go before.
-        progress: Told what is being done.
+        progress: Takes a line for each thing that is being done.
         known_mass: Of the load, where the sensor's gains are to be found [kg].
     """
-    told = Sensors.from_toml(sensors)
-    robot = None
-    if model is not None:
-        robot = Robot.from_file(model, Options.from_toml(options) if options else None)
-    mapping = ColumnMap.from_toml(columns) if columns else None
+    inputs = Inputs.open(model, options, columns, sensors=sensors)
+    stated = Sensors.from_toml(sensors)
     progress(f"reading {len(logs)} log{'s' if len(logs) > 1 else ''}")
-    joints = robot.joints if robot else ()
-    parts = [read(Recording.open(p, mapping, joints), told, robot) for p in logs]
+    inputs = inputs.with_logs(fit=logs)
+    parts = [read(log, stated, inputs.robot) for log in inputs.logs["fit"]]
     settings = replace(
         weigh,
-        noise=told.noise,
-        others=tuple(told.others),
-        turning_noise=told.turning_noise,
-        bias=told.first.bias,
-        delay=weigh.delay and told.first.delay is None,
-        tilt=told.tilt,
-        gain_std=told.first.gain_std,
+        noise=stated.noise,
+        others=tuple(stated.others),
+        turning_noise=stated.turning_noise,
+        bias=stated.first.bias,
+        delay=weigh.delay and stated.first.delay is None,
+        tilt=stated.tilt,
+        gain_std=stated.first.gain_std,
         known_mass=known_mass,
     )
     progress("weighing")
     found = settings.fit(*parts)
-    inputs = [
-        *(describe(p, "fit") for p in logs),
-        describe(sensors, "sensors"),
-        *(describe(p, "model") for p in [model] if p),
-        *(describe(p, "options") for p in [options] if p),
-        *(describe(p, "columns") for p in [columns] if p),
-    ]
-    return of_sensor(found, told.first, inputs)
+    described = inputs.described("fit", "sensors", "model", "options", "columns")
+    inputs.refuse_changed()
+    return of_sensor(found, stated.first, described)
 
 
-def of_sensor(
-    found: Weighed, sensor_told: Sensor, inputs: Sequence[Mapping[str, Any]] = ()
-) -> Payload:
+def of_sensor(found: Weighed, stated: Sensor, inputs: Sequence[Mapping[str, Any]] = ()) -> Payload:
     """Return the payload of a weighing by a wrench sensor.
 
     Args:
         found: The weighing.
-        sensor_told: The sensor in whose frame the load is stated.
+        stated: The sensor in whose frame the load is stated.
         inputs: The files.
     """
-    sensor: dict[str, Any] = {
-        "bias": {},
-        "noise": {"force": found.noise[0], "torque": found.noise[1]},
-        "left_over": {"force": found.left[0], "torque": found.left[1]},
-        "rows": found.rows,
-    }
-    if found.bias is not None:
-        biases = [n.startswith("sensor.bias") for n in found.labels.names]
-        places = np.flatnonzero(biases)[-6:]  # of the last log
-        sensor["bias"] = _bias(sensor_told, found.bias, found.covariance[np.ix_(places, places)])
-    delay = found.of_sensor("delay")
-    if delay is not None:
-        sensor["delay"] = {"value": float(delay[0][0]), "std": float(delay[1][0]), "unit": "s"}
-    mounting, tilt = found.of_sensor("mounting"), found.of_sensor("tilt")
-    if mounting is not None:
-        sensor["rotation"] = (found.rotation @ np.array(sensor_told.rotation)).tolist()
-        sensor["turned"] = _angle(*mounting)
-    if tilt is not None and found.gravity is not None and found.gravity_std is not None:
-        sensor["gravity"] = {
-            "value": found.gravity.tolist(),
-            "std": found.gravity_std.tolist(),
-            "unit": "m/s²",
-        }
-        sensor["tilt"] = _angle(*tilt)
-    gain = found.of_sensor("gain")
-    if gain is not None:
-        altogether = np.array(sensor_told.gain)
-        sensor["gain"] = _channels(altogether * gain[0], altogether * gain[1], ("1",) * 6)
-    checks = [
-        *_mass_check(found.body, found.body_std),
-        Check.at_most(
-            "residual size",
-            found.left[0],
-            LEFT_WARN,
-            LEFT_FAIL,
-            "share of the force's variation that no body and bias explain: check units, frames, "
-            "signs, and that nothing else touches the load",
-        ),
-        *_finding_checks(found.findings),
-    ]
+    left_over = Check.at_most(
+        "residual size",
+        found.left[0],
+        LEFT_WARN,
+        LEFT_FAIL,
+        "share of the force's variation that no body and bias explain: check units, frames, "
+        "signs, and that nothing else touches the load",
+    )
+    mass = _mass_check(found.body, found.body_std)
     return Payload(
-        sensor_told.frame,
+        stated.frame,
         found.values[:PARAMETER_COUNT],
         found.body,
         found.body_std,
-        tuple(checks),
+        (*mass, left_over, *_finding_checks(found.findings)),
         found.findings,
-        sensor,
+        {
+            "bias": {},
+            "noise": {"force": found.noise[0], "torque": found.noise[1]},
+            "left_over": {"force": found.left[0], "torque": found.left[1]},
+            "rows": found.rows,
+            **dict(_sensor_findings(found, stated)),
+        },
         inputs=tuple(inputs),
         settings={"kind": "wrench sensor"},
     )
+
+
+def _sensor_findings(found: Weighed, stated: Sensor) -> Iterator[tuple[str, Any]]:
+    """Yield what was found of the sensor itself, as it goes into the sensor's table, by name."""
+    if found.bias is not None:
+        biases = [n.startswith("sensor.bias") for n in found.labels.names]
+        places = np.flatnonzero(biases)[-6:]  # of the last log
+        yield "bias", _bias(stated, found.bias, found.covariance[np.ix_(places, places)])
+    delay = found.of_sensor("delay")
+    if delay is not None:
+        yield "delay", {"value": float(delay[0][0]), "std": float(delay[1][0]), "unit": "s"}
+    mounting, tilt = found.of_sensor("mounting"), found.of_sensor("tilt")
+    if mounting is not None:
+        yield "rotation", (found.rotation @ np.array(stated.rotation)).tolist()
+        yield "turned", _angle(*mounting)
+    if tilt is not None and found.gravity is not None and found.gravity_std is not None:
+        gravity, std = found.gravity.tolist(), found.gravity_std.tolist()
+        yield "gravity", {"value": gravity, "std": std, "unit": "m/s²"}
+        yield "tilt", _angle(*tilt)
+    gain = found.of_sensor("gain")
+    if gain is not None:
+        total = np.array(stated.gain)
+        yield "gain", _channels(total * gain[0], total * gain[1], ("1",) * 6)
 
 
 def _channels(values: Array, std: Array, units: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -224,10 +212,10 @@ def _channels(values: Array, std: Array, units: Sequence[str]) -> dict[str, dict
 
 
 def _bias(sensor: Sensor, bias: Array, covariance: Array) -> dict[str, dict[str, Any]]:
-    """Return a bias as the sensor tells it, in its own axes; see `sensors.on_load`."""
-    told = np.array(sensor.gain)[:, None] * np.kron(np.eye(2), np.array(sensor.rotation).T)
-    std = np.sqrt(np.diag(told @ covariance @ told.T))
-    return _channels(np.array(sensor.known_bias) + told @ bias, std, CHANNEL_UNITS)
+    """Return a bias as the sensor tells it, in its own axes; see `motion.on_load`."""
+    to_logged = np.array(sensor.gain)[:, None] * np.kron(np.eye(2), np.array(sensor.rotation).T)
+    std = np.sqrt(np.diag(to_logged @ covariance @ to_logged.T))
+    return _channels(np.array(sensor.known_bias) + to_logged @ bias, std, CHANNEL_UNITS)
 
 
 def _angle(parts: Array, std: Array) -> dict[str, Any]:
@@ -237,8 +225,8 @@ def _angle(parts: Array, std: Array) -> dict[str, Any]:
     return {"value": angle, "std": float(np.linalg.norm(along * std)), "unit": "rad"}
 
 
-def of_following(
-    sensor_told: Sensor,
+def of_online(
+    stated: Sensor,
     ten: Array,
     body: Array,
     std: Array,
@@ -246,10 +234,10 @@ def of_following(
     health: Mapping[str, Any],
     inputs: Sequence[Mapping[str, Any]] = (),
 ) -> Payload:
-    """Return the payload of what was followed live.
+    """Return the payload of a load that was weighed live.
 
     Args:
-        sensor_told: The sensor in whose frame the load is stated.
+        stated: The sensor in whose frame the load is stated.
         ten: See `Payload`.
         body: See there.
         std: See there.
@@ -259,11 +247,11 @@ def of_following(
     """
     sensor: dict[str, Any] = {"health": dict(health)}
     if bias is not None:
-        sensor["bias"] = _bias(sensor_told, *bias)
+        sensor["bias"] = _bias(stated, *bias)
     settings = {"kind": "wrench sensor, live"}
     checks = tuple(_mass_check(body, std))
     return Payload(
-        sensor_told.frame,
+        stated.frame,
         ten,
         body,
         std,
@@ -292,23 +280,19 @@ def carry_files(
         columns: TOML that says what the logs' columns mean.
         options: TOML that says what the model file cannot, such as drive gains.
         weigh: How.
-        progress: Told what is being done.
+        progress: Takes a line for each thing that is being done.
     """
-    robot = Robot.from_file(model, Options.from_toml(options) if options else None)
-    mapping = ColumnMap.from_toml(columns) if columns else None
+    inputs = Inputs.open(model, options, columns).with_logs(empty=empty, loaded=loaded)
+    assert inputs.robot is not None
+    found = weigh.fit(inputs.robot, inputs.logs["empty"], inputs.logs["loaded"], progress)
+    return of_joints(found, _described(inputs))
 
-    def open_experiment(paths: Sequence[Path]) -> list[Recording]:
-        return [Recording.open(p, mapping, robot.joints) for p in paths]
 
-    found = weigh.fit(robot, open_experiment(empty), open_experiment(loaded), progress)
-    inputs = [
-        describe(model, "model"),
-        *(describe(p, "empty") for p in empty),
-        *(describe(p, "loaded") for p in loaded),
-        *(describe(p, "options") for p in [options] if p),
-        *(describe(p, "columns") for p in [columns] if p),
-    ]
-    return of_joints(found, inputs)
+def _described(inputs: Inputs) -> tuple[dict[str, Any], ...]:
+    """Return the entries of the files of runs without and with the load, none changed since."""
+    described = inputs.described("model", "empty", "loaded", "options", "columns")
+    inputs.refuse_changed()
+    return described
 
 
 def difference_files(
@@ -320,20 +304,11 @@ def difference_files(
     frame: str | None = None,
 ) -> Payload:
     """Weigh by the difference of runs of one motion; see `matched`. Arguments as `carry_files`."""
-    robot = Robot.from_file(model, Options.from_toml(options) if options else None)
-    mapping = ColumnMap.from_toml(columns) if columns else None
-    before, after = (
-        [Recording.open(p, mapping, robot.joints) for p in paths] for paths in (empty, loaded)
-    )
-    found = MatchedMotions(frame).fit(robot, before, after)
+    inputs = Inputs.open(model, options, columns).with_logs(empty=empty, loaded=loaded)
+    assert inputs.robot is not None
+    logs = inputs.logs
+    found = MatchedMotions(frame).fit(inputs.robot, logs["empty"], logs["loaded"])
     body, std = numbers(found.ten, found.covariance)
-    inputs = [
-        describe(model, "model"),
-        *(describe(p, "empty") for p in empty),
-        *(describe(p, "loaded") for p in loaded),
-        *(describe(p, "options") for p in [options] if p),
-        *(describe(p, "columns") for p in [columns] if p),
-    ]
     left = Check.at_most(
         "residual size",
         found.left,
@@ -348,7 +323,7 @@ def difference_files(
         body,
         std,
         (*_mass_check(body, std), left),
-        inputs=tuple(inputs),
+        inputs=_described(inputs),
         settings={"kind": "difference of matched motions", "lags_s": list(found.lags)},
     )
 

@@ -9,20 +9,25 @@ import struct
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from heft.errors import InvalidRecording
 
+from .format import Format
+from .mcap_writer import EPOCH, write_mcap
 from .messages import Batch, Channel, Log, full_name, messages_table, unified
-from .table import Damaged, Table, Topics, damage, library
+from .table import Damaged, Table, Topics, damaged_file, library
+
+NAME = "MCAP file"
+damage = partial(damaged_file, NAME)
 
 MAGIC = b"\x89MCAP0\r\n"
 FOOTER = 1 + 8 + 8 + 8 + 4  # its bytes
 MOST_BYTES = 256 << 20  # of one record, packed or not: writers make chunks of a few MB
 FOOT, SCHEMA, CHANNEL, MESSAGE, CHUNK, STATISTICS, DATA_END = 2, 3, 4, 5, 6, 11, 15
-EPOCH = "heft.epoch_ns"  # a channel's metadata: the stamp at which time is 0
 BATCH = 4096  # messages of a file without chunks
 
 
@@ -79,7 +84,7 @@ def mcap_log(path: Path, damaged: Damaged) -> Log:
             lost = f"{counted} messages where its summary says {index.count}"
             damaged(damage(path, lost))
 
-    return Log(str(path), channels, batches)
+    return Log(str(path), channels, batches, kind=NAME)
 
 
 def _index(file: BinaryIO, path: Path) -> _Index:
@@ -337,3 +342,6 @@ def _messages(
     if at != end:
         damaged(damage(path, f"a message runs out of its chunk, at byte {at} of {end}"))
     return found, total
+
+
+MCAP = Format(NAME, (".mcap",), mcap_table, write_mcap)

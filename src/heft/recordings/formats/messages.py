@@ -22,7 +22,7 @@ from heft.errors import InvalidRecording, MissingSignal
 from . import table
 from .join import join
 from .layouts import ENCODINGS, Decoder, Group, Malformed
-from .table import Damaged, Table, Topics, damage, library, refuse_many
+from .table import Damaged, Table, Topics, damaged_file, library, refuse_many
 
 # By type of message: field of vectors, kind of signal, its components in the message's order.
 FRAMED = {
@@ -89,12 +89,14 @@ class Log:
         channels: What is in it.
         batches: `batches(wanted)` yields the messages of some channels, in the log's order.
         notes: What a reader of the log should know.
+        kind: The name of its format.
     """
 
     path: str
     channels: tuple[Channel, ...]
     batches: Callable[[Collection[int]], Iterator[Batch]]
     notes: tuple[str, ...] = ()
+    kind: str = "log"
 
 
 def unified(channels: Mapping[int, Channel]) -> tuple[tuple[Channel, ...], dict[int, int]]:
@@ -315,7 +317,8 @@ def _decoded(
     try:
         return said(messages)
     except Malformed as problem:
-        damaged(damage(log.path, f"a message of '{channel.topic}': {problem}"))
+        what = f"a message of '{channel.topic}': {problem}"
+        damaged(damaged_file(log.kind, log.path, what))
     kept = []
     for k, message in enumerate(messages):  # salvage: one by one, without the bad ones
         try:
@@ -337,56 +340,21 @@ def messages_table(log: Log, topics: Topics, damaged: Damaged) -> Table:
         InvalidRecording: If it holds no message that heft reads, or several speak of the same.
         MissingSignal: If a topic of the map is not there.
     """
-    missing = [
-        t for t in (*topics.names, *topics.frames) if t not in {c.topic for c in log.channels}
-    ]
-    if missing:
-        raise MissingSignal(
-            f"the log has no topic '{missing[0]}', which the map names",
-            argument=log.path,
-            valid=sorted({c.topic for c in log.channels}),
-        )
-    wanted = [
-        k
-        for k, c in enumerate(log.channels)
-        if c.kind in KINDS
-        and c.encoding in ENCODINGS
-        and c.count != 0
-        and (not topics.names or c.topic in topics.names)
-    ]
+    _refuse_missing(log, topics)
+    wanted = [k for k, c in enumerate(log.channels) if _is_read(c, topics)]
     decoders = {
         k: Decoder((c := log.channels[k]).kind, types_of(c, log.path), c.encoding) for k in wanted
     }
     streams = _streams(log, wanted, decoders, topics, damaged) if wanted else []
     if not streams:
-        there = sorted({f"{c.topic} ({c.kind}, {c.encoding})" for c in log.channels})
-        raise InvalidRecording(
-            "the log holds no messages that heft reads",
-            argument=log.path,
-            got=", ".join(there[:8]) or "no topics",
-            expected=", ".join(k.replace("/msg/", "/") for k in KINDS),
-        )
+        raise _nothing(log)
     refuse_many(sum(len(s.columns) for s in streams), log.path)
     _refuse_ambiguous(log, streams)
     # The clock: joints before all else, then the topic that says most.
     streams.sort(key=lambda s: (log.channels[s.channel].kind != JOINTS, -s.seen))
     stated = log.channels[streams[0].channel].epoch
     epoch = streams[0].first if stated is None else stated
-    notes = list(log.notes)
-    for stream in streams:
-        channel = log.channels[stream.channel]
-        if not stream.header:
-            notes.append(f"'{channel.topic}' has no stamps of its own: the time of logging is used")
-        if abs(stream.late) > APART:
-            notes.append(
-                f"'{channel.topic}' was logged {stream.late:.6g} s behind its own stamps, which "
-                "are used"
-            )
-        if channel.kind.endswith("PoseStamped") and channel.topic not in topics.frames:
-            notes.append(
-                f"'{channel.topic}' names the frame that its pose is seen from, not the body's: "
-                f'[topic] frames = {{"{channel.topic}" = "…"}} in a map names it'
-            )
+    notes = [*log.notes, *(n for s in streams for n in _notes(log.channels[s.channel], s, topics))]
     parts = [
         _stream_table(
             log,
@@ -400,6 +368,50 @@ def messages_table(log: Log, topics: Topics, damaged: Damaged) -> Table:
         for s in streams
     ]
     return join(parts, log.path, tuple(notes))
+
+
+def _refuse_missing(log: Log, topics: Topics) -> None:
+    """Raise `MissingSignal` if a topic of the map is not there."""
+    there = {c.topic for c in log.channels}
+    missing = [t for t in (*topics.names, *topics.frames) if t not in there]
+    if missing:
+        raise MissingSignal(
+            f"the log has no topic '{missing[0]}', which the map names",
+            argument=log.path,
+            valid=sorted(there),
+        )
+
+
+def _is_read(channel: Channel, topics: Topics) -> bool:
+    """Whether a channel's messages have a meaning, are there, and are not left out by the map."""
+    chosen = not topics.names or channel.topic in topics.names
+    return channel.kind in KINDS and channel.encoding in ENCODINGS and channel.count != 0 and chosen
+
+
+def _nothing(log: Log) -> InvalidRecording:
+    there = sorted({f"{c.topic} ({c.kind}, {c.encoding})" for c in log.channels})
+    return InvalidRecording(
+        "the log holds no messages that heft reads",
+        argument=log.path,
+        got=", ".join(there[:8]) or "no topics",
+        expected=", ".join(k.replace("/msg/", "/") for k in KINDS),
+    )
+
+
+def _notes(channel: Channel, stream: _Stream, topics: Topics) -> Iterator[str]:
+    """Yield what a reader should know of a stream's stamps and frame."""
+    if not stream.header:
+        yield f"'{channel.topic}' has no stamps of its own: the time of logging is used"
+    if abs(stream.late) > APART:
+        yield (
+            f"'{channel.topic}' was logged {stream.late:.6g} s behind its own stamps, which "
+            "are used"
+        )
+    if channel.kind.endswith("PoseStamped") and channel.topic not in topics.frames:
+        yield (
+            f"'{channel.topic}' names the frame that its pose is seen from, not the body's: "
+            f'[topic] frames = {{"{channel.topic}" = "…"}} in a map names it'
+        )
 
 
 def _refuse_ambiguous(log: Log, streams: Sequence[_Stream]) -> None:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+import zipfile
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +19,10 @@ from heft.errors import InvalidRecording
 from heft.files import UNREADABLE, read_arrays
 
 from . import table
-from .table import Damaged, Table, Topics, damage, refuse, refuse_many
+from .format import Format, Say, Write, say_lost_epoch
+from .table import Damaged, Table, Topics, damaged_file, refuse, refuse_many
+
+damage = partial(damaged_file, "NPZ file")
 
 
 def _arrays(path: Path, damaged: Damaged) -> dict[str, NDArray[Any]]:
@@ -71,3 +79,33 @@ def npz_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
     longest = max((len(c) for c in columns.values()), default=0)
     others = tuple(n for n in arrays if n not in columns and f"{n}[0]" not in columns)
     return Table(str(path), tuple(columns), longest, read, others)
+
+
+@contextmanager
+def write_npz(path: Path, table: Table, say: Say) -> Iterator[Write]:
+    """Open an NPZ file to be written: a file a column first, for only the end tells the rows."""
+    say_lost_epoch(table, say)
+    with tempfile.TemporaryDirectory(prefix=f"{path.name}.", dir=path.parent) as folder:
+        names = [Path(folder) / str(k) for k in range(len(table.columns))]
+        with ExitStack() as stack:
+            files = [stack.enter_context(n.open("wb")) for n in names]
+
+            def write(block: Array) -> None:
+                for file, column in zip(files, block.T, strict=True):
+                    file.write(np.ascontiguousarray(column, dtype="<f8").tobytes())
+
+            yield write
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+            for column, name in zip(table.columns, names, strict=True):
+                head = {
+                    "descr": "<f8",
+                    "fortran_order": False,
+                    "shape": (name.stat().st_size // 8,),
+                }
+                entry = zipfile.ZipInfo(f"{column}.npy")  # no time of writing: the same bytes again
+                with archive.open(entry, "w", force_zip64=True) as target, name.open("rb") as file:
+                    np.lib.format.write_array_header_1_0(target, head)
+                    shutil.copyfileobj(file, target, 1 << 20)
+
+
+NPZ = Format("NPZ file", (".npz",), npz_table, write_npz)

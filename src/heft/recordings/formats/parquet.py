@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,11 @@ from heft.errors import InvalidRecording
 from heft.files import refuse_bomb
 
 from . import table
-from .table import Damaged, Table, Topics, damage, refuse_twice
+from .arrow import written_by
+from .format import Format, Say, Write
+from .table import Damaged, Table, Topics, damaged_file, refuse_twice
+
+damage = partial(damaged_file, "Parquet file")
 
 # No file of measurements has more rows than this a byte, however well it is packed.
 MOST_ROWS_A_BYTE = 100
@@ -22,32 +28,52 @@ LARGE_FILE = 64 * 1024 * 1024  # [bytes]
 
 def parquet_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
     """Return the columns of numbers of a Parquet file."""
-    import pyarrow
-    import pyarrow.parquet
+    import pyarrow.types
 
     topics.refuse_for(str(path))
+    count, schema = _contents(path)
+    refuse_twice(schema.names, path)
+    numeric = tuple(
+        entry.name
+        for entry in schema
+        if pyarrow.types.is_floating(entry.type) or pyarrow.types.is_integer(entry.type)
+    )
+
+    def read(names: Sequence[str]) -> Iterator[Array]:
+        return _blocks(path, names, damaged)
+
+    others = tuple(n for n in schema.names if n not in numeric)
+    return Table(str(path), numeric, count, read, others)
+
+
+def _opened(path: Path) -> Any:
+    """Return a Parquet file opened by pyarrow, to be closed by the caller."""
+    import pyarrow.parquet
 
     # A small file is read without a buffer: a damaged page's claim would become the buffer's size.
     buffer_size = 1 << 20 if path.stat().st_size > LARGE_FILE else 0
+    try:
+        return pyarrow.parquet.ParquetFile(
+            path,
+            page_checksum_verification=True,
+            pre_buffer=False,  # else the whole file would be read ahead
+            buffer_size=buffer_size,
+        )
+    except (OSError, ValueError, pyarrow.ArrowException) as problem:
+        raise InvalidRecording(
+            "this is not a readable Parquet file",
+            argument=str(path),
+            got=str(problem)[:200],
+            cure="a Parquet file without its end cannot be read, nor salvaged: "
+            "copy it again from where it was recorded",
+        ) from problem
 
-    def open_file() -> Any:
-        try:
-            return pyarrow.parquet.ParquetFile(
-                path,
-                page_checksum_verification=True,
-                pre_buffer=False,  # else the whole file would be read ahead
-                buffer_size=buffer_size,
-            )
-        except (OSError, ValueError, pyarrow.ArrowException) as problem:
-            raise InvalidRecording(
-                "this is not a readable Parquet file",
-                argument=str(path),
-                got=str(problem)[:200],
-                cure="a Parquet file without its end cannot be read, nor salvaged: "
-                "copy it again from where it was recorded",
-            ) from problem
 
-    with open_file() as file:
+def _contents(path: Path) -> tuple[int, Any]:
+    """Return the number of rows and the columns that a file claims, if it can hold them."""
+    import pyarrow
+
+    with _opened(path) as file:
         try:
             metadata, schema = file.metadata, file.schema_arrow
             groups = range(metadata.num_row_groups)
@@ -57,32 +83,38 @@ def parquet_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
                 raise ValueError(f"it claims {count} rows in {path.stat().st_size} bytes")
         except (OSError, ValueError, pyarrow.ArrowException) as problem:
             raise damage(path, str(problem)[:200]) from problem
-    refuse_twice(schema.names, path)
-    numeric = []
-    for entry in schema:
-        kind = entry.type
-        if pyarrow.types.is_floating(kind) or pyarrow.types.is_integer(kind):
-            numeric.append(entry.name)
+    return count, schema
 
-    def read(names: Sequence[str]) -> Iterator[Array]:
-        with open_file() as file:
-            groups = range(file.metadata.num_row_groups)
-            position = 0
-            for group in groups:
-                rows = file.metadata.row_group(group).num_rows
-                try:
-                    for batch in file.iter_batches(
-                        table.BLOCK_ROWS, row_groups=[group], columns=list(names), use_threads=False
-                    ):
-                        found = {n: batch.column(batch.schema.get_field_index(n)) for n in names}
-                        yield np.stack(
-                            [found[n].to_numpy(zero_copy_only=False).astype(float) for n in names],
-                            1,
-                        )
-                except (OSError, pyarrow.ArrowException) as problem:
-                    where = f"among rows {position} to {position + rows}: {str(problem)[:160]}"
-                    damaged(damage(path, where))
-                position += rows
 
-    others = tuple(n for n in schema.names if n not in numeric)
-    return Table(str(path), tuple(numeric), count, read, others)
+def _blocks(path: Path, names: Sequence[str], damaged: Damaged) -> Iterator[Array]:
+    """Yield columns in blocks; a group of rows that cannot be read is damage."""
+    import pyarrow
+
+    with _opened(path) as file:
+        position = 0
+        for group in range(file.metadata.num_row_groups):
+            rows = file.metadata.row_group(group).num_rows
+            try:
+                for batch in file.iter_batches(
+                    table.BLOCK_ROWS, row_groups=[group], columns=list(names), use_threads=False
+                ):
+                    found = {n: batch.column(batch.schema.get_field_index(n)) for n in names}
+                    yield np.stack(
+                        [found[n].to_numpy(zero_copy_only=False).astype(float) for n in names], 1
+                    )
+            except (OSError, pyarrow.ArrowException) as problem:
+                where = f"among rows {position} to {position + rows}: {str(problem)[:160]}"
+                damaged(damage(path, where))
+            position += rows
+
+
+def write_parquet(path: Path, table: Table, say: Say) -> AbstractContextManager[Write]:
+    """Open a Parquet file with page checksums to be written."""
+    import pyarrow.parquet
+
+    return written_by(
+        lambda p, s: pyarrow.parquet.ParquetWriter(p, s, write_page_checksum=True), path, table, say
+    )
+
+
+PARQUET = Format("Parquet file", (".parquet", ".pq"), parquet_table, write_parquet)

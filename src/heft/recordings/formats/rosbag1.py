@@ -7,15 +7,20 @@ from __future__ import annotations
 
 import bz2
 import struct
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from heft.errors import InvalidRecording
 
+from .format import Format
 from .messages import Batch, Channel, Log, full_name, messages_table, unified
-from .table import Damaged, Table, Topics, damage, library
+from .table import Damaged, Table, Topics, damaged_file, library
+
+NAME = "ROS 1 bag"
+damage = partial(damaged_file, NAME)
 
 MAGIC = b"#ROSBAG V2.0\n"
 MESSAGE, BAG, CHUNK, CHUNK_INFO, CONNECTION = 2, 3, 5, 6, 7
@@ -32,6 +37,22 @@ def rosbag1_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
 
 def rosbag1_log(path: Path, damaged: Damaged) -> Log:
     """Return a ROS 1 bag as a log of messages."""
+    connections = _indexed(path, damaged)
+    if not connections:
+        for _, header, data in _records(path, damaged):
+            if _number(header, "op") == CONNECTION:
+                _connect(header, data, connections, path)
+    channels, places = unified(connections)
+
+    def batches(wanted: Collection[int]) -> Iterator[Batch]:
+        return _batches(path, {n: k for n, k in places.items() if k in wanted}, damaged)
+
+    notes = ("ROS 1 bags carry no checksums: a changed byte cannot be seen",)
+    return Log(str(path), channels, batches, notes, NAME)
+
+
+def _indexed(path: Path, damaged: Damaged) -> dict[int, Channel]:
+    """Return the connections that the bag's index names, with their counts; none without one."""
     connections: dict[int, Channel] = {}
     counts: dict[int, int] = {}
     with path.open("rb") as file:
@@ -42,13 +63,13 @@ def rosbag1_log(path: Path, damaged: Damaged) -> Log:
                 got="another first line",
                 cure="rosbag migrations bring older formats up to date: rosbag fix",
             )
+        size = file.seek(0, 2)
         index = 0
-        first = _record(file, path, file.seek(0, 2), len(MAGIC))
+        first = _record(file, path, size, len(MAGIC))
         if first is not None and _number(first[0], "op") == BAG:
             index = _number(first[0], "index_pos")
         if not index:
             damaged(damage(path, "it has no index: the recorder did not close it"))
-        size = file.seek(0, 2)
         at = index or size
         while at < size:
             found = _record(file, path, size, at)
@@ -61,34 +82,26 @@ def rosbag1_log(path: Path, damaged: Damaged) -> Log:
             elif _number(header, "op") == CHUNK_INFO:
                 for conn, count in struct.iter_unpack("<II", data[: len(data) // 8 * 8]):
                     counts[conn] = counts.get(conn, 0) + count
-        for conn, channel in connections.items():
-            connections[conn] = replace(channel, count=counts.get(conn) if counts else None)
-    if not connections:
-        for _, header, data in _records(path, damaged):
-            if _number(header, "op") == CONNECTION:
-                _connect(header, data, connections, path)
-    channels, places = unified(connections)
+    return {n: replace(c, count=counts.get(n) if counts else None) for n, c in connections.items()}
 
-    def batches(wanted: Collection[int]) -> Iterator[Batch]:
-        place = {number: k for number, k in places.items() if k in wanted}
-        held: dict[int, tuple[list[int], list[bytes]]] = {}
-        for _, header, data in _records(path, damaged):
-            if _number(header, "op") != MESSAGE:
-                continue
-            k = place.get(_number(header, "conn"))
-            if k is None:
-                continue
-            both = held.setdefault(k, ([], []))
-            seconds, rest = struct.unpack("<II", header.get("time", bytes(8))[:8].ljust(8, b"\0"))
-            both[0].append(seconds * 1_000_000_000 + rest)
-            both[1].append(data)
-            if len(both[0]) >= BATCH:
-                yield k, *held.pop(k)
-        for k, (logged, messages) in held.items():
-            yield k, logged, messages
 
-    notes = ("ROS 1 bags carry no checksums: a changed byte cannot be seen",)
-    return Log(str(path), channels, batches, notes)
+def _batches(path: Path, places: Mapping[int, int], damaged: Damaged) -> Iterator[Batch]:
+    """Yield the messages of connections, under the numbers that `places` gives them."""
+    held: dict[int, tuple[list[int], list[bytes]]] = {}
+    for _, header, data in _records(path, damaged):
+        if _number(header, "op") != MESSAGE:
+            continue
+        k = places.get(_number(header, "conn"))
+        if k is None:
+            continue
+        both = held.setdefault(k, ([], []))
+        seconds, rest = struct.unpack("<II", header.get("time", bytes(8))[:8].ljust(8, b"\0"))
+        both[0].append(seconds * 1_000_000_000 + rest)
+        both[1].append(data)
+        if len(both[0]) >= BATCH:
+            yield k, *held.pop(k)
+    for k, (logged, messages) in held.items():
+        yield k, logged, messages
 
 
 def _connect(header: Header, data: bytes, connections: dict[int, Channel], path: Path) -> None:
@@ -194,3 +207,6 @@ def _inside(
             parts.append(data[inner + 4 : inner + 4 + length])
             inner += 4 + length
         yield at, _fields(parts[0], path), parts[1]
+
+
+ROSBAG1 = Format(NAME, (".bag",), rosbag1_table)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from heft.errors import InvalidRecording
 
+from .format import Format
 from .mcap import mcap_log
 from .messages import Batch, Channel, Log, following, full_name, messages_table, unified
-from .table import Damaged, Table, Topics, damage, library
+from .table import Damaged, Table, Topics, damaged_file, library
+
+NAME = "SQLite file of the bag"
+damage = partial(damaged_file, NAME)
 
 METADATA = "metadata.yaml"
 MOST_METADATA = 16 << 20
@@ -96,6 +101,21 @@ def _metadata(path: Path) -> dict[str, Any]:
 
 def sqlite_log(path: Path, damaged: Damaged) -> Log:
     """Return one SQLite file of a rosbag2 as a log of messages."""
+    _refuse_unclosed(path)
+    short = _short(path)
+    if short:
+        damaged(damage(path, short))
+    found, last = _topics(path)
+    channels, places = unified(found)
+
+    def batches(wanted: Collection[int]) -> Iterator[Batch]:
+        return _batches(path, {n: k for n, k in places.items() if k in wanted}, last, damaged)
+
+    return Log(str(path), channels, batches, (NOTE,), NAME)
+
+
+def _refuse_unclosed(path: Path) -> None:
+    """Raise `InvalidRecording` if messages wait in a write-ahead log beside the file."""
     left = path.with_name(path.name + "-wal")
     if left.is_file() and left.stat().st_size:
         raise InvalidRecording(
@@ -103,73 +123,73 @@ def sqlite_log(path: Path, damaged: Damaged) -> Log:
             argument=str(left),
             cure=f"keep both files together and run: sqlite3 {path.name} 'PRAGMA wal_checkpoint'",
         )
-    short = _short(path)
-    if short:
-        damaged(damage(path, short))
+
+
+def _topics(path: Path) -> tuple[dict[int, Channel], int]:
+    """Return the file's topics by their numbers in it, and the number of its last message."""
     try:
         with closing(_connect(path)) as base:
             rows = base.execute(
                 "SELECT id, name, type, serialization_format FROM topics"
             ).fetchall()
-            tables = {name for (name,) in base.execute("SELECT name FROM sqlite_master")}
-            texts = {}
-            if "message_definitions" in tables:
-                texts = {
-                    str(kind): (str(encoding), str(text))
-                    for kind, encoding, text in base.execute(
-                        "SELECT topic_type, encoding, encoded_message_definition "
-                        "FROM message_definitions"
-                    )
-                }
+            texts = _definitions(base)
             (last,) = base.execute("SELECT max(id) FROM messages").fetchone()
-            last = last if isinstance(last, int) else 0
     except UNREADABLE as problem:
         raise damage(path, str(problem)) from problem
-    channels, places = unified(
-        {
-            number: Channel(
-                str(name),
-                full_name(str(kind)),
-                str(encoding),
-                texts.get(str(kind), ("", ""))[1],
-                texts.get(str(kind), ("", ""))[0] == "ros2idl",
-            )
-            for number, name, kind, encoding in rows
-        }
-    )
-
-    def batches(wanted: Collection[int]) -> Iterator[Batch]:
-        chosen = {number: k for number, k in places.items() if k in wanted}
-        marks = ", ".join("?" * len(chosen))
-        query = (
-            "SELECT id, topic_id, timestamp, data FROM messages "
-            f"WHERE id > ? AND topic_id IN ({marks}) ORDER BY id LIMIT {BATCH}"
+    channels = {
+        number: Channel(
+            str(name),
+            full_name(str(kind)),
+            str(encoding),
+            texts.get(str(kind), ("", ""))[1],
+            texts.get(str(kind), ("", ""))[0] == "ros2idl",
         )
-        behind, failures = -1, 0
-        with closing(_connect(path)) as base:
-            while behind < last and failures < MOST_FAILURES:
-                try:
-                    found = base.execute(query, (behind, *chosen)).fetchall()
-                except UNREADABLE as problem:
-                    damaged(damage(path, f"{problem}, behind message {behind}"))
-                    behind += BATCH
-                    failures += 1
-                    continue
-                if not found:
-                    return
-                behind = found[-1][0]
-                held: dict[int, tuple[list[int], list[bytes]]] = {}
-                for _, topic, logged, data in found:
-                    if not isinstance(logged, int) or not isinstance(data, bytes):
-                        damaged(damage(path, f"a message near {behind} is none"))
-                        continue
-                    both = held.setdefault(chosen[topic], ([], []))
-                    both[0].append(logged)
-                    both[1].append(data)
-                for k, (stamps, messages) in held.items():
-                    yield k, stamps, messages
+        for number, name, kind, encoding in rows
+    }
+    return channels, last if isinstance(last, int) else 0
 
-    return Log(str(path), channels, batches, (NOTE,))
+
+def _definitions(base: sqlite3.Connection) -> dict[str, tuple[str, str]]:
+    """Return encoding and text of the messages' definitions by type, where the file has them."""
+    tables = {name for (name,) in base.execute("SELECT name FROM sqlite_master")}
+    if "message_definitions" not in tables:
+        return {}
+    rows = base.execute(
+        "SELECT topic_type, encoding, encoded_message_definition FROM message_definitions"
+    )
+    return {str(kind): (str(encoding), str(text)) for kind, encoding, text in rows}
+
+
+def _batches(path: Path, places: Mapping[int, int], last: int, damaged: Damaged) -> Iterator[Batch]:
+    """Yield the messages of topics, under the numbers that `places` gives them."""
+    marks = ", ".join("?" * len(places))
+    query = (
+        "SELECT id, topic_id, timestamp, data FROM messages "
+        f"WHERE id > ? AND topic_id IN ({marks}) ORDER BY id LIMIT {BATCH}"
+    )
+    behind, failures = -1, 0
+    with closing(_connect(path)) as base:
+        while behind < last and failures < MOST_FAILURES:
+            try:
+                found = base.execute(query, (behind, *places)).fetchall()
+            except UNREADABLE as problem:
+                damaged(damage(path, f"{problem}, behind message {behind}"))
+                behind += BATCH
+                failures += 1
+                continue
+            if not found:
+                return
+            behind = found[-1][0]
+            held: dict[int, tuple[list[int], list[bytes]]] = {}
+            for _, topic, logged, data in found:
+                if not isinstance(logged, int) or not isinstance(data, bytes):
+                    damaged(damage(path, f"a message near {behind} is none"))
+                    continue
+                both = held.setdefault(places[topic], ([], []))
+                both[0].append(logged)
+                both[1].append(data)
+            for k, (stamps, messages) in held.items():
+                yield k, stamps, messages
 
 
 def _short(path: Path) -> str | None:
@@ -189,3 +209,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     base = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
     base.text_factory = lambda data: data.decode("utf-8", "replace")
     return base
+
+
+SQLITE = Format(NAME, (".db3",), sqlite_table)
+ROSBAG2 = Format("rosbag2 folder", (), rosbag2_table, marker=METADATA)

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 
 from heft.arrays import Array
@@ -14,6 +13,7 @@ from heft.errors import InvalidRecording, InvalidSetting, spelt
 
 BLOCK_ROWS = 65_536
 MOST_COLUMNS = 10_000
+SHIFT = 10**18  # [ns] added to the stamps of logs that begin before zero
 
 
 @dataclass(frozen=True)
@@ -61,16 +61,6 @@ class Topics:
             )
 
 
-KINDS_OF_FILES = {
-    ".parquet": "Parquet file",
-    ".pq": "Parquet file",
-    ".npz": "NPZ file",
-    ".csv": "CSV file",
-    ".mcap": "MCAP file",
-    ".bag": "ROS 1 bag",
-    ".db3": "SQLite file of the bag",
-}
-
 # Takes what is wrong with a file. Strict reading raises it; salvage notes it, and the reader
 # goes on behind the damage where it can.
 Damaged = Callable[[InvalidRecording], None]
@@ -81,9 +71,14 @@ def refuse(damage: InvalidRecording) -> None:
     raise damage
 
 
-def damage(path: object, got: str) -> InvalidRecording:
-    """Return the error of a damaged file, with the way to salvage it."""
-    kind = KINDS_OF_FILES.get(Path(str(path)).suffix.lower(), "log")
+def damaged_file(kind: str, path: object, got: str) -> InvalidRecording:
+    """Return the error of a damaged file, with the way to salvage it.
+
+    Args:
+        kind: The name of its format.
+        path: The file.
+        got: What is wrong with it.
+    """
     return InvalidRecording(
         f"the {kind} is damaged",
         argument=str(path),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +16,11 @@ from heft.arrays import Array
 from heft.errors import InvalidRecording, spelt
 
 from . import table
-from .table import Damaged, Table, Topics, damage, refuse, refuse_twice
+from .arrow import written_by
+from .format import Format, Say, Write
+from .table import Damaged, Table, Topics, damaged_file, refuse, refuse_twice
+
+damage = partial(damaged_file, "CSV file")
 
 MISSING = ["", "nan", "NaN", "NAN", "null", "None", "NA"]
 CUT = "the last line does not end: its last number may be cut off"
@@ -118,91 +124,136 @@ def _last_line(path: Path) -> bytes:
 
 def text_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
     """Return the columns of a text file, all taken for numbers until they are read."""
-    import pyarrow
-    import pyarrow.csv
-
     topics.refuse_for(str(path))
     layout = _layout(path)
-    delimiter, header = layout.delimiter, layout.names
     last = _last_line(path)
     # Of the right shape it is read like any other, though its last number may lack digits.
-    cut = last.count(delimiter.encode()) == len(header) - 1 and bool(last)
+    cut = last.count(layout.delimiter.encode()) == len(layout.names) - 1 and bool(last)
 
     def read(names: Sequence[str]) -> Iterator[Array]:
-        convert = pyarrow.csv.ConvertOptions(
-            column_types=dict.fromkeys(names, pyarrow.float64()),
-            include_columns=list(names),
-            null_values=MISSING,
-            strings_can_be_null=True,
-            decimal_point=layout.decimal,
-        )
-        options = pyarrow.csv.ReadOptions(
-            block_size=8 << 20, column_names=header, skip_rows=layout.above, use_threads=False
-        )
-        parse = pyarrow.csv.ParseOptions(delimiter=delimiter)
-        try:
-            for batch in pyarrow.csv.open_csv(path, options, parse, convert):
-                yield np.stack(
-                    [batch.column(k).to_numpy(zero_copy_only=False) for k in range(len(names))], 1
-                )
-        except (OSError, pyarrow.ArrowException) as problem:
-            raise InvalidRecording(
-                "the CSV file holds a line that cannot be read",
-                argument=str(path),
-                got=str(problem)[:200],
-                cure="look at that line; a log cut off in mid-line loses that line with "
-                f"heft convert {spelt(path)} --recover --out salvaged.csv",
-            ) from problem
-
-    def salvage(names: Sequence[str]) -> Iterator[Array]:
-        """Read line by line, and leave out those that hold something else than numbers."""
-        at = [header.index(n) for n in names]
-        misshapen = unread = 0
-        kept = False  # whether the line before was
-        rows: list[list[float]] = []
-        with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-            for _ in range(layout.above):
-                file.readline()
-            lines = csv.reader(file, delimiter=delimiter)
-            while True:
-                try:
-                    cells = next(lines, None)
-                except csv.Error:  # a field without end
-                    misshapen += 1
-                    continue
-                if cells is None:
-                    break
-                kept = False
-                if len(cells) != len(header):
-                    misshapen += bool(cells)
-                    continue
-                try:
-                    rows.append([_number(cells[k].replace(layout.decimal, ".")) for k in at])
-                    kept = True
-                except ValueError:
-                    unread += 1
-                if len(rows) > table.BLOCK_ROWS:
-                    yield np.array(rows[:-1])
-                    rows = rows[-1:]
-        if cut and kept:
-            damaged(damage(path, f"{CUT}; the line is left out"))
-            rows = rows[:-1]
-        if rows:
-            yield np.array(rows)
-        if misshapen or unread:
-            damaged(
-                damage(
-                    path,
-                    f"{misshapen} lines with another number of columns and {unread} with "
-                    "something else than numbers are left out",
-                )
-            )
+        if damaged is refuse:
+            return _strict(path, layout, names)
+        return _Salvage(path, layout, names, cut, damaged).blocks()
 
     notes = ["text carries no checksum: a changed digit cannot be seen"]
     notes += [CUT] if cut else []
     notes += [DECIMALS] if layout.decimal == "," else []
-    return Table(
-        str(path), header, None, read if damaged is refuse else salvage, notes=tuple(notes)
+    return Table(str(path), layout.names, None, read, notes=tuple(notes))
+
+
+def _strict(path: Path, layout: _Layout, names: Sequence[str]) -> Iterator[Array]:
+    """Yield columns in blocks; a line that cannot be read is refused."""
+    import pyarrow
+    import pyarrow.csv
+
+    convert = pyarrow.csv.ConvertOptions(
+        column_types=dict.fromkeys(names, pyarrow.float64()),
+        include_columns=list(names),
+        null_values=MISSING,
+        strings_can_be_null=True,
+        decimal_point=layout.decimal,
+    )
+    options = pyarrow.csv.ReadOptions(
+        block_size=8 << 20, column_names=layout.names, skip_rows=layout.above, use_threads=False
+    )
+    parse = pyarrow.csv.ParseOptions(delimiter=layout.delimiter)
+    try:
+        for batch in pyarrow.csv.open_csv(path, options, parse, convert):
+            yield np.stack(
+                [batch.column(k).to_numpy(zero_copy_only=False) for k in range(len(names))], 1
+            )
+    except (OSError, pyarrow.ArrowException) as problem:
+        raise InvalidRecording(
+            "the CSV file holds a line that cannot be read",
+            argument=str(path),
+            got=str(problem)[:200],
+            cure="look at that line; a log cut off in mid-line loses that line with "
+            f"heft convert {spelt(path)} --recover --out salvaged.csv",
+        ) from problem
+
+
+@dataclass
+class _Salvage:
+    """Reads line by line, and leaves out those that hold something else than numbers.
+
+    Attributes:
+        path: The file.
+        layout: How its text is laid out.
+        names: The columns that are read.
+        cut: Whether the last line may be cut off.
+        damaged: Told what is left out.
+        misshapen: Lines with another number of columns.
+        unread: Lines with something else than numbers.
+        kept: Whether the line before was kept.
+    """
+
+    path: Path
+    layout: _Layout
+    names: Sequence[str]
+    cut: bool
+    damaged: Damaged
+    misshapen: int = 0
+    unread: int = 0
+    kept: bool = False
+
+    def blocks(self) -> Iterator[Array]:
+        """Yield rows in blocks, the last one only when it is known not to be cut off."""
+        rows: list[list[float]] = []
+        for row in self._rows():
+            rows.append(row)
+            if len(rows) > table.BLOCK_ROWS:
+                yield np.array(rows[:-1])
+                rows = rows[-1:]
+        if self.cut and self.kept:
+            self.damaged(damage(self.path, f"{CUT}; the line is left out"))
+            rows = rows[:-1]
+        if rows:
+            yield np.array(rows)
+        if self.misshapen or self.unread:
+            left_out = (
+                f"{self.misshapen} lines with another number of columns and {self.unread} with "
+                "something else than numbers are left out"
+            )
+            self.damaged(damage(self.path, left_out))
+
+    def _rows(self) -> Iterator[list[float]]:
+        at = [self.layout.names.index(n) for n in self.names]
+        for cells in self._lines():
+            self.kept = False
+            if len(cells) != len(self.layout.names):
+                self.misshapen += bool(cells)
+                continue
+            try:
+                row = [_number(cells[k].replace(self.layout.decimal, ".")) for k in at]
+            except ValueError:
+                self.unread += 1
+                continue
+            self.kept = True
+            yield row
+
+    def _lines(self) -> Iterator[list[str]]:
+        with self.path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+            for _ in range(self.layout.above):
+                file.readline()
+            lines = csv.reader(file, delimiter=self.layout.delimiter)
+            while True:
+                try:
+                    cells = next(lines, None)
+                except csv.Error:  # a field without end
+                    self.misshapen += 1
+                    continue
+                if cells is None:
+                    return
+                yield cells
+
+
+def write_csv(path: Path, table: Table, say: Say) -> AbstractContextManager[Write]:
+    """Open a CSV file with commas to be written."""
+    import pyarrow.csv
+
+    options = pyarrow.csv.WriteOptions(quoting_style="needed")
+    return written_by(
+        lambda p, s: pyarrow.csv.CSVWriter(p, s, write_options=options), path, table, say
     )
 
 
@@ -214,3 +265,6 @@ def _number(text: str) -> float:
     if not _is_number(text) or not np.isfinite(float(text)):
         raise ValueError(text)
     return float(text)
+
+
+TEXT = Format("CSV file", (".csv", ".tsv", ".txt"), text_table, write_csv, shared=(".txt",))

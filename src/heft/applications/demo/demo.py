@@ -1,0 +1,74 @@
+"""A simulated experiment with a six-joint arm, shipped with its truth.
+
+Made by `examples/make_demo.py`: closed loop, friction, noise, quantisation, 3 ms of torque
+delay, a dozen lost samples, and a model file whose numbers are wrong by about 30 %.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from heft.applications.identification import Identification
+
+# What is heavy is imported where it is used: most who come here want the folder.
+FOLDER = Path(__file__).parent
+MASS_HEAD = ("model file [kg]", "found [kg]", "±", "true [kg]")
+LINK_HEAD = ("link", *MASS_HEAD, "centre off by [mm]", "seen")
+JOINT_HEAD = ("found / true", "viscous", "Coulomb", "offset", "rotor inertia")
+TERMS = ("viscous", "coulomb", "offset", "armature")
+
+
+def run(out: Path, progress: Callable[[str], None]) -> str:
+    """Identify the arm, write the results, and return a comparison with the truth.
+
+    Args:
+        out: Folder for the results.
+        progress: Told what is being done.
+    """
+    from heft.applications.identification import identify_files, report, write
+    from heft.display import table
+
+    found = identify_files(
+        FOLDER / "arm.urdf",
+        [FOLDER / "run1.parquet"],
+        [FOLDER / "run2.parquet"],
+        progress=progress,
+    )
+    write(found, out, report.html)
+    truth = json.loads((FOLDER / "truth.json").read_text())
+    return "\n\n".join(
+        [
+            report.text(found),
+            "Against the truth of the simulation:",
+            table(LINK_HEAD, _links(found, truth["links"])),
+            table(JOINT_HEAD, _joints(found, truth["joints"])),
+            f"Results: {out / 'robot.urdf'}  {out / 'estimate.json'}  {out / 'report.html'}",
+        ]
+    )
+
+
+def _links(found: Identification, truth: Mapping[str, Any]) -> list[list[str]]:
+    """Return rows of the links: their masses beside the true ones."""
+    from heft.estimators import body_statistics
+
+    rows = []
+    for k, link in enumerate(found.problem.plant.robot.bodies_links):
+        true, numbers = truth[link.name], body_statistics(found.consistent, 10 * k)
+        mass, std, share = numbers["mass"]
+        shift = max(abs(numbers[f"com.{x}"][0] - true["com"][i]) for i, x in enumerate("xyz"))
+        masses = [f"{link.written[0]:.3f}", f"{mass:.3f}", f"±{std:.2g}", f"{true['mass']:.3f}"]
+        rows.append([link.name, *masses, f"{1e3 * shift:.1f}", f"{share:.0%}"])
+    return rows
+
+
+def _joints(found: Identification, truth: Mapping[str, Any]) -> list[list[str]]:
+    """Return rows of the joints: their simple friction beside the true one."""
+    simple = found.friction["simple"]
+    return [
+        [joint, *(f"{simple[f'{joint}.{t}']:.3f} / {truth[joint][t]:.3f}" for t in TERMS)]
+        for joint in found.problem.plant.robot.joints
+    ]

@@ -1,0 +1,264 @@
+"""The whole way of an identification, for a plant of any kind.
+
+Bandwidth, delay, point, outliers and least squares are those of `fit`; the physically consistent
+estimate, intervals, checks and page are here for what is no robot: no model file to be written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from heft import __version__
+from heft.display import Plot, Series, Table, Trace, page, rounded, table
+from heft.engine import one_blas_thread
+from heft.errors import FitError, InvalidRecording
+from heft.estimators import ConsistentEstimate, Estimate, PhysicallyConsistent, stated_numbers
+from heft.information import Check, Information, Verdict, verdict
+from heft.plants import Plant, Problem
+from heft.recordings import Recording
+
+from . import checks
+from .fit import ExperimentFit, fit_experiment
+from .preparation import Progress, averaged, silent
+from .scores import Score, plant_scores
+from .settings import Settings
+
+P = TypeVar("P", bound="Plant[Any]")
+NORMAL = 1.96  # deviations of a 95 % interval
+DRAWN_POINTS = 20_000  # of all curves over time
+TEMPLATE = "applications/identification/plant_report.html.jinja"
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number as people state it.
+
+    Attributes:
+        name: Such as `body.com.x`.
+        value, std: [unit].
+        unit: Of both.
+        seen: Share of the prior's variance that the data took away, 0 to 1.
+    """
+
+    name: str
+    value: float
+    std: float
+    unit: str
+    seen: float
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Where the number lies with 95 %."""
+        return self.value - NORMAL * self.std, self.value + NORMAL * self.std
+
+
+@dataclass(frozen=True)
+class PlantIdentification(Generic[P]):
+    """What was found of a plant.
+
+    Attributes:
+        experiment: What its logs say: cutoff, delay, outliers, base parameters.
+        consistent: The parameters that are stated, physically consistent.
+        fit: Scores on the logs fitted.
+        validation: Scores on logs not fitted.
+        checks: What was looked at.
+        traces: Curves for the page.
+        settings: How it was done.
+    """
+
+    experiment: ExperimentFit[P]
+    consistent: ConsistentEstimate
+    fit: tuple[Score, ...]
+    validation: tuple[Score, ...]
+    checks: tuple[Check, ...]
+    traces: tuple[Trace, ...]
+    settings: Settings
+
+    @property
+    def problem(self) -> Problem[P]:
+        """What was fitted."""
+        return self.experiment.problem
+
+    @property
+    def estimate(self) -> Estimate:
+        """The base parameters."""
+        return self.experiment.estimate
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the checks add up to."""
+        return verdict(self.checks)
+
+    @property
+    def numbers(self) -> tuple[Number, ...]:
+        """Of bodies mass, centre of mass and inertia about it; then all other parameters."""
+        space, found = self.problem.space, self.consistent
+        units = {"mass": "kg", "com": "m", "inertia": "kg·m²"}
+        numbers: list[Number] = []
+        tens = {k for first in space.groups for k in range(first, first + 10)}
+        for body, first in zip(space.bodies, space.groups, strict=True):
+            for name, one in stated_numbers(found, first).items():
+                unit = units[name.partition(".")[0]]
+                numbers.append(Number(f"{body}.{name}", one.value, one.std, unit, one.share))
+        values, std = found.parameters.values, found.parameters.std
+        for k, (name, unit) in enumerate(zip(space.labels.names, space.labels.units, strict=True)):
+            if k not in tens:
+                seen = float(found.seen[k])
+                numbers.append(Number(name, float(values[k]), float(std[k]), unit, seen))
+        return tuple(numbers)
+
+
+def identify_plant(
+    plant: P,
+    logs: Sequence[Recording],
+    validate: Sequence[Recording] = (),
+    settings: Settings = Settings(),
+    given: Information | None = None,
+    progress: Progress = silent,
+) -> PlantIdentification[P]:
+    """Identify a plant of any kind from its logs: the way of `identify`, without a model file.
+
+    Args:
+        plant: What makes rows of signals; see `heft.plants.Plant`.
+        logs: One experiment's logs, in any order.
+        validate: Logs that the fit must not see.
+        settings: How.
+        given: Earlier information about the same base parameters, to be added.
+        progress: Told what is being done.
+
+    Raises:
+        InputError: If a log or setting cannot be used.
+        FitError: If no answer could stand.
+    """
+    if not logs:
+        raise InvalidRecording("no log is given", cure="give at least one log")
+    with one_blas_thread():
+        return _identified(plant, logs, validate, settings, given, progress)
+
+
+def _identified(
+    plant: P,
+    logs: Sequence[Recording],
+    validate: Sequence[Recording],
+    settings: Settings,
+    given: Information | None,
+    progress: Progress,
+) -> PlantIdentification[P]:
+    problem = Problem(plant, tuple(logs), settings.smoothing, settings.threads, weak=settings.weak)
+    if settings.average:
+        problem = averaged(problem)
+    corner = problem.corner
+    found = fit_experiment(problem, settings, given, progress)
+    problem, estimate = found.problem, found.estimate
+    progress("solving for physically consistent parameters")
+    consistent = _consistent(settings.consistent, problem, estimate)
+    progress("scoring")
+    values = problem.plant.space.matrix @ consistent.parameters.values
+    traces: list[Trace] = []
+    fitted = plant_scores(problem, values, corner, traces)
+    if fitted.unexplained > settings.limits.unexplained:
+        raise FitError(
+            "no parameters explain these measurements",
+            got=f"{fitted.unexplained:.0%} of their variation is left over on the logs fitted "
+            "themselves",
+            cure=checks.CHANNELS.cure,
+        )
+    held: tuple[Score, ...] = ()
+    if validate:
+        others = problem.with_recordings(validate)
+        held = plant_scores(others, values, corner, traces).list
+    judged = checks.judge_plant(
+        problem, estimate, fitted.list, held, consistent, fitted.span, settings.limits
+    )
+    return PlantIdentification(
+        found, consistent, fitted.list, held, tuple(judged), tuple(traces), settings
+    )
+
+
+def _consistent(
+    solver: PhysicallyConsistent, problem: Problem[Any], estimate: Estimate
+) -> ConsistentEstimate:
+    triangle = estimate.information.combined(estimate.weights())
+    return solver.fit(triangle, problem.space, estimate.noise_factor())
+
+
+def text(found: PlantIdentification[Any]) -> str:
+    """Return what was found, for a terminal."""
+    head = ("", "value", "±", "unit", "seen")
+    lines = [table(head, _rows(found)), "", f"verdict: {found.verdict}"]
+    lines += [f"{c.status:4} {c.name}: {c.message}" for c in found.checks if c.status != "pass"]
+    if found.problem.delay:
+        lines.append(f"measurements come {1e3 * found.problem.delay:.3g} ms behind motion")
+    return "\n".join(lines)
+
+
+def _rows(found: PlantIdentification[Any]) -> list[list[str]]:
+    return [
+        [n.name, rounded(n.value, n.std), rounded(NORMAL * n.std), n.unit, f"{n.seen:.0%}"]
+        for n in found.numbers
+    ]
+
+
+def html(found: PlantIdentification[Any]) -> str:
+    """Return a self-contained page: it opens offline and asks nobody for anything."""
+    plant = type(found.problem.plant).__name__
+    base, settings = found.estimate.parameters, found.settings
+    expressions = found.problem.base.expressions()
+    described = zip(expressions, base.values, base.std, base.labels.units, strict=True)
+    units = {c.name: c.unit for c in found.problem.plant.channels}
+    return page.page(
+        TEMPLATE,
+        title=f"{plant}: what was identified",
+        verdict=found.verdict,
+        checks=found.checks,
+        notes=found.problem.plant.notes,
+        numbers=Table("Parameters", ("", "value", "± 95 %", "unit", "seen"), _rows(found)),
+        scores=Table("Not explained", ("log", "filter", "total", "mean"), _scores(found)),
+        base=Table(
+            "Base parameters",
+            ("combination", "value", "±", "unit"),
+            [[e, rounded(float(v), float(s)), rounded(float(s)), u] for e, v, s, u in described],
+        ),
+        plots=[p for t in found.traces for p in _plots(t, units, len(found.traces))],
+        spectra=[p for t in found.traces for p in _spectra(t, units)],
+        delay=found.problem.delay,
+        cutoff=found.problem.corner,
+        strength=settings.consistent.strength,
+        version=__version__,
+    )
+
+
+def _scores(found: PlantIdentification[Any]) -> Iterator[list[str]]:
+    for score in (*found.fit, *found.validation):
+        hz = "raw" if score.filter_hz is None else f"{score.filter_hz:.3g} Hz"
+        yield [score.path, hz, f"{score.total:.2%}", f"{score.mean:.2%}"]
+
+
+def _plots(trace: Trace, units: Mapping[str, str], logs: int) -> Iterator[Plot]:
+    """Yield measured, predicted and residual of each channel over time."""
+    for whole in trace.curves:
+        curve = whole.thinned(DRAWN_POINTS // max(logs * len(trace.curves), 1))
+        time = curve.time - np.nanmin(curve.time)
+        series = (
+            Series("measured", "measured", time, curve.measured),
+            Series("predicted", "predicted", time, curve.predicted),
+            Series("residual", "residual", time, curve.measured, minus=curve.predicted),
+        )
+        title = f"{trace.path}: {curve.name} [{units[curve.name]}]"
+        yield Plot(title, "time [s]", series, f"time {trace.path}")
+
+
+def _spectra(trace: Trace, units: Mapping[str, str]) -> Iterator[Plot]:
+    """Yield power spectral densities of what was measured and of the residual."""
+    for c, curve in enumerate(trace.curves):
+        series = (
+            Series("measured", "measured", trace.frequency, trace.measured[:, c]),
+            Series("residual", "residual", trace.frequency, trace.residual[:, c]),
+        )
+        title = f"{trace.path}: {curve.name} [({units[curve.name]})²/Hz]"
+        group = f"frequency {trace.path}"
+        yield Plot(title, "frequency [Hz]", series, group, log_x=True, log_y=True)

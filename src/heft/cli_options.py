@@ -1,0 +1,230 @@
+"""Options of commands that belong together, as dataclasses; see `cli`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Group, Parameter
+
+if TYPE_CHECKING:
+    from heft.applications.identification import Settings
+    from heft.signals import Smoothing
+
+Map = Annotated[Path | None, Parameter(name="--map")]
+With = Annotated[Path | None, Parameter(name="--with")]
+Logs = Annotated[list[Path] | None, Parameter(consume_multiple=True)]
+
+
+@dataclass(frozen=True)
+class SmoothingOptions:
+    """How positions and torques are smoothed.
+
+    Parameters
+    ----------
+    corner
+        Corner of the low-pass on positions [Hz]; chosen from the data if not given.
+    torque
+        Raw, or filtered together with the rows.
+    smoother
+        Of positions: a low-pass, a penalised spline, or a Fourier series if the motion repeats.
+    delay
+        By how much torque comes behind motion [s]; looked for if not given.
+    trim
+        Time cut off at each end of a log, and at gaps [s].
+    """
+
+    corner: float | None = None
+    torque: Literal["raw", "filtered"] = "raw"
+    smoother: Literal["butterworth", "spline", "fourier"] = "butterworth"
+    delay: float | None = None
+    trim: float = 0.5
+
+    def smoothing(self) -> Smoothing:
+        """Return the settings."""
+        from heft.signals import Smoothing
+
+        return Smoothing(
+            corner=self.corner,
+            trim=self.trim,
+            torque=self.torque,
+            delay=self.delay,
+            method=self.smoother,
+        )
+
+
+@dataclass(frozen=True)
+class EstimationOptions:
+    """How rows are made, and how parameters are estimated from them.
+
+    Parameters
+    ----------
+    rows
+        Differentiated, or weak: integrals over short windows, which need no acceleration.
+    robust
+        What finds pushes, collisions and spikes, whose rows are then left out.
+    average
+        Average logs over the periods of their motion first.
+    strength
+        Of the prior from the model file, in effective samples.
+    prior
+        Quadratic around the model file, or the log-determinant divergence from it.
+    threads
+        How many threads share the work; the result does not depend on it.
+    """
+
+    rows: Literal["differentiated", "weak"] = "differentiated"
+    robust: Literal["none", "huber", "hampel", "blocks", "ransac"] = "none"
+    average: bool = False
+    strength: float = 10.0
+    prior: Literal["quadratic", "logdet"] = "quadratic"
+    threads: int = 2
+
+    def settings(self, smoothing: SmoothingOptions) -> Settings:
+        """Return the settings of an identification.
+
+        Raises:
+            InvalidSetting: If strength or threads are not positive.
+        """
+        from heft.applications.identification import Settings
+        from heft.errors import InvalidSetting
+        from heft.estimators import PhysicallyConsistent
+        from heft.signals import Weak
+
+        if not (math.isfinite(self.strength) and self.strength > 0.0) or self.threads < 1:
+            raise InvalidSetting(
+                "strength and threads must be positive",
+                got=f"strength {self.strength:g}, threads {self.threads}",
+            )
+        return Settings(
+            smoothing.smoothing(),
+            consistent=PhysicallyConsistent(strength=self.strength, prior=self.prior),
+            weak=Weak() if self.rows == "weak" else None,
+            robust=self.robust,
+            average=self.average,
+            threads=self.threads,
+        )
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """What a load is weighed by.
+
+    Parameters
+    ----------
+    sensor
+        TOML that describes the wrench sensor, and the inertial sensor if there is one.
+    robot
+        The robot's model file.
+    empty
+        Logs without the load, where there are several.
+    loaded
+        Logs with it.
+    frame
+        The link that the load is fixed to; the last one if not given.
+    known_mass
+        Mass of the load [kg]: the drives' gains are found instead, and written to robot.toml; or
+        with --sensor the sensor's, where its file says gain_std.
+    matched
+        Whether logs with and without the load are of the same motions, in the same order: the
+        difference is weighed, whatever the model file says of the robot's masses.
+    mounting
+        Whether the sensor may be mounted turned against the motion's frame.
+    columns
+        TOML that says what the logs' columns mean.
+    options
+        TOML that says what the model file cannot, such as drive gains.
+    out
+        Folder for estimate.json, payload.txt and robot.toml; nothing is written if not given.
+    threads
+        How many threads share the work.
+    quiet
+        Say nothing while working.
+    """
+
+    sensor: Path | None = None
+    robot: Path | None = None
+    empty: Logs = None
+    loaded: Logs = None
+    frame: str | None = None
+    known_mass: float | None = None
+    matched: bool = False
+    mounting: bool = False
+    columns: Map = None
+    options: With = None
+    out: Path | None = None
+    threads: int = 2
+    quiet: bool = False
+
+    def require_mass(self) -> None:
+        """Raise `InvalidSetting` if a known mass is none."""
+        from heft.errors import InvalidSetting
+
+        mass = self.known_mass
+        if mass is not None and not (math.isfinite(mass) and mass > 0.0):
+            raise InvalidSetting("a mass is above 0", argument="--known-mass", got=mass)
+
+
+@dataclass(frozen=True)
+class LiveOptions:
+    """Weighing as the samples come.
+
+    Parameters
+    ----------
+    live
+        Weigh what is held now, until stopped by Ctrl-C.
+    on
+        Where samples come from and estimates go: zenoh (this machine's router), or a TOML file.
+    insecure
+        Open to a network without certificates on both sides.
+    replay
+        A log to take in place of a network, in real time.
+    speed
+        By how much faster than it was recorded it is replayed; inf for as fast as can be.
+    rate
+        How often what is known is told [Hz].
+    serve
+        Show a page in this machine's browsers, at a port or any.
+    checkpoint
+        File in which what is known is kept, and from which it goes on.
+    """
+
+    live: bool = False
+    on: str | None = None
+    insecure: bool = False
+    replay: Path | None = None
+    speed: float = 1.0
+    rate: float = 10.0
+    serve: bool | int = False
+    checkpoint: Path | None = None
+
+    @property
+    def port(self) -> int | None:
+        """Port of the page, 0 for any; None for no page."""
+        if self.serve is False:
+            return None
+        return 0 if self.serve is True else self.serve
+
+    def refuse_unless_live(self) -> None:
+        """Raise `InvalidSetting` if anything is said of live weighing, but not --live."""
+        from heft.errors import InvalidSetting
+
+        plain = LiveOptions()
+        stated = [f"--{k}" for k, v in vars(self).items() if v != getattr(plain, k)]
+        if stated and not self.live:
+            raise InvalidSetting(
+                "this is said of live weighing only",
+                argument=", ".join(stated),
+                cure="add --live",
+            )
+
+
+# As parameters of commands: each option stands for itself, in a group of its own in the help.
+Smoothed = Annotated[SmoothingOptions, Parameter(name="*", group=Group("Smoothing", sort_key=1))]
+Estimated = Annotated[EstimationOptions, Parameter(name="*", group=Group("Estimation", sort_key=2))]
+Load = Annotated[LoadOptions, Parameter(name="*")]
+Live = Annotated[LiveOptions, Parameter(name="*", group=Group("Live", sort_key=1))]
+SMOOTHING, ESTIMATION = SmoothingOptions(), EstimationOptions()  # as they are by default
+LOAD, LIVE = LoadOptions(), LiveOptions()

@@ -1,0 +1,76 @@
+"""HTML from templates: files beside the modules that fill them; values put into one are escaped.
+
+A page holds its own style and script and may load nothing: its policy names both by their hashes,
+so that no other script runs in it, wherever its text came from.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+JSON: dict[str, Any] = {"ensure_ascii": False, "allow_nan": False, "separators": (",", ":")}
+
+
+def render(template: str, **values: object) -> str:
+    """Return the HTML of a template; the same values give the same bytes.
+
+    Args:
+        template: Path of its file within the package, such as `display/page.html.jinja`.
+        values: What it shows by name; a name that it needs and does not find raises
+            `jinja2.UndefinedError`.
+    """
+    return _environment().get_template(template).render(values)
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    made = Environment(
+        loader=PackageLoader("heft", ""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.policies["json.dumps_kwargs"] = JSON
+    made.globals |= {"asset": _asset, "policy": _policy}
+    return made
+
+
+def _asset(path: str) -> Markup:
+    """Return a style sheet or script of the package as it is, given its path within it."""
+    from markupsafe import Markup
+
+    return Markup(resources.files("heft").joinpath(path).read_text(encoding="utf-8").strip())
+
+
+def _policy(styles: Iterable[str], scripts: Iterable[str], connect: str) -> Markup:
+    """Return the Content-Security-Policy of a page with these styles and scripts in it.
+
+    Args:
+        styles: Texts of its `<style>` elements.
+        scripts: Texts of its `<script>` elements.
+        connect: From where its scripts may ask for more: `'none'` or `'self'`.
+    """
+    from markupsafe import Markup
+
+    return Markup(
+        f"default-src 'none'; style-src {_hashes(styles)}; script-src {_hashes(scripts)}; "
+        f"img-src data:; connect-src {connect}; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hashes(texts: Iterable[str]) -> str:
+    digests = (hashlib.sha256(text.encode()).digest() for text in texts)
+    return " ".join(f"'sha256-{base64.b64encode(d).decode('ascii')}'" for d in digests)

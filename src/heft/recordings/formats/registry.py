@@ -1,0 +1,90 @@
+"""The log formats that heft knows: a line a format. Everything that asks for endings asks here."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from heft.errors import InvalidRecording
+from heft.files import require_regular
+
+from .format import Format
+from .mcap import MCAP
+from .npz import NPZ
+from .parquet import PARQUET
+from .rosbag1 import ROSBAG1
+from .rosbag2 import ROSBAG2, SQLITE
+from .table import Damaged, Table, Topics, refuse
+from .text import TEXT
+
+FORMATS: tuple[Format, ...] = (
+    TEXT,
+    PARQUET,
+    NPZ,
+    MCAP,
+    ROSBAG1,
+    SQLITE,
+    ROSBAG2,
+)
+
+
+def by_ending() -> dict[str, Format]:
+    """Return the formats by the endings of their files' names."""
+    return {ending: f for f in FORMATS for ending in f.endings}
+
+
+def writable() -> dict[str, Format]:
+    """Return the formats that are written, by the ending of what is written."""
+    return {f.endings[0]: f for f in FORMATS if f.write is not None}
+
+
+def is_log(path: str | Path) -> bool:
+    """Whether a path's ending is that of logs, and of nothing else."""
+    ending = Path(path).suffix.lower()
+    found = by_ending().get(ending)
+    return found is not None and ending not in found.shared
+
+
+def format_of(path: Path) -> Format | None:
+    """Return the format of a file, or of a folder that is one log, or None."""
+    named = by_ending().get(path.suffix.lower())
+    if not os.path.isdir(path):
+        return named
+    folders = [f for f in FORMATS if f.marker is not None]
+    # A folder under no file's ending is taken for a log whose marker is missing.
+    return next((f for f in folders if f.is_marked(path)), named or folders[0])
+
+
+def read_table(path: str | Path, topics: Topics | None = None, damaged: Damaged = refuse) -> Table:
+    """Return a log as a table, of the format that its name or folder tells.
+
+    Args:
+        path: The log.
+        topics: Which topics of a log of messages are read.
+        damaged: Takes what is wrong with it; if it raises nothing, what can be read is read.
+
+    Raises:
+        InvalidRecording: If it is missing, empty, damaged, or of no known kind.
+    """
+    path = Path(path)
+    topics = topics or Topics()
+    found = format_of(path)
+    if found is not None and found.marker is not None and os.path.isdir(path):
+        return found.read(path, topics, damaged)
+    require_regular(path)
+    if path.stat().st_size == 0:
+        raise InvalidRecording("the log is empty", argument=str(path))
+    if found is None:
+        *most, last = [f.name.removesuffix(" file") for f in writable().values()]
+        raise InvalidRecording(
+            f"files ending in '{path.suffix}' are not logs that heft reads",
+            argument=str(path),
+            valid=by_ending(),
+            cure=f"save the log as {', '.join(most)} or {last}",
+        )
+    try:
+        return found.read(path, topics, damaged)
+    except OSError as problem:
+        raise InvalidRecording(
+            "the log cannot be read", argument=str(path), got=problem.strerror or str(problem)
+        ) from problem

@@ -1,0 +1,458 @@
+"""Alignment of devices by their stamps: each has times of its own, what comes out has common ones.
+
+A device sends signals that belong together: a wrench sensor, an inertial sensor, a robot's joints,
+another robot. The first device gives the times; the others are interpolated at them. What cannot
+be used, because it is no number, too old, frozen, or without a partner, is counted and changes
+nothing. Nothing here knows what the signals are for, how messages travel, or what time it is: a
+step takes a state and messages, and returns the next state and what came of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+
+from .messages import Piece
+
+Stamps = NDArray[np.int64]
+
+SECOND = 1_000_000_000  # [ns]
+# Largest values that are no errors, by kind of signal, in its unit.
+PLAUSIBLE = {"force": 1e5, "torque": 1e5, "acc": 1e4, "omega": 1e3, "pos": 1e5, "quat": 2.0}
+PLAUSIBLE_JOINT = 1e5  # [rad or m]
+SHORTEST_QUATERNION = 0.5
+MOST_FOREIGN = 16  # names
+COUNTS = (
+    "foreign",  # samples of signals that nobody asked for
+    "implausible",  # samples with numbers that are none, or beyond all bounds
+    "late",  # samples older than one before
+    "repeated",  # samples with the stamp of the one before
+    "frozen",  # samples of a sensor that repeats itself
+    "alone",  # samples of the first device without those of the others at their time
+    "clock set back",
+)
+
+
+@dataclass(frozen=True)
+class Device:
+    """A source of signals that have one stamp.
+
+    Attributes:
+        name: As it is reported.
+        names: Its signals.
+        noisy: Whether two of its samples are never the same while it works.
+        delay: By how much its stamps are late [s].
+        half_step: Half the step of the central differences by which its signals' derivatives are
+            taken [s]; 0 where they are not needed.
+    """
+
+    name: str
+    names: tuple[str, ...]
+    noisy: bool = True
+    delay: float = 0.0
+    half_step: float = 0.0
+
+    @cached_property
+    def largest(self) -> Array:
+        """Bounds of the signals' magnitudes, shape (signals,), each in its signal's unit."""
+        kinds = [n.partition(".")[0] for n in self.names]
+        return np.array([PLAUSIBLE.get(k, PLAUSIBLE_JOINT) for k in kinds])
+
+    @cached_property
+    def quaternion(self) -> list[int]:
+        """Columns of a unit quaternion's components among the signals, or nothing."""
+        return [k for k, n in enumerate(self.names) if n.startswith("quat.")]
+
+    def plausible(self, values: Array) -> NDArray[np.bool_]:
+        """Return which samples a working device can have sent, shape (N,).
+
+        Args:
+            values: Shape (N, signals), each in its signal's unit.
+        """
+        good = (np.abs(values) <= self.largest).all(axis=1)  # no NaN either
+        if self.quaternion:
+            good &= (values[:, self.quaternion] ** 2).sum(axis=1) > SHORTEST_QUATERNION**2
+        return np.asarray(good)
+
+
+@dataclass(frozen=True, eq=False)
+class Buffer:
+    """Newest samples of a device.
+
+    Attributes:
+        stamps: Strictly increasing, shape (N,) [ns].
+        values: Shape (N, signals).
+        taken: How many samples were taken since the start.
+        arrival: When the last one came, on the listener's clock [s]; NaN before the first step.
+        late_in_a_row: How many that came since the last taken are older than it.
+        unchanged_since: Stamp since which all values were the same [ns].
+        silent: Whether nothing came for so long that it was reported.
+    """
+
+    stamps: Stamps
+    values: Array
+    taken: int = 0
+    arrival: float = math.nan
+    late_in_a_row: int = 0
+    unchanged_since: int = 0
+    silent: bool = False
+
+    @property
+    def rate(self) -> float:
+        """Sampling rate [Hz], 0 if that is not known."""
+        if len(self.stamps) < 2:
+            return 0.0
+        return float(SECOND / np.median(np.diff(self.stamps)))
+
+
+@dataclass(frozen=True, eq=False)
+class AlignmentState:
+    """What an alignment remembers from step to step.
+
+    Attributes:
+        buffers: Samples that may still be needed, by device.
+        epoch: Stamp at which aligned time is 0 [ns], or None before the first aligned sample.
+        aligned_until: Stamp up to which the first device's samples are aligned [ns], or None.
+        last_match: Stamp of its last sample that had its partners, or of its first one [ns].
+        clocks_reported: Whether it was reported since that the devices' stamps never meet.
+    """
+
+    buffers: Mapping[str, Buffer]
+    epoch: int | None = None
+    aligned_until: int | None = None
+    last_match: int | None = None
+    clocks_reported: bool = False
+
+    def stamp(self, time: float) -> float:
+        """Return aligned time [s] on the stamps' clock [s]."""
+        return time + (self.epoch or 0) / SECOND
+
+
+@dataclass(frozen=True, eq=False)
+class AlignedSamples:
+    """Samples of all devices at common times.
+
+    Attributes:
+        time: Since the epoch, shape (N,) [s]; strictly increasing unless a clock is set back.
+        values: By device, each of shape (N, signals). The sign of a quaternion never jumps within a
+            step; from one to the next it may.
+        slopes: Derivatives, by device, each of shape (N, signals) [signal's unit / s]; shape (N, 0)
+            where they are not needed.
+    """
+
+    time: Array
+    values: tuple[Array, ...]
+    slopes: tuple[Array, ...]
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something that happened to a device.
+
+    Attributes:
+        name: `stalled`, `resumed` or `clocks apart`.
+        message: In words.
+    """
+
+    name: str
+    message: str
+
+
+@dataclass(frozen=True, eq=False)
+class Aligned:
+    """What came of a step.
+
+    Attributes:
+        samples: Newly aligned ones, or None.
+        counts: How often what happened; see `COUNTS`.
+        foreign: Names of signals that nobody asked for.
+        notices: What happened to devices.
+    """
+
+    samples: AlignedSamples | None
+    counts: Mapping[str, int]
+    foreign: tuple[str, ...]
+    notices: tuple[Notice, ...]
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """How devices are aligned.
+
+    Attributes:
+        devices: Whose signals are taken; the first gives the times.
+        bridge: Longest time between two samples of a device across which is interpolated [s].
+        hold: Time for which the first device's samples wait for their partners [s].
+        frozen: Time after which a noisy device that repeats all its values counts as frozen [s].
+        stall: Time without a sample after which a device counts as silent [s].
+        reset: How many samples in a row, all older than one before them, say that a clock was set
+            back.
+    """
+
+    devices: tuple[Device, ...]
+    bridge: float = 0.05
+    hold: float = 1.0
+    frozen: float = 0.05
+    stall: float = 1.0
+    reset: int = 100
+
+    def start(self) -> AlignmentState:
+        """Return the state before anything came."""
+        return AlignmentState(
+            {
+                d.name: Buffer(np.zeros(0, dtype=np.int64), np.zeros((0, len(d.names))))
+                for d in self.devices
+            }
+        )
+
+    def step(
+        self, state: AlignmentState, now: float, pieces: Iterable[Piece]
+    ) -> tuple[AlignmentState, Aligned]:
+        """Return the state after some more messages, and what came of them.
+
+        Args:
+            state: Before them.
+            now: On the listener's clock, which need not be that of the stamps [s].
+            pieces: What came, in its order; nothing is fine too.
+        """
+        counts: Counter[str] = Counter()
+        foreign: dict[str, None] = {}
+        for piece in pieces:
+            state, more = self._taken(state, piece, now)
+            counts.update(more)
+            if "foreign" in more:
+                foreign.update(dict.fromkeys(piece.names))
+        state, notices = self._heard(state, now)
+        state, samples, alone = self._aligned(state)
+        counts["alone"] += alone
+        state, more_notices = self._compared(state)
+        names = tuple(foreign)[:MOST_FOREIGN]
+        return state, Aligned(samples, counts, names, (*notices, *more_notices))
+
+    def _taken(
+        self, state: AlignmentState, piece: Piece, now: float
+    ) -> tuple[AlignmentState, Counter[str]]:
+        """Put a message's samples into the buffers of all devices whose signals it has."""
+        places = {n: k for k, n in enumerate(piece.names)}
+        ours = [d for d in self.devices if all(n in places for n in d.names)]
+        if not ours:
+            return state, Counter(foreign=len(piece.stamps))
+        counts: Counter[str] = Counter()
+        for device in ours:
+            values = piece.values[:, [places[n] for n in device.names]]
+            old = state.buffers[device.name]
+            buffer, more = self._buffered(device, old, piece.stamps, values, now)
+            counts.update(more)
+            state = replace(state, buffers={**state.buffers, device.name: buffer})
+            if device is self.devices[0] and more["clock set back"]:
+                state = replace(state, aligned_until=None)
+        return state, counts
+
+    def _buffered(
+        self, device: Device, buffer: Buffer, stamps: Stamps, values: Array, now: float
+    ) -> tuple[Buffer, Counter[str]]:
+        """Return the buffer with those samples that can be used, and the counts of the others."""
+        plausible = device.plausible(values)
+        counts = Counter(implausible=int((~plausible).sum()))
+        stamps, values = stamps[plausible] - round(device.delay * SECOND), values[plausible]
+        if not len(stamps):
+            return buffer, counts
+        last = int(buffer.stamps[-1]) if len(buffer.stamps) else int(stamps[0]) - 1
+        newest = np.maximum.accumulate(np.concatenate([[last], stamps]))[:-1]
+        later = stamps > newest
+        counts["repeated"] = int((stamps == newest).sum())
+        counts["late"] = len(stamps) - int(later.sum()) - counts["repeated"]
+        if later.any():
+            late_in_a_row = len(stamps) - 1 - int(np.flatnonzero(later)[-1])
+        else:
+            late_in_a_row = buffer.late_in_a_row + len(stamps)
+        if late_in_a_row >= self.reset and counts["late"]:
+            counts["clock set back"] = 1
+            return Buffer(buffer.stamps[:0], buffer.values[:0], buffer.taken, now), counts
+        stamps, values, unchanged_since = stamps[later], values[later], buffer.unchanged_since
+        if device.noisy and len(stamps):
+            begun = unchanged_since_stamps(buffer, stamps, values)
+            good, unchanged_since = stamps - begun <= self.frozen * SECOND, int(begun[-1])
+            counts["frozen"] = int((~good).sum())
+            stamps, values = stamps[good], values[good]
+        both = np.concatenate([buffer.stamps, stamps])
+        # Where the others are silent, a device's samples wait no longer than they could be used.
+        oldest = int(both[-1]) - 2 * round(self.hold * SECOND) if len(both) else 0
+        keep = slice(int(np.searchsorted(both, oldest)), None)
+        made = replace(
+            buffer,
+            stamps=both[keep],
+            values=np.concatenate([buffer.values, values])[keep],
+            taken=buffer.taken + len(stamps),
+            arrival=now if len(stamps) else buffer.arrival,
+            late_in_a_row=late_in_a_row,
+            unchanged_since=unchanged_since,
+        )
+        return made, counts
+
+    def _heard(self, state: AlignmentState, now: float) -> tuple[AlignmentState, list[Notice]]:
+        """Report devices that fell silent, or are back."""
+        notices, buffers = [], dict(state.buffers)
+        for name, buffer in state.buffers.items():
+            if math.isnan(buffer.arrival):  # never heard: waited for since the first step
+                buffers[name] = replace(buffer, arrival=now)
+                continue
+            silent = bool(now - buffer.arrival > self.stall)
+            if silent and not buffer.silent:
+                notices.append(Notice("stalled", f"nothing new comes from '{name}'"))
+            elif buffer.silent and not silent:
+                notices.append(Notice("resumed", f"'{name}' is back"))
+            buffers[name] = replace(buffer, silent=silent)
+        return replace(state, buffers=buffers), notices
+
+    def _ready(self, state: AlignmentState) -> Stamps:
+        """Return the first device's stamps to be aligned now: partners came, or waited in vain."""
+        stamps = state.buffers[self.devices[0].name].stamps
+        done = state.aligned_until
+        begin = 0 if done is None else int(np.searchsorted(stamps, done, "right"))
+        if begin == len(stamps):
+            return stamps[:0]
+        newest, hold = int(stamps[-1]), round(self.hold * SECOND)
+        ends = [newest]
+        for device in self.devices[1:]:
+            other = state.buffers[device.name].stamps
+            ahead = round(device.half_step * SECOND)
+            ends.append(int(other[-1]) - ahead if len(other) else newest - hold)
+        stop = int(np.searchsorted(stamps, max(min(ends), newest - hold), "right"))
+        return stamps[begin:stop]
+
+    def _aligned(self, state: AlignmentState) -> tuple[AlignmentState, AlignedSamples | None, int]:
+        """Take samples with all their partners out of the buffers; count those without."""
+        at = self._ready(state)
+        if not len(at):
+            return state, None, 0
+        clock, *others = self.devices
+        first = state.buffers[clock.name]
+        begin = int(np.searchsorted(first.stamps, at[0]))
+        good = np.ones(len(at), bool)
+        values = [first.values[begin : begin + len(at)]]
+        slopes = [np.zeros((len(at), 0))]
+        for device in others:
+            buffer = state.buffers[device.name]
+            good &= bridged(buffer.stamps, at, round(device.half_step * SECOND), self.bridge)
+            continuous = _continuous(buffer.values, device.quaternion)
+            values.append(interpolated(buffer.stamps, continuous, at))
+            slopes.append(_slopes(buffer.stamps, continuous, at, device.half_step))
+        state = self._trimmed(replace(state, aligned_until=int(at[-1])))
+        alone = int((~good).sum())
+        if state.last_match is None or good.any():
+            match = int(at[good][-1]) if good.any() else int(at[0])
+            state = replace(state, last_match=match, clocks_reported=False)
+        if not good.any():
+            return state, None, alone
+        epoch = int(at[0]) if state.epoch is None else state.epoch
+        samples = AlignedSamples(
+            (at[good] - epoch) / SECOND,
+            tuple(v[good] for v in values),
+            tuple(s[good] for s in slopes),
+        )
+        return replace(state, epoch=epoch), samples, alone
+
+    def _trimmed(self, state: AlignmentState) -> AlignmentState:
+        """Let go of samples that nothing waits for any more."""
+        assert state.aligned_until is not None
+        buffers = {}
+        for device in self.devices:
+            buffer = state.buffers[device.name]
+            oldest = state.aligned_until - round((self.bridge + device.half_step) * SECOND)
+            first = int(np.searchsorted(buffer.stamps, oldest)) - 1
+            keep = slice(max(first, 0), None)
+            buffers[device.name] = replace(
+                buffer, stamps=buffer.stamps[keep], values=buffer.values[keep]
+            )
+        return replace(state, buffers=buffers)
+
+    def _compared(self, state: AlignmentState) -> tuple[AlignmentState, list[Notice]]:
+        """Report devices that all are heard, and whose stamps never meet."""
+        buffers, done, match = state.buffers, state.aligned_until, state.last_match
+        if done is None or match is None or state.clocks_reported:
+            return state, []
+        if done - match < round(self.hold * SECOND):
+            return state, []
+        if any(b.silent or not b.taken for b in buffers.values()):
+            return state, []
+        newest = {name: int(b.stamps[-1]) for name, b in buffers.items()}
+        ahead, behind = max(newest, key=lambda n: newest[n]), min(newest, key=lambda n: newest[n])
+        by = (newest[ahead] - newest[behind]) / SECOND
+        message = f"the clocks of '{behind}' and '{ahead}' are {by:.3f} s apart"
+        return replace(state, clocks_reported=True), [Notice("clocks apart", message)]
+
+
+def unchanged_since_stamps(buffer: Buffer, stamps: Stamps, values: Array) -> Stamps:
+    """Return for each sample the stamp since which all values are the same, shape (N,) [ns].
+
+    Args:
+        buffer: What came before.
+        stamps: Shape (N,) [ns], N > 0.
+        values: Shape (N, signals).
+    """
+    before = buffer.values[-1:] if len(buffer.values) else values[:1] + 1.0
+    changed = (np.diff(np.concatenate([before, values]), axis=0) != 0.0).any(axis=1)
+    return np.maximum.accumulate(np.where(changed, stamps, buffer.unchanged_since))
+
+
+def bridged(stamps: Stamps, at: Stamps, ahead: int, bridge: float) -> NDArray[np.bool_]:
+    """Return which times lie between samples that are close enough to interpolate, shape (M,).
+
+    Args:
+        stamps: Of the samples, shape (N,) [ns].
+        at: The times, shape (M,) [ns].
+        ahead: To either side of a time what is needed [ns].
+        bridge: Longest time between two samples, beside that [s].
+    """
+    if not len(stamps):
+        return np.zeros(len(at), bool)
+    before = np.searchsorted(stamps, at - ahead, "right") - 1
+    after = np.searchsorted(stamps, at + ahead)
+    inside = (before >= 0) & (after < len(stamps))
+    widest = np.zeros(len(at), dtype=np.int64)
+    first, last = np.maximum(before, 0), np.minimum(after, len(stamps) - 1)
+    widest[inside] = (stamps[last] - stamps[first])[inside]
+    return np.asarray(inside & (widest <= bridge * SECOND + 2 * ahead))
+
+
+def interpolated(stamps: Stamps, values: Array, at: Stamps) -> Array:
+    """Return values interpolated linearly, shape (M, signals); zeros where there are no samples.
+
+    Args:
+        stamps: Of the samples, shape (N,) [ns].
+        values: Shape (N, signals).
+        at: Where they are wanted, shape (M,) [ns].
+    """
+    if not len(stamps):
+        return np.zeros((len(at), values.shape[1]))
+    seconds, wanted = (stamps - stamps[0]) / SECOND, (at - stamps[0]) / SECOND
+    return np.stack([np.interp(wanted, seconds, column) for column in values.T], axis=1)
+
+
+def _slopes(stamps: Stamps, values: Array, at: Stamps, half_step: float) -> Array:
+    """Return central differences, shape (M, signals), or (M, 0) where the step is 0."""
+    if not half_step:
+        return np.zeros((len(at), 0))
+    half = round(half_step * SECOND)
+    after, before = (interpolated(stamps, values, at + k) for k in (half, -half))
+    return (after - before) / (2.0 * half_step)
+
+
+def _continuous(values: Array, quaternion: Sequence[int]) -> Array:
+    """Return values with a quaternion whose sign never jumps: q and -q are one rotation."""
+    if not quaternion or len(values) < 2:
+        return values
+    made = values.copy()
+    q = values[:, quaternion]
+    flips = np.sum(q[1:] * q[:-1], axis=1) < 0.0
+    made[:, quaternion] = q * np.append(1.0, np.cumprod(np.where(flips, -1.0, 1.0)))[:, None]
+    return made

@@ -1,0 +1,87 @@
+"""Sources of samples: the network, or a log replayed as if it happened now."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from heft.recordings import Recording
+
+from .messages import Piece, Reader
+from .network import Connection
+
+TICK = 0.05  # [s] between looks at what came, at most; each costs, however little came
+SLICE = 0.025  # [s] of a log that are replayed at once
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """What a source gave at a time.
+
+    Attributes:
+        now: When, on the source's clock [s].
+        pieces: Signals; none where nothing came.
+        garbage: How many messages could not be decoded.
+    """
+
+    now: float
+    pieces: Sequence[Piece]
+    garbage: int = 0
+
+
+def received(
+    connection: Connection, stop: threading.Event, rate: float = 10.0
+) -> Iterator[Arrival]:
+    """Yield what comes over the network until stopped.
+
+    Args:
+        connection: To the network.
+        stop: Ends it.
+        rate: How often what is known is published [Hz]: it is looked twice as often at least.
+    """
+    reader = Reader(connection.link.topics, connection.link.frames)
+    while not stop.wait(min(TICK, 0.5 / rate)):
+        pieces, garbage = reader.read(connection.receive())
+        yield Arrival(time.monotonic(), pieces, garbage)
+
+
+def replayed(
+    recording: Recording, names: Sequence[str], purpose: str, speed: float, stop: threading.Event
+) -> Iterator[Arrival]:
+    """Yield a log as if it happened now.
+
+    Args:
+        recording: The log.
+        names: Signals that are taken from it.
+        purpose: What they are for, if one is missing: `is what the load is weighed by`.
+        speed: By how much faster than it was recorded.
+        stop: Ends it.
+
+    Raises:
+        MissingSignal: If the log lacks a signal.
+    """
+    names = tuple(names)
+    for name in names:
+        recording.require(name, purpose)
+    begin, now, before = time.monotonic(), 0.0, math.nan
+    for block in recording.blocks(names):
+        good = np.isfinite(block.time)
+        times, values = block.time[good], block.values[good]
+        stamps = np.round(times * 1e9).astype(np.int64)
+        cuts = np.flatnonzero(np.diff(np.floor(times / SLICE)) != 0.0) + 1
+        for rows in np.split(np.arange(len(stamps)), cuts):
+            if not len(rows):
+                continue
+            newest = float(times[rows[-1]])
+            if newest > before:  # where the log's clock goes back, no time passes
+                now += newest - before
+            before = newest
+            ahead = now / speed - (time.monotonic() - begin)
+            if stop.wait(ahead) if ahead > 0.0 else stop.is_set():
+                return
+            yield Arrival(now, [Piece(names, stamps[rows], values[rows])])

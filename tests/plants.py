@@ -1,0 +1,248 @@
+"""Plants with known truth, a line each, and experiments with them that other software made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pinocchio as pin
+from scipy.spatial.transform import Rotation
+
+from heft.information import inertia
+from heft.information.parameter_space import ParameterSpace
+from heft.information.parameters import Labels
+from heft.plants import Channel, Inputs, Measured, MotionSignal, Plant, Rows, Samples
+from heft.plants.free_body import FreeBody
+from heft.plants.robot import RobotPlant
+from heft.recordings.recording import Recording
+from heft.signals.low_pass import Smoothed
+from tests import robots
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+Signals = dict[str, dict[str, Array]]
+GRAVITY = np.array([0.0, 0.0, -9.81])
+
+
+@dataclass(frozen=True)
+class CartMotion:
+    velocity: Array
+    acceleration: Array
+
+    def part(self, rows: Any) -> CartMotion:
+        return CartMotion(self.velocity[rows], self.acceleration[rows])
+
+
+@dataclass(frozen=True)
+class Cart(Plant[CartMotion]):
+    """A cart pushed along a rail: mass, viscous friction, drag of the air."""
+
+    @property
+    def labels(self) -> Labels:
+        return Labels(("mass", "viscous", "drag"), ("kg", "N·s/m", "N·s²/m²"), "cart")
+
+    @property
+    def space(self) -> ParameterSpace:
+        return ParameterSpace(self.labels, np.eye(3), np.array([1.0, 0.0, 0.0]), (), (0, 1, 2))
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        return (Channel("push", "N"),)
+
+    def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
+        recording.require("q.cart", "says where the cart is")
+        motion = (MotionSignal("q.cart"),)
+        if not measured:
+            return Inputs(motion)
+        recording.require("tau.cart", "is what the cart is pushed by")
+        return Inputs(motion, (Measured(0, (("tau.cart", 1.0),)),))
+
+    def motion(self, smoothed: Smoothed) -> CartMotion:
+        return CartMotion(smoothed.velocity[:, 0], smoothed.acceleration[:, 0])
+
+    def rows(self, samples: Samples[CartMotion], columns: Sequence[int]) -> Rows:
+        v, a = samples.motion.velocity, samples.motion.acceleration
+        return Rows(np.stack([a, v, np.abs(v) * v], axis=1)[:, None, list(columns)])
+
+    def random_samples(self, count: int, rng: np.random.Generator) -> Samples[CartMotion]:
+        v, a = rng.normal(size=(2, count))
+        nothing, every = np.empty((count, 0)), np.ones(count, dtype=bool)
+        time = np.arange(count, dtype=float)
+        return Samples(0, time, CartMotion(v, a), nothing, np.zeros((count, 1)), time, every)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A plant, its true parameters, and an experiment with it that other software made.
+
+    Attributes:
+        plant: With a poor guess of its parameters.
+        truth: Of the standard columns.
+        experiment: Makes signals (kind → name → values) of times, noise-free; and the motion's
+            signals with their exact derivatives.
+    """
+
+    plant: Plant[Any]
+    truth: Array
+    experiment: Callable[[Array], tuple[Signals, Smoothed]]
+
+    def recording(
+        self, time: Array, noise: float = 0.0, seed: int = 0, name: str = "run"
+    ) -> Recording:
+        """Return a log; noise is AR(1) with a correlation of .8, as a share of each channel."""
+        signals, _ = self.experiment(time)
+        rng = np.random.default_rng(seed)
+        for kind in ("tau", "force", "torque"):
+            for signal, values in signals.get(kind, {}).items():
+                white = rng.normal(size=len(time)) * noise * np.std(values)
+                for k in range(1, len(white)):
+                    white[k] += 0.8 * white[k - 1]
+                signals[kind][signal] = values + white
+        return Recording.from_arrays(time, name, **signals)
+
+
+def _cart() -> Case:
+    truth = np.array([2.5, 3.0, 0.8])
+
+    def experiment(time: Array) -> tuple[Signals, Smoothed]:
+        size, pace = np.array([0.5, 0.2, 0.1]), np.array([1.7, 4.1, 7.3])
+        angle = pace * time[:, None] + np.arange(3.0)
+        x, v = np.sin(angle) @ size, np.cos(angle) @ (size * pace)
+        a = -np.sin(angle) @ (size * pace**2)
+        push = truth[0] * a + truth[1] * v + truth[2] * np.abs(v) * v
+        exact = Smoothed(x[:, None], v[:, None], a[:, None])
+        return {"q": {"cart": x}, "tau": {"cart": push}}, exact
+
+    return Case(Cart(), truth, experiment)
+
+
+def _arm() -> Case:
+    """The planar arm without friction, by pinocchio."""
+    robot = robots.planar_arm()
+    oracle = robots.Oracle.of(robot)
+
+    def experiment(time: Array) -> tuple[Signals, Smoothed]:
+        pace, phase = np.array([1.3, 2.1]), np.array([0.3, 1.2])
+        angle = pace * time[:, None] + phase
+        size = np.array([0.9, 1.2])
+        q, v, a = size * np.sin(angle), size * pace * np.cos(angle), -size * pace**2 * np.sin(angle)
+        tau = oracle.inverse_dynamics(q, v, a)
+        joints = robot.joints
+        signals = {
+            "q": dict(zip(joints, q.T, strict=True)),
+            "tau": dict(zip(joints, tau.T, strict=True)),
+        }
+        return signals, Smoothed(q, v, a)
+
+    return Case(RobotPlant(robot), oracle.parameters(), experiment)
+
+
+@cache
+def _flight(begin: float, step: float, count: int) -> tuple[Array, ...]:
+    """Place, quaternion, velocity, acceleration, ω, α and rotation of a flight.
+
+    ω and α by fourth-order differences of the rotation vector: of what motion they are is of no
+    concern, as long as all signals are of the same one.
+    """
+
+    def attitude(t: Array) -> Rotation:
+        angles = [1.2 * np.sin(0.9 * t), 1.1 * np.sin(1.3 * t + 1.0), 0.8 * np.cos(1.7 * t)]
+        return Rotation.from_euler("xyz", np.stack(angles, 1))
+
+    h = 1e-3
+    weights = zip((-2, -1, 1, 2), np.array([1.0, -8.0, 8.0, -1.0]) / (12.0 * h), strict=True)
+    difference = tuple(weights)
+
+    def spin(t: Array) -> Array:
+        now = attitude(t).inv()
+        return np.asarray(sum(c * (now * attitude(t + k * h)).as_rotvec() for k, c in difference))
+
+    t = begin + step * np.arange(count)
+    pace, phase = np.array([2.3, 2.5, 2.7]), np.arange(3.0)
+    slow, fast = 1.1 * t[:, None] + phase, pace * t[:, None]
+    place = 0.4 * np.sin(slow) + 0.2 * np.cos(fast)
+    speed = 0.44 * np.cos(slow) - 0.2 * pace * np.sin(fast)
+    pull = -0.484 * np.sin(slow) - 0.2 * pace**2 * np.cos(fast)
+    omega = spin(t)
+    alpha = np.asarray(sum(c * spin(t + k * h) for k, c in difference))
+    R = attitude(t)
+    return place, R.as_quat()[:, [3, 0, 1, 2]], speed, pull, omega, alpha, R.as_matrix()
+
+
+def product(quaternion: Array, vector: Array) -> Array:
+    """Return q ⊗ (0, v), wxyz."""
+    w, xyz = quaternion[:, :1], quaternion[:, 1:]
+    scalar = -np.sum(xyz * vector, axis=1, keepdims=True)
+    return np.hstack([scalar, w * vector + np.cross(xyz, vector)])
+
+
+def _free_body(motion_from: str) -> Case:
+    """A body in flight; its wrench by pinocchio's free-flyer joint."""
+    ten = inertia.from_body(
+        2.3,
+        np.array([0.03, -0.02, 0.05]),
+        np.array([[0.02, 0.002, 0.0], [0.002, 0.03, -0.001], [0.0, -0.001, 0.025]]),
+    )
+    model = pin.Model()
+    model.gravity.linear = GRAVITY
+    joint = model.addJoint(0, pin.JointModelFreeFlyer(), pin.SE3.Identity(), "free")
+    model.appendBodyToJoint(joint, pin.Inertia.FromDynamicParameters(ten), pin.SE3.Identity())
+    data = model.createData()
+
+    def experiment(time: Array) -> tuple[Signals, Smoothed]:
+        step = float(time[1] - time[0])
+        place, quat, speed, pull, omega, alpha, R = _flight(float(time[0]), step, len(time))
+        wrench = np.empty((len(time), 6))
+        specific = np.einsum("nji,nj->ni", R, pull - GRAVITY)
+        for n in range(len(time)):
+            v = R[n].T @ speed[n]
+            # The joint's acceleration is spatial: less ω × v than that of the moving point.
+            a = R[n].T @ pull[n] - np.cross(omega[n], v)
+            q = np.concatenate([place[n], quat[n, 1:], quat[n, :1]])
+            wrench[n] = pin.rnea(
+                model, data, q, np.concatenate([v, omega[n]]), np.concatenate([a, alpha[n]])
+            )
+        flips = np.where(np.arange(len(time)) // 777 % 2, -1.0, 1.0)[:, None]
+
+        def named(values: Array, axes: str = "xyz") -> dict[str, Array]:
+            return {f"body.{a}": values[:, k] for k, a in enumerate(axes)}
+
+        signals = {
+            "pos": named(place),
+            "quat": named(flips * quat, "wxyz"),
+            "omega": named(omega),
+            "acc": named(specific),
+            "force": named(wrench[:, :3]),
+            "torque": named(wrench[:, 3:]),
+        }
+        if motion_from == "imu":
+            sensed = np.hstack([omega, specific])
+            unknown = np.full_like(specific, np.nan)
+            return signals, Smoothed(sensed, np.hstack([alpha, unknown]), np.hstack([unknown] * 2))
+        rate = 0.5 * product(quat, omega)
+        change = 0.5 * (product(rate, omega) + product(quat, alpha))
+        poses = (np.hstack(pair) for pair in ((place, quat), (speed, rate), (pull, change)))
+        return signals, Smoothed(*poses)
+
+    gravity = (0.0, 0.0, -9.81)
+    return Case(FreeBody("body", motion_from, gravity), ten, experiment)  # type: ignore[arg-type]
+
+
+@cache
+def case(name: str) -> Case:
+    """Return a plant of the table."""
+    return PLANTS[name]()
+
+
+PLANTS: dict[str, Callable[[], Case]] = {
+    "cart": _cart,
+    "planar arm": _arm,
+    "free body by its pose": lambda: _free_body("pose"),
+    "free body by an inertial sensor": lambda: _free_body("imu"),
+}
+# Plants whose rows alone are looked at: no other software makes their experiments.
+BARE: dict[str, Callable[[], Plant[Any]]] = {
+    "arm with friction's dictionary": lambda: RobotPlant(robots.planar_arm(drives=True)),
+}

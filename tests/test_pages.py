@@ -1,0 +1,241 @@
+"""Pages from templates: names from outside stay text on every page, and nothing foreign runs."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import heft
+from heft.applications.identification import compare_report, report, results
+from heft.applications.identification.compare import compare
+from heft.applications.identification.identification import Identification
+from heft.applications.identification.identify import identify_files
+from heft.applications.payload.live import PAGE
+from heft.display import animation
+from heft.display.page import Drawings, Plot, Series
+from heft.display.templates import render
+from heft.experiments.forward_dynamics import Dynamics, Simulate
+from heft.models.robot import Robot
+from heft.streams.page import served
+from tests.browser import browser, opened
+from tests.experiments import ARMS, log, true_robot
+
+TEMPLATES = sorted(Path(heft.__file__).parent.rglob("*.jinja"))
+ROBOT = "]]><b onclick='alert(0)'>&amp;"
+JOINT = "<script>alert(1)</script>"
+LINK = "</script><img src=x onerror=\"alert('2')\">"
+LOG = "a \"log\" 'of' ]]> <svg onload=alert(3)>"
+FILE = LOG + ".npz"
+HOSTILE = (ROBOT, JOINT, LINK, FILE)
+
+
+class Read(HTMLParser):
+    """A page as a browser takes it: elements with their attributes, and texts by element."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[tuple[str, str]] = []
+        self._inside = ""
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attributes)))
+        self._inside = tag
+        if tag in ("script", "style"):
+            self.texts.append((tag, ""))
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._inside in ("script", "style"):
+            data = self.texts.pop()[1] + data
+        self.texts.append((self._inside, data))
+
+    @property
+    def shown(self) -> str:
+        """What a reader sees, and hears of pictures."""
+        names = [str(a.get("aria-label", "")) for _, a in self.elements]
+        return " ".join([*names, *(t for inside, t in self.texts if inside != "script")])
+
+    @property
+    def policy(self) -> str:
+        """Its Content-Security-Policy."""
+        (said,) = [a["content"] for t, a in self.elements if t == "meta" and "http-equiv" in a]
+        assert said is not None
+        return said
+
+
+def named_badly(urdf: bytes) -> bytes:
+    """Return a URDF with hostile names of robot, first joint, and first link that moves."""
+    root = ET.fromstring(urdf)
+    root.set("name", ROBOT)
+    joint = next(j for j in root.iter("joint") if j.get("type") in ("revolute", "continuous"))
+    joint.set("name", JOINT)
+    child = joint.find("child")
+    assert child is not None
+    link = child.get("link")
+    for place in root.iter():
+        for name in ("name", "link"):
+            if place.tag in ("link", "parent", "child") and place.get(name) == link:
+                place.set(name, LINK)
+    return ET.tostring(root)
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Identification:
+    """Return an identification of a robot and a log with hostile names."""
+    rng = np.random.default_rng(4)
+    truth = true_robot(ARMS["two joints"], rng, "simple")
+    joint = truth.robot.joints[0]
+    drives = {n.replace(joint, JOINT): v for n, v in truth.drives.items()}
+    robot = Robot.from_urdf_text(named_badly(truth.robot.source))
+    assert robot.joints[0] == JOINT and robot.bodies_links[0].name == LINK
+    folder = tmp_path_factory.mktemp("pages")
+    model, path = folder / "arm.urdf", folder / FILE
+    model.write_bytes(robot.source)
+    recorded = log(replace(truth, robot=robot, drives=drives), 10.0, 200.0, rng)
+    table = recorded.canonical()
+    values = np.vstack(list(table.read(table.columns)))
+    np.savez(path, **dict(zip(table.columns, values.T, strict=True)))
+    return identify_files(model, [path], [])
+
+
+@pytest.fixture(scope="module")
+def pages(found: Identification, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return every page, of hostile names."""
+    folder = tmp_path_factory.mktemp("results") / LOG
+    results.write(found, folder)
+    robot = found.problem.robot
+    moved = Simulate(relative=1e-6).run(Dynamics.of(robot), np.linspace(0.0, 0.2, 9))
+    return {
+        "report": report.html(found),
+        "compare": compare_report.html(compare(folder, folder)),
+        "animation": animation.page(robot, moved, LINK),
+        "live": render(PAGE),
+    }
+
+
+KINDS = ("report", "compare", "animation", "live")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_names_from_outside_are_no_elements(pages: dict[str, str], kind: str) -> None:
+    read = Read(pages[kind])
+    own = {"report": 2, "compare": 2, "animation": 1, "live": 1}
+    assert [t for t, _ in read.elements].count("script") == own[kind]
+    assert not {"b", "img"} & {t for t, _ in read.elements}
+    assert [t for t, _ in read.elements].count("svg") == (kind == "live")  # the node's own curve
+    assert not [a for _, of in read.elements for a in of if a.startswith("on")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [("report", HOSTILE), ("compare", (ROBOT, JOINT, LOG)), ("animation", (LINK,))],
+)
+def test_names_from_outside_are_shown_as_they_are(
+    pages: dict[str, str], kind: str, names: tuple[str, ...]
+) -> None:
+    shown = Read(pages[kind]).shown
+    assert not [name for name in names if name not in shown]
+
+
+def test_the_numbers_of_a_report_can_be_read_whatever_the_names(pages: dict[str, str]) -> None:
+    numbers = next(t for inside, t in Read(pages["report"]).texts if inside == "script")
+    assert "<" not in numbers
+    drawings = json.loads(numbers)["drawings"]
+    assert {f"friction {JOINT}"} < {d.get("group") for d in drawings}
+    assert LINK in {b["name"] for d in drawings for b in d.get("bodies", ())}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_the_page_s_own_style_and_script_are_allowed(pages: dict[str, str], kind: str) -> None:
+    read = Read(pages[kind])
+    assert read.policy.startswith("default-src 'none'; ") and "unsafe" not in read.policy
+    assert "http" not in read.policy and "*" not in read.policy
+    run = [(k, text) for k, text in read.texts if k in ("style", "script")]
+    data = [a for t, a in read.elements if t == "script" and a.get("type") == "application/json"]
+    held = {f"{k}-src": set() for k in ("style", "script")}
+    for inside, text in run:
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        if f"'sha256-{digest}'" in read.policy:
+            held[f"{inside}-src"].add(f"'sha256-{digest}'")
+    assert len(held["style-src"]) + len(held["script-src"]) == len(run) - len(data)
+    for part in read.policy.split("; "):
+        name, *allowed = part.split()
+        if name in held:
+            assert set(allowed) == held[name]
+    assert not [a for _, of in read.elements for a in of if a == "style"]
+
+
+@pytest.mark.parametrize("kind", KINDS[:3])
+def test_a_browser_runs_nothing_of_what_names_say(
+    pages: dict[str, str], kind: str, tmp_path: Path
+) -> None:
+    path = tmp_path / f"{kind}.html"
+    path.write_text(pages[kind], encoding="utf-8")
+    with browser() as running, opened(running, path.as_uri()) as seen:
+        seen.page.on("dialog", lambda dialog: seen.said.append(dialog.message))
+        seen.page.wait_for_function("document.querySelector('canvas').width > 0")
+        assert seen.said + seen.warned == [] and seen.asked == [path.as_uri()]
+
+
+def test_a_browser_shows_what_the_live_node_tells_as_text() -> None:
+    number = {"name": f"payload.{JOINT}", "value": 1.5, "std": 0.1, "unit": LINK}
+    told = {
+        "estimate": {"frame": ROBOT, "parameters": [number, {**number, "value": None}]},
+        "events": [{"stamp": 1.0, "name": JOINT, "message": LINK}],
+        "health": {
+            "counts": {LINK: 2},
+            "devices": {JOINT: {"rate": 100.0, "samples": 7, "silent": True}},
+        },
+    }
+    with browser() as running, served(0, render(PAGE)) as page:
+        page.show(told)
+        with opened(running, page.address) as seen:
+            seen.page.on("dialog", lambda dialog: seen.said.append(dialog.message))
+            seen.page.wait_for_function("document.getElementById('state').textContent === 'live'")
+            text = seen.page.inner_text("body")
+            assert seen.page.evaluate("document.querySelectorAll('b, img').length") == 0
+            assert seen.said + seen.warned == []
+            assert set(seen.asked) == {page.address, page.address + "told"}
+    assert all(name in text for name in (ROBOT, JOINT, LINK)) and "1.50 ± 0.10 kg" in text
+
+
+def test_each_array_is_held_once() -> None:
+    time = np.linspace(0.0, 1.0, 50)
+    plot = Plot("a", "b", (Series("c", "measured", time, np.sin(9.0 * time)),), "d")
+    for times in (1, 2):
+        drawings = Drawings()
+        assert [drawings.add(plot) for _ in range(times)] == list(range(times))
+        content = drawings.content
+        assert (len(content["arrays"]), len(content["drawings"])) == (2, times)
+        first = np.frombuffer(base64.b64decode(content["arrays"][0]), "<f4")
+        assert first == pytest.approx(time, abs=2.0**-24)  # half a unit in the last place of 1
+
+
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda p: p.name)
+def test_a_template_escapes_all_and_quotes_its_attributes(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert not re.findall(r"\bsafe\b|\bautoescape\b|Markup", text)
+    # An attribute without quotes ends at a blank of the name put into it.
+    assert not re.findall(r"=\s*\{\{", text)
+    assert not re.findall(r"\son\w+\s*=|\sstyle\s*=", text)
+
+
+def test_a_value_that_a_template_misses_is_an_error() -> None:
+    from jinja2 import UndefinedError
+
+    with pytest.raises(UndefinedError, match="name"):
+        render("display/animation_figure.html.jinja", caption="", title="", end="1", motion={})

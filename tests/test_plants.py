@@ -1,0 +1,295 @@
+"""Laws of plants: one table, every plant. A new plant is one line in `tests/plants.py`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from heft.applications.identification.fit import fit_experiment
+from heft.applications.identification.settings import Settings
+from heft.errors import MissingSignal
+from heft.estimators.least_squares import LeastSquares
+from heft.information.square_root import Information
+from heft.plants import Fused, Integrable, Plant, PointSensitive, Predicting, Problem, Samples
+from heft.plants.base import structural_base
+from heft.recordings.recording import Recording
+from heft.signals.settings import Smoothing
+from heft.signals.weak_form import Weak
+from tests.plants import BARE, PLANTS, Array, case
+
+EPS = np.finfo(float).eps
+TIME = 0.005 * np.arange(1600)
+WAYS = {
+    "differentiated": (Smoothing(corner=15.0, delay=0.0), None),
+    "filtered": (Smoothing(corner=15.0, delay=0.0, torque="filtered"), None),
+    "weak": (Smoothing(corner=15.0, delay=0.0), Weak()),
+}
+every_plant = pytest.mark.parametrize("name", [*PLANTS, *BARE])
+every_experiment = pytest.mark.parametrize("name", PLANTS)
+
+
+def plant_of(name: str) -> Plant[Any]:
+    return case(name).plant if name in PLANTS else BARE[name]()
+
+
+def samples_of(name: str, count: int = 40, seed: int = 1) -> Samples[Any]:
+    return plant_of(name).random_samples(count, np.random.default_rng(seed))
+
+
+def problem_of(name: str, threads: int = 1, way: str = "differentiated") -> Problem[Any]:
+    smoothing, weak = WAYS[way]
+    c = case(name)
+    return Problem(c.plant, (c.recording(TIME, 0.1),), smoothing, threads, weak=weak)
+
+
+def grams(information: Information) -> list[Array]:
+    return [t.factor.T @ t.factor for t in information.triangles]
+
+
+# ---- rows
+
+
+@every_experiment
+def test_rows_are_those_of_an_independent_dynamics(name: str) -> None:
+    c = case(name)
+    signals, exact = c.experiment(TIME[::40])
+    recording = Recording.from_arrays(TIME[::40], **signals)
+    inputs = c.plant.inputs(recording)
+    (block,) = recording.blocks([m.terms[0][0] for m in inputs.measured])
+    samples = replace(samples_of(name, len(block.time)), motion=c.plant.motion(exact))
+    rows = c.plant.rows(samples, range(len(c.truth))).regressor
+    size = np.abs(rows) @ np.abs(c.truth)
+    assert np.abs(rows @ c.truth - block.values).max() <= 1e-12 * size.max()
+
+
+@every_plant
+def test_a_subset_of_columns_is_that_of_all(name: str) -> None:
+    plant, samples = plant_of(name), samples_of(name)
+    count = len(plant.labels) + len(plant.alternatives)
+    whole = plant.rows(samples, range(count)).regressor
+    chosen = np.random.default_rng(0).permutation(count)[: max(count // 2, 1)].tolist()
+    assert np.array_equal(plant.rows(samples, chosen).regressor, whole[:, :, chosen])
+
+
+@every_plant
+def test_rows_do_not_look_at_what_was_measured(name: str) -> None:
+    plant, samples = plant_of(name), samples_of(name)
+    columns = range(len(plant.labels))
+    other = replace(samples, measured=samples.measured + np.nan)
+    one, two = (plant.rows(s, columns).regressor for s in (samples, other))
+    assert np.array_equal(one, two)
+
+
+@every_plant
+def test_a_selection_takes_rows_and_changes_none(name: str) -> None:
+    plant, samples = plant_of(name), samples_of(name)
+    columns, some = range(len(plant.labels)), np.array([3, 4, 11, 29])
+    whole = plant.rows(samples, columns).regressor
+    part = plant.rows(samples.part(some), columns).regressor
+    # Vector instructions round the last few samples of a block otherwise.
+    assert np.abs(part - whole[some]).max() <= 8.0 * EPS * np.abs(whole).max()
+
+
+@every_plant
+def test_separable_plants_mix_nothing(name: str) -> None:
+    plant, samples = plant_of(name), samples_of(name)
+    rows = plant.rows(samples, range(len(plant.labels)))
+    assert plant.separable == (rows.mixing is None)
+    if plant.separable:
+        assert rows.regressor.shape[1] == len(plant.channels)
+
+
+@every_plant
+def test_fused_rows_are_those_spelt_out(name: str) -> None:
+    plant, samples = plant_of(name), samples_of(name, 300)
+    if not isinstance(plant, Fused):
+        pytest.skip("is not fused")
+    rng = np.random.default_rng(2)
+    samples = replace(samples, measured=rng.normal(size=samples.measured.shape))
+    columns = structural_base(plant).kept
+    rows = plant.rows(samples, columns).regressor
+    for c, triangle in enumerate(plant.reduce(samples, columns)):
+        block = np.column_stack([rows[:, c], samples.measured[:, c]])
+        wide = triangle.spread(len(columns))
+        length = np.linalg.norm(block, axis=0)
+        bound = 1e-13 * np.outer(length, length) * max(len(columns), 10)
+        assert (np.abs(wide.T @ wide - block.T @ block) <= bound + 1e-300).all()
+
+
+@every_plant
+def test_predictions_are_rows_times_parameters(name: str) -> None:
+    plant, samples = plant_of(name), samples_of(name)
+    if not isinstance(plant, Predicting):
+        pytest.skip("predicts by its rows")
+    x = np.random.default_rng(3).normal(size=len(plant.labels))
+    rows = plant.rows(samples, range(len(x))).regressor
+    size = np.abs(rows) @ np.abs(x)
+    assert np.abs(plant.predict(samples, x) - rows @ x).max() <= 1e-13 * size.max() * len(x)
+
+
+# ---- base parameters
+
+
+@every_plant
+def test_base_parameters_explain_every_row_about_any_point(name: str) -> None:
+    plant = plant_of(name)
+    base = structural_base(plant)
+    for seed in (4, 5):
+        rng = np.random.default_rng(seed)
+        about = plant.about(rng.normal(size=len(plant.labels)))
+        rows = about.rows(samples_of(name, 60, seed), range(len(plant.labels))).regressor
+        left = rows - rows[:, :, list(base.kept)] @ base.matrix
+        assert np.abs(left).max() <= 1e-12 * np.abs(rows).max() * len(plant.labels)
+
+
+@every_plant
+def test_the_base_does_not_depend_on_the_point(name: str) -> None:
+    plant = plant_of(name)
+    other = plant.about(np.random.default_rng(6).normal(size=len(plant.labels)))
+    one, two = structural_base(plant), structural_base(other)
+    assert one.kept == two.kept and one.unseen == two.unseen
+    assert np.abs(one.matrix - two.matrix).max() <= 1e-12
+
+
+@every_plant
+def test_sensitivity_to_the_point_is_its_finite_difference(name: str) -> None:
+    plant, samples = plant_of(name), samples_of(name)
+    rng = np.random.default_rng(7)
+    size = len(plant.labels)
+    point, values, move = rng.normal(size=(3, size))
+    columns = range(size)
+    if not len(plant.point_columns):
+        here, there = (plant.about(p).rows(samples, columns).regressor for p in (point, values))
+        assert np.array_equal(here, there)
+        return
+    step = 1e-6
+    ends = [plant.about(point + s * move) for s in (step, -step)]
+    up, down = (p.rows(samples, columns).regressor @ values for p in ends)
+    about = plant.about(point)
+    assert isinstance(about, PointSensitive)
+    found = about.sensitivity(samples, values, move[:, None])[:, :, 0]
+    wanted = (up - down) / (2.0 * step)
+    assert np.abs(found - wanted).max() <= 1e-7 * np.abs(wanted).max()
+
+
+# ---- the weak form and the memory
+
+
+@every_experiment
+def test_the_rate_of_momentum_less_the_remainder_is_the_row(name: str) -> None:
+    c = case(name)
+    if not isinstance(c.plant, Integrable):
+        pytest.skip("has no weak form")
+    step = 1e-3
+    fine = 1.0 + step * np.arange(9)
+    _, exact = c.experiment(fine)
+    samples = replace(samples_of(name, 9), motion=c.plant.motion(exact), time=fine)
+    columns = range(len(c.truth))
+    sides = c.plant.sides(samples, columns)
+    eighth = np.array([1 / 280, -4 / 105, 1 / 5, -4 / 5, 0.0, 4 / 5, -1 / 5, 4 / 105, -1 / 280])
+    rate = np.einsum("k,kmp->mp", eighth, sides.momentum) / step
+    row = c.plant.rows(samples, columns).regressor[4]
+    gap = rate - sides.remainder[4] - row
+    # Central differences of eighth order: what rounding leaves, divided by the step.
+    bound = 1e-12 * np.abs(sides.momentum).max() / step + 1e-10 * np.abs(row).max()
+    assert np.abs(gap).max() <= bound
+
+
+@every_plant
+def test_memory_is_the_same_however_samples_are_cut(name: str) -> None:
+    plant, samples = plant_of(name), samples_of(name, 60)
+    whole, _ = plant.remember(samples, None)
+    state, parts = None, []
+    for cut in (slice(0, 7), slice(7, 8), slice(8, 41), slice(41, 60)):
+        part, state = plant.remember(samples.part(cut), state)
+        parts.append(part.memory)
+    assert np.array_equal(np.concatenate(parts), whole.memory)
+
+
+# ---- problems
+
+
+@every_experiment
+@pytest.mark.parametrize("way", WAYS)
+def test_threads_change_nothing(name: str, way: str) -> None:
+    if way == "weak" and not isinstance(case(name).plant, Integrable):
+        pytest.skip("has no weak form")
+    one, three = (problem_of(name, k, way).information() for k in (1, 3))
+    for a, b in zip(one.triangles, three.triangles, strict=True):
+        assert np.array_equal(a.factor, b.factor) and a.rows == b.rows > 0
+
+
+@every_experiment
+def test_information_of_two_logs_adds(name: str) -> None:
+    problem, c = problem_of(name), case(name)
+    logs = [c.recording(TIME[:900], 0.1), c.recording(TIME[500:], 0.1, seed=1)]
+    both = problem.with_recordings(logs).information()
+    sum_ = (
+        problem.with_recordings(logs[:1]).information()
+        + problem.with_recordings(logs[1:]).information()
+    )
+    for a, b in zip(grams(both), grams(sum_), strict=True):
+        assert np.abs(a - b).max() <= 1e-12 * np.abs(a).max()
+
+
+@every_experiment
+@pytest.mark.parametrize("way", WAYS)
+def test_noise_free_logs_give_back_the_truth(name: str, way: str) -> None:
+    """As far as the smoothing's own error goes, which falls with the fourth power of the step."""
+    c = case(name)
+    if way == "weak" and not isinstance(c.plant, Integrable):
+        pytest.skip("has no weak form")
+    smoothing, weak = WAYS[way]
+    fine = 0.001 * np.arange(6000)
+    problem = Problem(c.plant, (c.recording(fine),), replace(smoothing, corner=60.0), weak=weak)
+    found = LeastSquares(coloured=False).fit(problem).parameters.values
+    wanted = problem.base.matrix @ c.truth
+    assert np.abs(found - wanted).max() <= 1e-4 * np.abs(wanted).max()
+
+
+@every_experiment
+def test_what_is_missing_is_named(name: str) -> None:
+    c = case(name)
+    with pytest.raises(MissingSignal):
+        _ = Problem(c.plant, (Recording.from_arrays(TIME, u={"other": TIME}),)).survey
+
+
+@every_experiment
+def test_a_delay_is_found(name: str) -> None:
+    c = case(name)
+    late = 0.012
+    signals, _ = c.experiment(TIME)
+    behind, _ = c.experiment(TIME - late)
+    rng = np.random.default_rng(8)
+    for kind in ("tau", "force", "torque"):
+        for signal, values in behind.get(kind, {}).items():
+            noise = 0.02 * np.std(values) * rng.normal(size=len(TIME))
+            signals[kind][signal] = values + noise
+    log = Recording.from_arrays(TIME, "late", **signals)
+    problem = Problem(c.plant, (log,), Smoothing())
+    found = fit_experiment(problem, Settings())
+    assert found.delay.delay == pytest.approx(late, abs=1e-3)
+
+
+@every_experiment
+def test_intervals_hold_under_coloured_noise(name: str) -> None:
+    """The rms of error over stated deviation, over all base parameters and 50 seeds."""
+    c = case(name)
+    problem = problem_of(name)
+    wanted = problem.base.matrix @ c.truth
+    exact = (
+        LeastSquares(coloured=False)
+        .fit(problem.with_recordings([c.recording(TIME)]))
+        .parameters.values
+    )
+    assert np.abs(exact - wanted).max() <= 1e-2 * np.abs(wanted).max()
+    ratios = []
+    for seed in range(50):
+        log = c.recording(TIME, 0.1, seed)
+        found = LeastSquares().fit(problem.with_recordings([log])).parameters
+        ratios.append((found.values - exact) / found.std)
+    rms = float(np.sqrt(np.mean(np.square(ratios))))
+    assert 0.85 <= rms <= 1.15
