@@ -327,10 +327,9 @@ def whitened(
         rows: Over windows that follow one another, none left out.
         before: Of the windows right before, if there were any.
     """
-    size = rows.effort.shape[1] if rows.effort.ndim > 1 else 1
-    flat = np.column_stack(
-        [rows.regressor.reshape(len(rows.time), -1), rows.effort.reshape(len(rows.time), size)]
-    )
+    count = len(rows.time)
+    columns = math.prod(rows.regressor.shape[1:])
+    flat = np.column_stack([rows.regressor.reshape(count, columns), rows.effort])
     factors, done = (list(before.factors), list(before.rows)) if before else ([], [])
     out = np.empty_like(flat)
     for k, row in enumerate(flat):
@@ -343,8 +342,8 @@ def whitened(
             factors, done = factors[1:], done[1:]
     made = replace(
         rows,
-        regressor=out[:, :-size].reshape(rows.regressor.shape),
-        effort=out[:, -size:].reshape(rows.effort.shape),
+        regressor=out[:, :columns].reshape(rows.regressor.shape),
+        effort=out[:, columns:],
     )
     return made, Whitening(tuple(factors), tuple(done))
 
