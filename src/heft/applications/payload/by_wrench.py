@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -18,8 +18,7 @@ import numpy as np
 from heft.arrays import Array
 from heft.engine import one_blas_thread
 from heft.errors import InvalidSetting
-from heft.estimators import PhysicallyConsistent
-from heft.information import PARAMETER_COUNT, inertia
+from heft.information import PARAMETER_COUNT
 from heft.plants import GAP_STEPS, Held, HeldBody, Point, Problem, Unknowns, recording_of
 from heft.signals import Smoothing, Weak, weak_form
 
@@ -33,10 +32,9 @@ from .log_checks import (
     require_alike,
     require_usable,
 )
-from .wrench_fit import LARGEST_SHIFT, Found, Known, asking, settled, solve, turned_to
+from .wrench_fit import LARGEST_SHIFT, Found, Known, asking, consistent, settled, solve, turned_to
 
 Bias = Literal["none", "constant", "auto"]
-PRIOR = 1e-6  # effective samples: consistency, and nothing else
 DRIFT_MOST = 5
 UNSURE = math.radians(5.0)  # standard deviation of a tilt or a mounting that says nothing
 FLAT = 0.05  # of the largest singular value: forces in one plane show no mounting
@@ -217,56 +215,25 @@ class Weigh:
         """Return the body with what is said of it, or refuse it."""
         unknowns, seen = found.plant.unknowns, found.seen[:PARAMETER_COUNT]
         findings = [*findings, *said.of_mass(found)]
-        values, consistent = found.values.copy(), True
+        values, plain = found.values.copy(), True
         if seen.all():
-            values, consistent = _consistent(found)
-            findings += [] if consistent else [said.NO_BODY]
+            values, plain = consistent(found)
+            findings += [] if plain else [said.NO_BODY]
         else:
             findings += said.of_unseen(found)
             values[:PARAMETER_COUNT][~seen] = np.nan
         if unknowns.gains and self.known_mass is None:
             findings.append(said.SHARED_GAIN)
-        point = found.plant.point.moved(unknowns, found.values)
-        left = [
-            float(np.linalg.norm(found.left[:, g]))
-            / max(float(np.linalg.norm(w - w.mean(axis=0))), 1e-300)
-            for g in (slice(0, 3), slice(3, 6))
-            for w in (found.windows[1][:, g],)
-        ]
         return Weighed(
             unknowns.labels,
-            point.whole(unknowns, values),
+            found.point.whole(unknowns, values),
             found.covariance,
             seen,
-            consistent,
+            plain,
             found.noise,
-            (left[0], left[1]),
+            found.shares,
             found.rows,
-            point.rotation,
-            *_gravity(found, point),
+            found.point.rotation,
+            *found.gravity,
             tuple(findings),
         )
-
-
-def _gravity(found: Found, point: Point) -> tuple[Array | None, Array | None]:
-    """Return gravity in the world and its standard deviations, if its direction was looked for."""
-    unknowns = found.plant.unknowns
-    if not unknowns.tilt:
-        return None, None
-    columns, slope = unknowns.columns("tilt"), np.cross(point.axes, point.gravity)
-    spread = slope.T @ found.covariance[columns, columns] @ slope
-    return point.gravity, np.sqrt(np.diag(spread))
-
-
-def _consistent(found: Found) -> tuple[Array, bool]:
-    """Return the consistent values nearest in the data's metric, and if nothing moved."""
-    ten = found.values[:PARAMETER_COUNT]
-    if ten[0] > 0.0 and inertia.consistency_margin(ten) > 0.0:
-        return found.values.copy(), True
-    mass = max(float(ten[0]), 1e-3)
-    nominal = np.zeros(len(found.values))
-    nominal[:PARAMETER_COUNT] = inertia.from_body(mass, ten[1:4] / mass, 0.05**2 * mass * np.eye(3))
-    space = replace(found.plant.space, nominal=nominal)
-    triangle = found.estimate.information.combined(found.estimate.weights())
-    fit = PhysicallyConsistent(strength=PRIOR, margin=1e-6)
-    return np.array(fit.fit(triangle, space).parameters.values), False

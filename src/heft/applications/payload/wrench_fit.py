@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.errors import TooLittleData
-from heft.estimators import Estimate, LeastSquares
-from heft.information import PARAMETER_COUNT
-from heft.plants import HeldBody, Problem
+from heft.estimators import Estimate, LeastSquares, PhysicallyConsistent
+from heft.information import PARAMETER_COUNT, inertia
+from heft.plants import HeldBody, Point, Problem
 
 VISIBLE = 1e-5  # of the largest singular value: what is below is not seen
 SWEEPS = 5  # of the noise of forces and moments
@@ -23,6 +23,7 @@ STEPS = 10
 SETTLED = 0.02  # standard deviations by which an estimate still moves when it is found
 LARGEST_SHIFT = 0.05  # [s]
 WEIGHED = 1e-3  # relative, of a mass that is known
+PRIOR = 1e-6  # effective samples: consistency, and nothing else
 STATED = "stated"  # the channel of what is known beforehand
 
 
@@ -135,6 +136,33 @@ class Found:
         regressor, wrench = self.windows
         return np.asarray(wrench - regressor @ self.values)
 
+    @cached_property
+    def shares(self) -> tuple[float, float]:
+        """What is left of force and of moment, over what of them changes."""
+        wrench = self.windows[1]
+        changes = wrench - wrench.mean(axis=0)
+        sizes = [
+            (np.linalg.norm(self.left[:, g]), np.linalg.norm(changes[:, g]))
+            for g in (slice(0, 3), slice(3, 6))
+        ]
+        force, moment = (float(left) / max(float(size), 1e-300) for left, size in sizes)
+        return force, moment
+
+    @property
+    def point(self) -> Point:
+        """Where the solution is."""
+        return self.plant.point.moved(self.plant.unknowns, self.values)
+
+    @property
+    def gravity(self) -> tuple[Array | None, Array | None]:
+        """Gravity in the world [m/s²] and its standard deviations, if it was looked for."""
+        unknowns, point = self.plant.unknowns, self.point
+        if not unknowns.tilt:
+            return None, None
+        columns, slope = unknowns.columns("tilt"), np.cross(point.axes, point.gravity)
+        spread = slope.T @ self.covariance[columns, columns] @ slope
+        return point.gravity, np.sqrt(np.diag(spread))
+
 
 def solve(problem: Problem[HeldBody], known: Known) -> Found:
     """Return least squares about the plant's point, forces and moments weighed by their noise.
@@ -206,3 +234,17 @@ def turned_to(problem: Problem[HeldBody], rotation: Array) -> Problem[HeldBody]:
     """Return the problem about another mounting of the sensor, shape (3, 3)."""
     point = replace(problem.plant.point, rotation=rotation)
     return problem.with_settings(plant=replace(problem.plant, point=point))
+
+
+def consistent(found: Found) -> tuple[Array, bool]:
+    """Return the consistent values nearest in the data's metric, and if nothing moved."""
+    ten = found.values[:PARAMETER_COUNT]
+    if ten[0] > 0.0 and inertia.consistency_margin(ten) > 0.0:
+        return found.values.copy(), True
+    mass = max(float(ten[0]), 1e-3)
+    nominal = np.zeros(len(found.values))
+    nominal[:PARAMETER_COUNT] = inertia.from_body(mass, ten[1:4] / mass, 0.05**2 * mass * np.eye(3))
+    space = replace(found.plant.space, nominal=nominal)
+    triangle = found.estimate.information.combined(found.estimate.weights())
+    fit = PhysicallyConsistent(strength=PRIOR, margin=1e-6)
+    return np.array(fit.fit(triangle, space).parameters.values), False
