@@ -33,7 +33,7 @@ from heft.models.options import JointOptions, Options
 from heft.models.robot import Robot
 from heft.plants import Problem, RobotPlant
 from heft.plants.base import structural_base
-from heft.plants.robot import random_course, random_states, standard_rows
+from heft.plants.robot import random_drive_state, random_states, standard_rows
 
 SAMPLES = 65_536
 CHUNK = 2_048  # rows that are written out
@@ -96,17 +96,21 @@ def rows_and_reduction() -> Iterator[Row]:
     if len(base.kept) != 54:
         raise SystemExit(f"{len(base.kept)} columns instead of 54")
     chosen = np.array(base.kept)
-    acts = drive_columns.acts(robot, robot.drive_columns)
+    acts = drive_columns.acts(robot.drives, robot.drive_columns)
     plan = kernels.plan(robot.tree, chosen, acts, robot.measured)
 
     def part_of(first: int) -> Information:
         cut = slice(first, first + WINDOW)
         motion = kernels.motion_of(robot.tree, robot.gravity, q[cut], v[cut], a[cut])
-        course = drive_columns.Course(
-            motion.velocity, motion.acceleration, np.empty((0, WINDOW)), motion.velocity
+        state = drive_columns.DriveState(
+            q[cut].T,
+            motion.velocity,
+            motion.acceleration,
+            np.empty((0, WINDOW)),
+            motion.velocity,
         )
-        scatter = drive_columns.columns(robot, robot.drive_columns, course)
-        factors = kernels.reduce(plan, motion, scatter, tau[cut].T)
+        made = drive_columns.columns(robot.drives, robot.drive_columns, state)
+        factors = kernels.reduce(plan, motion, made, tau[cut].T)
         return Information(
             base.labels,
             robot.channels,
@@ -211,8 +215,8 @@ def consistent() -> Iterator[Row]:
             problem = Problem(RobotPlant(robot), ())
             rng = np.random.default_rng(1)
             q, v, a = random_states(robot, 2000, rng)
-            course = random_course(robot, v, a, rng)
-            rows = standard_rows(robot, q, v, a, course)[:, :, list(problem.base.kept)]
+            state = random_drive_state(robot, q, v, a, rng)
+            rows = standard_rows(robot, q, v, a, state)[:, :, list(problem.base.kept)]
             effort = rows @ (problem.space.matrix @ problem.space.nominal)
             effort += 0.05 * effort.std(axis=0) * rng.normal(size=effort.shape)
             information = Information.from_rows(problem.labels, robot.channels, rows, effort)

@@ -53,7 +53,7 @@ from heft.applications.identification.identification import Identification
 from heft.applications.identification.identify import identify
 from heft.applications.identification.settings import Settings
 from heft.dynamics import kernels
-from heft.dynamics.drive_columns import Course, presliding, steady
+from heft.dynamics.drive_columns import DriveState, presliding, steady
 from heft.information.identifiability import BaseParameters
 from heft.information.square_root import triangle_of
 from heft.models.options import JointOptions, Options
@@ -265,10 +265,11 @@ def _rows_of_fit(found: Identification, other: Exact, chosen: NDArray[np.intp]) 
     robot = problem.plant.robot
     motion = kernels.motion_of(robot.tree, robot.gravity, other.q, other.v, other.a)
     kept = list(problem.base.kept)
-    stops = presliding(robot, other.t, other.q.T).values[:, chosen]
+    stops = presliding(robot.drives, other.t, other.q.T).values[:, chosen]
     part = motion.part(chosen)
     rigid = problem.plant.loads(RobotMotion(part.velocity, part.velocity, part))
-    rows = rows_of(robot, part, Course(part.velocity, part.acceleration, stops, rigid))
+    state = DriveState(other.q.T[:, chosen], part.velocity, part.acceleration, stops, rigid)
+    rows = rows_of(robot, part, state)
     return rows[:, :, kept]
 
 
@@ -385,8 +386,8 @@ def reference_fit(truth: Experiment, ideal: Array, corner: float | None = None) 
             cut = slice(first, first + CHUNK)
             part = motion.part(cut)
             still = np.zeros_like(part.velocity)
-            course = Course(part.velocity, part.acceleration, still[:0], still)
-            inertial = rows_of(robot, part, course)[:, :, list(base.kept)]
+            state = DriveState(still, part.velocity, part.acceleration, still[:0], still)
+            inertial = rows_of(robot, part, state)[:, :, list(base.kept)]
             rows = _beside(inertial, columns[:, cut])
             rows = np.concatenate([rows, logged[index[cut], n:, None]], axis=2)
             rows = (rows / truth.torque_noise_std[:, None]).reshape(-1, rows.shape[2])

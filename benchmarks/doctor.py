@@ -9,12 +9,12 @@ simulated arms, whose model file is off by 30 %, and of measured robots.
 A fault of physics counts as *detectable* if the information is there: with all other faults
 undone, undoing this one too must raise twice the log-likelihood by more than `INFORMATION`, by
 the doctor's model of errors but at the true answer, which no search had to find. Delays must
-besides explain a share of the residual that friction cannot (`doctor_physics.DELAY_GATE`). And
-no other corrections, as few, may explain the torque as well: on a planar arm the zero of the first
-joint and the tilt of the base are the same, and of a fault of both neither is told. Such faults are
-counted apart. Found is what is undone by the corrections found, or named as explaining the torque
-as well. A false alarm is a finding that spoils an identification in a log without a planted fault,
-or one beyond the planted ones.
+besides explain a share of the residual that friction cannot (`delay_variance_ratio` of
+`StepAcceptance`). And no other corrections, as few, may explain the torque as well: on a planar
+arm the zero of the first joint and the tilt of the base are the same, and of a fault of both
+neither is told. Such faults are counted apart. Found is what is undone by the corrections found,
+or named as explaining the torque as well. A false alarm is a finding that spoils an identification
+in a log without a planted fault, or one beyond the planted ones.
 """
 
 from __future__ import annotations
@@ -33,10 +33,24 @@ from tests import experiments
 from benchmarks.arms import ROBOTS, TX40_DELAY, data_folder
 from benchmarks.results_file import Row, at_least, at_most, store, table
 from benchmarks.simulated import experiment
-from heft.applications.doctor import corrections, doctor
+from heft.applications.doctor import doctor
 from heft.applications.doctor.clock_and_signals import look
-from heft.applications.doctor.corrections import Move
-from heft.applications.doctor.evidence import Correction, Evidence
+from heft.applications.doctor.corrections import Correction, CorrectionStep
+from heft.applications.doctor.evidence import Evidence
+from heft.applications.doctor.hypotheses import Hypotheses
+from heft.applications.doctor.mending import corrected, unwrapped
+from heft.applications.doctor.settings import StepAcceptance
+from heft.applications.doctor.steps import (
+    Delay,
+    Gravity,
+    PositionOffset,
+    PositionScale,
+    PositionUnit,
+    SignFlip,
+    Swap,
+    TorqueGain,
+    TorqueUnit,
+)
 from heft.arrays import Array
 from heft.models.robot import Robot
 from heft.recordings.recording import Recording
@@ -111,38 +125,38 @@ def recorded(name: str, time: Array, signals: dict[str, Array]) -> Recording:
     return Recording.from_arrays(time, name, **kinds)
 
 
-# --- faults that physics tells: what undoes each is a `Move`
+# --- faults that physics tells: what undoes each is a `CorrectionStep`
 
 
-def planted(kind: str, good: Good, rng: np.random.Generator) -> Move:
+def planted(kind: str, good: Good, rng: np.random.Generator) -> CorrectionStep:
     """Return the step that undoes a fault of this kind, drawn at random."""
     joints = len(good.robot.joints)
     j = int(rng.integers(joints))
     pair = tuple(sorted(int(k) for k in rng.choice(joints, 2, replace=False)))
     sign = float(rng.choice((-1.0, 1.0)))
     if kind in ("q sign", "tau sign"):
-        return Move(kind, (j,))
+        return SignFlip((j,), "q" if kind == "q sign" else "tau")
     if kind in ("q swap", "tau swap", "swap"):
-        return Move(kind, pair)
+        return Swap(pair, "q" if kind == "q swap" else "tau" if kind == "tau swap" else "both")
     if kind == "q unit":
-        return Move(kind, (), np.pi / 180.0)
+        return PositionUnit((), np.pi / 180.0)
     if kind == "q scale":
-        return Move(kind, (j,), 1.0 / float(rng.uniform(40.0, 160.0)))
+        return PositionScale((j,), 1.0 / float(rng.uniform(40.0, 160.0)))
     if kind == "q offset":
-        return Move(kind, (j,), sign * float(np.deg2rad(rng.uniform(5.0, 40.0))))
+        return PositionOffset((j,), sign * float(np.deg2rad(rng.uniform(5.0, 40.0))))
     if kind == "tau gain":
-        return Move(kind, (j,), float(np.exp(sign * rng.uniform(np.log(2.0), np.log(8.0)))))
+        return TorqueGain((j,), float(np.exp(sign * rng.uniform(np.log(2.0), np.log(8.0)))))
     if kind == "tau unit":
-        return Move(kind, (), 1e-3)
+        return TorqueUnit((), 1e-3)
     if kind == "delay":
-        return Move(kind, (), float(rng.uniform(0.006, 0.03)))
+        return Delay((), float(rng.uniform(0.006, 0.03)))
     angle, way = np.deg2rad(rng.uniform(4.0, 60.0)), rng.uniform(0.0, 2.0 * np.pi)
     down = np.array([np.sin(angle) * np.cos(way), np.sin(angle) * np.sin(way), -np.cos(angle)])
     x, y, z = 9.81 * down
-    return Move(kind, gravity=(float(x), float(y), float(z)))
+    return Gravity((), (float(x), float(y), float(z)))
 
 
-def spoil(good: Good, moves: list[Move]) -> tuple[Robot, Recording, Correction]:
+def spoil(good: Good, steps: list[CorrectionStep]) -> tuple[Robot, Recording, Correction]:
     """Return robot and log with faults planted, and what undoes them all.
 
     The robot is told a gravity that is off, and the log's columns are changed.
@@ -150,21 +164,20 @@ def spoil(good: Good, moves: list[Move]) -> tuple[Robot, Recording, Correction]:
     time, signals = loaded(good.recording)
     robot = good.robot
     correction = Correction.none(robot)
-    for move in moves:
-        if move.kind == "gravity":  # the arm is where it was; its options are wrong
-            assert move.gravity is not None
-            turn = _rotation(np.array(move.gravity), robot.gravity)
+    for step in steps:
+        if isinstance(step, Gravity):  # the arm is where it was; its options are wrong
+            turn = _rotation(np.array(step.vector), robot.gravity)
             x, y, z = turn @ robot.gravity
             options = replace(robot.options, gravity=(float(x), float(y), float(z)))
             robot = Robot.from_urdf_text(robot.source, options)
-        elif move.kind == "delay":
+        elif isinstance(step, Delay):
             for name in signals:
                 if name.partition(".")[0] in ("tau", "current"):
-                    signals[name] = np.interp(time - move.value, time, signals[name])
-        correction = move.applied(correction)
+                    signals[name] = np.interp(time - step.value, time, signals[name])
+        correction = step.apply(correction)
     correction = replace(correction, gravity=Correction.none(good.robot).gravity)
     clean = recorded(good.recording.name, time, signals)
-    return robot, doctor.corrected(clean, robot, inverse(correction)), correction
+    return robot, corrected(clean, robot, inverse(correction)), correction
 
 
 def _rotation(a: Array, b: Array) -> Array:
@@ -189,25 +202,25 @@ def inverse(correction: Correction) -> Correction:
     )
 
 
-def undone(move: Move, truth: Correction, found: Correction) -> bool:
+def undone(step: CorrectionStep, truth: Correction, found: Correction) -> bool:
     """Return whether what a fault touches is right again."""
-    joints = move.joints or range(len(truth.q_source))
-    if move.kind == "delay":
+    joints = step.joints or range(len(truth.q_source))
+    if step.kind == "delay":
         return abs(truth.delay - found.delay) < NEAR_DELAY
-    if move.kind == "gravity":
+    if step.kind == "gravity":
         a, b = np.array(truth.gravity), np.array(found.gravity)
         cosine = a @ b / max(float(np.linalg.norm(a) * np.linalg.norm(b)), 1e-12)
         return float(np.arccos(np.clip(cosine, -1.0, 1.0))) < NEAR_ANGLE
     right = True
-    if not move.kind.startswith("tau"):
+    if not step.kind.startswith("tau"):
         for j in joints:
             factor = truth.q_scale[j] / found.q_scale[j]
             apart = np.angle(np.exp(1j * (truth.q_offset[j] - found.q_offset[j])))
             right &= truth.q_source[j] == found.q_source[j]
             right &= factor > 0.0 and abs(np.log(abs(factor))) < NEAR_FACTOR
-            if move.kind == "q offset":
+            if step.kind == "q offset":
                 right &= abs(apart) < NEAR_ANGLE
-    if not move.kind.startswith("q"):
+    if not step.kind.startswith("q"):
         for j in joints:
             factor = truth.tau_scale[j] / found.tau_scale[j]
             right &= truth.tau_source[j] == found.tau_source[j]
@@ -216,28 +229,35 @@ def undone(move: Move, truth: Correction, found: Correction) -> bool:
 
 
 def detectable(
-    move: Move, moves: list[Move], robot: Robot, truth: Correction, evidence: Evidence
+    step: CorrectionStep,
+    steps: list[CorrectionStep],
+    robot: Robot,
+    truth: Correction,
+    evidence: Evidence,
 ) -> bool:
     """Return whether the information is there that a fault was planted."""
-    search = corrections._Search(evidence)
-    best = search.settle(truth)
+    hypotheses = Hypotheses(evidence)
+    best = hypotheses.settle(truth)
     rest = Correction.none(robot)
-    for other in moves:
-        if other is not move and other.kind != "gravity":
-            rest = other.applied(rest)
-    told = any(m.kind == "gravity" for m in moves) and move.kind == "gravity"
+    for other in steps:
+        if other is not step and other.kind != "gravity":
+            rest = other.apply(rest)
+    told = any(m.kind == "gravity" for m in steps) and step.kind == "gravity"
     rest = replace(rest, gravity=Correction.none(robot).gravity if told else truth.gravity)
-    without = search.fit(rest, best.sigma)
-    if move.kind == "delay" and np.mean((best.sigma / without.sigma) ** 2) > 0.8:
+    without = hypotheses.fit(rest, best.sigma)
+    if step.kind == "delay" and np.mean((best.sigma / without.sigma) ** 2) > 0.8:
         return False
     return without.objective - best.objective > INFORMATION
 
 
 def told_alike(evidence: Evidence, truth: Correction, found: Correction) -> bool:
     """Return whether what was found explains the torque as well as the truth."""
-    search = corrections._Search(evidence)
-    best = search.settle(truth)
-    return search.fit(found, best.sigma).objective < best.objective + corrections.NEAR
+    hypotheses = Hypotheses(evidence)
+    best = hypotheses.settle(truth)
+    return (
+        hypotheses.fit(found, best.sigma).objective
+        < best.objective + StepAcceptance().indistinguishable
+    )
 
 
 # --- faults that the log itself shows
@@ -342,13 +362,13 @@ class Tally:
 def of_physics(good: Good, rng: np.random.Generator, count: int, tally: Tally, show: bool) -> None:
     """Plant faults of physics in a log and count what is found."""
     kinds = [str(k) for k in rng.choice(PHYSICS, count, replace=False)]
-    moves: list[Move] = []
+    steps: list[CorrectionStep] = []
     for kind in kinds:
-        move = planted(kind, good, rng)
+        step = planted(kind, good, rng)
         # Two faults of one joint may undo each other: both signs together turn its axis round.
-        if not {j for m in moves for j in m.joints} & set(move.joints):
-            moves.append(move)
-    robot, recording, truth = spoil(good, moves)
+        if not {j for m in steps for j in m.joints} & set(step.joints):
+            steps.append(step)
+    robot, recording, truth = spoil(good, steps)
     truth = replace(truth, delay=truth.delay + good.delay)
     begin = time.perf_counter()
     found = doctor.diagnose([recording], robot)
@@ -356,33 +376,33 @@ def of_physics(good: Good, rng: np.random.Generator, count: int, tally: Tally, s
     tally.logs += 1
     tally.asked += 1
     correction = found.correction or Correction.none(robot)
-    evidence = Evidence.of(robot, [doctor.unwrapped(recording, look(recording)[1])])
-    alike = len(found.proofs) <= len(moves) and told_alike(evidence, truth, correction)
+    evidence = Evidence.of(robot, [unwrapped(recording, look(recording)[1])])
+    alike = len(found.steps) <= len(steps) and told_alike(evidence, truth, correction)
     right = 0
-    for move in moves:
-        tally.planted[move.kind] += 1
-        can = detectable(move, moves, robot, truth, evidence)
-        named = {other for proof in found.proofs for other, _ in proof.others}
-        done = undone(move, truth, correction) or move in named
-        tally.found[move.kind] += int(can and done)
+    for step in steps:
+        tally.planted[step.kind] += 1
+        can = detectable(step, steps, robot, truth, evidence)
+        named = {other for proved in found.steps for other, _ in proved.others}
+        done = undone(step, truth, correction) or step in named
+        tally.found[step.kind] += int(can and done)
         if can and not done and alike:
             can = False
             tally.alike += 1
-        tally.seen[move.kind] += int(can)
+        tally.seen[step.kind] += int(can)
         right += done
         if show and can and not done:
-            print("   MISSED", good.name, move, [m.kind for m in moves])
+            print("   MISSED", good.name, step, [m.kind for m in steps])
     proofs = [f for f in found.findings if f.sure is not None]
-    known = right + bool(good.delay and not any(m.kind == "delay" for m in moves))
-    if len(proofs) > max(known, len(moves)):
+    known = right + bool(good.delay and not any(m.kind == "delay" for m in steps))
+    if len(proofs) > max(known, len(steps)):
         tally.extra += 1
         if show:
-            print("   EXTRA", good.name, moves, [f.message for f in proofs])
+            print("   EXTRA", good.name, steps, [f.message for f in proofs])
     if found.correction is None:
         return
     options = replace(robot.options, gravity=correction.gravity)
     again = Robot.from_urdf_text(robot.source, options)
-    cured = doctor.corrected(recording, robot, correction)
+    cured = corrected(recording, robot, correction)
     if correction.delay:
         at, signals = loaded(cured)
         for name in signals:
@@ -393,7 +413,7 @@ def of_physics(good: Good, rng: np.random.Generator, count: int, tally: Tally, s
     tally.cured += not left
     tally.not_cured += bool(left)
     if show and left:
-        print("   NOT CURED", good.name, moves, [f.message for f in left])
+        print("   NOT CURED", good.name, steps, [f.message for f in left])
 
 
 def of_the_log(good: Good, rng: np.random.Generator, count: int, tally: Tally, show: bool) -> None:

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.results_file import Row, at_least, at_most, store, table
-from heft.dynamics import kernels
 from heft.estimators.recursive import Covariance, CovarianceRecursion, Filter, State, Tree
+from heft.information import folding
 from heft.information.inertia import wrench_regressor
 from heft.information.square_root import triangle_of
 
@@ -137,7 +137,7 @@ def long_runs(updates: int) -> Iterator[Row]:
     faded = triangle_of(moving[:64].reshape(-1, COUNT + 1))
     root = np.sqrt(0.9999)
     for k in range(min(updates, 1_000_000)):
-        faded, _ = kernels.absorb(root * faded, still[k % VARIETY])
+        faded, _ = folding.absorb(root * faded, still[k % VARIETY])
     lowest = float(np.abs(np.diag(faded))[:-1].min())
     yield Row("forgetting alone at rest, 1e6 updates: least diagonal", lowest, "")
 

@@ -21,7 +21,7 @@ from heft.applications.payload.by_torques import WeighCarried
 from heft.applications.payload.by_wrench import Weigh
 from heft.applications.payload.estimate import Weighed
 from heft.applications.payload.online import Event, Online
-from heft.dynamics import kernels
+from heft.information import matrix_of_quaternion
 from heft.models.options import JointOptions, Options
 from heft.models.robot import Robot
 from heft.plants.held_signals import Held
@@ -216,7 +216,7 @@ def real(splits: int = SPLITS) -> Iterator[Row]:
 def static_poses(path: Path) -> Held:
     """Return the poses, the wrench turned to the sensor's axes and onto the load."""
     with np.load(path) as data:
-        R = kernels.quaternion_matrix(data["quat_xyzw"])
+        R = matrix_of_quaternion(data["quat_xyzw"][:, [3, 0, 1, 2]])
         forces = (data["force_base"], data["torque_base"])
     wrench = np.concatenate([np.einsum("nji,nj->ni", R, f) for f in forces], axis=1)
     gravity = np.einsum("nji,j->ni", R, [0.0, 0.0, -9.81])

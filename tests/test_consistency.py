@@ -10,7 +10,6 @@ import pinocchio as pin
 import pytest
 import scipy.linalg
 
-from heft.dynamics import drive_columns
 from heft.estimators.consistent import (
     WORST_DIRECTION,
     ConsistentEstimate,
@@ -25,7 +24,7 @@ from heft.information.square_root import Information, Triangle
 from heft.models.robot import Robot
 from heft.plants import RobotPlant
 from heft.plants.problem import Problem
-from heft.plants.robot import random_course, random_states, standard_rows
+from heft.plants.robot import random_drive_state, random_states, standard_rows
 from tests import robots
 
 EPS = float(np.finfo(float).eps)
@@ -92,8 +91,8 @@ def case(name: str, samples: int = 200) -> Case:
     drives = slice(10 * len(believed.groups), None)
     truth[drives] = rng.uniform(0.1, 0.5, len(truth[drives]))
     q, v, a = random_states(robot, samples, rng)
-    course = random_course(robot, v, a, rng) if drive_columns.stop_columns(robot) else None
-    regressor = standard_rows(robot, q, v, a, course)[:, :, list(problem.base.kept)]
+    state = random_drive_state(robot, q, v, a, rng) if robot.drives.stop_columns else None
+    regressor = standard_rows(robot, q, v, a, state)[:, :, list(problem.base.kept)]
     return Case(robot, believed, problem.labels, truth, regressor)
 
 
@@ -572,9 +571,8 @@ def test_numbers_of_a_link_are_those_that_files_state(name: str) -> None:
         assert [said[f"com.{x}"][0] for x in "xyz"] == com.tolist()
         for i, j in inertia.INERTIA_INDEX:
             assert said[f"inertia.{'xyz'[i]}{'xyz'[j]}"][0] == about[i, j]
-        # The mass is a parameter itself, so its deviation is; differences of step 1e-6 are exact
-        # for it to rounding, 1e-10.
-        assert said["mass"][1] == pytest.approx(estimate.parameters.std[first], rel=1e-8)
+        # The mass is a parameter itself, so its deviation is.
+        assert said["mass"][1] == pytest.approx(estimate.parameters.std[first], rel=1e-12)
 
 
 def test_deviations_of_stated_numbers_are_those_of_a_sample() -> None:

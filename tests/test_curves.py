@@ -12,6 +12,7 @@ from heft.display.curves import CURVE_POINTS, SCATTER_POINTS, Stretch, Tracer, p
 from heft.display.scene import ellipsoid
 from heft.dynamics.kinematics import body_poses
 from heft.information import inertia
+from heft.information.rotation import matrix_of_rpy
 from heft.models.robot import Robot
 from tests.experiments import ARMS, ROBOTS, configuration
 
@@ -96,7 +97,7 @@ def test_bodies_are_where_pinocchio_puts_them(name: str) -> None:
 
 def test_an_ellipsoid_has_the_inertia_that_it_was_drawn_from() -> None:
     mass, com, axes = 3.0, np.array([0.1, -0.2, 0.3]), np.array([0.4, 0.1, 0.25])
-    turn = inertia.rotation_rpy(0.3, -1.1, 2.0)
+    turn = matrix_of_rpy(0.3, -1.1, 2.0)
     # A solid ellipsoid: Ixx = m (b² + c²) / 5.
     own = mass / 5.0 * np.diag(np.sum(axes**2) - axes**2)
     shape = ellipsoid(inertia.from_body(mass, com, turn @ own @ turn.T))

@@ -16,9 +16,28 @@ import pytest
 from heft.applications import demo
 from heft.applications.doctor import doctor
 from heft.applications.doctor.clock_and_signals import look
-from heft.applications.doctor.corrections import Move, steps
-from heft.applications.doctor.evidence import Correction
-from heft.applications.doctor.finding import Finding
+from heft.applications.doctor.corrections import Correction, CorrectionStep, combined
+from heft.applications.doctor.evidence import Evidence
+from heft.applications.doctor.hypotheses import Hypotheses
+from heft.applications.doctor.search import explain
+from heft.applications.doctor.settings import (
+    ClockThresholds,
+    CorrectionSearch,
+    DoctorSettings,
+    StepAcceptance,
+    StepProposals,
+)
+from heft.applications.doctor.steps import (
+    Delay,
+    PositionOffset,
+    PositionScale,
+    PositionUnit,
+    SignFlip,
+    Swap,
+    TorqueGain,
+    steps_between,
+)
+from heft.information.checks import Finding
 from heft.models.options import Options
 from heft.models.robot import Robot
 from heft.recordings.columns import ColumnMap
@@ -229,17 +248,17 @@ def test_physics_finds_nothing_in_a_good_log() -> None:
     assert diagnosis.motion is not None and diagnosis.motion.rank == diagnosis.motion.columns
 
 
-PLANTED: dict[str, tuple[list[Move], list[str]]] = {
+PLANTED: dict[str, tuple[list[CorrectionStep], list[str]]] = {
     "degrees, and a torque of the other sign": (
-        [Move("q unit", (), np.pi / 180.0), Move("tau sign", (2,))],
+        [PositionUnit((), np.pi / 180.0), SignFlip((2,), "tau")],
         ["degrees for radians", "flipped torque"],
     ),
     "swapped joints, and a gain": (
-        [Move("swap", (1, 2)), Move("tau gain", (3,), 0.2)],
+        [Swap((1, 2), "both"), TorqueGain((3,), 0.2)],
         ["swapped columns", "wrong torque gain"],
     ),
     "a motor's turns, and a zero": (
-        [Move("q scale", (2,), 0.01), Move("q offset", (1,), 0.3)],
+        [PositionScale((2,), 0.01), PositionOffset((1,), 0.3)],
         ["wrong gear or unit of position", "encoder offset"],
     ),
 }
@@ -247,9 +266,9 @@ PLANTED: dict[str, tuple[list[Move], list[str]]] = {
 
 @pytest.mark.parametrize("case", PLANTED)
 def test_physics_finds_what_was_planted_and_its_map_mends_it(case: str, tmp_path: Path) -> None:
-    moves, names = PLANTED[case]
+    steps, names = PLANTED[case]
     robot, recording = arm()
-    wrong = spoilt(robot, recording, moves)
+    wrong = spoilt(robot, recording, steps)
     diagnosis = doctor.diagnose([wrong], robot)
     assert sorted(f.name for f in physics(diagnosis)) == sorted(names)
     assert all(f.sure > 0.999 and f.severity == "spoils" for f in physics(diagnosis))
@@ -260,11 +279,9 @@ def test_physics_finds_what_was_planted_and_its_map_mends_it(case: str, tmp_path
     assert physics(doctor.diagnose([mended], robot)) == []
 
 
-def spoilt(robot: Robot, recording: Recording, moves: list[Move]) -> Recording:
+def spoilt(robot: Robot, recording: Recording, steps: list[CorrectionStep]) -> Recording:
     """Return a log that the steps would mend, in columns of canonical names."""
-    correction = Correction.none(robot)
-    for move in moves:
-        correction = move.applied(correction)
+    correction = combined(Correction.none(robot), steps)
     block = next(recording.blocks(recording.signals))
     values = dict(zip(recording.signals, block.values.T, strict=True))
     made: dict[str, dict[str, np.ndarray]] = {"q": {}, "tau": {}}
@@ -325,10 +342,62 @@ def test_a_delay_is_found_by_physics() -> None:
     assert finding.evidence["value"] == pytest.approx(0.02, abs=0.002)
 
 
+def test_what_a_fit_leaves_is_what_its_unknowns_leave_of_every_row() -> None:
+    """σ_j² is the mean square of τ − Y u, and the floor; triangles say so without the rows."""
+    robot, recording = arm()
+    evidence = Evidence.of(robot, [recording])
+    hypotheses = Hypotheses(evidence)
+    for steps in ([], [SignFlip((1,), "tau")], [Swap((1, 2), "q"), TorqueGain((3,), 0.2)]):
+        fit = hypotheses.settle(combined(Correction.none(robot), steps))
+        floor = evidence.settings.floor_share * evidence.effort_rms[list(fit.correction.tau_source)]
+        wanted = np.mean(hypotheses.residuals(fit) ** 2, axis=0) + floor**2
+        np.testing.assert_allclose(fit.sigma**2, wanted, rtol=1e-9)
+
+
+def test_no_unknowns_explain_more_than_a_fits() -> None:
+    """Where friction is free to drive, a fit is the minimum of its weighted squares."""
+    robot, recording = arm()
+    hypotheses = Hypotheses(Evidence.of(robot, [recording]))
+    fit = hypotheses.settle(Correction.none(robot))
+    rows, unknowns = hypotheses.rows(fit.correction), hypotheses.unknowns
+    sides = [rows.side(k, k, 1.0) for k in range(len(rows.columns))]
+    roots = 1.0 / fit.sigma
+    found = hypotheses._solve(rows, rows.ridge, sides, roots)
+    assert (found[unknowns.nonnegative] >= 0.0).all()
+    pull = rows.ridge * (found - unknowns.start)
+    size = np.abs(rows.ridge * unknowns.start)
+    for at, (R, z, _), root in zip(rows.columns, sides, roots, strict=True):
+        pull[at] += root**2 * R.T @ (R @ found[at] - z)
+        size[at] += root**2 * np.abs(R.T) @ np.abs(z)
+    inside = ~unknowns.nonnegative | (found > 0.0)
+    assert np.all(np.abs(pull[: unknowns.bodies]) <= 1e-9 * size[: unknowns.bodies])
+    assert np.all(np.abs(pull[inside]) <= 1e-9 * size[inside])
+
+
+def test_thresholds_are_settings_and_a_diagnosis_states_them() -> None:
+    arrays = good_log()
+    arrays["t"] = arrays["t"] + 0.0005 * np.random.default_rng(2).uniform(-1, 1, ROWS)
+    strict = DoctorSettings(clock=ClockThresholds(jitter_steps=0.05))
+    assert "jitter" not in {f.name for f in doctor.diagnose([recorded(arrays)]).findings}
+    found = doctor.diagnose([recorded(arrays)], settings=strict)
+    assert "jitter" in {f.name for f in found.findings}
+    assert found.settings == strict
+
+
+def test_evidence_that_is_asked_for_decides_what_is_claimed() -> None:
+    robot, recording = arm()
+    wrong = spoilt(robot, recording, [SignFlip((2,), "tau")])
+    evidence = Evidence.of(robot, [wrong])
+    (found,) = explain(evidence).steps
+    assert found.step == SignFlip((2,), "tau")
+    more = StepAcceptance(evidence=1.01 * found.evidence)
+    assert explain(evidence, CorrectionSearch(acceptance=more)).steps == ()
+
+
 def test_what_no_motion_tells_is_not_claimed() -> None:
     """A vertical first axis: gravity says nothing of its zero, nor does anything else."""
     robot, recording = arm()
-    turned = spoilt(robot, recording, [Move("q offset", (0,), 0.7)])
+    turned = spoilt(robot, recording, [PositionOffset((0,), 0.7)])
     assert physics(doctor.diagnose([turned], robot)) == []
 
 
@@ -341,16 +410,14 @@ def test_steps_make_up_the_correction_that_they_are_read_from(seed: int) -> None
     for _ in range(3):
         pair = tuple(sorted(int(k) for k in rng.choice(6, 2, replace=False)))
         one = (int(rng.integers(6)),)
-        for move in rng.choice(
-            [Move("swap", pair), Move("q swap", pair), Move("tau sign", one), Move("axis", one),
-             Move("q scale", one, 0.3), Move("tau gain", one, 7.0), Move("q offset", one, 0.2),
-             Move("delay", (), 0.01)],
+        for step in rng.choice(
+            [Swap(pair, "both"), Swap(pair, "q"), SignFlip(one, "tau"), SignFlip(one, "both"),
+             PositionScale(one, 0.3), TorqueGain(one, 7.0), PositionOffset(one, 0.2),
+             Delay((), 0.01)],
             2, replace=False,
         ):  # fmt: skip
-            correction = move.applied(correction)
-    again = start
-    for move in steps(correction, start):
-        again = move.applied(again)
+            correction = step.apply(correction)
+    again = combined(start, steps_between(start, correction, StepProposals().unit_log_gain))
     assert (again.q_source, again.tau_source) == (correction.q_source, correction.tau_source)
     for key in ("q_scale", "q_offset", "tau_scale", "delay"):
         np.testing.assert_allclose(getattr(again, key), getattr(correction, key), rtol=1e-12)

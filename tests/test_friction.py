@@ -2,26 +2,46 @@
 
 from __future__ import annotations
 
+import math
+import subprocess
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from heft.dynamics import drive_columns, kernels
-from heft.dynamics.drive_columns import Course, Presliding
-from heft.dynamics.drives import FRICTION, LINEAR_SCALE, STOP_WIDTHS, Term
+from heft.applications.identification.results import schema
+from heft.dynamics import drive_columns, presliding
+from heft.dynamics.drive_columns import DriveState, Presliding
+from heft.dynamics.drives import (
+    FRICTION,
+    LINEAR_SCALE,
+    LOAD_SPEED,
+    STOP_WIDTHS,
+    TERMS,
+    DriveMotion,
+    Term,
+    make_term,
+    term_named,
+)
 from heft.dynamics.tree import PRISMATIC
+from heft.errors import InputError, InvalidSetting
+from heft.experiments.forward_dynamics import Dynamics
+from heft.models.friction_code import c_source, python_source
 from heft.models.options import Coupling, JointOptions, Options
 from heft.models.robot import Robot
 from heft.plants import RobotPlant
 from heft.plants.problem import Problem
-from heft.plants.robot import random_course, random_states, standard_rows
+from heft.plants.robot import random_drive_state, random_states, standard_rows
 from heft.recordings.recording import Recording
 from heft.signals.settings import Smoothing
 from heft.signals.weak_form import Weak
 from tests import robots
 from tests.robots import FloatArray, Oracle
+from tests.test_friction_code import compiled
 
 EPS = float(np.finfo(float).eps)
 COUPLED = Coupling((), ("m1", "m2"), ((1.0, -0.5), (0.3, 1.0)))
@@ -44,80 +64,188 @@ NAMES = ("planar", "simple", "coupled", PANDA, UR10)  # one with slides that mim
 every_robot = pytest.mark.parametrize("name", NAMES)
 
 
-def course_of(robot: Robot, count: int = 40, seed: int = 3) -> tuple[FloatArray, ...]:
-    """Return q, v, a of random states, and their course."""
+def state_of(robot: Robot, count: int = 40, seed: int = 3) -> tuple[FloatArray, ...]:
+    """Return q, v, a of random states, and their state."""
     rng = np.random.default_rng(seed)
     q, v, a = random_states(robot, count, rng)
-    drawn = random_course(robot, v, a, rng)
+    drawn = random_drive_state(robot, q, v, a, rng)
     return q, v, a, replace(drawn, velocity=v.T)  # type: ignore[return-value]
 
 
 # ---- terms ----------------------------------------------------------------------------------
 
 
-def value(term: Term, x: float, w: float, rate: float, load: float, slip: float) -> float:
-    """A term by its definition, of one sample."""
-    scale = term.scale or np.nan
-    return {
-        "armature": rate,
-        "viscous": w,
-        "coulomb": float(np.sign(w)),
-        "sigmoid": float(np.tanh(w / scale)),
-        "stop": slip,
-        "load": float(np.tanh(w / scale)) * abs(load),
-        "offset": 1.0,
-    }[term.kind]
+Law = Callable[[float, float, float, float, float, float], float]
+# The table of laws: a scale, and the definition of one sample as a function of the scale, x, w,
+# dw/dt, the load and z/b. All that the code says of a term is held against its row.
+LAWS: dict[str, tuple[float | None, Law]] = {
+    "armature": (None, lambda s, x, w, rate, load, slip: rate),
+    "viscous": (None, lambda s, x, w, rate, load, slip: w),
+    "coulomb": (None, lambda s, x, w, rate, load, slip: float(np.sign(w))),
+    "sigmoid": (0.03, lambda s, x, w, rate, load, slip: math.tanh(w / s)),
+    "stop": (0.01, lambda s, x, w, rate, load, slip: slip),
+    "load": (0.02, lambda s, x, w, rate, load, slip: math.tanh(w / s) * abs(load)),
+    "offset": (None, lambda s, x, w, rate, load, slip: 1.0),
+}
+COUNT = 400
+
+
+def motion_for(term: Term) -> DriveMotion:
+    """Return a motion that turns round, stands still and is loaded either way."""
+    rng = np.random.default_rng(4)
+    w = 0.1 * rng.normal(size=COUNT) * (rng.random(COUNT) > 0.2)
+    load = rng.uniform(1.0, 30.0, COUNT) * rng.choice([-1.0, 1.0], COUNT)
+    x = walk(COUNT)[0]
+    stops = {} if term.scale is None else {term.scale: remembered(x, term.scale)}
+    return DriveMotion(x, w, rng.normal(size=COUNT), load, stops)
+
+
+def by_law(term: Term, law: Law, m: DriveMotion) -> FloatArray:
+    """Return a term's column by its definition."""
+    scale = np.nan if term.scale is None else term.scale
+    slips = m.stops.get(scale, np.zeros(COUNT))
+    samples = zip(m.position, m.velocity, m.acceleration, m.rigid, slips, strict=True)
+    return np.array([law(scale, *map(float, row)) for row in samples])
+
+
+def require_lawful(term: Term, law: Law, folder: Path) -> None:
+    """Hold columns, slope, steady curve, exported code and simulation against a definition."""
+    motion = motion_for(term)
+    wanted = by_law(term, law, motion)
+    bound = 16.0 * EPS * np.maximum(np.abs(wanted), 1.0)  # two libraries' functions, a few ulp each
+    assert (np.abs(term.column(motion) - wanted) <= bound).all()
+    assert term_named(term.name) == term
+
+    h = 0.5  # less than any load: what is piecewise linear has exact differences
+    ends = [by_law(term, law, replace(motion, rigid=motion.rigid + d)) for d in (-h, h)]
+    slope = (ends[1] - ends[0]) / (2.0 * h)
+    assert np.abs(term.slope(motion) - slope).max() <= 64.0 * EPS * np.abs(motion.rigid).max()
+    assert term.loaded == bool(np.any(slope))
+
+    v = motion.velocity
+    still = np.zeros(COUNT)
+    slipped = {scale: np.sign(v) for scale in motion.stops}
+    sliding = term.column(DriveMotion(still, v, still, still, slipped))
+    assert np.array_equal(term.steady(v), sliding)
+
+    require_simulated(term, motion, wanted, bound)
+    full = [{"term": term.kind, "scale": term.scale, "value": 1.0}]
+    if term.inertial:
+        with pytest.raises(InputError):
+            python_source("arm", {"joint": {"full": full}}, {})
+        return
+    rows = np.column_stack([motion.position, v, motion.rigid])
+    names: dict[str, Any] = {}
+    exec(python_source("arm", {"joint": {"full": full}}, {}), names)
+    model = names["Friction"]()
+    written = np.array([model.torque(*row[:, None].tolist())[0] for row in rows])
+    assert (np.abs(written - wanted) <= bound).all()
+    (folder / "friction.c").write_text(c_source("arm", {"joint": {"full": full}}, {}))
+    answer = compiled("C", folder)
+    assert answer.returncode == 0, answer.stderr
+    ran = subprocess.run([folder / "main"], input=rows.tobytes(), capture_output=True, check=True)
+    assert (np.abs(np.frombuffer(ran.stdout) - wanted) <= bound).all()
+
+
+def require_simulated(term: Term, m: DriveMotion, wanted: FloatArray, bound: FloatArray) -> None:
+    """Hold forward dynamics against a term's column, or see that it refuses the term."""
+    robot, named = robot_of("planar"), {f"shoulder.{term.name}": 1.0}
+    if term.loaded or term.remembers:
+        with pytest.raises(InvalidSetting, match="simulated"):
+            Dynamics.of(robot, named)
+        return
+    dynamics, bare = Dynamics.of(robot, named), Dynamics.of(robot)
+    q, v = np.array([0.3, -0.2]), np.array([0.5, 0.1])
+    heavier = dynamics.equation(q, v)[0] - bare.equation(q, v)[0]
+    assert np.array_equal(np.round(heavier, 12), np.diag([float(term.inertial), 0.0]))
+    if not term.inertial:
+        samples = zip(m.position, m.velocity, strict=True)
+        pairs = (np.array([[x, 0.0], [w, 0.0]]) for x, w in samples)
+        found = np.array([dynamics.friction(x, w, np.sign(w)) for x, w in pairs])
+        assert (np.abs(found[:, 0] - wanted) <= bound).all()
+        assert not found[:, 1].any()
+
+
+def test_each_term_has_its_law() -> None:
+    assert set(LAWS) == set(TERMS)
+    assert all(TERMS[t.kind] is type(t) for terms in FRICTION.values() for t in terms)
+
+
+@pytest.mark.parametrize("kind", LAWS)
+def test_a_term_is_its_law_wherever_it_is_said(kind: str, tmp_path: Path) -> None:
+    scale, law = LAWS[kind]
+    require_lawful(make_term(kind, scale), law, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "scale"),
+    [("stribeck", None), ("viscous", 0.1), ("sigmoid", None), ("stop", 0.0), ("load", math.inf)],
+)
+def test_what_is_no_term_is_not_made(kind: str, scale: float | None) -> None:
+    with pytest.raises(InvalidSetting):
+        make_term(kind, scale)
+    for name in ("", "viscous[", "sigmoid[fast]", "sigmoid", f"{kind}[{scale}]"):
+        with pytest.raises(InvalidSetting):
+            term_named(name)
+
+
+def test_the_schema_enumerates_the_terms_of_friction() -> None:
+    defined = schema()["$defs"]
+    assert defined["term"]["enum"] == [k for k, t in TERMS.items() if not t.inertial]
+    assert all(f"{k}: " in defined["term"]["description"] for k in defined["term"]["enum"])
+    assert defined["model"]["enum"] == list(FRICTION)
 
 
 @every_robot
 def test_the_effort_is_the_sum_of_the_terms_by_virtual_work(name: str) -> None:
     robot = robot_of(name)
-    _, _, _, course = course_of(robot)
+    _, _, _, state = state_of(robot)
     rng = np.random.default_rng(1)
     labels = robot.drive_labels(robot.drive_columns).names
     values = dict(zip(labels, rng.uniform(0.1, 1.0, len(labels)).tolist(), strict=True))
-    stops = drive_columns.stop_columns(robot)
-    wanted = np.zeros_like(course.velocity)
+    stops = robot.drives.stop_columns
+    wanted = np.zeros_like(state.velocity)
     for k in range(wanted.shape[1]):
         for d, drive in enumerate(robot.drives):
             w, rate, load = (
                 float(drive.ratio @ x[:, k])
-                for x in (course.velocity, course.acceleration, course.rigid)
+                for x in (state.velocity, state.acceleration, state.rigid)
             )
             for term in drive.terms:
-                slip = course.stops[stops.index((d, term)), k] if term.kind == "stop" else 0.0
-                total = values[f"{drive.name}.{term.name}"] * value(term, 0, w, rate, load, slip)
-                wanted[:, k] += drive.ratio * total
-    found = drive_columns.effort(robot, values, course)
+                slip = state.stops[stops.index((d, term)), k] if term.remembers else 0.0
+                law, scale = LAWS[term.kind][1], term.scale or np.nan
+                total = law(scale, np.nan, w, rate, load, slip)
+                wanted[:, k] += drive.ratio * values[f"{drive.name}.{term.name}"] * total
+    found = drive_columns.effort(robot.drives, values, state)
     assert np.abs(found - wanted).max() <= 64 * EPS * len(labels) * np.abs(wanted).max()
 
 
 @every_robot
 def test_the_effort_is_columns_times_values(name: str) -> None:
     robot = robot_of(name)
-    _, _, _, course = course_of(robot)
-    columns = (*robot.drive_columns, *robot.simpler_columns)
+    _, _, _, state = state_of(robot)
+    columns = (*robot.drive_columns, *robot.simple_columns)
     values = np.random.default_rng(2).uniform(0.1, 1.0, len(columns))
-    scatter = drive_columns.columns(robot, columns, course)
-    total = np.zeros_like(course.velocity)
-    for (channel, column), weight in zip(scatter.acts, scatter.weights, strict=True):
-        total[channel] += weight * values[column] * scatter.values[column]
+    made = drive_columns.columns(robot.drives, columns, state)
+    total = np.zeros_like(state.velocity)
+    for (channel, column), weight in zip(made.acts, made.weights, strict=True):
+        total[channel] += weight * values[column] * made.values[column]
     named = dict(zip(robot.drive_labels(columns).names, values.tolist(), strict=True))
-    found = drive_columns.effort(robot, named, course)
+    found = drive_columns.effort(robot.drives, named, state)
     assert np.abs(found - total).max() <= 8 * EPS * len(columns) * np.abs(total).max()
 
 
 @pytest.mark.parametrize("name", [*NAMES, *robots.CHOSEN])
 def test_rows_times_parameters_is_the_rigid_torque_and_friction(name: str) -> None:
     robot = robot_of(name)
-    q, v, a, course = course_of(robot, 20)
+    q, v, a, state = state_of(robot, 20)
     bodies = Oracle.of(robot).parameters()
     drives = np.random.default_rng(2).uniform(0.1, 1.0, len(robot.drive_columns))
-    rows = standard_rows(robot, q, v, a, course)  # type: ignore[arg-type]
+    rows = standard_rows(robot, q, v, a, state)  # type: ignore[arg-type]
     rigid = Oracle.of(robot).inverse_dynamics(q, v, a).T
     names = robot.labels.names[len(bodies) :]
     named = dict(zip(names, drives.tolist(), strict=True))
-    wanted = rigid + drive_columns.effort(robot, named, course)  # type: ignore[arg-type]
+    wanted = rigid + drive_columns.effort(robot.drives, named, state)  # type: ignore[arg-type]
     parameters = np.concatenate([bodies, drives])
     # Rounding of all columns, and of pinocchio's chain of joints.
     size = np.abs(rows) @ np.abs(parameters)
@@ -141,7 +269,7 @@ def test_the_load_is_the_rigid_torque_of_the_bodies_given() -> None:
     motion = s.motion.bodies
     q, v, a = s.motion.position.T, motion.velocity.T, motion.acceleration.T
     rigid = Oracle.of(robot).inverse_dynamics(q, v, a)
-    scale = FRICTION["full"](1.0)[-2].scale
+    scale = LOAD_SPEED
     wanted = np.tanh(v / scale) * np.abs(rigid)
     found = np.einsum("ncc->nc", rows.regressor[:, :, places])
     assert np.abs(found - wanted).max() <= 1e-12 * np.abs(rigid).max()
@@ -163,10 +291,10 @@ def test_no_coefficient_but_an_offset_may_be_negative(name: str) -> None:
 def test_the_dictionary_has_a_stand_in_and_simple_friction_none() -> None:
     for name in ("planar", "coupled", UR10):
         robot = robot_of(name)
-        terms = [(robot.drives[d].name, t.kind) for d, t in robot.simpler_columns]
+        terms = [(robot.drives[d].name, t.kind) for d, t in robot.simple_columns]
         assert sorted(terms) == sorted((d.name, "coulomb") for d in robot.drives)
         assert "coulomb" not in {t.kind for d in robot.drives for t in d.terms}
-    assert robot_of("simple").simpler_columns == ()
+    assert robot_of("simple").simple_columns == ()
 
 
 def test_slides_have_a_tenth_of_the_scales_of_hinges() -> None:
@@ -186,11 +314,12 @@ def test_steady_friction_is_what_is_left_when_stops_have_slipped() -> None:
     terms = robot.drives[0].terms
     speed = np.array([-2.0, -0.02, 1e-4, 0.3])
     velocity = np.stack([speed, np.zeros(4)])
-    stops = np.zeros((len(drive_columns.stop_columns(robot)), 4))
-    for k, (d, _) in enumerate(drive_columns.stop_columns(robot)):
+    stops = np.zeros((len(robot.drives.stop_columns), 4))
+    for k, (d, _) in enumerate(robot.drives.stop_columns):
         stops[k] = np.sign(speed) if d == 0 else 0.0
-    course = Course(velocity, np.zeros_like(velocity), stops, np.zeros_like(velocity))
-    found = drive_columns.columns(robot, [(0, t) for t in terms], course).values
+    still = np.zeros_like(velocity)
+    state = DriveState(still, velocity, still, stops, still)
+    found = drive_columns.columns(robot.drives, [(0, t) for t in terms], state).values
     assert np.array_equal(found, drive_columns.steady(terms, speed))
 
 
@@ -218,7 +347,7 @@ def test_a_stop_follows_and_slips_at_its_width(seed: int) -> None:
     x = walk(2000, seed)
     widths = np.array([0.003, 0.03])
     held = np.array([0.4, -1.0])
-    found = kernels.stops(x, widths, x[:, 0], held)
+    found = presliding.stops(x, widths, x[:, 0], held)
     for k in range(2):
         wanted = remembered(x[k], widths[k], held[k] * widths[k])
         # Both add the same differences; a sum of 2000 of them is right to as many roundings.
@@ -231,7 +360,7 @@ def pieces_of(robot: Robot, time: FloatArray, q: FloatArray, cuts: list[slice]) 
     found: list[Presliding] = []
     for cut in cuts:
         before = found[-1] if found else None
-        found.append(drive_columns.presliding(robot, time[cut], q[:, cut], before))
+        found.append(drive_columns.presliding(robot.drives, time[cut], q[:, cut], before))
     return found
 
 
@@ -249,11 +378,11 @@ def test_memory_in_stretches_is_memory_on_the_whole(name: str, cuts: str) -> Non
     robot, q = robot_of(name), walk(1000)
     time = 0.002 * np.arange(1000)
     time[500:] += 3.0  # what happens in a silence counts as one move
-    whole = drive_columns.presliding(robot, time, q).values
+    whole = drive_columns.presliding(robot.drives, time, q).values
     for cut, part in zip(CUTS[cuts], pieces_of(robot, time, q, CUTS[cuts]), strict=True):
         # The last z/b is multiplied by b and divided again at each cut: two roundings each.
         assert np.abs(part.values - whole[:, cut]).max(initial=0.0) <= 2000 * EPS
-    for k, (d, term) in enumerate(drive_columns.stop_columns(robot)):
+    for k, (d, term) in enumerate(robot.drives.stop_columns):
         position = robot.drives[d].ratio @ q
         assert np.abs(whole[k] - remembered(position, term.scale or 0.0)).max() <= 2000 * EPS
 
@@ -262,7 +391,7 @@ def test_a_clock_that_was_set_back_goes_on_from_the_end() -> None:
     robot, q = robot_of("planar"), walk(1000)
     time = 0.002 * np.arange(1000)
     reset = np.concatenate([time[:600], time[:400]])  # from zero once more
-    whole = drive_columns.presliding(robot, time, q).values
+    whole = drive_columns.presliding(robot.drives, time, q).values
     parts = pieces_of(robot, reset, q, [slice(0, 600), slice(600, 1000)])
     assert np.abs(parts[1].values - whole[:, 600:]).max() <= 2000 * EPS
 
@@ -296,7 +425,7 @@ def test_memory_lasts_over_windows_and_silences_of_a_log() -> None:
         q = np.concatenate([s.motion.position for s in mine], axis=1)
         found = np.concatenate([s.memory.T for s in mine], axis=1)
         assert q.shape[1] == rows
-        for k, (d, term) in enumerate(drive_columns.stop_columns(robot)[::5]):
+        for k, (d, term) in enumerate(robot.drives.stop_columns[::5]):
             wanted = remembered(robot.drives[d].ratio @ q, term.scale or 0.0)
             assert np.abs(found[5 * k] - wanted).max() <= 1e-9
 

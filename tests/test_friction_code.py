@@ -407,9 +407,9 @@ def test_friction_is_what_heft_fits(kind: Literal["full", "simple"]) -> None:
     q, v, rigid = (x[:-50].T for x in motion(2))
     model = loaded(python_source(robot.name, joints, motors))["Friction"]()
     written = np.array([model.torque(*row) for row in zip(q.T, v.T, rigid.T, strict=True)]).T
-    memory = drive_columns.presliding(robot, 1e-3 * np.arange(q.shape[1]), q)
-    course = drive_columns.Course(v, np.zeros_like(v), memory.values, rigid)
-    fitted = drive_columns.effort(robot, values, course)
+    memory = drive_columns.presliding(robot.drives, 1e-3 * np.arange(q.shape[1]), q)
+    state = drive_columns.DriveState(q, v, np.zeros_like(v), memory.values, rigid)
+    fitted = drive_columns.effort(robot.drives, values, state)
     # A position is summed before its change is taken: its rounding over the narrowest width.
     narrow = min((t.scale or 1.0 for d in robot.drives for t in d.terms), default=1.0)
     size = np.abs(v).max() + np.abs(rigid).max() + np.abs(q).max() / narrow

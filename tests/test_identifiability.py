@@ -29,7 +29,7 @@ from heft.models.options import JointOptions, Options
 from heft.models.robot import Robot
 from heft.plants import RobotPlant
 from heft.plants.base import structural_base
-from heft.plants.robot import random_course, random_states, standard_rows
+from heft.plants.robot import random_drive_state, random_states, standard_rows
 from tests import robots
 
 EPS = float(np.finfo(float).eps)
@@ -64,8 +64,8 @@ def fresh_rows(robot: Robot, seed: int = 7, count: int | None = None) -> np.ndar
     size = 4 * len(robot.labels) if count is None else count
     rng = np.random.default_rng(seed)
     q, v, a = random_states(robot, size, rng)
-    course = random_course(robot, v, a, rng)
-    return standard_rows(robot, q, v, a, course).reshape(-1, len(robot.labels))
+    state = random_drive_state(robot, q, v, a, rng)
+    return standard_rows(robot, q, v, a, state).reshape(-1, len(robot.labels))
 
 
 # ---- textbook sets --------------------------------------------------------------------------
@@ -137,7 +137,7 @@ def test_drives_of_a_planar_arm_are_all_seen_where_the_inertia_does_not_hide_the
     )
     assert "elbow.armature" in found
     for joint in ("shoulder", "elbow"):
-        for name in (f"{joint}.{t.name}" for t in FRICTION[friction](1.0)):
+        for name in (f"{joint}.{t.name}" for t in FRICTION[friction]):
             assert found[name] == {name: 1.0}
 
 

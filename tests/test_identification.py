@@ -172,7 +172,7 @@ def test_a_gain_that_is_off_is_found_if_it_is_said_to_be_unsure() -> None:
     entries = to_json(found)["joints"]
     elbow = entries["elbow"]
     assert elbow["gain"] == pytest.approx(OFF * STATED, abs=3.0 * elbow["std"]["gain"])
-    # Half of what it is off, and some: that the load on the gears is itself estimated counts.
+    # Half of what it is off, and some: load-dependent gear friction takes an estimated torque.
     assert 0.0 < elbow["std"]["gain"] < 0.035 * STATED
     assert entries["shoulder"]["gain"] == 1.5  # its own is known
     assert entries["shoulder"]["std"]["gain"] == 0.0
@@ -227,7 +227,7 @@ def test_a_delay_that_is_there_is_found(delay: float) -> None:
     found = identify(guess, [recording])
     # To a fifth of a step of the log.
     assert found.delay.delay == pytest.approx(delay, abs=0.001)
-    # Refined once the load on the gears is known.
+    # Refined once load-dependent gear friction is known.
     assert found.problem.delay == found.delay.delay == pytest.approx(found.delay.best, abs=0.0005)
     assert found.delay.ratio < Delay().gate
     assert to_json(found)["settings"]["smoothing"]["delay"] == found.delay.delay

@@ -16,8 +16,9 @@ import scipy.linalg
 
 from heft.errors import HeftError, InvalidRecording, InvalidSetting, TooLittleData, UnlikeLabels
 from heft.information.parameters import Labels
-from heft.information.square_root import Information, Triangle, solve, solve_refined, triangle_of
+from heft.information.square_root import Information, Triangle, solve, triangle_of
 from tests import nist
+from tests.double_double import solve_refined
 
 EPS = float(np.finfo(float).eps)
 CHANNELS = ("shoulder", "elbow", "wrist")

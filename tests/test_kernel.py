@@ -8,16 +8,16 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from heft.dynamics import drive_columns, kernels
+from heft.dynamics import drive_columns, kernels, walk
 from heft.dynamics.tree import PRISMATIC, REVOLUTE
 from heft.errors import InvalidModel
-from heft.information import inertia
+from heft.information import folding, inertia
 from heft.information.square_root import Information, Triangle
 from heft.models.options import Options
 from heft.models.robot import Robot
 from heft.plants import RobotPlant
 from heft.plants.problem import Problem
-from heft.plants.robot import random_course, random_states, standard_rows
+from heft.plants.robot import random_drive_state, random_states, standard_rows
 from heft.recordings.recording import Recording
 from heft.signals.low_pass import FIRST_DERIVATIVE
 from heft.signals.settings import Smoothing
@@ -322,14 +322,14 @@ def test_the_bodies_as_written_are_those_of_pinocchio(file: str, base: str) -> N
 # ---- angles ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("reach", [1e-300, 1e-9, 0.8, 4.0, 100.0, 1e4, kernels.LARGEST_ANGLE])
+@pytest.mark.parametrize("reach", [1e-300, 1e-9, 0.8, 4.0, 100.0, 1e4, walk.LARGEST_ANGLE])
 def test_sine_and_cosine_are_right_to_the_last_places(reach: float) -> None:
     angle = np.random.default_rng(1).uniform(-reach, reach, 20_001)
     octants = np.arange(-20, 21) * np.pi / 4
     near = np.concatenate([octants, np.nextafter(octants, np.inf), np.nextafter(octants, -np.inf)])
     angle = np.concatenate([angle, near[np.abs(near) <= reach], [0.0, reach, -reach]])
     sine, cosine = np.empty_like(angle), np.empty_like(angle)
-    kernels.sine_cosine(angle, sine, cosine)
+    walk.sine_cosine(angle, sine, cosine)
     exact = angle.astype(np.longdouble)  # eleven bits more, enough to judge the last ones
     assert np.abs(sine - np.sin(exact)).max() <= 2.0 * EPS
     assert np.abs(cosine - np.cos(exact)).max() <= 2.0 * EPS
@@ -441,13 +441,13 @@ def test_fused_information_is_that_of_the_rows(name: str) -> None:
         length = np.linalg.norm(block, axis=0)
         wide = triangle.spread(size)
         # Folding k blocks of rows into one triangle costs k roundings of each column's length.
-        bound = 4.0 * (count / kernels.BLOCK + size) * EPS * np.outer(length, length)
+        bound = 4.0 * (count / walk.BLOCK + size) * EPS * np.outer(length, length)
         assert (np.abs(wide.T @ wide - block.T @ block) <= bound).all(), channel
         assert triangle.rows == count
 
 
-def part_of(course: drive_columns.Course, part: slice) -> drive_columns.Course:
-    return drive_columns.Course(*(x[:, part] for x in vars(course).values()))
+def part_of(state: drive_columns.DriveState, part: slice) -> drive_columns.DriveState:
+    return drive_columns.DriveState(*(x[:, part] for x in vars(state).values()))
 
 
 # ---- reduce ---------------------------------------------------------------------------------
@@ -460,12 +460,12 @@ def reduced(
     q, v, a = states(robot, count, seed=count)
     motion = kernels.motion_of(robot.tree, robot.gravity, q, v, a)
     effort = np.random.default_rng(2).normal(size=(robot.tree.channels, count))
-    course = random_course(robot, v, a, np.random.default_rng(3))
+    state = random_drive_state(robot, q, v, a, np.random.default_rng(3))
     columns = robot.drive_columns
-    plan = kernels.plan(robot.tree, chosen, drive_columns.acts(robot, columns), measured)
-    scatter = drive_columns.columns(robot, columns, course)
-    triangles = kernels.reduce(plan, motion, scatter, effort)
-    return plan, triangles, standard_rows(robot, q, v, a, course)[:, :, chosen], effort
+    plan = kernels.plan(robot.tree, chosen, drive_columns.acts(robot.drives, columns), measured)
+    made = drive_columns.columns(robot.drives, columns, state)
+    triangles = kernels.reduce(plan, motion, made, effort)
+    return plan, triangles, standard_rows(robot, q, v, a, state)[:, :, chosen], effort
 
 
 REDUCED = {
@@ -516,15 +516,17 @@ def test_two_chunks_add_up_to_the_whole(name: str, cut: int) -> None:
     robot = REDUCED[name]()
     count, labels = 600, robot.labels
     chosen, columns = np.arange(len(labels)), robot.drive_columns
-    plan = kernels.plan(robot.tree, chosen, drive_columns.acts(robot, columns), robot.measured)
+    plan = kernels.plan(
+        robot.tree, chosen, drive_columns.acts(robot.drives, columns), robot.measured
+    )
     q, v, a = states(robot, count)
-    course = random_course(robot, v, a, np.random.default_rng(3))
+    state = random_drive_state(robot, q, v, a, np.random.default_rng(3))
     effort = np.random.default_rng(2).normal(size=(robot.tree.channels, count))
 
     def information(part: slice) -> Information:
         motion = kernels.motion_of(robot.tree, robot.gravity, q[part], v[part], a[part])
-        scatter = drive_columns.columns(robot, columns, part_of(course, part))
-        factors = kernels.reduce(plan, motion, scatter, effort[:, part])
+        made = drive_columns.columns(robot.drives, columns, part_of(state, part))
+        factors = kernels.reduce(plan, motion, made, effort[:, part])
         rows = motion.velocity.shape[1]
         triangles = tuple(Triangle(plan.columns[c], factors[c], rows) for c in robot.measured)
         return Information(labels, robot.channels, triangles)
@@ -543,12 +545,12 @@ SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16, 31)
 
 
 def folded(matrix: np.ndarray, start: np.ndarray | None = None) -> np.ndarray:
-    """Return the triangle of `start` stacked on the matrix, by `kernel.fold`."""
+    """Return the triangle of `start` stacked on the matrix, by `folding.fold`."""
     m, n = matrix.shape
     triangle = np.zeros((n, n)) if start is None else start.copy()
     rows = np.full((n + 1, m), 7.0)  # room to work in may hold anything
     rows[:n] = matrix.T
-    kernels.fold(triangle, rows)
+    folding.fold(triangle, rows, n, m)
     return triangle
 
 

@@ -56,30 +56,15 @@ def test_an_unknown_frame_is_refused_with_the_nearest() -> None:
         robot.link(name + "x")
 
 
-def test_quaternions_are_the_rotations_of_pinocchio() -> None:
-    rng = np.random.default_rng(1)
-    for quaternion in rng.normal(size=(10, 4)):
-        unit = quaternion / np.linalg.norm(quaternion)
-        wanted = pinocchio.Quaternion(*unit).matrix()
-        found = kinematics.quaternion_rotation(quaternion[None])[0]
-        np.testing.assert_allclose(found, wanted, atol=1e-12)
-
-
-def test_turning_is_the_rate_of_the_rotation() -> None:
-    rng = np.random.default_rng(2)
-    quaternion, rate = rng.normal(size=(2, 20, 4))
-    step = 1e-6
-    R, ahead, back = (
-        kinematics.quaternion_rotation(quaternion + s * rate) for s in (0.0, step, -step)
-    )
-    skews = np.swapaxes(R, 1, 2) @ (ahead - back) / (2.0 * step)
-    wanted = np.stack([skews[:, 2, 1], skews[:, 0, 2], skews[:, 1, 0]], 1)
-    np.testing.assert_allclose(kinematics.turning(quaternion, rate), wanted, atol=1e-6)
-
-
-def test_signs_of_quaternions_never_jump() -> None:
-    t = np.linspace(0.0, 12.0, 500)
-    smooth = np.stack([np.cos(t / 2), np.sin(t / 2), 0.1 * t, 0.2 * np.ones_like(t)], 1)
-    signs = np.random.default_rng(3).choice([-1.0, 1.0], len(t))
-    found = kinematics.continuous(smooth * signs[:, None])
-    np.testing.assert_allclose(found, smooth * signs[0], atol=0)
+@pytest.mark.parametrize("file", FILES)
+def test_poses_of_bodies_are_those_of_their_frames(file: str) -> None:
+    robot = load(file)
+    position = np.random.default_rng(6).normal(size=(4, len(robot.channels)))
+    poses = kinematics.body_poses(robot.tree, position)
+    np.testing.assert_array_equal(poses[2], kinematics.body_poses(robot.tree, position[2]))
+    np.testing.assert_array_equal(poses[..., 3, :], np.broadcast_to([0, 0, 0, 1], poses.shape[:-1]))
+    for link in robot.links:
+        if link.body < 0:
+            continue
+        found = kinematics.frame_motion(robot.tree, link, position, np.zeros_like(position))
+        np.testing.assert_array_equal(found.rotation, poses[:, link.body, :3, :3] @ link.rotation)

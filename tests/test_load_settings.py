@@ -10,6 +10,7 @@ import pytest
 
 from heft.errors import InvalidSetting
 from heft.information import inertia
+from heft.information.rotation import matrix_of_rpy
 from heft.models.load_settings import Load, franka_desk, libfranka, urscript
 
 COM = np.array([0.01, -0.02, 0.065])
@@ -40,7 +41,7 @@ def test_libfranka_reads_three_arguments_and_columns() -> None:
 
 def test_desk_reads_json_with_columns() -> None:
     place = np.eye(4)
-    place[:3, :3] = inertia.rotation_rpy(0.0, 0.0, -np.pi / 4)
+    place[:3, :3] = matrix_of_rpy(0.0, 0.0, -np.pi / 4)
     place[:3, 3] = [0.0, 0.01, 0.1034]
     said = json.loads(franka_desk(LOAD, place))
     assert set(said) == {"mass", "centerOfMass", "inertia", "transformation"}

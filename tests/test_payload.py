@@ -15,7 +15,7 @@ from heft.applications.payload.by_wrench import Weigh
 from heft.applications.payload.motion import read
 from heft.applications.payload.sensors import Sensors
 from heft.errors import HeftError, InvalidSetting, MissingSignal
-from heft.information.inertia import rotation_rpy
+from heft.information.rotation import matrix_of_rpy
 from heft.models.options import Options
 from heft.plants.held_signals import Held, at_first
 from heft.recordings.recording import Recording
@@ -67,10 +67,10 @@ def test_a_load_is_weighed_from_a_log_and_a_sensor(tmp_path: Path) -> None:
 
 
 def test_a_mounting_is_told_as_the_file_takes_it(tmp_path: Path) -> None:
-    held, R = sensed(3000), rotation_rpy(0.3, -0.2, 1.0)
+    held, R = sensed(3000), matrix_of_rpy(0.3, -0.2, 1.0)
     axes = (held.wrench.reshape(-1, 2, 3) @ R).reshape(-1, 6)
     log = with_imu(tmp_path / "turned.npz", Held(**(vars(held) | {"wrench": axes})))
-    about = rotation_rpy(0.0, 0.0, 0.9)  # what the file says already, not quite right
+    about = matrix_of_rpy(0.0, 0.0, 0.9)  # what the file says already, not quite right
     asking = f"{WRIST}rotation = {about.round(12).tolist()}\n{IMU}"
     found = payload.weigh_files(
         [log], written(tmp_path / "s.toml", asking), weigh=Weigh(mounting=True)
@@ -93,7 +93,7 @@ def test_several_logs_are_one_weighing(tmp_path: Path) -> None:
 def test_poses_of_a_log_are_turned_by_their_quaternions(tmp_path: Path) -> None:
     held = poses(40)
     rng = np.random.default_rng(0)
-    turned = np.array([rotation_rpy(*rng.uniform(-np.pi, np.pi, 3)) for _ in range(40)])
+    turned = np.array([matrix_of_rpy(*rng.uniform(-np.pi, np.pi, 3)) for _ in range(40)])
     np.testing.assert_allclose(np.einsum("nji,j->ni", turned, GRAVITY), -held.specific, atol=1e-12)
     signals = wrench_columns("ft", held.wrench)
     signals |= columns("quat", "ft", quaternions(turned), "wxyz")
@@ -107,8 +107,8 @@ def test_poses_of_a_log_are_turned_by_their_quaternions(tmp_path: Path) -> None:
 
 def test_a_tilt_and_gains_are_told_as_the_files_take_them(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    turned = np.array([rotation_rpy(*rng.uniform(-np.pi, np.pi, 3)) for _ in range(60)])
-    gravity, gain = rotation_rpy(0.1, 0.05, 0.0) @ GRAVITY, np.array([1.02, 0.97, 1.0, 1, 1, 1])
+    turned = np.array([matrix_of_rpy(*rng.uniform(-np.pi, np.pi, 3)) for _ in range(60)])
+    gravity, gain = matrix_of_rpy(0.1, 0.05, 0.0) @ GRAVITY, np.array([1.02, 0.97, 1.0, 1, 1, 1])
     held = posed(turned, gravity)
     signals = wrench_columns("tool0", gain * held.wrench)
     signals |= columns("quat", "tool0", quaternions(turned), "wxyz")
@@ -206,7 +206,7 @@ def test_joints_move_the_sensor_through_the_robot(tmp_path: Path) -> None:
 
 def test_two_grasping_points_hold_one_load(tmp_path: Path) -> None:
     held = sensed(5000)
-    R, r = rotation_rpy(0.2, 0.5, -0.4), np.array([0.3, 0.1, 0.0])
+    R, r = matrix_of_rpy(0.2, 0.5, -0.4), np.array([0.3, 0.1, 0.0])
     rng = np.random.default_rng(1)
     squeeze = 5.0 * np.sin(np.outer(held.time, rng.uniform(1.0, 3.0, 6)))
     first = held.wrench - at_first(squeeze, R, r)
@@ -276,7 +276,7 @@ def test_sensors_that_cannot_be_are_refused(tmp_path: Path, case: str) -> None:
 
 
 def test_a_bias_is_told_as_the_file_takes_it(tmp_path: Path) -> None:
-    rotation = rotation_rpy(0.0, 0.0, 0.5 * np.pi)  # undone by the log's own axes
+    rotation = matrix_of_rpy(0.0, 0.0, 0.5 * np.pi)  # undone by the log's own axes
     held = sensed(3000)
     axes = (held.wrench.reshape(-1, 2, 3) @ rotation).reshape(-1, 6)
     log = with_imu(tmp_path / "grasp.npz", Held(**(vars(held) | {"wrench": -axes})))

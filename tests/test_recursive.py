@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from heft.dynamics import kernels
 from heft.errors import InvalidSetting, TooLittleData
 from heft.estimators.recursive import CovarianceRecursion, Filter, State, Tree, walked
+from heft.information import folding
 from heft.information.square_root import triangle_of
 from tests.robots import FloatArray
 
@@ -45,7 +45,7 @@ def batch(blocks: FloatArray, floor: float) -> FloatArray:
 def test_absorbed_rows_are_a_triangle_of_all_rows(rows: int) -> None:
     factor = triangle_of(rows_of(0, 30).reshape(-1, COUNT + 1))
     more = rows_of(1, 1, rows=rows)[0]
-    found, _ = kernels.absorb(factor, more)
+    found, _ = folding.absorb(factor, more)
     np.testing.assert_allclose(found, triangle_of(np.vstack([factor, more])), atol=1e-12)
     assert (np.diag(found) >= 0.0).all()
 
@@ -57,7 +57,7 @@ def test_the_surprise_is_that_of_the_innovation() -> None:
     innovation = rows[:, -1] - rows[:, :-1] @ state.values
     covariance = np.eye(6) + rows[:, :-1] @ state.covariance @ rows[:, :-1].T
     wanted = innovation @ np.linalg.solve(covariance, innovation)
-    assert kernels.absorb(factor, rows)[1] == pytest.approx(wanted, rel=1e-10)
+    assert folding.absorb(factor, rows)[1] == pytest.approx(wanted, rel=1e-10)
 
 
 @pytest.mark.parametrize("lag", [0, 4])
@@ -114,7 +114,7 @@ def test_rows_that_are_next_to_nothing_do_no_harm(size: float, diagonal: float) 
     """What resetting fades for an hour falls out of the range of squares."""
     factor = diagonal * np.eye(4)
     rows = size * np.array([[1.0, -2.0, 0.5, 1.0], [0.0, 1.0, 1.0, 2.0]])
-    found, surprise = kernels.absorb(factor, rows)
+    found, surprise = folding.absorb(factor, rows)
     assert np.isfinite(found).all() and np.isfinite(surprise)
     np.testing.assert_allclose(found[:3, :3], factor[:3, :3], rtol=0, atol=1e-140)
 
@@ -125,7 +125,7 @@ def test_forgetting_alone_winds_up() -> None:
     still[:, 1:-1] = 0.0
     factor = triangle_of(moving.reshape(-1, COUNT + 1))
     for _ in range(20_000):
-        factor, _ = kernels.absorb(np.sqrt(0.999) * factor, still)
+        factor, _ = folding.absorb(np.sqrt(0.999) * factor, still)
     assert np.abs(factor[1, 1]) < 1e-2
 
 
@@ -134,7 +134,7 @@ def test_surprises_are_as_rare_as_stated() -> None:
     filter = Filter((1e-3,) * COUNT, alarm=0.05, confirm=10**6)
     state, seen = filter.start(), []
     for rows in blocks:
-        factor, surprise = kernels.absorb(state.factor, rows)
+        factor, surprise = folding.absorb(state.factor, rows)
         seen.append(surprise)
         state = State(factor)
     late = np.array(seen[200:])

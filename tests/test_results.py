@@ -25,7 +25,6 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-import heft
 from heft.applications.demo import FOLDER as DEMO
 from heft.applications.identification import report
 from heft.applications.identification.identification import Identification
@@ -34,6 +33,7 @@ from heft.applications.identification.results import (
     FILES,
     Identified,
     refuse_foreign,
+    schema,
     to_json,
     write,
 )
@@ -49,9 +49,7 @@ from heft.plants.problem import Problem
 from heft.recordings.recording import Recording
 from tests.robots import PLANAR_ARM, FloatArray, Oracle
 
-SCHEMA = json.loads(
-    (Path(heft.__file__).parent / "applications/identification/estimate.schema.json").read_text()
-)
+SCHEMA = schema()
 ARM, RUN1, RUN2 = DEMO / "arm.urdf", DEMO / "run1.parquet", DEMO / "run2.parquet"
 TRUTH = json.loads((DEMO / "truth.json").read_text())
 JOINTS = tuple(TRUTH["joints"])

@@ -21,7 +21,6 @@ from heft.estimators.robust import (
     Hampel,
     Huber,
     MedianSketch,
-    hampel,
     hampel_gate,
     huber_weights,
     weighted,
@@ -32,6 +31,8 @@ from heft.plants import RobotPlant
 from heft.plants.problem import Problem
 from heft.plants.rows import Residuals
 from heft.recordings.recording import Recording
+from heft.signals import outliers
+from heft.signals.outliers import hampel
 from heft.signals.settings import Smoothing
 from tests.experiments import ARMS, fourier, torque, true_robot
 
@@ -271,7 +272,7 @@ def test_hampel_is_what_its_definition_says(window: int, monkeypatch: pytest.Mon
         mad = 1.4826022 * np.median(np.abs(near - middle), axis=0)
         wanted[k] = np.abs(values[k] - middle) > 2.0 * np.maximum(mad, 0.3)
     assert np.array_equal(hampel(values, window, 2.0, 0.3), wanted)
-    monkeypatch.setattr(robust, "HAMPEL_BYTES", 8 * window * 2 * 17)  # in blocks of 17 rows
+    monkeypatch.setattr(outliers, "WINDOW_BYTES", 8 * window * 2 * 17)  # in blocks of 17 rows
     assert np.array_equal(hampel(values, window, 2.0, 0.3), wanted)
 
 

@@ -12,7 +12,7 @@ from benchmarks.lessons import example, rubbing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heft.dynamics.drive_columns import Course
+from heft.dynamics.drive_columns import DriveState
 from heft.errors import FitError, InputError, InvalidModel, InvalidSetting, SolverFailure
 from heft.experiments import Dynamics, Simulate, Trajectory
 from heft.models.options import Coupling, JointOptions, Options
@@ -71,8 +71,12 @@ def test_the_motion_solves_the_equation_whose_rows_are_fitted() -> None:
     own = 10 * len(robot.tree.names)
     drives = [dynamics.drives.get(n, 0.0) for n in robot.labels.names[own:]]
     values = np.concatenate([dynamics.bodies, drives])
-    course = Course(moved.velocity.T, moved.acceleration.T, np.zeros((0, 201)), np.zeros((2, 201)))
-    rows = standard_rows(robot, moved.position, moved.velocity, moved.acceleration, course)
+    state = DriveState(
+        *(x.T for x in (moved.position, moved.velocity, moved.acceleration)),
+        np.zeros((0, 201)),
+        np.zeros((2, 201)),
+    )
+    rows = standard_rows(robot, moved.position, moved.velocity, moved.acceleration, state)
     slips = np.all(moved.velocity != 0.0, axis=1)
     assert np.count_nonzero(slips) > 190
     assert (rows @ values)[slips] == pytest.approx(moved.effort[slips], abs=1e-10)

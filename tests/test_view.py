@@ -12,15 +12,12 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pinocchio as pin
 import pytest
 
 from heft.applications.demo import FOLDER as DEMO
 from heft.applications.viewer import Shape, mesh_path, read_motion, shapes
 from heft.cli import main
-from heft.dynamics.kinematics import rotation_quaternion
 from heft.errors import InputError
-from heft.information.inertia import rotation_rpy
 from heft.models.robot import Robot
 from tests.browser import THREE_DIMENSIONS, browser, opened
 
@@ -35,21 +32,6 @@ VISUALS = """<robot name="r"><link name="base"/><link name="arm"><inertial><mass
 def visual(geometry: str, origin: str = "") -> str:
     """Return a link's visual element."""
     return f"<visual>{origin}<geometry>{geometry}</geometry></visual>"
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_a_quaternion_is_pinocchios(seed: int) -> None:
-    angles = np.random.default_rng(seed).uniform(-np.pi, np.pi, 3)
-    rotation = rotation_rpy(*angles)
-    w, x, y, z = rotation_quaternion(rotation)
-    assert w >= 0.0
-    np.testing.assert_allclose(pin.Quaternion(w, x, y, z).toRotationMatrix(), rotation, atol=1e-12)
-
-
-def test_half_a_turn_has_a_quaternion() -> None:
-    np.testing.assert_allclose(
-        np.abs(rotation_quaternion(np.diag([-1.0, -1.0, 1.0]))), [0, 0, 0, 1]
-    )
 
 
 def test_meshes_are_found_beside_and_above_the_model_file(tmp_path: Path) -> None:

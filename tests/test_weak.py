@@ -12,7 +12,7 @@ import scipy.special
 from numpy.typing import NDArray
 
 from heft.dynamics import drive_columns, kernels
-from heft.dynamics.drive_columns import Course
+from heft.dynamics.drive_columns import DriveState
 from heft.errors import InvalidSetting
 from heft.models.robot import Robot
 from heft.plants import RobotPlant
@@ -156,19 +156,19 @@ def swing(time: Array, joints: int) -> tuple[Array, Array, Array]:
     )
 
 
-def both_sides(robot: Robot, motion: kernels.Motion, course: Course) -> tuple[Array, Array]:
+def both_sides(robot: Robot, motion: kernels.Motion, state: DriveState) -> tuple[Array, Array]:
     """W₂ and F of all standard parameters, each (N, channels, p): friction enters F by −1."""
     own, drives = 10 * len(robot.tree.names), robot.drive_columns
     shape = (robot.tree.channels, own + len(drives), motion.sin.shape[1])
     momentum, remainder = np.zeros(shape), np.zeros(shape)
     kernels.momentum(robot.tree, motion, (momentum, remainder))
     # A rotor's momentum is its armature times its speed, which takes the place of ẇ.
-    scatter = drive_columns.columns(robot, drives, replace(course, acceleration=course.velocity))
-    for (channel, column), weight in zip(scatter.acts, scatter.weights, strict=True):
+    made = drive_columns.columns(robot.drives, drives, replace(state, acceleration=state.velocity))
+    for (channel, column), weight in zip(made.acts, made.weights, strict=True):
         if drives[column][1].kind == "armature":
-            momentum[channel, own + column] += weight * scatter.values[column]
+            momentum[channel, own + column] += weight * made.values[column]
         else:
-            remainder[channel, own + column] -= weight * scatter.values[column]
+            remainder[channel, own + column] -= weight * made.values[column]
     return np.moveaxis(momentum, 2, 0), np.moveaxis(remainder, 2, 0)
 
 
@@ -177,13 +177,13 @@ def samples_of(robot: Robot, time: Array) -> tuple[Samples, Array, Array]:
     q, v, a = swing(time, len(robot.joints))
     motion = kernels.motion_of(robot.tree, robot.gravity, q, v, a)
     bodies = robots.Oracle.of(robot).parameters()
-    memory = drive_columns.presliding(robot, time, q.T).values
+    memory = drive_columns.presliding(robot.drives, time, q.T).values
     rigid = kernels.inverse_dynamics(robot.tree, motion, bodies)
-    course = Course(motion.velocity, motion.acceleration, memory, rigid)
+    state = DriveState(q.T, motion.velocity, motion.acceleration, memory, rigid)
     drives = np.random.default_rng(2).uniform(0.1, 1.0, len(robot.drive_columns))
     truth = np.concatenate([bodies, drives])
-    rows = rows_of(robot, motion, course)
-    return Samples(time, *both_sides(robot, motion, course), rows @ truth), truth, rows
+    rows = rows_of(robot, motion, state)
+    return Samples(time, *both_sides(robot, motion, state), rows @ truth), truth, rows
 
 
 ARMS = {

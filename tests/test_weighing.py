@@ -11,7 +11,7 @@ import pytest
 from heft.applications.payload.by_wrench import Weigh
 from heft.errors import InvalidRecording, InvalidSetting, TooLittleData
 from heft.information import inertia
-from heft.information.inertia import rotation_rpy
+from heft.information.rotation import matrix_of_rpy
 from heft.plants.held_signals import Held, at_first
 from tests.robots import FloatArray
 from tests.wrists import BIAS, BODY, GRAVITY, carried, posed, poses, sensed
@@ -77,7 +77,7 @@ def test_without_drift_none_is_found() -> None:
 
 
 def test_a_turned_sensor_is_refused_with_its_rotation_and_mended_by_it() -> None:
-    held, R = sensed(6000), rotation_rpy(0.0, 0.0, 0.5 * np.pi)
+    held, R = sensed(6000), matrix_of_rpy(0.0, 0.0, 0.5 * np.pi)
     turned = np.concatenate([held.wrench[:, :3] @ R, held.wrench[:, 3:] @ R], axis=1)
     with pytest.raises(InvalidRecording, match="turned") as caught:
         Weigh().fit(changed(held, wrench=turned))
@@ -89,12 +89,12 @@ def test_a_turned_sensor_is_refused_with_its_rotation_and_mended_by_it() -> None
 
 def in_all_directions(count: int) -> FloatArray:
     rng = np.random.default_rng(3)
-    return np.array([rotation_rpy(*rng.uniform(-np.pi, np.pi, 3)) for _ in range(count)])
+    return np.array([matrix_of_rpy(*rng.uniform(-np.pi, np.pi, 3)) for _ in range(count)])
 
 
-TILTED = rotation_rpy(0.08, -0.05, 0.0) @ GRAVITY
+TILTED = matrix_of_rpy(0.08, -0.05, 0.0) @ GRAVITY
 GAINS = np.array([1.03, 0.98, 0.95, 1.02, 0.99, 0.96])
-MOUNTED = rotation_rpy(0.1, -0.2, 0.5)
+MOUNTED = matrix_of_rpy(0.1, -0.2, 0.5)
 
 
 @pytest.mark.parametrize("mounting", [False, True])
@@ -116,7 +116,7 @@ def test_a_tilted_base_is_found(at_rest: bool, mounting: bool) -> None:
 
 
 def test_a_tilt_that_is_not_shown_is_said_not_to_be() -> None:
-    about_one_axis = np.array([rotation_rpy(a, 0.0, 0.0) for a in np.linspace(-2.0, 2.0, 40)])
+    about_one_axis = np.array([matrix_of_rpy(a, 0.0, 0.0) for a in np.linspace(-2.0, 2.0, 40)])
     found = Weigh(tilt=True).fit(posed(about_one_axis, GRAVITY))
     assert found.gravity is None
     assert any("the direction of gravity" in f.message for f in found.findings)
@@ -266,7 +266,7 @@ def test_two_rows_are_too_few() -> None:
 
 
 def test_the_noise_of_one_of_two_sensors_is_found() -> None:
-    R, r = rotation_rpy(0.0, np.pi, 0.0), np.array([0.0, 0.0, 0.3])
+    R, r = matrix_of_rpy(0.0, np.pi, 0.0), np.array([0.0, 0.0, 0.3])
     shares, noises = [], []
     for seed in range(10):
         held = sensed(4000, seed)

@@ -10,7 +10,7 @@ import pinocchio
 import pytest
 
 from heft.information import inertia
-from heft.information.inertia import rotation_rpy
+from heft.information.rotation import matrix_of_rpy
 from heft.plants import HeldBody, HeldMotion, Point, Problem, Samples, recording_of
 from heft.plants.held_signals import (
     Held,
@@ -100,7 +100,7 @@ def test_grasping_points_add_up_in_the_first_ones_frame() -> None:
     """Two sensors share a load in any way: what they sum to is the load's wrench."""
     t, wrench, *_ = truth(3000)
     rng = np.random.default_rng(1)
-    R, r = rotation_rpy(0.3, -0.8, 1.1), np.array([0.4, 0.1, -0.2])
+    R, r = matrix_of_rpy(0.3, -0.8, 1.1), np.array([0.4, 0.1, -0.2])
     change = wrench_change(R, r)
     second = rng.normal(size=(len(t), 6))  # squeezing, in the second one's frame
     first = wrench - second @ change.T
@@ -113,7 +113,7 @@ def test_grasping_points_add_up_in_the_first_ones_frame() -> None:
 
 def test_the_noise_of_several_sensors_is_that_of_their_sum() -> None:
     rng = np.random.default_rng(2)
-    R, r = rotation_rpy(0.3, -0.8, 1.1), np.array([0.4, 0.1, -0.2])
+    R, r = matrix_of_rpy(0.3, -0.8, 1.1), np.array([0.4, 0.1, -0.2])
     draws = rng.normal(size=(2, 200_000, 6)) * np.repeat([0.2, 0.01], 3)
     summed = draws[0] + at_first(draws[1], R, r)
     wanted = noise_covariance(0.2, 0.01, [(R, r)])
@@ -203,7 +203,7 @@ def test_columns_about_a_point_are_the_wrenchs_slope() -> None:
 
 def test_at_two_sensors_the_channels_noise_is_one_sensors() -> None:
     rng = np.random.default_rng(5)
-    R, r = rotation_rpy(0.3, -0.8, 1.1), np.array([0.4, 0.1, -0.2])
+    R, r = matrix_of_rpy(0.3, -0.8, 1.1), np.array([0.4, 0.1, -0.2])
     plant = HeldBody(Unknowns(), Point.of(np.zeros(0)), others=((R, r),), noise=(0.2, 0.01))
     draws = rng.normal(size=(2, 100_000, 6)) * np.repeat([0.2, 0.01], 3)
     assert plant.combined is not None

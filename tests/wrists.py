@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from heft.information import inertia
-from heft.information.inertia import rotation_rpy
+from heft.information.rotation import matrix_of_rpy
 from heft.plants.held_signals import Held
 from tests.robots import FloatArray
 
@@ -24,7 +24,7 @@ def moving(count: int, rate: float = 1000.0) -> tuple[FloatArray, ...]:
     angle = sizes * np.sin(speeds * t[:, None] + phases)
     turn = sizes * speeds * np.cos(speeds * t[:, None] + phases)
     bend = -sizes * speeds**2 * np.sin(speeds * t[:, None] + phases)
-    R = np.stack([rotation_rpy(*a) for a in angle])
+    R = np.stack([matrix_of_rpy(*a) for a in angle])
     (r, p, _), (dr, dp, dy), (ddr, ddp, ddy) = angle.T, turn.T, bend.T
     w = np.stack(
         [
@@ -101,7 +101,7 @@ def carried(count: int, gravity: FloatArray, seed: int = 0) -> Held:
 def poses(count: int, seed: int = 0, noise: tuple[float, float] = (0.02, 0.001)) -> Held:
     """Return poses at rest in all directions, a second apart."""
     rng = np.random.default_rng(seed)
-    turned = [rotation_rpy(*rng.uniform(-np.pi, np.pi, 3)) for _ in range(count)]
+    turned = [matrix_of_rpy(*rng.uniform(-np.pi, np.pi, 3)) for _ in range(count)]
     gravity = np.stack([R.T @ GRAVITY for R in turned])
     still = np.zeros((count, 3))
     wrench = inertia.wrench_regressor(-gravity, still, still) @ BODY

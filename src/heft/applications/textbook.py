@@ -21,7 +21,7 @@ import scipy.linalg
 
 from heft import plants
 from heft.arrays import Array
-from heft.dynamics import Course, drive_columns, kernels
+from heft.dynamics import Coulomb, DriveState, kernels
 from heft.errors import InvalidSetting, TooLittleData
 from heft.estimators import CovarianceRecursion
 from heft.information import PARAMETER_COUNT
@@ -81,25 +81,26 @@ class Differenced:
         return np.asarray(np.gradient(self.velocity, self.time, axis=0, edge_order=2))
 
 
-def _course(robot: Robot, moved: Moved, acceleration: Array) -> Course:
-    """Return what friction is a function of, without memory and without load."""
-    stops = np.zeros((len(drive_columns.stop_columns(robot)), len(moved.time)))
-    return Course(moved.velocity.T, acceleration.T, stops, np.zeros_like(moved.velocity.T))
+def _drive_state(robot: Robot, moved: Moved, acceleration: Array) -> DriveState:
+    """Return the drives' state, without memory and without load."""
+    stops = np.zeros((len(robot.drives.stop_columns), len(moved.time)))
+    position, velocity = moved.position.T, moved.velocity.T
+    return DriveState(position, velocity, acceleration.T, stops, np.zeros_like(velocity))
 
 
 def sides(robot: Robot, moved: Moved) -> weak_form.Samples:
     """Return both sides of the equation of motion, on the columns of `robot.labels`."""
     still = np.zeros_like(moved.velocity)
     motion = kernels.motion_of(robot.tree, robot.gravity, moved.position, moved.velocity, still)
-    momentum, remainder = plants.both_sides(robot, motion, _course(robot, moved, still))
+    momentum, remainder = plants.both_sides(robot, motion, _drive_state(robot, moved, still))
     return weak_form.Samples(moved.time, momentum, remainder, moved.effort)
 
 
 def differentiated(robot: Robot, moved: Moved) -> Integrals:
     """Return the rows at every sample, on the columns of `robot.labels`."""
     a = moved.acceleration
-    course = _course(robot, moved, a)
-    rows = plants.standard_rows(robot, moved.position, moved.velocity, a, course)
+    state = _drive_state(robot, moved, a)
+    rows = plants.standard_rows(robot, moved.position, moved.velocity, a, state)
     return Integrals(moved.time, rows, moved.effort)
 
 
@@ -146,7 +147,7 @@ class Growing:
             change = _integral(time, remainder)
             own = PARAMETER_COUNT * len(robot.tree.names)
             for k, (d, term) in enumerate(robot.drive_columns):
-                if term.kind == "coulomb":
+                if isinstance(term, Coulomb):
                     turned = sign_integral(time, speeds[:, d])[1:]
                     change[:, :, own + k] = -turned[:, None] * robot.drives[d].ratio
         if self.held or self.sums == "rectangles":
@@ -159,7 +160,7 @@ class Growing:
 
 def _moving(robot: Robot, speeds: Array) -> list[slice]:
     """Return the stretches in which no drive with Coulomb friction sticks."""
-    rubbing = sorted({d for d, term in robot.drive_columns if term.kind == "coulomb"})
+    rubbing = sorted({d for d, term in robot.drive_columns if isinstance(term, Coulomb)})
     still = speeds[:, rubbing] == 0.0
     sticks = np.any(still[1:] & still[:-1], axis=1)
     # It came to rest, and broke away, somewhere between samples.

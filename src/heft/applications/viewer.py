@@ -21,10 +21,10 @@ import numpy as np
 from heft.applications.identification import Identified, Inputs
 from heft.arrays import Array
 from heft.display import ellipsoid, ends
-from heft.dynamics import PRISMATIC, Link, body_poses, rotation_quaternion
+from heft.dynamics import PRISMATIC, Link, body_poses
 from heft.errors import InputError, InvalidRecording, InvalidSetting
 from heft.files import xml
-from heft.information import frame_change, rotation_rpy
+from heft.information import frame_change, matrix_of_rpy, quaternion_of_matrix
 from heft.models import Robot
 
 HOST = "127.0.0.1"
@@ -152,7 +152,7 @@ def _drawn(drawings: list[xml.Element], link: int, model: Path) -> tuple[list[Sh
 def _origin(visual: xml.Element) -> Array:
     pose, origin = np.eye(4), visual.find("origin")
     if origin is not None:
-        pose[:3, :3] = rotation_rpy(*_three(origin.attributes.get("rpy"), 0.0))
+        pose[:3, :3] = matrix_of_rpy(*_three(origin.attributes.get("rpy"), 0.0))
         pose[:3, 3] = _three(origin.attributes.get("xyz"), 0.0)
     return pose
 
@@ -326,7 +326,7 @@ class Stage:
         poses = body_poses(self._robot.tree, position)
         with self._server.atomic():
             for frame, pose in zip(self._frames, poses, strict=True):
-                frame.wxyz, frame.position = rotation_quaternion(pose[:3, :3]), pose[:3, 3]
+                frame.wxyz, frame.position = quaternion_of_matrix(pose[:3, :3]), pose[:3, 3]
 
     def pose_by_hand(self) -> None:
         """Give each joint a slider."""
@@ -375,7 +375,7 @@ class Stage:
             color=SHAPE,
             opacity=0.45,
             side="double",
-            wxyz=rotation_quaternion(pose[:3, :3]),
+            wxyz=quaternion_of_matrix(pose[:3, :3]),
             position=pose[:3, 3],
         )
 
@@ -394,7 +394,7 @@ class Stage:
             MASS,
             scale=tuple(sizes),
             opacity=0.5,
-            wxyz=rotation_quaternion(turn),
+            wxyz=quaternion_of_matrix(turn),
             position=centre,
         )
 

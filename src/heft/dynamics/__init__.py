@@ -1,7 +1,10 @@
 """Equations of motion of a tree of bodies: kernels, drives, frames."""
 
-from . import drive_columns, kernels, kinematics
+from . import drive_columns, drives, kernels, kinematics, presliding
 from .tree import BASE_CHANNELS, FREE, PRISMATIC, REVOLUTE, Link, Tree
-from .drives import FRICTION, LINEAR_SCALE, Drive, Term, by_kind
-from .drive_columns import Course, effort, steady
-from .kinematics import body_poses, rotation_quaternion
+from .drives import FRICTION, LINEAR_SCALE, TERMS, Column, Drive, DriveMotion, Drives, Term
+from .drives import Armature, Coulomb, Load, Offset, Sigmoid, Stop, Viscous
+from .drives import friction_terms, make_term, simple_terms, term_named
+from .drive_columns import DriveState, effort, steady
+from .kernels import DriveColumns
+from .kinematics import body_poses

@@ -1,20 +1,4 @@
-"""Friction and drives: what each term is a function of, its memory, its columns.
-
-A drive of position x, speed `w` and acceleration `ẇ` takes the effort
-
-    armature · ẇ + viscous · w + coulomb · sign(w) + offset
-        + Σ_s sigmoid_s · tanh(w/s) + Σ_b stop_b · z_b/b + load · tanh(w/s) |τ_rigid|
-
-which acts on the channels by the drive's ratios r (virtual work). A joint is a drive of its
-own; a motor coupled to several joints is one more. The *stop* operator remembers: `z_b` follows
-the position, `z ← clip(z + Δx, ±b)`, as a spring that slips at the width b (presliding, the
-element of the Maxwell-slip model [AlBender2005]); it is 0 at a log's first row. τ_rigid is the
-torque of the rigid body on the drive's joint: gears rub more under load.
-
-All of it is linear in coefficients that are not negative, the offset apart. So a few fixed
-scales stand for any course of friction that rises with speed and travel, and what is found
-never extrapolates to nonsense, as polynomials in the speed do.
-"""
+"""Columns of drives' terms at samples, and the memory that some of them have; see `drives`."""
 
 from __future__ import annotations
 
@@ -26,38 +10,27 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 
-from . import kernels
-from .drives import HasDrives, Term
-from .kernels import Scatter
-
-Column = tuple[int, Term]  # position of the drive in the robot, and which of its terms
-DICTIONARY = ("sigmoid", "stop", "load")  # kinds that stand for a course of friction together
-
-
-def is_nonnegative(term: Term) -> bool:
-    """Return whether a term's coefficient must not be negative."""
-    return term.kind != "offset"
+from .drives import Column, DriveMotion, Drives, Term
+from .kernels import DriveColumns
+from .presliding import stops
 
 
 @dataclass(frozen=True)
-class Course:
-    """What drives' columns are functions of, at N samples.
+class DriveState:
+    """State of a robot's drives at N samples: what their columns are functions of.
 
     Attributes:
-        velocity, acceleration: Shape (channels, N) [rad/s or m/s, and per s].
-        stops: z/b of each stop of the robot, in [−1, 1], shape (stops, N); see `presliding`.
-        rigid: Torque of the rigid body, shape (channels, N) [N·m or N].
+        position, velocity, acceleration: Of the channels, shape (channels, N) [rad or m, and
+            per s]. Of a floating base's position nothing is read.
+        stops: Presliding z/b of each stop, in [−1, 1], shape (stops, N); see `presliding`.
+        rigid: Rigid-body torque, shape (channels, N) [N·m or N].
     """
 
+    position: Array
     velocity: Array
     acceleration: Array
     stops: Array
     rigid: Array
-
-
-def stop_columns(robot: HasDrives) -> tuple[Column, ...]:
-    """Return the robot's stops, in the order of `Course.stops`."""
-    return tuple(c for c in robot.drive_columns if c[1].kind == "stop")
 
 
 @dataclass(frozen=True)
@@ -76,22 +49,22 @@ class Presliding:
 
 
 def presliding(
-    robot: HasDrives, time: Array, position: Array, before: Presliding | None = None
+    drives: Drives, time: Array, position: Array, before: Presliding | None = None
 ) -> Presliding:
     """Return the stops along a stretch of a log, going on from the stretch before.
 
     Args:
-        robot: Whose drives.
+        drives: Whose stops, in the order of `Drives.stop_columns`.
         time: Shape (N,) [s].
         position: Shape (channels, N) [rad or m].
         before: The stretch before, which may reach into this one; at rest if there is none.
             What happened in a silence between them counts as one move.
     """
-    columns = stop_columns(robot)
+    columns = drives.stop_columns
     if not columns or not len(time):
         empty = np.empty((len(columns), len(time)))
         return Presliding(time, empty, empty.copy())
-    moved = np.stack([_projected(robot.drives[d].ratio, position) for d, _ in columns])
+    moved = np.stack([_projected(drives[d].ratio, position) for d, _ in columns])
     widths = np.array([t.scale for _, t in columns])
     if before is None or not len(before.time):
         last, held = moved[:, 0].copy(), np.zeros(len(columns))
@@ -100,55 +73,51 @@ def presliding(
         if before.time[-1] > time[-1]:  # the clock was set back: go on from the end
             k = len(before.time) - 1
         last, held = before.position[:, k].copy(), before.values[:, k].copy()
-    return Presliding(time, moved, kernels.stops(moved, widths, last, held))
+    return Presliding(time, moved, stops(moved, widths, last, held))
 
 
-def acts(robot: HasDrives, columns: Sequence[Column]) -> NDArray[np.int64]:
+def acts(drives: Drives, columns: Sequence[Column]) -> NDArray[np.int64]:
     """Return channel and column of each action of drives' columns, shape (actions, 2)."""
     pairs = [
         (channel, column)
         for column, (d, _) in enumerate(columns)
-        for channel in np.flatnonzero(robot.drives[d].ratio)
+        for channel in np.flatnonzero(drives[d].ratio)
     ]
     return np.array(pairs, dtype=np.int64).reshape(-1, 2)
 
 
-def columns(robot: HasDrives, chosen: Sequence[Column], course: Course) -> Scatter:
+def columns(drives: Drives, chosen: Sequence[Column], state: DriveState) -> DriveColumns:
     """Return drives' columns at samples.
 
     Args:
-        robot: Whose drives.
+        drives: Of the robot.
         chosen: Which columns.
-        course: What they are functions of.
+        state: What they are functions of.
     """
-    values = np.empty((len(chosen), course.velocity.shape[1]))
-    places = {c: k for k, c in enumerate(stop_columns(robot))}
+    values = np.empty((len(chosen), state.velocity.shape[1]))
+    motions = {d: motion_of(drives, d, state) for d in {d for d, _ in chosen}}
     for column, (d, term) in enumerate(chosen):
-        ratio = robot.drives[d].ratio
-        if term.kind == "offset":
-            values[column] = 1.0
-        elif term.kind == "stop":
-            values[column] = course.stops[places[d, term]]
-        else:
-            rate = _projected(
-                ratio, course.acceleration if term.kind == "armature" else course.velocity
-            )
-            values[column] = _of_speed(term, rate, ratio, course)
-    actions = acts(robot, chosen)
-    weights = np.array([robot.drives[chosen[k][0]].ratio[c] for c, k in actions])
-    return Scatter(values, actions, weights)
+        values[column] = term.column(motions[d])
+    actions = acts(drives, chosen)
+    weights = np.array([drives[chosen[k][0]].ratio[c] for c, k in actions])
+    return DriveColumns(values, actions, weights)
 
 
-def _of_speed(term: Term, rate: Array, ratio: Array, course: Course) -> Array:
-    """Return a term at a drive's speed (for a rotor's inertia, its acceleration)."""
-    if term.kind == "coulomb":
-        return np.asarray(np.sign(rate))
-    if term.scale is None:
-        return rate
-    smooth = np.tanh(rate / term.scale)
-    if term.kind == "load":
-        smooth *= np.abs(_projected(ratio, course.rigid))
-    return np.asarray(smooth)
+def motion_of(drives: Drives, place: int, state: DriveState) -> DriveMotion:
+    """Return the motion of one drive of a robot, at the samples of a state."""
+    ratio = drives[place].ratio
+    stops = {
+        term.scale: values
+        for (d, term), values in zip(drives.stop_columns, state.stops, strict=False)
+        if d == place and term.scale is not None
+    }
+    return DriveMotion(
+        _projected(ratio, state.position),
+        _projected(ratio, state.velocity),
+        _projected(ratio, state.acceleration),
+        _projected(ratio, state.rigid),
+        stops,
+    )
 
 
 def _projected(ratio: Array, values: Array) -> Array:
@@ -158,45 +127,32 @@ def _projected(ratio: Array, values: Array) -> Array:
     return np.asarray(ratio[moved] @ values[moved])
 
 
-def effort(robot: HasDrives, values: Mapping[str, float], course: Course) -> Array:
+def effort(drives: Drives, values: Mapping[str, float], state: DriveState) -> Array:
     """Return the drives' effort on each channel, shape (channels, N) [N·m or N].
 
     Args:
-        robot: Whose drives.
+        drives: Of the robot.
         values: By name, such as `elbow.viscous`; what is missing counts as zero.
-        course: What it is a function of.
+        state: What it is a function of.
     """
     chosen = [
-        (d, term)
-        for d, term in (*robot.drive_columns, *robot.simpler_columns)
-        if values.get(f"{robot.drives[d].name}.{term.name}", 0.0) != 0.0
+        c
+        for c in (*drives.columns, *drives.simple_columns)
+        if values.get(drives.name(c), 0.0) != 0.0
     ]
-    scatter = columns(robot, chosen, course)
-    total = np.zeros_like(course.velocity)
-    for (channel, column), weight in zip(scatter.acts, scatter.weights, strict=True):
-        d, term = chosen[column]
-        factor = weight * values[f"{robot.drives[d].name}.{term.name}"]
-        total[channel] += factor * scatter.values[column]
+    made = columns(drives, chosen, state)
+    total = np.zeros_like(state.velocity)
+    for (channel, column), weight in zip(made.acts, made.weights, strict=True):
+        factor = weight * values[drives.name(chosen[column])]
+        total[channel] += factor * made.values[column]
     return total
 
 
 def steady(terms: Sequence[Term], velocity: Array) -> Array:
     """Return a drive's terms in steady sliding without load, shape (terms, N).
 
-    The stops have slipped, the rotor does not accelerate, and nothing presses on the gears.
-
     Args:
         terms: What its effort is made of.
         velocity: Shape (N,) [rad/s or m/s].
     """
-    rows = np.zeros((len(terms), len(velocity)))
-    for k, term in enumerate(terms):
-        if term.kind == "viscous":
-            rows[k] = velocity
-        elif term.kind in ("coulomb", "stop"):
-            rows[k] = np.sign(velocity)
-        elif term.kind == "sigmoid":
-            rows[k] = np.tanh(velocity / (term.scale or 1.0))
-        elif term.kind == "offset":
-            rows[k] = 1.0
-    return rows
+    return np.array([t.steady(velocity) for t in terms]).reshape(len(terms), len(velocity))

@@ -1,17 +1,42 @@
-"""Drives: what turns, rubs and is biased, and the terms its effort is made of."""
+"""Drives: joint friction, rotor inertia and offset, as terms that are linear in coefficients.
+
+A drive of position x, speed `w` and acceleration `ẇ` takes the effort
+
+    armature · ẇ + viscous · w + coulomb · sign(w) + offset
+        + Σ_s sigmoid_s · tanh(w/s) + Σ_b stop_b · z_b/b + load · tanh(w/s) |τ_rigid|
+
+which acts on the channels by the drive's ratios r (virtual work). A joint is a drive of its
+own; a motor coupled to several joints is one more. The *stop* operator remembers: `z_b` follows
+the position, `z ← clip(z + Δx, ±b)`, as a spring that slips at the width b (presliding, the
+element of the Maxwell-slip model [AlBender2005]); it is 0 at a log's first row. τ_rigid is the
+rigid-body torque on the drive's joint: load-dependent gear friction grows with it.
+
+All of it is linear in coefficients that are not negative, the offset apart. So a few fixed
+scales stand for any course of friction that rises with speed and travel, and what is found
+never extrapolates to nonsense, as polynomials in the speed do.
+
+What a term is stands here and nowhere else: a class that follows `Term`, entered in `TERMS`.
+Rows, units, signs, the memory, steady curves, exported code, the schema of results, simulation
+and comparison read the registry; `FRICTION` says which terms a friction model is made of.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cached_property
+from typing import ClassVar, Protocol, overload
+
+import numpy as np
 
 from heft.arrays import Array
+from heft.errors import InvalidSetting, nearest
+from heft.information import Labels
 
-# What friction of real arms is made of; see `friction`. Coefficients are not negative, so that
-# sums of a few fixed scales stand for any monotone course between them: one convex problem.
-# A third apart: at twice that, a scale in between leaves errors that repeat with the motion,
-# which no residual's memory tells from the bodies' torque.
+# Coefficients are not negative, so that sums of a few fixed scales stand for any monotone course
+# between them: one convex problem. A third apart: at twice that, a scale in between leaves errors
+# that repeat with the motion, which no residual's memory tells from the bodies' torque.
 SIGMOID_SPEEDS = (
     *(0.003, 0.0055, 0.01, 0.013, 0.018, 0.023, 0.031, 0.041, 0.055),
     *(0.073, 0.097, 0.13, 0.17, 0.225, 0.3),
@@ -22,42 +47,339 @@ STOP_WIDTHS = (
 )  # [rad]
 LOAD_SPEED = 0.02  # [rad/s]
 LINEAR_SCALE = 0.1  # [m/rad], of sliding joints' speeds and widths
-KINDS = ("armature", "viscous", "coulomb", "sigmoid", "stop", "load", "offset")
 
 
 @dataclass(frozen=True)
-class Term:
-    """One term of a drive's effort; `friction` says what it is a function of.
+class DriveMotion:
+    """Motion of one drive at N samples: what its terms are functions of.
 
     Attributes:
-        kind: `armature`, `viscous`, `coulomb`, `sigmoid`, `stop`, `load` or `offset`.
-        scale: Speed of a sigmoid or load [rad/s or m/s], width of a stop [rad or m].
+        position: x, shape (N,) [rad or m].
+        velocity: w, shape (N,) [rad/s or m/s].
+        acceleration: ẇ, shape (N,) [rad/s² or m/s²].
+        rigid: Rigid-body torque on the drive's joint, shape (N,) [N·m or N].
+        stops: Presliding z/b of each width b, in [−1, 1], shape (N,) each.
     """
 
-    kind: str
-    scale: float | None = None
+    position: Array
+    velocity: Array
+    acceleration: Array
+    rigid: Array
+    stops: Mapping[float, Array]
+
+
+class Term(Protocol):
+    """One term of a drive's effort: a coefficient times a function of the drive's motion.
+
+    A frozen dataclass that inherits from it states `kind`, `law`, `scale` and `column`, and what
+    differs from the defaults: `python` and `c` if it is friction, `steady` unless it is zero.
+
+    Attributes:
+        kind: Its name in files and labels.
+        law: The function as people read it, of w, x, z and scale, in ASCII.
+        python, c: The function in exported code: an expression of the doubles `x`, `w`, `scale`,
+            `z` (presliding, where it remembers) and `rigid` (where it is loaded).
+        scale: Speed of a sigmoid or load [rad/s or m/s], width of a stop [rad or m].
+        scale_unit: Of the scale of a revolute joint's drive; None where there is no scale.
+        nonnegative: Whether its coefficient must not be negative.
+        dictionary: Whether its columns stand for a course of friction together and nearly depend
+            on one another: each is a base parameter of its own, and none counts for condition.
+        inertial: Whether it is proportional to the acceleration: rotor inertia, no friction.
+        loaded: Whether it takes the rigid-body torque: load-dependent gear friction.
+        remembers: Whether it takes the presliding z/b of the width b = scale.
+        joints_only: Whether only joints have it, not motors coupled to several.
+    """
+
+    kind: ClassVar[str]
+    law: ClassVar[str]
+    python: ClassVar[str] = ""
+    c: ClassVar[str] = ""
+    scale: float | None
+    scale_unit: ClassVar[str | None] = None
+    nonnegative: ClassVar[bool] = True
+    dictionary: ClassVar[bool] = False
+    inertial: ClassVar[bool] = False
+    loaded: ClassVar[bool] = False
+    remembers: ClassVar[bool] = False
+    joints_only: ClassVar[bool] = False
 
     @property
     def name(self) -> str:
         """How it is called: `viscous`, `sigmoid[0.03]`."""
         return self.kind if self.scale is None else f"{self.kind}[{self.scale:g}]"
 
+    @classmethod
+    def unit(cls, linear: bool) -> str:
+        """Return the unit of its coefficient: effort, unless stated; of a slide if linear."""
+        return "N" if linear else "N·m"
 
-def _dictionary(scale: float) -> tuple[Term, ...]:
-    return (
-        Term("viscous"),
-        *(Term("sigmoid", scale * s) for s in SIGMOID_SPEEDS),
-        *(Term("stop", scale * w) for w in STOP_WIDTHS),
-        Term("load", scale * LOAD_SPEED),
-        Term("offset"),
+    def column(self, motion: DriveMotion) -> Array:
+        """Return the function at samples, shape (N,), each sample by itself."""
+        ...
+
+    def steady(self, velocity: Array) -> Array:
+        """Return the function in steady sliding without load, shape (N,), of speeds (N,).
+
+        Stops have slipped, the rotor does not accelerate, and what changes with the position is
+        taken in its mean.
+        """
+        return np.zeros(len(velocity))
+
+    def slope(self, motion: DriveMotion) -> Array:
+        """Return d column / d rigid-body torque, shape (N,); zero where it is not loaded."""
+        return np.zeros(len(motion.velocity))
+
+
+@dataclass(frozen=True)
+class Armature(Term):
+    """Rotor inertia on the joint's side, times the acceleration."""
+
+    kind = "armature"
+    law = "dw/dt"
+    inertial = True
+    scale: None = None
+
+    @classmethod
+    def unit(cls, linear: bool) -> str:
+        """Return the unit of inertia."""
+        return "kg" if linear else "kg·m²"
+
+    def column(self, motion: DriveMotion) -> Array:
+        """Return the acceleration."""
+        return motion.acceleration
+
+
+@dataclass(frozen=True)
+class Viscous(Term):
+    """Viscous friction."""
+
+    kind = "viscous"
+    law = "w"
+    python = "w"
+    c = "w"
+    scale: None = None
+
+    @classmethod
+    def unit(cls, linear: bool) -> str:
+        """Return the unit of effort over speed."""
+        return "N·s/m" if linear else "N·m·s/rad"
+
+    def column(self, motion: DriveMotion) -> Array:
+        """Return the speed."""
+        return motion.velocity
+
+    def steady(self, velocity: Array) -> Array:
+        """Return the speed."""
+        return velocity
+
+
+@dataclass(frozen=True)
+class Coulomb(Term):
+    """Coulomb friction; `experiments` lets it stick and slip."""
+
+    kind = "coulomb"
+    law = "sign(w), sign(0) = 0"
+    python = "1.0 if w > 0.0 else -1.0 if w < 0.0 else w"
+    c = "w > 0.0 ? 1.0 : w < 0.0 ? -1.0 : w"
+    scale: None = None
+
+    def column(self, motion: DriveMotion) -> Array:
+        """Return the speed's sign."""
+        return np.asarray(np.sign(motion.velocity))
+
+    def steady(self, velocity: Array) -> Array:
+        """Return the speed's sign."""
+        return np.asarray(np.sign(velocity))
+
+
+@dataclass(frozen=True)
+class Sigmoid(Term):
+    """Friction that saturates with the speed; several scales stand for a Stribeck curve."""
+
+    kind = "sigmoid"
+    law = "tanh(w / scale)"
+    python = "math.tanh(w / scale)"
+    c = "tanh(w / scale)"
+    scale_unit = "rad/s"
+    dictionary = True
+    scale: float
+
+    def column(self, motion: DriveMotion) -> Array:
+        """Return tanh(w/s)."""
+        return self.steady(motion.velocity)
+
+    def steady(self, velocity: Array) -> Array:
+        """Return tanh(w/s)."""
+        return np.asarray(np.tanh(velocity / self.scale))
+
+
+@dataclass(frozen=True)
+class Stop(Term):
+    """Presliding friction: an elasto-plastic element that slips at a width."""
+
+    kind = "stop"
+    law = "z / scale"
+    python = "z / scale"
+    c = "z / scale"
+    scale_unit = "rad"
+    dictionary = True
+    remembers = True
+    scale: float
+
+    def column(self, motion: DriveMotion) -> Array:
+        """Return z/b."""
+        return motion.stops[self.scale]
+
+    def steady(self, velocity: Array) -> Array:
+        """Return the speed's sign: it has slipped."""
+        return np.asarray(np.sign(velocity))
+
+
+@dataclass(frozen=True)
+class Load(Term):
+    """Load-dependent gear friction."""
+
+    kind = "load"
+    law = "tanh(w / scale) * |rigid effort|"
+    python = "math.tanh(w / scale) * abs(rigid)"
+    c = "tanh(w / scale) * fabs(rigid)"
+    scale_unit = "rad/s"
+    dictionary = True
+    loaded = True
+    joints_only = True  # a motor that moves several joints has no rigid effort of its own
+    scale: float
+
+    @classmethod
+    def unit(cls, linear: bool) -> str:
+        """Return the unit of friction over load."""
+        return "1"
+
+    def column(self, motion: DriveMotion) -> Array:
+        """Return tanh(w/s) |τ_rigid|."""
+        return np.asarray(np.tanh(motion.velocity / self.scale) * np.abs(motion.rigid))
+
+    def slope(self, motion: DriveMotion) -> Array:
+        """Return tanh(w/s) sign(τ_rigid)."""
+        return np.asarray(np.tanh(motion.velocity / self.scale) * np.sign(motion.rigid))
+
+
+@dataclass(frozen=True)
+class Offset(Term):
+    """Constant effort: a sensor's bias, a spring that hardly moves."""
+
+    kind = "offset"
+    law = "1"
+    python = "1.0"
+    c = "1.0"
+    nonnegative = False
+    joints_only = True  # a motor's would be a combination of its joints'
+    scale: None = None
+
+    def column(self, motion: DriveMotion) -> Array:
+        """Return ones."""
+        return np.ones(len(motion.velocity))
+
+    def steady(self, velocity: Array) -> Array:
+        """Return ones."""
+        return np.ones(len(velocity))
+
+
+# All kinds, in the order of a robot's columns; a new one comes last.
+TERMS: dict[str, type[Term]] = {
+    t.kind: t for t in (Armature, Viscous, Coulomb, Sigmoid, Stop, Load, Offset)
+}
+# What friction is made of by the model's name, poorest first: the term classes at the scales of a
+# revolute joint. `simple` is what a URDF takes; where a joint has another, `simple` is fitted
+# beside it.
+FRICTION: dict[str, tuple[Term, ...]] = {
+    "none": (),
+    "simple": (Viscous(), Coulomb(), Offset()),
+    "full": (
+        Viscous(),
+        *(Sigmoid(s) for s in SIGMOID_SPEEDS),
+        *(Stop(w) for w in STOP_WIDTHS),
+        Load(LOAD_SPEED),
+        Offset(),
+    ),
+}
+
+
+def make_term(kind: str, scale: float | None = None) -> Term:
+    """Return the term of a kind and a scale.
+
+    Args:
+        kind: One of `TERMS`.
+        scale: Above 0 where the kind has one, None where it has none.
+
+    Raises:
+        InvalidSetting: If there is no such term.
+    """
+    if kind not in TERMS:
+        near = nearest(kind, TERMS)
+        raise InvalidSetting(
+            "this term of friction is not known",
+            argument="term",
+            got=kind,
+            valid=tuple(TERMS),
+            cure=f"did you mean '{near}'?" if near else None,
+        )
+    made: Callable[..., Term] = TERMS[kind]
+    scaled = TERMS[kind].scale_unit is not None
+    if scaled != (scale is not None) or (scale is not None and not 0.0 < scale < math.inf):
+        raise InvalidSetting(
+            f"the scale of '{kind}' is not one",
+            argument="scale",
+            got=scale,
+            expected="a number above 0" if scaled else "none",
+        )
+    return made() if scale is None else made(scale)
+
+
+def term_named(name: str) -> Term:
+    """Return the term of a name, such as `viscous` or `sigmoid[0.03]`; see `Term.name`.
+
+    Raises:
+        InvalidSetting: If there is no such term.
+    """
+    kind, bracket, scale = name.removesuffix("]").partition("[")
+    try:
+        return make_term(kind, float(scale) if bracket else None)
+    except ValueError:
+        return make_term(kind, math.nan)  # which says what is wrong with the scale
+
+
+def friction_terms(model: str, linear: bool = False) -> tuple[Term, ...]:
+    """Return the terms of a friction model, of a prismatic joint's drive if linear.
+
+    Args:
+        model: One of `FRICTION`.
+        linear: Whether scales are in m/s and m: `LINEAR_SCALE` times those in rad/s and rad.
+
+    Raises:
+        InvalidSetting: If there is no such model.
+    """
+    if model not in FRICTION:
+        raise InvalidSetting(
+            "this friction model is not known",
+            argument="friction",
+            got=model,
+            valid=tuple(FRICTION),
+        )
+    factor = LINEAR_SCALE if linear else 1.0
+    return tuple(
+        t if t.scale is None else make_term(t.kind, factor * t.scale) for t in FRICTION[model]
     )
 
 
-FRICTION: dict[str, Callable[[float], tuple[Term, ...]]] = {
-    "none": lambda _: (),
-    "simple": lambda _: (Term("viscous"), Term("coulomb"), Term("offset")),
-    "full": _dictionary,
-}
+def simple_terms(terms: Sequence[Term]) -> tuple[Term, ...]:
+    """Return the terms of simple friction that a drive with other friction lacks.
+
+    Their columns are gathered beside the others', so that simple friction is fitted to the same
+    rows. Without friction none.
+    """
+    if not any(not t.inertial for t in terms):
+        return ()
+    return tuple(t for t in FRICTION["simple"] if t not in terms)
 
 
 @dataclass(frozen=True)
@@ -69,47 +391,76 @@ class Drive:
         ratio: Its speed per speed of each channel, shape (channels,); the torque it takes
             acts on the channels by the same numbers (virtual work).
         terms: What its effort is made of.
-        simpler: Terms that stand in for the dictionary where only viscous friction, Coulomb
-            friction and an offset are wanted, as in a URDF.
         linear: Whether its speed is in m/s, not rad/s.
+        simple_terms: Terms of simple friction beside these; see `simple_terms`.
     """
 
     name: str
     ratio: Array
     terms: tuple[Term, ...]
     linear: bool
-    simpler: tuple[Term, ...] = ()
-
-    def unit(self, term: Term) -> str:
-        """Return the unit of one of its terms."""
-        effort, position = ("N", "m") if self.linear else ("N·m", "rad")
-        units = {
-            "armature": "kg" if self.linear else "kg·m²",
-            "viscous": f"{effort}·s/{position}",
-            "load": "1",
-        }
-        return units.get(term.kind, effort)
-
-
-class HasDrives(Protocol):
-    """Whose drives' columns are made: a robot."""
+    simple_terms: tuple[Term, ...] = ()
 
     @property
-    def drives(self) -> tuple[Drive, ...]:
-        """Joints and coupled motors."""
-        ...
-
-    @property
-    def drive_columns(self) -> tuple[tuple[int, Term], ...]:
-        """Columns of their terms."""
-        ...
-
-    @property
-    def simpler_columns(self) -> tuple[tuple[int, Term], ...]:
-        """Columns of terms that stand in for the dictionary."""
-        ...
+    def friction(self) -> tuple[Term, ...]:
+        """Its terms but for rotor inertia."""
+        return tuple(t for t in self.terms if not t.inertial)
 
 
-def by_kind(columns: list[tuple[int, Term]]) -> tuple[tuple[int, Term], ...]:
-    """Return columns sorted by the kind of their term, its scale, and their drive."""
-    return tuple(sorted(columns, key=lambda c: (KINDS.index(c[1].kind), c[1].scale or 0.0, c[0])))
+Column = tuple[int, Term]  # position of the drive, and which of its terms
+
+
+@dataclass(frozen=True, eq=False)
+class Drives(Sequence[Drive]):
+    """The drives of a robot, joints first, and the columns of their terms.
+
+    Attributes:
+        members: The drives, which are also its items.
+    """
+
+    members: tuple[Drive, ...]
+
+    @overload
+    def __getitem__(self, index: int) -> Drive: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Drive, ...]: ...
+    def __getitem__(self, index: int | slice) -> Drive | tuple[Drive, ...]:
+        """Return a drive, or some."""
+        return self.members[index]
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self.members)
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        """Columns of the drives' terms: (drive, term), in the order of `TERMS`, by scale."""
+        return _by_kind((d, t) for d, drive in enumerate(self) for t in drive.terms)
+
+    @cached_property
+    def simple_columns(self) -> tuple[Column, ...]:
+        """Columns of simple friction that are gathered beside the others: (drive, term)."""
+        return _by_kind((d, t) for d, drive in enumerate(self) for t in drive.simple_terms)
+
+    @cached_property
+    def stop_columns(self) -> tuple[Column, ...]:
+        """Columns that remember, in the order of `DriveState.stops`."""
+        return tuple(c for c in self.columns if c[1].remembers)
+
+    def name(self, column: Column) -> str:
+        """Return a column's name, such as `elbow.viscous`."""
+        return f"{self[column[0]].name}.{column[1].name}"
+
+    def labels(self, columns: Sequence[Column], frame: str = "") -> Labels:
+        """Return the labels of columns, of a frame that says whose they are."""
+        units = tuple(t.unit(self[d].linear) for d, t in columns)
+        return Labels(tuple(self.name(c) for c in columns), units, frame)
+
+    def names_where(self, chosen: Callable[[Term], bool]) -> frozenset[str]:
+        """Return the names of columns of chosen terms."""
+        return frozenset(self.name(c) for c in self.columns if chosen(c[1]))
+
+
+def _by_kind(columns: Iterable[Column]) -> tuple[Column, ...]:
+    order = {kind: k for k, kind in enumerate(TERMS)}
+    return tuple(sorted(columns, key=lambda c: (order[c[1].kind], c[1].scale or 0.0, c[0])))

@@ -403,23 +403,11 @@ def stated_numbers(estimate: ConsistentEstimate, first: int) -> dict[str, Stated
     values = estimate.parameters.values[ten]
     assert estimate.parameters.covariance is not None
     covariance = estimate.parameters.covariance[ten, ten]
-
-    def stated(pi: Array) -> Array:
-        mass, com, tensor = inertia.to_body(pi)
-        return np.array([mass, *com, *(tensor[i, j] for i, j in inertia.INERTIA_INDEX)])
-
-    # Central differences of a rational function, steps scaled to each parameter.
-    steps = 1e-6 * np.maximum(np.abs(values), 1e-3 * np.abs(values).max())
-    jacobian = np.empty((10, 10))
-    for k in range(10):
-        move = np.zeros(10)
-        move[k] = steps[k]
-        jacobian[:, k] = (stated(values + move) - stated(values - move)) / (2.0 * steps[k])
+    numbers, jacobian = inertia.stated_body(values)
     std = np.sqrt(np.maximum(np.diag(jacobian @ covariance @ jacobian.T), 0.0))
     pull = jacobian @ estimate.pull[ten]
     names = ["mass", "com.x", "com.y", "com.z"]
     names += [f"inertia.{inertia.AXES[i]}{inertia.AXES[j]}" for i, j in inertia.INERTIA_INDEX]
-    numbers = stated(values)
     seen = estimate.seen[ten]
     return {
         n: Stated(float(numbers[k]), float(std[k]), float(seen[k]), float(pull[k]))

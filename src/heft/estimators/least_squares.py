@@ -6,8 +6,8 @@ triangles with labels, and know nothing of robots.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -21,10 +21,9 @@ from heft.information import (
     Labels,
     Parameters,
     Triangle,
-    solve_refined,
 )
 
-from .estimate import Estimate, ProblemLike, RowsLike, _shortest
+from .estimate import Estimate, ProblemLike, _shortest
 from .noise import Noise, influence, memory, thinned
 
 
@@ -67,7 +66,6 @@ class LeastSquares:
         weighting: `channel` or `none`.
         sweeps: How often the channels' noise is re-estimated.
         coloured: Whether to walk the rows once more, for the memory of the residuals.
-        refined: Whether to refine the solution in double-double arithmetic, in one more walk.
         visible: Share of the largest singular value of the scaled columns below which a direction
             is not seen, where that is more than rounding.
     """
@@ -75,7 +73,6 @@ class LeastSquares:
     weighting: Literal["channel", "none"] = "channel"
     sweeps: int = 2
     coloured: bool = True
-    refined: bool = False
     visible: float = 0.0
 
     def fit(self, problem: ProblemLike) -> Estimate:
@@ -188,26 +185,3 @@ class LeastSquares:
         if self.visible:
             settings["visible"] = self.visible
         return Estimate(parameters, information, noise, rank, passes, settings)
-
-    def refine(
-        self, problem: ProblemLike, estimate: Estimate, rows: Iterator[RowsLike]
-    ) -> Estimate:
-        """Return the estimate with its values correct to nearly all digits of a double.
-
-        Args:
-            problem: Where it is from.
-            estimate: What `fit` returned; its data must determine all parameters.
-            rows: The rows once more.
-        """
-        weights = estimate.weights(worth=False) if self.weighting == "channel" else None
-        triangle = estimate.information.combined(weights)
-        factors = np.array([1.0 if weights is None else weights[c] for c in problem.channels])
-
-        def blocks() -> Iterator[tuple[Array, Array]]:
-            for piece in rows:
-                wide = factors[None, :, None] * piece.regressor
-                yield wide.reshape(-1, wide.shape[2]), (factors * piece.effort).reshape(-1)
-
-        values = solve_refined(blocks(), triangle)
-        parameters = replace(estimate.parameters, values=values)
-        return replace(estimate, parameters=parameters, passes=estimate.passes + 1)

@@ -19,9 +19,8 @@ import numpy as np
 import scipy.special
 
 from heft.arrays import Array
-from heft.dynamics import kernels
 from heft.errors import InvalidSetting, TooLittleData
-from heft.information import triangle_of
+from heft.information import folding, triangle_of
 
 LARGEST_CONDITION = 1e6  # of rows that a recursion may start from
 
@@ -231,7 +230,7 @@ class Filter:
             state: Before it.
             rows: `[Y y]` of unit variance, shape (m, n + 1).
         """
-        factor, surprise = kernels.absorb(state.factor, rows)
+        factor, surprise = folding.absorb(state.factor, rows)
         limit = self.limit(len(rows))
         if state.skipping:
             waits = replace(state, steps=state.steps + 1, skipping=state.skipping - 1)
@@ -249,7 +248,7 @@ class Filter:
             waiting = (*state.waiting, rows)
             factor = state.factor
             if len(waiting) > self.lag:
-                factor, _ = kernels.absorb(factor, waiting[0])
+                factor, _ = folding.absorb(factor, waiting[0])
                 waiting = waiting[1:]
         steps = state.steps + 1
         if steps % self.every == 0 and (self.forgetting < 1.0 or self.walk is not None):
@@ -260,7 +259,7 @@ class Filter:
         """Return the state with all blocks that wait taken in."""
         factor = state.factor
         for rows in state.waiting:
-            factor, _ = kernels.absorb(factor, rows)
+            factor, _ = folding.absorb(factor, rows)
         return replace(state, factor=factor, waiting=())
 
     def _age(self, factor: Array) -> Array:
@@ -272,7 +271,7 @@ class Filter:
         kept = self.forgetting**self.every
         faded = math.sqrt(kept) * factor
         rows = self._about(factor, math.sqrt(1.0 - kept))
-        return np.asarray(kernels.absorb(faded, rows)[0])
+        return np.asarray(folding.absorb(faded, rows)[0])
 
     def _about(self, factor: Array, scale: float) -> Array:
         """Return rows that say the floor's worth about the current estimate."""
@@ -357,7 +356,7 @@ class Tree:
 
     def add(self, rows: Array) -> Tree:
         """Return the tree with a few more rows, shape (m, n + 1)."""
-        factor, _ = kernels.absorb(self.gathering, rows)
+        factor, _ = folding.absorb(self.gathering, rows)
         if self.filled + len(rows) < self.rows:
             return replace(self, gathering=factor, filled=self.filled + len(rows))
         levels = list(self.levels)
@@ -366,7 +365,7 @@ class Tree:
             if one is None:
                 levels[k] = carried
                 break
-            carried, levels[k] = kernels.absorb(one, carried)[0], None
+            carried, levels[k] = folding.absorb(one, carried)[0], None
         else:
             levels.append(carried)
         return Tree(self.rows, np.zeros_like(factor), 0, tuple(levels))
@@ -377,5 +376,5 @@ class Tree:
         total = self.gathering
         for one in self.levels:
             if one is not None:
-                total, _ = kernels.absorb(total, one)
+                total, _ = folding.absorb(total, one)
         return total

@@ -24,17 +24,16 @@ from numpy.typing import NDArray
 from heft.arrays import Array
 from heft.errors import InvalidSetting, TooLittleData
 from heft.information import Information
+from heft.signals import STD_PER_MAD, hampel
 
 from .estimate import Estimate, ProblemLike, RowsLike
 from .least_squares import LeastSquares
 from .noise import autocovariance, memory
 
-NORMAL = 1.482602218505602  # a normal deviation in median absolute deviations
 HUBER = 1.345  # 95 % efficiency under normal noise [Huber1964; Holland1977]
 CROWD = 0.2  # share of outliers that makes a push of them
 CLIP = 2.5  # deviations to which residuals are clipped before their memory is looked at
 CONVERGED = 0.05  # of a standard deviation of the estimate, in the mean over parameters
-HAMPEL_BYTES = 32 << 20  # of windows spelt out at once
 
 
 class TimedRows(RowsLike, Protocol):
@@ -78,46 +77,6 @@ def huber_weights(residuals: Array, sigma: Array, threshold: float = HUBER) -> A
     size = np.abs(residuals)
     limit = threshold * np.asarray(sigma)
     return np.asarray(np.where(size > limit, limit / np.where(size > 0.0, size, 1.0), 1.0))
-
-
-def hampel(
-    values: Array, window: int, threshold: float = 3.0, floor: Array | float = 0.0
-) -> NDArray[np.bool_]:
-    """Return which values stand out from the running median of their neighbours.
-
-    True where `|x − median| > threshold · max(1.4826 MAD, floor)`, both of the `window` values
-    around x [Pearson2002, sect. 2]; at the ends they are mirrored. Spikes shorter than half a
-    window are seen.
-
-    Args:
-        values: Shape (rows, signals).
-        window: Rows, odd.
-        threshold: [deviations].
-        floor: Least deviation counted, of each signal or all: what a quantised signal at rest
-            needs, whose MAD is zero.
-    """
-    if type(window) is not int or window < 3 or window % 2 == 0:
-        raise InvalidSetting(
-            "the window of a running median is no odd number of rows",
-            argument="window",
-            got=window,
-            expected="3, 5, …",
-        )
-    rows, signals = values.shape
-    out = np.zeros((rows, signals), dtype=bool)
-    half = window // 2
-    if rows <= half:
-        return out
-    padded = np.pad(values, ((half, half), (0, 0)), mode="reflect")
-    block = max(1, HAMPEL_BYTES // (8 * window * max(signals, 1)))
-    for first in range(0, rows, block):
-        part = padded[first : first + block + 2 * half]
-        near = np.lib.stride_tricks.sliding_window_view(part, window, axis=0)
-        middle = np.median(near, axis=2)
-        spread = NORMAL * np.median(np.abs(near - middle[:, :, None]), axis=2)
-        apart = np.abs(values[first : first + block] - middle)
-        out[first : first + block] = apart > threshold * np.maximum(spread, floor)
-    return out
 
 
 def hampel_gate(
@@ -244,7 +203,7 @@ def scale_of(residuals: Iterable[Array], channels: int) -> Array:
     sketch = MedianSketch(channels)
     for piece in residuals:
         sketch.add(np.abs(piece))
-    return NORMAL * sketch.median()
+    return STD_PER_MAD * sketch.median()
 
 
 # Rows by weights
@@ -292,7 +251,7 @@ def _reweighted(
         before, values = values, current.fitted
         triangle = information.combined(dict(zip(channels, (1.0 / noise).tolist(), strict=True)))
         moved = np.linalg.norm(triangle.R @ (values - before))
-        sigma = NORMAL * sketch.median()
+        sigma = STD_PER_MAD * sketch.median()
         if moved <= CONVERGED * math.sqrt(len(values)):
             converged = True
             break

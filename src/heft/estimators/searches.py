@@ -148,11 +148,11 @@ class Delay:
     ) -> tuple[DelayFound, tuple[Array, ...]]:
         """Return the delay by one more step, and what one standard error of it does to moments.
 
-        The first search knows no load on the gears, whose friction turns its sign with the
+        The first search knows no load-dependent gear friction, which turns its sign with the
         speed as a delay's torque does.
 
         Args:
-            problem: The same with the load on the gears, torque found.delay behind motion.
+            problem: The same with load-dependent gear friction, torque found.delay behind motion.
             found: As `fit` returns it.
             rows: Of all its information.
 

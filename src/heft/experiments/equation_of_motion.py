@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from heft.arrays import Array, read_only
-from heft.dynamics import body_poses, kernels
+from heft.dynamics import TERMS, Coulomb, DriveMotion, Term, body_poses, kernels, term_named
 from heft.errors import InvalidModel, InvalidSetting, nearest
 from heft.information import PARAMETER_COUNT
 from heft.models import Robot
-
-KINDS = ("armature", "viscous", "coulomb", "offset")
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +24,8 @@ class Dynamics:
     Attributes:
         robot: With a fixed base.
         bodies: Ten parameters a body, shape (10 bodies,), as `Robot.written_bodies` returns.
-        drives: By name, such as `elbow.coulomb`; of `KINDS`, what is missing counts as zero.
+        drives: By name, such as `elbow.coulomb`; what is missing counts as zero.
+            Not those of terms that remember or take the rigid-body torque.
 
     Raises:
         InvalidModel: If the base floats, or a body's numbers are missing.
@@ -48,20 +48,31 @@ class Dynamics:
                 expected=f"({PARAMETER_COUNT * len(self.robot.tree.names)},)",
             )
         object.__setattr__(self, "bodies", bodies)
-        valid = [f"{d.name}.{kind}" for d in self.robot.drives for kind in KINDS]
         for name, value in self.drives.items():
-            if name not in valid:
-                near = nearest(name, valid)
-                raise InvalidSetting(
-                    f"the robot has no '{name}' that could be simulated",
-                    argument="drives",
-                    valid=valid,
-                    cure=f"did you mean '{near}'?" if near else None,
-                )
-            if not math.isfinite(value) or (value < 0.0 and not name.endswith(".offset")):
+            _, term = self._place(name)
+            if not math.isfinite(value) or (value < 0.0 and term.nonnegative):
                 raise InvalidSetting(
                     "a number of a drive cannot be", argument=name, got=value, expected="0 or more"
                 )
+
+    def _place(self, name: str) -> tuple[int, Term]:
+        """Return drive and term of a name such as `elbow.sigmoid[0.03]`."""
+        for d, drive in enumerate(self.robot.drives):
+            if name.startswith(f"{drive.name}."):
+                with suppress(InvalidSetting):
+                    term = term_named(name.removeprefix(f"{drive.name}."))
+                    if not term.loaded and not term.remembers:
+                        return d, term
+        kinds = [k for k in TERMS.values() if not k.loaded and not k.remembers]
+        endings = [k.kind + ("[scale]" if k.scale_unit else "") for k in kinds]
+        valid = [f"{d.name}.{ending}" for d in self.robot.drives for ending in endings]
+        near = nearest(name, valid)
+        raise InvalidSetting(
+            f"the robot has no '{name}' that could be simulated",
+            argument="drives",
+            valid=valid,
+            cure=f"did you mean '{near}'?" if near else None,
+        )
 
     @staticmethod
     def of(robot: Robot, drives: Mapping[str, float] | None = None) -> Dynamics:
@@ -73,22 +84,34 @@ class Dynamics:
         """Speed of each drive per speed of each channel, shape (drives, channels)."""
         return np.array([d.ratio for d in self.robot.drives])
 
-    def of_drives(self, kind: str) -> Array:
-        """Return a parameter of each drive, shape (drives,)."""
-        return np.array([self.drives.get(f"{d.name}.{kind}", 0.0) for d in self.robot.drives])
+    @cached_property
+    def _terms(self) -> dict[Term, Array]:
+        """Coefficients by term, one a drive, shape (drives,); in the order of `TERMS`."""
+        found: dict[Term, Array] = {}
+        for name, value in self.drives.items():
+            place, term = self._place(name)
+            found.setdefault(term, np.zeros(len(self.robot.drives)))[place] = value
+        order = {kind: k for k, kind in enumerate(TERMS)}
+        return dict(sorted(found.items(), key=lambda c: (order[c[0].kind], c[0].scale or 0.0)))
 
     @cached_property
     def coulomb(self) -> Array:
         """F of each drive, shape (drives,) [N·m or N]."""
-        return self.of_drives("coulomb")
+        return self._terms.get(Coulomb(), np.zeros(len(self.robot.drives)))
 
     @cached_property
-    def _smooth(self) -> tuple[Array, Array]:
-        return self.of_drives("viscous"), self.of_drives("offset")
+    def _smooth(self) -> tuple[tuple[Term, Array], ...]:
+        """Friction's terms of position and speed that no drive sticks by, with coefficients."""
+        return tuple(
+            (t, values)
+            for t, values in self._terms.items()
+            if not t.inertial and not isinstance(t, Coulomb)
+        )
 
     @cached_property
     def _rotors(self) -> Array:
-        return np.asarray((self.ratios.T * self.of_drives("armature")) @ self.ratios)
+        armature = [values for t, values in self._terms.items() if t.inertial]
+        return np.asarray((self.ratios.T * sum(armature, np.zeros(len(self.ratios)))) @ self.ratios)
 
     def equation(self, position: Array, velocity: Array) -> tuple[Array, Array]:
         """Return M, shape (channels, channels), and h = C v + g, shape (channels,).
@@ -102,15 +125,18 @@ class Dynamics:
         efforts = kernels.inverse_dynamics(self.robot.tree, motion, self.bodies)
         return efforts[:, 1:] - efforts[:, :1] + self._rotors, efforts[:, 0]
 
-    def friction(self, speed: Array, signs: Array) -> Array:
+    def friction(self, position: Array, speed: Array, signs: Array) -> Array:
         """Return what friction takes of drives that slip, shape (drives,) [N·m or N].
 
         Args:
+            position: x, shape (drives,).
             speed: w, shape (drives,).
             signs: Of the speeds, or what stands for them, shape (drives,).
         """
-        viscous, offset = self._smooth
-        return np.asarray(viscous * speed + offset + self.coulomb * signs)
+        still = np.zeros(len(speed))
+        motion = DriveMotion(position, speed, still, still, {})
+        smooth = sum((values * t.column(motion) for t, values in self._smooth), still)
+        return np.asarray(smooth + self.coulomb * signs)
 
     def energies(self, position: Array, velocity: Array) -> tuple[Array, Array]:
         """Return kinetic and potential energy, each of shape (N,) [J].
@@ -127,6 +153,6 @@ class Dynamics:
 
         momentum = (efforts(velocity) - efforts(still)).T + velocity @ self._rotors
         tens = self.bodies.reshape(-1, PARAMETER_COUNT)
-        places = np.array([body_poses(tree, q)[:, :3] for q in position])
+        places = body_poses(tree, position)[:, :, :3]
         moments = np.einsum("nbij,bj->ni", places, np.column_stack([tens[:, 1:4], tens[:, 0]]))
         return 0.5 * np.sum(velocity * momentum, axis=1), -moments @ gravity

@@ -1,10 +1,11 @@
 """Motion that follows from torque: forward dynamics, with friction that sticks and slips.
 
-    M(q) a = τ − h(q, v) − Σ_d r_d (viscous w + offset + F sign w),     w = r_d · v
+    M(q) a = τ − h(q, v) − Σ_d r_d (viscous w + offset + … + F sign w),     w = r_d · v
 
 over the drives d, whose ratios r_d say how fast they turn with each channel; their rotors are
-part of M, Coriolis forces and weight are h. Between two switches every drive with Coulomb
-friction F either slips one way, and its sign is a constant, or sticks, and is held: then w = 0
+part of M, Coriolis forces and weight are h, and … are other terms of position and speed. Between
+two switches every drive with Coulomb friction F either slips one way, and its sign is a constant,
+or sticks, and is held: then w = 0
 exactly, and what holds it follows from the motion of the others. A solver of smooth equations
 sees smooth equations only, and nothing chatters. A drive that comes to rest sticks, or turns
 round, by Gauss's principle of least constraint [Gauss1829; Moreau1966]: the friction f of all

@@ -79,7 +79,7 @@ class Motion:
         mass, bias = self.dynamics.equation(q, v)
         speed = self.dynamics.ratios @ v
         signs = modes if self.smooth is None else np.tanh(speed / self.smooth)
-        friction = self.dynamics.friction(speed, signs)
+        friction = self.dynamics.friction(self.dynamics.ratios @ q, speed, signs)
         force = tau - bias - friction @ self.dynamics.ratios
         Z = self.free(modes)
         a = Z @ np.linalg.solve(Z.T @ mass @ Z, Z.T @ force)
@@ -155,7 +155,8 @@ class Motion:
             return modes
         q, v = self.parts(state)
         mass, bias = self.dynamics.equation(q, v)
-        friction = self.dynamics.friction(self.dynamics.ratios @ v, modes)
+        ratios = self.dynamics.ratios
+        friction = self.dynamics.friction(ratios @ q, ratios @ v, modes)
         force = self.effort(t, q, v) - bias - friction @ self.dynamics.ratios
         L = np.linalg.cholesky(mass)
         columns = np.column_stack([self.dynamics.ratios[at_rest].T, force])

@@ -1,11 +1,15 @@
 """What is known of parameters: names, ten of a body, triangles that add, what can be known."""
 
-from . import inertia
+from . import folding, inertia
 from .parameters import Labels, Parameters
 from .inertia import AXES, INERTIA_INDEX, PARAMETER_COUNT, SYMBOLS, UNITS
-from .inertia import frame_change, rotation_rpy, skew
-from .square_root import Information, Triangle, solve, solve_refined, triangle_of
+from .inertia import frame_change
+from .rotation import angular_velocity, continuous_quaternions, matrix_of_axis_angle
+from .rotation import matrix_of_quaternion, matrix_of_rotation_vector, matrix_of_rpy
+from .rotation import quaternion_of_matrix, rotation_vector_between, rotation_vector_of_matrix
+from .rotation import rpy_of_matrix, skew
+from .square_root import Information, Triangle, solve, triangle_of
 from .identifiability import BaseParameters, DataRank, Directions, base_parameters, channel_ranks
 from .identifiability import column_order, data_rank, visible_share
 from .parameter_space import ParameterSpace
-from .checks import Check, Verdict, verdict
+from .checks import SEVERITIES, Check, Finding, Severity, Verdict, verdict

@@ -17,17 +17,13 @@ import numpy as np
 
 from heft.arrays import Array
 
+from .rotation import skew
+
 PARAMETER_COUNT = 10
 SYMBOLS = ("m", "h.x", "h.y", "h.z", "I.xx", "I.xy", "I.yy", "I.xz", "I.yz", "I.zz")
 UNITS = ("kg", "kg·m", "kg·m", "kg·m", *("kg·m²",) * 6)
 INERTIA_INDEX = ((0, 0), (0, 1), (1, 1), (0, 2), (1, 2), (2, 2))
 AXES = "xyz"
-
-
-def skew(vector: Array) -> Array:
-    """Return the 3×3 matrix with `skew(a) @ b == cross(a, b)`."""
-    x, y, z = vector
-    return np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
 
 
 def inertia_matrix(parameters: Array) -> Array:
@@ -63,13 +59,31 @@ def to_body(parameters: Array) -> tuple[float, Array, Array]:
     return mass, com, inertia_matrix(parameters) - mass * skew(com) @ skew(com).T
 
 
-def _skews(vectors: Array) -> Array:
-    """Return (N, 3, 3) with `_skews(a) @ b == cross(a, b)`, for vectors (N, 3)."""
-    x, y, z = vectors.T
-    zero = np.zeros_like(x)
-    return np.stack(
-        [np.stack([zero, -z, y], -1), np.stack([z, zero, -x], -1), np.stack([-y, x, zero], -1)], 1
-    )
+def stated_body(parameters: Array) -> tuple[Array, Array]:
+    """Return a body's numbers as files state them, and their Jacobian by the ten parameters.
+
+    For the delta rule: covariance of the numbers is `J @ covariance @ J.T`. The Jacobian is that
+    of c = h/m and I_c = I + (h hᵀ − hᵀh 1)/m. A body without mass has its centre of mass at the
+    origin, whatever h: nothing follows from mass or h then.
+
+    Args:
+        parameters: Shape (10,).
+
+    Returns:
+        Mass [kg], centre of mass [m], and Ixx, Ixy, Iyy, Ixz, Iyz, Izz about it [kg·m²], shape
+        (10,); their Jacobian, shape (10, 10).
+    """
+    mass, com, central = to_body(parameters)
+    numbers = np.array([mass, *com, *(central[i, j] for i, j in INERTIA_INDEX)])
+    jacobian = np.eye(PARAMETER_COUNT)
+    per_mass = 1.0 / mass if mass != 0.0 else 0.0
+    jacobian[1:4, 0] = -com * per_mass
+    jacobian[1:4, 1:4] = per_mass * np.eye(3)
+    unit = np.eye(3)
+    for row, (i, j) in enumerate(INERTIA_INDEX, 4):
+        jacobian[row, 0] = unit[i, j] * (com @ com) - com[i] * com[j]
+        jacobian[row, 1:4] = com[i] * unit[j] + com[j] * unit[i] - 2.0 * unit[i, j] * com
+    return numbers, jacobian
 
 
 def wrench_regressor(
@@ -101,8 +115,8 @@ def wrench_regressor(
     out = np.zeros((len(a), 6, PARAMETER_COUNT))
     square = np.trace(W, axis1=1, axis2=2)
     out[:, :3, 0] = a
-    out[:, :3, 1:4] = _skews(alpha) + W - square[:, None, None] * np.eye(3)  # ω×ω× = ωωᵀ − ω²1
-    out[:, 3:, 1:4] = -_skews(a)
+    out[:, :3, 1:4] = skew(alpha) + W - square[:, None, None] * np.eye(3)  # ω×ω× = ωωᵀ − ω²1
+    out[:, 3:, 1:4] = -skew(a)
     for k, (i, j) in enumerate(INERTIA_INDEX):
         unit = np.zeros((3, 3))
         unit[i, j] = unit[j, i] = 1.0
@@ -185,26 +199,3 @@ def frame_change(rotation: Array, translation: Array) -> Array:
 def sphere(mass: float, gyration: float) -> Array:
     """Return a body of the given mass [kg] and radius of gyration [m] about its origin."""
     return from_body(mass, np.zeros(3), mass * gyration**2 * np.eye(3))
-
-
-def rotation_rpy(roll: float, pitch: float, yaw: float) -> Array:
-    """Return the rotation matrix of a URDF's `rpy`: about fixed axes x, y, then z."""
-    (sr, sp, sy), (cr, cp, cy) = np.sin([roll, pitch, yaw]), np.cos([roll, pitch, yaw])
-    return np.array(
-        [
-            [cy * cp, cy * sp * sr - sy * cr, cy * sp * cr + sy * sr],
-            [sy * cp, sy * sp * sr + cy * cr, sy * sp * cr - cy * sr],
-            [-sp, cp * sr, cp * cr],
-        ]
-    )
-
-
-def rpy_of(rotation: Array) -> Array:
-    """Return angles with `rotation_rpy(*rpy_of(R)) == R`, shape (3,) [rad].
-
-    Yaw first, then what is left of the others: so it holds where the pitch is a right angle, too.
-    """
-    yaw = float(np.arctan2(rotation[1, 0], rotation[0, 0]))
-    left = rotation_rpy(0.0, 0.0, yaw).T @ rotation
-    roll, pitch = np.arctan2(-left[1, 2], left[1, 1]), np.arctan2(-left[2, 0], left[0, 0])
-    return np.array([roll, pitch, yaw])

@@ -13,7 +13,7 @@ at condition 1e7 it would lose all but three digits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +25,6 @@ from heft.arrays import Array, read_only
 from heft.errors import InvalidRecording, InvalidSetting, TooLittleData, UnlikeLabels
 from heft.files import UNREADABLE, read_arrays, require_regular
 
-from .extended import Extended, stack
 from .parameters import Labels
 
 FORMAT = "heft-information-1"
@@ -337,55 +336,3 @@ def solve(triangle: Triangle, tolerance: float | None = None) -> Array:
         )
     scaled = scipy.linalg.solve_triangular(triangle.R / scale, triangle.z)
     return np.asarray(scaled / scale)
-
-
-def solve_refined(blocks: Iterable[tuple[Array, Array]], triangle: Triangle) -> Array:
-    """Return the least-squares solution of rows, correct to nearly all digits of a double.
-
-    The triangle R (in double) serves as a preconditioner: with `Ã = Y R⁻¹`, whose columns are
-    all but orthonormal, `G = ÃᵀÃ` and `g = Ãᵀτ` are summed over the blocks in double-double.
-    Since G is near the identity, `G y = g` and `R x = y` lose no digits that matter. Takes the
-    rows once more, at some fifty times the cost of the triangle: for small, badly
-    conditioned problems and for checks.
-
-    Args:
-        blocks: Rows again, as pairs Y of shape (m, p) and τ of shape (m,).
-        triangle: Their triangle, of any weight of columns.
-    """
-    size = len(triangle.columns)
-    factor = Extended.of(triangle.R)
-    gram = [[Extended.of(np.zeros(())) for _ in range(size)] for _ in range(size)]
-    moment = [Extended.of(np.zeros(())) for _ in range(size)]
-    for regressor, effort in blocks:
-        columns: list[Extended] = []
-        for j in range(size):
-            column = Extended.of(regressor[:, j])
-            for i in range(j):
-                column = column - columns[i] * factor[i, j]
-            columns.append(column / factor[j, j])
-        for i in range(size):
-            moment[i] = moment[i] + (columns[i] * Extended.of(effort)).sum()
-            for j in range(i, size):
-                gram[i][j] = gram[i][j] + (columns[i] * columns[j]).sum()
-    rounded = np.array(
-        [[float(gram[min(i, j)][max(i, j)].high) for j in range(size)] for i in range(size)]
-    )
-    solution = stack([Extended.of(np.zeros(())) for _ in range(size)])
-    for _ in range(8):  # each sweep gains the digits that cond(G) ≈ 1 leaves: nearly sixteen
-        gap = []
-        for i in range(size):
-            rest = moment[i]
-            for j in range(size):
-                rest = rest - gram[min(i, j)][max(i, j)] * solution[j]
-            gap.append(float(rest.high))
-        step = np.linalg.solve(rounded, np.array(gap))
-        solution = solution + Extended.of(step)
-        if np.abs(step).max() <= 1e-31 * np.abs(solution.high).max():
-            break
-    values: list[Extended] = [Extended.of(np.zeros(()))] * size
-    for i in reversed(range(size)):
-        rest = solution[i]
-        for j in range(i + 1, size):
-            rest = rest - factor[i, j] * values[j]
-        values[i] = rest / factor[i, i]
-    return np.array([float(v.high) for v in values])

@@ -35,7 +35,7 @@ from heft.files import (
     number,
     rows_of,
 )
-from heft.information import inertia
+from heft.information import inertia, matrix_of_rpy
 
 from . import urdf
 
@@ -132,8 +132,8 @@ class Table:
         joints, aids = [], []
         above = BASE
         for row, joint, link in zip(said.rows, said.joints, said.links, strict=True):
-            about_z = inertia.rotation_rpy(0.0, 0.0, row.theta)
-            about_x = inertia.rotation_rpy(row.alpha, 0.0, 0.0)
+            about_z = matrix_of_rpy(0.0, 0.0, row.theta)
+            about_x = matrix_of_rpy(row.alpha, 0.0, 0.0)
             along_x, along_z = np.array([row.a, 0.0, 0.0]), np.array([0.0, 0.0, row.d])
             kind = "prismatic" if row.prismatic else "continuous"
             z = np.array([0.0, 0.0, 1.0])

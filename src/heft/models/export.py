@@ -10,10 +10,9 @@ from dataclasses import replace
 import numpy as np
 
 from heft.arrays import Array
-from heft.dynamics import rotation_quaternion
 from heft.errors import FitError
 from heft.files import Edit, Element, apply, format_number, insert_child, set_attributes, xml
-from heft.information import inertia
+from heft.information import inertia, quaternion_of_matrix
 
 from . import denavit_hartenberg, mjcf, urdf
 from .mjcf_defaults import FULL_INDEX, ORIENTATIONS
@@ -187,7 +186,7 @@ def _mjcf_inertial(data: bytes, body: mjcf.Body, parameters: Array) -> list[Edit
         return set_attributes(data, found, values | {"fullinertia": full})
     moments, axes = _principal(tensor, body.principal)
     values["diaginertia"] = _text(moments)
-    quaternion = _text(rotation_quaternion(axes))
+    quaternion = _text(quaternion_of_matrix(axes))
     stated = [k for k in ORIENTATIONS if k in found.attributes and k != "quat"]
     if not stated:
         if "quat" in found.attributes or quaternion != "1 0 0 0":

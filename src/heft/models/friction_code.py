@@ -4,16 +4,8 @@ A drive of position x and speed w, both summed over the joints that it moves, ta
 
     Σ value · f(x, w)
 
-which acts on those joints by the same ratios (virtual work). By the name of the term, f is
-
-    viscous   w                                              [rad/s or m/s]
-    coulomb   sign(w), and sign(0) = 0
-    offset    1
-    sigmoid   tanh(w / scale)                                scale in [rad/s or m/s]
-    load      tanh(w / scale) · |rigid effort of the joint|  scale in [rad/s or m/s]
-    stop      z / scale                                      scale in [rad or m]
-
-where z is the presliding memory: z ← clip(z + Δx, −scale, +scale), Δx since the last call, and
+which acts on those joints by the same ratios (virtual work); what f is, each term says itself
+(`dynamics.drives`). Presliding is z ← clip(z + Δx, −scale, +scale), Δx since the last call, and
 z = 0 at the first. Both files have the same numbers in the same order of operations, so they
 differ by no more than their libraries' tanh.
 """
@@ -28,24 +20,20 @@ from string import Template
 from typing import Any
 
 from heft import __version__
-from heft.errors import InputError
-
-TERMS = ("viscous", "coulomb", "offset", "sigmoid", "load", "stop")
-SCALED = ("sigmoid", "load", "stop")
-
-
-@dataclass(frozen=True)
-class _Term:
-    kind: str
-    scale: float | None
-    value: float
+from heft.dynamics import TERMS, Term, make_term
+from heft.errors import InputError, InvalidSetting
 
 
 @dataclass(frozen=True)
 class _Drive:
     name: str
     moves: tuple[tuple[int, float], ...]  # position of a joint, speed per speed of that joint
-    terms: tuple[_Term, ...]
+    terms: tuple[tuple[Term, float], ...]  # and their values
+
+
+def _exported() -> list[type[Term]]:
+    """Return the kinds of terms that are friction: all but rotor inertia."""
+    return [kind for kind in TERMS.values() if not kind.inertial]
 
 
 def python_source(
@@ -69,6 +57,8 @@ def python_source(
         version=__version__,
         joints=_tuple(_literal(name) for name in joints),
         drives=_tuple(_python_drive(d) for d in drives),
+        table=_table("#     "),
+        cases=_python_cases(),
     )
 
 
@@ -88,7 +78,7 @@ def c_source(
         InputError: If a term is not known, or its numbers are not those of such a term.
     """
     drives = _drives(joints, motors)
-    stops = sum(t.kind == "stop" for d in drives for t in d.terms)
+    stops = sum(t.remembers for d in drives for t, _ in d.terms)
     numbers = {
         "robot": _comment(robot_name),
         "version": __version__,
@@ -104,6 +94,10 @@ def c_source(
             for d in drives
         ),
         "terms": "".join(f"    /* {_comment(d.name)} */\n{_c_terms(d)}" for d in drives),
+        "table": _table("       "),
+        "kinds": ",\n".join(f"    {_enumerator(kind)}" for kind in _exported()),
+        "cases": "".join(_c_case(kind) for kind in _exported()),
+        "last": _enumerator(_exported()[0]),
     }
     # The same file may be included twice; another robot's beside it is refused by the compiler.
     mark = hashlib.sha256(repr(numbers).encode()).hexdigest()[:12].upper()
@@ -133,36 +127,35 @@ def _drives(
             )
         speed = {order.index(j): _number(where, r) for j, r in motor["speed"].items()}
         terms = tuple(_terms(where, motor["full"]))
-        if any(t.kind == "load" for t in terms):
+        loaded = [t.kind for t, _ in terms if t.loaded]
+        if loaded:
             raise InputError(
                 "a motor that moves several joints has no rigid effort of its own",
                 argument=where,
-                got="load",
+                got=loaded[0],
             )
         drives.append(_Drive(name, tuple(sorted(speed.items())), terms))
     return [d for d in drives if d.moves and d.terms]
 
 
-def _terms(where: str, full: list[Mapping[str, Any]]) -> Iterator[_Term]:
-    """Yield the terms of a drive, those of value 0 left out."""
+def _terms(where: str, full: list[Mapping[str, Any]]) -> Iterator[tuple[Term, float]]:
+    """Yield the terms of a drive with their values, those of value 0 left out."""
+    known = [kind.kind for kind in _exported()]
     for entry in full:
         kind, scale = entry["term"], entry["scale"]
-        if kind not in TERMS:
+        if kind not in known:
             raise InputError(
-                "the friction term is not known", argument=where, got=kind, valid=TERMS
+                "the friction term is not known", argument=where, got=kind, valid=known
             )
-        if (kind in SCALED) != (scale is not None) or (
-            scale is not None and not _number(where, scale) > 0.0
-        ):
+        try:
+            term = make_term(kind, None if scale is None else _number(where, scale))
+        except InvalidSetting as problem:
             raise InputError(
-                f"the scale of '{kind}' is not one",
-                argument=where,
-                got=scale,
-                expected="a number above 0" if kind in SCALED else "none",
-            )
+                problem.message, argument=where, got=scale, expected=problem.expected
+            ) from problem
         value = _number(where, entry["value"])
         if value:
-            yield _Term(kind, None if scale is None else float(scale), value)
+            yield term, value
 
 
 def _number(where: str, value: Any) -> float:
@@ -193,15 +186,70 @@ def _tuple(rows: Iterable[str], indent: str = "") -> str:
 def _python_drive(drive: _Drive) -> str:
     indent = "        "
     moves = _tuple((f"({joint}, {ratio!r})" for joint, ratio in drive.moves), indent)
-    terms = _tuple((f'("{t.kind}", {t.scale!r}, {t.value!r})' for t in drive.terms), indent)
+    terms = _tuple((f'("{t.kind}", {t.scale!r}, {value!r})' for t, value in drive.terms), indent)
     return f"(  # {_comment(drive.name)}\n{indent}{moves},\n{indent}{terms},\n    )"
 
 
 def _c_terms(drive: _Drive) -> str:
     return "".join(
-        f"    {{HEFT_FRICTION_{t.kind.upper()}, {t.scale or 0.0!r}, {t.value!r}}},\n"
-        for t in drive.terms
+        f"    {{{_enumerator(type(t))}, {t.scale or 0.0!r}, {value!r}}},\n"
+        for t, value in drive.terms
     )
+
+
+def _enumerator(kind: type[Term]) -> str:
+    """Return the name of a kind of term in C."""
+    return f"HEFT_FRICTION_{kind.kind.upper()}"
+
+
+def _table(start: str) -> str:
+    """Return lines of a comment, in ASCII: each kind, what it is, its units."""
+    kinds = _exported()
+    name, law = (max(map(len, x)) for x in zip(*((k.kind, k.law) for k in kinds), strict=True))
+    lines = []
+    for kind in kinds:
+        scale = f", scale [{kind.scale_unit}]" if kind.scale_unit else ""
+        unit = kind.unit(linear=False).replace("·", " ")
+        lines.append(f"{start}{kind.kind:{name}}   {kind.law:{law}}   value [{unit}]{scale}")
+    return "\n".join(lines)
+
+
+def _python_cases() -> str:
+    """Return the branches that set `f`, one a kind."""
+    indent, text = " " * 16, ""
+    for k, kind in enumerate(_exported()):
+        text += f'{indent}{"elif" if k else "if"} term == "{kind.kind}":\n'
+        if kind.loaded:
+            text += f"{indent}    rigid = float(tau_rigid[moves[0][0]])\n"
+        if kind.remembers:
+            text += (
+                f"{indent}    last, z = self._stops.get(stop, (x, 0.0))\n"
+                f"{indent}    z = min(max(z + (x - last), -scale), scale)\n"
+                f"{indent}    self._stops[stop] = x, z\n"
+                f"{indent}    stop += 1\n"
+            )
+        text += f"{indent}    f = {kind.python}\n"
+    return text.rstrip("\n")
+
+
+def _c_case(kind: type[Term]) -> str:
+    """Return the case of a kind, which sets `f`."""
+    indent = " " * 12
+    text = f"{indent}case {_enumerator(kind)}:\n"
+    if kind.loaded:
+        text += f"{indent}    rigid = tau_rigid[move->joint];\n"
+    if kind.remembers:
+        text += (
+            f"{indent}    if (!state->started) {{\n"
+            f"{indent}        state->position[stop] = x;\n"
+            f"{indent}    }}\n"
+            f"{indent}    z = state->memory[stop] + (x - state->position[stop]);\n"
+            f"{indent}    z = z < -scale ? -scale : z > scale ? scale : z;\n"
+            f"{indent}    state->position[stop] = x;\n"
+            f"{indent}    state->memory[stop] = z;\n"
+            f"{indent}    ++stop;\n"
+        )
+    return f"{text}{indent}    f = {kind.c};\n{indent}    break;\n"
 
 
 PYTHON = Template('''\
@@ -215,12 +263,7 @@ PYTHON = Template('''\
 # speed (each the sum of ratio times the joint's, over the joints that it moves), it takes the
 # sum of value times
 #
-#     viscous   w                                     value [N m s/rad]
-#     coulomb   sign(w), sign(0) = 0                  value [N m]
-#     offset    1                                     value [N m]
-#     sigmoid   tanh(w / scale)                       value [N m], scale [rad/s]
-#     load      tanh(w / scale) * abs(rigid effort)   value [1], scale [rad/s]
-#     stop      z / scale                             value [N m], scale [rad]
+$table
 #
 # and acts on each joint by ratio times that. z is the presliding memory: it follows x, held
 # between -scale and +scale, and begins at 0. For a prismatic joint read N for N m and m for rad.
@@ -273,23 +316,8 @@ class Friction:
                 x += ratio * float(q[joint])
                 w += ratio * float(v[joint])
             for term, scale, value in terms:
-                if term == "viscous":
-                    effort += value * w
-                elif term == "coulomb":
-                    effort += value * (1.0 if w > 0.0 else -1.0 if w < 0.0 else w)
-                elif term == "offset":
-                    effort += value
-                elif term == "sigmoid":
-                    effort += value * math.tanh(w / scale)
-                elif term == "load":
-                    rigid = float(tau_rigid[moves[0][0]])
-                    effort += value * math.tanh(w / scale) * abs(rigid)
-                elif term == "stop":
-                    last, z = self._stops.get(stop, (x, 0.0))
-                    z = min(max(z + (x - last), -scale), scale)
-                    self._stops[stop] = x, z
-                    stop += 1
-                    effort += value * (z / scale)
+$cases
+                effort += value * f
             for joint, ratio in moves:
                 torque[joint] += ratio * effort
         return torque
@@ -306,12 +334,7 @@ C = Template("""\
    speed (each the sum of ratio times the joint's, over the joints that it moves), it takes the
    sum of value times
 
-       viscous   w                                     value [N m s/rad]
-       coulomb   sign(w), sign(0) = 0                  value [N m]
-       offset    1                                     value [N m]
-       sigmoid   tanh(w / scale)                       value [N m], scale [rad/s]
-       load      tanh(w / scale) * |rigid effort|      value [1], scale [rad/s]
-       stop      z / scale                             value [N m], scale [rad]
+$table
 
    and acts on each joint by ratio times that. z is the presliding memory: it follows x, held
    between -scale and +scale, and begins at 0. For a prismatic joint read N for N m and m for rad.
@@ -344,12 +367,7 @@ typedef struct {
 } heft_friction_state;
 
 enum heft_friction_kind {
-    HEFT_FRICTION_VISCOUS,
-    HEFT_FRICTION_COULOMB,
-    HEFT_FRICTION_OFFSET,
-    HEFT_FRICTION_SIGMOID,
-    HEFT_FRICTION_LOAD,
-    HEFT_FRICTION_STOP
+$kinds
 };
 
 typedef struct {
@@ -376,7 +394,7 @@ $moves    {0, 0.0}
 };
 
 static const heft_friction_term heft_friction_terms[] = {
-$terms    {HEFT_FRICTION_OFFSET, 0.0, 0.0}
+$terms    {$last, 0.0, 0.0}
 };
 
 /* Forget the motion so far: the next call is a first one. Must be called before the first. */
@@ -413,40 +431,17 @@ static inline void heft_friction_torque(
         torque[k] = 0.0;
     }
     for (; drive->moves > 0; ++drive) {
-        double x = 0.0, w = 0.0, z, effort = 0.0;
+        double x = 0.0, w = 0.0, effort = 0.0;
         for (k = 0; k < drive->moves; ++k) {
             x += move[k].ratio * q[move[k].joint];
             w += move[k].ratio * v[move[k].joint];
         }
         for (k = 0; k < drive->terms; ++k, ++term) {
+            const double scale = term->scale;
+            double rigid, z, f = 0.0;
             switch (term->kind) {
-            case HEFT_FRICTION_VISCOUS:
-                effort += term->value * w;
-                break;
-            case HEFT_FRICTION_COULOMB:
-                effort += term->value * (w > 0.0 ? 1.0 : w < 0.0 ? -1.0 : w);
-                break;
-            case HEFT_FRICTION_OFFSET:
-                effort += term->value;
-                break;
-            case HEFT_FRICTION_SIGMOID:
-                effort += term->value * tanh(w / term->scale);
-                break;
-            case HEFT_FRICTION_LOAD:
-                effort += term->value * tanh(w / term->scale) * fabs(tau_rigid[move->joint]);
-                break;
-            case HEFT_FRICTION_STOP:
-                if (!state->started) {
-                    state->position[stop] = x;
-                }
-                z = state->memory[stop] + (x - state->position[stop]);
-                z = z < -term->scale ? -term->scale : z > term->scale ? term->scale : z;
-                state->position[stop] = x;
-                state->memory[stop] = z;
-                ++stop;
-                effort += term->value * (z / term->scale);
-                break;
-            }
+$cases            }
+            effort += term->value * f;
         }
         for (k = 0; k < drive->moves; ++k) {
             torque[move[k].joint] += move[k].ratio * effort;

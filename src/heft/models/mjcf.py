@@ -17,7 +17,7 @@ import numpy as np
 from heft.arrays import Array
 from heft.errors import InvalidModel, nearest
 from heft.files import Element, numbers, walk
-from heft.information import inertia
+from heft.information import inertia, matrix_of_axis_angle
 
 from . import mjcf_shapes, urdf
 from .mjcf_defaults import (
@@ -29,7 +29,6 @@ from .mjcf_defaults import (
     inertial_parameters,
     number,
     orientation,
-    rotation_about,
     unit,
     vector,
 )
@@ -569,7 +568,7 @@ def _chain(body: Body, mimics: Mapping[str, tuple[str, float, float]]) -> list[u
         if joint.slides:
             translation = translation - rotation @ joint.axis * joint.reference
         else:
-            rotation = rotation @ rotation_about(joint.axis, -joint.reference)
+            rotation = rotation @ matrix_of_axis_angle(joint.axis, -joint.reference)
         last = joint is body.joints[-1] and not here.any()
         child = body.name if last else f"{body.name}@{joint.name}"
         kind = "prismatic" if joint.slides else "continuous"

@@ -11,7 +11,7 @@ import numpy as np
 from heft.arrays import Array
 from heft.errors import InvalidModel
 from heft.files import Element, numbers
-from heft.information import inertia
+from heft.information import inertia, matrix_of_axis_angle, matrix_of_quaternion
 
 ORIENTATIONS = {"quat": 4, "axisangle": 4, "euler": 3, "xyaxes": 6, "zaxis": 3}
 # Where the six numbers of `fullinertia` stand in the matrix.
@@ -42,19 +42,6 @@ class Compiler:
     def angle(self, value: float) -> float:
         """Return an angle of the file in rad."""
         return math.radians(value) if self.degrees else value
-
-
-def rotation_about(axis: Array, angle: float) -> Array:
-    """Return the rotation about a unit axis [Rodrigues' formula]."""
-    cross = inertia.skew(axis)
-    matrix = np.eye(3) + math.sin(angle) * cross + (1.0 - math.cos(angle)) * cross @ cross
-    return np.asarray(matrix)
-
-
-def rotation_of_quaternion(quaternion: Array) -> Array:
-    """Return the rotation matrix, shape (3, 3), of a unit quaternion w, x, y, z."""
-    cross = inertia.skew(quaternion[1:])
-    return np.asarray(np.eye(3) + 2.0 * quaternion[0] * cross + 2.0 * cross @ cross)
 
 
 def unit(said: Array, what: str, where: str) -> Array:
@@ -91,9 +78,9 @@ def orientation(attributes: Mapping[str, str], compiler: Compiler, where: str) -
     kind = stated[0]
     said = vector(attributes, kind, ORIENTATIONS[kind], where, ())
     if kind == "quat":
-        return rotation_of_quaternion(unit(said, "a quaternion", where))
+        return matrix_of_quaternion(unit(said, "a quaternion", where))
     if kind == "axisangle":
-        return rotation_about(unit(said[:3], "an axis", where), compiler.angle(said[3]))
+        return matrix_of_axis_angle(unit(said[:3], "an axis", where), compiler.angle(said[3]))
     if kind == "xyaxes":
         x = unit(said[:3], "the x axis", where)
         y = unit(said[3:] - (x @ said[3:]) * x, "the y axis", where)
@@ -103,10 +90,10 @@ def orientation(attributes: Mapping[str, str], compiler: Compiler, where: str) -
         across = np.cross([0.0, 0.0, 1.0], z)
         sine = float(np.linalg.norm(across))
         axis = across / sine if sine > 1e-10 else np.array([1.0, 0.0, 0.0])
-        return rotation_about(axis, math.atan2(sine, z[2]))
+        return matrix_of_axis_angle(axis, math.atan2(sine, z[2]))
     rotation = np.eye(3)
     for letter, angle in zip(compiler.sequence, said, strict=True):
-        step = rotation_about(np.eye(3)["xyz".index(letter.lower())], compiler.angle(angle))
+        step = matrix_of_axis_angle(np.eye(3)["xyz".index(letter.lower())], compiler.angle(angle))
         # A small letter is an axis that turns with the body, a capital one that does not.
         rotation = rotation @ step if letter.islower() else step @ rotation
     return rotation

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from heft.dynamics import FRICTION
 from heft.errors import InvalidSetting
 from heft.files import (
     Number,
@@ -39,7 +40,8 @@ class JointOptions:
     """What the file of `--with` says of one joint.
 
     Attributes:
-        friction: `full` (the dictionary), `simple` (viscous, Coulomb, offset) or `none`.
+        friction: A model of `FRICTION`: `full` (the dictionary), `simple` (viscous, Coulomb,
+            offset) or `none`.
         armature: Whether to look for rotor inertia.
         gain: Torque per current [N·m/A], to use `current.<joint>` where no torque is logged.
         gain_std: How sure that is [N·m/A]; the gain is then estimated too. Exact if not given.
@@ -48,7 +50,7 @@ class JointOptions:
         position: Where it is held still [rad or m], for joints that are not in the log.
     """
 
-    friction: Literal["full", "simple", "none"] = "full"
+    friction: str = "full"
     armature: bool = True
     gain: float | None = None
     gain_std: float | None = None
@@ -198,7 +200,7 @@ TURN_ROUND = "turn a column round with sign = [-1] in the column map (--map)"
 JOINT = Section(
     _joint_options,
     {
-        "friction": Text("this friction model is not known", ("full", "simple", "none")),
+        "friction": Text("this friction model is not known", FRICTION),
         "armature": truth,
         "gain": Number("a gain is a positive number", above=0.0, unit="N·m/A", cure=TURN_ROUND),
         "gain_std": number,

@@ -22,18 +22,20 @@ from heft.dynamics import (
     BASE_CHANNELS,
     FREE,
     FRICTION,
-    LINEAR_SCALE,
     PRISMATIC,
     REVOLUTE,
+    Armature,
+    Column,
     Drive,
+    Drives,
     Link,
-    Term,
     Tree,
-    by_kind,
+    friction_terms,
+    simple_terms,
 )
 from heft.errors import InvalidModel, InvalidSetting, nearest
 from heft.files import Element, read_text, xml
-from heft.information import Labels, inertia
+from heft.information import Labels, inertia, matrix_of_rpy
 from heft.recordings import is_log
 
 from . import denavit_hartenberg, mjcf, urdf
@@ -67,7 +69,7 @@ class Robot:
     tree: Tree
     links: tuple[Link, ...]
     joints: tuple[str, ...]
-    drives: tuple[Drive, ...]
+    drives: Drives
     options: Options
     source: bytes
     notes: tuple[str, ...] = ()
@@ -150,20 +152,18 @@ class Robot:
         return np.array(self.options.gravity or STANDARD_GRAVITY)
 
     @property
-    def drive_columns(self) -> tuple[tuple[int, Term], ...]:
+    def drive_columns(self) -> tuple[Column, ...]:
         """The columns behind the bodies': (drive, term), rotor inertias first."""
-        return by_kind([(d, t) for d, drive in enumerate(self.drives) for t in drive.terms])
+        return self.drives.columns
 
     @property
-    def simpler_columns(self) -> tuple[tuple[int, Term], ...]:
-        """Columns of terms that stand in for the dictionary: (drive, term)."""
-        return by_kind([(d, t) for d, drive in enumerate(self.drives) for t in drive.simpler])
+    def simple_columns(self) -> tuple[Column, ...]:
+        """Columns of simple friction beside the drives' own: (drive, term)."""
+        return self.drives.simple_columns
 
-    def drive_labels(self, columns: tuple[tuple[int, Term], ...]) -> Labels:
+    def drive_labels(self, columns: tuple[Column, ...]) -> Labels:
         """Return the labels of drives' columns."""
-        names = tuple(f"{self.drives[d].name}.{term.name}" for d, term in columns)
-        units = tuple(self.drives[d].unit(term) for d, term in columns)
-        return Labels(names, units, f"{self.name}:{self.structure_hash()}")
+        return self.drives.labels(columns, f"{self.name}:{self.structure_hash()}")
 
     @property
     def labels(self) -> Labels:
@@ -520,14 +520,14 @@ def _written(link: Element) -> Array | None:
     found = urdf.inertial(link)
     if found is None:
         return None
-    axes = inertia.rotation_rpy(*found.rpy)
+    axes = matrix_of_rpy(*found.rpy)
     tensor = np.zeros((3, 3))
     for (i, j), value in zip(inertia.INERTIA_INDEX, found.moments, strict=True):
         tensor[i, j] = tensor[j, i] = value
     return inertia.from_body(found.mass, np.array(found.xyz), axes @ tensor @ axes.T)
 
 
-def _drives(joints: tuple[str, ...], tree: Tree, options: Options, first: int) -> tuple[Drive, ...]:
+def _drives(joints: tuple[str, ...], tree: Tree, options: Options, first: int) -> Drives:
     unit = np.eye(tree.channels)
     linear = {int(c) for c, k in zip(tree.channel, tree.kind, strict=True) if k == PRISMATIC}
     drives = []
@@ -536,14 +536,14 @@ def _drives(joints: tuple[str, ...], tree: Tree, options: Options, first: int) -
         held = option.position is not None  # a joint held still shows nothing of its drive
         slides = first + i in linear
         friction = "none" if held else option.friction
-        terms = FRICTION[friction](LINEAR_SCALE if slides else 1.0)
+        terms = friction_terms(friction, slides)
+        simple = simple_terms(terms)
         if option.armature and not held:
-            terms = (Term("armature"), *terms)
-        simpler = (Term("coulomb"),) if friction == "full" else ()
-        drives.append(Drive(name, read_only(unit[first + i]), terms, slides, simpler))
+            terms = (Armature(), *terms)
+        drives.append(Drive(name, read_only(unit[first + i]), terms, slides, simple))
     coupling = options.coupling
     if coupling is None:
-        return tuple(drives)
+        return Drives(tuple(drives))
     rows = coupling.joints or joints
     unknown = [j for j in rows if j not in joints]
     if unknown or len(rows) != len(coupling.matrix):
@@ -566,9 +566,9 @@ def _drives(joints: tuple[str, ...], tree: Tree, options: Options, first: int) -
         name = motor if motor not in joints else f"{motor}_motor"
         moved = [options.of(j).friction for j, r in zip(rows, column, strict=True) if r]
         friction = max(moved, key=tuple(FRICTION).index)
-        # An offset is the joints' own, and so is what their load rubs.
-        own = [t for t in FRICTION[friction](1.0) if t.kind not in ("offset", "load")]
-        simpler = (Term("coulomb"),) if friction == "full" else ()
-        terms = (Term("armature"), *own)
-        drives.append(Drive(name, read_only(ratio), terms, False, simpler))
-    return tuple(drives)
+        # An offset is the joints' own, and so is load-dependent gear friction.
+        whole = friction_terms(friction)
+        own = tuple(t for t in whole if not t.joints_only)
+        simple = tuple(t for t in simple_terms(whole) if not t.joints_only)
+        drives.append(Drive(name, read_only(ratio), (Armature(), *own), False, simple))
+    return Drives(tuple(drives))

@@ -15,7 +15,7 @@ from xml.sax.saxutils import quoteattr
 from heft.arrays import Array
 from heft.errors import InvalidModel, nearest
 from heft.files import Element, numbers, walk
-from heft.information import inertia
+from heft.information import inertia, rpy_of_matrix
 
 MOST_LINKS = 1000
 LARGEST_GYRATION = 30.0  # [m], of a body with a mass; more is in another unit
@@ -365,7 +365,7 @@ class Joint:
     @property
     def text(self) -> str:
         """The `<joint>`."""
-        rpy = inertia.rpy_of(self.rotation)
+        rpy = rpy_of_matrix(self.rotation)
         lines = [
             f"<joint name={quoteattr(self.name)} type={quoteattr(self.kind)}>",
             f'  <origin xyz="{_triple(self.translation)}" rpy="{_triple(rpy)}"/>',

@@ -4,7 +4,7 @@ from .plant import Channel, Fused, Inputs, Integrable, Measured, MotionSignal, P
 from .plant import PointSensitive, Predicting, Rows, Samples, Sides
 from .rows import Equations, Residuals
 from .base import structural_base
-from .robot import RobotMotion, RobotPlant, both_sides, random_course, random_states
+from .robot import RobotMotion, RobotPlant, both_sides, random_drive_state, random_states
 from .robot import rows_of, standard_rows
 from .free_body import FreeBody
 from .problem import Problem, point_moments

@@ -20,8 +20,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.dynamics import kinematics
-from heft.information import AXES, PARAMETER_COUNT, SYMBOLS, UNITS, Labels, ParameterSpace, inertia
+from heft.information import (
+    AXES,
+    PARAMETER_COUNT,
+    SYMBOLS,
+    UNITS,
+    Labels,
+    ParameterSpace,
+    angular_velocity,
+    inertia,
+    matrix_of_quaternion,
+)
 from heft.recordings import Recording
 from heft.signals import Smoothed
 
@@ -126,7 +135,7 @@ class FreeBody(Plant[BodyMotion]):
             specific = smoothed.position[:, 3:]
             return BodyMotion(specific, w, alpha, still, specific)
         q = smoothed.position[:, 3:]
-        back = np.swapaxes(kinematics.quaternion_rotation(q), 1, 2)
+        back = np.swapaxes(matrix_of_quaternion(q), 1, 2)
         w, alpha = turning(q, smoothed.velocity[:, 3:], smoothed.acceleration[:, 3:])
 
         def inside(vectors: Array) -> Array:
@@ -184,7 +193,7 @@ def turning(quaternion: Array, rate: Array, acceleration: Array) -> tuple[Array,
         acceleration: Its second derivative [1/s²].
     """
     square = np.sum(quaternion**2, axis=1, keepdims=True)
-    w = kinematics.turning(quaternion, rate)
-    twice = kinematics.turning(quaternion, acceleration)
+    w = angular_velocity(quaternion, rate)
+    twice = angular_velocity(quaternion, acceleration)
     growth = 2.0 * np.sum(quaternion * rate, axis=1, keepdims=True) / square
     return w, np.asarray(twice - growth * w)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.errors import InvalidSetting
-from heft.information import AXES, inertia
+from heft.information import AXES, skew
 
 CHANNELS = (*(f"force.{a}" for a in AXES), *(f"torque.{a}" for a in AXES))
 GAP_STEPS = 3.5  # time steps between samples of a sensor that make a gap
@@ -136,7 +136,7 @@ def wrench_change(rotation: Array, translation: Array) -> Array:
     R = np.asarray(rotation, dtype=float)
     change = np.zeros((6, 6))
     change[:3, :3] = change[3:, 3:] = R
-    change[3:, :3] = inertia.skew(np.asarray(translation, dtype=float)) @ R
+    change[3:, :3] = skew(translation) @ R
     return change
 
 

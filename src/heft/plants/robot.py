@@ -11,8 +11,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.dynamics import PRISMATIC, Course, drive_columns, kernels
-from heft.dynamics.kernels import Plan
+from heft.dynamics import PRISMATIC, DriveState, drive_columns, kernels
 from heft.errors import InvalidSetting, MissingSignal
 from heft.information import (
     PARAMETER_COUNT,
@@ -54,7 +53,7 @@ def random_states(robot: Robot, count: int, rng: np.random.Generator) -> tuple[A
 
 
 def standard_rows(
-    robot: Robot, q: Array, v: Array, a: Array, course: Course | None = None
+    robot: Robot, q: Array, v: Array, a: Array, state: DriveState | None = None
 ) -> Array:
     """Return rows of all standard parameters, shape (N, channels, p), as `robot.labels`.
 
@@ -63,42 +62,49 @@ def standard_rows(
         q: Positions, shape (N, positions) [rad or m].
         v: Velocities, shape (N, channels).
         a: Accelerations, shape (N, channels).
-        course: What friction is a function of; without, its memory and loads are zero.
+        state: What friction is a function of; without, its memory and loads are zero.
     """
-    if course is None:
-        stops = len(drive_columns.stop_columns(robot))
-        course = Course(v.T, a.T, np.zeros((stops, len(v))), np.zeros(v.T.shape))
-    return rows_of(robot, kernels.motion_of(robot.tree, robot.gravity, q, v, a), course)
+    if state is None:
+        stops = len(robot.drives.stop_columns)
+        state = DriveState(
+            of_channels(robot, q), v.T, a.T, np.zeros((stops, len(v))), np.zeros(v.T.shape)
+        )
+    return rows_of(robot, kernels.motion_of(robot.tree, robot.gravity, q, v, a), state)
+
+
+def of_channels(robot: Robot, q: Array) -> Array:
+    """Return the joints' positions by channel, shape (channels, N); a base's are meaningless."""
+    return q.T[robot.tree.positions - robot.tree.channels :]
 
 
 def rows_of(
     robot: Robot,
     motion: kernels.Motion,
-    course: Course,
+    state: DriveState,
     threads: int = 1,
-    simpler: bool = False,
+    simple: bool = False,
 ) -> Array:
     """Return the rows of all standard parameters at a motion, shape (N, channels, p).
 
     Args:
         robot: The plant.
         motion: Of the bodies.
-        course: Of the drives.
+        state: Of the drives.
         threads: How many threads share the work.
-        simpler: Whether the simpler stand-ins for friction's dictionary come behind.
+        simple: Whether the columns of simple friction come behind.
     """
     own = PARAMETER_COUNT * len(robot.tree.names)
-    columns = (*robot.drive_columns, *(robot.simpler_columns if simpler else ()))
+    columns = (*robot.drive_columns, *(robot.simple_columns if simple else ()))
     out = np.zeros((robot.tree.channels, own + len(columns), motion.sin.shape[1]))
     kernels.regressor(robot.tree, motion, out, threads)
-    scatter = drive_columns.columns(robot, columns, course)
+    scatter = drive_columns.columns(robot.drives, columns, state)
     for (channel, column), weight in zip(scatter.acts, scatter.weights, strict=True):
         out[channel, own + column] += weight * scatter.values[column]
     return np.moveaxis(out, 2, 0)
 
 
 def both_sides(
-    robot: Robot, motion: kernels.Motion, course: Course, simpler: bool = False
+    robot: Robot, motion: kernels.Motion, state: DriveState, simple: bool = False
 ) -> tuple[Array, Array]:
     """Return W₂ and F of the weak form `∫(−φ̇ W₂ − φ F) π dt = ∫φ τ dt`, each (N, channels, p).
 
@@ -106,34 +112,38 @@ def both_sides(
     those of `rows_of`.
     """
     own = PARAMETER_COUNT * len(robot.tree.names)
-    columns = (*robot.drive_columns, *(robot.simpler_columns if simpler else ()))
+    columns = (*robot.drive_columns, *(robot.simple_columns if simple else ()))
     shape = (robot.tree.channels, own + len(columns), motion.sin.shape[1])
     momentum, remainder = np.zeros(shape), np.zeros(shape)
     kernels.momentum(robot.tree, motion, (momentum, remainder))
     # A rotor's momentum is its armature times its speed, which takes the place of ẇ.
-    scatter = drive_columns.columns(robot, columns, replace(course, acceleration=course.velocity))
+    scatter = drive_columns.columns(
+        robot.drives, columns, replace(state, acceleration=state.velocity)
+    )
     for (channel, column), weight in zip(scatter.acts, scatter.weights, strict=True):
-        if columns[column][1].kind == "armature":
+        if columns[column][1].inertial:
             momentum[channel, own + column] += weight * scatter.values[column]
         else:
             remainder[channel, own + column] -= weight * scatter.values[column]
     return np.moveaxis(momentum, 2, 0), np.moveaxis(remainder, 2, 0)
 
 
-def random_course(robot: Robot, v: Array, a: Array, rng: np.random.Generator) -> Course:
-    """Return a course of random states: its memory and loads are drawn, not lived through.
+def random_drive_state(
+    robot: Robot, q: Array, v: Array, a: Array, rng: np.random.Generator
+) -> DriveState:
+    """Return drives' random states: its memory and loads are drawn, not lived through.
 
     Speeds are made slower, by up to four decades: at common ones all sigmoids are the sign.
     """
-    stops = rng.uniform(-1.0, 1.0, size=(len(drive_columns.stop_columns(robot)), len(v)))
+    stops = rng.uniform(-1.0, 1.0, size=(len(robot.drives.stop_columns), len(v)))
     slow = v.T * 10.0 ** rng.uniform(-4.0, 0.0, size=v.T.shape)
-    return Course(slow, a.T, stops, rng.normal(size=v.T.shape))
+    return DriveState(of_channels(robot, q), slow, a.T, stops, rng.normal(size=v.T.shape))
 
 
 @lru_cache(maxsize=8)
-def _plan(robot: Robot, columns: tuple[int, ...]) -> Plan:
+def _plan(robot: Robot, columns: tuple[int, ...]) -> kernels.Plan:
     """Return how the kernels reduce these columns."""
-    acts = drive_columns.acts(robot, (*robot.drive_columns, *robot.simpler_columns))
+    acts = drive_columns.acts(robot.drives, (*robot.drive_columns, *robot.simple_columns))
     return kernels.plan(robot.tree, np.array(columns, dtype=np.intp), acts, robot.measured)
 
 
@@ -186,7 +196,7 @@ class RobotPlant(Plant[RobotMotion]):
     @cached_property
     def alternatives(self) -> Labels:
         """Simple friction's terms that stand in for the dictionary (Coulomb friction)."""
-        return self.robot.drive_labels(self.robot.simpler_columns)
+        return self.robot.drive_labels(self.robot.simple_columns)
 
     @cached_property
     def space(self) -> ParameterSpace:
@@ -197,9 +207,7 @@ class RobotPlant(Plant[RobotMotion]):
         drives = labels.select(range(own, len(labels)))
         first = PARAMETER_COUNT * len(links)
         positive = [
-            first + k
-            for k, (_, term) in enumerate(robot.drive_columns)
-            if drive_columns.is_nonnegative(term)
+            first + k for k, (_, term) in enumerate(robot.drive_columns) if term.nonnegative
         ]
         return ParameterSpace(
             Labels((*names, *drives.names), (*UNITS * len(links), *drives.units), labels.frame),
@@ -220,10 +228,8 @@ class RobotPlant(Plant[RobotMotion]):
     @cached_property
     def independent(self) -> tuple[int, ...]:
         """Columns of friction's dictionary."""
-        own, kinds = self.bodies_size, drive_columns.DICTIONARY
-        return tuple(
-            own + k for k, (_, t) in enumerate(self.robot.drive_columns) if t.kind in kinds
-        )
+        own = self.bodies_size
+        return tuple(own + k for k, (_, t) in enumerate(self.robot.drive_columns) if t.dictionary)
 
     @property
     def order(self) -> Sequence[int]:
@@ -244,7 +250,7 @@ class RobotPlant(Plant[RobotMotion]):
     @property
     def point_columns(self) -> Sequence[int]:
         """The bodies' columns, where friction depends on the load."""
-        loaded = any(t.kind == "load" for _, t in self.robot.drive_columns)
+        loaded = any(t.loaded for _, t in self.robot.drive_columns)
         return range(self.bodies_size) if loaded else ()
 
     def about(self, values: Array) -> RobotPlant:
@@ -348,7 +354,7 @@ class RobotPlant(Plant[RobotMotion]):
     ) -> tuple[Samples[RobotMotion], drive_columns.Presliding]:
         """Return samples with the presliding memory of friction."""
         position = samples.motion.position
-        state = drive_columns.presliding(self.robot, samples.time, position, state)
+        state = drive_columns.presliding(self.robot.drives, samples.time, position, state)
         return replace(samples, memory=state.values.T), state
 
     def loads(self, motion: RobotMotion) -> Array:
@@ -362,7 +368,7 @@ class RobotPlant(Plant[RobotMotion]):
         bodies = values[: self.bodies_size]
         return kernels.inverse_dynamics(self.robot.tree, motion.bodies, bodies)
 
-    def drive_state(self, samples: Samples[RobotMotion], rigid: Array | None = None) -> Course:
+    def drive_state(self, samples: Samples[RobotMotion], rigid: Array | None = None) -> DriveState:
         """Return what drives' columns are functions of.
 
         Args:
@@ -371,28 +377,29 @@ class RobotPlant(Plant[RobotMotion]):
         """
         motion = samples.motion
         load = self.loads(motion) if rigid is None else rigid
-        return Course(motion.velocity, motion.bodies.acceleration, samples.memory.T, load)
+        acceleration, stops = motion.bodies.acceleration, samples.memory.T
+        return DriveState(motion.position, motion.velocity, acceleration, stops, load)
 
     def rows(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> Rows:
         """Return rows of the measured joints."""
         state = self.drive_state(samples)
-        simpler = any(k >= len(self.labels) for k in columns)
-        rows = rows_of(self.robot, samples.motion.bodies, state, simpler=simpler)
+        simple = any(k >= len(self.labels) for k in columns)
+        rows = rows_of(self.robot, samples.motion.bodies, state, simple=simple)
         return Rows(rows[:, self.robot.measured][:, :, list(columns)])
 
     def sides(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> Sides:
         """Return generalised momentum and remainder of the measured joints."""
         state = self.drive_state(samples)
-        simpler = any(k >= len(self.labels) for k in columns)
-        made = both_sides(self.robot, samples.motion.bodies, state, simpler)
+        simple = any(k >= len(self.labels) for k in columns)
+        made = both_sides(self.robot, samples.motion.bodies, state, simple)
         chosen = list(columns)
         return Sides(*(side[:, self.robot.measured][:, :, chosen] for side in made))
 
     def reduce(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> tuple[Triangle, ...]:
         """Return a triangle a joint, in cache, without spelling rows out."""
         robot, plan = self.robot, _plan(self.robot, tuple(columns))
-        every = (*robot.drive_columns, *robot.simpler_columns)
-        scatter = drive_columns.columns(robot, every, self.drive_state(samples))
+        every = (*robot.drive_columns, *robot.simple_columns)
+        scatter = drive_columns.columns(robot.drives, every, self.drive_state(samples))
         effort = np.zeros((robot.tree.channels, len(samples.time)))
         effort[robot.measured] = samples.measured.T
         factors = kernels.reduce(plan, samples.motion.bodies, scatter, effort)
@@ -404,33 +411,33 @@ class RobotPlant(Plant[RobotMotion]):
         names = self.labels.names[self.bodies_size :]
         drives = dict(zip(names, values[self.bodies_size :].tolist(), strict=True))
         rigid = self.rigid(samples.motion, values)
-        rest = drive_columns.effort(self.robot, drives, self.drive_state(samples))
+        rest = drive_columns.effort(self.robot.drives, drives, self.drive_state(samples))
         return np.asarray((rigid + rest)[self.robot.measured].T)
 
     def sensitivity(self, samples: Samples[RobotMotion], values: Array, directions: Array) -> Array:
         """Return what errors of the bodies do to the torque by way of load-dependent friction."""
         robot, own = self.robot, self.bodies_size
         rigid = self.loads(samples.motion)
-        full = rows_of(robot, samples.motion.bodies, self.drive_state(samples, rigid))
+        state = self.drive_state(samples, rigid)
+        full = rows_of(robot, samples.motion.bodies, state)
         moved = full[:, :, :own] @ directions[:own]
         errors = np.zeros_like(moved)
         for k, (d, term) in enumerate(robot.drive_columns):
-            if term.kind != "load" or values[own + k] == 0.0:
+            if not term.loaded or values[own + k] == 0.0:
                 continue
             ratio = robot.drives[d].ratio
-            smooth = np.tanh(ratio @ samples.motion.velocity / (term.scale or 1.0))
-            slope = values[own + k] * smooth * np.sign(ratio @ rigid)
+            slope = values[own + k] * term.slope(drive_columns.motion_of(robot.drives, d, state))
             pressed = np.einsum("c,nck->nk", ratio, moved)[:, None]
             errors += slope[:, None, None] * pressed * ratio[:, None]
         return np.asarray(errors[:, robot.measured])
 
     def random_samples(self, count: int, rng: np.random.Generator) -> Samples[RobotMotion]:
-        """Return random states; see `random_states` and `random_course`."""
+        """Return random states; see `random_states` and `random_drive_state`."""
         robot = self.robot
         q, v, a = random_states(robot, count, rng)
-        state = random_course(robot, v, a, rng)
+        state = random_drive_state(robot, q, v, a, rng)
         bodies = kernels.motion_of(robot.tree, robot.gravity, q, v, a)
-        position = q[:, -len(robot.joints) :].T
+        position = of_channels(robot, q)
         return Samples(
             0,
             np.arange(count, dtype=float),

@@ -23,14 +23,23 @@ Newton.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from heft.arrays import Array
 from heft.errors import InvalidSetting
-from heft.information import AXES, PARAMETER_COUNT, SYMBOLS, UNITS, Labels, inertia
+from heft.information import (
+    AXES,
+    PARAMETER_COUNT,
+    SYMBOLS,
+    UNITS,
+    Labels,
+    inertia,
+    matrix_of_rotation_vector,
+    rotation_vector_between,
+    rotation_vector_of_matrix,
+)
 from heft.signals import Samples
 
 from .held_signals import CHANNEL_UNITS, CHANNELS, Held
@@ -144,7 +153,10 @@ class Point:
     @property
     def axes(self) -> Array:
         """Two horizontal axes in the world, about which tilt is told, shape (2, 3)."""
-        return np.asarray(level(self.stated) @ turn(between(self.stated, self.gravity)).T)
+        return np.asarray(
+            level(self.stated)
+            @ matrix_of_rotation_vector(rotation_vector_between(self.stated, self.gravity)).T
+        )
 
     def moved(self, unknowns: Unknowns, values: Array) -> Point:
         """Return the estimate after a solution, whose values are changes but for the body's."""
@@ -153,8 +165,12 @@ class Point:
         return replace(
             self,
             body=values[:PARAMETER_COUNT],
-            gravity=turn(tilt @ self.axes) @ self.gravity if len(tilt) else self.gravity,
-            rotation=turn(mounting) @ self.rotation if len(mounting) else self.rotation,
+            gravity=matrix_of_rotation_vector(tilt @ self.axes) @ self.gravity
+            if len(tilt)
+            else self.gravity,
+            rotation=matrix_of_rotation_vector(mounting) @ self.rotation
+            if len(mounting)
+            else self.rotation,
             gains=self.gains + gains if len(gains) else self.gains,
             delay=self.delay + (float(values[-1]) if unknowns.delay else 0.0),
         )
@@ -163,10 +179,10 @@ class Point:
         """Return values with what was found of the sensor in place of the last changes."""
         found = values.copy()
         if unknowns.tilt:
-            tilt = between(self.stated, self.gravity)
+            tilt = rotation_vector_between(self.stated, self.gravity)
             found[unknowns.columns("tilt")] = level(self.stated) @ tilt
         if unknowns.mounting:
-            found[unknowns.columns("mounting")] = turned_by(self.rotation)
+            found[unknowns.columns("mounting")] = rotation_vector_of_matrix(self.rotation)
         if unknowns.gains:
             found[unknowns.columns("gain")] = self.gains
         if unknowns.delay:
@@ -251,25 +267,3 @@ def level(gravity: Array) -> Array:
     first = first - (first @ up) * up
     first = first / np.linalg.norm(first)
     return np.stack([first, np.cross(up, first)])
-
-
-def turn(vector: Array) -> Array:
-    """Return the rotation by a rotation vector [rad], shape (3, 3)."""
-    from scipy.spatial.transform import Rotation
-
-    return np.asarray(Rotation.from_rotvec(vector).as_matrix())
-
-
-def turned_by(rotation: Array) -> Array:
-    """Return the rotation vector of a rotation, shape (3,) [rad]."""
-    from scipy.spatial.transform import Rotation
-
-    return np.asarray(Rotation.from_matrix(rotation).as_rotvec())
-
-
-def between(one: Array, other: Array) -> Array:
-    """Return the rotation vector that turns one direction into another, shape (3,) [rad]."""
-    axis = np.cross(one, other)
-    size = float(np.linalg.norm(axis))
-    angle = math.atan2(size, float(one @ other))
-    return np.asarray(axis * (angle / size) if size > 0.0 else np.zeros(3))

@@ -2,7 +2,9 @@
 
 from . import periodic, weak_form
 from .settings import Smoothing
-from .clock import GAP_STEPS, Timeline, Window, survey, windows
+from .clock import GAP_STEPS, Timeline, Window, between_gaps, follows, median_of_medians
+from .clock import survey, windows
+from .outliers import STD_PER_MAD, hampel, replace_outliers, running_median
 from .low_pass import REACH, Smoothed, density, low_pass, remembered, settling, smooth
 from .bandwidth import LARGEST_CORNER, resolve, unsmoothed
 from .smoothing import Smoother, period_of, smoother

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.errors import InvalidRecording
+from heft.information import continuous_quaternions
 from heft.recordings import BLOCK_ROWS, Recording
 
 GAP_STEPS = 10  # a longer silence ends a segment: nothing is interpolated across it
@@ -88,16 +89,29 @@ def quaternions(names: Sequence[str]) -> list[slice]:
     ]
 
 
-def with_steady_signs(quaternion: Array, before: Array) -> Array:
-    """Return the same rotations with signs that never jump: q and −q are one, but not smooth.
+def median_of_medians(medians: Sequence[tuple[float, int]]) -> float:
+    """Return the median of blocks' medians, each weighted by how many numbers it is of."""
+    order = sorted(medians)
+    numbers = np.cumsum([n for _, n in order])
+    return order[int(np.searchsorted(numbers, numbers[-1] / 2.0))][0]
+
+
+def follows(time: float, last: float, longest: float) -> bool:
+    """Return whether a sample goes on from the last one: 0 < time − last ≤ longest [s]."""
+    return 0.0 < time - last <= longest
+
+
+def between_gaps(time: Array, longest: float) -> Iterator[slice]:
+    """Yield the pieces of a clock between gaps: rows of which each follows the one before.
 
     Args:
-        quaternion: Shape (N, 4).
-        before: The quaternion before, shape (4,); NaN at the begin.
+        time: Shape (rows,) [s].
+        longest: Step beyond which a silence is a gap [s]; a clock that does not advance is one.
     """
-    whole = np.vstack([before, quaternion])
-    flips = np.sum(whole[1:] * whole[:-1], axis=1) < 0.0  # not for NaN
-    return np.asarray(quaternion * np.where(np.cumsum(flips) % 2, -1.0, 1.0)[:, None])
+    steps = np.diff(time)
+    cuts = np.flatnonzero(~((steps > 0.0) & (steps <= longest))) + 1
+    edges = [0, *cuts.tolist(), len(time)] if len(time) else []
+    yield from map(slice, edges[:-1], edges[1:])
 
 
 def _pieces(
@@ -115,7 +129,7 @@ def _pieces(
         tally.broken += int(np.sum(~finite))
         time, values, position = block.time[finite], block.values[finite], position[finite]
         for four in turns if len(values) else ():
-            values[:, four] = with_steady_signs(values[:, four], before[four])
+            values[:, four] = continuous_quaternions(values[:, four], before[four])
             before[four] = values[-1, four]
         while len(time):
             latest = np.maximum.accumulate(np.concatenate([[last], time]))[:-1]
@@ -129,20 +143,17 @@ def _pieces(
             fresh = time[head] > highest[:-1]
             tally.repeated += int(np.sum(~fresh))
             kept, rows, at = time[head][fresh], values[head][fresh], position[head][fresh]
-            gaps = np.diff(kept, prepend=last) > GAP_STEPS * step
-            cuts = np.flatnonzero(gaps)
-            for first, behind in zip([0, *cuts], [*cuts, len(kept)], strict=True):
-                if first == behind:
-                    continue
-                begins = bool(gaps[first])
+            for part in between_gaps(kept, GAP_STEPS * step):
+                piece = kept[part]
+                begins = not follows(float(piece[0]), last, GAP_STEPS * step)
                 tally.segments += begins
                 tally.gaps += begins and tally.segments > 1
-                tally.used += behind - first
-                tally.duration += float(kept[behind - 1] - kept[first])
+                tally.used += len(piece)
+                tally.duration += float(piece[-1] - piece[0])
                 if not begins:
-                    tally.duration += float(kept[first] - last)
-                yield Piece(kept[first:behind], rows[first:behind], begins, at[first:behind])
-                last = float(kept[behind - 1])
+                    tally.duration += float(piece[0] - last)
+                yield Piece(piece, rows[part], begins, at[part])
+                last = float(piece[-1])
             time, values, position = time[back:], values[back:], position[back:]
 
 
@@ -190,10 +201,7 @@ def _usual_step(recording: Recording) -> float:
             argument=recording.name,
             expected="at least two rows with times in increasing order [s]",
         )
-    order = sorted(medians)
-    half = sum(n for _, n in order) / 2.0
-    seen = np.cumsum([n for _, n in order])
-    step = order[int(np.searchsorted(seen, half))][0]
+    step = median_of_medians(medians)
     if not SHORTEST_STEP <= step <= LONGEST_STEP:
         raise InvalidRecording(
             "the log's time is not in seconds",

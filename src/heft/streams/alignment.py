@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
+from heft.information import continuous_quaternions
 
 from .messages import Piece
 
@@ -452,7 +453,5 @@ def _continuous(values: Array, quaternion: Sequence[int]) -> Array:
     if not quaternion or len(values) < 2:
         return values
     made = values.copy()
-    q = values[:, quaternion]
-    flips = np.sum(q[1:] * q[:-1], axis=1) < 0.0
-    made[:, quaternion] = q * np.append(1.0, np.cumprod(np.where(flips, -1.0, 1.0)))[:, None]
+    made[:, quaternion] = continuous_quaternions(values[:, quaternion])
     return made

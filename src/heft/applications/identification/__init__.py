@@ -9,5 +9,5 @@ from .identification import Identification
 from .inputs import Inputs
 from .identify import identify, identify_files
 from .any_plant import PlantIdentification, identify_plant
-from .results import Identified, refuse_foreign, write
+from .results import Identified, refuse_foreign, schema, write
 from .compare import compare

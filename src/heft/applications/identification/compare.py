@@ -192,7 +192,7 @@ def compare(before: Path, after: Path) -> Comparison:
     robot = a.identified.robot
     friction, curves, notes = [], [], _notes(a, b)
     for drive in robot.drives:
-        if not any(t.kind != "armature" for t in drive.terms):
+        if not drive.friction:
             continue
         found = _friction(robot, drive, a, b)
         if found is None:
@@ -224,7 +224,7 @@ def by_holm(changes: Sequence[Change]) -> tuple[Change, ...]:
 def _drive_places(robot: Robot, drive: Drive) -> tuple[list[Term], list[int]]:
     """Return a drive's friction terms that are base parameters, and their places."""
     names = structural_base(RobotPlant(robot)).labels.names
-    terms = [t for t in drive.terms if t.kind != "armature" and f"{drive.name}.{t.name}" in names]
+    terms = [t for t in drive.friction if f"{drive.name}.{t.name}" in names]
     return terms, [names.index(f"{drive.name}.{t.name}") for t in terms]
 
 
@@ -240,16 +240,18 @@ def _friction(robot: Robot, drive: Drive, a: Side, b: Side) -> tuple[Change, Cur
         return None
     speeds = top * np.array(SPEEDS)
     forwards, backwards = steady(terms, speeds), steady(terms, -speeds)
-    # How it resists at each speed, its offset, and what load adds, of which steady sliding
-    # without load shows nothing: columns, shape (terms, looks).
-    offset = np.array([[t.kind == "offset"] for t in terms], dtype=float)
-    load = np.array([[t.kind == "load"] for t in terms], dtype=float)
-    looks = np.hstack([0.5 * (forwards - backwards), offset, load])
+    # How it resists at each speed, how far it does otherwise backwards (once if at all speeds
+    # alike: an offset), and each term of which steady sliding without load shows nothing, as what
+    # the load adds: columns, shape (terms, looks).
+    even = 0.5 * (forwards + backwards)
+    even = even[:, :1] if np.all(even == even[:, :1]) else even
+    unseen = np.flatnonzero(~np.any(forwards, axis=1) & ~np.any(backwards, axis=1))
+    looks = np.hstack([0.5 * (forwards - backwards), even, np.eye(len(terms))[:, unseen]])
     values = [looks.T @ s.values[places] for s in (a, b)]
     spreads = [looks.T @ c @ looks for c in own]
     difference, spread = values[1] - values[0], spreads[0] + spreads[1]
     std = [np.sqrt(np.maximum(np.diag(c), 0.0)) for c in (*spreads, spread)]
-    shown = np.flatnonzero(std[2][:-1] > 0.0)
+    shown = np.flatnonzero(std[2][: looks.shape[1] - len(unseen)] > 0.0)
     clearest = int(shown[np.argmax(np.abs(difference[shown]) / std[2][shown])])
     change = Change(
         "friction",

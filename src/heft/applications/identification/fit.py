@@ -28,8 +28,9 @@ class ExperimentFit(Generic[P]):
     """What one experiment's logs say, before anything is believed.
 
     Attributes:
-        problem: Robot and logs, at the corner and delay chosen, with the load on the gears.
-        gathered: Information, on the base parameters and the simple friction's stand-ins.
+        problem: Robot and logs, at the corner and delay chosen, with load-dependent gear
+            friction.
+        gathered: Information, on the base parameters and on simple friction beside them.
         estimate: Base parameters by least squares, with honest covariance.
         left_out: Rows left out, by log.
         delay: What the search for a delay found.
@@ -76,7 +77,7 @@ def fit_experiment(
     given: Information | None = None,
     progress: Progress = silent,
 ) -> ExperimentFit[P]:
-    """Return what the logs say: corner, delay, load on the gears, outliers, least squares."""
+    """Return what the logs say: corner, delay, load-dependent gear friction, outliers, fit."""
     if not kernels.is_compiled():
         progress("compiling the kernels for this machine, once: about 20 s")
     problem, delay = sharpened_and_delayed(
@@ -89,10 +90,11 @@ def fit_experiment(
         delay, moments = settings.delay.refine(problem, delay, rows)
         problem = problem.delayed(delay.delay)
         shared.append(moments)
-    # Bodies found without the load are off by some of it, and so the load itself.
+    # The first fit ignored load-dependent gear friction, so that its bodies are biased, and with
+    # them the torque that this friction takes: once more, with it.
     problem, _, rough = _about_first_fit(problem, settings)
     problem, left_out = without_outliers(problem, settings.robust, progress)
-    progress("summing up rows with the load on the gears")
+    progress("summing up rows with load-dependent gear friction")
     gathered = problem.gathered()
     if given is not None:
         gathered = gathered + given  # the logs' own noise weights the sum

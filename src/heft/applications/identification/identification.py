@@ -16,8 +16,6 @@ from heft.plants import Problem, RobotPlant
 from .scores import Score
 from .settings import Settings
 
-SIMPLE_TERMS = ("viscous", "coulomb", "offset")
-
 
 @dataclass(frozen=True)
 class SimpleFriction:
@@ -38,7 +36,7 @@ class Identification:
 
     Attributes:
         problem: What was fitted.
-        gathered: What all rows say, of the simpler stand-ins for friction's dictionary too.
+        gathered: What all rows say, on the base parameters and on simple friction beside them.
         estimate: The base parameters.
         calibrated: What goes into the model file, and the drives' gains.
         simple: Simple friction, the rest held.
@@ -144,5 +142,6 @@ def drive_terms(
     first = 10 * len(problem.space.groups)
     labels, values = problem.space.labels, consistent.parameters.values
     drives = dict(zip(labels.names[first:], values[first:].tolist(), strict=False))
-    rotors = {k: v for k, v in drives.items() if k.endswith(".armature")}
+    inertial = problem.plant.robot.drives.names_where(lambda t: t.inertial)
+    rotors = {k: v for k, v in drives.items() if k in inertial}
     return {"full": drives, "simple": {**rotors, **simple.values}}

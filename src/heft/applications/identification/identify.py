@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from heft.arrays import Array
 from heft.display import Trace
-from heft.dynamics import drive_columns
+from heft.dynamics import FRICTION
 from heft.errors import FitError, InvalidSetting, nearest
 from heft.estimators import Calibrated, DriveGains, Estimate, fit_held, strict_bounds
 from heft.information import Information, Triangle, inertia
@@ -24,7 +24,6 @@ from heft.recordings import JOINT_KINDS, ColumnMap, Recording
 from . import checks
 from .fit import fit_experiment, gain_spread, open_experiment
 from .identification import (
-    SIMPLE_TERMS,
     Identification,
     SimpleFriction,
     drive_terms,
@@ -177,15 +176,16 @@ def _simple(
 ) -> SimpleFriction:
     """Return viscous, Coulomb friction and offset, with the bodies and rotors held."""
     robot, believed = problem.plant.robot, problem.space
-    stand_ins = robot.simpler_columns
+    beside = robot.simple_columns
     first = 10 * len(believed.groups)
-    columns = (*robot.drive_columns, *stand_ins)
-    matrix = scipy.linalg.block_diag(believed.matrix, np.eye(len(stand_ins)))
-    free = [first + k for k, (_, t) in enumerate(columns) if t.kind in SIMPLE_TERMS]
+    columns = (*robot.drive_columns, *beside)
+    matrix = scipy.linalg.block_diag(believed.matrix, np.eye(len(beside)))
+    kinds = {t.kind for t in FRICTION["simple"]}
+    free = [first + k for k, (_, t) in enumerate(columns) if t.kind in kinds]
     size = len(believed.labels)
     held = np.zeros(matrix.shape[1])
     held[:size] = calibrated.consistent.parameters.values[:size]
-    held[[first + k for k, (_, t) in enumerate(columns) if t.kind != "armature"]] = 0.0
+    held[[first + k for k, (_, t) in enumerate(columns) if not t.inertial]] = 0.0
     covariance = np.zeros((len(held), len(held)))
     covariance[:size, :size] = calibrated.consistent.noise[:size, :size]
     weights = {c: w * calibrated.gains[c] for c, w in estimate.weights().items()}
@@ -197,7 +197,7 @@ def _simple(
             for t, g in zip(gathered.triangles, calibrated.gains.values(), strict=True)
         ),
     )
-    positive = [drive_columns.is_nonnegative(columns[k - first][1]) for k in free]
+    positive = [columns[k - first][1].nonnegative for k in free]
     answer = fit_held(scaled, weights, matrix, held, covariance, free, positive)
     names = [robot.drive_labels(columns).names[k - first] for k in free]
     return SimpleFriction(

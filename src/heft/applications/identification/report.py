@@ -27,7 +27,7 @@ from heft.display import (
     rounded,
     table,
 )
-from heft.dynamics import body_poses
+from heft.dynamics import FRICTION, Armature, body_poses
 from heft.estimators import body_statistics
 from heft.information import Check, frame_change
 
@@ -78,8 +78,8 @@ def _joints(found: Identification) -> list[list[str]]:
     rows = []
     for drive in found.problem.plant.robot.drives:
         cells = [drive.name]
-        for term in ("viscous", "coulomb", "offset", "armature"):
-            name = f"{drive.name}.{term}"
+        for term in (*FRICTION["simple"], Armature()):
+            name = f"{drive.name}.{term.name}"
             value = simple.get(name)
             if value is None:
                 cells.append("–")
@@ -209,7 +209,7 @@ def _plots_of_friction(found: Identification) -> Iterator[Plot]:
     simple = found.friction["simple"]
     fitted = _fitted(found)
     for drive in found.problem.plant.robot.drives:
-        if not any(t.kind != "armature" for t in drive.terms):
+        if not drive.friction:
             continue
         data = [
             s for t in found.traces if t.path in fitted for s in t.sliding if s.name == drive.name
@@ -217,8 +217,13 @@ def _plots_of_friction(found: Identification) -> Iterator[Plot]:
         top = max((abs(end) for s in data for end in s.fastest), default=None)
         curve = friction_curve(found, drive, top)
         velocity, effort, std = (np.array(curve[n]) for n in ("velocity", "effort", "std"))
-        terms = [simple.get(f"{drive.name}.{t}", 0.0) for t in ("viscous", "coulomb", "offset")]
-        plain = terms[0] * velocity + terms[1] * np.sign(velocity) + terms[2]
+        plain = sum(
+            (
+                simple.get(f"{drive.name}.{t.name}", 0.0) * t.steady(velocity)
+                for t in FRICTION["simple"]
+            ),
+            np.zeros(len(velocity)),
+        )
         reach = NORMAL * std
         series = [
             Series("data", "data", s.velocity, s.effort, "points")  # under everything else

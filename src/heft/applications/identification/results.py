@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,7 +18,7 @@ import numpy as np
 
 from heft import __version__
 from heft.arrays import Array
-from heft.dynamics import Drive, Term, steady
+from heft.dynamics import FRICTION, TERMS, Drive, make_term, steady
 from heft.dynamics import effort as friction_of
 from heft.errors import InputError, InvalidSetting
 from heft.estimators import Stated, stated_numbers
@@ -46,6 +47,20 @@ FILES = (
 )
 LARGEST_CURVE = 2.0  # [rad/s], up to where a curve of friction is drawn; a tenth in m/s
 NORMAL = 1.96  # standard deviations of 95 %
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON schema of `estimate.json`, with the friction that this heft knows.
+
+    The file that ships, `estimate.schema.json`, takes any name of a term and a friction model.
+    """
+    text = resources.files(__package__).joinpath("estimate.schema.json").read_text("utf-8")
+    found: dict[str, Any] = json.loads(text)
+    kinds = {name: kind for name, kind in TERMS.items() if not kind.inertial}
+    laws = ". ".join(f"{name}: value · {kind.law}" for name, kind in kinds.items())
+    found["$defs"]["term"] = {"description": laws, "enum": list(kinds)}
+    found["$defs"]["model"]["enum"] = list(FRICTION)
+    return found
 
 
 def to_json(found: Identification) -> dict[str, Any]:
@@ -252,9 +267,8 @@ def _drive_entry(found: Identification, drive: Drive) -> dict[str, Any]:
     full, simple = found.friction["full"], found.simple
     parameters = found.consistent.parameters
     std = dict(zip(parameters.labels.names, parameters.std.tolist(), strict=True))
-    terms = [t for t in drive.terms if t.kind != "armature"]
     armature = f"{drive.name}.armature"
-    wanted = {k: f"{drive.name}.{k}" for k in ("viscous", "coulomb", "offset")}
+    wanted = {t.kind: f"{drive.name}.{t.name}" for t in FRICTION["simple"]}
     there = {k: n for k, n in wanted.items() if n in simple.values}
     stds = {k: simple.std[n] for k, n in there.items()}
     if armature in full:
@@ -264,7 +278,7 @@ def _drive_entry(found: Identification, drive: Drive) -> dict[str, Any]:
         "simple": {k: simple.values[n] for k, n in there.items()},
         "full": [
             {"term": t.kind, "scale": t.scale, "value": full[f"{drive.name}.{t.name}"]}
-            for t in terms
+            for t in drive.friction
         ],
         "std": stds,
         "curve": friction_curve(found, drive),
@@ -281,7 +295,7 @@ def friction_curve(
         drive: Whose.
         top: Largest speed [rad/s or m/s], `LARGEST_CURVE` if not given.
     """
-    terms = [t for t in drive.terms if t.kind != "armature"]
+    terms = drive.friction
     top = top or LARGEST_CURVE * (0.1 if drive.linear else 1.0)
     half = np.geomspace(1e-3 * top, top, 25)
     velocity = np.concatenate([-half[::-1], half])
@@ -343,9 +357,9 @@ def base_entries(found: Identification) -> list[dict[str, Any]]:
     parameters = found.estimate.parameters
     robot = found.problem.plant.robot
     inside = {
-        f"{robot.drives[d].name}.{t.name}"
+        robot.drives.name((d, t))
         for d, t in robot.drive_columns
-        if robot.drives[d].simpler and t.kind not in ("armature", "offset")
+        if robot.drives[d].simple_terms and t.nonnegative and not t.inertial
     }
     return [
         {
@@ -421,7 +435,7 @@ class Identified:
             for name, joint in {**data["joints"], **data["motors"]}.items():
                 drives["simple"] |= {f"{name}.{k}": float(v) for k, v in joint["simple"].items()}
                 drives["full"] |= {
-                    f"{name}.{Term(t['term'], t['scale']).name}": float(t["value"])
+                    f"{name}.{make_term(t['term'], t['scale']).name}": float(t["value"])
                     for t in joint["full"]
                 }
                 if joint["armature"] is not None:
@@ -466,5 +480,5 @@ class Identified:
         smoothing = replace(self.smoothing, trim=0.0, torque="raw")
         problem = Problem(RobotPlant(self.robot), (recording,), smoothing, threads, "predict")
         for s, rigid in rigid_torques(problem, self.robot.written_bodies()):
-            rest = friction_of(self.robot, drives, problem.plant.drive_state(s, rigid))
+            rest = friction_of(self.robot.drives, drives, problem.plant.drive_state(s, rigid))
             yield s.time, (rigid + rest).T, rigid.T

@@ -77,12 +77,13 @@ def rigid_torques(
 def stretches(problem: Problem[RobotPlant], bodies: Array, models: Models) -> Iterator[Stretch]:
     """Yield measured and predicted effort in stretches without gaps; see `_unbroken`."""
     robot = problem.plant.robot
-    rotors = {k: v for k, v in next(iter(models.values())).items() if k.endswith(".armature")}
+    inertial = robot.drives.names_where(lambda t: t.inertial)
+    rotors = {k: v for k, v in next(iter(models.values())).items() if k in inertial}
 
     def part(s: Samples[RobotMotion], rigid: Array) -> Stretch:
         state = problem.plant.drive_state(s, rigid)
         efforts = [
-            (rigid + drive_columns.effort(robot, drives, state))[robot.measured].T
+            (rigid + drive_columns.effort(robot.drives, drives, state))[robot.measured].T
             for drives in (*models.values(), rotors)
         ]
         return Stretch(
@@ -105,7 +106,7 @@ def _unbroken(problem: Problem[P], parts: Iterable[Stretch]) -> Iterator[Stretch
     current, last = -1, -np.inf
     for part in parts:
         gap = signals.GAP_STEPS * problem.timelines[part.recording].step
-        broken = part.recording != current or not last < part.time[0] <= last + gap
+        broken = part.recording != current or not signals.follows(float(part.time[0]), last, gap)
         if held and (broken or sum(len(p.time) for p in held) > PIECE_ROWS):
             yield _joined(held)
             held = []

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from heft.arrays import Array
-from heft.dynamics import kernels
+from heft.dynamics import Offset, Sigmoid, Term, Viscous, kernels, steady
 from heft.errors import InvalidRecording, InvalidSetting
 from heft.estimators import PhysicallyConsistent, autocovariance, memory
 from heft.information import (
@@ -32,10 +32,10 @@ from heft.plants import GUESS, Problem, RobotPlant, carrying, last_frame
 from heft.recordings import Recording
 from heft.signals import Smoothing
 
-SPEED = 0.02  # [rad/s or m/s], of the friction that changes with the load
 LARGEST_MISMATCH = 0.02  # [rad or m], rms between positions of runs that count as one motion
 LARGEST_LAG = 0.5  # of a run's duration
-TERMS = ("offset", "coulomb", "viscous")
+# What of friction changes with the load; the scale is a speed [rad/s or m/s].
+CHANGES: tuple[Term, ...] = (Offset(), Sigmoid(0.02), Viscous())
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,12 +138,10 @@ class MatchedMotions:
         whole = np.moveaxis(whole, -1, 0)[:, :, body]
         carried = whole[:, robot.measured] @ stated
         v = motion.velocity.T[:, robot.measured]
-        friction = np.zeros((len(carried), v.shape[1], len(TERMS) * v.shape[1]))
+        friction = np.zeros((len(carried), v.shape[1], len(CHANGES) * v.shape[1]))
         for c in range(v.shape[1]):
-            first = len(TERMS) * c
-            friction[:, c, first] = 1.0
-            friction[:, c, first + 1] = np.tanh(v[:, c] / SPEED)
-            friction[:, c, first + 2] = v[:, c]
+            first = len(CHANGES) * c
+            friction[:, c, first : first + len(CHANGES)] = steady(CHANGES, v[:, c]).T
         return np.concatenate([carried, friction], axis=2)
 
     def _solve(
@@ -168,7 +166,7 @@ class MatchedMotions:
         scaled = factor / np.sqrt(np.mean(memory(autocovariance([left]))))
         names = (
             *(f"payload.{s}" for s in SYMBOLS),
-            *(f"{robot.channels[c]}.{t}" for c in robot.measured for t in TERMS),
+            *(f"{robot.channels[c]}.{t.name}" for c in robot.measured for t in CHANGES),
         )
         extra = len(values) - PARAMETER_COUNT
         labels = Labels(names, (*UNITS, *("1",) * extra), frame)

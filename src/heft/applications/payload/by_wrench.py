@@ -18,14 +18,13 @@ import numpy as np
 from heft.arrays import Array
 from heft.engine import one_blas_thread
 from heft.errors import InvalidSetting
-from heft.information import PARAMETER_COUNT
+from heft.information import PARAMETER_COUNT, Finding
 from heft.plants import GAP_STEPS, Held, HeldBody, Point, Problem, Unknowns, recording_of
 from heft.signals import Smoothing, Weak, weak_form
 
 from . import findings as said
 from .estimate import Weighed
 from .log_checks import (
-    Finding,
     is_still,
     notice,
     one_behind_another,

@@ -9,9 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.information import PARAMETER_COUNT, Labels, inertia
-
-from .log_checks import Finding
+from heft.information import PARAMETER_COUNT, Finding, Labels, inertia
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +77,7 @@ class Weighed:
     @cached_property
     def body(self) -> Array:
         """Mass, centre of mass, and Ixx, Ixy, Iyy, Ixz, Iyz, Izz about it, shape (10,)."""
-        return _of_body(self.values[:PARAMETER_COUNT])
+        return inertia.stated_body(self.values[:PARAMETER_COUNT])[0]
 
     @cached_property
     def body_std(self) -> Array:
@@ -111,17 +109,5 @@ def numbers(ten: Array, covariance: Array) -> tuple[Array, Array]:
     Returns:
         Two arrays of shape (10,), ordered as `Weighed.body`.
     """
-    step = 1e-7 * np.maximum(np.abs(ten), 1e-3)
-    slope = np.stack(
-        [
-            (_of_body(ten + d) - _of_body(ten - d)) / (2.0 * d[k])
-            for k, d in enumerate(np.diag(step))
-        ],
-        axis=1,
-    )
-    return _of_body(ten), np.sqrt(np.diag(slope @ covariance @ slope.T))
-
-
-def _of_body(ten: Array) -> Array:
-    mass, com, about = inertia.to_body(ten)
-    return np.array([mass, *com, *(about[i, j] for i, j in inertia.INERTIA_INDEX)])
+    values, jacobian = inertia.stated_body(ten)
+    return values, np.sqrt(np.diag(jacobian @ covariance @ jacobian.T))

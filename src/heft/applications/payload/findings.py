@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.spatial.transform import Rotation
 
 from heft.arrays import Array
 from heft.errors import InvalidRecording, TooLittleData
-from heft.information import AXES, PARAMETER_COUNT, inertia
+from heft.information import AXES, PARAMETER_COUNT, Finding, inertia, rotation_vector_of_matrix
 from heft.plants import Unknowns
 
-from .log_checks import LONGEST, Finding
+from .log_checks import LONGEST
 from .wrench_fit import Found
 
 TURNED = math.radians(5.0)  # a mounting that is worth a finding
@@ -33,7 +32,7 @@ SHARED_GAIN = Finding(
 
 def angle(rotation: Array) -> float:
     """Return the angle of a rotation [rad]."""
-    return float(Rotation.from_matrix(rotation).magnitude())
+    return float(np.linalg.norm(rotation_vector_of_matrix(rotation)))
 
 
 def of_mounting(turned: Array, share: float) -> list[Finding]:

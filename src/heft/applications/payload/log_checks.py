@@ -7,12 +7,13 @@ poor is a finding. Several logs of one body are put one behind the other.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from heft.arrays import Array
 from heft.errors import InvalidRecording, TooLittleData
+from heft.information import Finding
 from heft.plants import CHANNELS, Held
 
 STILL = 0.02  # [rad/s] below which nothing turns
@@ -22,19 +23,6 @@ LONGEST = 2.0  # [m] from a sensor to a centre of mass
 FASTEST = 20.0  # [m/s] at which anything that holds a load moves
 APART = 1.0  # [s] between logs that are put one behind the other
 LIKE = 1.2  # between the rates of logs that are weighed together
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Something about the data that the user should know.
-
-    Attributes:
-        name: What.
-        message: The evidence, and what to do.
-    """
-
-    name: str
-    message: str
 
 
 def is_still(held: Held) -> bool:

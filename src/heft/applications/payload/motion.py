@@ -15,7 +15,7 @@ from heft import signals
 from heft.arrays import Array
 from heft.dynamics import kinematics
 from heft.errors import MissingSignal
-from heft.information import AXES
+from heft.information import AXES, angular_velocity, continuous_quaternions, matrix_of_quaternion
 from heft.models import Robot
 from heft.plants import Held, at_first
 from heft.recordings import Recording
@@ -114,9 +114,9 @@ def _by_pose(sensors: Sensors) -> Motion:
     frame, gravity = sensors.first.frame, np.array(sensors.gravity)
 
     def make(time: Array, wrench: Array, values: Array, slopes: Array) -> Held:
-        rotation = kinematics.quaternion_rotation(values[:, :4])
+        rotation = matrix_of_quaternion(values[:, :4])
         velocity = np.einsum("nji,nj->ni", rotation, slopes[:, 4:])
-        turning = kinematics.turning(values[:, :4], slopes[:, :4])
+        turning = angular_velocity(values[:, :4], slopes[:, :4])
         down = np.einsum("nji,j->ni", rotation, gravity)
         world = np.swapaxes(rotation, 1, 2)
         return Held.with_velocity(time, wrench, velocity, turning, down, world)
@@ -153,10 +153,10 @@ def read(recording: Recording, sensors: Sensors, robot: Robot | None = None) -> 
     if not motion.slopes:
         return motion.make(time, wrench, values, np.zeros((len(time), 0)))
     if posed:  # smoothing would round off a jump of the quaternion's sign
-        values = np.hstack([kinematics.continuous(values[:, :4]), values[:, 4:]])
+        values = np.hstack([continuous_quaternions(values[:, :4]), values[:, 4:]])
     step = float(np.median(np.diff(time))) if len(time) > 1 else 1.0
     if posed and (not placed or step > SLOW_POSES):
-        rotation = kinematics.quaternion_rotation(values[:, :4])
+        rotation = matrix_of_quaternion(values[:, :4])
         gravity = np.einsum("nji,j->ni", rotation, np.array(sensors.gravity))
         return Held.at_rest(time, wrench, gravity, np.swapaxes(rotation, 1, 2))
     smoothing = signals.resolve(Smoothing(), [recording], names)

@@ -19,7 +19,7 @@ from heft.errors import InvalidSetting
 from heft.estimators import Filter, State
 from heft.information import PARAMETER_COUNT, inertia
 from heft.plants import GAP_STEPS, Held, Unknowns, noise_covariance, sides, whitened
-from heft.signals import weak_form
+from heft.signals import follows, replace_outliers, weak_form
 
 from .by_wrench import Bias
 from .estimate import numbers
@@ -210,7 +210,7 @@ class Online:
         """
         begin, end = float(held.time[0]), float(held.time[-1])
         before = state.open_windows
-        if before is not None and not 0.0 < begin - state.time <= GAP_STEPS / self.rate:
+        if before is not None and not follows(begin, state.time, GAP_STEPS / self.rate):
             before = None
         wrench, spikes = without_spikes(held.wrench, np.sqrt(np.diag(self._noise)))
         pieces = sides(replace(held, wrench=wrench), self.unknowns, self.turning_noise)
@@ -311,11 +311,5 @@ def without_spikes(wrench: Array, noise: Array) -> tuple[Array, int]:
         wrench: Shape (N, 6).
         noise: Standard deviation of each channel, shape (6,).
     """
-    if len(wrench) < NEIGHBOURS:
-        return wrench, 0
-    half = NEIGHBOURS // 2
-    padded = np.pad(wrench, ((half, half), (0, 0)), mode="reflect")
-    around = np.lib.stride_tricks.sliding_window_view(padded, NEIGHBOURS, axis=0)
-    middle = np.median(around, axis=-1)
-    far = np.abs(wrench - middle) > SPIKE * noise
-    return np.where(far, middle, wrench), int(far.any(axis=1).sum())
+    calm, far = replace_outliers(wrench, NEIGHBOURS, SPIKE * noise)
+    return calm, int(far.any(axis=1).sum())

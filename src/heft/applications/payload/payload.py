@@ -15,7 +15,7 @@ from heft import __version__
 from heft.applications.identification import Inputs, Progress, silent
 from heft.arrays import Array
 from heft.files import format_number, put, require_own, workshop
-from heft.information import AXES, PARAMETER_COUNT, Check, Verdict, inertia, verdict
+from heft.information import AXES, PARAMETER_COUNT, Check, Finding, Verdict, inertia, verdict
 from heft.models import load_settings
 from heft.plants import CHANNEL_UNITS, CHANNELS
 
@@ -23,7 +23,6 @@ from .by_repeated_motion import MatchedMotions
 from .by_torques import Carried, WeighCarried
 from .by_wrench import Weigh
 from .estimate import Weighed, numbers
-from .log_checks import Finding
 from .motion import read
 from .sensors import Sensor, Sensors
 

@@ -1,0 +1,173 @@
+"""Which steps of a correction are claimed: each by its own evidence, all the others given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from heft.arrays import Array
+
+from .corrections import Columns, Correction, CorrectionStep, combined
+from .hypotheses import Fit, Hypotheses
+from .settings import StepAcceptance
+from .steps import Delay, SignFlip, Swap
+
+COLUMNS: tuple[Columns, ...] = ("q", "tau", "both")
+
+
+@dataclass(frozen=True)
+class StepEvidence:
+    """A step that the torque asks for.
+
+    Attributes:
+        step: The step.
+        evidence: 2 ln of the odds for it, all others given.
+        before, after: Share of torque not explained without and with it, of the channel where
+            that falls most.
+        channel: That channel.
+        others: Steps that explain the torque as well, and how much less evidence they have.
+    """
+
+    step: CorrectionStep
+    evidence: float
+    before: float
+    after: float
+    channel: str
+    others: tuple[tuple[CorrectionStep, float], ...]
+
+
+@dataclass(frozen=True)
+class Explained:
+    """What a search came to.
+
+    Attributes:
+        steps: With their evidence, in the order in which they are to be applied.
+        correction: All of them.
+        unexplained: Share of each measured channel's torque that is left over, shape (channels,).
+        total: The same of all together.
+        rows: How many rows add something new, shape (channels,).
+    """
+
+    steps: tuple[StepEvidence, ...]
+    correction: Correction
+    unexplained: Array
+    total: float
+    rows: Array
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Whether steps matter, by the evidence and in practice.
+
+    Attributes:
+        hypotheses: The fits.
+        least: What a step must show.
+    """
+
+    hypotheses: Hypotheses
+    least: StepAcceptance
+
+    def concluded(self, start: Correction, steps: Sequence[CorrectionStep]) -> Explained:
+        """Return the steps that are needed, each proved with all the others given."""
+        kept = list(steps)
+        while True:
+            best = self.hypotheses.settle(combined(start, kept), common=False)
+            without = [
+                self.hypotheses.fit(combined(start, [s for s in kept if s is not step]))
+                for step in kept
+            ]
+            gains = [fit.objective - best.objective for fit in without]
+            weak = [
+                k
+                for k, step in enumerate(kept)
+                if gains[k] < self.least.evidence or not self.is_worth(step, without[k], best)
+            ]
+            if not weak:
+                return self._explained(kept, without, best)
+            kept.pop(min(weak, key=lambda k: gains[k]))
+
+    def _explained(
+        self, steps: Sequence[CorrectionStep], without: Sequence[Fit], best: Fit
+    ) -> Explained:
+        evidence = self.hypotheses.evidence
+        sources = [best.correction.tau_source[c] for c in evidence.channels]
+        size = np.maximum(evidence.effort_size, 1e-12)[sources]
+        found = []
+        for step, fit in zip(steps, without, strict=True):
+            k = int(np.argmin(best.sigma / fit.sigma))
+            found.append(
+                StepEvidence(
+                    step,
+                    float(fit.objective - best.objective),
+                    float(fit.sigma[k] / size[k]),
+                    float(best.sigma[k] / size[k]),
+                    evidence.robot.joints[evidence.channels[k]],
+                    tuple(self._rivals(step, fit, best)),
+                )
+            )
+        return Explained(
+            tuple(found),
+            best.correction,
+            np.asarray(best.sigma / size),
+            float(np.sqrt(np.sum(best.sigma**2) / np.sum(size**2))),
+            evidence.count / self.hypotheses.memory,
+        )
+
+    def is_worth(self, step: CorrectionStep, before: Fit, after: Fit) -> bool:
+        """Return whether a step matters in practice."""
+        least, falls = self.least, after.sigma / before.sigma
+        harm, gain = np.log(falls.max()), -np.log(falls.min())
+        harmful = harm > np.log(least.harm_ratio) and harm > least.harm_share * gain
+        if step.is_continuous and harmful:
+            return False  # what is wrong in one place explains nothing worse in another
+        if not step.is_large(least, before.correction):
+            return False
+        if isinstance(step, Delay):
+            pooled = bool(np.mean(falls**2) < least.delay_variance_ratio)
+            return pooled and self._agreed(step, before.correction, after) > least.delay_agreement
+        return step.is_factor or float(falls.min()) < least.residual_ratio
+
+    def _agreed(self, step: Delay, base: Correction, fit: Fit) -> float:
+        """Return how many standard errors the channels' own delays are together from zero."""
+        width = self.least.delay_step_s
+        around = []
+        for side in (-width, width):
+            other = replace(step, value=step.value + side)
+            around.append(self.hypotheses.fit(other.apply(base), fit.sigma).sigma ** 2)
+        low, middle, high = around[0], fit.sigma**2, around[1]
+        bend = (low + high - 2.0 * middle) / middle
+        sharp = np.maximum(bend, 0.0)
+        if not sharp.any():
+            return 0.0
+        own = step.value + 0.5 * width * (low - high) / middle / np.where(bend > 0, bend, np.inf)
+        mean = float(np.average(own, weights=sharp))
+        variance = np.sum(sharp**2 * (own - mean) ** 2) / np.sum(sharp) ** 2
+        return abs(mean) / max(float(np.sqrt(variance)), self.least.delay_error_s)
+
+    def _rivals(
+        self, step: CorrectionStep, without: Fit, best: Fit
+    ) -> Iterator[tuple[CorrectionStep, float]]:
+        """Yield steps of the same kind of place that explain the torque as well as one found."""
+        live = set(self.hypotheses.evidence.channels)
+        for other in _alike(step):
+            dead = other.kind != "q sign" and not live >= set(other.joints)
+            if other == step or dead:
+                continue
+            fit = self.hypotheses.fit(other.apply(without.correction), best.sigma)
+            apart = float(fit.objective - best.objective)
+            if apart < self.least.indistinguishable:
+                yield other, apart
+
+
+def _alike(step: CorrectionStep) -> Iterator[CorrectionStep]:
+    """Yield signs and swaps where a sign or swap is: a symmetric arm takes one for another."""
+    if not isinstance(step, SignFlip | Swap):
+        return
+    pair = len(step.joints) == 2
+    for of in COLUMNS:
+        for joints in [(j,) for j in step.joints] if pair else [step.joints]:
+            yield SignFlip(joints, of)
+    if len(step.joints) >= 2:
+        yield from (Swap(step.joints, of) for of in COLUMNS)

@@ -1,0 +1,279 @@
+"""Counts of what a log shows by itself: its clock, its rows, its signals.
+
+A log is walked twice in blocks of bounded memory: once for the sizes of things, once to count
+what is odd against them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+from heft.recordings import Recording
+from heft.signals import GAP_STEPS, median_of_medians, running_median
+
+from .settings import TURN, SignalThresholds
+
+SMALL = 1e-12  # relative to numbers, below which differences are rounding
+TURNS = {"rad": TURN, "deg": 360.0}
+EXTREMES = ((0, "smallest"), (1, "largest"))
+KEPT = 3  # rows that a block hands on to the next
+
+
+@dataclass
+class Sizes:
+    """Sizes of signals, from the first walk; arrays have a place a signal."""
+
+    rows: int
+    step: float
+    low: Array
+    high: Array
+    change: Array  # rms of differences between rows, wraps left out
+    usual: Array  # median size of second differences
+    quantum: Array  # smallest difference between rows that is one
+
+
+@dataclass
+class Counts:
+    """Of what is odd, from the second walk; arrays have a place a signal."""
+
+    broken: NDArray[np.int64]
+    broken_time: int = 0
+    backwards: int = 0
+    jumped_back: int = 0
+    same_time: int = 0
+    gaps: int = 0
+    longest_gap: float = 0.0
+    missing: int = 0
+    steps: int = 0
+    repeated: int = 0
+    moving: int = 0
+    duration: float = 0.0
+    active: float = 0.0
+    jitter: list[float] = field(default_factory=list)
+    wraps: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    jumps: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    spikes: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    plateau: Array = field(default_factory=lambda: np.zeros((2, 0)))
+    frozen: Array = field(default_factory=lambda: np.zeros(0))
+    speeds: Array = field(default_factory=lambda: np.zeros((0, 3)))
+
+
+def sizes_of(recording: Recording, names: Sequence[str]) -> Sizes:
+    """Return the sizes of a log's signals, from a walk through it."""
+    count = len(names)
+    medians: list[tuple[float, int]] = []
+    low, high = np.full(count, np.inf), np.full(count, -np.inf)
+    squares, differences, quantum = np.zeros(count), np.zeros(count), np.full(count, np.inf)
+    second: list[Array] = []
+    rows = 0
+    for block in recording.blocks(names):
+        rows += len(block.time)
+        steps = np.diff(block.time[np.isfinite(block.time)])
+        steps = steps[steps > 0.0]
+        if len(steps):
+            medians.append((float(np.median(steps)), len(steps)))
+        values = np.where(np.isfinite(block.values), block.values, np.nan)
+        if not len(values):
+            continue
+        with np.errstate(invalid="ignore", over="ignore"):
+            low = np.fmin(low, np.fmin.reduce(values, axis=0))
+            high = np.fmax(high, np.fmax.reduce(values, axis=0))
+            change = np.diff(values, axis=0)
+            if not len(change):
+                continue
+            bound = 3.0 * np.nanquantile(np.abs(change), 0.98, axis=0)  # wraps and jumps are rare
+            least = SMALL * np.maximum(np.abs(low), np.abs(high))
+            real = np.where(np.abs(change) > least, np.abs(change), np.inf)
+            quantum = np.minimum(quantum, real.min(axis=0, initial=np.inf))
+            usual = np.isfinite(change) & (np.abs(change) <= bound)
+            squares += np.sum(np.where(usual, change, 0.0) ** 2, axis=0)
+            differences += usual.sum(axis=0)
+            if len(change) > 1:
+                second.append(np.nanmedian(np.abs(np.diff(change, axis=0)), axis=0))
+    bend = np.median(second, axis=0) if second else np.zeros(count)
+    rms = np.sqrt(squares / np.maximum(differences, 1))
+    step = median_of_medians(medians) if medians else 0.0
+    return Sizes(rows, step, low, high, rms, bend, quantum)
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Rows of a log, a few of the block before in front of them.
+
+    Attributes:
+        time: Shape (rows,) [s].
+        values: NaN where they are not finite, shape (rows, signals).
+        fresh: How many rows were in the block before.
+        names: Of the signals.
+        sizes: Of the signals.
+    """
+
+    time: Array
+    values: Array
+    fresh: int
+    names: Sequence[str]
+    sizes: Sizes
+
+    @property
+    def new(self) -> slice:
+        """Changes from row to row that the block before did not have."""
+        return slice(max(self.fresh - 1, 0), None)
+
+
+def counts_of(
+    recording: Recording, names: Sequence[str], sizes: Sizes, thresholds: SignalThresholds
+) -> Counts:
+    """Return what is odd in a log against the sizes of its signals, from a walk through it."""
+    count = len(names)
+    tally = Counts(np.zeros(count, dtype=np.int64))
+    tally.jumps, tally.spikes = (np.zeros(count, dtype=np.int64) for _ in range(2))
+    tally.wraps = {unit: np.zeros(count, dtype=np.int64) for unit in TURNS}
+    tally.plateau, tally.frozen = np.zeros((2, count)), np.zeros(count)
+    tally.speeds = np.zeros((count, 3))
+    tail_time, tail = np.empty(0), np.empty((0, count))
+    for read in recording.blocks(names):
+        time = np.concatenate([tail_time, read.time])
+        finite = np.where(np.isfinite(read.values), read.values, np.nan)
+        values = np.concatenate([tail, finite])
+        tally.broken += (~np.isfinite(read.values)).sum(axis=0)
+        tally.broken_time += int((~np.isfinite(read.time)).sum())
+        if len(time) > 1:
+            block = _Block(time, values, len(tail_time), names, sizes)
+            _walk_clock(tally, time[block.new], sizes.step)
+            _walk_rows(tally, block)
+            _walk_signals(tally, block, thresholds)
+            _walk_velocities(tally, block)
+        keep = min(len(time), KEPT)
+        tail_time, tail = time[-keep:], values[-keep:]
+    return tally
+
+
+def _walk_clock(tally: Counts, time: Array, step: float) -> None:
+    steps = np.diff(time[np.isfinite(time)])
+    if not len(steps) or not step:
+        return
+    tally.steps += len(steps)
+    tally.same_time += int(np.sum(steps == 0.0))
+    tally.backwards += int(np.sum(steps < 0.0))
+    tally.jumped_back += int(np.sum(steps < -GAP_STEPS * step))
+    gaps = steps > GAP_STEPS * step
+    tally.gaps += int(gaps.sum())
+    tally.longest_gap = max(tally.longest_gap, float(steps.max(initial=0.0)))
+    between = (steps > 1.5 * step) & ~gaps
+    tally.missing += int(between.sum())
+    usual = steps[(steps > 0.0) & ~gaps & ~between]
+    tally.duration += float(steps[(steps > 0.0) & ~gaps].sum())
+    if len(usual):
+        low, high = np.quantile(usual, (0.16, 0.84))
+        tally.jitter.append(float(high - low) / 2.0 / step)
+
+
+def _walk_rows(tally: Counts, block: _Block) -> None:
+    positions = np.array([n.partition(".")[0] == "q" for n in block.names], dtype=bool)
+    change = np.diff(block.values[block.new], axis=0)
+    if not positions.any() or not len(change):
+        return
+    with np.errstate(invalid="ignore"):
+        same = np.all(change == 0.0, axis=1)
+        # A row that repeats its neighbour, while positions changed shortly before or behind.
+        moved = np.abs(change[:, positions]) > 0.2 * block.sizes.change[positions]
+    near = np.convolve(moved.any(axis=1), np.ones(5), mode="same") > 0.0
+    tally.repeated += int(np.sum(same & near))
+    tally.moving += int(np.sum(near))
+    tally.active += float(np.sum(near)) * block.sizes.step
+
+
+def _walk_signals(tally: Counts, block: _Block, thresholds: SignalThresholds) -> None:
+    values, sizes = block.values, block.sizes
+    change = np.diff(values, axis=0)
+    with np.errstate(invalid="ignore"):  # across a silence nobody knows how it moved
+        change[np.diff(block.time) > GAP_STEPS * sizes.step] = np.nan
+        some_move = (np.abs(change) > 0.2 * sizes.change).mean(axis=1) > 0.3
+        alone = np.abs(values - running_median(values, 3))[1:-1]
+    alone[~(np.isfinite(change[:-1]) & np.isfinite(change[1:]))] = np.nan
+    for k, name in enumerate(block.names):
+        kind, x, d, size = name.partition(".")[0], values[:, k], change[:, k], sizes.change[k]
+        if not sizes.high[k] - sizes.low[k] > 0.0:
+            continue
+        if kind == "q":
+            _count_jumps(tally, k, np.abs(d[block.new]), size, thresholds)
+        # A spike leaves and comes back: its median of three is the nearer neighbour.
+        bound = thresholds.spike_ratio * max(sizes.usual[k], SMALL) + 3.0 * size
+        with np.errstate(invalid="ignore"):
+            tally.spikes[k] += int(np.sum(alone[max(block.fresh - 2, 0) :, k] > bound))
+        inside = (x[:-1] > sizes.low[k]) & (x[:-1] < sizes.high[k])  # else it is saturated
+        slope = max(0.2 * size, 3.0 * sizes.quantum[k])
+        for side, _ in EXTREMES:
+            level = sizes.high[k] if side else sizes.low[k]
+            tally.plateau[side, k] += _plateau(x, d, level, slope, thresholds.plateau_rows)
+        least = max(thresholds.frozen_rows, thresholds.frozen_s / max(sizes.step, SMALL))
+        rows = _frozen_rows(d, some_move & inside, size, kind in ("tau", "current"), least)
+        tally.frozen[k] = max(tally.frozen[k], rows * sizes.step)
+
+
+def _count_jumps(
+    tally: Counts, k: int, apart: Array, size: float, thresholds: SignalThresholds
+) -> None:
+    apart = apart[np.isfinite(apart)]
+    jumps = apart > max(thresholds.jump_ratio * size, thresholds.jump_least)
+    for unit, turn in TURNS.items():
+        whole = np.abs(apart - turn) < thresholds.wrap_share * turn
+        tally.wraps[unit][k] += int(np.sum(jumps & whole))
+    tally.jumps[k] += int(np.sum(jumps))
+
+
+def _walk_velocities(tally: Counts, block: _Block) -> None:
+    """Compare stated velocities with positions' own."""
+    time, values, sizes = block.time, block.values, block.sizes
+    places = {n: k for k, n in enumerate(block.names)}
+    for name, k in places.items():
+        kind, _, joint = name.partition(".")
+        at = places.get(f"q.{joint}")
+        if kind != "v" or at is None or len(time) < 3:
+            continue
+        with np.errstate(invalid="ignore", divide="ignore"):
+            own = (values[2:, at] - values[:-2, at]) / (time[2:] - time[:-2])
+        stated = values[1:-1, k]
+        good = np.isfinite(own) & np.isfinite(stated) & (time[2:] > time[:-2])
+        usual = good & (np.abs(own) <= 20.0 * sizes.change[at] / max(sizes.step, SMALL))
+        own, stated = own[usual], stated[usual]
+        tally.speeds[k] += (own @ own, own @ stated, stated @ stated)
+
+
+def _runs(mask: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return where runs begin and where they end (behind the last)."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8)))
+    return edges[::2], edges[1::2]
+
+
+def _plateau(x: Array, d: Array, level: float, slope: float, least: int) -> int:
+    """Return how many rows lie on flat tops of `least` rows that are entered with a slope."""
+    begins, ends = _runs(x == level)
+    rows = 0
+    for begin, end in zip(begins, ends, strict=True):
+        entered = abs(d[begin - 1]) if begin > 0 else 0.0
+        left = abs(d[end - 1]) if end - 1 < len(d) else 0.0
+        if end - begin >= least and max(entered, left) > slope:
+            rows += int(end - begin)
+    return rows
+
+
+def _frozen_rows(
+    d: Array, some_move: NDArray[np.bool_], size: float, is_effort: bool, least: float
+) -> int:
+    """Return the longest run of `least` rows or more that do not change while others do."""
+    longest = 0
+    for begin, end in zip(*_runs(d == 0.0), strict=True):
+        if end - begin < least or not some_move[begin:end].mean() > 0.5:
+            continue
+        behind = abs(d[end]) if end < len(d) else 0.0
+        before = abs(d[begin - 1]) if begin > 0 else 0.0
+        # A joint may stand still while others move; it then leaves as softly as it came.
+        if is_effort or behind > 10.0 * size or before > 0.5 * size:
+            longest = max(longest, int(end - begin))
+    return longest

@@ -1,0 +1,174 @@
+"""What is wrong with a log, by the physics of the robot: the search over corrections.
+
+Greedy: of all single corrections the one with the strongest evidence is applied and the search
+goes on, up to `most_steps` of them; then each is left out again, and stays only if it is needed.
+Where that leads to no log that is explained, other first steps are tried. What no motion can tell
+(two corrections of a symmetric arm, an offset of the last joint against the place of its load)
+leaves no evidence: it is not claimed, or both are named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from .corrections import Correction, CorrectionStep, ScalarStep, combined
+from .evidence import Evidence
+from .hypotheses import Fit, Hypotheses
+from .judging import Explained, Judge
+from .proposals import Proposals
+from .settings import CorrectionSearch
+from .steps import steps_between
+
+BETTER = 0.1  # evidence that a refinement must gain to be gone on with
+NARROWER = 0.4  # by which a comparison with both sides narrows where neither is better
+
+Tried = tuple[CorrectionStep, Fit]
+
+
+class Search:
+    """One search: steps proposed, refined, followed."""
+
+    def __init__(self, evidence: Evidence, settings: CorrectionSearch) -> None:
+        self.settings = settings
+        self.hypotheses = Hypotheses(evidence)
+        self.proposals = Proposals(self.hypotheses, settings.proposals)
+        self.judge = Judge(self.hypotheses, settings.acceptance)
+
+    def refined(self, step: CorrectionStep, base: Correction, fit: Fit) -> Tried:
+        """Return a step with its number where the torque wants it, and its fit."""
+        if isinstance(step, ScalarStep) and step.width:
+            return self._by_comparison(step, base, fit)
+        if step.is_expandable:
+            return self._by_first_order(step, base, fit)
+        return step, fit
+
+    def _by_first_order(self, step: CorrectionStep, base: Correction, fit: Fit) -> Tried:
+        for _ in range(self.settings.refinements):
+            small = self.proposals.small(fit)
+            pairs = ((step.followed_by(s), s) for s in small)
+            better, further = next((p for p in pairs if p[0] is not None), (None, step))
+            if better is None:
+                break
+            found = self.hypotheses.fit(better.apply(base), fit.sigma)
+            if not found.objective < fit.objective - BETTER:
+                if abs(further.number) > self.settings.unsettled_rad:
+                    fit = replace(fit, settled=False)
+                break
+            step, fit = better, found
+        return step, fit
+
+    def _by_comparison(self, step: ScalarStep, base: Correction, fit: Fit) -> Tried:
+        width = step.width
+        for _ in range(self.settings.narrowings):
+            around = []
+            for side in (-width, width):
+                other = step.moved(side)
+                around.append((other, self.hypotheses.fit(other.apply(base), fit.sigma)))
+            best = min(around, key=lambda pair: pair[1].objective)
+            if best[1].objective < fit.objective:
+                step, fit = best
+            else:
+                width *= NARROWER
+        return step, fit
+
+    def next(self, best: Fit) -> list[Tried]:
+        """Return the steps with the strongest evidence, refined, by falling evidence."""
+        base = best.correction
+        proposed = (*self.proposals.steps(best), *self.proposals.small(best))
+        tried = [(step, self.hypotheses.fit(step.apply(base), best.sigma)) for step in proposed]
+        common = best.objective - self.settings.look_evidence
+
+        def order(tried: Tried) -> tuple[bool, float]:
+            """One unit for all is likelier than many joints of which each is off."""
+            step, fit = tried
+            return not (step.is_unit and fit.objective < common), fit.objective
+
+        leading: dict[tuple[str, tuple[int, ...]], Tried] = {}
+        for step, fit in sorted(tried, key=order):
+            key = (step.kind, step.joints)
+            if len(leading) < self.settings.refined_steps and key not in leading:
+                leading[key] = self.refined(step, base, fit)
+        least = self.settings.acceptance
+        found = [(s, f) for s, f in leading.values() if f.settled and s.is_large(least, base)]
+        return sorted(found, key=order)
+
+    def followed(self, start: Correction, best: Fit, first: list[Tried]) -> Explained:
+        """Return what is needed of the steps that first ones lead to."""
+        reached = self._descended(best, first)
+        unit_log_gain = self.settings.proposals.unit_log_gain
+        steps = steps_between(start, reached, unit_log_gain)
+        return self.judge.concluded(start, self._polished(start, steps))
+
+    def _descended(self, best: Fit, first: list[Tried]) -> Correction:
+        """Return where the steps of strongest evidence lead, from a choice of first ones."""
+        candidates = first
+        for _ in range(self.settings.most_steps):
+            if not self.leads(candidates, best):
+                break
+            best = self.hypotheses.settle(candidates[0][1].correction)
+            candidates = self.next(best)
+        return best.correction
+
+    def leads(self, candidates: Sequence[Tried], best: Fit) -> bool:
+        """Return whether the first of some steps has evidence enough to be followed up."""
+        least = best.objective - self.settings.look_evidence
+        return bool(candidates) and candidates[0][1].objective <= least
+
+    def _polished(
+        self, start: Correction, steps: Sequence[CorrectionStep]
+    ) -> tuple[CorrectionStep, ...]:
+        """Return steps with each number where the torque wants it, all the others given."""
+        kept = list(steps)
+        best = self.hypotheses.settle(combined(start, kept))
+        for k, step in enumerate(steps if len(steps) > 1 else ()):
+            base = combined(start, [s for j, s in enumerate(kept) if j != k])
+            fit = self.hypotheses.fit(step.apply(base), best.sigma)
+            better, found = self.refined(step, base, fit)
+            if found.settled:
+                kept[k] = better
+        return tuple(kept)
+
+
+def explain(evidence: Evidence, settings: CorrectionSearch | None = None) -> Explained:
+    """Return which corrections of the logs the torque asks for.
+
+    Args:
+        evidence: The part of the logs that is looked at.
+        settings: How corrections are searched for.
+    """
+    settings = settings or CorrectionSearch()
+    search = Search(evidence, settings)
+    hypotheses = search.hypotheses
+    start = Correction.none(evidence.robot)
+    still = hypotheses.settle(start)
+    first = search.next(still)
+    if not search.leads(first, still):
+        return search.judge.concluded(start, ())
+    found: list[Explained] = []
+    for k in range(min(settings.beginnings, len(first))):
+        found.append(search.followed(start, hypotheses.settle(start), first[k : k + 1]))
+        if _is_plain(found[-1], settings):
+            break
+    best = min(found, key=lambda f: _left(f, settings))
+    for _ in range(settings.looks_again if best.steps else 0):  # what was hidden behind it
+        mended = hypotheses.settle(best.correction)
+        further = search.followed(start, mended, search.next(mended))
+        if _left(further, settings) >= _left(best, settings) - settings.step_log_gain:
+            break
+        best = further
+    return best
+
+
+def _is_plain(found: Explained, settings: CorrectionSearch) -> bool:
+    """Return whether a log is explained, by steps that leave no doubt."""
+    least = min((s.evidence for s in found.steps), default=0.0)
+    return found.total < settings.explained_share and least > settings.plain_evidence
+
+
+def _left(found: Explained, settings: CorrectionSearch) -> float:
+    """Return the mean logarithm of what is left over, dearer with each step."""
+    left = float(np.mean(np.log(found.unexplained)))
+    return left + settings.step_log_gain * len(found.steps)

@@ -1,0 +1,426 @@
+"""What may be wrong with a log's columns, and what undoes it: a class a kind of step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from .corrections import (
+    Columns,
+    Correction,
+    CorrectionStep,
+    Description,
+    ScalarStep,
+    Told,
+    toml_list,
+)
+from .settings import DEGREE, TURN, StepAcceptance
+
+EFFORT_UNITS = {("tau", 1e-3): "mNm", ("tau", 1e3): "kNm", ("current", 1e-3): "mA"}
+
+
+def _factors(step: CorrectionStep, factor: float, count: int) -> list[float]:
+    every = step.joints or tuple(range(count))
+    return [factor if j in every else 1.0 for j in range(count)]
+
+
+def _scaled(step: CorrectionStep, of: Columns, factor: float, to: Correction) -> Correction:
+    scale = _factors(step, factor, len(to.q_source))
+    moved = to if of == "tau" else to.positions(scale=scale)
+    return moved if of == "q" else moved.torques(scale=scale)
+
+
+@dataclass(frozen=True)
+class SignFlip(CorrectionStep):
+    """The sign of positions, of torques, or of both (an axis turned round).
+
+    Attributes:
+        of: Which.
+    """
+
+    of: Columns = "both"
+
+    @property
+    def kind(self) -> str:
+        """`q sign`, `tau sign` or `axis`."""
+        return {"q": "q sign", "tau": "tau sign", "both": "axis"}[self.of]
+
+    def apply(self, to: Correction) -> Correction:
+        """Return a correction followed by this step."""
+        return _scaled(self, self.of, -1.0, to)
+
+    def describe(self, told: Told) -> Description:
+        """Return what a user is told of it."""
+        what = {"q": "position", "tau": "torque", "both": "position and torque"}[self.of]
+        lines = (told.line(k, "sign", -1, 1, self.joints) for k in told.kinds(self.of))
+        return Description(
+            f"flipped {what}",
+            f"the {what} of {told.named(self.joints)} has the other sign",
+            "flip it in the column map",
+            {"map": "\n".join(lines).replace(".0", "")},
+        )
+
+
+@dataclass(frozen=True)
+class Swap(CorrectionStep):
+    """The columns of two joints: their positions, their torques, or both.
+
+    Attributes:
+        of: Which.
+    """
+
+    of: Columns = "both"
+
+    @property
+    def kind(self) -> str:
+        """`q swap`, `tau swap` or `swap`."""
+        return {"q": "q swap", "tau": "tau swap", "both": "swap"}[self.of]
+
+    def _order(self, count: int) -> list[int]:
+        order = list(range(count))
+        for j, k in zip(self.joints, reversed(self.joints), strict=True):
+            order[j] = k
+        return order
+
+    def apply(self, to: Correction) -> Correction:
+        """Return a correction followed by this step."""
+        source = self._order(len(to.q_source))
+        moved = to if self.of == "tau" else to.positions(source)
+        return moved if self.of == "q" else moved.torques(source)
+
+    def describe(self, told: Told) -> Description:
+        """Return what a user is told of it."""
+        what = {"q": "positions", "tau": "torques", "both": "columns"}[self.of]
+        order = toml_list(told.joints[k] for k in self._order(len(told.joints)))
+        lines = (
+            f"[{k}]\njoints = {order}  # of columns {toml_list(f'{k}.{j}' for j in told.joints)}"
+            for k in told.kinds(self.of)
+        )
+        return Description(
+            f"swapped {what}",
+            f"the {what} of {told.named(self.joints)} are swapped",
+            "name them in the other order",
+            {"map": "\n".join(lines)},
+        )
+
+
+@dataclass(frozen=True)
+class PositionUnit(ScalarStep):
+    """The unit of all positions; `value` is its size [rad]."""
+
+    is_continuous = False
+    is_unit = True
+
+    @property
+    def kind(self) -> str:
+        """`q unit`."""
+        return "q unit"
+
+    def apply(self, to: Correction) -> Correction:
+        """Return a correction followed by this step."""
+        return _scaled(self, "q", self.value, to)
+
+    def describe(self, told: Told) -> Description:
+        """Return what a user is told of it."""
+        for size, unit, words in ((DEGREE, "deg", "degrees"), (TURN, "turn", "turns")):
+            if self.value == size:
+                return Description(
+                    f"{words} for radians",
+                    f"positions are in {words}",
+                    "state the unit",
+                    {"map": f'[q]\nunit = "{unit}"'},
+                )
+        return Description(
+            "radians for degrees",
+            "positions were turned from degrees to radians twice",
+            "state the unit",
+            {"map": told.line("q", "scale", self.value, 1.0, self.joints)},
+        )
+
+
+@dataclass(frozen=True)
+class _Factor(ScalarStep):
+    """A factor, which is refined by shares of itself."""
+
+    is_factor = True
+
+    def moved(self, by: float) -> Self:
+        """Return the step with its factor's logarithm moved."""
+        return replace(self, value=self.value * float(np.exp(by)))
+
+    def is_large(self, least: StepAcceptance, before: Correction) -> bool:
+        """Return whether the factor is off one by enough, or negative."""
+        return bool(abs(np.log(abs(self.value))) > least.log_factor or self.value < 0.0)
+
+
+@dataclass(frozen=True)
+class PositionScale(_Factor):
+    """A factor of joints' positions: a gear ratio, a unit."""
+
+    width = 0.1
+
+    @property
+    def kind(self) -> str:
+        """`q scale`."""
+        return "q scale"
+
+    def apply(self, to: Correction) -> Correction:
+        """Return a correction followed by this step."""
+        return _scaled(self, "q", self.value, to)
+
+    def describe(self, told: Told) -> Description:
+        """Return what a user is told of it."""
+        degrees = abs(self.value - DEGREE) < 1e-3 * np.pi
+        return Description(
+            "degrees for radians" if degrees else "wrong gear or unit of position",
+            f"the position of {told.named(self.joints)} is {1.0 / self.value:.4g} times too large",
+            "scale it; if it is a motor's, give the exact ratio",
+            {"map": told.line("q", "scale", self.value, 1.0, self.joints)},
+        )
+
+
+@dataclass(frozen=True)
+class PositionOffset(ScalarStep):
+    """The zero of joints' encoders; `value` is to be added [rad or m]."""
+
+    @property
+    def kind(self) -> str:
+        """`q offset`."""
+        return "q offset"
+
+    @property
+    def _shift(self) -> float:
+        """The offset within half a turn of zero [rad]."""
+        return float(np.angle(np.exp(1j * self.value)))
+
+    def apply(self, to: Correction) -> Correction:
+        """Return a correction followed by this step."""
+        count = len(to.q_source)
+        return to.positions(offset=[self.value if j in self.joints else 0.0 for j in range(count)])
+
+    def is_large(self, least: StepAcceptance, before: Correction) -> bool:
+        """Return whether the zero is off by enough."""
+        return abs(self._shift) >= least.offset_rad
+
+    @property
+    def is_expandable(self) -> bool:
+        """Whether its number is refined by what the residual shows of it to first order."""
+        return True
+
+    def followed_by(self, further: CorrectionStep) -> Self | None:
+        """Return two offsets of the same joints as one."""
+        if not isinstance(further, PositionOffset) or further.joints != self.joints:
+            return None
+        return self.moved(further.value)
+
+    def describe(self, told: Told) -> Description:
+        """Return what a user is told of it."""
+        return Description(
+            "encoder offset",
+            f"the zero of {told.named(self.joints)} is off by {np.rad2deg(-self._shift):.3g}°",
+            "shift it",
+            {"map": told.line("q", "offset", self._shift, 0.0, self.joints)},
+        )
+
+
+@dataclass(frozen=True)
+class TorqueGain(_Factor):
+    """A factor of joints' torques."""
+
+    width = 0.35
+
+    @property
+    def kind(self) -> str:
+        """`tau gain`."""
+        return "tau gain"
+
+    def apply(self, to: Correction) -> Correction:
+        """Return a correction followed by this step."""
+        return _scaled(self, "tau", self.value, to)
+
+    def describe(self, told: Told) -> Description:
+        """Return what a user is told of it."""
+        return Description(
+            "wrong torque gain",
+            f"the torque of {told.named(self.joints)} is {1.0 / self.value:.4g} times too large",
+            "look at its gear ratio, gain and unit",
+            {"map": told.line(told.effort, "scale", self.value, 1.0, self.joints)},
+        )
+
+
+@dataclass(frozen=True)
+class TorqueUnit(_Factor):
+    """The unit of all torques; `value` is its size [N·m]."""
+
+    is_continuous = False
+    is_unit = True
+
+    @property
+    def kind(self) -> str:
+        """`tau unit`."""
+        return "tau unit"
+
+    def apply(self, to: Correction) -> Correction:
+        """Return a correction followed by this step."""
+        return _scaled(self, "tau", self.value, to)
+
+    def describe(self, told: Told) -> Description:
+        """Return what a user is told of it."""
+        unit = EFFORT_UNITS.get((told.effort, self.value))
+        scale = told.line(told.effort, "scale", self.value, 1.0, self.joints)
+        return Description(
+            "unit of torque",
+            f"torques are {1.0 / self.value:.4g} times too large",
+            "state the unit",
+            {"map": f'[{told.effort}]\nunit = "{unit}"' if unit else scale},
+        )
+
+
+@dataclass(frozen=True)
+class Gravity(CorrectionStep):
+    """The direction of gravity, or that torque holds nothing of it.
+
+    Attributes:
+        vector: In the base's frame [m/s²].
+    """
+
+    vector: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+    @property
+    def kind(self) -> str:
+        """`gravity`."""
+        return "gravity"
+
+    def apply(self, to: Correction) -> Correction:
+        """Return a correction followed by this step."""
+        return replace(to, gravity=self.vector)
+
+    def is_large(self, least: StepAcceptance, before: Correction) -> bool:
+        """Return whether the base is tilted by enough."""
+        a, b = np.array(self.vector), np.array(before.gravity)
+        if not a.any() or not b.any():
+            return bool(np.pi >= least.tilt_rad)
+        cosine = float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
+        return bool(np.arccos(np.clip(cosine, -1.0, 1.0)) >= least.tilt_rad)
+
+    @property
+    def is_expandable(self) -> bool:
+        """Whether it has a direction; torque without gravity has none."""
+        return any(self.vector)
+
+    def followed_by(self, further: CorrectionStep) -> Self | None:
+        """Return the further direction."""
+        return replace(self, vector=further.vector) if isinstance(further, Gravity) else None
+
+    def describe(self, told: Told) -> Description:
+        """Return what a user is told of it."""
+        if not any(self.vector):
+            return Description(
+                "no gravity",
+                "the torque holds nothing of gravity",
+                "log the motors' torque before gravity is taken out, or say that there is none",
+                {"options": "gravity = [0.0, 0.0, 0.0]"},
+            )
+        a, b = np.array(self.vector), told.gravity
+        size = max(float(np.linalg.norm(a) * np.linalg.norm(b)), 1e-12)
+        tilt = float(np.rad2deg(np.arccos(np.clip(a @ b / size, -1.0, 1.0))))
+        return Description(
+            "tilted mounting",
+            f"the base is mounted {tilt:.3g}° off what gravity says",
+            "state gravity",
+            {"options": f"gravity = {[round(x, 4) + 0.0 for x in self.vector]}"},
+        )
+
+
+@dataclass(frozen=True)
+class Delay(ScalarStep):
+    """By how much torque comes behind motion; `value` [s]."""
+
+    width = 0.002
+
+    @property
+    def kind(self) -> str:
+        """`delay`."""
+        return "delay"
+
+    def apply(self, to: Correction) -> Correction:
+        """Return a correction followed by this step."""
+        return replace(to, delay=to.delay + self.value)
+
+    def is_large(self, least: StepAcceptance, before: Correction) -> bool:
+        """Return whether it is longer than what good logs are off by."""
+        return abs(self.value) >= least.delay_s
+
+    def describe(self, told: Told) -> Description:
+        """Return what a user is told of it."""
+        side = "behind" if self.value > 0.0 else "ahead of"
+        return Description(
+            "delay",
+            f"torque comes {1e3 * abs(self.value):.3g} ms {side} motion",
+            "state the delay, if heft identify does not find it by itself",
+            {"flag": f"--delay {self.value:.4g}"},
+        )
+
+
+def steps_between(
+    start: Correction, correction: Correction, unit_log_gain: float
+) -> tuple[CorrectionStep, ...]:
+    """Return single steps that make up a correction of columns that are right in `start`.
+
+    Swaps come first, then units, signs, factors and offsets, then gravity and delay.
+
+    Args:
+        start: The correction that they come after.
+        correction: The correction that they lead to.
+        unit_log_gain: Logarithm of a factor of all torques, beyond which it is a unit.
+    """
+    found: list[CorrectionStep] = []
+    q, tau = list(correction.q_source), list(correction.tau_source)
+    if q == tau:
+        found += [Swap(pair, "both") for pair in _swaps(q)]
+    else:
+        found += [Swap(pair, "q") for pair in _swaps(q)]
+        found += [Swap(pair, "tau") for pair in _swaps(tau)]
+    scale, gain = np.array(correction.q_scale), np.array(correction.tau_scale)
+    known = (DEGREE, TURN, 1.0 / DEGREE)
+    unit = next((u for u in known if np.sum(np.abs(scale) == u) > len(scale) / 2), None)
+    if unit is not None:
+        found.append(PositionUnit((), unit))
+        scale = scale / unit
+    if len(gain) > 1 and np.all(np.abs(np.log(np.abs(gain))) > unit_log_gain):
+        common = float(np.exp(np.median(np.log(np.abs(gain)))))
+        unit = next((u for u in (1e-3, 1e3) if abs(np.log(common / u)) < np.log(3.0)), common)
+        found.append(TorqueUnit((), unit))
+        gain = gain / unit
+    for j, offset in enumerate(correction.q_offset):
+        found += _steps_of_a_joint(j, float(scale[j]), float(gain[j]), offset)
+    if correction.gravity != start.gravity:
+        found.append(Gravity((), correction.gravity))
+    if correction.delay:
+        found.append(Delay((), correction.delay))
+    return tuple(found)
+
+
+def _steps_of_a_joint(j: int, scale: float, gain: float, offset: float) -> Iterator[CorrectionStep]:
+    flipped = scale < 0.0, gain < 0.0
+    if any(flipped):
+        yield SignFlip((j,), "both" if all(flipped) else "q" if flipped[0] else "tau")
+    if not np.isclose(abs(scale), 1.0):
+        yield PositionScale((j,), abs(scale))
+    if not np.isclose(abs(gain), 1.0):
+        yield TorqueGain((j,), abs(gain))
+    if offset != 0.0:
+        yield PositionOffset((j,), offset)
+
+
+def _swaps(source: list[int]) -> Iterator[tuple[int, int]]:
+    """Yield pairs whose swaps, one after another, lead to an order."""
+    order = list(range(len(source)))
+    for j, wanted in enumerate(source):
+        k = order.index(wanted)
+        if k != j:
+            yield (j, k)
+            order[j], order[k] = order[k], order[j]

@@ -1,0 +1,125 @@
+"""Pieces of logs without gaps, smooth: motion, and torque as low as the motion's band."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft import signals
+from heft.arrays import Array
+from heft.models import Robot
+from heft.plants import Problem, RobotPlant
+from heft.recordings import Recording
+from heft.signals import Smoothing
+
+from .settings import EvidenceSettings
+
+LEAST_ROWS = 64  # of a piece that is looked at
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A piece of a log without gaps.
+
+    Attributes:
+        time: Shape (N,) [s].
+        position, velocity, acceleration: Shape (N, joints) [rad or m, and per s, s²].
+        effort: Shape (N, joints) [N·m or N]; zero where it is not measured.
+        chosen: The instants that are compared, shape (n,).
+    """
+
+    time: Array
+    position: Array
+    velocity: Array
+    acceleration: Array
+    effort: Array
+    chosen: NDArray[np.intp]
+
+    @property
+    def duration(self) -> float:
+        """How long it is [s]."""
+        return float(self.time[-1] - self.time[0])
+
+
+def stretches_of(
+    bare: Robot, recordings: Sequence[Recording], settings: EvidenceSettings
+) -> tuple[tuple[Stretch, ...], float]:
+    """Return the pieces of logs that physics looks at, and the corner of the low-pass [Hz].
+
+    Args:
+        bare: The robot without friction.
+        recordings: The logs, read in bounded memory.
+        settings: How much of them.
+
+    Raises:
+        HeftError: If the logs lack signals, or nothing moves in them.
+    """
+    share = settings.rows // len(recordings)
+    chosen = [w for r in recordings for w in _windows(r, share, settings.windows)]
+    problem = Problem(RobotPlant(bare), tuple(chosen), Smoothing(), threads=1)
+    problem = problem.with_settings(smoothing=replace(problem.resolved, delay=0.0))
+    parts = list(_joined(problem, 2.5 * settings.longest_delay_s))
+    duration = sum(s.duration for s in parts)
+    made = []
+    for s in parts:
+        count = max(2, round(settings.instants * s.duration / max(duration, 1e-9)))
+        delay = settings.longest_delay_s
+        inner = (s.time >= s.time[0] + delay) & (s.time <= s.time[-1] - delay)
+        rows = np.flatnonzero(inner)
+        if len(rows) >= 2:
+            pick = np.unique(np.linspace(0, len(rows) - 1, count).round().astype(np.intp))
+            made.append(replace(s, chosen=rows[pick]))
+    return tuple(made), problem.corner
+
+
+def _windows(recording: Recording, rows: int, windows: int) -> Iterator[Recording]:
+    """Yield at most about so many rows of a recording, from all over it."""
+    total = recording.table.rows
+    if total is None:
+        total = sum(len(b.time) for b in recording.blocks([]))
+    if total <= rows:
+        yield recording
+        return
+    share = rows // windows
+    for k in range(windows):
+        first = (total - share) * k // (windows - 1)
+        yield recording.window(first, first + share)
+
+
+def _joined(problem: Problem[RobotPlant], shortest: float) -> Iterator[Stretch]:
+    """Yield the problem's pieces without gaps that are longer than `shortest` [s]."""
+    held: list[tuple[Array, ...]] = []
+    recording, last, step = -1, -np.inf, 0.0
+    for s in problem.samples():
+        new = s.recording != recording
+        gap = signals.GAP_STEPS * problem.timelines[s.recording].step
+        effort = np.zeros_like(s.motion.position)  # zero where it is not measured
+        effort[problem.plant.robot.measured] = s.measured.T
+        signs = (s.motion.position, s.motion.velocity, s.motion.bodies.acceleration, effort)
+        for rows in signals.between_gaps(s.time, gap):
+            if new or not signals.follows(float(s.time[rows.start]), last, gap):
+                yield from _made(held, step, problem.corner, shortest)
+                held, new = [], False
+                recording, step = s.recording, problem.timelines[s.recording].step
+            held.append((s.time[rows], *(x.T[rows] for x in signs)))
+            last = float(s.time[rows.stop - 1])
+    yield from _made(held, step, problem.corner, shortest)
+
+
+def _made(
+    held: Sequence[tuple[Array, ...]], step: float, corner: float, shortest: float
+) -> Iterator[Stretch]:
+    """Yield the stretch of chunks that follow one another, torque through the motion's low-pass."""
+    if not held:
+        return
+    time, q, v, a, tau = (np.concatenate([h[k] for h in held]) for k in range(5))
+    if len(time) < LEAST_ROWS or time[-1] - time[0] <= shortest:
+        return
+    grid = time[0] + step * np.arange(int((time[-1] - time[0]) / step + 1e-9) + 1)
+    even = np.stack([np.interp(grid, time, x) for x in tau.T], 1)
+    smooth = signals.low_pass(even, step, min(corner, signals.LARGEST_CORNER / step))
+    tau = np.stack([np.interp(time, grid, x) for x in smooth.T], 1)
+    yield Stretch(time, q, v, a, tau, np.empty(0, dtype=np.intp))

@@ -1,0 +1,134 @@
+"""What a hypothesis about a log leaves free: all bodies, near the model file's, and friction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+from heft.dynamics import (
+    LINEAR_SCALE,
+    Armature,
+    Drive,
+    Drives,
+    DriveState,
+    Offset,
+    Sigmoid,
+    Stop,
+    Viscous,
+    drive_columns,
+)
+from heft.estimators import IDENTITY, cone_metric
+from heft.information import PARAMETER_COUNT, inertia
+from heft.models import Robot
+
+from .corrections import Correction
+from .settings import DEGREE, EvidenceSettings
+from .stretches import Stretch
+
+
+@dataclass(frozen=True)
+class Unknowns:
+    """The unknowns u: ten of each body, 1 at the model file's value, then each drive's terms.
+
+    Attributes:
+        robot: The robot.
+        settings: Scales of friction, and how far the model file may be off.
+    """
+
+    robot: Robot
+    settings: EvidenceSettings
+
+    @cached_property
+    def metric(self) -> tuple[Array, ...]:
+        """Of each body the matrix from unknowns to its ten parameters, shape (10, 10)."""
+        nominal = self.robot.nominal()
+        found = []
+        for b in range(len(self.robot.tree.names)):
+            ten = nominal[PARAMETER_COUNT * b : PARAMETER_COUNT * (b + 1)]
+            found.append(cone_metric(inertia.nearest_consistent(ten)))
+        return tuple(found)
+
+    @property
+    def bodies(self) -> int:
+        """How many unknowns are the bodies'."""
+        return PARAMETER_COUNT * len(self.robot.tree.names)
+
+    @cached_property
+    def start(self) -> Array:
+        """The unknowns as the model file has them, shape (p,)."""
+        own = np.tile(IDENTITY, len(self.robot.tree.names))
+        return np.concatenate([own, np.zeros(self.terms * len(self.robot.drives))])
+
+    @cached_property
+    def rubbing(self) -> Drives:
+        """The drives with few scales of friction, which tell directions as well as many.
+
+        Load-dependent friction has no part in it: it needs the rigid torque, which is looked for.
+        """
+        return Drives(tuple(self._rubbing(d) for d in self.robot.drives))
+
+    def _rubbing(self, drive: Drive) -> Drive:
+        unit = LINEAR_SCALE if drive.linear else 1.0
+        terms = (
+            Armature(),
+            Viscous(),
+            *(Sigmoid(unit * s) for s in self.settings.sigmoid_speeds_rad_s),
+            *(Stop(unit * b) for b in self.settings.stop_widths_rad),
+            Offset(),
+        )
+        return replace(drive, terms=terms, simple_terms=())
+
+    @property
+    def terms(self) -> int:
+        """How many terms each drive has."""
+        return 3 + len(self.settings.sigmoid_speeds_rad_s) + len(self.settings.stop_widths_rad)
+
+    @cached_property
+    def nonnegative(self) -> NDArray[np.bool_]:
+        """Which unknowns must not be negative, shape (p,): friction never drives."""
+        own = [t.nonnegative for d in self.rubbing for t in d.terms]
+        return np.concatenate([np.zeros(self.bodies, dtype=bool), np.array(own, dtype=bool)])
+
+    def parameters(self, values: Array) -> Array:
+        """Return ten parameters a body of unknowns, shape (10 bodies,)."""
+        tens = values[: self.bodies].reshape(-1, PARAMETER_COUNT)
+        return np.concatenate([g @ u for g, u in zip(self.metric, tens, strict=True)])
+
+    def of_drive(self, drive: int) -> slice:
+        """Return the places of a drive's terms."""
+        first = self.bodies + self.terms * drive
+        return slice(first, first + self.terms)
+
+    def drive_columns(
+        self, correction: Correction, stretches: Sequence[Stretch], v: Array, a: Array
+    ) -> Array:
+        """Return each drive's terms at the instants compared, shape (drives, terms, n).
+
+        Args:
+            correction: Under which.
+            stretches: The logs, as they are.
+            v: Corrected velocities at the instants, shape (n, joints).
+            a: Corrected accelerations.
+        """
+        source, scale = list(correction.q_source), np.array(correction.q_scale)
+        # The course of friction over speed is not known well enough to tell a scale.
+        units = np.array([1.0, DEGREE])  # a motor's turns are nearer to the second
+        apart = np.abs(np.log(np.abs(scale)) - np.log(units[:, None]))
+        plain = np.abs(scale) / units[np.argmin(apart, axis=0)]
+        stops = []
+        for s in stretches:
+            moved = (s.position[:, source] * (scale / plain)).T
+            stops.append(drive_columns.presliding(self.rubbing, s.time, moved).values[:, s.chosen])
+        velocity, acceleration = (v / plain).T, (a / plain).T
+        no_load = np.zeros_like(velocity)
+        slipped = np.concatenate(stops, axis=1)
+        # Of these terms none is a function of the position alone.
+        state = DriveState(no_load, velocity, acceleration, slipped, no_load)
+        chosen = [(d, t) for d, drive in enumerate(self.rubbing) for t in drive.terms]
+        made = drive_columns.columns(self.rubbing, chosen, state).values
+        return made.reshape(len(self.rubbing), self.terms, -1)

@@ -1,0 +1,43 @@
+"""Stop operators: how far presliding has stretched, sample after sample."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.compiled import Kernels, exact, plain
+
+
+@exact
+def _slip(position, widths, last, held, out):  # type: ignore[no-untyped-def]
+    for j in range(position.shape[0]):
+        width, x, z = widths[j], last[j], held[j] * widths[j]
+        for k in range(position.shape[1]):
+            z = min(max(z + (position[j, k] - x), -width), width)
+            x = position[j, k]
+            out[j, k] = z / width
+
+
+def stops(position: Array, widths: Array, last: Array, held: Array) -> Array:
+    """Return stop operators along samples: `z ← clip(z + Δx, ±width)`, as z/width.
+
+    Args:
+        position: Shape (stops, N) [rad or m].
+        widths: Shape (stops,) [rad or m].
+        last: Position of the sample before, shape (stops,).
+        held: z/width there, shape (stops,).
+    """
+    KERNELS.prepare()
+    out = np.empty(position.shape)
+    x, b, before, z = plain(position, widths, last, held)
+    _slip(x, b, before, z, out)
+    return out
+
+
+def warm_up() -> None:
+    """Run the compiled function once."""
+    one = np.zeros(1)
+    _slip(np.zeros((1, 1)), np.ones(1), one, one, np.zeros((1, 1)))
+
+
+KERNELS = Kernels((_slip,), warm_up)

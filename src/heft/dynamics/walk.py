@@ -1,0 +1,551 @@
+"""The compiled walk of a tree of bodies: rows of the regressor and of the momentum.
+
+One routine serves every robot, since the tree is data. The entry of the regressor for
+channel i and body k is the channel's motion axis, carried into the frame of k, against the
+6×10 block of k:
+
+    Y_ik = S_ikᵀ A_k(v_k, a_k),    A_k π_k = I_k a_k + v_k ×* I_k v_k     [Featherstone2008]
+
+so no intermediate matrix is formed, and only pairs where i moves k are visited. Samples lie
+innermost in blocks of 64: every operation is a vector operation, and a block's rows stay in
+cache until `fold` has turned them into triangles.
+
+The momentum's rows come from the same walk, which then carries the rate of each axis as well.
+
+Spatial vectors have their linear part first (pinocchio's order); gravity enters as an
+acceleration of the base. Rows of a block lie 64 apart in flat arrays, and every loop runs over
+all 64: with constant distances the compiler can prove that rows do not overlap, and uses vector
+instructions.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from heft.compiled import Kernels, contracted, reassociated
+from heft.information import folding
+
+BLOCK = 64  # samples per vector block: eight AVX-512 registers
+N1, N2, N3, N4, N5, N6, N7, N8, N9 = (k * BLOCK for k in range(1, 10))
+DEEPEST = folding.LANES // BLOCK  # blocks folded at once, at most
+
+# π/2 in three parts of 33 bits: exact products with small integers [Cody1980].
+HALF_PI = (1.57079632673412561417e00, 6.07710050630396597660e-11, 2.02226624871116645580e-21)
+LARGEST_ANGLE = 1e5  # [rad] beyond which the reduction by three parts loses digits
+# Minimax polynomials of sin and cos on [−π/4, π/4], coefficients as published [Moshier1989].
+SIN = (
+    1.58962301576546568060e-10,
+    -2.50507477628578072866e-8,
+    2.75573136213857245213e-6,
+    -1.98412698295895385996e-4,
+    8.33333333332211858878e-3,
+    -1.66666666666666307295e-1,
+)
+COS = (
+    -1.13585365213876817300e-11,
+    2.08757008419747316778e-9,
+    -2.75573141792967388112e-7,
+    2.48015872888517045348e-5,
+    -1.38888888888730564116e-3,
+    4.16666666666665929218e-2,
+)
+
+
+@contracted
+def sine_cosine(angle, sine, cosine):  # type: ignore[no-untyped-def]
+    """Sine and cosine of angles up to 1e5 rad, to an ulp or two, as vector operations."""
+    for k in range(angle.shape[0]):
+        x = angle[k]
+        n = np.floor(x * (2.0 / np.pi) + 0.5)
+        r = ((x - n * HALF_PI[0]) - n * HALF_PI[1]) - n * HALF_PI[2]
+        z = r * r
+        s = SIN[0]
+        s = s * z + SIN[1]
+        s = s * z + SIN[2]
+        s = s * z + SIN[3]
+        s = s * z + SIN[4]
+        s = s * z + SIN[5]
+        s = r + r * z * s
+        c = COS[0]
+        c = c * z + COS[1]
+        c = c * z + COS[2]
+        c = c * z + COS[3]
+        c = c * z + COS[4]
+        c = c * z + COS[5]
+        c = 1.0 - 0.5 * z + z * z * c
+        quadrant = n - 4.0 * np.floor(0.25 * n)
+        odd = quadrant == 1.0 or quadrant == 3.0
+        first = c if odd else s
+        second = s if odd else c
+        sine[k] = -first if quadrant >= 2.0 else first
+        cosine[k] = -second if quadrant == 1.0 or quadrant == 2.0 else second
+
+
+@reassociated
+def _rotations(constant, sine, cosine, s, c, R):  # type: ignore[no-untyped-def]
+    """Rotation of each sample: constant + sine·sin q + cosine·cos q, entries by rows."""
+    for j in range(9):
+        out = R[j * BLOCK : (j + 1) * BLOCK]
+        x, y, z = constant[j], sine[j], cosine[j]
+        for k in range(BLOCK):
+            out[k] = x + y * s[k] + z * c[k]
+
+
+@reassociated
+def _places(constant, translation, axis, slides, s, p):  # type: ignore[no-untyped-def]
+    """Place of each sample's joint in its parent; a prismatic one slides along its axis by s."""
+    for j in range(3):
+        p[j * BLOCK : (j + 1) * BLOCK] = translation[j]
+        if slides:
+            along = (
+                constant[3 * j] * axis[0]
+                + constant[3 * j + 1] * axis[1]
+                + constant[3 * j + 2] * axis[2]
+            )
+            for k in range(BLOCK):
+                p[j * BLOCK + k] += along * s[k]
+
+
+@reassociated
+def _join(above, ch, count, held):  # type: ignore[no-untyped-def]
+    """List the channels that move a body, its joint's one among them; return that one's place."""
+    mine = count
+    for i in range(count):
+        held[i] = above[i]
+        if above[i] == ch:  # a mimic joint behind its master: their motions add
+            mine = i
+    held[mine] = ch
+    return mine
+
+
+@reassociated
+def _carry(R, p, m, out):  # type: ignore[no-untyped-def]
+    """Motion vectors m in the child's frame: ω' = Rᵀ ω, v' = Rᵀ (v + ω × p)."""
+    for k in range(BLOCK):
+        wx, wy, wz = m[N3 + k], m[N4 + k], m[N5 + k]
+        px, py, pz = p[k], p[N1 + k], p[N2 + k]
+        x = m[k] + wy * pz - wz * py
+        y = m[N1 + k] + wz * px - wx * pz
+        z = m[N2 + k] + wx * py - wy * px
+        out[k] = R[k] * x + R[N3 + k] * y + R[N6 + k] * z
+        out[N1 + k] = R[N1 + k] * x + R[N4 + k] * y + R[N7 + k] * z
+        out[N2 + k] = R[N2 + k] * x + R[N5 + k] * y + R[N8 + k] * z
+        out[N3 + k] = R[k] * wx + R[N3 + k] * wy + R[N6 + k] * wz
+        out[N4 + k] = R[N1 + k] * wx + R[N4 + k] * wy + R[N7 + k] * wz
+        out[N5 + k] = R[N2 + k] * wx + R[N5 + k] * wy + R[N8 + k] * wz
+
+
+@reassociated
+def _turn(u, rate, rise, V, A):  # type: ignore[no-untyped-def]
+    """Add a revolute joint's own motion: A += S q̈ + v × S q̇, V += S q̇."""
+    ux, uy, uz = u[0], u[1], u[2]
+    for k in range(BLOCK):
+        r, b = rate[k], rise[k]
+        A[k] += (V[N1 + k] * uz - V[N2 + k] * uy) * r
+        A[N1 + k] += (V[N2 + k] * ux - V[k] * uz) * r
+        A[N2 + k] += (V[k] * uy - V[N1 + k] * ux) * r
+        A[N3 + k] += ux * b + (V[N4 + k] * uz - V[N5 + k] * uy) * r
+        A[N4 + k] += uy * b + (V[N5 + k] * ux - V[N3 + k] * uz) * r
+        A[N5 + k] += uz * b + (V[N3 + k] * uy - V[N4 + k] * ux) * r
+    for k in range(BLOCK):
+        V[N3 + k] += ux * rate[k]
+        V[N4 + k] += uy * rate[k]
+        V[N5 + k] += uz * rate[k]
+
+
+@reassociated
+def _slide(u, rate, rise, V, A):  # type: ignore[no-untyped-def]
+    """Add a prismatic joint's own motion: A += S q̈ + v × S q̇, V += S q̇."""
+    ux, uy, uz = u[0], u[1], u[2]
+    for k in range(BLOCK):
+        r, b = rate[k], rise[k]
+        A[k] += ux * b + (V[N4 + k] * uz - V[N5 + k] * uy) * r
+        A[N1 + k] += uy * b + (V[N5 + k] * ux - V[N3 + k] * uz) * r
+        A[N2 + k] += uz * b + (V[N3 + k] * uy - V[N4 + k] * ux) * r
+    for k in range(BLOCK):
+        V[k] += ux * rate[k]
+        V[N1 + k] += uy * rate[k]
+        V[N2 + k] += uz * rate[k]
+
+
+@reassociated
+def _block(V, A, C):  # type: ignore[no-untyped-def]
+    """What a body's 6×10 block is made of: acceleration of its origin, then [α]× + [ω]×²."""
+    for k in range(BLOCK):
+        wx, wy, wz = V[N3 + k], V[N4 + k], V[N5 + k]
+        ax, ay, az = A[N3 + k], A[N4 + k], A[N5 + k]
+        C[k] = A[k] + wy * V[N2 + k] - wz * V[N1 + k]
+        C[N1 + k] = A[N1 + k] + wz * V[k] - wx * V[N2 + k]
+        C[N2 + k] = A[N2 + k] + wx * V[N1 + k] - wy * V[k]
+        C[N3 + k] = -wy * wy - wz * wz
+        C[N4 + k] = wx * wy - az
+        C[N5 + k] = wx * wz + ay
+        C[N6 + k] = wx * wy + az
+        C[N7 + k] = -wx * wx - wz * wz
+        C[N8 + k] = wy * wz - ax
+        C[N9 + k] = wx * wz - ay
+        C[N9 + N1 + k] = wy * wz + ax
+        C[N9 + N2 + k] = -wx * wx - wy * wy
+
+
+@reassociated
+def _entries(V, A, C, m, o):  # type: ignore[no-untyped-def]
+    """The ten entries of one channel's row for one body: Sᵀ A_k."""
+    for k in range(BLOCK):
+        lx, ly, lz = m[k], m[N1 + k], m[N2 + k]
+        tx, ty, tz = m[N3 + k], m[N4 + k], m[N5 + k]
+        cx, cy, cz = C[k], C[N1 + k], C[N2 + k]
+        o[k] = lx * cx + ly * cy + lz * cz
+        o[N1 + k] = C[N3 + k] * lx + C[N6 + k] * ly + C[N9 + k] * lz + cy * tz - cz * ty
+        o[N2 + k] = C[N4 + k] * lx + C[N7 + k] * ly + C[N9 + N1 + k] * lz + cz * tx - cx * tz
+        o[N3 + k] = C[N5 + k] * lx + C[N8 + k] * ly + C[N9 + N2 + k] * lz + cx * ty - cy * tx
+        wx, wy, wz = V[N3 + k], V[N4 + k], V[N5 + k]
+        ax, ay, az = A[N3 + k], A[N4 + k], A[N5 + k]
+        dx = ty * wz - tz * wy
+        dy = tz * wx - tx * wz
+        dz = tx * wy - ty * wx
+        o[N4 + k] = tx * ax + dx * wx
+        o[N5 + k] = tx * ay + ty * ax + dx * wy + dy * wx
+        o[N6 + k] = ty * ay + dy * wy
+        o[N7 + k] = tx * az + tz * ax + dx * wz + dz * wx
+        o[N8 + k] = ty * az + tz * ay + dy * wz + dz * wy
+        o[N9 + k] = tz * az + dz * wz
+
+
+@reassociated
+def _copy(source, target, size):  # type: ignore[no-untyped-def]
+    for k in range(size):
+        target[k] = source[k]
+
+
+@reassociated
+def _scaled(factor, source, target, size):  # type: ignore[no-untyped-def]
+    for k in range(size):
+        target[k] = factor * source[k]
+
+
+@reassociated
+def _place(tree, motion, b, first, size, work):  # type: ignore[no-untyped-def]
+    """Rotation and place of a body's joint in its parent, of one block of samples."""
+    _, kind, depth, _, _, constant, sine, cosine, translation, axis = tree
+    R, p, speeds = work[0][depth[b]], work[1][depth[b]], work[8]
+    s, c = speeds[N2:N3], speeds[N3:N4]
+    _copy(motion[0][b, first:], s, size)
+    _copy(motion[1][b, first:], c, size)
+    _rotations(constant[b], sine[b], cosine[b], s, c, R)
+    _places(constant[b], translation[b], axis[b], kind[b] == 1, s, p)
+
+
+@reassociated
+def _float(d, S, held, length):  # type: ignore[no-untyped-def]
+    """Axes of a free base: the six unit vectors."""
+    for i in range(6):
+        held[d, i] = i
+        S[d, i, :] = 0.0
+        S[d, i, i * BLOCK : (i + 1) * BLOCK] = 1.0
+    length[d] = 6
+
+
+@reassociated
+def _axes(tree, b, work):  # type: ignore[no-untyped-def]
+    """Carry the axes that move a body into its frame, add its own; return that one's place."""
+    parent, kind, depth, channel, multiplier, _, _, _, _, axis = tree
+    R, p, _, _, S, _, _, _, _, held, length = work
+    d = depth[b]
+    count = 0 if parent[b] < 0 else length[d - 1]
+    for i in range(count):
+        _carry(R[d], p[d], S[d - 1, i], S[d, i])
+    mine = _join(held[d - 1], channel[b], count, held[d])
+    if mine == count:
+        S[d, mine, :] = 0.0
+    shift = 3 if kind[b] == 0 else 0
+    for j in range(3):
+        own = multiplier[b] * axis[b, j]
+        S[d, mine, (shift + j) * BLOCK : (shift + j + 1) * BLOCK] += own
+    length[d] = max(count, mine + 1)
+    return mine
+
+
+@reassociated
+def _rows(tree, motion, first, size, slots, out, at, work):  # type: ignore[no-untyped-def]
+    """Rows of one block of samples into `out[channel, slot, at:]`.
+
+    `slots[channel, column]` says where a column goes; −1 drops it.
+    """
+    parent, kind, depth, channel, multiplier, _, _, _, _, axis = tree
+    _, _, rate, rise, gravity = motion
+    R, p, V, A, S, C, still, ten, speeds, held, length = work
+    speed, gain = speeds[:BLOCK], speeds[BLOCK:N2]
+    for b in range(parent.shape[0]):
+        d = depth[b]
+        ch = channel[b]
+        Vd = V[d]
+        Ad = A[d]
+        if kind[b] == 2:
+            for j in range(6):
+                _copy(rate[j, first:], Vd[j * BLOCK :], size)
+                _copy(rise[j, first:], Ad[j * BLOCK :], size)
+            for j in range(3):
+                for k in range(size):
+                    Ad[j * BLOCK + k] -= gravity[j, first + k]
+            _float(d, S, held, length)
+        else:
+            _place(tree, motion, b, first, size, work)
+            if parent[b] < 0:
+                Vd[:] = 0.0
+                for j in range(3):
+                    for k in range(size):
+                        still[j * BLOCK + k] = -gravity[j, first + k]
+                _carry(R[d], p[d], still, Ad)
+            else:
+                _carry(R[d], p[d], V[d - 1], Vd)
+                _carry(R[d], p[d], A[d - 1], Ad)
+            _scaled(multiplier[b], rate[ch, first:], speed, size)
+            _scaled(multiplier[b], rise[ch, first:], gain, size)
+            if kind[b] == 0:
+                _turn(axis[b], speed, gain, Vd, Ad)
+            else:
+                _slide(axis[b], speed, gain, Vd, Ad)
+            _axes(tree, b, work)
+        _block(Vd, Ad, C)
+        for i in range(length[d]):
+            r = held[d, i]
+            to = slots[r, 10 * b : 10 * b + 10]
+            if to.max() < 0:
+                continue
+            _entries(Vd, Ad, C, S[d, i], ten)
+            for j in range(10):
+                if to[j] >= 0:
+                    _copy(ten[j * BLOCK :], out[r, to[j]][at:], size)
+
+
+@reassociated
+def _workspace(depths, channels):  # type: ignore[no-untyped-def]
+    return (
+        np.zeros((depths, 9 * BLOCK)),
+        np.zeros((depths, 3 * BLOCK)),
+        np.zeros((depths, 6 * BLOCK)),
+        np.zeros((depths, 6 * BLOCK)),
+        np.zeros((depths, channels, 6 * BLOCK)),
+        np.zeros(12 * BLOCK),
+        np.zeros(6 * BLOCK),
+        np.zeros(10 * BLOCK),
+        np.zeros(4 * BLOCK),
+        np.zeros((depths, channels), dtype=np.int64),
+        np.zeros(depths, dtype=np.int64),
+    )
+
+
+@reassociated
+def regress(tree, motion, begin, stop, slots, out):  # type: ignore[no-untyped-def]
+    """Rows of samples begin..stop into `out[channel, column, sample]`."""
+    work = _workspace(tree[2].max() + 1, slots.shape[0])
+    for first in range(begin, stop, BLOCK):
+        _rows(tree, motion, first, min(BLOCK, stop - first), slots, out, first, work)
+
+
+@reassociated
+def efforts(tree, motion, begin, stop, slots, parameters, out):  # type: ignore[no-untyped-def]
+    """Add the rows of samples begin..stop times the parameters to `out[channel, sample]`."""
+    channels, columns = slots.shape
+    work = _workspace(tree[2].max() + 1, channels)
+    block = np.zeros((channels, columns, BLOCK))
+    for first in range(begin, stop, BLOCK):
+        size = min(BLOCK, stop - first)
+        _rows(tree, motion, first, size, slots, block, 0, work)
+        for c in range(channels):
+            for j in range(columns):
+                if slots[c, j] >= 0:
+                    _add(parameters[j], block[c, j], out[c, first:], size)
+
+
+@reassociated
+def _add(factor, source, target, size):  # type: ignore[no-untyped-def]
+    for k in range(size):
+        target[k] += factor * source[k]
+
+
+@reassociated
+def _spin(u, factor, V, out):  # type: ignore[no-untyped-def]
+    """Add how a revolute axis moves with its body: out += factor · V × (0, u)."""
+    x, y, z = factor * u[0], factor * u[1], factor * u[2]
+    for k in range(BLOCK):
+        out[k] += V[N1 + k] * z - V[N2 + k] * y
+        out[N1 + k] += V[N2 + k] * x - V[k] * z
+        out[N2 + k] += V[k] * y - V[N1 + k] * x
+        out[N3 + k] += V[N4 + k] * z - V[N5 + k] * y
+        out[N4 + k] += V[N5 + k] * x - V[N3 + k] * z
+        out[N5 + k] += V[N3 + k] * y - V[N4 + k] * x
+
+
+@reassociated
+def _swing(u, factor, V, out):  # type: ignore[no-untyped-def]
+    """Add how a prismatic axis moves with its body: out += factor · V × (u, 0)."""
+    x, y, z = factor * u[0], factor * u[1], factor * u[2]
+    for k in range(BLOCK):
+        out[k] += V[N4 + k] * z - V[N5 + k] * y
+        out[N1 + k] += V[N5 + k] * x - V[N3 + k] * z
+        out[N2 + k] += V[N3 + k] * y - V[N4 + k] * x
+
+
+@reassociated
+def _against(V, m, o):  # type: ignore[no-untyped-def]
+    """The ten entries of a motion vector's product with a body's momentum: mᵀ I V."""
+    for k in range(BLOCK):
+        lx, ly, lz = m[k], m[N1 + k], m[N2 + k]
+        tx, ty, tz = m[N3 + k], m[N4 + k], m[N5 + k]
+        vx, vy, vz = V[k], V[N1 + k], V[N2 + k]
+        wx, wy, wz = V[N3 + k], V[N4 + k], V[N5 + k]
+        o[k] = lx * vx + ly * vy + lz * vz
+        o[N1 + k] = ly * wz - lz * wy + vy * tz - vz * ty
+        o[N2 + k] = lz * wx - lx * wz + vz * tx - vx * tz
+        o[N3 + k] = lx * wy - ly * wx + vx * ty - vy * tx
+        o[N4 + k] = tx * wx
+        o[N5 + k] = tx * wy + ty * wx
+        o[N6 + k] = ty * wy
+        o[N7 + k] = tx * wz + tz * wx
+        o[N8 + k] = ty * wz + tz * wy
+        o[N9 + k] = tz * wz
+
+
+@reassociated
+def _weighs(g, m, o):  # type: ignore[no-untyped-def]
+    """Add the entries of a motion vector's product with a body's weight: mᵀ I g."""
+    for k in range(BLOCK):
+        tx, ty, tz = m[N3 + k], m[N4 + k], m[N5 + k]
+        gx, gy, gz = g[k], g[N1 + k], g[N2 + k]
+        o[k] += m[k] * gx + m[N1 + k] * gy + m[N2 + k] * gz
+        o[N1 + k] += gy * tz - gz * ty
+        o[N2 + k] += gz * tx - gx * tz
+        o[N3 + k] += gx * ty - gy * tx
+
+
+@reassociated
+def _own_motion(tree, motion, b, first, size, V, D, speed):  # type: ignore[no-untyped-def]
+    """Add how a joint's axis moves with its body to D, then the joint's own motion to V."""
+    _, kind, _, channel, multiplier, _, _, _, _, axis = tree
+    _scaled(multiplier[b], motion[2][channel[b], first:], speed, size)
+    if kind[b] == 0:
+        _spin(axis[b], multiplier[b], V, D)
+    else:
+        _swing(axis[b], multiplier[b], V, D)
+    shift = 3 if kind[b] == 0 else 0
+    for j in range(3):
+        for k in range(BLOCK):
+            V[(shift + j) * BLOCK + k] += axis[b, j] * speed[k]
+
+
+@reassociated
+def _momenta(tree, motion, first, size, momentum, remainder, work, D):  # type: ignore[no-untyped-def]
+    """Momentum and remainder of one block of samples into arrays `[channel, column, first:]`.
+
+    Besides a channel's axis S the walk carries D = V × S, which is how that axis moves with the
+    bodies it sits on, each joint's part with the velocity of its own body.
+    """
+    parent, kind, depth, _, _, _, _, _, _, _ = tree
+    _, _, rate, _, gravity = motion
+    R, p, V, G, S, _, still, ten, speeds, held, length = work
+    unit = np.zeros(3)
+    for j in range(3):
+        _copy(gravity[j, first:], still[j * BLOCK :], size)
+    for b in range(parent.shape[0]):
+        d = depth[b]
+        Vd = V[d]
+        Gd = G[d]
+        if kind[b] == 2:
+            for j in range(6):
+                _copy(rate[j, first:], Vd[j * BLOCK :], size)
+            _copy(still, Gd, 6 * BLOCK)
+            _float(d, S, held, length)
+            for i in range(6):
+                D[d, i, :] = 0.0
+                unit[:] = 0.0
+                unit[i % 3] = 1.0
+                if i < 3:
+                    _swing(unit, 1.0, Vd, D[d, i])
+                else:
+                    _spin(unit, 1.0, Vd, D[d, i])
+        else:
+            _place(tree, motion, b, first, size, work)
+            count = 0
+            if parent[b] < 0:
+                Vd[:] = 0.0
+                _carry(R[d], p[d], still, Gd)
+            else:
+                _carry(R[d], p[d], V[d - 1], Vd)
+                _carry(R[d], p[d], G[d - 1], Gd)
+                count = length[d - 1]
+            for i in range(count):
+                _carry(R[d], p[d], D[d - 1, i], D[d, i])
+            mine = _axes(tree, b, work)
+            if mine == count:
+                D[d, mine, :] = 0.0
+            _own_motion(tree, motion, b, first, size, Vd, D[d, mine], speeds[:BLOCK])
+        for i in range(length[d]):
+            r = held[d, i]
+            _against(Vd, S[d, i], ten)
+            for j in range(10):
+                _copy(ten[j * BLOCK :], momentum[r, 10 * b + j][first:], size)
+            _against(Vd, D[d, i], ten)
+            _weighs(Gd, S[d, i], ten)
+            for j in range(10):
+                _copy(ten[j * BLOCK :], remainder[r, 10 * b + j][first:], size)
+
+
+@reassociated
+def momenta(tree, motion, begin, stop, momentum, remainder):  # type: ignore[no-untyped-def]
+    """Momentum and remainder of samples begin..stop into arrays `[channel, column, sample]`."""
+    work = _workspace(tree[2].max() + 1, momentum.shape[0])
+    D = np.zeros_like(work[4])
+    for first in range(begin, stop, BLOCK):
+        _momenta(tree, motion, first, min(BLOCK, stop - first), momentum, remainder, work, D)
+
+
+@reassociated
+def reduce(tree, motion, slots, widths, values, acts, weights, effort, chosen, deep, triangles):  # type: ignore[no-untyped-def]
+    """Fold all samples into one triangle a channel.
+
+    `weights[k] · values[acts[k, 1], sample]` goes to slot acts[k, 2] of channel acts[k, 0],
+    effort[channel, sample] behind the last; `deep` blocks are folded at once.
+    """
+    stop = motion[0].shape[1]
+    channels = slots.shape[0]
+    work = _workspace(tree[2].max() + 1, channels)
+    widest = widths.max() + 2
+    stacked = np.zeros((channels, widest, deep * BLOCK))
+    filled = 0
+    for first in range(0, stop, BLOCK):
+        size = min(BLOCK, stop - first)
+        _rows(tree, motion, first, size, slots, stacked, filled, work)
+        for k in range(acts.shape[0]):
+            target = stacked[acts[k, 0], acts[k, 2]][filled:]
+            _scaled(weights[k], values[acts[k, 1]][first:], target, size)
+        for i in range(chosen.shape[0]):
+            c = chosen[i]
+            _copy(effort[c][first:], stacked[c, widths[c]][filled:], size)
+        filled += size
+        if filled + BLOCK > deep * BLOCK or first + size >= stop:
+            for i in range(chosen.shape[0]):
+                c = chosen[i]
+                folding.fold(triangles[c], stacked[c], widths[c] + 1, filled)
+            filled = 0
+
+
+def warm_up() -> None:
+    """Run each compiled function that Python calls once."""
+    one = np.zeros((1, 1))
+    index = np.zeros(1, dtype=np.int64)
+    flat, three = np.zeros((1, 9)), np.zeros((1, 3))
+    tree = (index - 1, index, index, index, np.ones(1), flat, flat, flat, three, three)
+    motion = (one, one, one, one, np.zeros((3, 1)))
+    slots = np.arange(10)[None, :]
+    sine_cosine(np.zeros(1), np.zeros(1), np.zeros(1))
+    regress(tree, motion, 0, 1, slots, np.zeros((1, 10, 1)))
+    efforts(tree, motion, 0, 1, slots, np.zeros(10), one.copy())
+    momenta(tree, motion, 0, 1, np.zeros((1, 10, 1)), np.zeros((1, 10, 1)))
+    acts = np.zeros((1, 3), dtype=np.int64)
+    triangles = np.zeros((1, 11, 11))
+    reduce(tree, motion, slots, index + 10, one, acts, np.ones(1), one, index, 1, triangles)
+
+
+KERNELS = Kernels((sine_cosine, regress, efforts, momenta, reduce), warm_up)

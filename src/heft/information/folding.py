@@ -1,0 +1,211 @@
+"""Folding rows into a triangle: many at once, or a few at a time with what they say against it.
+
+Householder reflections throughout, so that `RᵀR = Σ rowsᵀ rows` holds to rounding whatever the
+condition; compiled, since both stand in the innermost loops.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.compiled import Kernels, contracted, reassociated
+
+LANES = 512  # rows folded at once, at most; distances of reflectors that the compiler can know
+NOTHING = 1e-32  # share of a squared diagonal that no sum can hold
+
+
+@reassociated
+def _dot(a, b):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for k in range(a.shape[0]):
+        total += a[k] * b[k]
+    return total
+
+
+@reassociated
+def _minus(w, v, a):  # type: ignore[no-untyped-def]
+    for k in range(a.shape[0]):
+        a[k] -= w * v[k]
+
+
+@reassociated
+def _reflect(R, j0, c, T, V, a, b):  # type: ignore[no-untyped-def]
+    """Apply the panel's four reflections to columns c and c + 1, whose rows are a and b."""
+    d0 = R[j0, c]
+    d1 = R[j0 + 1, c]
+    d2 = R[j0 + 2, c]
+    d3 = R[j0 + 3, c]
+    e0 = R[j0, c + 1]
+    e1 = R[j0 + 1, c + 1]
+    e2 = R[j0 + 2, c + 1]
+    e3 = R[j0 + 3, c + 1]
+    m = a.shape[0]
+    for k in range(m):
+        x = a[k]
+        y = b[k]
+        d0 += V[k] * x
+        d1 += V[LANES + k] * x
+        d2 += V[2 * LANES + k] * x
+        d3 += V[3 * LANES + k] * x
+        e0 += V[k] * y
+        e1 += V[LANES + k] * y
+        e2 += V[2 * LANES + k] * y
+        e3 += V[3 * LANES + k] * y
+    w0 = T[0, 0] * d0
+    w1 = T[0, 1] * d0 + T[1, 1] * d1
+    w2 = T[0, 2] * d0 + T[1, 2] * d1 + T[2, 2] * d2
+    w3 = T[0, 3] * d0 + T[1, 3] * d1 + T[2, 3] * d2 + T[3, 3] * d3
+    x0 = T[0, 0] * e0
+    x1 = T[0, 1] * e0 + T[1, 1] * e1
+    x2 = T[0, 2] * e0 + T[1, 2] * e1 + T[2, 2] * e2
+    x3 = T[0, 3] * e0 + T[1, 3] * e1 + T[2, 3] * e2 + T[3, 3] * e3
+    R[j0, c] -= w0
+    R[j0 + 1, c] -= w1
+    R[j0 + 2, c] -= w2
+    R[j0 + 3, c] -= w3
+    R[j0, c + 1] -= x0
+    R[j0 + 1, c + 1] -= x1
+    R[j0 + 2, c + 1] -= x2
+    R[j0 + 3, c + 1] -= x3
+    for k in range(m):
+        p = V[k]
+        q = V[LANES + k]
+        r = V[2 * LANES + k]
+        s = V[3 * LANES + k]
+        a[k] -= w0 * p + w1 * q + w2 * r + w3 * s
+        b[k] -= x0 * p + x1 * q + x2 * r + x3 * s
+
+
+@reassociated
+def fold(R, rows, n, m):  # type: ignore[no-untyped-def]
+    """Fold rows into a triangle: R becomes the triangle of R stacked on the rows.
+
+    For other kernels, which it is compiled with. Householder reflections in panels of four, in
+    compact form `I − V T Vᵀ` [Schreiber1989]. The reflectors' upper part is a unit vector, since
+    R is a triangle already; each column of rows behind the panel is read twice and written once
+    for four reflections.
+
+    Both arrays may be larger than what is used of them: a part of an array has no constant
+    distances, and would cost the vector instructions.
+
+    Args:
+        R: Upper triangle, shape (n, n) or larger, overwritten.
+        rows: Shape (n + 1, m) or larger, m ≤ 512: column j of the rows is `rows[j]`, row n is
+            room to work in; destroyed.
+        n: Columns that are used.
+        m: Rows that are used.
+    """
+    T, w = np.zeros((4, 4)), np.zeros(4)
+    V = np.zeros(4 * LANES)
+    spare = np.zeros((n, 2))
+    for j0 in range(0, n, 4):
+        panel = min(4, n - j0)
+        T[:] = 0.0
+        for j in range(panel):
+            col = rows[j0 + j][:m]
+            below = _dot(col, col)
+            alpha = R[j0 + j, j0 + j]
+            if below == 0.0:
+                continue  # nothing to reflect: its part of T stays zero
+            beta = -np.sqrt(alpha * alpha + below)
+            if alpha < 0.0:
+                beta = -beta
+            tau = (beta - alpha) / beta
+            scale = 1.0 / (alpha - beta)
+            for k in range(m):
+                col[k] *= scale
+            R[j0 + j, j0 + j] = beta
+            for c in range(j + 1, panel):
+                other = rows[j0 + c][:m]
+                move = tau * (R[j0 + j, j0 + c] + _dot(col, other))
+                R[j0 + j, j0 + c] -= move
+                _minus(move, col, other)
+            for i in range(j):
+                w[i] = _dot(rows[j0 + i][:m], col)
+            for i in range(j):
+                total = 0.0
+                for k in range(i, j):
+                    total += T[i, k] * w[k]
+                T[i, j] = -tau * total
+            T[j, j] = tau
+        if panel < 4:
+            break  # the last panel has nothing behind it
+        for j in range(4):
+            for k in range(m):
+                V[j * LANES + k] = rows[j0 + j, k]
+        c = j0 + 4
+        while c + 1 < n:
+            _reflect(R, j0, c, T, V, rows[c][:m], rows[c + 1][:m])
+            c += 2
+        if c < n:  # an odd one out: reflected beside the room to work in
+            rows[n, :] = 0.0
+            for i in range(n):
+                spare[i, 0] = R[i, c]
+                spare[i, 1] = 0.0
+            _reflect(spare, j0, 0, T, V, rows[c][:m], rows[n][:m])
+            for i in range(n):
+                R[i, c] = spare[i, 0]
+
+
+@contracted
+def _absorb(R, rows):  # type: ignore[no-untyped-def]
+    """Absorb rows one column at a time; see `absorb`."""
+    n, m = R.shape[0], rows.shape[0]
+    out, left = R.copy(), rows.copy()
+    tiny = np.finfo(R.dtype).tiny
+    for j in range(n - 1):
+        below = R[0, 0] * 0
+        for k in range(m):
+            below += left[k, j] * left[k, j]
+        alpha = out[j, j]
+        # Rows that are nothing beside the diagonal; squares of theirs could fall out of range.
+        if below <= NOTHING * alpha * alpha or below <= tiny:
+            for k in range(m):
+                left[k, j] = 0
+            continue
+        beta = np.sqrt(alpha * alpha + below)
+        first = -below / (alpha + beta)  # α − β, without cancellation
+        factor = 2 / (first * first + below)
+        for c in range(j + 1, n):
+            move = first * out[j, c]
+            for k in range(m):
+                move += left[k, j] * left[k, c]
+            move *= factor
+            out[j, c] -= move * first
+            for k in range(m):
+                left[k, c] -= move * left[k, j]
+        out[j, j] = beta
+    surprise = R[0, 0] * 0
+    for k in range(m):
+        surprise += left[k, n - 1] * left[k, n - 1]
+    out[n - 1, n - 1] = np.sqrt(out[n - 1, n - 1] * out[n - 1, n - 1] + surprise)
+    return out, surprise
+
+
+def absorb(R: Array, rows: Array) -> tuple[Array, float]:
+    """Return the triangle of R stacked on a few rows, and what the rows say against R.
+
+    One Householder reflection a column, each through the diagonal element and the rows, whose
+    diagonal stays positive. What is left of the last column when all others are zero is by how
+    much the rows miss what R predicts, in units of their standard deviation before they were
+    seen: the surprise `eᵀ (1 + Y P Yᵀ)⁻¹ e`, e = y − Y R⁻¹z, is its square.
+
+    Args:
+        R: `[R z; 0 ρ]`, upper triangular with a diagonal ≥ 0, shape (n, n).
+        rows: `[Y y]`, of unit variance, shape (m, n).
+
+    Returns:
+        The new triangle, and the surprise [variances].
+    """
+    KERNELS.prepare()
+    found: tuple[Array, float] = _absorb(R, rows)
+    return found
+
+
+def warm_up() -> None:
+    """Run the compiled function that Python calls."""
+    _absorb(np.zeros((2, 2)), np.zeros((1, 2)))
+
+
+KERNELS = Kernels((_absorb,), warm_up)

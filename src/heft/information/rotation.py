@@ -1,0 +1,132 @@
+"""Rotations: matrices, angles, axes, quaternions, rotation vectors, and what goes between them.
+
+A matrix R takes vectors of the turned frame to the frame that it is turned in. Quaternions are
+w, x, y, z. By hand is what must be exact where angles are (a model file's right angles, a pitch of
+90°) or is a formula for many samples; the rest is scipy's, loaded on first use.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from heft.arrays import Array
+
+
+def skew(vector: Array) -> Array:
+    """Return the matrices with `skew(a) @ b == cross(a, b)`, (..., 3, 3), of vectors (..., 3)."""
+    v = np.asarray(vector, dtype=float)
+    x, y, z = v[..., 0], v[..., 1], v[..., 2]
+    matrix = np.zeros((*v.shape, 3))
+    matrix[..., 0, 1], matrix[..., 0, 2] = -z, y
+    matrix[..., 1, 0], matrix[..., 1, 2] = z, -x
+    matrix[..., 2, 0], matrix[..., 2, 1] = -y, x
+    return matrix
+
+
+def matrix_of_axis_angle(axis: Array, angle: Array | float) -> Array:
+    """Return rotation matrices about a unit axis, by Rodrigues' formula.
+
+    Args:
+        axis: Shape (3,).
+        angle: Of any shape [rad].
+
+    Returns:
+        Shape (..., 3, 3), with the shape of the angles.
+    """
+    cross, turned = skew(axis), np.asarray(angle)[..., None, None]
+    return np.asarray(np.eye(3) + np.sin(turned) * cross + (1.0 - np.cos(turned)) * (cross @ cross))
+
+
+def matrix_of_rpy(roll: float, pitch: float, yaw: float) -> Array:
+    """Return the rotation matrix of a URDF's `rpy` [rad]: about fixed axes x, y, then z."""
+    (sr, sp, sy), (cr, cp, cy) = np.sin([roll, pitch, yaw]), np.cos([roll, pitch, yaw])
+    return np.array(
+        [
+            [cy * cp, cy * sp * sr - sy * cr, cy * sp * cr + sy * sr],
+            [sy * cp, sy * sp * sr + cy * cr, sy * sp * cr - cy * sr],
+            [-sp, cp * sr, cp * cr],
+        ]
+    )
+
+
+def rpy_of_matrix(rotation: Array) -> Array:
+    """Return angles with `matrix_of_rpy(*rpy_of_matrix(R)) == R`, shape (3,) [rad].
+
+    Yaw first, then what is left of the others: so it holds where the pitch is a right angle, too.
+    """
+    yaw = float(np.arctan2(rotation[1, 0], rotation[0, 0]))
+    left = matrix_of_rpy(0.0, 0.0, yaw).T @ rotation
+    roll, pitch = np.arctan2(-left[1, 2], left[1, 1]), np.arctan2(-left[2, 0], left[0, 0])
+    return np.array([roll, pitch, yaw])
+
+
+def matrix_of_quaternion(quaternion: Array) -> Array:
+    """Return rotation matrices, shape (..., 3, 3), of quaternions (..., 4) of any length."""
+    w, x, y, z = np.moveaxis(np.asarray(quaternion, dtype=float), -1, 0)
+    length = np.sqrt(x * x + y * y + z * z + w * w)
+    w, x, y, z = w / length, x / length, y / length, z / length
+    return np.stack(
+        [
+            np.stack([1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)], axis=-1),
+            np.stack([2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)], axis=-1),
+            np.stack([2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)], axis=-1),
+        ],
+        axis=-2,
+    )
+
+
+def quaternion_of_matrix(rotation: Array) -> Array:
+    """Return the unit quaternion of a rotation matrix, its w ≥ 0, shape (4,)."""
+    from scipy.spatial.transform import Rotation
+
+    x, y, z, w = Rotation.from_matrix(rotation).as_quat(canonical=True)
+    return np.array([w, x, y, z])
+
+
+def continuous_quaternions(quaternion: Array, before: Array | None = None) -> Array:
+    """Return the same rotations with signs that never jump: q and −q are one, but not smooth.
+
+    Args:
+        quaternion: Shape (N, 4).
+        before: The quaternion before, shape (4,), NaN where there is none.
+    """
+    whole = np.vstack([np.full(4, np.nan) if before is None else before, quaternion])
+    flips = np.sum(whole[1:] * whole[:-1], axis=1) < 0.0  # not for NaN
+    return np.asarray(quaternion * np.where(np.cumsum(flips) % 2, -1.0, 1.0)[:, None])
+
+
+def angular_velocity(quaternion: Array, rate: Array) -> Array:
+    """Return ω in the turned frame's axes, `2 q* q̇`, shape (N, 3) [rad/s].
+
+    Args:
+        quaternion: Shape (N, 4), of any length.
+        rate: Its derivative, shape (N, 4) [1/s].
+    """
+    square = np.sum(quaternion**2, axis=1, keepdims=True)
+    w, vector = quaternion[:, :1], quaternion[:, 1:]
+    dw, dvector = rate[:, :1], rate[:, 1:]
+    return np.asarray(2.0 * (w * dvector - dw * vector - np.cross(vector, dvector)) / square)
+
+
+def matrix_of_rotation_vector(vector: Array) -> Array:
+    """Return the rotation matrix, shape (3, 3), of a rotation vector (3,) [rad]."""
+    from scipy.spatial.transform import Rotation
+
+    return np.asarray(Rotation.from_rotvec(vector).as_matrix())
+
+
+def rotation_vector_of_matrix(rotation: Array) -> Array:
+    """Return the rotation vector, shape (3,) [rad], of a rotation matrix."""
+    from scipy.spatial.transform import Rotation
+
+    return np.asarray(Rotation.from_matrix(rotation).as_rotvec())
+
+
+def rotation_vector_between(one: Array, other: Array) -> Array:
+    """Return the rotation vector that turns one direction into another, shape (3,) [rad]."""
+    axis = np.cross(one, other)
+    size = float(np.linalg.norm(axis))
+    angle = math.atan2(size, float(one @ other))
+    return np.asarray(axis * (angle / size) if size > 0.0 else np.zeros(3))
