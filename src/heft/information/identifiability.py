@@ -71,6 +71,16 @@ class BaseParameters:
         """How many combinations can be told."""
         return len(self.kept)
 
+    def spread(self, values: Array) -> Array:
+        """Return parameters π, shape (p,), with `Y π = Y_kept β`: β in the columns kept, else zero.
+
+        Args:
+            values: β, shape (b,).
+        """
+        whole = np.zeros(len(self.standard))
+        whole[list(self.kept)] = values
+        return whole
+
     def expression(self, k: int) -> str:
         """Return base parameter k as text, such as `link3.I.zz + 0.42 link4.m`."""
         row = self.matrix[k]
