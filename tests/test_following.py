@@ -13,6 +13,7 @@ from heft.applications.payload.wrench_fit import Found, solve
 from heft.errors import InvalidSetting
 from heft.information import inertia
 from heft.plants.held_signals import Held
+from heft.signals import WhiteWeak
 from tests.wrists import BIAS, BODY, sensed
 
 NOISE = (0.1, 0.005)
@@ -37,7 +38,9 @@ def with_change(held: Held, share: float) -> Held:
 def in_one(held: Held, online: Online, bias: Bias) -> Found:
     """Return the least squares of the same windows, each counted as when it is followed."""
     weigh = Weigh(noise=NOISE, bias=bias, overlap=online.overlap)
-    return solve(replace(weigh.problem(held), whitened=False), weigh.known)
+    problem = weigh.problem(held)
+    assert isinstance(problem.weak, WhiteWeak)
+    return solve(replace(problem, weak=replace(problem.weak, whitened=False)), weigh.known)
 
 
 @pytest.mark.parametrize("chunk", [1, 25, 400])

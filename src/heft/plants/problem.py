@@ -61,9 +61,6 @@ class Problem(Generic[P]):
             of the middle one.
         keep_samples: Whether smooth motion stays in memory between one walk and the next, as that
             of short logs may.
-        whitened: Whether rows of the weak form are combined so that noise of the samples that
-            windows share counts once; see `weak_form.whitened`.
-        gap_steps: Time steps between samples over which no window of the weak form reaches.
         known_survey: What is known of the recordings already; looked for if not given.
     """
 
@@ -76,8 +73,6 @@ class Problem(Generic[P]):
     weak: Weak | None = None
     decimation: int = 1
     keep_samples: bool = False
-    whitened: bool = False
-    gap_steps: float = signals.GAP_STEPS
     known_survey: Survey | None = field(default=None, repr=False, compare=False)
 
     # --- what is walked
@@ -158,15 +153,7 @@ class Problem(Generic[P]):
     def walk(self) -> Walk:
         """What walks through the recordings."""
         sampler = Sampler(self.plant, self.recordings, self.survey)
-        return Walk(
-            sampler,
-            self.threads,
-            self.weak,
-            self.decimation,
-            self.keep_samples,
-            self.whitened,
-            self.gap_steps,
-        )
+        return Walk(sampler, self.threads, self.weak, self.decimation, self.keep_samples)
 
     @property
     def has_explicit_rows(self) -> bool:

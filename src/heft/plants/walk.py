@@ -17,7 +17,7 @@ from heft import signals
 from heft.engine import in_order
 from heft.errors import InvalidSetting
 from heft.recordings import BLOCK_ROWS
-from heft.signals import Weak, weak_form
+from heft.signals import Weak, WhiteWeak, weak_form
 
 from .plant import Integrable, Plant, Samples
 from .rows import Equations
@@ -36,9 +36,6 @@ class Walk:
         weak: Windows of the weak form; rows are differentiated if not given.
         decimation: How many samples' measurements are averaged into one row.
         keep_samples: Whether samples stay in memory between one walk and the next.
-        whitened: Whether rows of the weak form are combined so that noise of the samples that
-            windows share counts once; see `weak_form.whitened`.
-        gap_steps: Time steps between samples over which no window of the weak form reaches.
     """
 
     sampler: Sampler
@@ -46,8 +43,6 @@ class Walk:
     weak: Weak | None = None
     decimation: int = 1
     keep_samples: bool = False
-    whitened: bool = False
-    gap_steps: float = signals.GAP_STEPS
 
     @property
     def plant(self) -> Plant[Any]:
@@ -152,7 +147,7 @@ class Walk:
         for s, piece in self._unbroken():
             step = self.sampler.survey.timelines[s.recording].step
             if s.recording != recording or not (
-                0.0 < piece.time[0] - last <= self.gap_steps * step
+                0.0 < piece.time[0] - last <= self._gap_steps * step
             ):
                 held = white = None
             recording = s.recording
@@ -163,16 +158,21 @@ class Walk:
             both = weak_form.Samples(piece.time, sides.momentum, sides.remainder, piece.measured)
             windows = self.weak.windows(self.sampler.cutoff, step)
             held, found = weak_form.advance(windows, held, both)
-            if self.whitened:
+            if isinstance(self.weak, WhiteWeak) and self.weak.whitened:
                 shared = weak_form.shared_noise(windows, step)
                 found, white = weak_form.whitened(shared, found, white)
             if len(found.time):
                 yield Equations(found.regressor, found.effort, found.time, s.recording)
 
+    @property
+    def _gap_steps(self) -> float:
+        """Time steps between samples over which no window reaches."""
+        return self.weak.gap_steps if isinstance(self.weak, WhiteWeak) else signals.GAP_STEPS
+
     def _unbroken(self) -> Iterator[tuple[Samples[Any], Samples[Any]]]:
         """Yield samples, and pieces of them without a gap that are all chosen or all not."""
         for s in self.all_samples():
-            gap = self.gap_steps * self.sampler.survey.timelines[s.recording].step
+            gap = self._gap_steps * self.sampler.survey.timelines[s.recording].step
             for first in range(0, len(s.time), self.dense_rows):
                 part = s.part(slice(first, first + self.dense_rows))
                 apart = np.diff(part.time)

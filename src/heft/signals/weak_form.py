@@ -28,6 +28,8 @@ from heft.arrays import Array
 from heft.errors import InvalidSetting
 from heft.files import Keys, Number, check_fields
 
+from .clock import GAP_STEPS
+
 LENGTH_PER_CORNER = 2.0  # a window's length in periods of the corner frequency
 SHORTEST = 20  # samples a window must span
 TOGETHER = 8  # windows weighted at once: more reuse samples in cache, fewer waste less
@@ -80,6 +82,19 @@ class Weak:
         length = LENGTH_PER_CORNER / corner if self.length is None else self.length
         count = max(round(length / step), SHORTEST)
         return Windows(count * step, max(round((1.0 - self.overlap) * count), 1) * step, self.power)
+
+
+@dataclass(frozen=True)
+class WhiteWeak(Weak):
+    """The weak form of signals that are taken as they are, whose noise is white.
+
+    Attributes:
+        gap_steps: Time steps between samples over which no window reaches.
+        whitened: Whether rows are combined so that what windows share counts once; see `whitened`.
+    """
+
+    gap_steps: float = GAP_STEPS
+    whitened: bool = True
 
 
 @dataclass(frozen=True)
@@ -320,7 +335,7 @@ def whitened(
     which φ̈ lets through and falls with their length to the power 5/2, to be less than that of
     efforts, which falls with its root. Hann's windows that overlap by three quarters show nothing
     at half the frequency at which they follow one another: whitened, what is there counts beyond
-    all measure. An overlap of a half has no such frequency.
+    all measure. By two thirds or less they have no such frequency.
 
     Args:
         shared: As `shared_noise` returns it.

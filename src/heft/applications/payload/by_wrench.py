@@ -20,7 +20,7 @@ from heft.engine import one_blas_thread
 from heft.errors import InvalidSetting
 from heft.information import PARAMETER_COUNT, Finding
 from heft.plants import GAP_STEPS, Held, HeldBody, Point, Problem, Unknowns, recording_of
-from heft.signals import Smoothing, Weak, weak_form
+from heft.signals import Smoothing, WhiteWeak, weak_form
 
 from . import findings as said
 from .estimate import Weighed
@@ -136,15 +136,14 @@ class Weigh:
         turning = self.turning_noise
         plant = HeldBody(unknowns, point, still, world, turning, self.others, noise)
         step = max(float(np.median(np.diff(log.time))) for log in logs)
-        weak = Weak(max(self.window, weak_form.SHORTEST * step), 1, self.overlap)
+        length = max(self.window, weak_form.SHORTEST * step)
+        weak = WhiteWeak(length, 1, self.overlap, GAP_STEPS)
         return Problem(
             plant,
             tuple(recording_of(log, f"log {k + 1}") for k, log in enumerate(logs)),
             Smoothing(trim=0.0, delay=0.0),
             threads=1,
             weak=None if still else weak,
-            whitened=True,
-            gap_steps=GAP_STEPS,
         )
 
     def _mounted(self, problem: Problem[HeldBody]) -> tuple[Found, list[Finding]]:

@@ -15,6 +15,7 @@ from heft.errors import TooLittleData
 from heft.estimators import Estimate, LeastSquares, PhysicallyConsistent
 from heft.information import PARAMETER_COUNT, inertia
 from heft.plants import HeldBody, Point, Problem
+from heft.signals import WhiteWeak
 
 VISIBLE = 1e-5  # of the largest singular value: what is below is not seen
 SWEEPS = 5  # of the noise of forces and moments
@@ -74,7 +75,7 @@ class Found:
     @cached_property
     def values(self) -> Array:
         """Of all columns; the shortest of those that fit where there are many."""
-        return self.problem.standard(self.estimate.fitted)
+        return self.problem.base.spread(self.estimate.fitted)
 
     @cached_property
     def covariance(self) -> Array:
@@ -123,7 +124,11 @@ class Found:
     @cached_property
     def windows(self) -> tuple[Array, Array]:
         """Y and wrench of each window, or pose, as they are, (N, 6, p) and (N, 6) [N, N·m]."""
-        plain = self.problem.with_settings(plant=replace(self.plant, others=()), whitened=False)
+        weak = self.problem.weak
+        if isinstance(weak, WhiteWeak):
+            weak = replace(weak, whitened=False)
+        plant = replace(self.plant, others=())
+        plain = self.problem.with_settings(plant=plant, weak=weak)
         rows = list(plain.rows())
         every = np.concatenate([r.regressor for r in rows])
         whole = np.zeros((*every.shape[:2], len(self.values)))
