@@ -165,6 +165,8 @@ def test_sensitivity_to_the_point_is_its_finite_difference(name: str) -> None:
         here, there = (plant.about(p).rows(samples, columns).regressor for p in (point, values))
         assert np.array_equal(here, there)
         return
+    if not isinstance(plant, PointSensitive):
+        pytest.skip("does not say what errors of its point do")
     step = 1e-6
     ends = [plant.about(point + s * move) for s in (step, -step)]
     up, down = (p.rows(samples, columns).regressor @ values for p in ends)
