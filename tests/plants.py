@@ -16,6 +16,8 @@ from heft.information.parameter_space import ParameterSpace
 from heft.information.parameters import Labels
 from heft.plants import Channel, Inputs, Measured, MotionSignal, Plant, Rows, Samples
 from heft.plants.free_body import FreeBody
+from heft.plants.payload_on_robot import last_frame
+from heft.plants.repeated_motion import RepeatedMotion
 from heft.plants.robot import RobotPlant
 from heft.recordings.recording import Recording
 from heft.signals.low_pass import Smoothed
@@ -230,6 +232,11 @@ def _free_body(motion_from: str) -> Case:
     return Case(FreeBody("body", motion_from, gravity), ten, experiment)  # type: ignore[arg-type]
 
 
+def _repeated_motion() -> RepeatedMotion:
+    robot = robots.planar_arm()
+    return RepeatedMotion(robot, last_frame(robot))
+
+
 @cache
 def case(name: str) -> Case:
     """Return a plant of the table."""
@@ -245,4 +252,5 @@ PLANTS: dict[str, Callable[[], Case]] = {
 # Plants whose rows alone are looked at: no other software makes their experiments.
 BARE: dict[str, Callable[[], Plant[Any]]] = {
     "arm with friction's dictionary": lambda: RobotPlant(robots.planar_arm(drives=True)),
+    "difference of torques of a repeated motion": _repeated_motion,
 }
