@@ -16,9 +16,9 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from heft.arrays import Array
+from heft.engine import one_blas_thread
 from heft.errors import InvalidRecording, InvalidSetting, TooLittleData
 from heft.estimators import PhysicallyConsistent
 from heft.information import (
@@ -115,8 +115,7 @@ class Weigh:
             InvalidRecording: If the signals cannot be what they are said to be.
             TooLittleData: If not even the mass is seen.
         """
-        # As for a robot: threads of the linear algebra would only wait for one another.
-        with threadpool_limits(1, user_api="blas"):
+        with one_blas_thread():
             return self._fit(logs)
 
     def _fit(self, logs: Sequence[Held]) -> Weighed:
