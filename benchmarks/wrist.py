@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.information import inertia
-from heft.plants.held_body import Held
+from heft.plants.held_signals import Held
 
 Array = NDArray[np.float64]
 

@@ -15,7 +15,18 @@ from heft.information import inertia
 from heft.information.parameter_space import ParameterSpace
 from heft.information.parameters import Labels
 from heft.models.robot import Robot
-from heft.plants import Channel, Inputs, Measured, MotionSignal, Plant, Rows, Samples
+from heft.plants import (
+    Channel,
+    HeldBody,
+    Inputs,
+    Measured,
+    MotionSignal,
+    Plant,
+    Point,
+    Rows,
+    Samples,
+    Unknowns,
+)
 from heft.plants.free_body import FreeBody
 from heft.plants.repeated_motion import RepeatedMotion
 from heft.plants.robot import RobotPlant
@@ -274,7 +285,26 @@ PLANTS: dict[str, Callable[[], Case]] = {
     "free body by its pose": lambda: _free_body("pose"),
     "free body by an inertial sensor": lambda: _free_body("imu"),
 }
-# Plants whose rows alone are looked at: no other software makes their experiments.
+
+
+def _held(resting: bool = False, others: bool = False, **unknowns: Any) -> HeldBody:
+    """A body at wrench sensors; its dynamics are compared with pinocchio's in `test_wrench`."""
+    world = "tilt" in unknowns
+    point = Point.of(GRAVITY if world else np.zeros(0))
+    further = ((Rotation.from_rotvec([0.3, -0.8, 1.1]).as_matrix(), np.array([0.4, 0.1, -0.2])),)
+    return HeldBody(
+        Unknowns(**unknowns), point, resting, world, 0.01, further * others, (0.2, 0.01)
+    )
+
+
+# Plants whose rows alone are looked at: no other software makes their experiments, or none that
+# can be differentiated.
 BARE: dict[str, Callable[[], Plant[Any]]] = {
+    "held body": lambda: _held(drift=1, cuts=(0.3,), delay=True),
+    "held body at rest": lambda: _held(resting=True, drift=2),
+    "held body at two sensors": lambda: _held(others=True),
+    "held body, all of its sensor unknown": lambda: _held(
+        tilt=True, mounting=True, gains=True, delay=True
+    ),
     "arm with friction's dictionary": lambda: RobotPlant(robots.planar_arm(drives=True)),
 }

@@ -10,6 +10,7 @@ import pytest
 from heft.errors import TooLittleData
 from heft.estimators.least_squares import LeastSquares
 from heft.information.identifiability import data_rank
+from heft.information.parameters import Labels
 from heft.information.square_root import Information
 from heft.models.options import Options
 from heft.models.robot import Robot
@@ -195,3 +196,55 @@ def test_rank_and_condition_are_those_of_the_scaled_columns() -> None:
     again = data_rank(R * units, information.labels, information.rows)
     assert once.rank == again.rank == R.shape[1]
     assert again.condition == pytest.approx(once.condition, rel=1e-6)
+
+
+def like_rows(sigma: float, count: int = 4000) -> Information:
+    rng = np.random.default_rng(11)
+    labels = Labels(("a", "b"), ("1", "1"), "test")
+    regressor = rng.normal(size=(count, 3, 2))
+    effort = regressor @ [1.0, -2.0] + sigma * rng.normal(size=(count, 3))
+    return Information.from_rows(labels, ("x", "y", "z"), regressor, effort)
+
+
+def test_channels_of_one_name_share_their_noise() -> None:
+    information = like_rows(0.3, 12)
+    shared = LeastSquares().solve(information, ("force", "force", "other")).noise.sigma
+    assert shared[0] == shared[1] != shared[2]
+    own = LeastSquares().solve(information, ("x", "y", "z"))
+    alone = LeastSquares().solve(information)
+    assert np.array_equal(own.noise.sigma, alone.noise.sigma)
+    assert np.array_equal(own.parameters.values, alone.parameters.values)
+    low, high = sorted(own.noise.sigma[:2])
+    assert low < shared[0] < high
+    many = LeastSquares().solve(like_rows(0.3), ("force",) * 3).noise.sigma
+    # The spread of a standard deviation of 12 000 rows is 1/√24 000: four of these.
+    assert many == pytest.approx(0.3, rel=4.0 / np.sqrt(24_000))
+
+
+def test_noise_that_is_known_is_not_estimated() -> None:
+    information = like_rows(0.3, 200)
+    prior = np.array([[100.0, 0.0, 102.0]])  # a = 1.02 ± 0.01, where the data say 1.00 ± 0.012
+    found = LeastSquares().solve(
+        information.beside("stated", prior), (*information.channels, "stated"), {"stated": 1.0}
+    )
+    assert found.noise.sigma[-1] == 1.0
+    plain = LeastSquares().solve(information).parameters
+    assert plain.std is not None
+    weights = np.array([plain.std[0] ** -2, 0.01**-2])
+    wanted = weights @ [plain.values[0], 1.02] / weights.sum()
+    assert found.parameters.values[0] == pytest.approx(wanted, abs=0.1 * plain.std[0])
+
+
+def test_directions_that_are_hardly_visible_count_as_unseen() -> None:
+    rng = np.random.default_rng(12)
+    labels = Labels(("a", "b", "c"), ("1",) * 3, "test")
+    regressor = rng.normal(size=(500, 1, 3))
+    regressor[:, :, 1] = regressor[:, :, 0] + 1e-7 * regressor[:, :, 1]
+    effort = regressor @ [1.0, 1.0, 3.0] + 0.1 * rng.normal(size=(500, 1))
+    information = Information.from_rows(labels, ("x",), regressor, effort)
+    assert np.isfinite(LeastSquares().solve(information).parameters.values).all()
+    found = LeastSquares(visible=1e-5).solve(information)
+    assert np.isnan(found.parameters.values).tolist() == [True, True, False]
+    assert found.rank.rank == 2
+    # The shortest of those that fit: the two columns that are alike share what they explain.
+    assert found.fitted == pytest.approx([1.0, 1.0, 3.0], abs=0.03)

@@ -17,7 +17,7 @@ from heft.applications.payload.sensors import Sensors
 from heft.dynamics.kinematics import frame_motion
 from heft.errors import InvalidSetting
 from heft.information import inertia
-from heft.plants.held_body import Held
+from heft.plants.held_signals import Held
 from heft.streams.messages import Piece
 from tests.robots import FloatArray, load
 from tests.test_payload import quaternions

@@ -185,7 +185,7 @@ def test_the_exported_code_is_what_was_fitted(arm: Found) -> None:
     rng = np.random.default_rng(2)
     q, v = rng.normal(size=(2, 2, 50))
     zeros = np.zeros((2, 50))
-    drives = arm.found.problem.robot.drives
+    drives = arm.found.problem.plant.robot.drives
     friction = {n: x for n, x in arm.found.friction["full"].items() if "armature" not in n}
     fitted = drive_columns.effort(
         drives, friction, drive_columns.DriveState(q, v, zeros, zeros[:0], zeros)
@@ -195,7 +195,7 @@ def test_the_exported_code_is_what_was_fitted(arm: Found) -> None:
 
 
 def test_the_steady_curve_is_one_sided(arm: Found) -> None:
-    drive = arm.found.problem.robot.drives[1]
+    drive = arm.found.problem.plant.robot.drives[1]
     curve = friction_curve(arm.found, drive)
     v, effort = np.array(curve["velocity"]), np.array(curve["effort"])
     even = 0.5 * (effort + effort[::-1])

@@ -117,7 +117,7 @@ def pages(found: Identification, tmp_path_factory: pytest.TempPathFactory) -> di
     """Return every page, of hostile names."""
     folder = tmp_path_factory.mktemp("results") / LOG
     results.write(found, folder)
-    robot = found.problem.robot
+    robot = found.problem.plant.robot
     moved = Simulate(relative=1e-6).run(Dynamics.of(robot), np.linspace(0.0, 0.2, 9))
     return {
         "report": report.html(found),

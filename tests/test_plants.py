@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from heft.applications.identification import any_plant
+from heft.applications.identification.any_plant import identify_plant
 from heft.applications.identification.fit import fit_experiment
 from heft.applications.identification.settings import Settings
-from heft.errors import MissingSignal
+from heft.errors import FitError, InvalidRecording, MissingSignal
 from heft.estimators.least_squares import LeastSquares
 from heft.information.square_root import Information
 from heft.plants import Fused, Integrable, Plant, PointSensitive, Predicting, Problem, Samples
@@ -165,6 +167,8 @@ def test_sensitivity_to_the_point_is_its_finite_difference(name: str) -> None:
         here, there = (plant.about(p).rows(samples, columns).regressor for p in (point, values))
         assert np.array_equal(here, there)
         return
+    if not isinstance(plant, PointSensitive):
+        pytest.skip("does not say what errors of its point do")
     step = 1e-6
     ends = [plant.about(point + s * move) for s in (step, -step)]
     up, down = (p.rows(samples, columns).regressor @ values for p in ends)
@@ -293,3 +297,38 @@ def test_intervals_hold_under_coloured_noise(name: str) -> None:
         ratios.append((found.values - exact) / found.std)
     rms = float(np.sqrt(np.mean(np.square(ratios))))
     assert 0.85 <= rms <= 1.15
+
+
+@every_experiment
+def test_a_plant_is_identified_the_whole_way(name: str) -> None:
+    """Bandwidth, delay, least squares, consistent estimate, intervals, checks, text and page."""
+    c = case(name)
+    log, other = c.recording(TIME, 0.02, 1, "monday"), c.recording(TIME + 20.0, 0.02, 2, "tuesday")
+    found = identify_plant(c.plant, [log], [other])
+    assert found.verdict == "good"
+    assert {s.path for s in (*found.fit, *found.validation)} == {"monday", "tuesday"}
+    base = found.problem.base.matrix
+    space = found.problem.plant.space.matrix
+    miss = base @ (space @ found.consistent.parameters.values - c.truth)
+    covariance = found.consistent.parameters.covariance
+    assert covariance is not None
+    spread = np.sqrt(np.diag(base @ space @ covariance @ space.T @ base.T))
+    # Four deviations: some fifty numbers are looked at, over all plants.
+    assert (np.abs(miss) <= 4.0 * spread).all()
+    said, page = any_plant.text(found), any_plant.html(found)
+    for number in found.numbers:
+        assert number.name in said and number.name in page
+        assert number.interval[0] <= number.value <= number.interval[1]
+    for channel in found.problem.channels:
+        assert f"monday: {channel}" in page
+    assert "verdict: good" in said and 'class="verdict good"' in page
+
+
+def test_a_plant_that_explains_nothing_is_refused() -> None:
+    c = case("cart")
+    signals, _ = c.experiment(TIME)
+    signals["tau"]["cart"] = np.random.default_rng(0).normal(size=len(TIME)).cumsum()
+    with pytest.raises(FitError, match="no parameters explain"):
+        identify_plant(c.plant, [Recording.from_arrays(TIME, "noise", **signals)])
+    with pytest.raises(InvalidRecording, match="no log"):
+        identify_plant(c.plant, [])

@@ -275,9 +275,9 @@ def motion(folder: Path, recording: Recording) -> tuple[Robot, FloatArray, Float
     smoothing = replace(identified.smoothing, trim=0.0, torque="raw")
     problem = Problem(RobotPlant(identified.robot), (recording,), smoothing, 1, "predict")
     parts = list(problem.samples())
-    angle = np.concatenate([s.position.T for s in parts])
+    angle = np.concatenate([s.motion.position.T for s in parts])
     v = np.concatenate([s.motion.velocity.T for s in parts])
-    a = np.concatenate([s.motion.acceleration.T for s in parts])
+    a = np.concatenate([s.motion.bodies.acceleration.T for s in parts])
     return identified.robot, angle, v, a
 
 

@@ -379,3 +379,29 @@ def test_it_does_not_matter_how_samples_lie_in_memory() -> None:
     assert not samples.momentum.flags.c_contiguous
     whole = weak_form.integrate(WINDOWS, samples)
     same_rows(weak_form.integrate(WINDOWS, copied), whole, WINDOWS, samples)
+
+
+@pytest.mark.parametrize("overlap", [0.0, 0.5, 0.65])
+def test_whitened_windows_share_no_noise(overlap: float) -> None:
+    step, count = 1e-3, 40
+    windows = Windows(0.1, round((1.0 - overlap) * 100) * step, 1)
+    time = step * np.arange(round((windows.length + count * windows.stride) / step))
+    weights, _ = windows.weights(time, 0, count)
+    rows = Integrals(np.arange(count, dtype=float), np.zeros((count, 1, 0)), weights)
+    shared = weak_form.shared_noise(windows, step)
+    made, _ = weak_form.whitened(shared, rows)
+    np.testing.assert_allclose(made.effort @ made.effort.T, np.eye(count), rtol=0, atol=1e-9)
+
+
+def test_whitening_goes_on_where_it_stopped() -> None:
+    rng = np.random.default_rng(0)
+    rows = Integrals(np.arange(30.0), rng.normal(size=(30, 6, 4)), rng.normal(size=(30, 6)))
+    shared = weak_form.shared_noise(Windows(0.1, 0.03, 1), 1e-3)
+    whole, _ = weak_form.whitened(shared, rows)
+    state, parts = None, []
+    for cut in (slice(0, 1), slice(1, 3), slice(3, 3), slice(3, 30)):
+        piece = Integrals(rows.time[cut], rows.regressor[cut], rows.effort[cut])
+        part, state = weak_form.whitened(shared, piece, state)
+        parts.append(part)
+    assert np.array_equal(np.concatenate([p.regressor for p in parts]), whole.regressor)
+    assert np.array_equal(np.concatenate([p.effort for p in parts]), whole.effort)

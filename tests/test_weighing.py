@@ -12,7 +12,7 @@ from heft.applications.payload.by_wrench import Weigh
 from heft.errors import InvalidRecording, InvalidSetting, TooLittleData
 from heft.information import inertia
 from heft.information.rotation import matrix_of_rpy
-from heft.plants.held_body import Held
+from heft.plants.held_signals import Held, at_first
 from tests.robots import FloatArray
 from tests.wrists import BIAS, BODY, GRAVITY, carried, posed, poses, sensed
 
@@ -263,3 +263,40 @@ def test_one_direction_shows_no_mass_beside_a_bias() -> None:
 def test_two_rows_are_too_few() -> None:
     with pytest.raises(TooLittleData):
         Weigh().fit(poses(2))
+
+
+def test_the_noise_of_one_of_two_sensors_is_found() -> None:
+    R, r = matrix_of_rpy(0.0, np.pi, 0.0), np.array([0.0, 0.0, 0.3])
+    shares, noises = [], []
+    for seed in range(10):
+        held = sensed(4000, seed)
+        other = np.random.default_rng(100 + seed).normal(size=(4000, 6))
+        summed = held.wrench + at_first(other * np.repeat([0.1, 0.005], 3), R, r)
+        found = Weigh(others=((R, r),), delay=False).fit(changed(held, wrench=summed))
+        noises.append(found.noise)
+        error = found.values[:10] - BODY
+        shares.append(error @ np.linalg.solve(found.covariance[:10, :10], error) / 10.0)
+    assert np.mean(noises, axis=0) == pytest.approx((0.1, 0.005), rel=0.1)
+    assert 0.55 <= np.mean(shares) <= 1.45  # a mean of 10 χ²(10)/10: 1 ± 0.14; three of these
+
+
+def test_windows_of_a_slow_log_span_enough_samples() -> None:
+    slow = Held(*(a[::10] for a in vars(sensed(20_000)).values()))  # 100 Hz
+    found = Weigh().fit(slow)
+    error = found.values[:4] - BODY[:4]
+    assert np.all(np.abs(error) <= 5.0 * np.sqrt(np.diag(found.covariance))[:4])
+
+
+def test_a_silence_is_spanned_by_no_window() -> None:
+    held = sensed(6000)
+    kept = np.r_[0:2000, 2006:6000]  # of 7 ms: no gap of the clock, one of the sensor
+    found = Weigh(delay=False).fit(held.part(kept))
+    whole = Weigh(delay=False).fit(held)
+    assert whole.rows - 5 <= found.rows < whole.rows
+    assert found.noise == pytest.approx(whole.noise, rel=0.05)
+
+
+def test_poses_minutes_apart_are_weighed() -> None:
+    held = poses(40)
+    found, usual = Weigh().fit(changed(held, time=200.0 * held.time + 1.7e9)), Weigh().fit(held)
+    np.testing.assert_allclose(found.body[:4], usual.body[:4], rtol=1e-9, atol=1e-12)

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pinocchio
 import pytest
 
 from heft.information import inertia
 from heft.information.rotation import matrix_of_rpy
-from heft.plants.held_body import (
+from heft.plants import HeldBody, HeldMotion, Point, Problem, Samples, recording_of
+from heft.plants.held_signals import (
     Held,
-    Unknowns,
     at_first,
-    at_rest,
     noise_covariance,
-    sides,
     whitened,
     wrench_change,
 )
+from heft.plants.wrench_sensor import Unknowns, at_rest, sides
+from heft.signals.settings import Smoothing
 from heft.signals.weak_form import Windows, integrate
 from tests.robots import FloatArray
-from tests.wrists import BODY, GRAVITY, moving, truth
+from tests.wrists import BODY, GRAVITY, carried, moving, sensed, truth
 
 
 def solved(held: Held, unknowns: Unknowns, length: float = 0.2) -> FloatArray:
@@ -124,3 +127,87 @@ def test_whitened_rows_have_unit_variance() -> None:
     wrench = np.linalg.cholesky(covariance) @ np.eye(6)
     rows = whitened(np.zeros((6, 6, 10)), wrench.T, covariance)
     np.testing.assert_allclose(rows[:, -1].reshape(6, 6), np.eye(6), atol=1e-12)
+
+
+# ---- the plant
+
+
+def body_at(held: Held, unknowns: Unknowns, **settings: Any) -> HeldBody:
+    world = held.world.shape[2] > 0
+    return HeldBody(unknowns, Point.of(held.gravity), world=world, **settings)
+
+
+def samples_of(plant: HeldBody, count: int = 20) -> Samples[HeldMotion]:
+    return plant.random_samples(count, np.random.default_rng(3))
+
+
+def test_a_recording_gives_back_what_was_seen() -> None:
+    held = carried(700, GRAVITY)
+    problem = Problem(
+        body_at(held, Unknowns()), (recording_of(held),), Smoothing(trim=0.0, delay=0.0), threads=1
+    )
+    (samples,) = problem.samples()
+    assert np.array_equal(samples.time, held.time)
+    assert np.array_equal(samples.measured, held.wrench)
+    for name, values in vars(samples.motion.at).items():
+        assert name == "time" or np.array_equal(values, getattr(held, name))
+
+
+def test_the_plants_sides_are_those_of_the_sensor() -> None:
+    held = sensed(60)
+    unknowns = Unknowns(drift=1, end=0.06, delay=True)
+    plant = body_at(held, unknowns)
+    samples = replace(samples_of(plant, 60), time=held.time, motion=HeldMotion(held))
+    found, wanted = plant.sides(samples, range(len(plant.labels))), sides(held, unknowns)
+    assert np.array_equal(found.momentum, wanted.momentum)
+    assert np.array_equal(found.remainder, wanted.remainder)
+
+
+def test_momentums_rate_less_the_remainder_is_the_row() -> None:
+    plant = HeldBody(Unknowns(), Point.of(np.zeros(0)))
+    count, step = 9, 1e-3
+    t, wrench, specific, w, v, g = truth(count)
+    *_, alpha = moving(count)
+    held = Held.with_velocity(t, wrench, v, w, g)
+    # Of a − g = dv/dt + f: the derivative of the velocity in the frame.
+    rates = replace(held, velocity=specific - held.specific, angular_velocity=alpha)
+    samples = replace(samples_of(plant, count), time=t, motion=HeldMotion(held, rates))
+    both = plant.sides(samples, range(10))
+    eighth = np.array([1 / 280, -4 / 105, 1 / 5, -4 / 5, 0.0, 4 / 5, -1 / 5, 4 / 105, -1 / 280])
+    rate = np.einsum("k,kmp->mp", eighth, both.momentum) / step
+    row = plant.rows(samples, range(10)).regressor[4]
+    bound = 1e-12 * np.abs(both.momentum).max() / step + 1e-10 * np.abs(row).max()
+    assert np.abs(rate - both.remainder[4] - row).max() <= bound
+    np.testing.assert_allclose(row @ BODY, wrench[4], rtol=0, atol=1e-10)
+
+
+def test_columns_about_a_point_are_the_wrenchs_slope() -> None:
+    """What is not linear, by central differences of the wrench that the body's columns tell."""
+    unknowns = Unknowns(bias=False, tilt=True, mounting=True, gains=True)
+    plant = HeldBody(unknowns, Point.of(GRAVITY), world=True)
+    others, rng = len(plant.labels) - 10, np.random.default_rng(4)
+    about = plant.about(np.concatenate([BODY, 0.3 * rng.normal(size=others)]))
+    samples = samples_of(about)
+    rows = about.rows(samples, range(10 + others)).regressor
+
+    def wrench(change: FloatArray) -> FloatArray:
+        there = about.about(np.concatenate([BODY, change]))
+        return np.asarray(there.rows(samples, range(10)).regressor @ BODY)
+
+    step, size = 1e-5, float(np.abs(rows[:, :, :10] @ BODY).max())
+    for k, move in enumerate(step * np.eye(others)):
+        slope = (wrench(move) - wrench(-move)) / (2.0 * step)
+        # Third derivatives of rotations are of the size of the rotated: step² of it, and rounding.
+        assert np.abs(slope - rows[:, :, 10 + k]).max() <= 1e-8 * size
+
+
+def test_at_two_sensors_the_channels_noise_is_one_sensors() -> None:
+    rng = np.random.default_rng(5)
+    R, r = matrix_of_rpy(0.3, -0.8, 1.1), np.array([0.4, 0.1, -0.2])
+    plant = HeldBody(Unknowns(), Point.of(np.zeros(0)), others=((R, r),), noise=(0.2, 0.01))
+    draws = rng.normal(size=(2, 100_000, 6)) * np.repeat([0.2, 0.01], 3)
+    assert plant.combined is not None
+    found = np.cov((draws[0] + at_first(draws[1], R, r)) @ plant.combined.T, rowvar=False)
+    own = np.repeat([0.2, 0.01], 3)
+    # Correlations of 1e5 draws: 1/√1e5 = 0.0032 each; four of these.
+    np.testing.assert_allclose(found / np.outer(own, own), np.eye(6), rtol=0, atol=0.0135)

@@ -14,7 +14,7 @@ FACE = {
     "heft.recordings": ("ColumnMap", "Recording"),
     "heft.models": ("Coupling", "JointOptions", "Options", "Robot"),
     "heft.signals": ("Smoothing", "Weak"),
-    "heft.plants": ("Problem",),
+    "heft.plants": ("FreeBody", "Problem", "RobotPlant"),
     "heft.estimators": ("Estimate", "LeastSquares", "PhysicallyConsistent"),
     "heft.experiments": ("Dynamics", "Simulate"),
     "heft.applications.identification": (
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from heft.experiments import Dynamics, Simulate
     from heft.information import Information, Labels, Parameters
     from heft.models import Coupling, JointOptions, Options, Robot
-    from heft.plants import Problem
+    from heft.plants import FreeBody, Problem, RobotPlant
     from heft.recordings import ColumnMap, Recording
     from heft.signals import Smoothing, Weak
 

@@ -11,7 +11,6 @@ velocity; but its integrals never forget an offset, where windows end.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
@@ -219,11 +218,7 @@ def _zero(time: Array, speed: Array, k: int, side: int) -> float:
 def whitened(rows: Integrals, windows: Windows, step: float) -> Integrals:
     """Return rows over windows combined so that white noise of the effort stays white.
 
-    Windows that overlap share samples, and so noise: of white noise σ the rows' covariance is
-    σ² Φ Φᵀ, Φ being what each sample weighs. With its Cholesky factor divided out, residuals are
-    independent, of the deviation σ of one sample, and plain least squares is best and honest. It
-    is so where windows are long enough for noise of positions, which φ̈ lets through and falls with
-    their length to the power 5/2, to be less than that of efforts, which falls with its root.
+    See `weak_form.whitened`.
 
     Args:
         rows: Over windows that follow one another, none left out.
@@ -233,21 +228,9 @@ def whitened(rows: Integrals, windows: Windows, step: float) -> Integrals:
     Raises:
         InvalidSetting: If a window is missing.
     """
-    count = len(rows.time)
-    if count > 1 and np.ptp(np.diff(rows.time)) > 0.5 * windows.stride:
+    if len(rows.time) > 1 and np.ptp(np.diff(rows.time)) > 0.5 * windows.stride:
         raise InvalidSetting("windows are missing between others", argument="rows")
-    shared = math.ceil(windows.length / windows.stride)
-    samples = math.ceil((windows.length + (shared - 1) * windows.stride) / step) + 1
-    weights, _ = windows.weights(step * np.arange(samples, dtype=np.float64), 0, shared)
-    bands = np.tile((weights @ weights[0])[:, None], count)
-    factor = scipy.linalg.cholesky_banded(bands, lower=True)
-
-    def divided(values: Array) -> Array:
-        flat = values.reshape(count, -1)
-        answer = scipy.linalg.solve_banded((shared - 1, 0), factor, flat)
-        return np.asarray(answer.reshape(values.shape))
-
-    return replace(rows, regressor=divided(rows.regressor), effort=divided(rows.effort))
+    return weak_form.whitened(weak_form.shared_noise(windows, step), rows)[0]
 
 
 def chosen(rows: Integrals, columns: Sequence[int]) -> Integrals:

@@ -42,6 +42,11 @@ class ProblemLike(Protocol):
         """The measured channels."""
         ...
 
+    @property
+    def noise_names(self) -> tuple[str, ...]:
+        """Name of each channel's standard deviation; channels of one name share it."""
+        ...
+
     def information(self) -> Information:
         """All rows as information."""
         ...
@@ -89,7 +94,9 @@ class Estimate:
         They are for residuals and predictions of these rows only; shape (b,).
         """
         weights = None if self.settings.get("weighting") == "none" else self.weights(worth=False)
-        return _shortest(self.information.combined(weights))
+        visible = self.settings.get("visible", 0.0)
+        assert isinstance(visible, float)
+        return _shortest(self.information.combined(weights), visible)
 
     def noise_factor(self) -> Array:
         """Return S of the noise with the rows weighted as by `weights`: `SᵀS = Σ w⁴ Yᵀ Γ Y`."""
@@ -106,9 +113,9 @@ class Estimate:
         return dict(zip(self.information.channels, (1.0 / scale).tolist(), strict=True))
 
 
-def _shortest(triangle: Triangle) -> Array:
+def _shortest(triangle: Triangle, visible: float = 0.0) -> Array:
     """Return the shortest of the least-squares solutions (columns scaled to one), shape (b,).
 
     For residuals only: where the data do not tell parameters apart it is no estimate of them.
     """
-    return Directions.of(triangle.R, triangle.rows).shortest(triangle.z)
+    return Directions.of(triangle.R, triangle.rows, visible).shortest(triangle.z)

@@ -6,6 +6,7 @@ triangles with labels, and know nothing of robots.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,17 +27,31 @@ from .estimate import Estimate, ProblemLike, _shortest
 from .noise import Noise, influence, memory, thinned
 
 
-def _least_squares(triangle: Triangle, labels: Labels) -> tuple[Array, Array, DataRank]:
+def _least_squares(
+    triangle: Triangle, labels: Labels, visible: float
+) -> tuple[Array, Array, DataRank]:
     """Return solution, covariance per unit variance, and rank; no number where nothing is seen."""
-    seen = Directions.of(triangle.R, triangle.rows)
+    seen = Directions.of(triangle.R, triangle.rows, visible)
     values = seen.shortest(triangle.z)
     covariance = seen.inverse @ seen.inverse.T
     # A parameter with a share in the directions that were not seen is not determined.
-    blind = np.linalg.norm(seen.right[seen.rank :], axis=0) > 1e-6
+    blind = seen.blind
     values[blind] = np.nan
     covariance[blind, :] = covariance[:, blind] = 0.0
     covariance[blind, blind] = np.inf
     return values, covariance, seen.summary(labels)
+
+
+def _together(values: Array, names: Sequence[str]) -> Array:
+    """Return for each channel the sum over all channels of its name."""
+    return np.array(
+        [sum(v for v, n in zip(values, names, strict=True) if n == own) for own in names]
+    )
+
+
+def _replaced(values: Array, names: Sequence[str], known: Mapping[str, float]) -> Array:
+    """Return values with those in place that are known."""
+    return np.array([known.get(n, v) for v, n in zip(values, names, strict=True)])
 
 
 @dataclass(frozen=True)
@@ -51,11 +66,14 @@ class LeastSquares:
         weighting: `channel` or `none`.
         sweeps: How often the channels' noise is re-estimated.
         coloured: Whether to walk the rows once more, for the memory of the residuals.
+        visible: Share of the largest singular value of the scaled columns below which a direction
+            is not seen, where that is more than rounding.
     """
 
     weighting: Literal["channel", "none"] = "channel"
     sweeps: int = 2
     coloured: bool = True
+    visible: float = 0.0
 
     def fit(self, problem: ProblemLike) -> Estimate:
         """Return the estimate from a problem, walking its rows once, twice if coloured.
@@ -63,7 +81,7 @@ class LeastSquares:
         Raises:
             TooLittleData: If there are no more rows than parameters.
         """
-        estimate = self.solve(problem.information())
+        estimate = self.solve(problem.information(), problem.noise_names)
         return self.colour(problem, estimate) if self.coloured else estimate
 
     def colour(
@@ -86,8 +104,24 @@ class LeastSquares:
             estimate.information, estimate.noise.sigma, memory(covariance), 2, sandwich, shared
         )
 
-    def solve(self, information: Information) -> Estimate:
-        """Return the estimate from information alone, residuals taken for white."""
+    def solve(
+        self,
+        information: Information,
+        noise_names: Sequence[str] = (),
+        known: Mapping[str, float] | None = None,
+    ) -> Estimate:
+        """Return the estimate from information alone, residuals taken for white.
+
+        Args:
+            information: Unweighted by channel.
+            noise_names: Of each channel's standard deviation; channels of one name share it. Each
+                has its own if not given.
+            known: Standard deviations by name, which are not estimated [channel's unit].
+
+        Raises:
+            TooLittleData: If there are no more rows than parameters.
+        """
+        names = tuple(noise_names) or information.channels
         channels = len(information.channels)
         rows = np.array([t.rows for t in information.triangles], dtype=float)
         size = len(information.labels)
@@ -97,7 +131,7 @@ class LeastSquares:
                 got=f"{int(rows.sum())} rows, {size} parameters",
                 cure="give a longer log",
             )
-        sigma = np.ones(channels)
+        sigma = _replaced(np.ones(channels), names, known or {})
         for sweep in range(self.sweeps + 1):
             weight = 1.0 / sigma if self.weighting == "channel" else np.ones(channels)
             combined = information.combined(dict(zip(information.channels, weight, strict=True)))
@@ -107,7 +141,8 @@ class LeastSquares:
             freedom = np.maximum(rows * (1.0 - size / rows.sum()), 1.0)
             # Noise-free rows leave rounding only; a floor keeps their weight finite.
             least = 1e-13 * np.maximum(scale / np.sqrt(rows), 1e-150)
-            sigma = np.maximum(np.sqrt(energy / freedom), least)
+            shared = np.sqrt(_together(energy, names) / _together(freedom, names))
+            sigma = _replaced(np.maximum(shared, least), names, known or {})
             if self.weighting == "none" or sweep == self.sweeps:
                 break
         return self.conclude(information, sigma, np.ones(channels), 1)
@@ -137,7 +172,7 @@ class LeastSquares:
         scale = np.ones_like(sigma) if ordinary else sigma
         names = information.channels
         combined = information.combined(dict(zip(names, 1.0 / scale, strict=True)))
-        values, covariance, rank = _least_squares(combined, information.labels)
+        values, covariance, rank = _least_squares(combined, information.labels, self.visible)
         finite = np.isfinite(np.diag(covariance))
         # With weights 1/scale_c the estimate's covariance is G (Σ_c Yᵀ Γ_c Y / scale_c⁴) G, with
         # G the inverse of the weighted information.
@@ -146,4 +181,7 @@ class LeastSquares:
         total = spread.T @ spread
         total[~finite, ~finite] = np.inf
         parameters = Parameters(information.labels, values, total)
-        return Estimate(parameters, information, noise, rank, passes, {"weighting": self.weighting})
+        settings: dict[str, object] = {"weighting": self.weighting}
+        if self.visible:
+            settings["visible"] = self.visible
+        return Estimate(parameters, information, noise, rank, passes, settings)

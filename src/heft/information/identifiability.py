@@ -32,6 +32,7 @@ from .square_root import Information
 # Noise-free columns that depend on each other leave at most 1e-9 of their length, even where a
 # file rounds π/2 to five digits; independent ones of the example robots leave 5e-6 or more.
 TOLERANCE = 1.5e-8
+HIDDEN = 1e-6  # share of a column in directions that are not seen by which it is not determined
 WITHIN_BODY = (1, 2, 3, 4, 5, 6, 7, 8, 9, 0)  # mass last: it regroups on the parent's inertia
 
 
@@ -69,6 +70,16 @@ class BaseParameters:
     def rank(self) -> int:
         """How many combinations can be told."""
         return len(self.kept)
+
+    def spread(self, values: Array) -> Array:
+        """Return parameters π, shape (p,), with `Y π = Y_kept β`: β in the columns kept, else zero.
+
+        Args:
+            values: β, shape (b,).
+        """
+        whole = np.zeros(len(self.standard))
+        whole[list(self.kept)] = values
+        return whole
 
     def expression(self, k: int) -> str:
         """Return base parameter k as text, such as `link3.I.zz + 0.42 link4.m`."""
@@ -182,6 +193,8 @@ class Directions:
         singular: Falling, shape (n,).
         right: Vᵀ, shape (n, n).
         rows: How many the triangle holds.
+        visible: Share of the largest singular value above which one counts at least: what is
+            below is not seen for other reasons than rounding.
     """
 
     lengths: Array
@@ -189,17 +202,25 @@ class Directions:
     singular: Array
     right: Array
     rows: int
+    visible: float = 0.0
 
     @staticmethod
-    def of(R: Array, rows: int) -> Directions:
+    def of(R: Array, rows: int, visible: float = 0.0) -> Directions:
         """Return the directions of a triangle R that holds so many rows."""
         lengths = np.linalg.norm(R, axis=0)
-        return Directions(lengths, *np.linalg.svd(R / _or_one(lengths)), rows)
+        return Directions(lengths, *np.linalg.svd(R / _or_one(lengths)), rows, visible)
 
     @property
     def tolerance(self) -> float:
         """Share of the largest singular value above which one counts; see `DataRank`."""
-        return max(self.rows, len(self.lengths)) * float(np.finfo(float).eps)
+        rounding = max(self.rows, len(self.lengths)) * float(np.finfo(float).eps)
+        return max(rounding, self.visible)
+
+    @property
+    def blind(self) -> NDArray[np.bool_]:
+        """Which columns have a share in the directions that are not seen, shape (n,)."""
+        hidden = np.linalg.norm(self.right[self.rank :], axis=0)
+        return np.asarray(hidden > max(HIDDEN, 100.0 * self.visible))
 
     @property
     def rank(self) -> int:

@@ -163,6 +163,18 @@ class Information:
         )
         return Information(self.labels, self.channels, triangles)
 
+    def beside(self, channel: str, rows: Array) -> Information:
+        """Return what is known together with the rows of one channel more, such as a prior's.
+
+        Args:
+            channel: Its name.
+            rows: `[Y τ]`, shape (any, p + 1).
+        """
+        seen = np.flatnonzero(np.any(rows[:, :-1] != 0.0, axis=0))
+        block = rows[:, [*seen, rows.shape[1] - 1]]
+        triangle = Triangle(seen, triangle_of(block), len(rows))
+        return Information(self.labels, (*self.channels, channel), (*self.triangles, triangle))
+
     def moments(self, values: Array) -> Array:
         """Return `Yᵀ(τ − Y π)` of each channel at the parameters π, shape (channels, p)."""
         found = np.zeros((len(self.triangles), len(self.labels)))

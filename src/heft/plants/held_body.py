@@ -1,299 +1,217 @@
-"""A body held at a wrench sensor: what sensor and motion say of it, as rows.
+"""A body held at a wrench sensor, as a plant: six channels, ten parameters, what the sensor adds.
 
-The wrench that moves a body is `Y(a − g, ω, α) π` in the sensor's frame, moments about its
-origin; the sensor adds a bias, and may tell late. All of that is linear, so bias and delay are
-columns beside the body's ten. Accelerations need not be known: Y is made of a part whose
-derivative counts, which holds velocities, and one that counts as it is; see `weak`.
+Signals are taken as they are, for the weak form needs no derivative of them; poses at rest have
+none. So a recording of what a sensor shows (`recording_of`) is all that a problem needs.
 
-    d/dt Y(v, 0, ω) π + Y(f, ω, 0) π + b − δ dw/dt = w,       a − g = dv/dt + f
-
-with an accelerometer at the sensor v = 0 and f what it reads; with one a lever r away v = ω × r;
-with poses v is the velocity in the frame and f = ω × v − Rᵀg.
-
-Several sensors that hold one body are one: wrenches are summed in the first one's frame, and so
-is their noise, which a lever arm enlarges.
+Several sensors that hold the body are one whose wrench is their sum, `w = Σ T_k w_k`. Its noise is
+`Σ T_k D T_kᵀ`, D being that of one sensor: forces and moments of the sum are correlated by the
+lever arms. Its channels here are those combinations `D^½ C⁻¹ w`, with C the Cholesky factor of that
+covariance, whose noise is independent and of one sensor's standard deviations again.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.errors import InvalidSetting
-from heft.information import AXES, PARAMETER_COUNT, SYMBOLS, UNITS, Labels, inertia, skew
-from heft.signals import Samples
+from heft.information import AXES, PARAMETER_COUNT, Labels, ParameterSpace, inertia
+from heft.recordings import Recording
+from heft.signals import Smoothed
 
-CHANNELS = (*(f"force.{a}" for a in AXES), *(f"torque.{a}" for a in AXES))
-GAP_STEPS = 3.5  # time steps between samples of a sensor that make a gap
-CHANNEL_UNITS = ("N", "N", "N", "N·m", "N·m", "N·m")
+from .held_signals import CHANNEL_UNITS, CHANNELS, Held, noise_covariance
+from .plant import Channel, Inputs, Measured, MotionSignal, Plant, Rows, Samples, Sides
+from .wrench_sensor import Point, Unknowns, linearised
+
+FRAME = "sensor"
+WRENCH = tuple(f"{kind}.{FRAME}.{a}" for kind in ("force", "torque") for a in AXES)
+KINEMATICS = tuple(f"{kind}.{FRAME}.{a}" for kind in ("acc", "vel", "omega") for a in AXES)
+WORLD = tuple(f"u.{FRAME}.world{i}{j}" for i in AXES for j in AXES)
+NOMINAL = (1.0, 0.1)  # mass [kg] and radius of gyration [m] of a body of which nothing is believed
+
+
+def recording_of(held: Held, name: str = "held") -> Recording:
+    """Return what sensor and motion show as a recording in memory.
+
+    Its signals are `force`, `torque`, `acc` (f, what counts of a − g as it is), `vel` and `omega`
+    of the frame `sensor`, and `u.sensor.worldXX`, the elements of Rᵀ, where that is known.
+    """
+    columns = np.concatenate(
+        [
+            *(held.wrench, held.specific, held.velocity, held.angular_velocity),
+            held.world.reshape(len(held.time), -1),
+        ],
+        axis=1,
+    )
+    signals: dict[str, dict[str, Array]] = {}
+    for signal, values in zip((*WRENCH, *KINEMATICS, *WORLD), columns.T, strict=False):
+        kind, _, rest = signal.partition(".")
+        signals.setdefault(kind, {})[rest] = values
+    return Recording.from_arrays(held.time, name, **signals)
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
-    """What a sensor and its motion show, in the sensor's frame.
+class HeldMotion:
+    """Motion of a held body.
 
     Attributes:
-        time: Shape (N,) [s].
-        wrench: On the body, force and moment about the sensor's origin, shape (N, 6) [N, N·m].
-        specific: f, what counts of a − g as it is, shape (N, 3) [m/s²].
-        velocity: v, what counts by its derivative, shape (N, 3) [m/s].
-        angular_velocity: ω, shape (N, 3) [rad/s].
-        world: Rᵀ, from the world's axes to the sensor's, shape (N, 3, 3); (N, 3, 0) where it is
-            not known, as by an inertial sensor, which feels gravity itself.
+        at: What is seen.
+        rates: Derivatives of velocity, ω and wrench in place of those; None where they are not
+            known, as of signals that are taken as they are, or zero, as at rest.
     """
 
-    time: Array
-    wrench: Array
-    specific: Array
-    velocity: Array
-    angular_velocity: Array
-    world: Array
+    at: Held
+    rates: Held | None = None
 
-    @staticmethod
-    def with_accelerometer(
-        time: Array,
-        wrench: Array,
-        acceleration: Array,
-        angular_velocity: Array,
-        lever: Sequence[float] = (0.0, 0.0, 0.0),
-    ) -> Held:
-        """Return what an inertial sensor beside the wrench sensor shows.
-
-        Args:
-            time: Shape (N,) [s].
-            wrench: Shape (N, 6) [N, N·m].
-            acceleration: Specific force where the accelerometer is, in the sensor's axes,
-                centripetal terms included as it reads them, shape (N, 3) [m/s²].
-            angular_velocity: ω, shape (N, 3) [rad/s].
-            lever: From the accelerometer to the wrench sensor [m].
-        """
-        w, arm = np.asarray(angular_velocity, dtype=float), np.asarray(lever, dtype=float)
-        turning = np.cross(w, arm)
-        return Held(
-            np.asarray(time, dtype=float),
-            np.asarray(wrench, dtype=float),
-            np.asarray(acceleration, dtype=float) + np.cross(w, turning),
-            turning,
-            w,
-            np.zeros((len(w), 3, 0)),
-        )
-
-    @staticmethod
-    def with_velocity(
-        time: Array,
-        wrench: Array,
-        velocity: Array,
-        angular_velocity: Array,
-        gravity: Array,
-        world: Array | None = None,
-    ) -> Held:
-        """Return what a moving frame shows whose velocity is known.
-
-        Args:
-            time: Shape (N,) [s].
-            wrench: Shape (N, 6) [N, N·m].
-            velocity: Of the sensor's origin, in its axes, shape (N, 3) [m/s].
-            angular_velocity: ω, shape (N, 3) [rad/s].
-            gravity: Rᵀg, gravity in the sensor's axes, shape (N, 3) [m/s²].
-            world: Rᵀ, shape (N, 3, 3), if gravity's direction may be asked for.
-        """
-        v, w = np.asarray(velocity, dtype=float), np.asarray(angular_velocity, dtype=float)
-        return Held(
-            np.asarray(time, dtype=float),
-            np.asarray(wrench, dtype=float),
-            np.cross(w, v) - np.asarray(gravity, dtype=float),
-            v,
-            w,
-            np.zeros((len(w), 3, 0)) if world is None else np.asarray(world, dtype=float),
-        )
-
-    @staticmethod
-    def at_rest(time: Array, wrench: Array, gravity: Array, world: Array | None = None) -> Held:
-        """Return what poses at rest show; see `with_velocity`."""
-        still = np.zeros((len(time), 3))
-        return Held.with_velocity(time, wrench, still, still, gravity, world)
-
-    @property
-    def gravity(self) -> Array:
-        """Gravity in the world that the motion was made with, shape (3,); (0,) where unknown."""
-        felt = np.cross(self.angular_velocity[0], self.velocity[0]) - self.specific[0]
-        return np.asarray(felt @ self.world[0])
-
-    def part(self, rows: slice) -> Held:
+    def part(self, rows: slice | NDArray[np.intp]) -> HeldMotion:
         """Return some of the samples."""
-        return Held(*(array[rows] for array in vars(self).values()))
+        return HeldMotion(self.at.part(rows), self.rates.part(rows) if self.rates else None)
 
 
-def at_first(wrench: Array, rotation: Array, translation: Array) -> Array:
-    """Return a wrench of another grasping point in the first one's frame, shape (N, 6).
+@dataclass(frozen=True, eq=False)
+class HeldBody(Plant[HeldMotion]):
+    """A body at a wrench sensor.
 
-    `[F; N] → [R F; R N + r × R F]`, the summands of the load identification chapter.
-
-    Args:
-        wrench: Shape (N, 6).
-        rotation: R, from the other sensor's axes to the first one's, shape (3, 3).
-        translation: r, from the first sensor to the other, in the first one's axes [m].
-    """
-    return np.asarray(wrench @ wrench_change(rotation, translation).T)
-
-
-def wrench_change(rotation: Array, translation: Array) -> Array:
-    """Return the 6×6 matrix of `at_first`."""
-    R = np.asarray(rotation, dtype=float)
-    change = np.zeros((6, 6))
-    change[:3, :3] = change[3:, 3:] = R
-    change[3:, :3] = skew(translation) @ R
-    return change
-
-
-@dataclass(frozen=True)
-class Unknowns:
-    """What is looked for beside the body.
+    Columns of what is not linear (tilt, mounting, gains, delay) are changes from the point, the
+    others are whole: `Y x` is the wrench about the point.
 
     Attributes:
-        bias: Whether the sensor adds a constant wrench.
-        drift: Highest power of time with which the bias changes.
-        delay: Whether the wrench is told late.
-        begin, end: The times between which drift is measured, from −1 to 1 [s].
-        cuts: Times in between at which the bias begins anew, and drift with it [s].
-        tilt: Whether gravity may point elsewhere than stated.
-        mounting: Whether the sensor's axes may be turned against the motion's.
-        gains: Whether a channel tells more or less than there is.
-    """
-
-    bias: bool = True
-    drift: int = 0
-    delay: bool = False
-    begin: float = 0.0
-    end: float = 1.0
-    cuts: tuple[float, ...] = ()
-    tilt: bool = False
-    mounting: bool = False
-    gains: bool = False
-
-    def __post_init__(self) -> None:
-        if self.drift < 0 or (self.drift and not (self.bias and self.end > self.begin)):
-            raise InvalidSetting(
-                "a drift needs a bias, and a time in which it happens",
-                argument="drift",
-                got=self.drift,
-            )
-
-    @property
-    def linear(self) -> bool:
-        """Whether a solution is where it was looked for from anywhere."""
-        return not (self.tilt or self.mounting or self.gains or self.delay)
-
-    @property
-    def labels(self) -> Labels:
-        """Labels of all columns."""
-        names = [f"payload.{s}" for s in SYMBOLS]
-        units = list(UNITS)
-        for part in range(len(self.cuts) + 1 if self.bias else 0):
-            log = f"log{part + 1}." if self.cuts else ""
-            for power in range(self.drift + 1):
-                kind = "bias" if power == 0 else f"drift{power}"
-                names += [f"sensor.{kind}.{log}{c}" for c in CHANNELS]
-                units += CHANNEL_UNITS
-        if self.tilt:
-            names += ["sensor.tilt.1", "sensor.tilt.2"]
-            units += ["rad"] * 2
-        if self.mounting:
-            names += [f"sensor.mounting.{a}" for a in AXES]
-            units += ["rad"] * 3
-        if self.gains:
-            names += [f"sensor.gain.{c}" for c in CHANNELS]
-            units += ["1"] * 6
-        if self.delay:
-            names.append("sensor.delay")
-            units.append("s")
-        return Labels(tuple(names), tuple(units), "sensor")
-
-    def columns(self, kind: str) -> slice:
-        """Return the columns whose labels begin with `sensor.<kind>`; none if there are none."""
-        places = [k for k, n in enumerate(self.labels.names) if n.startswith(f"sensor.{kind}")]
-        return slice(places[0], places[-1] + 1) if places else slice(0, 0)
-
-    def powers(self, time: Array) -> Array:
-        """Return the powers of time that the bias is made of, part by part, shape (N, powers)."""
-        if not self.bias:
-            return np.zeros((len(time), 0))
-        part = np.searchsorted(self.cuts, time, side="right")
-        ends = np.array([self.begin, *self.cuts, self.end])
-        place = 2.0 * (np.asarray(time) - ends[part]) / (ends[part + 1] - ends[part]) - 1.0
-        powers = np.stack([place**p for p in range(self.drift + 1)], axis=1)
-        own = part[:, None] == np.arange(len(self.cuts) + 1)
-        return np.asarray((own[:, :, None] * powers[:, None, :]).reshape(len(place), -1))
-
-
-def sides(held: Held, unknowns: Unknowns, turning_noise: float = 0.0) -> Samples:
-    """Return both sides of the equation of motion, for `weak`.
-
-    Columns of what is not linear stay zero; `linearised` fills them.
-
-    Args:
-        held: What is seen.
         unknowns: What is looked for beside the body.
+        point: Where rows are linearised.
+        resting: Whether the samples are poses at rest, which show no inertia.
+        world: Whether the direction of the world's axes is known; not by an inertial sensor.
         turning_noise: Standard deviation of ω [rad/s], whose square its products are too large by.
-    """
-    count = len(held.time)
-    w = held.angular_velocity
-    none = np.zeros((count, 3))
-    products = w[:, :, None] * w[:, None, :] - turning_noise**2 * np.eye(3)
-    momentum = np.zeros((count, 6, len(unknowns.labels)))
-    remainder = np.zeros_like(momentum)
-    body = slice(0, PARAMETER_COUNT)
-    momentum[:, :, body] = inertia.wrench_regressor(held.velocity, none, w, 0.0 * products)
-    remainder[:, :, body] = -inertia.wrench_regressor(held.specific, none, none, products)
-    first = PARAMETER_COUNT
-    for power in unknowns.powers(held.time).T:
-        remainder[:, :, first : first + 6] = -power[:, None, None] * np.eye(6)
-        first += 6
-    if unknowns.delay:
-        momentum[:, :, -1] = -held.wrench
-    return Samples(held.time, momentum, remainder, held.wrench)
-
-
-def at_rest(held: Held, unknowns: Unknowns) -> tuple[Array, Array]:
-    """Return rows of poses at rest: Y, shape (N, 6, p), and the wrench, shape (N, 6)."""
-    samples = sides(replace(held, angular_velocity=np.zeros_like(held.specific)), unknowns)
-    return -samples.remainder, samples.effort
-
-
-def noise_covariance(
-    force: float, torque: float, others: Sequence[tuple[Array, Array]] = ()
-) -> Array:
-    """Return the covariance of a summed wrench, shape (6, 6).
-
-    Args:
-        force: Standard deviation of each sensor's forces [N].
-        torque: Of its moments [N·m].
         others: Rotation and translation of each further sensor; see `at_first`.
+        noise: Standard deviation of one sensor's force [N] and moment [N·m], by whose ratio the
+            channels of several sensors are made.
     """
-    if not (math.isfinite(force) and math.isfinite(torque) and min(force, torque) > 0.0):
-        raise InvalidSetting(
-            "a sensor's noise must be positive", argument="noise", got=f"{force} N, {torque} N·m"
+
+    unknowns: Unknowns
+    point: Point
+    resting: bool = False
+    world: bool = False
+    turning_noise: float = 0.0
+    others: tuple[tuple[Array, Array], ...] = ()
+    noise: tuple[float, float] = (1.0, 1.0)
+
+    @cached_property
+    def labels(self) -> Labels:
+        """The body's ten, and what the sensor adds."""
+        return self.unknowns.labels
+
+    @cached_property
+    def space(self) -> ParameterSpace:
+        """The body's ten, physically consistent, and what the sensor adds."""
+        nominal = np.zeros(len(self.labels))
+        body = self.point.body
+        sound = body[0] > 0.0 and inertia.consistency_margin(body) > 0.0
+        nominal[:PARAMETER_COUNT] = body if sound else inertia.sphere(*NOMINAL)
+        return ParameterSpace.of_one_body(self.labels, nominal)
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """Forces share one standard deviation, moments another."""
+        return tuple(
+            Channel(name, unit, name.partition(".")[0])
+            for name, unit in zip(CHANNELS, CHANNEL_UNITS, strict=True)
         )
-    one = np.diag([force**2] * 3 + [torque**2] * 3)
-    total = one.copy()
-    for rotation, translation in others:
-        change = wrench_change(rotation, translation)
-        total += change @ one @ change.T
-    return total
 
+    @property
+    def independent(self) -> tuple[int, ...]:
+        """All columns: a prior may tell apart what this sensor does not, such as gains and mass."""
+        return tuple(range(len(self.labels)))
 
-def whitened(regressor: Array, wrench: Array, covariance: Array) -> Array:
-    """Return rows `[Y w]` of unit variance, shape (6 N, p + 1).
+    @property
+    def point_columns(self) -> Sequence[int]:
+        """The body's, by which the others' rows grow, and those of what is not linear."""
+        kinds = [self.unknowns.columns(k) for k in ("tilt", "mounting", "gain")]
+        places = range(len(self.labels))
+        found = [k for kind in kinds for k in places[kind]]
+        return (*range(PARAMETER_COUNT), *found) if found else ()
 
-    Args:
-        regressor: Shape (N, 6, p).
-        wrench: Shape (N, 6).
-        covariance: Of each wrench, shape (6, 6).
-    """
-    root = np.linalg.inv(np.linalg.cholesky(covariance))
-    rows = np.concatenate([regressor, wrench[:, :, None]], axis=2)
-    return np.asarray((root @ rows).reshape(-1, rows.shape[2]))
+    def about(self, values: Array) -> HeldBody:
+        """Return the plant about the values that a solution of these rows has."""
+        return replace(self, point=self.point.moved(self.unknowns, values))
+
+    @cached_property
+    def combined(self) -> Array | None:
+        """Combinations of the wrench whose noise is independent, shape (6, 6); None of one sensor.
+
+        D^½ C⁻¹ of the module's docstring.
+        """
+        if not self.others:
+            return None
+        factor = np.linalg.cholesky(noise_covariance(*self.noise, self.others))
+        own = np.repeat(self.noise, 3)[:, None]
+        return np.asarray(own * scipy.linalg.solve_triangular(factor, np.eye(6), lower=True))
+
+    def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
+        """Return all signals of `recording_of`; the wrench tells motion, too, by its delay.
+
+        Raises:
+            MissingSignal: If one is not there.
+        """
+        names = (*WRENCH, *KINEMATICS, *(WORLD if self.world else ()))
+        for name in names:
+            recording.require(name, "says what a wrench sensor and its motion show")
+        motion = tuple(MotionSignal(name, 0, name in WRENCH) for name in names)
+        shares = np.eye(6) if self.combined is None else self.combined
+        channels = (
+            Measured(k, tuple((n, float(s)) for n, s in zip(WRENCH, row, strict=True) if s))
+            for k, row in enumerate(shares)
+        )
+        return Inputs(motion, tuple(channels) if measured else ())
+
+    def motion(self, smoothed: Smoothed) -> HeldMotion:
+        """Return what is seen, and its derivatives if they are known."""
+        at, rate = (self._held(x) for x in (smoothed.position, smoothed.velocity))
+        known = np.isfinite(smoothed.velocity).all()
+        return HeldMotion(at, rate if known and not self.resting else None)
+
+    def _held(self, values: Array) -> Held:
+        count, parts = len(values), np.split(values, (6, 9, 12, 15), axis=1)
+        wrench, specific, velocity, turning, world = parts
+        turning = np.zeros_like(turning) if self.resting else turning
+        axes = world.reshape(count, 3, 3 if self.world else 0)
+        return Held(np.zeros(count), wrench, specific, velocity, turning, axes)
+
+    def rows(self, samples: Samples[HeldMotion], columns: Sequence[int]) -> Rows:
+        """Return rows of the wrench; of poses at rest where derivatives are not known."""
+        sides, rates = self._sides(samples, samples.motion.at), samples.motion.rates
+        regressor = -sides.remainder
+        if rates is not None:  # momentum is linear in what is differentiated
+            regressor = regressor + self._sides(samples, rates).momentum
+        return Rows(regressor[:, :, list(columns)])
+
+    def sides(self, samples: Samples[HeldMotion], columns: Sequence[int]) -> Sides:
+        """Return momentum, and what of the wrench does not change it."""
+        sides, chosen = self._sides(samples, samples.motion.at), list(columns)
+        return Sides(sides.momentum[:, :, chosen], sides.remainder[:, :, chosen])
+
+    def _sides(self, samples: Samples[HeldMotion], held: Held) -> Sides:
+        noise = 0.0 if self.resting else self.turning_noise
+        timed = replace(held, time=samples.time)
+        made = linearised(timed, self.unknowns, self.point, noise)
+        if self.combined is None:
+            return Sides(made.momentum, made.remainder)
+        return Sides(self.combined @ made.momentum, self.combined @ made.remainder)
+
+    def random_samples(self, count: int, rng: np.random.Generator) -> Samples[HeldMotion]:
+        """Return random signals with random derivatives; at rest in random directions."""
+
+        def drawn() -> Held:
+            specific, velocity, turning = rng.normal(size=(3, count, 3))
+            wrench, axes = rng.normal(size=(count, 6)), rng.normal(size=(count, 3, 3))
+            world = np.linalg.qr(axes)[0] if self.world else np.zeros((count, 3, 0))
+            still = np.zeros_like(turning) if self.resting else turning
+            return Held(np.zeros(count), wrench, specific, velocity, still, world)
+
+        motion = HeldMotion(drawn(), None if self.resting else drawn())
+        time = np.sort(rng.uniform(self.unknowns.begin, self.unknowns.end, count))
+        none, every = np.empty((count, 0)), np.arange(count)
+        return Samples(0, time, motion, none, np.zeros((count, 6)), every, every >= 0)

@@ -69,10 +69,13 @@ class MotionSignal:
         name: Of the signal.
         derivatives: 2 for a position, 1 for a velocity or gyroscope, 0 for what is taken as it is,
             such as an accelerometer: it is not smoothed.
+        late: Whether it comes with what is measured, and as late as that; only of what is taken
+            as it is.
     """
 
     name: str
     derivatives: Literal[0, 1, 2] = 2
+    late: bool = False
 
 
 @dataclass(frozen=True)

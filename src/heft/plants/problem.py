@@ -147,12 +147,6 @@ class Problem(Generic[P]):
         count = len(self.plant.labels)
         return (*self.base.kept, *range(count, count + len(self.plant.alternatives)))
 
-    def standard(self, values: Array) -> Array:
-        """Return values of the standard columns that leave what base parameters leave."""
-        whole = np.zeros(len(self.plant.labels))
-        whole[list(self.base.kept)] = values
-        return whole
-
     # --- samples and rows
 
     @cached_property
@@ -197,14 +191,7 @@ class Problem(Generic[P]):
         for part in self._reduced():
             total = total + part
         if total.rows == 0:
-            raise TooLittleData(
-                "no rows are left of these logs",
-                argument=", ".join(r.name for r in self.recordings),
-                got=f"{sum(t.used for t in self.timelines)} usable rows in "
-                f"{sum(t.segments for t in self.timelines)} pieces, "
-                f"{self.resolved.trim:g} s cut at each end of a piece",
-                cure="give longer logs, or cut less (--trim)",
-            )
+            raise _no_rows(self)
         return total
 
     def _reduced(self) -> Iterator[Information]:
@@ -238,7 +225,7 @@ class Problem(Generic[P]):
         def regressor(s: Samples[Any], piece: NDArray[np.intp], rows: NDArray[np.intp]) -> Array:
             return plant.rows(s.part(piece[rows]), kept).regressor
 
-        for s, predicted in self.predictions(self.standard(values)):
+        for s, predicted in self.predictions(self.base.spread(values)):
             left = s.measured - predicted
             cuts = np.flatnonzero(np.diff(s.index) > 1) + 1
             for rows in np.split(np.arange(len(left)), cuts):
@@ -359,6 +346,17 @@ class Problem(Generic[P]):
         return self.with_recordings(shorter, keep_samples=True, decimation=decimation)
 
 
+def _no_rows(problem: Problem[Any]) -> TooLittleData:
+    lines = problem.timelines
+    return TooLittleData(
+        "no rows are left of these logs",
+        argument=", ".join(r.name for r in problem.recordings),
+        got=f"{sum(t.used for t in lines)} usable rows in {sum(t.segments for t in lines)} "
+        f"pieces, {problem.resolved.trim:g} s cut at each end of a piece",
+        cure="give longer logs, or cut less (--trim)",
+    )
+
+
 def point_moments(problem: Problem[Any], values: Array, errors: Array) -> tuple[Array, ...]:
     """Return what errors of the point do to the estimate, by way of the rows.
 
@@ -376,7 +374,7 @@ def point_moments(problem: Problem[Any], values: Array, errors: Array) -> tuple[
     """
     plant, kept = problem.plant, problem.base.kept
     assert isinstance(plant, PointSensitive)
-    standard = problem.standard(values)
+    standard = problem.base.spread(values)
     total = np.zeros((len(problem.channels), errors.shape[1], len(kept)))
     rows = 0
     for s in problem.samples():

@@ -104,7 +104,7 @@ class Sampler:
         """
         for k, recording in enumerate(self.recordings):
             step, smoother = self.survey.timelines[k].step, self.smoothers[k]
-            margin = smoother.margin if smoother else 0.0
+            margin = smoother.margin if smoother else abs(self.survey.smoothing.delay or 0.0)
             if filtered:
                 margin += signals.settling(self.cutoff, step, self.survey.smoothing.order)
             names = self.survey.inputs[k].names
@@ -129,7 +129,8 @@ class Sampler:
         if smoother is not None and smooth.all():
             made = smoother.smooth(window.time, values, at)
         else:
-            made = self._mixed(smoother, window.time, values, smooth, at)
+            late = np.array([s.late for s in chosen], dtype=bool)
+            made = self._mixed(smoother, window.time, values, smooth, late, at)
         parts = Smoothed(made.position[cut], made.velocity[cut], made.acceleration[cut])
         return self.plant.motion(parts), len(parts.position)
 
@@ -139,13 +140,16 @@ class Sampler:
         time: Array,
         values: Array,
         smooth: NDArray[np.bool_],
+        late: NDArray[np.bool_],
         at: Array | None,
     ) -> Smoothed:
         """Return signals of which some are taken as they are, which have no derivatives."""
         wanted = time if at is None else at
+        behind = wanted + (self.survey.smoothing.delay or 0.0)
         out = np.full((3, len(wanted), values.shape[1]), np.nan)
         for j in np.flatnonzero(~smooth):
-            out[0, :, j] = values[:, j] if at is None else np.interp(at, time, values[:, j])
+            own = behind if late[j] else wanted
+            out[0, :, j] = values[:, j] if at is None else np.interp(own, time, values[:, j])
         if smoother is not None:
             made = smoother.smooth(time, values[:, smooth], at)
             out[0][:, smooth] = made.position
@@ -177,7 +181,7 @@ class Sampler:
 
     def sample(self, k: int, window: Window) -> Samples[Any] | None:
         """Return all samples that a window answers for, their memory still to come."""
-        if len(window.time) < 2 * signals.REACH + 2:
+        if self.smoothers[k] is not None and len(window.time) < 2 * signals.REACH + 2:
             return None
         cut, delay = window.core, self.survey.smoothing.delay or 0.0
         at = None if delay == 0.0 else window.time - delay

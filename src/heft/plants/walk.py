@@ -17,7 +17,7 @@ from heft import signals
 from heft.engine import in_order
 from heft.errors import InvalidSetting
 from heft.recordings import BLOCK_ROWS
-from heft.signals import Weak, weak_form
+from heft.signals import Weak, WhiteWeak, weak_form
 
 from .plant import Integrable, Plant, Samples
 from .rows import Equations
@@ -142,13 +142,14 @@ class Walk:
             )
         assert self.weak is not None
         held: weak_form.Held | None = None
+        white: weak_form.Whitening | None = None
         recording, last = -1, -np.inf
         for s, piece in self._unbroken():
             step = self.sampler.survey.timelines[s.recording].step
             if s.recording != recording or not (
-                0.0 < piece.time[0] - last <= signals.GAP_STEPS * step
+                0.0 < piece.time[0] - last <= self._gap_steps * step
             ):
-                held = None
+                held = white = None
             recording = s.recording
             last = float(piece.time[-1]) if piece.chosen[0] else -np.inf
             if not piece.chosen[0]:
@@ -157,13 +158,21 @@ class Walk:
             both = weak_form.Samples(piece.time, sides.momentum, sides.remainder, piece.measured)
             windows = self.weak.windows(self.sampler.cutoff, step)
             held, found = weak_form.advance(windows, held, both)
+            if isinstance(self.weak, WhiteWeak) and self.weak.whitened:
+                shared = weak_form.shared_noise(windows, step)
+                found, white = weak_form.whitened(shared, found, white)
             if len(found.time):
                 yield Equations(found.regressor, found.effort, found.time, s.recording)
+
+    @property
+    def _gap_steps(self) -> float:
+        """Time steps between samples over which no window reaches."""
+        return self.weak.gap_steps if isinstance(self.weak, WhiteWeak) else signals.GAP_STEPS
 
     def _unbroken(self) -> Iterator[tuple[Samples[Any], Samples[Any]]]:
         """Yield samples, and pieces of them without a gap that are all chosen or all not."""
         for s in self.all_samples():
-            gap = signals.GAP_STEPS * self.sampler.survey.timelines[s.recording].step
+            gap = self._gap_steps * self.sampler.survey.timelines[s.recording].step
             for first in range(0, len(s.time), self.dense_rows):
                 part = s.part(slice(first, first + self.dense_rows))
                 apart = np.diff(part.time)

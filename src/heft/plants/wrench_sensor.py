@@ -1,4 +1,16 @@
-"""What is not linear in a wrench sensor: gravity's direction, its mounting, its gains.
+"""What a wrench sensor tells of a body: both sides of its equations, and what the sensor adds.
+
+The wrench that moves a body is `Y(a − g, ω, α) π` in the sensor's frame, moments about its
+origin; the sensor adds a bias, and may tell late. All of that is linear, so bias and delay are
+columns beside the body's ten. Accelerations need not be known: Y is made of a part whose
+derivative counts, which holds velocities, and one that counts as it is; see `weak_form`.
+
+    d/dt Y(v, 0, ω) π + Y(f, ω, 0) π + b − δ dw/dt = w,       a − g = dv/dt + f
+
+with an accelerometer at the sensor v = 0 and f what it reads; with one a lever r away v = ω × r;
+with poses v is the velocity in the frame and f = ω × v − Rᵀg.
+
+What is not linear is gravity's direction, the sensor's mounting, its gains:
 
     w = S Mᵀ Y(a − g) π + b
 
@@ -16,8 +28,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from heft.arrays import Array
+from heft.errors import InvalidSetting
 from heft.information import (
+    AXES,
     PARAMETER_COUNT,
+    SYMBOLS,
+    UNITS,
+    Labels,
     inertia,
     matrix_of_rotation_vector,
     rotation_vector_between,
@@ -25,7 +42,87 @@ from heft.information import (
 )
 from heft.signals import Samples
 
-from .held_body import Held, Unknowns, sides
+from .held_signals import CHANNEL_UNITS, CHANNELS, Held
+
+
+@dataclass(frozen=True)
+class Unknowns:
+    """What is looked for beside the body.
+
+    Attributes:
+        bias: Whether the sensor adds a constant wrench.
+        drift: Highest power of time with which the bias changes.
+        delay: Whether the wrench is told late.
+        begin, end: The times between which drift is measured, from −1 to 1 [s].
+        cuts: Times in between at which the bias begins anew, and drift with it [s].
+        tilt: Whether gravity may point elsewhere than stated.
+        mounting: Whether the sensor's axes may be turned against the motion's.
+        gains: Whether a channel tells more or less than there is.
+    """
+
+    bias: bool = True
+    drift: int = 0
+    delay: bool = False
+    begin: float = 0.0
+    end: float = 1.0
+    cuts: tuple[float, ...] = ()
+    tilt: bool = False
+    mounting: bool = False
+    gains: bool = False
+
+    def __post_init__(self) -> None:
+        if self.drift < 0 or (self.drift and not (self.bias and self.end > self.begin)):
+            raise InvalidSetting(
+                "a drift needs a bias, and a time in which it happens",
+                argument="drift",
+                got=self.drift,
+            )
+
+    @property
+    def linear(self) -> bool:
+        """Whether a solution is where it was looked for from anywhere."""
+        return not (self.tilt or self.mounting or self.gains or self.delay)
+
+    @property
+    def labels(self) -> Labels:
+        """Labels of all columns."""
+        names = [f"payload.{s}" for s in SYMBOLS]
+        units = list(UNITS)
+        for part in range(len(self.cuts) + 1 if self.bias else 0):
+            log = f"log{part + 1}." if self.cuts else ""
+            for power in range(self.drift + 1):
+                kind = "bias" if power == 0 else f"drift{power}"
+                names += [f"sensor.{kind}.{log}{c}" for c in CHANNELS]
+                units += CHANNEL_UNITS
+        if self.tilt:
+            names += ["sensor.tilt.1", "sensor.tilt.2"]
+            units += ["rad"] * 2
+        if self.mounting:
+            names += [f"sensor.mounting.{a}" for a in AXES]
+            units += ["rad"] * 3
+        if self.gains:
+            names += [f"sensor.gain.{c}" for c in CHANNELS]
+            units += ["1"] * 6
+        if self.delay:
+            names.append("sensor.delay")
+            units.append("s")
+        return Labels(tuple(names), tuple(units), "sensor")
+
+    def columns(self, kind: str) -> slice:
+        """Return the columns whose labels begin with `sensor.<kind>`; none if there are none."""
+        places = [k for k, n in enumerate(self.labels.names) if n.startswith(f"sensor.{kind}")]
+        return slice(places[0], places[-1] + 1) if places else slice(0, 0)
+
+    def powers(self, time: Array) -> Array:
+        """Return the powers of time that the bias is made of, part by part, shape (N, powers)."""
+        if not self.bias:
+            return np.zeros((len(time), 0))
+        part = np.searchsorted(self.cuts, time, side="right")
+        ends = np.array([self.begin, *self.cuts, self.end])
+        place = 2.0 * (np.asarray(time) - ends[part]) / (ends[part + 1] - ends[part]) - 1.0
+        powers = np.stack([place**p for p in range(self.drift + 1)], axis=1)
+        own = part[:, None] == np.arange(len(self.cuts) + 1)
+        return np.asarray((own[:, :, None] * powers[:, None, :]).reshape(len(place), -1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,8 +190,42 @@ class Point:
         return found
 
 
+def sides(held: Held, unknowns: Unknowns, turning_noise: float = 0.0) -> Samples:
+    """Return both sides of the equation of motion, for `weak_form`.
+
+    Columns of what is not linear stay zero; `linearised` fills them.
+
+    Args:
+        held: What is seen.
+        unknowns: What is looked for beside the body.
+        turning_noise: Standard deviation of ω [rad/s], whose square its products are too large by.
+    """
+    count = len(held.time)
+    w = held.angular_velocity
+    none = np.zeros((count, 3))
+    products = w[:, :, None] * w[:, None, :] - turning_noise**2 * np.eye(3)
+    momentum = np.zeros((count, 6, len(unknowns.labels)))
+    remainder = np.zeros_like(momentum)
+    body = slice(0, PARAMETER_COUNT)
+    momentum[:, :, body] = inertia.wrench_regressor(held.velocity, none, w, 0.0 * products)
+    remainder[:, :, body] = -inertia.wrench_regressor(held.specific, none, none, products)
+    first = PARAMETER_COUNT
+    for power in unknowns.powers(held.time).T:
+        remainder[:, :, first : first + 6] = -power[:, None, None] * np.eye(6)
+        first += 6
+    if unknowns.delay:
+        momentum[:, :, -1] = -held.wrench
+    return Samples(held.time, momentum, remainder, held.wrench)
+
+
+def at_rest(held: Held, unknowns: Unknowns) -> tuple[Array, Array]:
+    """Return rows of poses at rest: Y, shape (N, 6, p), and the wrench, shape (N, 6)."""
+    samples = sides(replace(held, angular_velocity=np.zeros_like(held.specific)), unknowns)
+    return -samples.remainder, samples.effort
+
+
 def linearised(held: Held, unknowns: Unknowns, point: Point, turning_noise: float = 0.0) -> Samples:
-    """Return both sides of the equation of motion about an estimate; see `wrench.sides`.
+    """Return both sides of the equation of motion about an estimate; see `sides`.
 
     Args:
         held: What is seen.

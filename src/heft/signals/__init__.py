@@ -8,4 +8,4 @@ from .outliers import STD_PER_MAD, hampel, replace_outliers, running_median
 from .low_pass import REACH, Smoothed, density, low_pass, remembered, settling, smooth
 from .bandwidth import LARGEST_CORNER, resolve, unsmoothed
 from .smoothing import Smoother, period_of, smoother
-from .weak_form import Integrals, Samples, Weak, Windows, integrate
+from .weak_form import Integrals, Samples, Weak, WhiteWeak, Windows, integrate

@@ -20,13 +20,15 @@ however a log is cut, and a stream needs to hold no more than one window's lengt
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from heft.arrays import Array
 from heft.errors import InvalidSetting
 from heft.files import Keys, Number, check_fields
+
+from .clock import GAP_STEPS
 
 LENGTH_PER_CORNER = 2.0  # a window's length in periods of the corner frequency
 SHORTEST = 20  # samples a window must span
@@ -80,6 +82,19 @@ class Weak:
         length = LENGTH_PER_CORNER / corner if self.length is None else self.length
         count = max(round(length / step), SHORTEST)
         return Windows(count * step, max(round((1.0 - self.overlap) * count), 1) * step, self.power)
+
+
+@dataclass(frozen=True)
+class WhiteWeak(Weak):
+    """The weak form of signals that are taken as they are, whose noise is white.
+
+    Attributes:
+        gap_steps: Time steps between samples over which no window reaches.
+        whitened: Whether rows are combined so that what windows share counts once; see `whitened`.
+    """
+
+    gap_steps: float = GAP_STEPS
+    whitened: bool = True
 
 
 @dataclass(frozen=True)
@@ -279,3 +294,83 @@ def advance(windows: Windows, held: Held | None, piece: Samples) -> tuple[Held, 
     before = np.searchsorted(samples.time, following * windows.stride, side="right") - 1
     kept = samples.part(slice(max(int(before), 0), None))
     return Held(kept, following), done
+
+
+@dataclass(frozen=True)
+class Whitening:
+    """What whitening goes on with where further windows follow.
+
+    Attributes:
+        factors: Rows of the Cholesky factor, from the diagonal backwards, newest last.
+        rows: The whitened rows that belong to them, each of shape (columns,).
+    """
+
+    factors: tuple[Array, ...] = ()
+    rows: tuple[Array, ...] = ()
+
+
+def shared_noise(windows: Windows, step: float) -> Array:
+    """Return the covariance of a window's row with those behind it, by lag, shape (lags,).
+
+    Per unit variance of white noise of one sample: `Φ Φᵀ`, Φ being what each sample weighs.
+
+    Args:
+        windows: Which.
+        step: Time between samples [s].
+    """
+    lags = math.ceil(windows.length / windows.stride - 1e-9)
+    samples = math.ceil((windows.length + (lags - 1) * windows.stride) / step) + 1
+    weights, _ = windows.weights(step * np.arange(samples, dtype=np.float64), 0, lags)
+    return np.asarray(weights @ weights[0])
+
+
+def whitened(
+    shared: Array, rows: Integrals, before: Whitening | None = None
+) -> tuple[Integrals, Whitening]:
+    """Return rows combined so that white noise of the effort stays white, and what to go on with.
+
+    Windows that overlap share samples, and so noise. With the Cholesky factor of its covariance
+    divided out, residuals are independent, of the deviation σ of one sample, and plain least
+    squares is best and honest. It is so where windows are long enough for noise of positions,
+    which φ̈ lets through and falls with their length to the power 5/2, to be less than that of
+    efforts, which falls with its root. Hann's windows that overlap by three quarters show nothing
+    at half the frequency at which they follow one another: whitened, what is there counts beyond
+    all measure. By two thirds or less they have no such frequency.
+
+    Args:
+        shared: As `shared_noise` returns it.
+        rows: Over windows that follow one another, none left out.
+        before: Of the windows right before, if there were any.
+    """
+    count = len(rows.time)
+    columns = math.prod(rows.regressor.shape[1:])
+    flat = np.column_stack([rows.regressor.reshape(count, columns), rows.effort])
+    factors, done = (list(before.factors), list(before.rows)) if before else ([], [])
+    out = np.empty_like(flat)
+    for k, row in enumerate(flat):
+        factor = _next_factor(shared, factors)
+        for lag in range(1, len(factor)):
+            row = row - factor[lag] * done[-lag]
+        out[k] = row / factor[0]
+        factors, done = [*factors, factor], [*done, out[k]]
+        if len(factors) >= len(shared):
+            factors, done = factors[1:], done[1:]
+    made = replace(
+        rows,
+        regressor=out[:, :columns].reshape(rows.regressor.shape),
+        effort=out[:, columns:],
+    )
+    return made, Whitening(tuple(factors), tuple(done))
+
+
+def _next_factor(shared: Array, factors: list[Array]) -> Array:
+    """Return the next row of the Cholesky factor of a banded Toeplitz matrix, backwards."""
+    reach = min(len(shared) - 1, len(factors))
+    row = np.zeros(reach + 1)
+    for lag in range(reach, 0, -1):
+        other = factors[-lag]
+        both = range(lag + 1, min(reach, lag + len(other) - 1) + 1)
+        common = sum(row[e] * other[e - lag] for e in both)
+        row[lag] = (shared[lag] - common) / other[0]
+    row[0] = math.sqrt(max(shared[0] - float(row[1:] @ row[1:]), 1e-12 * shared[0]))
+    return row

@@ -14,8 +14,7 @@ import numpy as np
 from heft.arrays import Array
 from heft.errors import InvalidRecording, TooLittleData
 from heft.information import Finding
-from heft.plants import CHANNELS, GAP_STEPS, Held
-from heft.signals import between_gaps
+from heft.plants import CHANNELS, Held
 
 STILL = 0.02  # [rad/s] below which nothing turns
 FROZEN = 0.5  # [s] for which a noisy signal does not repeat itself
@@ -32,18 +31,22 @@ def is_still(held: Held) -> bool:
     return turning < STILL and float(np.median(np.abs(held.velocity))) < STILL
 
 
-def together(logs: Sequence[Held]) -> tuple[Held, tuple[float, ...]]:
-    """Return logs one behind the other, with a gap in between, and when all but the first begin."""
-    if len(logs) == 1:
-        return logs[0], ()
+def one_behind_another(logs: Sequence[Held]) -> tuple[Held, ...]:
+    """Return logs on one clock, with a gap in between; poses at rest a second apart or less.
+
+    The clock of poses tells their drift only, which is measured by its whole length.
+    """
+    unit = 1.0
+    if is_still(logs[0]):
+        unit = max(float(np.median(np.diff(log.time))) for log in logs)
+    elif len(logs) == 1:
+        return (logs[0],)
     end, moved = 0.0, []
     for log in logs:
-        time = log.time - log.time[0] + end
-        end = float(time[-1]) + max(APART, 10.0 * float(np.median(np.diff(log.time))))
+        time = (log.time - log.time[0]) / unit + end
+        end = float(time[-1]) + max(APART, 10.0 * float(np.median(np.diff(time))))
         moved.append(replace(log, time=time))
-    columns = zip(*(vars(log).values() for log in moved), strict=True)
-    joined = Held(*(np.concatenate(arrays) for arrays in columns))
-    return joined, tuple(float(log.time[0]) for log in moved[1:])
+    return tuple(moved)
 
 
 def require_alike(logs: Sequence[Held]) -> None:
@@ -63,11 +66,6 @@ def require_alike(logs: Sequence[Held]) -> None:
             got=", ".join(f"{1.0 / step:.4g} Hz" for step in steps),
             cure="weigh them apart",
         )
-
-
-def pieces(held: Held, step: float) -> Iterator[Held]:
-    """Yield a log's pieces without gaps."""
-    return (held.part(rows) for rows in between_gaps(held.time, GAP_STEPS * step))
 
 
 def require_usable(held: Held) -> None:

@@ -1,0 +1,175 @@
+"""What a wrench sensor and its motion show of a body that it holds, in the sensor's frame.
+
+Several sensors that hold one body are one: wrenches are summed in the first one's frame, and so
+is their noise, which a lever arm enlarges.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+from heft.errors import InvalidSetting
+from heft.information import AXES, skew
+
+CHANNELS = (*(f"force.{a}" for a in AXES), *(f"torque.{a}" for a in AXES))
+GAP_STEPS = 3.5  # time steps between samples of a sensor that make a gap
+CHANNEL_UNITS = ("N", "N", "N", "N·m", "N·m", "N·m")
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """What a sensor and its motion show, in the sensor's frame.
+
+    Attributes:
+        time: Shape (N,) [s].
+        wrench: On the body, force and moment about the sensor's origin, shape (N, 6) [N, N·m].
+        specific: f, what counts of a − g as it is, shape (N, 3) [m/s²].
+        velocity: v, what counts by its derivative, shape (N, 3) [m/s].
+        angular_velocity: ω, shape (N, 3) [rad/s].
+        world: Rᵀ, from the world's axes to the sensor's, shape (N, 3, 3); (N, 3, 0) where it is
+            not known, as by an inertial sensor, which feels gravity itself.
+    """
+
+    time: Array
+    wrench: Array
+    specific: Array
+    velocity: Array
+    angular_velocity: Array
+    world: Array
+
+    @staticmethod
+    def with_accelerometer(
+        time: Array,
+        wrench: Array,
+        acceleration: Array,
+        angular_velocity: Array,
+        lever: Sequence[float] = (0.0, 0.0, 0.0),
+    ) -> Held:
+        """Return what an inertial sensor beside the wrench sensor shows.
+
+        Args:
+            time: Shape (N,) [s].
+            wrench: Shape (N, 6) [N, N·m].
+            acceleration: Specific force where the accelerometer is, in the sensor's axes,
+                centripetal terms included as it reads them, shape (N, 3) [m/s²].
+            angular_velocity: ω, shape (N, 3) [rad/s].
+            lever: From the accelerometer to the wrench sensor [m].
+        """
+        w, arm = np.asarray(angular_velocity, dtype=float), np.asarray(lever, dtype=float)
+        turning = np.cross(w, arm)
+        return Held(
+            np.asarray(time, dtype=float),
+            np.asarray(wrench, dtype=float),
+            np.asarray(acceleration, dtype=float) + np.cross(w, turning),
+            turning,
+            w,
+            np.zeros((len(w), 3, 0)),
+        )
+
+    @staticmethod
+    def with_velocity(
+        time: Array,
+        wrench: Array,
+        velocity: Array,
+        angular_velocity: Array,
+        gravity: Array,
+        world: Array | None = None,
+    ) -> Held:
+        """Return what a moving frame shows whose velocity is known.
+
+        Args:
+            time: Shape (N,) [s].
+            wrench: Shape (N, 6) [N, N·m].
+            velocity: Of the sensor's origin, in its axes, shape (N, 3) [m/s].
+            angular_velocity: ω, shape (N, 3) [rad/s].
+            gravity: Rᵀg, gravity in the sensor's axes, shape (N, 3) [m/s²].
+            world: Rᵀ, shape (N, 3, 3), if gravity's direction may be asked for.
+        """
+        v, w = np.asarray(velocity, dtype=float), np.asarray(angular_velocity, dtype=float)
+        return Held(
+            np.asarray(time, dtype=float),
+            np.asarray(wrench, dtype=float),
+            np.cross(w, v) - np.asarray(gravity, dtype=float),
+            v,
+            w,
+            np.zeros((len(w), 3, 0)) if world is None else np.asarray(world, dtype=float),
+        )
+
+    @staticmethod
+    def at_rest(time: Array, wrench: Array, gravity: Array, world: Array | None = None) -> Held:
+        """Return what poses at rest show; see `with_velocity`."""
+        still = np.zeros((len(time), 3))
+        return Held.with_velocity(time, wrench, still, still, gravity, world)
+
+    @property
+    def gravity(self) -> Array:
+        """Gravity in the world that the motion was made with, shape (3,); (0,) where unknown."""
+        felt = np.cross(self.angular_velocity[0], self.velocity[0]) - self.specific[0]
+        return np.asarray(felt @ self.world[0])
+
+    def part(self, rows: slice | NDArray[np.intp]) -> Held:
+        """Return some of the samples."""
+        return Held(*(array[rows] for array in vars(self).values()))
+
+
+def at_first(wrench: Array, rotation: Array, translation: Array) -> Array:
+    """Return a wrench of another grasping point in the first one's frame, shape (N, 6).
+
+    `[F; N] → [R F; R N + r × R F]`, the summands of the load identification chapter.
+
+    Args:
+        wrench: Shape (N, 6).
+        rotation: R, from the other sensor's axes to the first one's, shape (3, 3).
+        translation: r, from the first sensor to the other, in the first one's axes [m].
+    """
+    return np.asarray(wrench @ wrench_change(rotation, translation).T)
+
+
+def wrench_change(rotation: Array, translation: Array) -> Array:
+    """Return the 6×6 matrix of `at_first`."""
+    R = np.asarray(rotation, dtype=float)
+    change = np.zeros((6, 6))
+    change[:3, :3] = change[3:, 3:] = R
+    change[3:, :3] = skew(translation) @ R
+    return change
+
+
+def noise_covariance(
+    force: float, torque: float, others: Sequence[tuple[Array, Array]] = ()
+) -> Array:
+    """Return the covariance of a summed wrench, shape (6, 6).
+
+    Args:
+        force: Standard deviation of each sensor's forces [N].
+        torque: Of its moments [N·m].
+        others: Rotation and translation of each further sensor; see `at_first`.
+    """
+    if not (math.isfinite(force) and math.isfinite(torque) and min(force, torque) > 0.0):
+        raise InvalidSetting(
+            "a sensor's noise must be positive", argument="noise", got=f"{force} N, {torque} N·m"
+        )
+    one = np.diag([force**2] * 3 + [torque**2] * 3)
+    total = one.copy()
+    for rotation, translation in others:
+        change = wrench_change(rotation, translation)
+        total += change @ one @ change.T
+    return total
+
+
+def whitened(regressor: Array, wrench: Array, covariance: Array) -> Array:
+    """Return rows `[Y w]` of unit variance, shape (6 N, p + 1).
+
+    Args:
+        regressor: Shape (N, 6, p).
+        wrench: Shape (N, 6).
+        covariance: Of each wrench, shape (6, 6).
+    """
+    root = np.linalg.inv(np.linalg.cholesky(covariance))
+    rows = np.concatenate([regressor, wrench[:, :, None]], axis=2)
+    return np.asarray((root @ rows).reshape(-1, rows.shape[2]))
