@@ -96,12 +96,10 @@ def test_a_selection_takes_rows_and_changes_none(name: str) -> None:
 
 
 @every_plant
-def test_separable_plants_mix_nothing(name: str) -> None:
+def test_each_channel_has_an_equation(name: str) -> None:
     plant, samples = plant_of(name), samples_of(name)
     rows = plant.rows(samples, range(len(plant.labels)))
-    assert plant.separable == (rows.mixing is None)
-    if plant.separable:
-        assert rows.regressor.shape[1] == len(plant.channels)
+    assert rows.regressor.shape == (40, len(plant.channels), len(plant.labels))
 
 
 @every_plant

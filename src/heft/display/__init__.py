@@ -1,6 +1,6 @@
 """Pages, curves, tables and scenes, in bounded memory."""
 
-from . import animation, page
+from . import animation, page, verdict
 from .text import rounded, table
 from .curves import Stretch, Trace, Tracer
 from .scene import bones, ellipsoid, ends

@@ -2,14 +2,15 @@
 
 A plant turns samples of motion into rows of
 
-    Y x = L (measured − ε)
+    Y x = measured − ε
 
-with the regressor Y, its parameters x, the noise ε of its *channels*, and L how channels enter the
-*equations*: the identity, unless it is said otherwise. It says Y and L. It never makes the
-right-hand side, never eliminates and never weighs: `Problem` does, once for all plants.
+with the regressor Y, its parameters x, and the noise ε of its *channels*. It says Y. It never makes
+the right-hand side and never weighs: `Problem` does, once for all plants.
 
 A channel is a source of noise with a standard deviation of its own (a joint's torque sensor, an
-axis of a wrench sensor); an equation is a row of each sample; a column is a parameter.
+axis of a wrench sensor), and gives each sample an equation; a column is a parameter. Contacts,
+whose wrenches nobody measures, and loads that several robots share mix channels in an equation:
+how they do is a further field of `Rows`, beside Y.
 
 A plant inherits from `Plant` what it has nothing to add to: it then has no memory, is linear and
 has no stand-ins for its columns. What it can do beyond (`Fused`, `Integrable`, `Predicting`,
@@ -150,16 +151,13 @@ class Samples(Generic[M]):
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of some columns, of N samples and m equations.
+    """Rows of some columns, of N samples and c channels.
 
     Attributes:
-        regressor: Y, shape (N, m, columns) [equation's unit / column's unit].
-        mixing: L, shape (N, m, c) or (m, c) where it is constant; None where equation k is that of
-            channel k.
+        regressor: Y, shape (N, c, columns) [channel's unit / column's unit].
     """
 
     regressor: Array
-    mixing: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -167,7 +165,7 @@ class Sides:
     """Both sides of the equations of motion, for the weak form.
 
     Attributes:
-        momentum: What is differentiated, shape (N, m, columns).
+        momentum: What is differentiated, shape (N, c, columns).
         remainder: What is not: `d/dt momentum − remainder = regressor`, same shape.
     """
 
@@ -240,11 +238,6 @@ class Plant(Protocol[M]):
         return self.labels.select(())
 
     @property
-    def separable(self) -> bool:
-        """Whether equation k is that of channel k: no mixing, a triangle a channel."""
-        return True
-
-    @property
     def independent(self) -> tuple[int, ...]:
         """Columns that are a parameter of their own, however near others come to them."""
         return ()
@@ -287,7 +280,7 @@ class Plant(Protocol[M]):
 
 @runtime_checkable
 class Fused(Protocol):
-    """A separable plant that reduces samples without spelling rows out."""
+    """A plant that reduces samples without spelling rows out."""
 
     def reduce(self, samples: Any, columns: Sequence[int]) -> tuple[Triangle, ...]:
         """Return a triangle a channel, of these columns and what was measured."""
@@ -308,7 +301,7 @@ class Predicting(Protocol):
     """A plant that knows `Y x` without spelling Y out."""
 
     def predict(self, samples: Any, values: Array) -> Array:
-        """Return `Y x`, shape (N, m), of values of the standard columns, shape (p,)."""
+        """Return `Y x`, shape (N, c), of values of the standard columns, shape (p,)."""
         ...
 
 
@@ -317,7 +310,7 @@ class PointSensitive(Protocol):
     """A plant whose rows depend on the point that they are taken about."""
 
     def sensitivity(self, samples: Any, values: Array, directions: Array) -> Array:
-        """Return d(Y x)/d point along directions, shape (N, m, k).
+        """Return d(Y x)/d point along directions, shape (N, c, k).
 
         Args:
             samples: N of them.

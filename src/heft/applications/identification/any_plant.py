@@ -14,6 +14,7 @@ import numpy as np
 
 from heft import __version__
 from heft.display import Plot, Series, Table, Trace, page, rounded, table
+from heft.display import verdict as shown_verdict
 from heft.engine import one_blas_thread
 from heft.errors import FitError, InvalidRecording
 from heft.estimators import ConsistentEstimate, Estimate, PhysicallyConsistent, stated_numbers
@@ -190,7 +191,7 @@ def text(found: PlantIdentification[Any]) -> str:
     """Return what was found, for a terminal."""
     head = ("", "value", "±", "unit", "seen")
     lines = [table(head, _rows(found)), "", f"verdict: {found.verdict}"]
-    lines += [f"{c.status:4} {c.name}: {c.message}" for c in found.checks if c.status != "pass"]
+    lines += shown_verdict.not_passed(found.checks)
     if found.problem.delay:
         lines.append(f"measurements come {1e3 * found.problem.delay:.3g} ms behind motion")
     return "\n".join(lines)
@@ -214,7 +215,7 @@ def html(found: PlantIdentification[Any]) -> str:
         TEMPLATE,
         title=f"{plant}: what was identified",
         verdict=found.verdict,
-        checks=found.checks,
+        **shown_verdict.for_page(found.checks),
         notes=found.problem.plant.notes,
         numbers=Table("Parameters", ("", "value", "± 95 %", "unit", "seen"), _rows(found)),
         scores=Table("Not explained", ("log", "filter", "total", "mean"), _scores(found)),

@@ -33,6 +33,7 @@ class Words:
         cure: Of a bad fit.
         faint: Cure of one in which little but noise is seen.
         validate: How logs that the fit must not see are given.
+        guess: What masses are believed from.
     """
 
     channel: str
@@ -41,6 +42,7 @@ class Words:
     cure: str
     faint: str
     validate: str
+    guess: str
 
 
 JOINTS = Words(
@@ -50,6 +52,7 @@ JOINTS = Words(
     CURE,
     "friction or noise rules this joint: move it faster, or through more gravity",
     "--validate",
+    "the model file",
 )
 CHANNELS = Words(
     "channel",
@@ -58,6 +61,7 @@ CHANNELS = Words(
     "check units, signs, frames, and the delay between motion and measurement",
     "noise rules this channel: move faster and farther",
     "logs to validate",
+    "what was believed",
 )
 
 
@@ -123,7 +127,7 @@ def judge_plant(
         *_of_the_residual(estimate, span, limits, CHANNELS),
     ]
     if guesses:
-        found += _of_the_masses(guesses, consistent, limits)
+        found += _of_the_masses(guesses, consistent, limits, CHANNELS)
         found += _of_the_bodies(guesses, consistent, margin, limits)
     return found
 
@@ -271,7 +275,10 @@ def _of_the_residual(
 
 
 def _of_the_masses(
-    guesses: Mapping[str, float | None], consistent: ConsistentEstimate, limits: Limits
+    guesses: Mapping[str, float | None],
+    consistent: ConsistentEstimate,
+    limits: Limits,
+    words: Words = JOINTS,
 ) -> Iterator[Check]:
     """Yield checks of masses against what was believed of them; None for a stand-in."""
     masses, seen = consistent.parameters.values[::10], consistent.seen[::10]
@@ -287,7 +294,7 @@ def _of_the_masses(
         # A light wrist may well be off by that; most of the links may not.
         float(np.median(list(shifts.values()))) if shifts else 1.0,
         limit,
-        "median times by which masses that the data see are off the model file's",
+        f"median times by which masses that the data see are off those of {words.guess}",
         f"{', '.join(far)}: {CURE}",
     )
     held = [name for name, share in zip(guesses, seen, strict=False) if share < limits.seen]
@@ -296,7 +303,7 @@ def _of_the_masses(
         "masses not seen",
         len(held) / max(len(guesses), 1),
         limits.masses_not_seen,
-        f"share of masses that only the model file holds{names}",
+        f"share of masses that only {words.guess} holds{names}",
         "move the joints before them, and faster",
     )
 

@@ -26,19 +26,17 @@ from heft.display import (
     page,
     rounded,
     table,
+    verdict,
 )
 from heft.dynamics import FRICTION, Armature, body_poses
 from heft.estimators import body_statistics
-from heft.information import Check, frame_change
+from heft.information import frame_change
 
 from .identification import Identification
 from .limits import Limit, Limits
 from .results import NORMAL, base_entries, friction_curve, parameter_entries, to_json
 from .settings import Settings
 
-MARKS = {"pass": "✓", "warn": "!", "fail": "✗"}
-COLOURS = {"pass": "good", "warn": "usable", "fail": "poor"}
-ORDER = {"fail": 0, "warn": 1, "pass": 2}
 SEEN_MARKS = {"alone": "●", "in combination": "◐", "prior": "○", "not at all": "–"}
 DRAWN_LOGS = 4
 DRAWN_POINTS = 300_000  # over all curves of a page; sixteen bytes each
@@ -123,22 +121,12 @@ def _scores(found: Identification) -> list[list[str]]:
 SCORE_HEAD = ("log", "role", "friction", "filter", "torque error", "mean of joints")
 
 
-def _finding(check: Check) -> str:
-    return f"{check.name}: {check.value:.3g} (limit {check.limit:.3g}), {check.message}"
-
-
-def _judged(found: Identification) -> list[Check]:
-    """Return the checks, those that failed first."""
-    return sorted(found.checks, key=lambda c: ORDER[c.status])
-
-
 def text(found: Identification) -> str:
     """Return what a terminal shows: the verdict and what failed first."""
     parts = [
         f"{found.problem.plant.robot.name}: {found.verdict}"
         + ("" if found.validation else ", on the logs fitted only (give --validate)"),
-        "\n".join(f"{MARKS[c.status]} {_finding(c)}" for c in _judged(found) if c.status != "pass")
-        or "all checks passed",
+        "\n".join(verdict.not_passed(found.checks)) or "all checks passed",
         table(LINK_HEAD, _links(found)),
         table(JOINT_HEAD, _joints(found)),
         "\n".join(textwrap.wrap(LEGEND, 96)),
@@ -414,16 +402,11 @@ def html(found: Identification) -> str:
 
 
 def _of_the_verdict(found: Identification) -> dict[str, object]:
-    judged = _judged(found)
     return {
         "verdict": found.verdict,
         "held_out": bool(found.validation),
         "unexplained": _unexplained(found),
-        "checks": judged,
-        "first": judged[0] if judged and judged[0].status != "pass" else None,
-        "finding": _finding,
-        "marks": MARKS,
-        "colours": COLOURS,
+        **verdict.for_page(found.checks),
         "notes": found.problem.plant.robot.notes,
         "scores": Table("Torque not explained", SCORE_HEAD, _scores(found)),
     }

@@ -1,0 +1,40 @@
+"""Checks as a terminal and pages show them: those that failed first, each with its sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from heft.information import Check
+
+MARKS = {"pass": "✓", "warn": "!", "fail": "✗"}
+COLOURS = {"pass": "good", "warn": "usable", "fail": "poor"}
+ORDER = {"fail": 0, "warn": 1, "pass": 2}
+
+
+def finding(check: Check) -> str:
+    """Return what a check found, with its value and limit."""
+    return f"{check.name}: {check.value:.3g} (limit {check.limit:.3g}), {check.message}"
+
+
+def judged(checks: Sequence[Check]) -> list[Check]:
+    """Return checks, those that failed first."""
+    return sorted(checks, key=lambda c: ORDER[c.status])
+
+
+def not_passed(checks: Sequence[Check]) -> list[str]:
+    """Return a line for each check that did not pass, those that failed first."""
+    return [f"{MARKS[c.status]} {finding(c)}" for c in judged(checks) if c.status != "pass"]
+
+
+def for_page(checks: Sequence[Check]) -> dict[str, Any]:
+    """Return what a page needs to show checks, by the names that templates use."""
+    ordered = judged(checks)
+    first = ordered[0] if ordered and ordered[0].status != "pass" else None
+    return {
+        "checks": ordered,
+        "first": first,
+        "finding": finding,
+        "marks": MARKS,
+        "colours": COLOURS,
+    }
