@@ -14,6 +14,7 @@ from scipy.spatial.transform import Rotation
 from heft.information import inertia
 from heft.information.parameter_space import ParameterSpace
 from heft.information.parameters import Labels
+from heft.models.robot import Robot
 from heft.plants import (
     Channel,
     HeldBody,
@@ -27,6 +28,7 @@ from heft.plants import (
     Unknowns,
 )
 from heft.plants.free_body import FreeBody
+from heft.plants.repeated_motion import RepeatedMotion
 from heft.plants.robot import RobotPlant
 from heft.recordings.recording import Recording
 from heft.signals.low_pass import Smoothed
@@ -127,25 +129,54 @@ def _cart() -> Case:
     return Case(Cart(), truth, experiment)
 
 
+def _turns(time: Array, pace: tuple[float, float]) -> tuple[Array, Array, Array]:
+    """Return positions, velocities and accelerations of two joints, each shape (N, 2)."""
+    rate, phase = np.array(pace), np.array([0.3, 1.2])
+    angle = rate * time[:, None] + phase
+    size = np.array([0.9, 1.2])
+    return size * np.sin(angle), size * rate * np.cos(angle), -size * rate**2 * np.sin(angle)
+
+
+def _of_joints(robot: Robot, q: Array, tau: Array) -> Signals:
+    joints = robot.joints
+    return {
+        "q": dict(zip(joints, q.T, strict=True)),
+        "tau": dict(zip(joints, tau.T, strict=True)),
+    }
+
+
 def _arm() -> Case:
     """The planar arm without friction, by pinocchio."""
     robot = robots.planar_arm()
     oracle = robots.Oracle.of(robot)
 
     def experiment(time: Array) -> tuple[Signals, Smoothed]:
-        pace, phase = np.array([1.3, 2.1]), np.array([0.3, 1.2])
-        angle = pace * time[:, None] + phase
-        size = np.array([0.9, 1.2])
-        q, v, a = size * np.sin(angle), size * pace * np.cos(angle), -size * pace**2 * np.sin(angle)
-        tau = oracle.inverse_dynamics(q, v, a)
-        joints = robot.joints
-        signals = {
-            "q": dict(zip(joints, q.T, strict=True)),
-            "tau": dict(zip(joints, tau.T, strict=True)),
-        }
-        return signals, Smoothed(q, v, a)
+        q, v, a = _turns(time, (1.3, 2.1))
+        return _of_joints(robot, q, oracle.inverse_dynamics(q, v, a)), Smoothed(q, v, a)
 
     return Case(RobotPlant(robot), oracle.parameters(), experiment)
+
+
+def _repeated_motion() -> Case:
+    """What a load on the planar arm's last link adds to its torques, by pinocchio."""
+    robot = robots.planar_arm()
+    load = inertia.from_body(1.7, np.array([0.1, -0.05, 0.02]), np.diag([0.01, 0.02, 0.025]))
+    changes = np.array([0.3, 0.2, 0.1, -0.2, 0.1, 0.15])  # offset, Coulomb, viscous of each joint
+    empty, loaded = robots.Oracle.of(robot), robots.Oracle.of(robot)
+    last = loaded.model.njoints - 1
+    body = pin.Inertia.FromDynamicParameters(load)
+    loaded.model.appendBodyToJoint(last, body, pin.SE3.Identity())
+
+    def experiment(time: Array) -> tuple[Signals, Smoothed]:
+        # Friction that reverses tells little a period, so there are more of them.
+        q, v, a = _turns(time, (2.9, 4.7))
+        offset, coulomb, viscous = changes.reshape(2, 3).T
+        tau = loaded.inverse_dynamics(q, v, a) - empty.inverse_dynamics(q, v, a)
+        tau += offset + coulomb * np.tanh(v / 0.02) + viscous * v
+        return _of_joints(robot, q, tau), Smoothed(q, v, a)
+
+    plant = RepeatedMotion(robot, robot.bodies_links[-1].name)
+    return Case(plant, np.concatenate([load, changes]), experiment)
 
 
 @cache
@@ -248,6 +279,7 @@ def case(name: str) -> Case:
 PLANTS: dict[str, Callable[[], Case]] = {
     "cart": _cart,
     "planar arm": _arm,
+    "difference of torques of a repeated motion": _repeated_motion,
     "free body by its pose": lambda: _free_body("pose"),
     "free body by an inertial sensor": lambda: _free_body("imu"),
 }

@@ -135,15 +135,15 @@ def test_whitened_windows_make_intervals_honest() -> None:
     for seed in range(50):
         noise = sigma * np.random.default_rng(seed).normal(size=moved.effort.shape)
         seen = replace(moved, effort=moved.effort + noise)
-        found = least_squares(
-            textbook.whitened(replace(rows, effort=_efforts(seen)), WINDOWS, STEP)
-        )
+        given = textbook.whitened(replace(rows, effort=_efforts(seen)), WINDOWS, STEP)
+        found = least_squares(given)
         error = found.values - start
         surprise += error @ np.linalg.solve(found.covariance, error)
-        noises.append(found.noise)
+        left = given.effort - given.regressor @ found.values
+        noises.append(np.sqrt(np.sum(left**2) / (left.size - len(start))))
     low, high = scipy.stats.chi2.ppf([0.001, 0.999], 50 * len(start))
     assert low < surprise < 1.1 * high  # the noise is itself an estimate
-    assert np.mean(noises, axis=0) == pytest.approx(sigma, rel=0.1)
+    assert np.mean(noises) == pytest.approx(sigma, rel=0.1)
 
 
 def _efforts(moved: Trajectory) -> FloatArray:

@@ -196,6 +196,17 @@ def test_what_no_row_shows_gets_zero_and_no_certainty() -> None:
     assert alone.values.tolist() == [0.0] and np.isinf(alone.std).all()
 
 
+def test_what_rows_cannot_tell_apart_gets_no_certainty() -> None:
+    Y, tau, _, _ = held_problem(0)
+    Y[:, :, 4] = -2.0 * Y[:, :, 1]
+    information = Information.from_rows(Labels(NAMES, ("",) * 6), ("x", "y"), Y, tau)
+    weights, free = {"x": 1.0, "y": 1.0}, [1, 4, 5]
+    found = fit_held(
+        information, weights, np.eye(6), np.zeros(6), np.zeros((6, 6)), free, [False] * 3
+    )
+    assert np.isinf(found.std).tolist() == [True, True, False]
+
+
 def test_a_misfit_of_the_simple_model_counts_as_noise() -> None:
     Y, tau, truth, _ = held_problem(1)
     weights, held = {"x": 1.0, "y": 1.0}, truth * np.array([1, 0, 1, 1, 1, 0])

@@ -23,13 +23,12 @@ from heft import plants
 from heft.arrays import Array
 from heft.dynamics import Coulomb, DriveState, kernels
 from heft.errors import InvalidSetting, TooLittleData
-from heft.estimators import CovarianceRecursion
-from heft.information import PARAMETER_COUNT
+from heft.estimators import CovarianceRecursion, LeastSquares
+from heft.information import PARAMETER_COUNT, Information, Labels, Parameters
 from heft.models import Robot
 from heft.signals import Integrals, Windows, weak_form
 
 STENCIL = 4  # samples from one side that say when a speed was zero
-WEIGHINGS = 3  # times channels are weighed by what the fit before left of them
 
 
 class Moved(Protocol):
@@ -234,58 +233,31 @@ def whitened(rows: Integrals, windows: Windows, step: float) -> Integrals:
     return weak_form.whitened(weak_form.shared_noise(windows, step), rows)[0]
 
 
-@dataclass(frozen=True, eq=False)
-class Fit:
-    """Least squares of rows.
-
-    Attributes:
-        values: Shape (n,).
-        covariance: If what is left of the rows is independent, shape (n, n).
-        noise: Deviation of each channel's rows, shape (channels,).
-    """
-
-    values: Array
-    covariance: Array
-    noise: Array
-
-    @property
-    def std(self) -> Array:
-        """Shape (n,)."""
-        return np.sqrt(np.diag(self.covariance))
-
-
 def chosen(rows: Integrals, columns: Sequence[int]) -> Integrals:
     """Return the rows of some columns."""
     return replace(rows, regressor=rows.regressor[:, :, list(columns)])
 
 
-def least_squares(rows: Integrals) -> Fit:
-    """Return the least squares of rows, each channel weighed by its own noise.
+def least_squares(rows: Integrals) -> Parameters:
+    """Return the least squares of rows, each channel weighed by its own noise, taken for white.
+
+    Its values, covariance and deviations are those of columns `1`, `2` and so on.
 
     Raises:
         TooLittleData: If the rows do not determine the parameters.
     """
-    Y, u = rows.regressor, rows.effort
-    count, channels, size = Y.shape
-    noise = np.ones(channels)
-    for _ in range(WEIGHINGS):
-        wide = (Y / noise[:, None]).reshape(-1, size)
-        scale = np.linalg.norm(wide, axis=0)
-        scale[scale == 0.0] = 1.0
-        Q, R = np.linalg.qr(wide / scale)
-        if count * channels <= size or np.linalg.cond(R) > 1.0 / np.finfo(float).eps:
-            raise TooLittleData(
-                "these rows do not determine the parameters",
-                argument="rows",
-                got=f"{count * channels} rows, {size} parameters",
-                cure="choose columns that the motion can tell apart",
-            )
-        values = scipy.linalg.solve_triangular(R, Q.T @ (u / noise).reshape(-1)) / scale
-        used = np.sum(Q.reshape(count, channels, size) ** 2, axis=(0, 2))
-        left = u - Y @ values
-        noise = np.sqrt(np.maximum(np.sum(left**2, axis=0), 1e-300) / (count - used))
-    inverse = scipy.linalg.solve_triangular(R, np.eye(size)) / scale[:, None]
-    return Fit(values, inverse @ inverse.T, noise)
+    count, channels, size = rows.regressor.shape
+    labels = Labels(tuple(str(k + 1) for k in range(size)), ("",) * size, "rows")
+    names = tuple(f"channel {k + 1}" for k in range(channels))
+    found = LeastSquares().solve(Information.from_rows(labels, names, rows.regressor, rows.effort))
+    if found.rank.rank < size:
+        raise TooLittleData(
+            "these rows do not determine the parameters",
+            argument="rows",
+            got=f"rank {found.rank.rank} of {size} parameters, {count * channels} rows",
+            cure="choose columns that the motion can tell apart",
+        )
+    return found.parameters
 
 
 def followed(recursion: CovarianceRecursion, rows: Integrals, std: float = 1.0) -> Array:

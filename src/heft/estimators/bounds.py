@@ -27,7 +27,7 @@ import scipy.sparse
 import scipy.special
 
 from heft.arrays import Array
-from heft.information import ParameterSpace, Triangle, inertia
+from heft.information import Directions, ParameterSpace, Triangle, inertia
 
 from .consistent import PhysicallyConsistent, conic_settings
 from .feasible_set import (
@@ -135,12 +135,15 @@ class PossibleFits:
         least = triangle.R @ (space.matrix @ best.parameters.values) - triangle.z
         energy = float(least @ least) + float(scipy.special.chdtri(1, 1.0 - level))
         if not drives:
-            seen, _, _ = _range(columns[:, bodies:], 1e-10)
+            shown = Directions.of(columns[:, bodies:], triangle.rows)
+            seen = shown.left[:, : shown.rank]
             columns, rest = (v - seen @ (seen.T @ v) for v in (columns[:, :bodies], rest))
             centre, metric = centre[:bodies], metric[:, :bodies]
             constraints = constraints.part(slice(0, bodies))
-        left, singular, right = _range(columns, 0.0)
-        kept = singular > 1.0 / UNSEEN  # others only narrow, and only what is far outside
+        # In the metric of the cone a singular value is a number of standard deviations.
+        left, singular, right = np.linalg.svd(columns, full_matrices=False)
+        left = left[:, singular > 0.0]
+        kept = np.flatnonzero(singular > 1.0 / UNSEEN)  # others narrow only what is far outside
         inside = left.T @ rest
         energy -= max(float(rest @ rest - inside @ inside), 0.0)
         return PossibleFits(
@@ -250,13 +253,6 @@ class PossibleFits:
         found = min(float(solution.obj_val), float(solution.obj_val_dual))
         slack = ALMOST if str(solution.status) == "AlmostSolved" else EXACT
         return scale * (found - slack * abs(found) - EXACT)
-
-
-def _range(columns: Array, tolerance: float) -> tuple[Array, Array, Array]:
-    """Return the singular vectors and values above a share of the largest."""
-    left, singular, right = np.linalg.svd(columns, full_matrices=False)
-    kept = singular > tolerance * singular.max(initial=0.0)
-    return left[:, kept], singular[kept], right[kept]
 
 
 def strict_bounds(

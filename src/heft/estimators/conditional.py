@@ -10,11 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
 import scipy.optimize
 
 from heft.arrays import Array
-from heft.information import Information
+from heft.information import Directions, Information
 
 
 @dataclass(frozen=True)
@@ -64,14 +63,15 @@ def fit_held(
     small = wide[:, seen] / scale[seen]
     answer = scipy.optimize.lsq_linear(small, target, (lower, np.inf), method="bvls").x
     values[seen] = answer / scale[seen]
-    left, right = np.linalg.qr(small)
+    shown = Directions.of(small, triangle.rows)
     # The misfit of a simple model counts as noise, in the units of the noise of the full one.
-    excess = np.linalg.norm(small @ answer - target) ** 2 + triangle.energy
+    excess = float(np.linalg.norm(small @ answer - target)) ** 2 + triangle.energy
     excess /= max(triangle.rows - len(chosen), 1)
-    inverse = scipy.linalg.solve_triangular(right, np.eye(len(right)))
+    inverse = shown.inverse
     others = np.delete(np.arange(len(held)), chosen)
-    carried = inverse @ (left.T @ rows[:, others])
+    carried = inverse @ (shown.left[:, : shown.rank].T @ rows[:, others])
     spread = max(excess, 1.0) * inverse @ inverse.T
     spread += carried @ covariance[np.ix_(others, others)] @ carried.T
+    spread[shown.blind, shown.blind] = np.inf
     std[seen] = np.sqrt(np.maximum(np.diag(spread), 0.0)) / scale[seen]
     return Held(values, std)

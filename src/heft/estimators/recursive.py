@@ -20,7 +20,7 @@ import scipy.special
 
 from heft.arrays import Array
 from heft.errors import InvalidSetting, TooLittleData
-from heft.information import folding, triangle_of
+from heft.information import Directions, folding, triangle_of
 
 LARGEST_CONDITION = 1e6  # of rows that a recursion may start from
 
@@ -66,20 +66,16 @@ class CovarianceRecursion:
             TooLittleData: If the rows do not determine the parameters.
         """
         phi, h = np.asarray(regressor, dtype=float), np.asarray(effort, dtype=float)
-        scale = np.sqrt(np.sum(phi**2, axis=0))
-        values = np.linalg.svd(phi / np.where(scale > 0.0, scale, 1.0), compute_uv=False)
-        rank = int(np.sum(values > values[0] / LARGEST_CONDITION)) if len(values) else 0
-        if rank < phi.shape[1]:
+        triangle = triangle_of(np.column_stack([phi, h]))
+        seen = Directions.of(triangle[:-1, :-1], len(h), 1.0 / LARGEST_CONDITION)
+        if seen.rank < phi.shape[1]:
             raise TooLittleData(
                 "these rows cannot start a recursion: ΦᵀΦ has no inverse",
                 argument="regressor",
-                got=f"rank {rank} of {phi.shape[1]} from {len(h)} rows",
+                got=f"rank {seen.rank} of {phi.shape[1]} from {len(h)} rows",
                 cure="start from more samples, in different poses and in motion, or from a prior",
             )
-        factor = np.linalg.qr(phi, mode="r")
-        inverse = np.linalg.inv(factor)
-        P = inverse @ inverse.T
-        return Covariance(P @ (phi.T @ h), P)
+        return Covariance(seen.shortest(triangle[:-1, -1]), seen.inverse @ seen.inverse.T)
 
     @staticmethod
     def regularised(count: int, std: float) -> Covariance:

@@ -8,8 +8,8 @@ from .rotation import angular_velocity, continuous_quaternions, matrix_of_axis_a
 from .rotation import matrix_of_quaternion, matrix_of_rotation_vector, matrix_of_rpy
 from .rotation import quaternion_of_matrix, rotation_vector_between, rotation_vector_of_matrix
 from .rotation import rpy_of_matrix, skew
-from .square_root import Information, Triangle, solve, triangle_of
+from .square_root import Information, Triangle, triangle_of
 from .identifiability import BaseParameters, DataRank, Directions, base_parameters, channel_ranks
-from .identifiability import column_order, data_rank, visible_share
+from .identifiability import column_order, data_rank, solve, visible_share
 from .parameter_space import ParameterSpace
 from .checks import SEVERITIES, Check, Finding, Severity, Verdict, verdict

@@ -23,11 +23,11 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.errors import FitError
+from heft.errors import FitError, TooLittleData
 
 from .inertia import PARAMETER_COUNT
 from .parameters import Labels
-from .square_root import Information
+from .square_root import Information, Triangle
 
 # Noise-free columns that depend on each other leave at most 1e-9 of their length, even where a
 # file rounds π/2 to five digits; independent ones of the example robots leave 5e-6 or more.
@@ -256,6 +256,30 @@ class Directions:
 
 def _or_one(lengths: Array) -> Array:
     return np.where(lengths > 0.0, lengths, 1.0)
+
+
+def solve(triangle: Triangle) -> Array:
+    """Return the least-squares solution of a triangle of full rank, shape (p,).
+
+    Args:
+        triangle: What `Information.combined` returned.
+
+    Raises:
+        TooLittleData: If the columns are dependent, to the rounding of the triangle itself: no
+            number is made up.
+    """
+    size = len(triangle.columns)
+    seen = Directions.of(triangle.R, size)
+    if seen.rank < size:
+        zero = bool((seen.lengths == 0.0).any())
+        raise TooLittleData(
+            "the rows do not determine all parameters",
+            got="a column that is zero" if zero else f"rank {seen.rank} of {size} columns",
+            cure="record a motion that moves every joint, or solve for base parameters only",
+        )
+    # Back substitution: more exact than by singular vectors where columns are nearly dependent.
+    scaled = scipy.linalg.solve_triangular(triangle.R / seen.lengths, triangle.z)
+    return np.asarray(scaled / seen.lengths)
 
 
 def data_rank(R: Array, labels: Labels, rows: int) -> DataRank:

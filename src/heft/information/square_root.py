@@ -18,11 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
 from heft.arrays import Array, read_only
-from heft.errors import InvalidRecording, InvalidSetting, TooLittleData, UnlikeLabels
+from heft.errors import InvalidRecording, InvalidSetting, UnlikeLabels
 from heft.files import UNREADABLE, read_arrays, require_regular
 
 from .parameters import Labels
@@ -307,32 +306,3 @@ def _checked(columns: NDArray[np.intp], factor: Array, rows: int, size: int) -> 
     if not np.isfinite(factor).all() or np.tril(factor, -1).any():
         raise ValueError("a factor that is no finite upper triangle")
     return Triangle(columns, read_only(factor), rows)
-
-
-def solve(triangle: Triangle, tolerance: float | None = None) -> Array:
-    """Return the least-squares solution of a triangle of full rank, shape (p,).
-
-    Args:
-        triangle: What `Information.combined` returned.
-        tolerance: Smallest reciprocal condition of the scaled columns accepted;
-            `columns · eps` if not given.
-
-    Raises:
-        TooLittleData: If the columns are dependent: no number is made up.
-    """
-    size = len(triangle.columns)
-    scale = np.linalg.norm(triangle.R, axis=0)
-    if size == 0:
-        return np.zeros(0)
-    tolerance = size * np.finfo(float).eps if tolerance is None else tolerance
-    blind = bool((scale == 0.0).any())
-    singular = np.zeros(1) if blind else np.linalg.svd(triangle.R / scale, compute_uv=False)
-    if blind or singular[-1] <= tolerance * singular[0]:
-        rank = 0 if blind else int(np.sum(singular > tolerance * singular[0]))
-        raise TooLittleData(
-            "the rows do not determine all parameters",
-            got="a column that is zero" if blind else f"rank {rank} of {size} columns",
-            cure="record a motion that moves every joint, or solve for base parameters only",
-        )
-    scaled = scipy.linalg.solve_triangular(triangle.R / scale, triangle.z)
-    return np.asarray(scaled / scale)

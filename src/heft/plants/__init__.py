@@ -9,6 +9,7 @@ from .robot import rows_of, standard_rows
 from .free_body import FreeBody
 from .problem import Problem, point_moments
 from .payload_on_robot import GUESS, NAME, carrying, currents, last_frame, load_columns, with_load
+from .repeated_motion import RepeatedMotion
 from .held_signals import CHANNEL_UNITS, CHANNELS, GAP_STEPS, Held, at_first
 from .held_signals import noise_covariance, whitened
 from .wrench_sensor import Point, Unknowns, linearised, sides

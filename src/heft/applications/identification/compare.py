@@ -22,7 +22,7 @@ from heft.arrays import Array
 from heft.dynamics import Drive, Term, steady
 from heft.errors import InputError, InvalidSetting
 from heft.files import file_hash
-from heft.information import PARAMETER_COUNT, frame_change
+from heft.information import PARAMETER_COUNT, Directions, frame_change
 from heft.models import Robot
 from heft.plants import RobotPlant, structural_base
 
@@ -32,6 +32,7 @@ ALARM = 0.05  # chance of one or more false alarms in a comparison where nothing
 SPEEDS = (0.1, 0.3, 0.6, 1.0)  # of the top speed that both saw, where friction is compared
 CURVE_POINTS = 60
 DEPENDENT = 1e-8  # relative eigenvalue below which friction at two speeds is one number
+GROUPED = 1e-9  # of a link's ten, what the coefficients of base parameters leave of a zero
 
 Kind = Literal["friction", "base", "mass"]
 
@@ -283,12 +284,16 @@ def _together(difference: Array, spread: Array) -> float:
     kept = scale > 0.0
     if not kept.any():
         return 1.0
-    values, vectors = np.linalg.eigh(
-        spread[np.ix_(kept, kept)] / np.outer(scale[kept], scale[kept])
-    )
+    white = _whitening(spread[np.ix_(kept, kept)]) @ difference[kept]
+    return float(scipy.special.gammaincc(0.5 * len(white), 0.5 * np.sum(white**2)))
+
+
+def _whitening(spread: Array) -> Array:
+    """Return W with `W spread Wᵀ = 1`, shape (rank, n): what errors are independent by it."""
+    scale = np.sqrt(np.diag(spread))
+    values, vectors = np.linalg.eigh(spread / np.outer(scale, scale))
     whole = values > DEPENDENT * values[-1]
-    size = np.sum((vectors[:, whole].T @ (difference[kept] / scale[kept])) ** 2 / values[whole])
-    return float(scipy.special.gammaincc(0.5 * whole.sum(), 0.5 * size))
+    return np.asarray((vectors[:, whole] / np.sqrt(values[whole])).T / scale)
 
 
 def _base(robot: Robot, a: Side, b: Side) -> tuple[list[Change], list[int]]:
@@ -354,19 +359,14 @@ def _suspects(robot: Robot, a: Side, b: Side, rows: list[int]) -> tuple[tuple[st
     the weighted sum of squares. Links fixed to one another explain the same.
     """
     place = np.ix_(rows, rows)
-    spread = a.covariance[place] + b.covariance[place]
-    scale = np.sqrt(np.diag(spread))
-    values, vectors = np.linalg.eigh(spread / np.outer(scale, scale))
-    whole = values > DEPENDENT * values[-1]
-    whiten = (vectors[:, whole] / np.sqrt(values[whole])).T / scale
+    whiten = _whitening(a.covariance[place] + b.covariance[place])
     target = whiten @ (b.values - a.values)[rows]
     shares: dict[str, float] = {}
     for link in robot.bodies_links:
         first = PARAMETER_COUNT * link.body
         columns = whiten @ a.matrix[rows, first : first + PARAMETER_COUNT]
         columns = columns @ frame_change(link.rotation, link.translation)
-        columns = columns / np.maximum(np.linalg.norm(columns, axis=0), 1e-300)
-        answer = np.linalg.lstsq(columns, target, rcond=1e-9)[0]
+        answer = Directions.of(columns, len(target), GROUPED).shortest(target)
         left = np.sum((target - columns @ answer) ** 2) / np.sum(target**2)
         shares[link.name] = float(1.0 - left)
     return tuple(sorted(shares.items(), key=lambda item: -item[1]))

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-from threadpoolctl import threadpool_limits
 
 from heft.arrays import Array
 from heft.display import Trace
 from heft.dynamics import FRICTION
+from heft.engine import one_blas_thread
 from heft.errors import FitError, InvalidSetting, nearest
 from heft.estimators import Calibrated, DriveGains, Estimate, fit_held, strict_bounds
 from heft.information import Information, Triangle, inertia
@@ -60,9 +60,7 @@ def identify(
         InputError: If a log or setting cannot be used.
         FitError: If no answer could stand.
     """
-    # The matrices are small: threads of the linear algebra would only wait for one another, and
-    # on a busy machine for long; and sums must not depend on how many there are.
-    with threadpool_limits(1, user_api="blas"):
+    with one_blas_thread():
         return _identify(robot, logs, validate, settings, given, inputs, progress)
 
 

@@ -1,8 +1,8 @@
 """A load from the difference of two runs of one motion, without a model of the robot's masses.
 
 Where a robot repeats a motion, its own torque is the same each time, and what differs is the
-load's: `τ_loaded(t) − τ_empty(t + lag) = Yₗ p + friction's change`. Only the kinematics of the
-model file are used. Drift that grows with time cancels over runs in turn: empty, loaded, loaded,
+load's; see `plants.RepeatedMotion`. Here runs are paired: `τ_empty` is taken at the lag at which
+positions agree. Drift that grows with time cancels over runs in turn: empty, loaded, loaded,
 empty.
 """
 
@@ -12,30 +12,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.dynamics import Offset, Sigmoid, Term, Viscous, kernels, steady
+from heft.engine import one_blas_thread
 from heft.errors import InvalidRecording, InvalidSetting
-from heft.estimators import PhysicallyConsistent, autocovariance, memory
-from heft.information import (
-    PARAMETER_COUNT,
-    SYMBOLS,
-    UNITS,
-    Labels,
-    ParameterSpace,
-    Triangle,
-    inertia,
-    triangle_of,
-)
+from heft.estimators import LeastSquares, PhysicallyConsistent
+from heft.information import PARAMETER_COUNT
 from heft.models import Robot
-from heft.plants import GUESS, Problem, RobotPlant, carrying, last_frame
+from heft.plants import NAME, Problem, RepeatedMotion, RobotPlant, last_frame
 from heft.recordings import Recording
 from heft.signals import Smoothing
 
 LARGEST_MISMATCH = 0.02  # [rad or m], rms between positions of runs that count as one motion
 LARGEST_LAG = 0.5  # of a run's duration
-# What of friction changes with the load; the scale is a speed [rad/s or m/s].
-CHANGES: tuple[Term, ...] = (Offset(), Sigmoid(0.02), Viscous())
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,11 +51,18 @@ class Matched:
 
 @dataclass(frozen=True)
 class Run:
-    """Smooth motion of one log, and its torque; time counts from its first row."""
+    """Smooth positions of one log, and its torque.
 
+    Attributes:
+        begin: The log's time of the first row used [s].
+        time: Since then, shape (N,) [s].
+        position: Of each channel, shape (channels, N) [rad or m].
+        effort: Of each measured joint, shape (c, N) [N·m or N].
+    """
+
+    begin: float
     time: Array
     position: Array
-    motion: kernels.Motion
     effort: Array
 
 
@@ -101,12 +98,18 @@ class MatchedMotions:
                 argument="--empty, --loaded",
                 got=f"{len(empty)} and {len(loaded)}",
             )
+        with one_blas_thread():
+            return self._fit(robot, empty, loaded)
+
+    def _fit(
+        self, robot: Robot, empty: Sequence[Recording], loaded: Sequence[Recording]
+    ) -> Matched:
         frame = self.frame or last_frame(robot)
-        problem = Problem(RobotPlant(robot), tuple(loaded), self.smoothing)
-        without = Problem(RobotPlant(robot), tuple(empty), problem.resolved)
-        rows, efforts, lags, misses = [], [], [], []
-        for with_load, bare in zip(runs(problem), runs(without), strict=True):
-            lag, miss = lag_between(with_load, bare)
+        carrying = Problem(RobotPlant(robot), tuple(loaded), self.smoothing)
+        without = Problem(RobotPlant(robot), tuple(empty), carrying.resolved)
+        pairs, lags, misses = [], [], []
+        for recording, run, bare in zip(loaded, runs(carrying), runs(without), strict=True):
+            lag, miss = lag_between(run, bare)
             if miss > LARGEST_MISMATCH:
                 raise InvalidRecording(
                     "these runs are not of one motion",
@@ -115,103 +118,78 @@ class MatchedMotions:
                     expected=f"within {LARGEST_MISMATCH:g}",
                     cure="leave --matched out: the model of the robot then takes the difference",
                 )
-            inside = (with_load.time + lag >= bare.time[0]) & (
-                with_load.time + lag <= bare.time[-1]
-            )
-            at = with_load.time[inside] + lag
-            chosen = np.flatnonzero(inside)
-            before = np.stack([np.interp(at, bare.time, row) for row in bare.effort])
-            efforts.append((with_load.effort[:, inside] - before).T)
-            rows.append(self._rows(robot, frame, with_load.motion.part(chosen)))
+            pairs.append(difference(carrying.plant, recording, bare, lag - run.begin))
             lags.append(lag)
             misses.append(miss)
-        return self._solve(
-            robot, frame, np.concatenate(rows), np.concatenate(efforts), lags, misses
-        )
+        problem = Problem(RepeatedMotion(robot, frame), tuple(pairs), carrying.resolved)
+        ten, covariance, left = self._solve(problem)
+        mismatch = float(np.sqrt(np.mean(np.square(misses))))
+        return Matched(frame, ten, covariance, tuple(lags), mismatch, left)
 
-    def _rows(self, robot: Robot, frame: str, motion: kernels.Motion) -> Array:
-        """Return Y of the measured channels, shape (N, c, 10 + 3c): the load, friction's change."""
-        body, stated = carrying(robot, frame)
-        own = PARAMETER_COUNT * len(robot.tree.names)
-        whole = np.zeros((robot.tree.channels, own, motion.sin.shape[1]))
-        kernels.regressor(robot.tree, motion, whole)
-        whole = np.moveaxis(whole, -1, 0)[:, :, body]
-        carried = whole[:, robot.measured] @ stated
-        v = motion.velocity.T[:, robot.measured]
-        friction = np.zeros((len(carried), v.shape[1], len(CHANGES) * v.shape[1]))
-        for c in range(v.shape[1]):
-            first = len(CHANGES) * c
-            friction[:, c, first : first + len(CHANGES)] = steady(CHANGES, v[:, c]).T
-        return np.concatenate([carried, friction], axis=2)
-
-    def _solve(
-        self,
-        robot: Robot,
-        frame: str,
-        rows: Array,
-        effort: Array,
-        lags: list[float],
-        misses: list[float],
-    ) -> Matched:
-        count, channels = effort.shape
-        sigma = np.ones(channels)
-        values: Array = np.zeros(rows.shape[2])
-        for _ in range(3):
-            wide = np.concatenate([rows, effort[:, :, None]], axis=2) / sigma[None, :, None]
-            factor = triangle_of(wide.reshape(-1, wide.shape[2]))
-            solved = np.linalg.lstsq(factor[:-1, :-1], factor[:-1, -1], rcond=1e-9)[0]
-            values = np.asarray(solved, dtype=np.float64)
-            left = effort - rows @ values
-            sigma = np.maximum(np.std(left, axis=0), 1e-9)
-        scaled = factor / np.sqrt(np.mean(memory(autocovariance([left]))))
-        names = (
-            *(f"payload.{s}" for s in SYMBOLS),
-            *(f"{robot.channels[c]}.{t.name}" for c in robot.measured for t in CHANGES),
+    def _solve(self, problem: Problem[RepeatedMotion]) -> tuple[Array, Array, float]:
+        """Return the load's ten, their covariance, and the share that nothing explains."""
+        found = LeastSquares().fit(problem)
+        triangle = found.information.combined(found.weights())
+        body = PhysicallyConsistent(strength=self.strength, unknown=(NAME,)).fit(
+            triangle, problem.space, found.noise_factor()
         )
-        extra = len(values) - PARAMETER_COUNT
-        labels = Labels(names, (*UNITS, *("1",) * extra), frame)
-        nominal = np.concatenate([inertia.sphere(*GUESS), np.zeros(extra)])
-        believed = ParameterSpace.of_one_body(labels, nominal)
-        solver = PhysicallyConsistent(strength=self.strength, unknown=("payload",))
-        found = solver.fit(Triangle(np.arange(len(values)), scaled, count), believed)
-        covariance = found.parameters.covariance
+        covariance = body.parameters.covariance
         assert covariance is not None
-        spread = float(np.linalg.norm(effort - effort.mean(axis=0)))
-        return Matched(
-            frame,
-            found.parameters.values[:PARAMETER_COUNT],
-            covariance[:PARAMETER_COUNT, :PARAMETER_COUNT],
-            tuple(lags),
-            float(np.sqrt(np.mean(np.square(misses)))),
-            float(np.linalg.norm(left)) / max(spread, 1e-300),
-        )
+        effort = np.concatenate([s.measured for s in problem.samples()])
+        spread = np.linalg.norm(effort - effort.mean(axis=0))
+        left = sum(t.residual_energy(found.fitted) for t in found.information.triangles)
+        ten = slice(PARAMETER_COUNT)
+        share = float(np.sqrt(left) / max(spread, 1e-300))
+        return body.parameters.values[ten], covariance[ten, ten], share
 
 
 def runs(problem: Problem[RobotPlant]) -> list[Run]:
-    """Return each log's smooth motion and torque, whole."""
-    parts: dict[int, list[Run]] = {}
+    """Return each log's smooth positions and torque, whole."""
+    parts: dict[int, list[tuple[Array, Array, Array]]] = {}
     for s in problem.samples():
-        run = Run(s.time, s.motion.position, s.motion.bodies, s.measured.T)
-        parts.setdefault(s.recording, []).append(run)
+        part = (s.time, s.motion.position, s.measured.T)
+        parts.setdefault(s.recording, []).append(part)
     found = []
     for k in sorted(parts):
-        pieces = parts[k]
-        motion = kernels.Motion(
-            *(
-                np.concatenate(a, axis=1)
-                for a in zip(*(p.motion.tuple() for p in pieces), strict=True)
-            )
+        time, position, effort = (
+            np.concatenate(arrays, axis=-1) for arrays in zip(*parts[k], strict=True)
         )
-        time = np.concatenate([p.time for p in pieces])
-        found.append(
-            Run(
-                time - time[0],
-                np.concatenate([p.position for p in pieces], axis=1),
-                motion,
-                np.concatenate([p.effort for p in pieces], axis=1),
-            )
-        )
+        found.append(Run(float(time[0]), time - time[0], position, effort))
     return found
+
+
+def difference(plant: RobotPlant, loaded: Recording, empty: Run, lag: float) -> Recording:
+    """Return the loaded run's positions, and how much more torque it took than the empty one.
+
+    Rows at times when the empty run was not yet begun, or over, only smooth the motion: they are
+    not selected.
+
+    Args:
+        plant: Whose joints.
+        loaded: The run with the load.
+        empty: The run without it.
+        lag: Time of the empty run less that in the loaded run's log [s].
+    """
+    efforts = plant.effort_signals(loaded)
+    positions = plant.position_signals
+    blocks = list(loaded.blocks([*positions, *(name for name, _, _ in efforts)]))
+    time = np.concatenate([b.time for b in blocks])
+    values = np.concatenate([b.values for b in blocks])
+    at = time + lag
+    taken = {
+        plant.robot.channels[channel]: factor * column - np.interp(at, empty.time, before)
+        for (_, channel, factor), column, before in zip(
+            efforts, values[:, len(positions) :].T, empty.effort, strict=True
+        )
+    }
+    inside, own = (at >= empty.time[0]) & (at <= empty.time[-1]), loaded.selection
+
+    def selection(index: NDArray[np.int64]) -> NDArray[np.bool_]:
+        chosen: NDArray[np.bool_] = inside[index]
+        return chosen if own is None else chosen & own(index)
+
+    moved = {name.partition(".")[2]: values[:, k] for k, name in enumerate(positions)}
+    return Recording.from_arrays(time, loaded.name, q=moved, tau=taken).selecting(selection)
 
 
 def lag_between(loaded: Run, empty: Run) -> tuple[float, float]:

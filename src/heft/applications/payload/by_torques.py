@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from heft.applications.identification import (
     ExperimentFit,
@@ -24,6 +23,7 @@ from heft.applications.identification import (
     silent,
 )
 from heft.arrays import Array
+from heft.engine import one_blas_thread
 from heft.estimators import Calibrated, DriveGains
 from heft.information import PARAMETER_COUNT
 from heft.models import Robot
@@ -104,7 +104,7 @@ class WeighCarried:
         Raises:
             InvalidSetting: If the frame is not the robot's.
         """
-        with threadpool_limits(1, user_api="blas"):  # as for the robot alone
+        with one_blas_thread():
             return self._fit(robot, empty, loaded, progress)
 
     def _fit(
