@@ -7,6 +7,7 @@ from .least_squares import LeastSquares
 from .searches import Delay, DelayFound, Sharpness
 from .robust import Hampel, Huber
 from .segments import BlockMedian, Ransac
+from .registry import ESTIMATORS, Estimator, Method, robust_methods
 from .feasible_set import IDENTITY, Limits, cone_metric
 from .consistent import ConsistentEstimate, PhysicallyConsistent, Stated
 from .consistent import body_statistics, stated_numbers

@@ -63,6 +63,11 @@ def schema() -> dict[str, Any]:
     return found
 
 
+def _method(name: str) -> dict[str, str]:
+    """Return the entry of the estimator, none for least squares: `least_squares` says it all."""
+    return {} if name == "least-squares" else {"method": name}
+
+
 def to_json(found: Identification) -> dict[str, Any]:
     """Return the contract that programs read (`estimate.schema.json`)."""
     problem, robot = found.problem, found.problem.plant.robot
@@ -81,6 +86,7 @@ def to_json(found: Identification) -> dict[str, Any]:
             "least_squares": vars(found.settings.least_squares),
             "consistent": asdict(found.settings.consistent),
             "weak": None if found.settings.weak is None else asdict(found.settings.weak),
+            **_method(found.settings.method),
             "robust": found.settings.robust,
             "average": found.settings.average,
         },
