@@ -1,7 +1,7 @@
 """Every estimator of base parameters by name: what `--method` and `--robust` choose from.
 
 A further estimator is a file of this room, a line here and a line in the table of laws
-(`tests/test_estimators.py`); the command line's choices are compared with this table by a test.
+(`tests/test_estimator_laws.py`); the command line's choices are compared with this table by a test.
 """
 
 from __future__ import annotations
