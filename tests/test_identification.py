@@ -19,7 +19,7 @@ from heft.errors import InvalidSetting
 from heft.estimators import ESTIMATORS, Estimate, Method, robust_methods
 from heft.estimators.least_squares import LeastSquares
 from heft.estimators.robust import RowProblem, scale_of, weighted_information
-from heft.estimators.searches import Delay, Sharpness
+from heft.estimators.searches import BandwidthSearch, DelaySearch
 from heft.information import inertia
 from heft.models.options import JointOptions, Options
 from heft.models.robot import Robot
@@ -229,7 +229,7 @@ def test_a_delay_that_is_there_is_found(delay: float) -> None:
     assert found.delay.delay == pytest.approx(delay, abs=0.001)
     # Refined once load-dependent gear friction is known.
     assert found.problem.delay == found.delay.delay == pytest.approx(found.delay.best, abs=0.0005)
-    assert found.delay.ratio < Delay().gate
+    assert found.delay.ratio < DelaySearch().gate
     assert to_json(found)["settings"]["smoothing"]["delay"] == found.delay.delay
 
 
@@ -259,7 +259,7 @@ def wobble(noise: float) -> Problem:
 
 def test_motion_may_be_sharper_where_nothing_but_the_corner_blurs_it() -> None:
     blurred = wobble(0.0)
-    factor = Sharpness().fit(blurred)
+    factor = BandwidthSearch().fit(blurred)
     assert factor > 1.0
     sharper = blurred.sharpened(factor)
     assert sharper is not None
@@ -269,8 +269,8 @@ def test_motion_may_be_sharper_where_nothing_but_the_corner_blurs_it() -> None:
 
 def test_motion_must_be_duller_where_encoders_are_noisy() -> None:
     loud = wobble(3e-3).with_settings(smoothing=Smoothing(corner=8.0, delay=0.0))
-    assert Sharpness().fit(loud, (-1,)) < 1.0
-    assert Sharpness().fit(loud, (1,)) == 1.0
+    assert BandwidthSearch().fit(loud, (-1,)) < 1.0
+    assert BandwidthSearch().fit(loud, (1,)) == 1.0
 
 
 def test_a_corner_never_rises_above_what_the_sampling_allows() -> None:
@@ -280,7 +280,7 @@ def test_a_corner_never_rises_above_what_the_sampling_allows() -> None:
 def test_doubt_about_the_corner_is_what_another_corner_does_to_the_estimate() -> None:
     """To first order: half the way from a corner below to one above, channel by channel."""
     blurred = wobble(0.0)
-    doubt = Sharpness(step=1.02)
+    doubt = BandwidthSearch(step=1.02)
     here = LeastSquares(sweeps=0, weighting="none").solve(blurred.information())
     shared = doubt.doubt(blurred, here.information.rows)
     assert all(s.shape == (2, len(blurred.labels)) for s in shared)

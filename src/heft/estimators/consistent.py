@@ -70,7 +70,7 @@ def conic_settings() -> Any:
     return settings
 
 
-def found_doubt(data: Array, right: Array, start: Array, bodies: int) -> float:
+def estimated_prior_error(data: Array, right: Array, start: Array, bodies: int) -> float:
     """Return by how much the data find the model file's numbers to be off, in the cone's metric.
 
     The root mean square of `u − u₀` over the directions that the data show well (to better
@@ -110,7 +110,7 @@ class ConsistentEstimate:
         active: Names of what lies on a boundary: bodies (`link3`) and terms (`elbow.viscous`).
         iterations: Of the conic solver, 0 where no constraint binds; or Newton's steps.
         strength: Of the prior, in effective samples.
-        doubt: By how much the model file's numbers may be off, in the metric of the cone.
+        prior_error: By how much the model file's numbers may be off, in the metric of the cone.
     """
 
     parameters: Parameters
@@ -120,7 +120,7 @@ class ConsistentEstimate:
     active: tuple[str, ...]
     iterations: int
     strength: float
-    doubt: float
+    prior_error: float
 
 
 @dataclass(frozen=True)
@@ -156,11 +156,11 @@ class _Scaled:
         """What makes x of u, shape (n, n)."""
         return self.metric / self.scale
 
-    def found_doubt(self, strength: float) -> float:
+    def estimated_prior_error(self, strength: float) -> float:
         """Return by how much the data find bodies off that the prior speaks of."""
         known = np.flatnonzero(self.strengths == strength)
         first = [*known, *np.setdiff1d(np.arange(len(self.start)), known)]
-        return found_doubt(self.data[:, first], self.right, self.start[first], len(known))
+        return estimated_prior_error(self.data[:, first], self.right, self.start[first], len(known))
 
     def moved(self, unknown: Array) -> Array:
         """Return how far the prior moved u.
@@ -182,9 +182,9 @@ class PhysicallyConsistent:
 
     Attributes:
         strength: Of the prior, in effective samples.
-        doubt: By how much the model file's numbers may be off at least, in the metric of the
+        prior_error: By how much the model file's numbers may be off at least, in the metric of the
             cone, as a share of themselves; more if the data find them farther off
-            (`found_doubt`). It widens what is stated beside each number.
+            (`estimated_prior_error`). It widens what is stated beside each number.
         margin: ε, the share of the nominal pseudo-inertia that is kept at least.
         limits: What is known for sure of links.
         prior: How far a body counts as being from the model file's, with S = L U Lᵀ:
@@ -194,7 +194,7 @@ class PhysicallyConsistent:
     """
 
     strength: float = 10.0
-    doubt: float = 0.5
+    prior_error: float = 0.5
     margin: float = 1e-4
     limits: Limits = Limits()
     prior: Literal["quadratic", "logdet"] = "quadratic"
@@ -221,7 +221,7 @@ class PhysicallyConsistent:
         values, binds, unknown, iterations = self._solved(scaled)
         constraints = scaled.constraints
         bound = tuple(n for n, b in zip(constraints.names, binds, strict=True) if b)
-        doubt = max(self.doubt, scaled.found_doubt(self.strength))
+        doubt = max(self.prior_error, scaled.estimated_prior_error(self.strength))
         covariance, noise, seen = self._widened(scaled, doubt, noise_factor)
         return ConsistentEstimate(
             Parameters(space.labels, values, covariance),

@@ -111,11 +111,11 @@ class Estimate:
         finite = np.isfinite(np.diag(covariance))
         moved = moment @ inverse @ inverse.T * finite
         parameters = replace(self.parameters, covariance=covariance + moved.T @ moved)
-        return replace(self, parameters=parameters, noise=replace(self.noise, shared=errors))
+        return replace(self, parameters=parameters, noise=replace(self.noise, common_errors=errors))
 
     def noise_factor(self) -> Array:
         """Return S of the noise with the rows weighted as by `weights`: `SᵀS = Σ w⁴ Yᵀ Γ Y`."""
-        return self.noise.moments(self.information, list(self.weights().values()))
+        return self.noise.score_factor(self.information, list(self.weights().values()))
 
     def weights(self, worth: bool = True) -> dict[str, float]:
         """Return the weight of each channel's rows.
@@ -124,7 +124,7 @@ class Estimate:
             worth: Whether to count a row for what it adds to its neighbours, 1/(σ√τ), which
                 makes the combined triangle that of unit-variance independent rows; else 1/σ.
         """
-        scale = self.noise.sigma * (np.sqrt(self.noise.memory) if worth else 1.0)
+        scale = self.noise.sigma * (np.sqrt(self.noise.autocorrelation_time) if worth else 1.0)
         return dict(zip(self.information.channels, (1.0 / scale).tolist(), strict=True))
 
 

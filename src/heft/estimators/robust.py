@@ -29,7 +29,7 @@ from heft.signals import STD_PER_MAD, hampel
 
 from .estimate import Estimate, ProblemLike, RowsLike
 from .least_squares import LeastSquares
-from .noise import autocovariance, memory
+from .noise import autocorrelation_time, autocovariance
 
 HUBER = 1.345  # 95 % efficiency under normal noise [Huber1964; Holland1977]
 CROWD = 0.2  # share of outliers that makes a push of them
@@ -299,7 +299,7 @@ def _weighted_noise(
             rows += len(piece)
             yield w * piece
 
-    times = memory(autocovariance(influence()))
+    times = autocorrelation_time(autocovariance(influence()))
     freedom = max(1.0 - len(values) / max(kept, 1), 0.1)
     noise = np.sqrt(sums[0] * sums[1] / freedom) / np.maximum(sums[2], 1.0)
     return np.maximum(noise, 1e-150), times, (sums[0] / max(rows, 1)).tolist()

@@ -17,7 +17,7 @@ from heft.information import Information, Triangle, solve, triangle_of
 
 from .estimate import Estimate
 from .least_squares import LeastSquares
-from .noise import autocovariance, memory
+from .noise import autocorrelation_time, autocovariance
 from .robust import OUT_OF_RANGE, RowProblem, _clipped, _left
 
 FIRST_ROWS = 64  # of a segment's smallest part
@@ -175,7 +175,7 @@ def _finish(
     ones = np.ones(len(sigma))
     at = solver.conclude(total, sigma, ones, 1).fitted
     at = at if values is None else values
-    times = memory(autocovariance(_clipped(_left(problem, at), sigma)))
+    times = autocorrelation_time(autocovariance(_clipped(_left(problem, at), sigma)))
     found = solver.conclude(total, sigma, times, 2)
     parameters = found.parameters if values is None else replace(found.parameters, values=values)
     return SegmentEstimate(

@@ -89,13 +89,13 @@ def fit_experiment(
     if not kernels.is_compiled():
         progress("compiling the kernels for this machine, once: about 20 s")
     problem, delay = sharpened_and_delayed(
-        problem, settings.smoothing, settings.sharpness, settings.delay, progress
+        problem, settings.smoothing, settings.bandwidth_search, settings.delay_search, progress
     )
     progress(f"smoothing at {problem.corner:.3g} Hz, summing up rows")
     problem, rows, _ = _about_first_fit(problem, settings)
     shared: list[tuple[Array, ...]] = []  # for each channel, of errors that are no noise
     if settings.smoothing.delay is None:
-        delay, moments = settings.delay.refine(problem, delay, rows)
+        delay, moments = settings.delay_search.refine(problem, delay, rows)
         problem = problem.delayed(delay.delay)
         shared.append(moments)
     # The first fit ignored load-dependent gear friction, so that its bodies are biased, and with
@@ -120,7 +120,7 @@ def fit_experiment(
             moments = point_moments(problem, estimate.fitted, bodies)
             counted = zip(moments, estimate.noise.rows, strict=True)
             shared.append(tuple(m * n for m, n in counted))
-        shared.append(settings.sharpness.doubt(problem, rows))
+        shared.append(settings.bandwidth_search.doubt(problem, rows))
         together = tuple(np.vstack(moments) for moments in zip(*shared, strict=True))
         if isinstance(solver, LeastSquares):
             widened = solver.colour(problem, estimate, together)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from heft import signals
 from heft.arrays import Array
-from heft.estimators import Delay, DelayFound, Sharpness, robust, robust_methods
+from heft.estimators import BandwidthSearch, DelayFound, DelaySearch, robust, robust_methods
 from heft.plants import Plant, Problem
 from heft.recordings import Recording
 from heft.signals import Smoothing, periodic
@@ -31,8 +31,8 @@ def silent(_: str) -> None:
 def sharpened_and_delayed(
     problem: Problem[P],
     asked: Smoothing,
-    sharpness: Sharpness,
-    delay: Delay,
+    sharpness: BandwidthSearch,
+    delay: DelaySearch,
     progress: Progress,
 ) -> tuple[Problem[P], DelayFound]:
     """Return the problem at the corner and delay that the torque asks for, if none are stated.

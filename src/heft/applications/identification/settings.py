@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from heft.estimators import (
     ESTIMATORS,
-    Delay,
+    BandwidthSearch,
+    DelaySearch,
     Estimator,
     LeastSquares,
     PhysicallyConsistent,
-    Sharpness,
     robust_methods,
 )
 from heft.files import Keys, Number, Text, check_fields
@@ -30,8 +30,9 @@ class Settings:
 
     Attributes:
         smoothing: How motion is made smooth.
-        delay: How a delay of torque behind motion is looked for, if the smoothing states none.
-        sharpness: How much sharper motion may be than its band, if no corner is stated.
+        delay_search: How a delay of torque behind motion is looked for, if the smoothing
+            states none.
+        bandwidth_search: How much sharper motion may be than its band, if no corner is stated.
         least_squares: The base parameters, and the weights of the channels.
         consistent: What goes into the model file.
         weak: Windows of the weak form; rows are differentiated if not given.
@@ -45,8 +46,8 @@ class Settings:
     """
 
     smoothing: Smoothing = Smoothing()
-    delay: Delay = Delay()
-    sharpness: Sharpness = Sharpness()
+    delay_search: DelaySearch = DelaySearch()
+    bandwidth_search: BandwidthSearch = BandwidthSearch()
     least_squares: LeastSquares = LeastSquares()
     consistent: PhysicallyConsistent = PhysicallyConsistent()
     weak: Weak | None = None

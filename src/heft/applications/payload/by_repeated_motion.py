@@ -16,7 +16,7 @@ import numpy as np
 from heft.arrays import Array
 from heft.dynamics import Offset, Sigmoid, Term, Viscous, kernels, steady
 from heft.errors import InvalidRecording, InvalidSetting
-from heft.estimators import PhysicallyConsistent, autocovariance, memory
+from heft.estimators import PhysicallyConsistent, autocorrelation_time, autocovariance
 from heft.information import (
     PARAMETER_COUNT,
     SYMBOLS,
@@ -163,7 +163,7 @@ class MatchedMotions:
             values = np.asarray(solved, dtype=np.float64)
             left = effort - rows @ values
             sigma = np.maximum(np.std(left, axis=0), 1e-9)
-        scaled = factor / np.sqrt(np.mean(memory(autocovariance([left]))))
+        scaled = factor / np.sqrt(np.mean(autocorrelation_time(autocovariance([left]))))
         names = (
             *(f"payload.{s}" for s in SYMBOLS),
             *(f"{robot.channels[c]}.{t.name}" for c in robot.measured for t in CHANGES),
