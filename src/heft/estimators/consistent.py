@@ -300,9 +300,9 @@ class PhysicallyConsistent:
             spread = noise_factor @ space.matrix @ scaled.metric / scaled.scale
         doubted = reach * float(np.sqrt(self.strength))
         covariance, noise = posterior(scaled.data, scaled.prior, doubted, spread)
-        doubts = np.append(
-            reach * np.sqrt(self.strength / scaled.strengths), np.zeros(size - bodies)
-        )
+        weaker = np.ones(bodies)  # also where the prior has no strength at all
+        np.divide(self.strength, scaled.strengths, out=weaker, where=scaled.strengths > 0.0)
+        doubts = np.append(reach * np.sqrt(weaker), np.zeros(size - bodies))
         before = np.diag(back @ np.diag(doubts**2) @ back.T).copy()
         before[bodies:] = np.inf
         total = back @ covariance @ back.T
