@@ -11,6 +11,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import numpy as np
 import pyarrow
@@ -22,6 +23,8 @@ from heft import __version__
 from heft.applications.demo import FOLDER as DEMO
 from heft.applications.identification.results import FILES
 from heft.cli import main
+from heft.cli_options import EstimationOptions
+from heft.estimators import ESTIMATORS, robust_methods
 
 SOURCE = Path(__file__).parents[1] / "src"
 ARM, RUN1, RUN2 = DEMO / "arm.urdf", DEMO / "run1.parquet", DEMO / "run2.parquet"
@@ -141,7 +144,10 @@ def test_help_names_the_commands(tmp_path: Path) -> None:
     ("command", "words"),
     [
         ("identify", ("--out", "--validate", "--map", "--with", "--given", "--corner", "--quiet")),
-        ("identify", ("--rows", "--smoother", "--delay", "--robust", "--average", "--prior")),
+        (
+            "identify",
+            ("--rows", "--smoother", "--delay", "--method", "--robust", "--average", "--prior"),
+        ),
         ("predict", ("--out", "--map", "--friction")),
         ("demo", ("--out", "--quiet")),
     ],
@@ -225,7 +231,14 @@ FLAGS: dict[str, dict[tuple[str, ...], object]] = {
         ("delay", "delay"): 0.003,
     },
     "--robust hampel --delay 0": {("settings", "robust"): "hampel"},
+    "--method huber --delay 0": {("settings", "method"): "huber", ("settings", "robust"): "none"},
 }
+
+
+def test_the_command_offers_the_estimators_that_are_registered() -> None:
+    offered = get_type_hints(EstimationOptions)
+    assert get_args(offered["method"]) == tuple(ESTIMATORS)
+    assert get_args(offered["robust"]) == ("none", *robust_methods())
 
 
 @pytest.mark.parametrize("asked", FLAGS)
@@ -294,6 +307,7 @@ BAD: dict[str, tuple[str, str]] = {
     "a delay in words": (f"{GOOD} --delay long", "--delay"),
     "another kind of rows": (f"{GOOD} --rows strong", "--rows"),
     "another smoother": (f"{GOOD} --smoother sandpaper", "--smoother"),
+    "another estimator": (f"{GOOD} --method hubber", "huber"),
     "another robust method": (f"{GOOD} --robust very", "--robust"),
     "another prior": (f"{GOOD} --prior flat", "--prior"),
     "outliers among weak rows": (f"{GOOD} --rows weak --robust huber", "robust"),

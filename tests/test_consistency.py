@@ -516,7 +516,7 @@ def test_a_doubt_of_one_effective_sample_each_is_the_bayesian_posterior() -> Non
     c = case("flyer")
     triangle, strength = c.triangle(sigma=5.0), 10.0
     # 1.96 standard deviations hold the worst direction of the doubt: its usual one is smaller.
-    method = PhysicallyConsistent(strength=strength, doubt=strength**-0.5 / WORST_DIRECTION)
+    method = PhysicallyConsistent(strength=strength, prior_error=strength**-0.5 / WORST_DIRECTION)
     found = method.fit(triangle, c.believed).parameters.covariance
     rows, _ = prior_rows(c.believed)
     stacked = np.vstack([triangle.R @ c.believed.matrix, np.sqrt(strength) * rows])

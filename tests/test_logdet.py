@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Literal
+
 import numpy as np
 import pytest
 import scipy.linalg
@@ -160,3 +163,47 @@ def test_limits_bind_under_this_prior_too() -> None:
     for step in (1.0, 1e-1, 1e-2, 1e-3):
         there = objective(x + step * (other - x), triangle, c.believed, 1.0)
         assert there >= values[1] * (1.0 - 1e-9)
+
+
+# ---- laws of either prior -------------------------------------------------------------------
+
+either_prior = pytest.mark.parametrize("prior", ["quadratic", "logdet"])
+
+
+@either_prior
+def test_where_the_data_tell_all_a_vanishing_prior_leaves_a_truth_on_the_inside(
+    prior: Literal["quadratic", "logdet"],
+) -> None:
+    c = case("flyer")
+    found = PhysicallyConsistent(strength=1e-6, prior=prior).fit(c.triangle(sigma=1e-5), c.believed)
+    # What a prior of 1e-6 rows pulls of 1e10 rows' worth, and where a search's steps end.
+    gap = in_metric(c.believed, found.parameters.values - c.truth)
+    assert np.abs(gap).max() <= 1e-7
+
+
+@either_prior
+def test_units_of_length_and_mass_do_not_matter(prior: Literal["quadratic", "logdet"]) -> None:
+    c = case("ur10")
+    triangle, fit = c.triangle(noise=1e-4, sigma=1e-2), PhysicallyConsistent(prior=prior).fit
+    ten = np.diag([10.0, *(10.0 * 1e3,) * 3, *(10.0 * 1e6,) * 6])
+    count = len(c.believed.groups)
+    forward = scipy.linalg.block_diag(*[ten] * count, np.eye(len(c.believed.labels) - 10 * count))
+    other = replace(
+        c.believed,
+        matrix=np.linalg.solve(forward.T, c.believed.matrix.T).T,
+        nominal=forward @ c.believed.nominal,
+    )
+    one = fit(triangle, c.believed).parameters.values
+    two = np.linalg.solve(forward, fit(triangle, other).parameters.values)
+    gap = in_metric(c.believed, two - one)
+    assert np.abs(gap).max() <= 1e-6 * np.abs(in_metric(c.believed, one)).max()
+
+
+def test_a_prior_of_no_strength_is_least_squares_where_the_data_tell_all() -> None:
+    c = case("flyer")
+    triangle = c.triangle(noise=1e-3, sigma=1e-3)
+    found = PhysicallyConsistent(strength=0.0).fit(triangle, c.believed)
+    wanted = np.linalg.lstsq(triangle.R @ c.believed.matrix, triangle.z, rcond=None)[0]
+    gap = in_metric(c.believed, found.parameters.values - wanted)
+    assert found.iterations == 0
+    assert np.abs(gap).max() <= 1e-9

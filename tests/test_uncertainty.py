@@ -8,8 +8,8 @@ import scipy.linalg
 import scipy.optimize
 
 from heft.estimators import noise
-from heft.estimators.conditional import fit_held
-from heft.estimators.noise import Thinned, influence, thinned
+from heft.estimators.conditional import fit_conditional
+from heft.estimators.noise import Thinned, coloured_factors, thinned
 from heft.information.parameters import Labels
 from heft.information.square_root import Information
 from heft.plants.rows import Residuals
@@ -47,7 +47,7 @@ def test_errors_count_where_they_are() -> None:
     where = np.arange(COUNT) % 100 < 10
     left = np.where(where, rng.normal(size=COUNT), 0.0)[:, None]
     rows = np.where(where, 1.0, 0.0)[:, None, None] * np.ones((1, 1, 1))
-    found = influence(Thinned(rows, left, 1, 1.0))
+    found = coloured_factors(Thinned(rows, left, 1, 1.0))
     assert found is not None
     # 600 errors of unit variance: the sum's variance is 600, of which the edges of the window
     # of seven rows take a few; the usual formula says a tenth of it.
@@ -63,7 +63,7 @@ def test_errors_that_come_again_with_the_motion_add_up() -> None:
     ratio = []
     for seed in range(40):
         once = np.where(where, np.random.default_rng(seed).normal(size=length), 0.0)
-        found = influence(Thinned(column, np.tile(once, periods)[:, None], 1, 1.0, phase))
+        found = coloured_factors(Thinned(column, np.tile(once, periods)[:, None], 1, 1.0, phase))
         assert found is not None
         ratio.append(float(found[0][0, 0]) ** 2 / (periods**2 * where.sum()))
     # The edges of the window of seven blur a twentieth away; 40 means of 60 squares: 3 %.
@@ -76,7 +76,7 @@ def test_noise_on_a_motion_that_repeats_is_no_larger_for_that() -> None:
     phase = np.tile(np.arange(length), periods)
     Y = rows_of(periods * length)[:, :1]
     left = rng.normal(size=(periods * length, 1))
-    known, unknown = (influence(Thinned(Y, left, 1, 1.0, where)) for where in (phase, None))
+    known, unknown = (coloured_factors(Thinned(Y, left, 1, 1.0, where)) for where in (phase, None))
     assert known is not None and unknown is not None
     # Local scales of seven members are themselves uncertain by √(2/7), which averages out.
     np.testing.assert_allclose(np.diag(known[0]), np.diag(unknown[0]), rtol=0.1)
@@ -90,7 +90,7 @@ def test_the_influence_of_residuals_is_that_of_the_dense_formula(rho: float) -> 
     for seed in seeds:
         rng = np.random.default_rng(seed)
         left = np.stack([coloured(rho, COUNT, s, rng) for s in (0.3, 2.0)], axis=1)
-        factors = influence(Thinned(Y, left, 1, 1.0))
+        factors = coloured_factors(Thinned(Y, left, 1, 1.0))
         assert factors is not None
         found += np.array([s.T @ s for s in factors]) / len(seeds)
     for c, sigma in enumerate((0.3, 2.0)):
@@ -109,11 +109,11 @@ def test_rows_thinned_out_say_what_all_rows_say() -> None:
     one, few = np.zeros((3, 3)), np.zeros((3, 3))
     for seed in range(8):
         left = coloured(rho, COUNT, 1.0, np.random.default_rng(seed))[:, None]
-        whole = influence(Thinned(Y, left, 1, 1.0))
+        whole = coloured_factors(Thinned(Y, left, 1, 1.0))
         piece = Residuals(left, lambda chosen: Y[chosen], 0, np.arange(COUNT))
         _, sample = thinned([piece], 5)
         assert sample.rows.shape == (COUNT // 5, 1, 3)
-        some = influence(sample)
+        some = coloured_factors(sample)
         assert whole is not None and some is not None
         one += whole[0].T @ whole[0]
         few += some[0].T @ some[0]
@@ -122,7 +122,7 @@ def test_rows_thinned_out_say_what_all_rows_say() -> None:
 
 
 def test_too_few_rows_have_no_influence() -> None:
-    assert influence(Thinned(rows_of(10), np.ones((10, 2)), 1, 1.0)) is None
+    assert coloured_factors(Thinned(rows_of(10), np.ones((10, 2)), 1, 1.0)) is None
 
 
 # ---- some parameters fitted, the others held -------------------------------------------------
@@ -149,7 +149,7 @@ def test_some_parameters_are_fitted_with_the_others_held(seed: int) -> None:
     free, positive = [1, 4, 5], [False, True, True]
     held = truth.copy()
     held[free] = 0.0
-    found = fit_held(information, weights, np.eye(6), held, np.zeros((6, 6)), free, positive)
+    found = fit_conditional(information, weights, np.eye(6), held, np.zeros((6, 6)), free, positive)
     A = (scale[:, None] * Y).reshape(-1, 6)
     goal = (scale * tau).reshape(-1) - A @ held
     lower = np.where(positive, 0.0, -np.inf)
@@ -170,7 +170,7 @@ def test_deviations_are_those_of_the_free_and_of_what_is_held() -> None:
         rng = np.random.default_rng(1000 + seed)
         held = truth + rng.normal(size=6) * np.sqrt(np.diag(doubt))
         held[free] = 0.0
-        found = fit_held(
+        found = fit_conditional(
             information, {"x": 1.0, "y": 1.0}, np.eye(6), held, doubt, free, [False, False]
         )
         values.append(found.values)
@@ -187,12 +187,14 @@ def test_what_no_row_shows_gets_zero_and_no_certainty() -> None:
     Y[:, :, 4] = 0.0
     information = Information.from_rows(Labels(NAMES, ("",) * 6), ("x", "y"), Y, tau)
     weights = {"x": 1.0, "y": 1.0}
-    found = fit_held(
+    found = fit_conditional(
         information, weights, np.eye(6), np.zeros(6), np.zeros((6, 6)), [1, 4], [False, True]
     )
     assert found.values[1] == 0.0 and np.isinf(found.std[1])
     assert np.isfinite(found.std[0])
-    alone = fit_held(information, weights, np.eye(6), np.zeros(6), np.zeros((6, 6)), [4], [True])
+    alone = fit_conditional(
+        information, weights, np.eye(6), np.zeros(6), np.zeros((6, 6)), [4], [True]
+    )
     assert alone.values.tolist() == [0.0] and np.isinf(alone.std).all()
 
 
@@ -201,7 +203,7 @@ def test_what_rows_cannot_tell_apart_gets_no_certainty() -> None:
     Y[:, :, 4] = -2.0 * Y[:, :, 1]
     information = Information.from_rows(Labels(NAMES, ("",) * 6), ("x", "y"), Y, tau)
     weights, free = {"x": 1.0, "y": 1.0}, [1, 4, 5]
-    found = fit_held(
+    found = fit_conditional(
         information, weights, np.eye(6), np.zeros(6), np.zeros((6, 6)), free, [False] * 3
     )
     assert np.isinf(found.std).tolist() == [True, True, False]
@@ -215,7 +217,7 @@ def test_a_misfit_of_the_simple_model_counts_as_noise() -> None:
         # What the columns do not hold: of deviation three, beside the noise of one.
         wrong = tau + misfit * np.sign(np.sin(np.arange(len(tau))))[:, None]
         information = Information.from_rows(Labels(NAMES, ("",) * 6), ("x", "y"), Y, wrong)
-        found = fit_held(
+        found = fit_conditional(
             information, weights, np.eye(6), held, np.zeros((6, 6)), [1, 5], [False, False]
         )
         std.append(found.std)

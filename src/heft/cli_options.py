@@ -17,6 +17,9 @@ Map = Annotated[Path | None, Parameter(name="--map")]
 With = Annotated[Path | None, Parameter(name="--with")]
 Logs = Annotated[list[Path] | None, Parameter(consume_multiple=True)]
 
+# Names of `heft.estimators.ESTIMATORS`, spelt out: help and completion come without numpy.
+Method = Literal["least-squares", "ordinary", "huber", "hampel", "blocks", "ransac"]
+
 
 @dataclass(frozen=True)
 class SmoothingOptions:
@@ -63,6 +66,9 @@ class EstimationOptions:
     ----------
     rows
         Differentiated, or weak: integrals over short windows, which need no acceleration.
+    method
+        Of the base parameters: rows weighted by their channel's noise or not, or an estimator that
+        outliers do not pull away.
     robust
         What finds pushes, collisions and spikes, whose rows are then left out.
     average
@@ -76,6 +82,7 @@ class EstimationOptions:
     """
 
     rows: Literal["differentiated", "weak"] = "differentiated"
+    method: Method = "least-squares"
     robust: Literal["none", "huber", "hampel", "blocks", "ransac"] = "none"
     average: bool = False
     strength: float = 10.0
@@ -102,6 +109,7 @@ class EstimationOptions:
             smoothing.smoothing(),
             consistent=PhysicallyConsistent(strength=self.strength, prior=self.prior),
             weak=Weak() if self.rows == "weak" else None,
+            method=self.method,
             robust=self.robust,
             average=self.average,
             threads=self.threads,

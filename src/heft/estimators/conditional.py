@@ -17,7 +17,7 @@ from heft.information import Directions, Information
 
 
 @dataclass(frozen=True)
-class Held:
+class ConditionalFit:
     """Some parameters fitted with all others held.
 
     Attributes:
@@ -29,7 +29,7 @@ class Held:
     std: Array
 
 
-def fit_held(
+def fit_conditional(
     information: Information,
     weights: Mapping[str, float],
     matrix: Array,
@@ -37,7 +37,7 @@ def fit_held(
     covariance: Array,
     free: Sequence[int],
     nonnegative: Sequence[bool],
-) -> Held:
+) -> ConditionalFit:
     """Return least squares of some parameters, the others held.
 
     Args:
@@ -58,7 +58,7 @@ def fit_held(
     seen = scale > 0.0
     values, std = np.zeros(len(chosen)), np.full(len(chosen), np.inf)
     if not seen.any():
-        return Held(values, std)
+        return ConditionalFit(values, std)
     lower = np.where(np.array(nonnegative)[seen], 0.0, -np.inf)
     small = wide[:, seen] / scale[seen]
     answer = scipy.optimize.lsq_linear(small, target, (lower, np.inf), method="bvls").x
@@ -74,4 +74,4 @@ def fit_held(
     spread += carried @ covariance[np.ix_(others, others)] @ carried.T
     spread[shown.blind, shown.blind] = np.inf
     std[seen] = np.sqrt(np.maximum(np.diag(spread), 0.0)) / scale[seen]
-    return Held(values, std)
+    return ConditionalFit(values, std)

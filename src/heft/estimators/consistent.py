@@ -70,7 +70,7 @@ def conic_settings() -> Any:
     return settings
 
 
-def found_doubt(data: Array, right: Array, start: Array, bodies: int) -> float:
+def estimated_prior_error(data: Array, right: Array, start: Array, bodies: int) -> float:
     """Return by how much the data find the model file's numbers to be off, in the cone's metric.
 
     The root mean square of `u − u₀` over the directions that the data show well (to better
@@ -110,7 +110,7 @@ class ConsistentEstimate:
         active: Names of what lies on a boundary: bodies (`link3`) and terms (`elbow.viscous`).
         iterations: Of the conic solver, 0 where no constraint binds; or Newton's steps.
         strength: Of the prior, in effective samples.
-        doubt: By how much the model file's numbers may be off, in the metric of the cone.
+        prior_error: By how much the model file's numbers may be off, in the metric of the cone.
     """
 
     parameters: Parameters
@@ -120,7 +120,58 @@ class ConsistentEstimate:
     active: tuple[str, ...]
     iterations: int
     strength: float
-    doubt: float
+    prior_error: float
+
+
+@dataclass(frozen=True)
+class _Scaled:
+    """Rows and prior on scaled unknowns u, `x = back @ u`: bodies in their metric, then drives.
+
+    Attributes:
+        space: What x is.
+        constraints: On u.
+        metric, scale: Of bodies, shape (n, n); of drives, shape (n,).
+        data, right: Rows of unit variance, shape (m, n) and (m,).
+        prior: Rows of the prior, shape (n, n).
+        factor: The triangle of both, right-hand side last.
+        start: u of the model file, zero for drives, shape (n,).
+        strengths: Of the prior of each of the bodies' numbers.
+        silent: Positions of drives of which no row speaks.
+    """
+
+    space: ParameterSpace
+    constraints: LinearConstraints
+    metric: Array
+    scale: Array
+    data: Array
+    right: Array
+    prior: Array
+    factor: Array
+    start: Array
+    strengths: Array
+    silent: NDArray[np.intp]
+
+    @property
+    def back(self) -> Array:
+        """What makes x of u, shape (n, n)."""
+        return self.metric / self.scale
+
+    def estimated_prior_error(self, strength: float) -> float:
+        """Return by how much the data find bodies off that the prior speaks of."""
+        known = np.flatnonzero(self.strengths == strength)
+        first = [*known, *np.setdiff1d(np.arange(len(self.start)), known)]
+        return estimated_prior_error(self.data[:, first], self.right, self.start[first], len(known))
+
+    def moved(self, unknown: Array) -> Array:
+        """Return how far the prior moved u.
+
+        û changes with the logarithm of n₀ by A Λ (u₀ − û), with A the inverse information.
+        """
+        towards, bodies = np.zeros(len(self.start)), len(self.strengths)
+        towards[:bodies] = self.strengths * (self.start - unknown)[:bodies]
+        triangle = self.factor[:-1, :-1]
+        half = scipy.linalg.solve_triangular(triangle, towards, trans="T")
+        return np.asarray(scipy.linalg.solve_triangular(triangle, half))
 
 
 @dataclass(frozen=True)
@@ -131,9 +182,9 @@ class PhysicallyConsistent:
 
     Attributes:
         strength: Of the prior, in effective samples.
-        doubt: By how much the model file's numbers may be off at least, in the metric of the
+        prior_error: By how much the model file's numbers may be off at least, in the metric of the
             cone, as a share of themselves; more if the data find them farther off
-            (`found_doubt`). It widens what is stated beside each number.
+            (`estimated_prior_error`). It widens what is stated beside each number.
         margin: ε, the share of the nominal pseudo-inertia that is kept at least.
         limits: What is known for sure of links.
         prior: How far a body counts as being from the model file's, with S = L U Lᵀ:
@@ -143,7 +194,7 @@ class PhysicallyConsistent:
     """
 
     strength: float = 10.0
-    doubt: float = 0.5
+    prior_error: float = 0.5
     margin: float = 1e-4
     limits: Limits = Limits()
     prior: Literal["quadratic", "logdet"] = "quadratic"
@@ -166,9 +217,27 @@ class PhysicallyConsistent:
         Raises:
             SolverFailure: If the conic solver finds no solution.
         """
+        scaled = self._scaled(triangle, space)
+        values, binds, unknown, iterations = self._solved(scaled)
+        constraints = scaled.constraints
+        bound = tuple(n for n, b in zip(constraints.names, binds, strict=True) if b)
+        doubt = max(self.prior_error, scaled.estimated_prior_error(self.strength))
+        covariance, noise, seen = self._widened(scaled, doubt, noise_factor)
+        return ConsistentEstimate(
+            Parameters(space.labels, values, covariance),
+            noise,
+            seen,
+            scaled.back @ scaled.moved(unknown),
+            self._active(values, space, bound),
+            iterations,
+            self.strength,
+            doubt,
+        )
+
+    def _scaled(self, triangle: Triangle, space: ParameterSpace) -> _Scaled:
+        """Return rows and prior on unknowns in the metric of the cone, drives' columns of one."""
         size = len(space.labels)
         bodies = 10 * len(space.groups)
-        constraints = linear_constraints(space, self.limits)
         metric = scaled_metric(space)
         start = np.zeros(size)
         start[:bodies] = np.tile(IDENTITY, len(space.groups))
@@ -177,13 +246,13 @@ class PhysicallyConsistent:
         drives = np.arange(bodies, size)
         scale = np.ones(size)
         scale[drives] = np.where(lengths[drives] > 0.0, lengths[drives], 1.0)
-        data = columns / scale
         prior = np.zeros((size, size))
         strengths = np.repeat(
             [UNKNOWN if k in self.unknown else self.strength for k in space.bodies], 10
         )
         prior[:bodies, :bodies] = np.diag(np.sqrt(strengths))
         prior[drives, drives] = DRIVE_RIDGE
+        data = columns / scale
         stacked = np.vstack(
             [np.column_stack([data, triangle.z]), np.column_stack([prior, prior @ start])]
         )
@@ -195,51 +264,52 @@ class PhysicallyConsistent:
                 got=self.strength,
                 expected="above 0",
             )
-        back = metric / scale
-        measured = constraints.measured(back)
+        constraints = linear_constraints(space, self.limits).measured(metric / scale)
+        return _Scaled(
+            space, constraints, metric, scale, data, triangle.z, prior, factor, start, strengths,
+            drives[lengths[drives] == 0.0],
+        )  # fmt: skip
+
+    def _solved(self, scaled: _Scaled) -> tuple[Array, NDArray[np.bool_], Array, int]:
+        """Return x, which linear constraints bind, the scaled unknowns and the iterations."""
+        space, bodies = scaled.space, len(scaled.strengths)
         if self.prior == "logdet":
             unknown, iterations, binds = self._logdet(
-                np.vstack([data, prior[bodies:]]), triangle.z, space, measured
+                np.vstack([scaled.data, scaled.prior[bodies:]]),
+                scaled.right,
+                space,
+                scaled.constraints,
             )
         else:
-            unknown, iterations, binds = self._solve(factor, space, measured)
+            unknown, iterations, binds = self._solve(scaled.factor, space, scaled.constraints)
         positive = np.array(space.nonnegative, dtype=np.intp)
         unknown[positive[binds[: len(positive)]]] = 0.0
-        unknown[drives[lengths[drives] == 0.0]] = 0.0  # no row speaks of them
-        bound = tuple(n for n, b in zip(constraints.names, binds, strict=True) if b)
-        values = self._inside(back @ unknown, space)
-        known = np.flatnonzero(strengths == self.strength)
-        first = [*known, *np.setdiff1d(np.arange(size), known)]
-        off = found_doubt(data[:, first], triangle.z, start[first], len(known))
-        doubt = max(self.doubt, off)
+        unknown[scaled.silent] = 0.0  # no row speaks of them
+        return self._inside(scaled.back @ unknown, space), binds, unknown, iterations
+
+    def _widened(
+        self, scaled: _Scaled, doubt: float, noise_factor: Array | None
+    ) -> tuple[Array, Array, Array]:
+        """Return the covariance of x, its part from noise alone, and the share that was seen."""
+        size, bodies = len(scaled.start), len(scaled.strengths)
+        back, space = scaled.back, scaled.space
         # The bias is A Λ (u₀ − u): rows of Λ^½ carry √n₀ each, and u₀ − u up to doubt.
         reach = WORST_DIRECTION * doubt
-        spread = None if noise_factor is None else noise_factor @ space.matrix @ metric / scale
+        spread = None
+        if noise_factor is not None:
+            spread = noise_factor @ space.matrix @ scaled.metric / scaled.scale
         doubted = reach * float(np.sqrt(self.strength))
-        covariance, noise = posterior(data, prior, doubted, spread)
-        # x̂ changes with the logarithm of n₀ by A Λ (u₀ − û), with A the inverse information.
-        towards = np.zeros(size)
-        towards[:bodies] = strengths * (start - unknown)[:bodies]
-        triangle_u = factor[:-1, :-1]
-        half = scipy.linalg.solve_triangular(triangle_u, towards, trans="T")
-        moved = scipy.linalg.solve_triangular(triangle_u, half)
-        doubts = np.append(reach * np.sqrt(self.strength / strengths), np.zeros(size - bodies))
+        covariance, noise = posterior(scaled.data, scaled.prior, doubted, spread)
+        weaker = np.ones(bodies)  # also where the prior has no strength at all
+        np.divide(self.strength, scaled.strengths, out=weaker, where=scaled.strengths > 0.0)
+        doubts = np.append(reach * np.sqrt(weaker), np.zeros(size - bodies))
         before = np.diag(back @ np.diag(doubts**2) @ back.T).copy()
-        before[drives] = np.inf
+        before[bodies:] = np.inf
         total = back @ covariance @ back.T
-        after = np.diag(total)
-        share = visible_share(after, before)
-        share[drives] = np.where(lengths[drives] > 0.0, 1.0, 0.0)
-        return ConsistentEstimate(
-            Parameters(space.labels, values, total),
-            back @ noise @ back.T,
-            share,
-            back @ moved,
-            self._active(values, space, bound),
-            iterations,
-            self.strength,
-            doubt,
-        )
+        share = visible_share(np.diag(total), before)
+        share[bodies:] = 1.0
+        share[scaled.silent] = 0.0
+        return total, back @ noise @ back.T, share
 
     def _solve(
         self, factor: Array, space: ParameterSpace, constraints: LinearConstraints

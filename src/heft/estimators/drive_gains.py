@@ -21,7 +21,7 @@ from .estimate import Estimate
 
 
 @dataclass(frozen=True)
-class Calibrated:
+class ConsistentFit:
     """A consistent estimate with the drives' gains.
 
     Attributes:
@@ -60,7 +60,7 @@ class DriveGains:
         spread: Mapping[str, float],
         changes: Sequence[Array] | None = None,
         known: Array | None = None,
-    ) -> Calibrated:
+    ) -> ConsistentFit:
         """Return the estimate.
 
         Args:
@@ -87,7 +87,7 @@ class DriveGains:
                 weights = estimate.weights()
                 parts += _rows(estimate, maps)
                 noises.append(
-                    estimate.noise.moments(
+                    estimate.noise.score_factor(
                         estimate.information, [weights[c] for c in channels], maps
                     )
                 )
@@ -111,7 +111,7 @@ class DriveGains:
             if not unsure or (round_ and np.abs(steps).max() < self.tolerance):
                 break
         std = dict(zip(unsure, found.parameters.std[count:].tolist(), strict=True))
-        return Calibrated(found, gains, dict.fromkeys(channels, 0.0) | std, triangle, wide)
+        return ConsistentFit(found, gains, dict.fromkeys(channels, 0.0) | std, triangle, wide)
 
 
 def _map(channel: str, gain: float, change: Array, point: Array, unsure: list[str]) -> Array:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 
@@ -93,14 +93,36 @@ class Estimate:
 
         They are for residuals and predictions of these rows only; shape (b,).
         """
-        weights = None if self.settings.get("weighting") == "none" else self.weights(worth=False)
         visible = self.settings.get("visible", 0.0)
         assert isinstance(visible, float)
-        return _shortest(self.information.combined(weights), visible)
+        return _shortest(self.information.combined(self._fitted_with), visible)
+
+    @property
+    def _fitted_with(self) -> dict[str, float] | None:
+        """Weight of each channel's rows in the fit; None for one."""
+        return None if self.settings.get("weighting") == "none" else self.weights(worth=False)
+
+    def with_common_errors(self, errors: tuple[Array, ...]) -> Self:
+        """Return the estimate with errors that all channels have in common, its covariance widened.
+
+        Args:
+            errors: For each channel the moments `Yᵀe` of errors of one standard deviation, shape
+                (errors, b); see `Noise`.
+        """
+        covariance = self.parameters.covariance
+        assert covariance is not None
+        weights = self._fitted_with or dict.fromkeys(self.information.channels, 1.0)
+        triangle = self.information.combined(weights)
+        inverse = Directions.of(triangle.R, triangle.rows).inverse
+        moment = np.sum([w**2 * e for w, e in zip(weights.values(), errors, strict=True)], axis=0)
+        finite = np.isfinite(np.diag(covariance))
+        moved = moment @ inverse @ inverse.T * finite
+        parameters = replace(self.parameters, covariance=covariance + moved.T @ moved)
+        return replace(self, parameters=parameters, noise=replace(self.noise, common_errors=errors))
 
     def noise_factor(self) -> Array:
         """Return S of the noise with the rows weighted as by `weights`: `SᵀS = Σ w⁴ Yᵀ Γ Y`."""
-        return self.noise.moments(self.information, list(self.weights().values()))
+        return self.noise.score_factor(self.information, list(self.weights().values()))
 
     def weights(self, worth: bool = True) -> dict[str, float]:
         """Return the weight of each channel's rows.
@@ -109,7 +131,7 @@ class Estimate:
             worth: Whether to count a row for what it adds to its neighbours, 1/(σ√τ), which
                 makes the combined triangle that of unit-variance independent rows; else 1/σ.
         """
-        scale = self.noise.sigma * (np.sqrt(self.noise.memory) if worth else 1.0)
+        scale = self.noise.sigma * (np.sqrt(self.noise.autocorrelation_time) if worth else 1.0)
         return dict(zip(self.information.channels, (1.0 / scale).tolist(), strict=True))
 
 

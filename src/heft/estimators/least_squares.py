@@ -24,7 +24,7 @@ from heft.information import (
 )
 
 from .estimate import Estimate, ProblemLike, _shortest
-from .noise import Noise, influence, memory, thinned
+from .noise import Noise, autocorrelation_time, coloured_factors, thinned
 
 
 def _least_squares(
@@ -88,21 +88,21 @@ class LeastSquares:
         self,
         problem: ProblemLike,
         estimate: Estimate,
-        shared: tuple[Array, ...] | None = None,
+        common_errors: tuple[Array, ...] | None = None,
     ) -> Estimate:
         """Return the estimate with the memory of its residuals, walking the rows once.
 
         Args:
             problem: Where it is from.
             estimate: As `solve` returns it.
-            shared: Errors that all channels have in common; see `Noise`.
+            common_errors: Errors that all channels have in common; see `Noise`.
         """
         values = estimate.fitted
         covariance, sample = thinned(problem.residuals(values), problem.spacing, problem.repeats)
-        sandwich = influence(sample)
-        return self.conclude(
-            estimate.information, estimate.noise.sigma, memory(covariance), 2, sandwich, shared
-        )
+        sandwich = coloured_factors(sample)
+        times = autocorrelation_time(covariance)
+        sigma = estimate.noise.sigma
+        return self.conclude(estimate.information, sigma, times, 2, sandwich, common_errors)
 
     def solve(
         self,
@@ -154,7 +154,7 @@ class LeastSquares:
         times: Array,
         passes: int,
         sandwich: tuple[Array, ...] | None = None,
-        shared: tuple[Array, ...] | None = None,
+        common_errors: tuple[Array, ...] | None = None,
     ) -> Estimate:
         """Return the estimate from information and what is known of its noise.
 
@@ -163,11 +163,11 @@ class LeastSquares:
             sigma: Standard deviation of each channel's residual [N·m or N].
             times: Integrated autocorrelation of each channel's residual [rows].
             passes: How many times the rows were walked.
-            sandwich: What the residuals' colour makes of `Yᵀε`; see `uncertainty.influence`.
-            shared: Errors that all channels have in common; see `Noise`.
+            sandwich: What the residuals' colour makes of `Yᵀε`; see `noise.coloured_factors`.
+            common_errors: Errors that all channels have in common; see `Noise`.
         """
         rows = np.array([t.rows for t in information.triangles], dtype=float)
-        noise = Noise(sigma, times, rows, sandwich, shared)
+        noise = Noise(sigma, times, rows, sandwich, common_errors)
         ordinary = self.weighting == "none"
         scale = np.ones_like(sigma) if ordinary else sigma
         names = information.channels
@@ -177,7 +177,7 @@ class LeastSquares:
         # With weights 1/scale_c the estimate's covariance is G (Σ_c Yᵀ Γ_c Y / scale_c⁴) G, with
         # G the inverse of the weighted information.
         inner = np.where(finite[:, None] & finite[None, :], covariance, 0.0)
-        spread = noise.moments(information, 1.0 / scale) @ inner
+        spread = noise.score_factor(information, 1.0 / scale) @ inner
         total = spread.T @ spread
         total[~finite, ~finite] = np.inf
         parameters = Parameters(information.labels, values, total)

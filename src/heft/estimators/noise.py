@@ -36,36 +36,37 @@ class Noise:
 
     Attributes:
         sigma: Standard deviation of the residual [N·m or N], shape (channels,).
-        memory: Integrated autocorrelation τ ≥ 1 [rows], shape (channels,).
+        autocorrelation_time: Integrated autocorrelation τ ≥ 1 [rows], shape (channels,).
         rows: Rows, shape (channels,).
-        influence: For each channel S with `SᵀS = Yᵀ Γ Y`, Γ the covariance of its residual; see
-            `influence`. None where residuals are taken for white, or for as good as that.
-        shared: For each channel the moments `Yᵀe` of errors e of one standard deviation that all
-            channels have in common, such as of a delay, shape (errors, b); None if there are none.
+        coloured: For each channel S with `SᵀS = Yᵀ Γ Y`, Γ the covariance of its residual; see
+            `coloured_factors`. None where residuals are taken for white, or for as good as that.
+        common_errors: For each channel the moments `Yᵀe` of errors e of one standard deviation
+            that all channels have in common, such as of a delay, shape (errors, b); None if there
+            are none.
     """
 
     sigma: Array
-    memory: Array
+    autocorrelation_time: Array
     rows: Array
-    influence: tuple[Array, ...] | None = None
-    shared: tuple[Array, ...] | None = None
+    coloured: tuple[Array, ...] | None = None
+    common_errors: tuple[Array, ...] | None = None
 
     @property
     def effective(self) -> Array:
         """Independent rows that each channel is worth, shape (channels,)."""
-        return self.rows / self.memory
+        return self.rows / self.autocorrelation_time
 
     def factors(self, information: Information) -> list[Array]:
         """Return for each channel S with `SᵀS = Yᵀ Γ Y` over all columns, shape (any, b)."""
-        if self.influence is not None:
-            return list(self.influence)
+        if self.coloured is not None:
+            return list(self.coloured)
         size = len(information.labels)
-        spread = self.sigma * np.sqrt(self.memory)
+        spread = self.sigma * np.sqrt(self.autocorrelation_time)
         return [
             s * t.spread(size)[:-1, :-1] for s, t in zip(spread, information.triangles, strict=True)
         ]
 
-    def moments(
+    def score_factor(
         self,
         information: Information,
         weights: Sequence[float] | Array,
@@ -80,7 +81,7 @@ class Noise:
         """
         count = len(self.sigma)
         factors = self.factors(information)
-        shared = self.shared or (np.zeros((0, len(information.labels))),) * count
+        shared = self.common_errors or (np.zeros((0, len(information.labels))),) * count
         if maps is not None:
             factors = [f @ m for f, m in zip(factors, maps, strict=True)]
             shared = tuple(f @ m for f, m in zip(shared, maps, strict=True))
@@ -115,7 +116,7 @@ def autocovariance(residuals: Iterable[Array], longest: int = LONGEST_MEMORY) ->
     return total / max(rows, 1)
 
 
-def memory(covariance: Array) -> Array:
+def autocorrelation_time(covariance: Array) -> Array:
     """Return the integrated autocorrelation of each channel, at least 1.
 
     Sums of neighbouring pairs of lags are added while they are positive and fall: the initial
@@ -284,7 +285,7 @@ def _first(size: int) -> Array:
     return unit
 
 
-def influence(sample: Thinned) -> tuple[Array, ...] | None:
+def coloured_factors(sample: Thinned) -> tuple[Array, ...] | None:
     """Return for each channel a factor S with `SᵀS = Yᵀ Γ Y`, shape (≤ b, b).
 
     Γ is the covariance of an autoregression fitted to the channel's residual. With

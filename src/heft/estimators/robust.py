@@ -23,12 +23,13 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.errors import InvalidSetting, TooLittleData
+from heft.files import Keys, Number, check_fields
 from heft.information import Information
 from heft.signals import STD_PER_MAD, hampel
 
 from .estimate import Estimate, ProblemLike, RowsLike
 from .least_squares import LeastSquares
-from .noise import autocovariance, memory
+from .noise import autocorrelation_time, autocovariance
 
 HUBER = 1.345  # 95 % efficiency under normal noise [Huber1964; Holland1977]
 CROWD = 0.2  # share of outliers that makes a push of them
@@ -231,33 +232,62 @@ def _reweighted(
     sigma = scale_of(_left(problem, values), len(channels))
     information, converged = estimate.information, False
     for _ in range(sweeps):
-        sketch = MedianSketch(len(channels))
-
-        def weights(at: Array = values, sketch: MedianSketch = sketch) -> Iterator[Array]:
-            for piece in _left(problem, at):
-                sketch.add(np.abs(piece))
-                yield rule(piece, sigma)  # noqa: B023 (used up before sigma changes)
-
-        information = weighted_information(problem, weights())
+        information, scale = _weighted_sum(problem, rule, values, sigma)
         passes += 2
-        if information.rows <= len(values) or min(t.rows for t in information.triangles) == 0:
-            raise TooLittleData(
-                "nearly all rows are outliers to one another",
-                got=f"{information.rows} rows left for {len(values)} parameters",
-                cure="take a higher threshold, or look at the log",
-            )
         noise = np.maximum(sigma, 1e-150)
         current = solver.conclude(information, noise, np.ones(len(channels)), passes)
         before, values = values, current.fitted
         triangle = information.combined(dict(zip(channels, (1.0 / noise).tolist(), strict=True)))
         moved = np.linalg.norm(triangle.R @ (values - before))
-        sigma = STD_PER_MAD * sketch.median()
+        sigma = scale
         if moved <= CONVERGED * math.sqrt(len(values)):
             converged = True
             break
-    # The estimate's variance is σ² mean(ψ²)/mean(ψ')² a row [Huber1964, eq. 1.4], ψ = w r, while
-    # the weighted triangle holds mean(w) a row: the ratio is the σ that goes with this triangle.
-    sums, rows = np.zeros((3, len(channels))), 0
+    noise, times, used = _weighted_noise(problem, rule, values, sigma, information.rows)
+    found = solver.conclude(information, noise, times, passes + 1)
+    return replace(found, settings={**settings, "converged": converged, "mean_weight": used})
+
+
+def _weighted_sum(
+    problem: RowProblem, rule: Rule, values: Array, sigma: Array
+) -> tuple[Information, Array]:
+    """Return the rows weighted by their residuals, and the residuals' own scale.
+
+    Args:
+        problem: Whose rows.
+        rule: Gives weights of residuals and their scale.
+        values: β, shape (b,).
+        sigma: Scale that the rule is told, shape (channels,).
+
+    Raises:
+        TooLittleData: If hardly any row is left.
+    """
+    sketch = MedianSketch(len(problem.channels))
+
+    def weights() -> Iterator[Array]:
+        for piece in _left(problem, values):
+            sketch.add(np.abs(piece))
+            yield rule(piece, sigma)
+
+    information = weighted_information(problem, weights())
+    if information.rows <= len(values) or min(t.rows for t in information.triangles) == 0:
+        raise TooLittleData(
+            "nearly all rows are outliers to one another",
+            got=f"{information.rows} rows left for {len(values)} parameters",
+            cure="take a higher threshold, or look at the log",
+        )
+    return information, STD_PER_MAD * sketch.median()
+
+
+def _weighted_noise(
+    problem: RowProblem, rule: Rule, values: Array, sigma: Array, kept: int
+) -> tuple[Array, Array, list[float]]:
+    """Return σ that goes with the weighted triangle, autocorrelation times and mean weights.
+
+    The estimate's variance is σ² mean(ψ²)/mean(ψ')² a row [Huber1964, eq. 1.4], ψ = w r, while
+    the weighted triangle holds mean(w) a row: the ratio is the σ that goes with this triangle.
+    """
+    sums, rows = np.zeros((3, len(problem.channels))), 0
 
     def influence() -> Iterator[Array]:
         nonlocal rows
@@ -269,12 +299,10 @@ def _reweighted(
             rows += len(piece)
             yield w * piece
 
-    times = memory(autocovariance(influence()))
-    freedom = max(1.0 - len(values) / max(information.rows, 1), 0.1)
+    times = autocorrelation_time(autocovariance(influence()))
+    freedom = max(1.0 - len(values) / max(kept, 1), 0.1)
     noise = np.sqrt(sums[0] * sums[1] / freedom) / np.maximum(sums[2], 1.0)
-    found = solver.conclude(information, np.maximum(noise, 1e-150), times, passes + 1)
-    used = (sums[0] / max(rows, 1)).tolist()
-    return replace(found, settings={**settings, "converged": converged, "mean_weight": used})
+    return np.maximum(noise, 1e-150), times, (sums[0] / max(rows, 1)).tolist()
 
 
 def good_rows(
@@ -309,14 +337,16 @@ def refuse_made_rows() -> NoReturn:
     )
 
 
-def _require(condition: bool, argument: str, got: object, expected: str) -> None:
-    if not condition:
-        raise InvalidSetting(
-            "a setting of a robust estimator is out of range",
-            argument=argument,
-            got=got,
-            expected=expected,
-        )
+OUT_OF_RANGE = "a setting of a robust estimator is out of range"
+HUBER_CHECKS: Keys = {
+    "threshold": Number(OUT_OF_RANGE, above=0.0, unit="deviations"),
+    "sweeps": Number(OUT_OF_RANGE, 1, whole=True),
+}
+HAMPEL_CHECKS: Keys = {
+    **HUBER_CHECKS,
+    "window": Number(OUT_OF_RANGE, 3, whole=True, holds=lambda n: n % 2 == 1, cure="make it odd"),
+    "widen": Number(OUT_OF_RANGE, 0, unit="rows", whole=True),
+}
 
 
 @dataclass(frozen=True)
@@ -338,8 +368,7 @@ class Huber:
     sweeps: int = 30
 
     def __post_init__(self) -> None:
-        _require(self.threshold > 0.0, "threshold", self.threshold, "deviations, positive")
-        _require(self.sweeps >= 1, "sweeps", self.sweeps, "at least one")
+        check_fields(self, HUBER_CHECKS)
 
     def fit(self, problem: RowProblem) -> Estimate:
         """Return the estimate; its passes count every walk of the rows."""
@@ -369,10 +398,7 @@ class Hampel:
     sweeps: int = 10
 
     def __post_init__(self) -> None:
-        _require(self.window % 2 == 1 and self.window >= 3, "window", self.window, "3, 5, …")
-        _require(self.threshold > 0.0, "threshold", self.threshold, "deviations, positive")
-        _require(self.widen >= 0, "widen", self.widen, "rows, not negative")
-        _require(self.sweeps >= 1, "sweeps", self.sweeps, "at least one")
+        check_fields(self, HAMPEL_CHECKS)
 
     def gate(self, residuals: Array, sigma: Array) -> NDArray[np.bool_]:
         """Return which rows to keep, shape (rows, channels); see `hampel_gate`."""

@@ -75,7 +75,7 @@ class DelayFound:
 
 
 @dataclass(frozen=True)
-class Delay:
+class DelaySearch:
     """One delay of all torques behind the motion, taken only on strong evidence.
 
     Presliding and flexibility look like small delays, but not like the same one in every
@@ -219,7 +219,7 @@ def _parabola(centre: float, heights: Mapping[float, float]) -> Array:
 
 
 @dataclass(frozen=True)
-class Sharpness:
+class BandwidthSearch:
     """How sharp motion may be, seen from what is left of the torque.
 
     Friction turns its sign faster than the motion swings: a low corner of the low-pass blurs

@@ -12,18 +12,27 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.errors import TooLittleData
+from heft.files import Keys, Number, check_fields
 from heft.information import Information, Triangle, solve, triangle_of
 
 from .estimate import Estimate
 from .least_squares import LeastSquares
-from .noise import autocovariance, memory
-from .robust import RowProblem, _clipped, _left, _require
+from .noise import autocorrelation_time, autocovariance
+from .robust import OUT_OF_RANGE, RowProblem, _clipped, _left
 
 FIRST_ROWS = 64  # of a segment's smallest part
 BORROWED = 1.0  # of what a block holds on average, when its own estimate is made
 FAR = 4.0  # median distances, beyond which a block counts for nothing
 LEAST_SEEN = 0.02  # of the information in any direction that a consensus must hold
 ROUNDS = 100  # at most, of the median and of a consensus
+
+BLOCK_CHECKS: Keys = {"blocks": Number(OUT_OF_RANGE, 3, whole=True)}
+RANSAC_CHECKS: Keys = {
+    "segments": Number(OUT_OF_RANGE, 5, whole=True),
+    "share": Number(OUT_OF_RANGE, above=0.0, below=1.0),
+    "trials": Number(OUT_OF_RANGE, 1, whole=True),
+    "threshold": Number(OUT_OF_RANGE, above=1.0),
+}
 
 
 # Pieces by their triangles
@@ -118,6 +127,10 @@ def _sum(segments: Iterable[Segment]) -> Information:
     return total
 
 
+def _some_of(segments: Sequence[Segment], inside: NDArray[np.bool_]) -> Information:
+    return _sum(s for s, k in zip(segments, inside, strict=True) if k)
+
+
 def _weights(channels: Sequence[str], sigma: Array) -> dict[str, float]:
     return dict(zip(channels, (1.0 / sigma).tolist(), strict=True))
 
@@ -162,7 +175,7 @@ def _finish(
     ones = np.ones(len(sigma))
     at = solver.conclude(total, sigma, ones, 1).fitted
     at = at if values is None else values
-    times = memory(autocovariance(_clipped(_left(problem, at), sigma)))
+    times = autocorrelation_time(autocovariance(_clipped(_left(problem, at), sigma)))
     found = solver.conclude(total, sigma, times, 2)
     parameters = found.parameters if values is None else replace(found.parameters, values=values)
     return SegmentEstimate(
@@ -199,7 +212,7 @@ class BlockMedian:
     reweighted: bool = True
 
     def __post_init__(self) -> None:
-        _require(self.blocks >= 3, "blocks", self.blocks, "at least three")
+        check_fields(self, BLOCK_CHECKS)
 
     def fit(self, problem: RowProblem) -> SegmentEstimate:
         """Return the estimate, walking the rows once and the residuals once.
@@ -316,10 +329,7 @@ class Ransac:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        _require(self.segments >= 5, "segments", self.segments, "at least five")
-        _require(0.0 < self.share < 1.0, "share", self.share, "between 0 and 1")
-        _require(self.trials >= 1, "trials", self.trials, "at least one")
-        _require(self.threshold > 1.0, "threshold", self.threshold, "above 1")
+        check_fields(self, RANSAC_CHECKS)
 
     def fit(self, problem: RowProblem) -> SegmentEstimate:
         """Return the estimate and which segments are in; the rows are walked once.
@@ -329,7 +339,24 @@ class Ransac:
                 leave unseen what the others show.
         """
         segments = _enough(segments_of(problem, self.segments), 5)
-        total, floor = _sum(segments), _floor(segments)
+        floor = _floor(segments)
+        inside, values = self._consensus(segments, self._drawn(segments, floor), floor)
+        total, chosen = _sum(segments), _some_of(segments, inside)
+        energy = _mean_energy(segments, values)
+        sigma = np.maximum(np.sqrt(energy[inside].mean(axis=0)), floor)
+        weights = _weights(total.channels, sigma)
+        _require_seen(total.combined(weights), chosen.combined(weights), inside)
+        settings: dict[str, object] = {
+            "robust": "ransac",
+            "segments": len(segments),
+            "inside": int(inside.sum()),
+            "seed": self.seed,
+        }
+        return _finish(problem, segments, inside.astype(float), sigma, None, settings)
+
+    def _drawn(self, segments: tuple[Segment, ...], floor: Array) -> Array:
+        """Return the estimate of the best subset, shape (b,)."""
+        total = _sum(segments)
         rng = np.random.default_rng(self.seed)
         values = LeastSquares(coloured=False).solve(total).fitted
         sigma = np.maximum(np.sqrt(np.median(_mean_energy(segments, values), axis=0)), floor)
@@ -355,6 +382,12 @@ class Ransac:
                 got=f"{self.trials} subsets of {size} of {len(segments)} segments",
                 cure="draw larger subsets (share), or give a longer log",
             )
+        return values
+
+    def _consensus(
+        self, segments: tuple[Segment, ...], values: Array, floor: Array
+    ) -> tuple[NDArray[np.bool_], Array]:
+        """Return which segments agree with their own estimate, and that."""
         inside = np.zeros(len(segments), dtype=bool)
         for _ in range(ROUNDS):
             energy = _mean_energy(segments, values)
@@ -369,17 +402,6 @@ class Ransac:
             if (agree == inside).all():
                 break
             inside = agree
-            chosen = _sum(s for s, k in zip(segments, inside, strict=True) if k)
-            values = solve(chosen.combined(_weights(total.channels, sigma)))
-        energy = _mean_energy(segments, values)
-        sigma = np.maximum(np.sqrt(energy[inside].mean(axis=0)), floor)
-        weights = _weights(total.channels, sigma)
-        chosen = _sum(s for s, k in zip(segments, inside, strict=True) if k)
-        _require_seen(total.combined(weights), chosen.combined(weights), inside)
-        settings: dict[str, object] = {
-            "robust": "ransac",
-            "segments": len(segments),
-            "inside": int(inside.sum()),
-            "seed": self.seed,
-        }
-        return _finish(problem, segments, inside.astype(float), sigma, None, settings)
+            chosen = _some_of(segments, inside)
+            values = solve(chosen.combined(_weights(chosen.channels, sigma)))
+        return inside, values

@@ -40,7 +40,7 @@ class Smoothing:
         trim: Time cut off at each end of a segment [s].
         torque: `raw`, or `filtered` to filter rows and torque alike and thin both out.
         delay: By how much torque comes behind motion [s]; None to look for it, and to take it
-            only on strong evidence (see `estimators.Delay`).
+            only on strong evidence (see `estimators.DelaySearch`).
         method: `butterworth`, a low-pass run both ways and central differences; `spline`, a
             penalised spline of each joint with exact derivatives, for any times; `fourier`,
             one series for the whole log, for motion that repeats.

@@ -211,4 +211,4 @@ class Hypotheses:
         """Return how many rows of what is left add as much as one, shape (channels,)."""
         cuts = np.cumsum([len(s.chosen) for s in self.evidence.stretches])[:-1]
         parts = np.split(self.residuals(fit), cuts)
-        return noise.memory(noise.autocovariance(parts, self.settings.instants // 4))
+        return noise.autocorrelation_time(noise.autocovariance(parts, self.settings.instants // 4))

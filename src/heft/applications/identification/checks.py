@@ -264,7 +264,7 @@ def _of_the_residual(
     # A residual that is not white repeats itself: the rows add less than their number.
     crowded = np.array([len(t.columns) for t in estimate.information.triangles]) / noise.effective
     worst = int(np.argmax(crowded))
-    once = f"in '{channels[worst]}' one of {noise.memory[worst]:.3g} does"
+    once = f"in '{channels[worst]}' one of {noise.autocorrelation_time[worst]:.3g} does"
     yield _at_most(
         "residual whiteness",
         float(crowded[worst]),

@@ -11,7 +11,7 @@ import numpy as np
 from heft.arrays import Array
 from heft.dynamics import kernels
 from heft.errors import InvalidRecording, InvalidSetting
-from heft.estimators import ConsistentEstimate, DelayFound, Estimate, Limits, robust
+from heft.estimators import ConsistentEstimate, DelayFound, Estimate, LeastSquares, Limits, robust
 from heft.information import DataRank, Information, data_rank
 from heft.models import Options, Robot
 from heft.plants import Plant, Problem, RobotPlant, point_moments
@@ -31,7 +31,7 @@ class ExperimentFit(Generic[P]):
         problem: Robot and logs, at the corner and delay chosen, with load-dependent gear
             friction.
         gathered: Information, on the base parameters and on simple friction beside them.
-        estimate: Base parameters by least squares, with honest covariance.
+        estimate: Base parameters by the estimator asked for, with honest covariance.
         left_out: Rows left out, by log.
         delay: What the search for a delay found.
     """
@@ -77,17 +77,25 @@ def fit_experiment(
     given: Information | None = None,
     progress: Progress = silent,
 ) -> ExperimentFit[P]:
-    """Return what the logs say: corner, delay, load-dependent gear friction, outliers, fit."""
+    """Return what the logs say: corner, delay, load-dependent gear friction, outliers, fit.
+
+    Corner, delay and the point that rows are taken about are settled by least squares, whichever
+    estimator is asked for.
+
+    Raises:
+        InvalidSetting: If earlier information is to be added to what is no sum of information.
+    """
+    _refuse_given(settings, given)
     if not kernels.is_compiled():
         progress("compiling the kernels for this machine, once: about 20 s")
     problem, delay = sharpened_and_delayed(
-        problem, settings.smoothing, settings.sharpness, settings.delay, progress
+        problem, settings.smoothing, settings.bandwidth_search, settings.delay_search, progress
     )
     progress(f"smoothing at {problem.corner:.3g} Hz, summing up rows")
     problem, rows, _ = _about_first_fit(problem, settings)
     shared: list[tuple[Array, ...]] = []  # for each channel, of errors that are no noise
     if settings.smoothing.delay is None:
-        delay, moments = settings.delay.refine(problem, delay, rows)
+        delay, moments = settings.delay_search.refine(problem, delay, rows)
         problem = problem.delayed(delay.delay)
         shared.append(moments)
     # The first fit ignored load-dependent gear friction, so that its bodies are biased, and with
@@ -98,20 +106,39 @@ def fit_experiment(
     gathered = problem.gathered()
     if given is not None:
         gathered = gathered + given  # the logs' own noise weights the sum
-    estimate = settings.least_squares.solve(gathered.only(range(len(problem.labels))))
+    solver = settings.estimator
+    if isinstance(solver, LeastSquares):
+        estimate = solver.solve(gathered.only(range(len(problem.labels))))
+    else:
+        progress(f"estimating base parameters ({settings.method})")
+        estimate = solver.fit(problem)
     estimate = replace(estimate, rank=_data_rank(problem, gathered, estimate))
-    if settings.least_squares.coloured:
+    if not isinstance(solver, LeastSquares) or solver.coloured:
         progress("looking at what is left over")
         if rough is not None:
             bodies = _point_spread(problem, rough)
             moments = point_moments(problem, estimate.fitted, bodies)
             counted = zip(moments, estimate.noise.rows, strict=True)
             shared.append(tuple(m * n for m, n in counted))
-        shared.append(settings.sharpness.doubt(problem, rows))
+        shared.append(settings.bandwidth_search.doubt(problem, rows))
         together = tuple(np.vstack(moments) for moments in zip(*shared, strict=True))
-        coloured = settings.least_squares.colour(problem, estimate, together)
-        estimate = replace(coloured, rank=estimate.rank)
+        if isinstance(solver, LeastSquares):
+            widened = solver.colour(problem, estimate, together)
+        else:  # which has looked at its residuals itself
+            widened = estimate.with_common_errors(together)
+        estimate = replace(widened, rank=estimate.rank)
     return ExperimentFit(problem, gathered, estimate, left_out, delay)
+
+
+def _refuse_given(settings: Settings, given: Information | None) -> None:
+    if given is not None and not isinstance(settings.estimator, LeastSquares):
+        raise InvalidSetting(
+            "earlier information adds to least squares only, it has no rows to be judged",
+            argument="method",
+            got=settings.method,
+            valid=("least-squares", "ordinary"),
+            cure="leave out the rows that do not belong (--robust), or the earlier information",
+        )
 
 
 def limits_of(options: Options) -> Limits:

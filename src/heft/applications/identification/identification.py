@@ -9,7 +9,7 @@ from typing import Any
 
 from heft.arrays import Array
 from heft.display import Trace
-from heft.estimators import Calibrated, ConsistentEstimate, DelayFound, Estimate, StrictBounds
+from heft.estimators import ConsistentEstimate, ConsistentFit, DelayFound, Estimate, StrictBounds
 from heft.information import Check, Information, Verdict, verdict
 from heft.plants import Problem, RobotPlant
 
@@ -56,7 +56,7 @@ class Identification:
     problem: Problem[RobotPlant]
     gathered: Information
     estimate: Estimate
-    calibrated: Calibrated
+    calibrated: ConsistentFit
     simple: SimpleFriction
     bounds: StrictBounds
     left_out: Mapping[str, int]

@@ -15,7 +15,7 @@ from heft.display import Trace
 from heft.dynamics import FRICTION
 from heft.engine import one_blas_thread
 from heft.errors import FitError, InvalidSetting, nearest
-from heft.estimators import Calibrated, DriveGains, Estimate, fit_held, strict_bounds
+from heft.estimators import ConsistentFit, DriveGains, Estimate, fit_conditional, strict_bounds
 from heft.information import Information, Triangle, inertia
 from heft.models import Robot, export
 from heft.plants import Problem, RobotPlant
@@ -170,7 +170,10 @@ def _written_bodies(robot: Robot, files: Mapping[str, bytes]) -> Array:
 
 
 def _simple(
-    problem: Problem[RobotPlant], gathered: Information, estimate: Estimate, calibrated: Calibrated
+    problem: Problem[RobotPlant],
+    gathered: Information,
+    estimate: Estimate,
+    calibrated: ConsistentFit,
 ) -> SimpleFriction:
     """Return viscous, Coulomb friction and offset, with the bodies and rotors held."""
     robot, believed = problem.plant.robot, problem.space
@@ -196,7 +199,7 @@ def _simple(
         ),
     )
     positive = [columns[k - first][1].nonnegative for k in free]
-    answer = fit_held(scaled, weights, matrix, held, covariance, free, positive)
+    answer = fit_conditional(scaled, weights, matrix, held, covariance, free, positive)
     names = [robot.drive_labels(columns).names[k - first] for k in free]
     return SimpleFriction(
         dict(zip(names, answer.values.tolist(), strict=True)),

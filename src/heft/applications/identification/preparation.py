@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heft import signals
 from heft.arrays import Array
-from heft.estimators import BlockMedian, Delay, DelayFound, Estimate, Ransac, Sharpness, robust
+from heft.estimators import BandwidthSearch, DelayFound, DelaySearch, robust, robust_methods
 from heft.plants import Plant, Problem
 from heft.recordings import Recording
 from heft.signals import Smoothing, periodic
@@ -28,28 +28,11 @@ def silent(_: str) -> None:
     """Say nothing."""
 
 
-class RobustLike(Protocol):
-    """A robust estimator; see `robust`."""
-
-    def fit(self, problem: Problem[Any], /) -> Estimate:
-        """Return the estimate."""
-        ...
-
-
-Robust = Literal["none", "huber", "hampel", "blocks", "ransac"]
-ROBUST: dict[str, Callable[[], RobustLike]] = {
-    "huber": robust.Huber,
-    "hampel": robust.Hampel,
-    "blocks": BlockMedian,
-    "ransac": Ransac,
-}
-
-
 def sharpened_and_delayed(
     problem: Problem[P],
     asked: Smoothing,
-    sharpness: Sharpness,
-    delay: Delay,
+    sharpness: BandwidthSearch,
+    delay: DelaySearch,
     progress: Progress,
 ) -> tuple[Problem[P], DelayFound]:
     """Return the problem at the corner and delay that the torque asks for, if none are stated.
@@ -115,13 +98,13 @@ def averaged(problem: Problem[P]) -> Problem[P]:
 
 
 def without_outliers(
-    problem: Problem[P], method: Robust, progress: Progress
+    problem: Problem[P], method: str, progress: Progress
 ) -> tuple[Problem[P], dict[str, int]]:
     """Return the problem without rows that a robust fit finds to be no part of it."""
     if method == "none":
         return problem, {}
     progress(f"looking for rows that do not belong ({method})")
-    estimate = ROBUST[method]().fit(problem)
+    estimate = robust_methods()[method]().fit(problem)
     values = estimate.fitted
     masks = [np.ones(t.rows, dtype=bool) for t in problem.timelines]
     # Smoothing smears a push over about a period of its corner.

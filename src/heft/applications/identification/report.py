@@ -325,6 +325,7 @@ def _stated(settings: Settings) -> Mapping[str, Any]:
         "--rows": "differentiated" if settings.weak is None else "weak",
         "--smoother": smoothing.method,
         "--delay": smoothing.delay,
+        "--method": settings.method,
         "--robust": settings.robust,
         "--average": settings.average,
         "--trim": smoothing.trim,

@@ -21,7 +21,7 @@ from heft.arrays import Array
 from heft.dynamics import FRICTION, TERMS, Drive, make_term, steady
 from heft.dynamics import effort as friction_of
 from heft.errors import InputError, InvalidSetting
-from heft.estimators import Stated, stated_numbers
+from heft.estimators import PhysicallyConsistent, Stated, stated_numbers
 from heft.files import put, read_text, require_own, workshop
 from heft.information import channel_ranks, inertia
 from heft.models import Options, Robot, c_source, python_source
@@ -63,6 +63,16 @@ def schema() -> dict[str, Any]:
     return found
 
 
+def _consistent(settings: PhysicallyConsistent) -> dict[str, Any]:
+    """Return the entry of the consistent fit; `doubt` is what files call the prior's error."""
+    return {"doubt" if k == "prior_error" else k: v for k, v in asdict(settings).items()}
+
+
+def _method(name: str) -> dict[str, str]:
+    """Return the entry of the estimator, none for least squares: `least_squares` says it all."""
+    return {} if name == "least-squares" else {"method": name}
+
+
 def to_json(found: Identification) -> dict[str, Any]:
     """Return the contract that programs read (`estimate.schema.json`)."""
     problem, robot = found.problem, found.problem.plant.robot
@@ -79,8 +89,9 @@ def to_json(found: Identification) -> dict[str, Any]:
             "smoothing": vars(problem.resolved)
             | {"chosen": found.settings.smoothing.corner is None},
             "least_squares": vars(found.settings.least_squares),
-            "consistent": asdict(found.settings.consistent),
+            "consistent": _consistent(found.settings.consistent),
             "weak": None if found.settings.weak is None else asdict(found.settings.weak),
+            **_method(found.settings.method),
             "robust": found.settings.robust,
             "average": found.settings.average,
         },
@@ -142,7 +153,7 @@ def write(
             base_matrix=found.problem.base.matrix,
             standard_names=np.array(found.problem.base.standard.names),
             sigma=found.estimate.noise.sigma,
-            memory=found.estimate.noise.memory,
+            memory=found.estimate.noise.autocorrelation_time,
             parameter_names=np.array(found.consistent.parameters.labels.names),
             parameter_values=found.consistent.parameters.values,
             parameter_covariance=covariance,

@@ -24,7 +24,7 @@ from heft.applications.identification import (
 )
 from heft.arrays import Array
 from heft.engine import one_blas_thread
-from heft.estimators import Calibrated, DriveGains
+from heft.estimators import ConsistentFit, DriveGains
 from heft.information import PARAMETER_COUNT
 from heft.models import Robot
 from heft.plants import NAME, RobotPlant, currents, last_frame, load_columns, with_load
@@ -55,7 +55,7 @@ class Carried:
     gains_std: Mapping[str, float]
     empty: ExperimentFit[RobotPlant]
     loaded: ExperimentFit[RobotPlant]
-    calibrated: Calibrated
+    calibrated: ConsistentFit
 
     @property
     def mass(self) -> float:
