@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.spatial.transform import Rotation
 
 from heft.applications.identification import any_plant
 from heft.applications.identification.any_plant import identify_plant
@@ -14,9 +15,11 @@ from heft.applications.identification.fit import fit_experiment
 from heft.applications.identification.settings import Settings
 from heft.errors import FitError, InvalidRecording, MissingSignal
 from heft.estimators.least_squares import LeastSquares
+from heft.information import inertia
 from heft.information.square_root import Information
 from heft.plants import Fused, Integrable, Plant, PointSensitive, Predicting, Problem, Samples
 from heft.plants.base import structural_base
+from heft.plants.free_body import BodyMotion
 from heft.recordings.recording import Recording
 from heft.signals.settings import Smoothing
 from heft.signals.weak_form import Weak
@@ -330,3 +333,27 @@ def test_a_plant_that_explains_nothing_is_refused() -> None:
         identify_plant(c.plant, [Recording.from_arrays(TIME, "noise", **signals)])
     with pytest.raises(InvalidRecording, match="no log"):
         identify_plant(c.plant, [])
+
+
+def test_the_frame_of_a_body_does_not_matter() -> None:
+    """Information moves between frames by congruence: `π' = X π` and `wrench' = A wrench`."""
+    c = case("free body by its pose")
+    _, exact = c.experiment(TIME[:400])
+    rng = np.random.default_rng(9)
+    turn = Rotation.from_rotvec(rng.normal(size=3))
+    R, t = turn.as_matrix(), rng.normal(size=3)  # the new frame in the old one
+    body = c.plant.motion(exact)
+    w, alpha = body.angular_velocity, body.angular_acceleration
+    specific = body.specific + np.cross(alpha, t) + np.cross(w, np.cross(w, t))
+    none = np.zeros_like(specific)
+    moved = BodyMotion(specific @ R, w @ R, alpha @ R, none, none)
+    columns = range(10)
+    samples = replace(samples_of("free body by its pose", 400), motion=body)
+    old = c.plant.rows(samples, columns).regressor
+    new = c.plant.rows(replace(samples, motion=moved), columns).regressor
+    change = np.zeros((6, 6))
+    change[:3, :3] = change[3:, 3:] = R.T
+    change[3:, :3] = -R.T @ inertia.skew(t)
+    stated = inertia.frame_change(R, t)  # ten in the new frame -> ten in the old one
+    carried = change @ old @ stated
+    assert np.abs(new - carried).max() <= 1e-12 * np.abs(carried).max()
