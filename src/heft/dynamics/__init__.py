@@ -1,4 +1,4 @@
-"""Equations of motion of a tree of bodies: kernels, drives, frames."""
+"""Equations of motion of a tree of rigid bodies: regressor kernels, drives, frame kinematics."""
 
 from . import drive_columns, drives, kernels, kinematics, presliding
 from .tree import BASE_CHANNELS, FREE, PRISMATIC, REVOLUTE, Link, Tree

@@ -1,4 +1,4 @@
-"""Columns of drives' terms at samples, and the memory that some of them have; see `drives`."""
+"""Columns of drives' terms at samples, and the state of presliding friction; see `drives`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .presliding import stops
 
 @dataclass(frozen=True)
 class DriveState:
-    """State of a robot's drives at N samples: what their columns are functions of.
+    """State of a robot's drives at N samples, of which their columns are functions.
 
     Attributes:
         position, velocity, acceleration: Of the channels, shape (channels, N) [rad or m, and
-            per s]. Of a floating base's position nothing is read.
+            per s, s²]. The position of a floating base is not used.
         stops: Presliding z/b of each stop, in [−1, 1], shape (stops, N); see `presliding`.
         rigid: Rigid-body torque, shape (channels, N) [N·m or N].
     """
@@ -35,12 +35,12 @@ class DriveState:
 
 @dataclass(frozen=True)
 class Presliding:
-    """The memory of friction along a stretch of a log.
+    """Presliding state z/b of a robot's stop operators along a stretch of a log.
 
     Attributes:
         time: Shape (N,) [s].
         position: Of each stop's drive, shape (stops, N) [rad or m].
-        values: z/b of each stop, shape (stops, N).
+        values: z/b of each stop, in [−1, 1], shape (stops, N).
     """
 
     time: Array
@@ -51,14 +51,17 @@ class Presliding:
 def presliding(
     drives: Drives, time: Array, position: Array, before: Presliding | None = None
 ) -> Presliding:
-    """Return the stops along a stretch of a log, going on from the stretch before.
+    """Return the presliding state z/b along a stretch of a log, continued from the stretch before.
 
     Args:
-        drives: Whose stops, in the order of `Drives.stop_columns`.
+        drives: Of the robot; stops stand in the order of `Drives.stop_columns`.
         time: Shape (N,) [s].
         position: Shape (channels, N) [rad or m].
-        before: The stretch before, which may reach into this one; at rest if there is none.
-            What happened in a silence between them counts as one move.
+        before: The stretch before, which may overlap this one. Without it z = 0 at the first
+            sample. A gap between the two counts as a single displacement.
+
+    Returns:
+        The state at these samples; of shape (0, N) where no term has presliding.
     """
     columns = drives.stop_columns
     if not columns or not len(time):
@@ -77,7 +80,14 @@ def presliding(
 
 
 def acts(drives: Drives, columns: Sequence[Column]) -> NDArray[np.int64]:
-    """Return channel and column of each action of drives' columns, shape (actions, 2)."""
+    """Return (channel, column) of each action of drives' columns, shape (actions, 2).
+
+    A column acts on every channel whose ratio to its drive is not zero.
+
+    Args:
+        drives: Of the robot.
+        columns: Which columns: (drive, term).
+    """
     pairs = [
         (channel, column)
         for column, (d, _) in enumerate(columns)
@@ -87,12 +97,12 @@ def acts(drives: Drives, columns: Sequence[Column]) -> NDArray[np.int64]:
 
 
 def columns(drives: Drives, chosen: Sequence[Column], state: DriveState) -> DriveColumns:
-    """Return drives' columns at samples.
+    """Return the values of drives' columns at N samples, with the channels they act on.
 
     Args:
         drives: Of the robot.
-        chosen: Which columns.
-        state: What they are functions of.
+        chosen: Which columns: (drive, term).
+        state: State of the drives at N samples.
     """
     values = np.empty((len(chosen), state.velocity.shape[1]))
     motions = {d: motion_of(drives, d, state) for d in {d for d, _ in chosen}}
@@ -104,7 +114,13 @@ def columns(drives: Drives, chosen: Sequence[Column], state: DriveState) -> Driv
 
 
 def motion_of(drives: Drives, place: int, state: DriveState) -> DriveMotion:
-    """Return the motion of one drive of a robot, at the samples of a state."""
+    """Return the motion of one drive at the N samples of a state, joint values times its ratios.
+
+    Args:
+        drives: Of the robot.
+        place: Position of the drive among them.
+        state: State of the drives at N samples.
+    """
     ratio = drives[place].ratio
     stops = {
         term.scale: values
@@ -128,12 +144,13 @@ def _projected(ratio: Array, values: Array) -> Array:
 
 
 def effort(drives: Drives, values: Mapping[str, float], state: DriveState) -> Array:
-    """Return the drives' effort on each channel, shape (channels, N) [N·m or N].
+    """Return the drives' total effort on each channel, shape (channels, N) [N·m or N].
 
     Args:
         drives: Of the robot.
-        values: By name, such as `elbow.viscous`; what is missing counts as zero.
-        state: What it is a function of.
+        values: Coefficients by name, such as `elbow.viscous`, in the units of `Drives.labels`;
+            missing ones count as zero.
+        state: State of the drives at N samples.
     """
     chosen = [
         c
@@ -151,8 +168,10 @@ def effort(drives: Drives, values: Mapping[str, float], state: DriveState) -> Ar
 def steady(terms: Sequence[Term], velocity: Array) -> Array:
     """Return a drive's terms in steady sliding without load, shape (terms, N).
 
+    Times their coefficients these are the curve of friction over speed.
+
     Args:
-        terms: What its effort is made of.
+        terms: Terms of the drive's effort.
         velocity: Shape (N,) [rad/s or m/s].
     """
     return np.array([t.steady(velocity) for t in terms]).reshape(len(terms), len(velocity))

@@ -6,18 +6,19 @@ A drive of position x, speed `w` and acceleration `ẇ` takes the effort
         + Σ_s sigmoid_s · tanh(w/s) + Σ_b stop_b · z_b/b + load · tanh(w/s) |τ_rigid|
 
 which acts on the channels by the drive's ratios r (virtual work). A joint is a drive of its
-own; a motor coupled to several joints is one more. The *stop* operator remembers: `z_b` follows
+own; a motor coupled to several joints is one more. The *stop* operator has a state: `z_b` follows
 the position, `z ← clip(z + Δx, ±b)`, as a spring that slips at the width b (presliding, the
 element of the Maxwell-slip model [AlBender2005]); it is 0 at a log's first row. τ_rigid is the
 rigid-body torque on the drive's joint: load-dependent gear friction grows with it.
 
-All of it is linear in coefficients that are not negative, the offset apart. So a few fixed
-scales stand for any course of friction that rises with speed and travel, and what is found
-never extrapolates to nonsense, as polynomials in the speed do.
+The effort is linear in the coefficients, and all but the offset are nonnegative. So a few fixed
+scales approximate any friction curve that rises with speed and travel, and the fitted curve stays
+bounded and monotone outside the data, as polynomials in the speed do not.
 
 What a term is stands here and nowhere else: a class that follows `Term`, entered in `TERMS`.
-Rows, units, signs, the memory, steady curves, exported code, the schema of results, simulation
-and comparison read the registry; `FRICTION` says which terms a friction model is made of.
+Rows, units, sign constraints, the presliding state, steady curves, exported code, the schema of
+results, simulation and comparison read the registry; `FRICTION` lists the terms of each friction
+model.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from heft.information import Labels
 
 # Coefficients are not negative, so that sums of a few fixed scales stand for any monotone course
 # between them: one convex problem. A third apart: at twice that, a scale in between leaves errors
-# that repeat with the motion, which no residual's memory tells from the bodies' torque.
+# that repeat with the motion, which no autocorrelation separates from the bodies' torque.
 SIGMOID_SPEEDS = (
     *(0.003, 0.0055, 0.01, 0.013, 0.018, 0.023, 0.031, 0.041, 0.055),
     *(0.073, 0.097, 0.13, 0.17, 0.225, 0.3),
@@ -51,14 +52,14 @@ LINEAR_SCALE = 0.1  # [m/rad], of sliding joints' speeds and widths
 
 @dataclass(frozen=True)
 class DriveMotion:
-    """Motion of one drive at N samples: what its terms are functions of.
+    """Motion of one drive at N samples, of which its terms are functions.
 
     Attributes:
         position: x, shape (N,) [rad or m].
         velocity: w, shape (N,) [rad/s or m/s].
         acceleration: ẇ, shape (N,) [rad/s² or m/s²].
-        rigid: Rigid-body torque on the drive's joint, shape (N,) [N·m or N].
-        stops: Presliding z/b of each width b, in [−1, 1], shape (N,) each.
+        rigid: Rigid-body torque τ_rigid on the drive's joint, shape (N,) [N·m or N].
+        stops: Presliding z/b by width b, in [−1, 1], shape (N,) each.
     """
 
     position: Array
@@ -71,22 +72,23 @@ class DriveMotion:
 class Term(Protocol):
     """One term of a drive's effort: a coefficient times a function of the drive's motion.
 
-    A frozen dataclass that inherits from it states `kind`, `law`, `scale` and `column`, and what
+    A frozen dataclass that inherits from it defines `kind`, `law`, `scale` and `column`, and what
     differs from the defaults: `python` and `c` if it is friction, `steady` unless it is zero.
 
     Attributes:
         kind: Its name in files and labels.
-        law: The function as people read it, of w, x, z and scale, in ASCII.
+        law: The function in readable ASCII, of w, x, z and scale.
         python, c: The function in exported code: an expression of the doubles `x`, `w`, `scale`,
-            `z` (presliding, where it remembers) and `rigid` (where it is loaded).
+            `z` (presliding, where `remembers`) and `rigid` (where `loaded`).
         scale: Speed of a sigmoid or load [rad/s or m/s], width of a stop [rad or m].
         scale_unit: Of the scale of a revolute joint's drive; None where there is no scale.
-        nonnegative: Whether its coefficient must not be negative.
-        dictionary: Whether its columns stand for a course of friction together and nearly depend
-            on one another: each is a base parameter of its own, and none counts for condition.
+        nonnegative: Whether its coefficient is constrained to be nonnegative.
+        dictionary: Whether its columns are a dictionary of scales that together approximate a
+            friction curve and are nearly collinear: each is a base parameter of its own, and none
+            counts in the condition number.
         inertial: Whether it is proportional to the acceleration: rotor inertia, no friction.
-        loaded: Whether it takes the rigid-body torque: load-dependent gear friction.
-        remembers: Whether it takes the presliding z/b of the width b = scale.
+        loaded: Whether it depends on the rigid-body torque: load-dependent gear friction.
+        remembers: Whether it depends on the presliding state z/b of the width b = scale.
         joints_only: Whether only joints have it, not motors coupled to several.
     """
 
@@ -105,34 +107,44 @@ class Term(Protocol):
 
     @property
     def name(self) -> str:
-        """How it is called: `viscous`, `sigmoid[0.03]`."""
+        """Name with the scale, such as `viscous` or `sigmoid[0.03]`."""
         return self.kind if self.scale is None else f"{self.kind}[{self.scale:g}]"
 
     @classmethod
     def unit(cls, linear: bool) -> str:
-        """Return the unit of its coefficient: effort, unless stated; of a slide if linear."""
+        """Return the unit of the coefficient, that of effort by default.
+
+        Args:
+            linear: Whether the drive's joint is prismatic.
+        """
         return "N" if linear else "N·m"
 
     def column(self, motion: DriveMotion) -> Array:
-        """Return the function at samples, shape (N,), each sample by itself."""
+        """Return the function at N samples, shape (N,); its unit times that of `unit` is effort.
+
+        A sample's value depends on that sample alone: the presliding state is part of the motion.
+        """
         ...
 
     def steady(self, velocity: Array) -> Array:
         """Return the function in steady sliding without load, shape (N,), of speeds (N,).
 
-        Stops have slipped, the rotor does not accelerate, and what changes with the position is
-        taken in its mean.
+        Stops have slipped, the acceleration is zero, and a function of the position is replaced by
+        its mean.
+
+        Args:
+            velocity: w, shape (N,) [rad/s or m/s].
         """
         return np.zeros(len(velocity))
 
     def slope(self, motion: DriveMotion) -> Array:
-        """Return d column / d rigid-body torque, shape (N,); zero where it is not loaded."""
+        """Return ∂column/∂τ_rigid, shape (N,); zero unless `loaded`."""
         return np.zeros(len(motion.velocity))
 
 
 @dataclass(frozen=True)
 class Armature(Term):
-    """Rotor inertia on the joint's side, times the acceleration."""
+    """Rotor inertia, reflected to the joint: proportional to the acceleration ẇ."""
 
     kind = "armature"
     law = "dw/dt"
@@ -141,17 +153,17 @@ class Armature(Term):
 
     @classmethod
     def unit(cls, linear: bool) -> str:
-        """Return the unit of inertia."""
+        """Return the unit of inertia, of mass where linear."""
         return "kg" if linear else "kg·m²"
 
     def column(self, motion: DriveMotion) -> Array:
-        """Return the acceleration."""
+        """Return the acceleration ẇ [rad/s² or m/s²]."""
         return motion.acceleration
 
 
 @dataclass(frozen=True)
 class Viscous(Term):
-    """Viscous friction."""
+    """Viscous friction, proportional to the speed w."""
 
     kind = "viscous"
     law = "w"
@@ -165,17 +177,17 @@ class Viscous(Term):
         return "N·s/m" if linear else "N·m·s/rad"
 
     def column(self, motion: DriveMotion) -> Array:
-        """Return the speed."""
+        """Return the speed w [rad/s or m/s]."""
         return motion.velocity
 
     def steady(self, velocity: Array) -> Array:
-        """Return the speed."""
+        """Return the speed w [rad/s or m/s]."""
         return velocity
 
 
 @dataclass(frozen=True)
 class Coulomb(Term):
-    """Coulomb friction; `experiments` lets it stick and slip."""
+    """Coulomb friction sign(w), zero at rest; simulated experiments add sticking."""
 
     kind = "coulomb"
     law = "sign(w), sign(0) = 0"
@@ -184,17 +196,17 @@ class Coulomb(Term):
     scale: None = None
 
     def column(self, motion: DriveMotion) -> Array:
-        """Return the speed's sign."""
+        """Return sign(w)."""
         return np.asarray(np.sign(motion.velocity))
 
     def steady(self, velocity: Array) -> Array:
-        """Return the speed's sign."""
+        """Return sign(w)."""
         return np.asarray(np.sign(velocity))
 
 
 @dataclass(frozen=True)
 class Sigmoid(Term):
-    """Friction that saturates with the speed; several scales stand for a Stribeck curve."""
+    """Friction tanh(w/s) that saturates at the speed s; several scales approximate the curve."""
 
     kind = "sigmoid"
     law = "tanh(w / scale)"
@@ -215,7 +227,7 @@ class Sigmoid(Term):
 
 @dataclass(frozen=True)
 class Stop(Term):
-    """Presliding friction: an elasto-plastic element that slips at a width."""
+    """Presliding friction z/b: an elastic element that slips at the width b (Maxwell slip)."""
 
     kind = "stop"
     law = "z / scale"
@@ -227,17 +239,17 @@ class Stop(Term):
     scale: float
 
     def column(self, motion: DriveMotion) -> Array:
-        """Return z/b."""
+        """Return the presliding z/b, in [−1, 1]."""
         return motion.stops[self.scale]
 
     def steady(self, velocity: Array) -> Array:
-        """Return the speed's sign: it has slipped."""
+        """Return sign(w): in steady sliding the element has slipped."""
         return np.asarray(np.sign(velocity))
 
 
 @dataclass(frozen=True)
 class Load(Term):
-    """Load-dependent gear friction."""
+    """Load-dependent gear friction tanh(w/s) |τ_rigid|."""
 
     kind = "load"
     law = "tanh(w / scale) * |rigid effort|"
@@ -251,21 +263,21 @@ class Load(Term):
 
     @classmethod
     def unit(cls, linear: bool) -> str:
-        """Return the unit of friction over load."""
+        """Return the unit of friction torque over load torque."""
         return "1"
 
     def column(self, motion: DriveMotion) -> Array:
-        """Return tanh(w/s) |τ_rigid|."""
+        """Return tanh(w/s) |τ_rigid| [N·m or N]."""
         return np.asarray(np.tanh(motion.velocity / self.scale) * np.abs(motion.rigid))
 
     def slope(self, motion: DriveMotion) -> Array:
-        """Return tanh(w/s) sign(τ_rigid)."""
+        """Return ∂column/∂τ_rigid = tanh(w/s) sign(τ_rigid)."""
         return np.asarray(np.tanh(motion.velocity / self.scale) * np.sign(motion.rigid))
 
 
 @dataclass(frozen=True)
 class Offset(Term):
-    """Constant effort: a sensor's bias, a spring that hardly moves."""
+    """Constant effort: the bias of a torque sensor, or of a spring that hardly moves."""
 
     kind = "offset"
     law = "1"
@@ -309,10 +321,11 @@ def make_term(kind: str, scale: float | None = None) -> Term:
 
     Args:
         kind: One of `TERMS`.
-        scale: Above 0 where the kind has one, None where it has none.
+        scale: Positive where the kind has one [rad/s or rad; m/s or m if prismatic], else None.
 
     Raises:
-        InvalidSetting: If there is no such term.
+        InvalidSetting: If the kind is unknown, a scale is missing, superfluous, or not positive
+            and finite.
     """
     if kind not in TERMS:
         near = nearest(kind, TERMS)
@@ -339,7 +352,7 @@ def term_named(name: str) -> Term:
     """Return the term of a name, such as `viscous` or `sigmoid[0.03]`; see `Term.name`.
 
     Raises:
-        InvalidSetting: If there is no such term.
+        InvalidSetting: If the kind is unknown or the scale is not one of that kind.
     """
     kind, bracket, scale = name.removesuffix("]").partition("[")
     try:
@@ -349,11 +362,12 @@ def term_named(name: str) -> Term:
 
 
 def friction_terms(model: str, linear: bool = False) -> tuple[Term, ...]:
-    """Return the terms of a friction model, of a prismatic joint's drive if linear.
+    """Return the terms of a friction model.
 
     Args:
-        model: One of `FRICTION`.
-        linear: Whether scales are in m/s and m: `LINEAR_SCALE` times those in rad/s and rad.
+        model: One of `FRICTION`: `none`, `simple` or `full`.
+        linear: Whether the drive's joint is prismatic: scales are then in m/s and m,
+            `LINEAR_SCALE` times those in rad/s and rad.
 
     Raises:
         InvalidSetting: If there is no such model.
@@ -372,10 +386,13 @@ def friction_terms(model: str, linear: bool = False) -> tuple[Term, ...]:
 
 
 def simple_terms(terms: Sequence[Term]) -> tuple[Term, ...]:
-    """Return the terms of simple friction that a drive with other friction lacks.
+    """Return the terms of the simple friction model that a drive with other friction lacks.
 
-    Their columns are gathered beside the others', so that simple friction is fitted to the same
-    rows. Without friction none.
+    Their columns are accumulated beside the others', so that simple friction (viscous, Coulomb,
+    offset) can be fitted to the same rows. Empty for a drive without friction.
+
+    Args:
+        terms: Terms of the drive.
     """
     if not any(not t.inertial for t in terms):
         return ()
@@ -384,13 +401,13 @@ def simple_terms(terms: Sequence[Term]) -> tuple[Term, ...]:
 
 @dataclass(frozen=True)
 class Drive:
-    """What turns, rubs and is biased: a joint, or a motor coupled to several joints.
+    """Friction, rotor inertia and offset of a joint, or of a motor coupled to several joints.
 
     Attributes:
         name: Of the joint or motor.
-        ratio: Its speed per speed of each channel, shape (channels,); the torque it takes
-            acts on the channels by the same numbers (virtual work).
-        terms: What its effort is made of.
+        ratio: ∂w/∂v, the drive's speed per speed of each channel, shape (channels,); its effort
+            acts on the channels by the same ratios (virtual work).
+        terms: Terms of its effort.
         linear: Whether its speed is in m/s, not rad/s.
         simple_terms: Terms of simple friction beside these; see `simple_terms`.
     """
@@ -403,7 +420,7 @@ class Drive:
 
     @property
     def friction(self) -> tuple[Term, ...]:
-        """Its terms but for rotor inertia."""
+        """The terms of friction and offset: all but rotor inertia."""
         return tuple(t for t in self.terms if not t.inertial)
 
 
@@ -429,35 +446,40 @@ class Drives(Sequence[Drive]):
         return self.members[index]
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of drives."""
         return len(self.members)
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
-        """Columns of the drives' terms: (drive, term), in the order of `TERMS`, by scale."""
+        """All columns of the drives: (drive, term), in the order of `TERMS`, scales and drives."""
         return _by_kind((d, t) for d, drive in enumerate(self) for t in drive.terms)
 
     @cached_property
     def simple_columns(self) -> tuple[Column, ...]:
-        """Columns of simple friction that are gathered beside the others: (drive, term)."""
+        """Columns of simple friction accumulated beside `columns`: (drive, term)."""
         return _by_kind((d, t) for d, drive in enumerate(self) for t in drive.simple_terms)
 
     @cached_property
     def stop_columns(self) -> tuple[Column, ...]:
-        """Columns that remember, in the order of `DriveState.stops`."""
+        """Columns with a presliding state, in the order of `DriveState.stops`."""
         return tuple(c for c in self.columns if c[1].remembers)
 
     def name(self, column: Column) -> str:
-        """Return a column's name, such as `elbow.viscous`."""
+        """Return a column's name: that of its drive and its term, such as `elbow.viscous`."""
         return f"{self[column[0]].name}.{column[1].name}"
 
     def labels(self, columns: Sequence[Column], frame: str = "") -> Labels:
-        """Return the labels of columns, of a frame that says whose they are."""
+        """Return names and units of columns' coefficients.
+
+        Args:
+            columns: Which columns: (drive, term).
+            frame: Identifies the robot that they belong to, so that only equal ones combine.
+        """
         units = tuple(t.unit(self[d].linear) for d, t in columns)
         return Labels(tuple(self.name(c) for c in columns), units, frame)
 
     def names_where(self, chosen: Callable[[Term], bool]) -> frozenset[str]:
-        """Return the names of columns of chosen terms."""
+        """Return the names of all columns whose term satisfies a predicate."""
         return frozenset(self.name(c) for c in self.columns if chosen(c[1]))
 
 

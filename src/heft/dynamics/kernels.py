@@ -1,6 +1,6 @@
-"""Batch kernels of any tree: rows of the regressor and of the momentum, efforts, triangles.
+"""Batch kernels of any tree: regressor, momentum rows, inverse dynamics, information triangles.
 
-What Python sees of the compiled walk (`walk`). The torque of friction and drives is given as
+Python's interface to the compiled recursion (`walk`). The torque of friction and drives enters as
 values of columns and where they act (`DriveColumns`), so kernels know nothing of friction models.
 """
 
@@ -26,24 +26,24 @@ IntArray = NDArray[np.int64]
 
 
 def is_compiled() -> bool:
-    """Return whether an earlier run left these kernels compiled for this machine."""
+    """Return whether a cached compilation of these kernels for this machine exists."""
     return walk.KERNELS.is_compiled()
 
 
 def prepare() -> None:
-    """Load the compiled kernels, or have them compiled, one process at a time."""
+    """Load the kernels, compiling them first if needed; only one process compiles at a time."""
     walk.KERNELS.prepare()
 
 
 @dataclass(frozen=True)
 class Motion:
-    """What the kernels read of N samples, joint-major.
+    """Motion of a tree at N samples in the kernels' layout, joint-major.
 
     Attributes:
-        sin, cos: Of each body's joint angle; for prismatic joints its position and 0,
+        sin, cos: Of each body's joint angle; for prismatic joints its position [m] and 0,
             shape (bodies, N).
-        velocity: Shape (channels, N) [rad/s or m/s].
-        acceleration: Shape (channels, N) [rad/s² or m/s²].
+        velocity: v, shape (channels, N) [rad/s or m/s].
+        acceleration: v̇, shape (channels, N) [rad/s² or m/s²].
         gravity: In the base's frame, shape (3, N) [m/s²].
     """
 
@@ -54,7 +54,7 @@ class Motion:
     gravity: Array
 
     def part(self, cut: slice | NDArray[np.intp]) -> Motion:
-        """Return some of the samples."""
+        """Return a slice or selection of the samples."""
         return Motion(*(np.ascontiguousarray(array[:, cut]) for array in self.tuple()))
 
     def tuple(self) -> tuple[Array, ...]:
@@ -63,14 +63,16 @@ class Motion:
 
 
 def motion_of(tree: Tree, gravity: Array, q: Array, v: Array, a: Array) -> Motion:
-    """Return samples as the kernels read them.
+    """Return N samples of q, v, v̇ in the kernels' layout.
 
     Args:
         tree: The bodies.
         gravity: In the world's frame, shape (3,) [m/s²].
-        q: Positions, shape (N, tree.positions); a free base is xyz and quaternion xyzw.
-        v: Velocities, shape (N, tree.channels); a free base's in its own frame, linear first.
-        a: Their derivatives, shape (N, tree.channels); a free base's the spatial acceleration.
+        q: Positions, shape (N, tree.positions) [rad or m]; a free base is xyz and quaternion xyzw.
+        v: Velocities, shape (N, tree.channels) [rad/s or m/s]; a free base's in its own frame,
+            linear first.
+        a: Their derivatives, shape (N, tree.channels) [rad/s² or m/s²]; a free base's the spatial
+            acceleration.
     """
     prepare()
     count = q.shape[0]
@@ -98,7 +100,11 @@ def motion_of(tree: Tree, gravity: Array, q: Array, v: Array, a: Array) -> Motio
 
 @lru_cache(maxsize=16)
 def compile_tree(tree: Tree) -> tuple[NDArray[Any], ...]:
-    """Return the tree as the kernels read it, rotations split into constant, sin and cos."""
+    """Return the tree as the kernels' arrays; joint rotations as constant, sin q and cos q parts.
+
+    Raises:
+        AssertionError: If bodies are not in depth-first order.
+    """
     prepare()
     bodies = len(tree.names)
     depth = np.zeros(bodies, dtype=np.int64)
@@ -125,23 +131,30 @@ def compile_tree(tree: Tree) -> tuple[NDArray[Any], ...]:
 
 @lru_cache(maxsize=16)
 def full_slots(tree: Tree) -> IntArray:
-    """Return the place of each column in each channel's row when all are kept, −1 for none."""
+    """Return each body column's place in each channel's row if all are kept; −1 where it is zero.
+
+    Shape (channels, 10 bodies).
+    """
     moved = np.repeat(tree.ancestry(), PARAMETER_COUNT, axis=1)
     return np.where(moved, np.arange(moved.shape[1]), -1)
 
 
 def regressor(tree: Tree, motion: Motion, out: Array | None = None, threads: int = 1) -> Array:
-    """Return the rows of the bodies' parameters: `regressor @ π == inverse dynamics`.
+    """Return the rigid-body regressor Y(q, v, v̇), with `Y @ π == inverse dynamics`.
 
     Args:
         tree: The bodies.
         motion: N samples.
         out: Where to write, C-contiguous, shape (channels, 10 bodies or more, N), zero where a
-            channel does not move a body; made if not given. Further columns are left alone.
-        threads: How many threads share the samples. The result does not depend on it.
+            channel does not move a body; allocated if not given. Further columns are unchanged.
+        threads: Number of threads that share the samples. The result does not depend on it.
 
     Returns:
-        Y of shape (N, channels, columns of `out`), a view of `out`.
+        Y of shape (N, channels, columns of `out`), a view of `out`; entry (·, i, j) in the unit of
+        effort i per unit of parameter j.
+
+    Raises:
+        AssertionError: If `out` is not contiguous, writeable and of doubles.
     """
     bodies = len(tree.names)
     count = motion.sin.shape[1]
@@ -162,27 +175,31 @@ def regressor(tree: Tree, motion: Motion, out: Array | None = None, threads: int
 def momentum(
     tree: Tree, motion: Motion, out: tuple[Array, Array] | None = None, threads: int = 1
 ) -> tuple[Array, Array]:
-    """Return the rows of the generalised momentum and of its change without any effort.
+    """Return the regressors W₂ of the generalised momentum and W₁ of its rate at zero effort.
 
     With `p = W₂ π = M(q) v` and `W₁ π = C(q, v)ᵀ v − g(q)` the equation of motion is
 
         d/dt(W₂ π) − W₁ π == inverse_dynamics(q, v, a)
 
-    which needs no acceleration once it is integrated over time. The momentum of a body against
-    a channel's axis S gives W₂. The axis moves with the body i that it sits on, so its rate
+    which needs no acceleration once it is integrated over time. The momentum of a body projected
+    on a channel's axis S gives W₂. The axis moves with the body i that it sits on, so its rate
     V_i × S against the same momentum gives W₁, together with the body's weight against S: no
-    difference is formed. Since Ṁ = C + Cᵀ this is the momentum of collision observers
+    finite difference is formed. Since Ṁ = C + Cᵀ this is the momentum of collision observers
     [DeLuca2005]. It holds for a free base as well: p is then the momentum in the base's own
     frame, and the axes turn with it.
 
     Args:
         tree: The bodies.
-        motion: N samples; their acceleration is not looked at.
-        out: Where to write, two arrays as in `regressor`; made if not given.
-        threads: How many threads share the samples. The result does not depend on it.
+        motion: N samples; their acceleration is not used.
+        out: Where to write, two arrays as in `regressor`; allocated if not given.
+        threads: Number of threads that share the samples. The result does not depend on it.
 
     Returns:
-        W₂ and W₁, each of shape (N, channels, columns of `out`), views of `out`.
+        W₂ and W₁, each of shape (N, channels, columns of `out`), views of `out`. W₂ π is in
+        N·m·s or N·s, W₁ π in N·m or N.
+
+    Raises:
+        AssertionError: If an array of `out` is not contiguous, writeable and of doubles.
     """
     count = motion.sin.shape[1]
     if out is None:
@@ -200,12 +217,12 @@ def momentum(
 
 
 def inverse_dynamics(tree: Tree, motion: Motion, parameters: Array) -> Array:
-    """Return the efforts of bodies of these parameters: `regressor(…) @ parameters`.
+    """Return the rigid-body efforts τ = Y(q, v, v̇) π, without storing the regressor.
 
     Args:
         tree: The bodies.
         motion: N samples.
-        parameters: Ten a body, shape (10 bodies,).
+        parameters: π, ten a body, shape (10 bodies,) [kg, kg·m, kg·m²].
 
     Returns:
         Efforts [N·m or N], shape (channels, N).
@@ -236,9 +253,9 @@ class DriveColumns:
     """Columns of drives' terms at N samples, and the channels that they act on.
 
     Attributes:
-        values: Shape (columns, N).
+        values: Shape (columns, N); each column in effort per unit of its coefficient.
         acts: Channel and column of each action, shape (actions, 2).
-        weights: Shape (actions,).
+        weights: The drive's ratio to that channel, of each action, shape (actions,).
     """
 
     values: Array
@@ -248,15 +265,17 @@ class DriveColumns:
 
 @dataclass(frozen=True)
 class Plan:
-    """Which columns of which channels are reduced; made once for a robot and a choice.
+    """Layout of a reduction: which columns of which channels go into the triangles.
+
+    Made once for a robot and a choice of columns; see `plan`.
 
     Attributes:
         tree: As `compile_tree` returns it.
-        slots: Place of each body column in each channel's triangle, shape (channels, columns);
-            −1 for columns that are not wanted.
-        widths: Columns of each channel, shape (channels,).
-        columns: For each channel the chosen columns it holds, as positions in the choice.
-        acts: Channel, value and slot of each action of the further columns, shape (actions, 3).
+        slots: Place of each body column in each channel's triangle, shape (channels, 10 bodies);
+            −1 for columns left out.
+        widths: Number of columns of each channel, shape (channels,).
+        columns: For each channel its columns, as positions in the choice.
+        acts: Channel, column and slot of each action of the drives' columns, shape (actions, 3).
         picked: Which actions of a `DriveColumns` these are, shape (actions,).
         measured: The channels to reduce.
     """
@@ -271,7 +290,7 @@ class Plan:
 
 
 def plan(tree: Tree, chosen: NDArray[np.intp], acts: IntArray, measured: NDArray[np.intp]) -> Plan:
-    """Return the plan that reduces the chosen columns only.
+    """Return the layout of a reduction to chosen columns and measured channels.
 
     Args:
         tree: The bodies.
@@ -318,13 +337,16 @@ def plan(tree: Tree, chosen: NDArray[np.intp], acts: IntArray, measured: NDArray
 
 
 def reduce(plan: Plan, motion: Motion, columns: DriveColumns, effort: Array) -> list[Array]:
-    """Return the triangle `[R z; 0 ρ]` of each channel's rows, empty ones where unmeasured.
+    """Return each channel's square-root information triangle `[R z; 0 ρ]` of its rows [Y τ].
 
     Args:
-        plan: Which columns.
+        plan: Which columns and channels.
         motion: N samples.
-        columns: Of the drives.
-        effort: τ, shape (channels, N).
+        columns: Of the drives, at the same samples.
+        effort: τ, shape (channels, N) [N·m or N].
+
+    Returns:
+        Upper triangles of shape (width + 1, width + 1), one a channel; zero where unmeasured.
     """
     widest = int(plan.widths.max()) + 1
     triangles = np.zeros((len(plan.widths), widest, widest))
@@ -348,7 +370,11 @@ def reduce(plan: Plan, motion: Motion, columns: DriveColumns, effort: Array) -> 
 
 
 def require_finite(motion: Motion) -> None:
-    """Raise `FitError` if smoothing left numbers that are not finite."""
+    """Raise `FitError` if an array of the motion holds NaN or infinity, as smoothing may leave.
+
+    Raises:
+        FitError: Naming the array.
+    """
     for name, array in vars(motion).items():
         if not np.isfinite(array).all():
             raise FitError(f"{name} is not finite", cure="check the log for spikes and gaps")

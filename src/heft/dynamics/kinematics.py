@@ -1,4 +1,4 @@
-"""Where a robot's bodies and frames are and how they move, for many samples at once."""
+"""Forward kinematics: poses and velocities of a robot's bodies and frames at many samples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .tree import FREE, PRISMATIC, REVOLUTE, Link, Tree
 
 @dataclass(frozen=True, eq=False)
 class FrameMotion:
-    """Motion of a frame.
+    """Orientation and velocity of a frame at N samples.
 
     Attributes:
         rotation: From the frame to the world, shape (N, 3, 3).
@@ -30,13 +30,13 @@ class FrameMotion:
 
 
 def frame_motion(tree: Tree, link: Link, position: Array, velocity: Array) -> FrameMotion:
-    """Return how a link's frame moves.
+    """Return orientation and velocity of a link's frame at N samples.
 
     Args:
         tree: The bodies, with a fixed base.
         link: Whose frame; see `Robot.link`.
         position: Of each channel, shape (N, channels) [rad or m].
-        velocity: Likewise, per s.
+        velocity: Of each channel, shape (N, channels) [rad/s or m/s].
 
     Raises:
         InvalidSetting: If the base floats.
@@ -69,9 +69,9 @@ def frame_motion(tree: Tree, link: Link, position: Array, velocity: Array) -> Fr
 
 
 def body_poses(tree: Tree, position: Array) -> Array:
-    """Return the poses of all bodies in the world, shape (..., bodies, 4, 4).
+    """Return the homogeneous transforms of all bodies in the world, shape (..., bodies, 4, 4) [m].
 
-    A floating base is drawn at the origin.
+    A floating base is placed at the origin.
 
     Args:
         tree: The bodies.

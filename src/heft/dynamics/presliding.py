@@ -1,4 +1,4 @@
-"""Stop operators: how far presliding has stretched, sample after sample."""
+"""Stop operators: presliding displacement z, an elastic state that slips at its width."""
 
 from __future__ import annotations
 
@@ -22,10 +22,13 @@ def stops(position: Array, widths: Array, last: Array, held: Array) -> Array:
     """Return stop operators along samples: `z ← clip(z + Δx, ±width)`, as z/width.
 
     Args:
-        position: Shape (stops, N) [rad or m].
+        position: x of each stop's drive, shape (stops, N) [rad or m].
         widths: Shape (stops,) [rad or m].
-        last: Position of the sample before, shape (stops,).
-        held: z/width there, shape (stops,).
+        last: x at the sample before the first, shape (stops,) [rad or m].
+        held: z/width at that sample, shape (stops,).
+
+    Returns:
+        z/width, in [−1, 1], shape (stops, N).
     """
     KERNELS.prepare()
     out = np.empty(position.shape)
@@ -35,7 +38,7 @@ def stops(position: Array, widths: Array, last: Array, held: Array) -> Array:
 
 
 def warm_up() -> None:
-    """Run the compiled function once."""
+    """Call the compiled function once, so that it is compiled and cached."""
     one = np.zeros(1)
     _slip(np.zeros((1, 1)), np.ones(1), one, one, np.zeros((1, 1)))
 

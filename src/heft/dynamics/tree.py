@@ -1,4 +1,4 @@
-"""A tree of moving bodies, and the links of a model file that are part of them."""
+"""Kinematic tree of moving bodies, and the links of a model file, each rigidly part of one."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ BASE_CHANNELS = tuple(f"base.{k}.{x}" for k in ("force", "torque") for x in "xyz
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """The moving bodies, parents first, each subtree in one piece; what kernels walk.
+    """Kinematic tree of n moving bodies in depth-first order, as the kernels traverse it.
 
-    Compared by identity, so that what is derived from it can be remembered.
+    Compared by identity, so that derived arrays can be cached. A *channel* is one velocity
+    coordinate and row of τ.
 
     Attributes:
-        names: Name of each body, n of them.
+        names: Name of each body.
         parent: Index of its parent body, −1 for the world, shape (n,).
         kind: `REVOLUTE`, `PRISMATIC` or `FREE`, shape (n,).
-        rotation: Rotation of its joint in its parent, shape (n, 3, 3).
-        translation: Place of its joint in its parent, shape (n, 3) [m].
+        rotation: Of its joint's frame in its parent's, shape (n, 3, 3).
+        translation: Of its joint's origin in its parent's frame, shape (n, 3) [m].
         axis: Unit axis in its own frame, shape (n, 3).
-        channel: Row of τ that moves it (the first of six for a free base), shape (n,).
-        multiplier: Its joint position per position of its channel (mimic), shape (n,).
+        channel: Its joint's channel (the first of six for a free base), shape (n,).
+        multiplier: Joint position per position of its channel, 1 but for mimic joints, shape (n,).
         offset: Added to that [rad or m], shape (n,).
     """
 
@@ -50,19 +51,19 @@ class Tree:
 
     @cached_property
     def plain(self) -> bool:
-        """Whether every joint's position is its channel's: nothing mimics."""
+        """Whether every joint's position is its channel's: there are no mimic joints."""
         return bool((self.multiplier == 1.0).all() and (self.offset == 0.0).all())
 
     @property
     def channels(self) -> int:
-        """Number of velocity coordinates, six of a free base included."""
+        """Number of velocity coordinates v, the six of a free base included."""
         if not len(self.kind):
             return 0
         return int(max(self.channel.max() + 1, 6 if self.free_base else 0))
 
     @property
     def positions(self) -> int:
-        """Number of position coordinates: a free base has seven, xyz and quaternion xyzw."""
+        """Number of position coordinates q; a free base has seven, xyz and quaternion xyzw."""
         return self.channels + (1 if self.free_base else 0)
 
     def ancestry(self) -> NDArray[np.bool_]:
@@ -78,16 +79,17 @@ class Tree:
 
 @dataclass(frozen=True)
 class Link:
-    """One link of the model file.
+    """One link of the model file, rigidly part of a moving body or of the world.
 
     Attributes:
         name: Its name.
         body: Index of the body that it is part of, −1 where it never moves.
         rotation: Of the link's frame in the body's, shape (3, 3).
         translation: Of the link's origin in the body's frame, shape (3,) [m].
-        nominal: Ten parameters believed of it, in its own frame, consistent; shape (10,).
-        written: Ten parameters as the file has them, consistent or not; shape (10,).
-        given: Whether the file says so itself; if not, `nominal` is a stand-in.
+        nominal: A priori inertial parameters (mass, first moment, inertia about the link's origin)
+            in the link's frame, physically consistent, shape (10,) [kg, kg·m, kg·m²].
+        written: The ten parameters as the file states them, consistent or not, shape (10,).
+        given: Whether the file states an inertial; if not, `nominal` is a stand-in.
         frame_only: Whether it is only a frame: fixed to another link and without mass.
     """
 
@@ -101,7 +103,11 @@ class Link:
     frame_only: bool
 
     def written_number(self, name: str) -> float:
-        """Return a number as the file states it: `mass`, `com.x` …, `inertia.xx` …."""
+        """Return one inertial number as the file states it [kg, m or kg·m²].
+
+        Args:
+            name: `mass`, `com.x` …, or `inertia.xx` … (about the centre of mass).
+        """
         mass, com, tensor = inertia.to_body(self.written)
         kind, _, axes = name.partition(".")
         if kind == "mass":

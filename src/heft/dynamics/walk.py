@@ -1,16 +1,16 @@
-"""The compiled walk of a tree of bodies: rows of the regressor and of the momentum.
+"""Compiled recursion over a tree of bodies: rows of the regressor and of the momentum.
 
 One routine serves every robot, since the tree is data. The entry of the regressor for
-channel i and body k is the channel's motion axis, carried into the frame of k, against the
+channel i and body k is the channel's motion axis, transformed to the frame of k, against the
 6×10 block of k:
 
     Y_ik = S_ikᵀ A_k(v_k, a_k),    A_k π_k = I_k a_k + v_k ×* I_k v_k     [Featherstone2008]
 
 so no intermediate matrix is formed, and only pairs where i moves k are visited. Samples lie
 innermost in blocks of 64: every operation is a vector operation, and a block's rows stay in
-cache until `fold` has turned them into triangles.
+cache until `fold` has reduced them to triangles.
 
-The momentum's rows come from the same walk, which then carries the rate of each axis as well.
+The momentum's rows come from the same recursion, which then propagates the rate of each axis too.
 
 Spatial vectors have their linear part first (pinocchio's order); gravity enters as an
 acceleration of the base. Rows of a block lie 64 apart in flat arrays, and every loop runs over
@@ -108,7 +108,7 @@ def _places(constant, translation, axis, slides, s, p):  # type: ignore[no-untyp
 
 @reassociated
 def _join(above, ch, count, held):  # type: ignore[no-untyped-def]
-    """List the channels that move a body, its joint's one among them; return that one's place."""
+    """List the channels that move a body, its own joint's included; return that one's place."""
     mine = count
     for i in range(count):
         held[i] = above[i]
@@ -338,7 +338,7 @@ def _workspace(depths, channels):  # type: ignore[no-untyped-def]
 
 @reassociated
 def regress(tree, motion, begin, stop, slots, out):  # type: ignore[no-untyped-def]
-    """Rows of samples begin..stop into `out[channel, column, sample]`."""
+    """Write the regressor rows of samples begin..stop to `out[channel, column, sample]`."""
     work = _workspace(tree[2].max() + 1, slots.shape[0])
     for first in range(begin, stop, BLOCK):
         _rows(tree, motion, first, min(BLOCK, stop - first), slots, out, first, work)
@@ -346,7 +346,7 @@ def regress(tree, motion, begin, stop, slots, out):  # type: ignore[no-untyped-d
 
 @reassociated
 def efforts(tree, motion, begin, stop, slots, parameters, out):  # type: ignore[no-untyped-def]
-    """Add the rows of samples begin..stop times the parameters to `out[channel, sample]`."""
+    """Add the inverse dynamics Y π of samples begin..stop to `out[channel, sample]` [N·m or N]."""
     channels, columns = slots.shape
     work = _workspace(tree[2].max() + 1, channels)
     block = np.zeros((channels, columns, BLOCK))
@@ -494,7 +494,7 @@ def _momenta(tree, motion, first, size, momentum, remainder, work, D):  # type: 
 
 @reassociated
 def momenta(tree, motion, begin, stop, momentum, remainder):  # type: ignore[no-untyped-def]
-    """Momentum and remainder of samples begin..stop into arrays `[channel, column, sample]`."""
+    """Write W₂ and W₁ of samples begin..stop to two arrays `[channel, column, sample]`."""
     work = _workspace(tree[2].max() + 1, momentum.shape[0])
     D = np.zeros_like(work[4])
     for first in range(begin, stop, BLOCK):
@@ -503,10 +503,10 @@ def momenta(tree, motion, begin, stop, momentum, remainder):  # type: ignore[no-
 
 @reassociated
 def reduce(tree, motion, slots, widths, values, acts, weights, effort, chosen, deep, triangles):  # type: ignore[no-untyped-def]
-    """Fold all samples into one triangle a channel.
+    """Reduce all samples by orthogonal transformations to one triangle [R z; 0 ρ] a channel.
 
     `weights[k] · values[acts[k, 1], sample]` goes to slot acts[k, 2] of channel acts[k, 0],
-    effort[channel, sample] behind the last; `deep` blocks are folded at once.
+    effort[channel, sample] to the column after the last; `deep` blocks are folded at once.
     """
     stop = motion[0].shape[1]
     channels = slots.shape[0]
@@ -532,7 +532,7 @@ def reduce(tree, motion, slots, widths, values, acts, weights, effort, chosen, d
 
 
 def warm_up() -> None:
-    """Run each compiled function that Python calls once."""
+    """Call each compiled entry point once, so that it is compiled and cached."""
     one = np.zeros((1, 1))
     index = np.zeros(1, dtype=np.int64)
     flat, three = np.zeros((1, 9)), np.zeros((1, 3))

@@ -1,4 +1,4 @@
-"""Model files as robots, and back: URDF, MJCF, Denavit-Hartenberg tables."""
+"""Robot models from URDF, MJCF and Denavit-Hartenberg tables, and their export."""
 
 from . import export, load_settings
 from .options import STANDARD_GRAVITY, JointOptions, Coupling, LinkOptions, Options

@@ -1,4 +1,4 @@
-"""A robot as a table of Denavit-Hartenberg parameters: a TOML that stands for a model file.
+"""Robot models as tables of Denavit-Hartenberg parameters, in a TOML file.
 
 Rows are `[a, alpha, d, theta, kind]`; lengths in m, angles in rad. With the *modified*
 convention [Craig1986; Khalil1986] row i goes from frame i−1 to frame i by
@@ -48,13 +48,13 @@ LARGEST_ANGLE = 6.5  # [rad]: more is a table in degrees
 
 @dataclass(frozen=True)
 class Row(Generic[Scalar]):
-    """One row of the table.
+    """Denavit-Hartenberg parameters of one joint.
 
     Attributes:
-        a: Along x [m].
-        alpha: About x [rad].
-        d: Along z [m].
-        theta: About z [rad].
+        a: Translation along x [m].
+        alpha: Rotation about x [rad].
+        d: Translation along z [m].
+        theta: Rotation about z [rad].
         prismatic: Whether the joint slides along z; it turns about z if not.
     """
 
@@ -67,7 +67,7 @@ class Row(Generic[Scalar]):
 
 @dataclass(frozen=True)
 class Body(Generic[Scalar]):
-    """What a link holds, in its own frame.
+    """Mass, centre of mass and inertia of a link, in its own frame.
 
     Attributes:
         mass: [kg].
@@ -82,15 +82,15 @@ class Body(Generic[Scalar]):
 
 @dataclass(frozen=True)
 class Outline(Generic[Scalar]):
-    """What the file says, its scalars as they were read: as numbers, or as expressions.
+    """Content of a Denavit-Hartenberg file, its scalars either numbers or expressions.
 
     Attributes:
         name: The robot's name.
         modified: Whether rows follow the modified convention; the standard one if not.
         rows: From the base outwards.
         joints: Their names.
-        links: Names of what they move.
-        bodies: By link, as far as the file has them.
+        links: Names of the links that they move.
+        bodies: Inertials by link, where the file states them.
         gravity: In the base's frame [m/s²].
     """
 
@@ -105,21 +105,28 @@ class Outline(Generic[Scalar]):
 
 @dataclass(frozen=True)
 class Table:
-    """A robot of Denavit-Hartenberg rows, in numbers.
+    """Robot of Denavit-Hartenberg rows with numeric parameters.
 
     Attributes:
-        said: What the file says.
-        nominal: Ten parameters by link, in the link's frame.
+        said: Content of the file.
+        nominal: Ten inertial parameters by link, in the link's frame, shape (10,).
     """
 
     said: Outline[float]
     nominal: Mapping[str, Array]
 
     def translate(self, free: bool, path: str) -> urdf.Translation:
-        """Return the robot said as a URDF; with `free`, refuse.
+        """Return the robot as a URDF.
 
-        In the standard convention a joint stands in the frame before its link's; links called
-        `<link>@<joint>` stand there.
+        In the standard convention a joint's frame is the one before its link's; auxiliary links
+        called `<link>@<joint>` are placed there.
+
+        Args:
+            free: Whether a floating base is requested, which a table cannot have.
+            path: Of the file, for messages.
+
+        Raises:
+            InvalidModel: If `free`.
         """
         if free:
             raise InvalidModel(
@@ -174,13 +181,13 @@ def outline(
     scalar: Reader[Scalar],
     require: Callable[[Row[Scalar] | Body[Scalar]], None],
 ) -> Outline[Scalar]:
-    """Return what a TOML file's bytes say.
+    """Return the content of a TOML file's bytes, its scalars read by a given function.
 
     Args:
         data: The bytes.
-        path: Where they are from.
-        scalar: What reads an entry that stands for a number; it may raise `InvalidSetting`.
-        require: What looks at a row or a body that was read; it may raise `InvalidSetting`.
+        path: Where they are from, for messages.
+        scalar: Reads an entry that stands for a number; it may raise `InvalidSetting`.
+        require: Checks a row or a body that was read; it may raise `InvalidSetting`.
 
     Raises:
         InvalidModel: If it is no TOML, or no such table; naming the key and the row.
@@ -195,7 +202,12 @@ def outline(
 
 
 def require_possible(part: Row[float] | Body[float]) -> None:
-    """Raise `InvalidSetting` for numbers that no row, or no body, can have."""
+    """Raise `InvalidSetting` if a row or an inertial has implausible numbers.
+
+    Raises:
+        InvalidSetting: If an angle exceeds a turn, a number is beyond what moving things have, a
+            mass is negative, or an inertia is no symmetric tensor.
+    """
     if isinstance(part, Row):
         if max(abs(part.alpha), abs(part.theta)) > LARGEST_ANGLE:
             raise InvalidSetting(

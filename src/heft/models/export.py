@@ -1,4 +1,4 @@
-"""The model file with new numbers, and every other byte as it was."""
+"""Model files with identified parameters: numbers are replaced, every other byte is preserved."""
 
 from __future__ import annotations
 
@@ -28,18 +28,20 @@ def write(
     friction: Mapping[str, tuple[float, float]],
     armature: Mapping[str, float],
 ) -> dict[str, bytes]:
-    """Return the robot's model file with new numbers, by the name it gets.
+    """Return the robot's model file with identified parameters, by file name.
 
-    A table of Denavit-Hartenberg rows, which cannot say friction, gets a URDF beside it.
+    A table of Denavit-Hartenberg rows, which cannot state friction, gets a URDF beside it.
 
     Args:
         robot: Whose file it is.
-        links: Ten parameters of each link to change, in its own frame.
-        friction: Damping [N·m·s/rad] and friction [N·m] of each joint to change.
-        armature: Rotor inertia of each joint to change, where the file can say it [kg·m²].
+        links: Ten inertial parameters of each link to change, in its own frame, shape (10,)
+            [kg, kg·m, kg·m²].
+        friction: Damping [N·m·s/rad or N·s/m] and Coulomb friction [N·m or N] of each joint to
+            change.
+        armature: Rotor inertia of each joint to change, where the format has it [kg·m² or kg].
 
     Raises:
-        FitError: If the numbers as written are not those of rigid bodies.
+        FitError: If the numbers as written are not physically consistent.
     """
     if robot.form == "mjcf":
         return {"robot.xml": write_mjcf(robot.source, links, friction, armature)}
@@ -55,7 +57,7 @@ def write(
 
 
 def _body(parameters: Array) -> tuple[float, Array, Array]:
-    """Return mass [kg], centre of mass [m] and inertia about it [kg·m²], free of dust."""
+    """Return mass [kg], centre of mass [m] and inertia about it [kg·m²], rounding noise removed."""
     mass, com, tensor = inertia.to_body(parameters)
     largest = float(np.abs(parameters[4:]).max())
     if largest > 0.0:  # moving to the centre of mass leaves rounding of this size, not numbers
@@ -74,7 +76,7 @@ def _require_bodies(links: Mapping[str, Array]) -> None:
 
 
 def _require_written(name: str, mass: float, tensor: Array) -> None:
-    """Raise `FitError` if a link, as written, is no rigid body."""
+    """Raise `FitError` if a link's inertial, as rounded and written, is physically inconsistent."""
     margin = inertia.consistency_margin(inertia.from_body(mass, np.zeros(3), tensor))
     if margin <= 0.0:
         raise FitError(
@@ -130,11 +132,12 @@ def write_urdf(
 
     Args:
         data: The file's bytes.
-        links: Ten parameters of each link to change, in its own frame.
-        friction: Damping [N·m·s/rad] and friction [N·m] of each joint to change.
+        links: Ten inertial parameters of each link to change, in its own frame, shape (10,)
+            [kg, kg·m, kg·m²].
+        friction: Damping [N·m·s/rad or N·s/m] and friction [N·m or N] of each joint to change.
 
     Raises:
-        FitError: If the numbers as written are not those of rigid bodies.
+        FitError: If the numbers as written are not physically consistent.
     """
     root = xml.parse(data, "the model file")
     _require_bodies(links)
@@ -198,7 +201,7 @@ def _mjcf_inertial(data: bytes, body: mjcf.Body, parameters: Array) -> list[Edit
 
 
 def _says(parameters: Array, mass: float, com: Array, tensor: Array) -> bool:
-    """Return whether ten parameters already are these numbers, to the digits that are written."""
+    """Return whether ten parameters already equal these numbers, to the digits written."""
     was, at, about = inertia.to_body(parameters)
     pairs = ((was, mass), (at, com), (about, tensor))
     return all(
@@ -230,17 +233,19 @@ def write_mjcf(
 ) -> bytes:
     """Return an MJCF file with new inertials and joint numbers, all else byte for byte.
 
-    What a class of defaults says of a joint is said at the joint; principal axes that the file
-    states otherwise are stated as a quaternion.
+    Joint attributes inherited from a class of defaults are written at the joint itself; where the
+    file states principal axes in another form, they are written as a quaternion.
 
     Args:
         data: The file's bytes.
-        links: Ten parameters of each body to change, in its own frame.
-        friction: `damping` [N·m·s/rad] and `frictionloss` [N·m] of each joint to change.
-        armature: Of each joint to change [kg·m²].
+        links: Ten inertial parameters of each body to change, in its own frame, shape (10,)
+            [kg, kg·m, kg·m²].
+        friction: `damping` [N·m·s/rad or N·s/m] and `frictionloss` [N·m or N] of each joint to
+            change.
+        armature: Rotor inertia of each joint to change [kg·m² or kg].
 
     Raises:
-        FitError: If the numbers as written are not those of rigid bodies.
+        FitError: If the numbers as written are not physically consistent.
     """
     _require_bodies(links)
     edits: list[Edit] = []
@@ -270,10 +275,11 @@ def write_toml(data: bytes, links: Mapping[str, Array]) -> bytes:
 
     Args:
         data: The file's bytes.
-        links: Ten parameters of each link to change, in its own frame.
+        links: Ten inertial parameters of each link to change, in its own frame, shape (10,)
+            [kg, kg·m, kg·m²].
 
     Raises:
-        FitError: If the numbers as written are not those of rigid bodies.
+        FitError: If the numbers as written are not physically consistent.
     """
     import tomlkit
 

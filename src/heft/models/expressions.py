@@ -1,9 +1,9 @@
-"""Numbers of a model file that are written as expressions: `"m1*L1**2/3"`, `"-pi/2"`.
+"""Symbolic numbers of a model file, written as expressions: `"m1*L1**2/3"`, `"-pi/2"`.
 
 An expression holds numbers, names, `+ - * / **`, parentheses, `pi` and `sin cos sqrt`. It is
-taken apart by Python's own parser and put together piece by piece: nothing in it is executed,
-and what would grow without bound is refused. Numbers are taken as the decimals that they are
-written as, and angles within 1e-9 of a multiple of a right angle as that multiple.
+parsed by Python's own parser and built from the syntax tree: nothing in it is executed, and
+expressions that would grow without bound are refused. Numbers are exact decimals as written, and
+angles within 1e-9 of a multiple of a right angle are that multiple.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RESERVED = re.compile(r"(q|dq|ddq)\d*|p|out|pi|sin|cos|sqrt|sign|nan|inf|numpy")
 
 
 def load_sympy() -> ModuleType:
-    """Return SymPy.
+    """Return the module SymPy, which is an optional dependency.
 
     Raises:
         InvalidSetting: If it is not installed.
@@ -45,14 +45,14 @@ def load_sympy() -> ModuleType:
 
 
 def expression(value: object, where: str) -> Any:
-    """Return what a file says of a number as a SymPy expression.
+    """Return a number or the text of an expression as a SymPy expression.
 
     Args:
         value: A number, or the text of an expression.
         where: Its place, for messages.
 
     Raises:
-        InvalidSetting: If it is neither, naming the part that is not known.
+        InvalidSetting: If it is neither, naming the part that is not understood.
     """
     sympy = load_sympy()
     if not isinstance(value, str):
@@ -71,7 +71,7 @@ def expression(value: object, where: str) -> Any:
 
 
 def right_angle(angle: Any) -> Any:
-    """Return a multiple of π/2 for a decimal that is one but for rounding; else as it is."""
+    """Return k·π/2 for a decimal angle [rad] that equals it but for rounding; else the angle."""
     sympy = load_sympy()
     if not angle.is_Rational:
         return angle
@@ -80,7 +80,11 @@ def right_angle(angle: Any) -> Any:
 
 
 def require_sensible(part: Row[Any] | Body[Any]) -> None:
-    """Raise `InvalidSetting` where a row or body can be none, as far as its numbers tell."""
+    """Raise `InvalidSetting` if a symbolic row or inertial is implausible, where it has numbers.
+
+    Raises:
+        InvalidSetting: As `require_possible`, or if an inertia is symbolically asymmetric.
+    """
 
     def size(x: Any) -> float:
         return float(x) if x.is_number else 0.0

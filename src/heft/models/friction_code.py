@@ -1,10 +1,10 @@
-"""Identified friction as code that depends on nothing: one file of Python, one of C.
+"""Identified friction as dependency-free code: one file of Python, one of C.
 
 A drive of position x and speed w, both summed over the joints that it moves, takes the effort
 
     Σ value · f(x, w)
 
-which acts on those joints by the same ratios (virtual work); what f is, each term says itself
+which acts on those joints by the same ratios (virtual work); each term defines its own f
 (`dynamics.drives`). Presliding is z ← clip(z + Δx, −scale, +scale), Δx since the last call, and
 z = 0 at the first. Both files have the same numbers in the same order of operations, so they
 differ by no more than their libraries' tanh.
@@ -41,7 +41,7 @@ def python_source(
     joints: Mapping[str, Mapping[str, Any]],
     motors: Mapping[str, Mapping[str, Any]],
 ) -> str:
-    """Return the friction of a robot as a file of Python that imports `math` alone.
+    """Return a robot's friction model as a file of Python that imports `math` alone.
 
     Args:
         robot_name: For the comment at the top.
@@ -49,7 +49,7 @@ def python_source(
         motors: By name: at least `speed` and `full`.
 
     Raises:
-        InputError: If a term is not known, or its numbers are not those of such a term.
+        InputError: If a term is unknown, or its numbers are not those of such a term.
     """
     drives = _drives(joints, motors)
     return PYTHON.substitute(
@@ -67,7 +67,7 @@ def c_source(
     joints: Mapping[str, Mapping[str, Any]],
     motors: Mapping[str, Mapping[str, Any]],
 ) -> str:
-    """Return the friction of a robot as a file of C99 to include, which needs `<math.h>` alone.
+    """Return a robot's friction model as a C99 header that needs `<math.h>` alone.
 
     Args:
         robot_name: For the comment at the top.
@@ -75,7 +75,7 @@ def c_source(
         motors: By name: at least `speed` and `full`.
 
     Raises:
-        InputError: If a term is not known, or its numbers are not those of such a term.
+        InputError: If a term is unknown, or its numbers are not those of such a term.
     """
     drives = _drives(joints, motors)
     stops = sum(t.remembers for d in drives for t, _ in d.terms)

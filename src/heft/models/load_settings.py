@@ -1,6 +1,6 @@
-"""A load's mass, centre of mass and inertia as robots take them: lines ready to paste.
+"""Payload settings of robot controllers: mass, centre of mass and inertia as lines to paste.
 
-Each robot wants other units, orders and frames; what is asked for here is the same for all.
+Controllers differ in units, order and frames; the input is the same `Load` for all.
 """
 
 from __future__ import annotations
@@ -68,7 +68,14 @@ class Load:
 
     @staticmethod
     def from_parameters(parameters: Array) -> Load:
-        """Return the load of ten parameters in the flange's frame, shape (10,)."""
+        """Return the load of ten inertial parameters in the flange's frame.
+
+        Args:
+            parameters: Shape (10,) [kg, kg·m, kg·m²], inertia about the flange's origin.
+
+        Raises:
+            InvalidSetting: If no rigid body has these numbers.
+        """
         mass, com, tensor = inertia.to_body(parameters)
         return Load(mass, com, tensor)
 

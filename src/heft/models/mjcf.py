@@ -1,7 +1,7 @@
-"""An MJCF file: bodies, joints and inertials as MuJoCo understands them, said as a URDF.
+"""MJCF files: bodies, joints and inertials with MuJoCo's semantics, translated to a URDF.
 
-MuJoCo is not needed, and no other file is opened: neither meshes nor includes. What would
-change the robot behind the file's numbers (other files, generated bodies, a total mass) is
+MuJoCo is not needed, and no other file is opened: neither meshes nor includes. Elements that
+would change the robot beyond the file's numbers (other files, generated bodies, a total mass) are
 refused by name.
 """
 
@@ -46,11 +46,11 @@ GENERATED = ("include", "attach", "replicate", "composite", "flexcomp")
 
 @dataclass(frozen=True)
 class Joint:
-    """A hinge or slide.
+    """A hinge (revolute) or slide (prismatic) joint.
 
     Attributes:
-        name: Its name; made up where the file gives none.
-        element: Where it stands.
+        name: Its name; generated where the file gives none.
+        element: Its element in the file.
         slides: Whether it is a slide.
         position: Of its anchor in the body's frame, shape (3,) [m].
         axis: Unit vector in the body's frame, shape (3,).
@@ -70,18 +70,19 @@ class Body:
     """A body of the kinematic tree.
 
     Attributes:
-        name: Its name; made up where the file gives none.
-        element: Where it stands.
-        inertial: Where its `<inertial>` stands.
+        name: Its name; generated where the file gives none.
+        element: Its element in the file.
+        inertial: Its `<inertial>` element.
         principal: Axes that the `<inertial>` states its moments about, shape (3, 3).
         parent: Its parent's name, `world` at the top.
         rotation: Of its frame in its parent's, shape (3, 3).
         translation: Of its frame in its parent's, shape (3,) [m].
         joints: Its joints, outermost first; none if it is fixed to its parent.
         floats: Whether it has a free joint.
-        parameters: Ten parameters in its frame, shape (10,); None if the file does not say.
-        by_geoms: Whether these are those of its geoms.
-        of_meshes: Whether they would be those of meshes, which are not opened.
+        parameters: Ten inertial parameters in its frame, shape (10,) [kg, kg·m, kg·m²]; None if
+            the file does not state them.
+        by_geoms: Whether they are computed from its geoms.
+        of_meshes: Whether they would depend on meshes, which are not opened.
     """
 
     name: str
@@ -100,14 +101,14 @@ class Body:
 
 @dataclass(frozen=True)
 class Model:
-    """What an MJCF file says.
+    """Content of an MJCF file.
 
     Attributes:
         name: The model's name.
         bodies: Parents first, in the file's order.
         mimics: Master, multiplier and offset of joints that follow others, by name.
         gravity: Vector [m/s²].
-        notes: What a user should know.
+        notes: Messages to the user on the file.
     """
 
     name: str
@@ -405,7 +406,7 @@ def _mimics(
 
 
 def read(root: Element, path: str) -> Model:
-    """Return what an MJCF file says.
+    """Return the content of an MJCF file.
 
     Args:
         root: Its root element, `<mujoco>`.
@@ -502,18 +503,18 @@ def _notes(model: Model, reader: _Reader) -> list[str]:
 
 
 def translate(model: Model, free: bool, path: str) -> urdf.Translation:
-    """Return the robot of an MJCF file said as a URDF.
+    """Return the robot of an MJCF file as a URDF.
 
-    A body whose joint is not at its origin, or that has several, gets links in between, called
-    `<body>@<joint>`.
+    A body whose joint is not at its origin, or that has several, gets auxiliary links in between,
+    called `<body>@<joint>`.
 
     Args:
-        model: What the file says.
+        model: Content of the file.
         free: Whether the base floats.
         path: The file's name, for messages.
 
     Raises:
-        InvalidModel: If what floats in the file and what should are not the same.
+        InvalidModel: If the floating bodies of the file do not agree with `free`.
     """
     floating = [b for b in model.bodies if b.floats]
     bodies = model.bodies

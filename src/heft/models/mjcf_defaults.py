@@ -1,4 +1,4 @@
-"""What the numbers of an MJCF file mean: units, orientations, inertials, classes of defaults."""
+"""Semantics of the numbers of an MJCF file: units, orientations, inertials, classes of defaults."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ Defaults = Mapping[str, Mapping[str, Mapping[str, str]]]  # class, tag, attribut
 
 @dataclass(frozen=True)
 class Compiler:
-    """The settings of `<compiler>` that decide what numbers mean.
+    """Settings of `<compiler>` that determine the meaning of numbers.
 
     Attributes:
         degrees: Whether angles are in degrees; in radians if not.
-        sequence: Axes of Euler angles; capitals stay, small letters turn with the body.
+        sequence: Axes of Euler angles; capitals are fixed axes, small letters turn with the body.
         from_geoms: Whether bodies without `<inertial>` have that of their geoms.
         groups: First and last group of geoms that count then.
-        least_mass: What MuJoCo raises masses to [kg].
-        least_moment: What MuJoCo raises principal moments to [kg·m²].
+        least_mass: Lower bound to which MuJoCo raises masses [kg].
+        least_moment: Lower bound to which MuJoCo raises principal moments [kg·m²].
     """
 
     degrees: bool = True
@@ -100,7 +100,7 @@ def orientation(attributes: Mapping[str, str], compiler: Compiler, where: str) -
 
 
 def compiler_of(root: Element, path: str) -> Compiler:
-    """Return what all `<compiler>` elements together say.
+    """Return the combined settings of all `<compiler>` elements.
 
     Raises:
         InvalidModel: If they make MuJoCo use other masses than those of the file.

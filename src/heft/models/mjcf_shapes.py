@@ -1,6 +1,6 @@
-"""What MuJoCo makes of an MJCF body without `<inertial>`: the sum of its solid geoms.
+"""Inertials that MuJoCo computes for an MJCF body without `<inertial>`: the sum of its solid geoms.
 
-Solids of one density have known moments. Meshes do not: their files are never opened.
+Solids of uniform density have moments in closed form. Meshes do not: their files are never opened.
 """
 
 from __future__ import annotations
@@ -37,12 +37,15 @@ def volume(kind: str, size: tuple[float, ...]) -> float:
 
 
 def solid(kind: str, size: tuple[float, ...], mass: float) -> Array:
-    """Return the ten parameters of a solid about its centre, shape (10,).
+    """Return the ten inertial parameters of a solid about its centre.
 
     Args:
         kind: One of `SIZES`; cylinders and capsules stand along z.
         size: As MJCF has it: radii and half lengths [m].
         mass: Its mass [kg].
+
+    Returns:
+        Shape (10,) [kg, kg·m, kg·m²].
     """
     if kind in ("box", "ellipsoid"):
         share = 1.0 / 3.0 if kind == "box" else 1.0 / 5.0

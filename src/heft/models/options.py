@@ -1,7 +1,6 @@
-"""What a model file cannot say: the TOML of `--with`, all of it optional.
+"""Options of a robot that its model file cannot state: the TOML of `--with`, all of it optional.
 
-Unknown keys are refused with the nearest known one; so is everything that is not the number
-it should be.
+Unknown keys are refused with the nearest known one; so are values of the wrong type or range.
 """
 
 from __future__ import annotations
@@ -37,17 +36,18 @@ LARGEST_GRAVITY = 100.0  # [m/s²]; more is in another unit
 
 @dataclass(frozen=True)
 class JointOptions:
-    """What the file of `--with` says of one joint.
+    """Options of one joint: friction model, rotor inertia, current gain, reduction.
 
     Attributes:
         friction: A model of `FRICTION`: `full` (the dictionary), `simple` (viscous, Coulomb,
             offset) or `none`.
-        armature: Whether to look for rotor inertia.
+        armature: Whether to identify rotor inertia.
         gain: Torque per current [N·m/A], to use `current.<joint>` where no torque is logged.
-        gain_std: How sure that is [N·m/A]; the gain is then estimated too. Exact if not given.
+        gain_std: Standard error of the gain [N·m/A]; the gain is then estimated too. Exact if not
+            given.
         reduction: Motor turns per joint turn, to state rotor inertia on the motor's side.
-        measured: Whether its torque is to be used.
-        position: Where it is held still [rad or m], for joints that are not in the log.
+        measured: Whether its torque is used.
+        position: Constant position [rad or m] of a joint that is not in the log.
     """
 
     friction: str = "full"
@@ -61,7 +61,7 @@ class JointOptions:
 
 @dataclass(frozen=True)
 class Coupling:
-    """Motors that move several joints: `joint torque = matrix @ motor torque`.
+    """Transmission that couples several joints to motors: `joint torque = matrix @ motor torque`.
 
     By virtual work `motor speed = matrixᵀ @ joint speed`. Reductions are part of it.
 
@@ -69,6 +69,9 @@ class Coupling:
         joints: Names of the rows.
         motors: Names of the columns.
         matrix: Shape (joints, motors).
+
+    Raises:
+        InvalidSetting: If the matrix is not square with one column a motor, or is singular.
     """
 
     joints: tuple[str, ...]
@@ -89,11 +92,14 @@ class Coupling:
 
 @dataclass(frozen=True)
 class LinkOptions:
-    """What is known of one link for sure: `[limits.NAME]`.
+    """Bounds on the mass and centre of mass of one link: `[limits.NAME]`.
 
     Attributes:
-        mass: Least and most [kg].
-        com: Least and most of x, y and z of the centre of mass, in the link's frame [m].
+        mass: Lower and upper bound [kg].
+        com: Lower and upper bound of x, y and z of the centre of mass, in the link's frame [m].
+
+    Raises:
+        InvalidSetting: If the upper bound of the mass is not positive.
     """
 
     mass: tuple[float, float] | None = None
@@ -108,15 +114,15 @@ class LinkOptions:
 
 @dataclass(frozen=True)
 class Options:
-    """What a model file cannot say: the TOML of `--with`; all of it optional.
+    """Options of a robot that its model file cannot state: the TOML of `--with`, all optional.
 
     Attributes:
         base: `fixed`, or `free` for a floating base.
-        gravity: Vector in the base's frame [m/s²]; what the model file says if not given, and
-            9.81 downwards where that says nothing.
-        joint: By joint name.
-        coupling: Motors that move several joints.
-        limits: Of mass and centre of mass, by link name.
+        gravity: Vector in the base's frame [m/s²]; that of the model file if not given, and
+            9.81 downwards where the file has none.
+        joint: Options of joints, by joint name.
+        coupling: Transmission of motors that move several joints.
+        limits: Bounds on mass and centre of mass, by link name.
     """
 
     base: Literal["fixed", "free"] = "fixed"
@@ -127,7 +133,7 @@ class Options:
 
     @staticmethod
     def from_toml(path: Path) -> Options:
-        """Read a TOML file.
+        """Read the options from a TOML file.
 
         Raises:
             InvalidSetting: If it is malformed, or holds unknown keys.
@@ -146,11 +152,11 @@ class Options:
         return OPTIONS(table, where)
 
     def of(self, joint: str) -> JointOptions:
-        """Return what is said of a joint, defaults if nothing."""
+        """Return the options of a joint, defaults where none are given."""
         return (self.joint or {}).get(joint, JointOptions())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a table from which `from_dict` makes the same options."""
+        """Return the table of which `from_dict` makes equal options."""
         table: dict[str, Any] = {"base": self.base}
         if self.gravity is not None:
             table["gravity"] = list(self.gravity)

@@ -1,9 +1,9 @@
-"""A robot: a tree of bodies, its links, its drives, and what is believed of them.
+"""Robot model: kinematic tree, links, drives, and nominal (a priori) inertial parameters.
 
-A URDF is read by pinocchio, after `urdf.check` has seen every number in it; robots of other
-files (`mjcf`, `denavit_hartenberg`) are said as a URDF first. What moves together is one
-*body*, named after the link that its joint moves; the *links* of the file are kept apart, each
-with its place in its body. A `[toml]` says what a model file cannot (see `options`).
+A URDF is read by pinocchio, after `urdf.check` has validated every number in it; robots of other
+files (`mjcf`, `denavit_hartenberg`) are translated to a URDF first. Links fixed to one another
+form one *body*, named after the link that its joint moves; the *links* of the file are kept too,
+each with its pose in its body. A TOML holds what a model file cannot state (see `options`).
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ NOMINAL_GYRATION = 0.1  # [m]
 
 @dataclass(frozen=True, eq=False)
 class Robot:
-    """A robot whose parameters can be identified; made by `from_file`.
+    """A robot whose inertial and friction parameters can be identified; made by `from_file`.
 
-    Compared by identity, so that what is derived from it can be remembered.
+    Compared by identity, so that derived arrays can be cached.
 
     Attributes:
         name: The model's name.
@@ -59,10 +59,10 @@ class Robot:
         links: The links of the file, in its order.
         joints: Names of the channels that are joints, in model order.
         drives: Joints and coupled motors with their friction and rotor inertia.
-        options: What the model file could not say.
+        options: What the model file cannot state.
         source: The model file's bytes.
-        notes: What a user should know of the model file: stand-ins, repairs.
-        form: What kind of file that is.
+        notes: Messages to the user on the model file: stand-ins, repairs.
+        form: Format of the model file.
     """
 
     name: str
@@ -80,13 +80,13 @@ class Robot:
         """Read a URDF, an MJCF file, or a TOML of Denavit-Hartenberg rows.
 
         Args:
-            path: The file; `.toml` says what it is, else its root element. No other file is
-                opened, meshes neither.
-            options: What it cannot say.
+            path: The file; its format follows from the suffix `.toml`, else by its root element. No
+                other file is opened, not even meshes.
+            options: What the file cannot state.
 
         Raises:
             InvalidModel: If it is malformed, or describes no tree of rigid bodies.
-            InvalidSetting: If the options speak of joints that are not there.
+            InvalidSetting: If the options name joints that do not exist.
         """
         if is_log(path):
             raise InvalidModel(
@@ -117,11 +117,11 @@ class Robot:
 
         Args:
             path: The file. Meshes are never opened.
-            options: What it cannot say.
+            options: What the file cannot state.
 
         Raises:
             InvalidModel: If it is malformed, or describes no tree of rigid bodies.
-            InvalidSetting: If the options speak of joints that are not there.
+            InvalidSetting: If the options name joints that do not exist.
         """
         return Robot.from_urdf_text(_bytes(path), options, str(path))
 
@@ -137,7 +137,7 @@ class Robot:
 
     @property
     def measured(self) -> NDArray[np.intp]:
-        """Positions of the channels whose effort is known."""
+        """Indices of the channels whose effort is measured."""
         first = len(self.channels) - len(self.joints)
         joints = [
             first + i
@@ -148,12 +148,12 @@ class Robot:
 
     @property
     def gravity(self) -> Array:
-        """Gravity vector, shape (3,) [m/s²]."""
+        """Gravity vector in the base's frame, shape (3,) [m/s²]."""
         return np.array(self.options.gravity or STANDARD_GRAVITY)
 
     @property
     def drive_columns(self) -> tuple[Column, ...]:
-        """The columns behind the bodies': (drive, term), rotor inertias first."""
+        """Columns of the drives' terms, after the bodies': (drive, term), rotor inertias first."""
         return self.drives.columns
 
     @property
@@ -162,12 +162,12 @@ class Robot:
         return self.drives.simple_columns
 
     def drive_labels(self, columns: tuple[Column, ...]) -> Labels:
-        """Return the labels of drives' columns."""
+        """Return names and units of drives' columns."""
         return self.drives.labels(columns, f"{self.name}:{self.structure_hash()}")
 
     @property
     def labels(self) -> Labels:
-        """Labels of the standard parameters: ten a body, then the drives'."""
+        """Names and units of the standard parameters: ten a body, then those of the drives."""
         names: list[str] = []
         units: list[str] = []
         for body in self.tree.names:
@@ -178,7 +178,7 @@ class Robot:
 
     @property
     def bodies_links(self) -> tuple[Link, ...]:
-        """The links that carry mass which moves."""
+        """The links that have mass and move."""
         return tuple(k for k in self.links if k.body >= 0 and not k.frame_only)
 
     def link(self, name: str) -> Link:
@@ -200,7 +200,7 @@ class Robot:
         )
 
     def link_matrix(self) -> Array:
-        """Return the matrix that adds links up to bodies, shape (10 bodies, 10 links).
+        """Return the matrix of links' to bodies' parameters, shape (10 bodies, 10 links).
 
         `π_bodies = link_matrix() @ π_links`, links as in `bodies_links`, each in its own frame.
         """
@@ -214,7 +214,13 @@ class Robot:
         return matrix
 
     def nominal(self) -> Array:
-        """Return what the model file believes of the standard parameters, drives at zero."""
+        """Return the nominal standard parameters of the model file, zero for the drives.
+
+        Bodies are the sums of their links' `Link.nominal`.
+
+        Returns:
+            Shape (p,), in the order and units of `labels`.
+        """
         values = np.zeros(len(self.labels))
         parts = [k.nominal for k in self.bodies_links]
         if parts:
@@ -222,7 +228,11 @@ class Robot:
         return values
 
     def written_bodies(self) -> Array:
-        """Return the ten parameters of each body as the file has them, shape (10 bodies,)."""
+        """Return each body's inertial parameters as the file states them, consistent or not.
+
+        Returns:
+            Shape (10 bodies,) [kg, kg·m, kg·m²].
+        """
         total = np.zeros(10 * len(self.tree.names))
         for link in self.links:
             if link.body >= 0:
@@ -231,7 +241,7 @@ class Robot:
         return total
 
     def structure_hash(self) -> str:
-        """Return a hash of all that decides the regressor, but for numbers of inertia."""
+        """Return a hash of all that determines the regressor, without the inertial values."""
         digest = hashlib.sha256()
         tree = self.tree
         for array in (

@@ -1,7 +1,7 @@
-"""A URDF, checked before any engine sees it; and robots of other files written as one.
+"""Validation of URDF files before any engine reads them; and the URDF of robots of other files.
 
-Engines forgive: pinocchio reads a mass of `nan`, `1,5` or `heavy` as 0 and goes on. So the
-file is read here first and refused by name where it is wrong.
+Engines are lenient: pinocchio reads a mass of `nan`, `1,5` or `heavy` as 0 and goes on. So the
+file is validated here first, and refused with the name of the faulty element.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ def refuse_xacro(root: Element, path: str) -> None:
 
 
 def check(root: Element, path: str) -> None:
-    """Refuse a file that is no URDF of a tree of rigid bodies with finite numbers.
+    """Raise `InvalidModel` if a file is no URDF of a tree of rigid bodies with finite numbers.
 
     Raises:
         InvalidModel: Naming the element and its line.
@@ -272,7 +272,7 @@ def check(root: Element, path: str) -> None:
 
 @dataclass(frozen=True)
 class Inertial:
-    """What a link's `<inertial>` says: mass [kg], place and axes of the inertia [kg·m²]."""
+    """A link's `<inertial>`: mass [kg], pose of the inertial frame, inertia in it [kg·m²]."""
 
     mass: float
     xyz: tuple[float, float, float]
@@ -300,14 +300,14 @@ def inertial(link: Element) -> Inertial | None:
 
 @dataclass(frozen=True)
 class Translation:
-    """A robot of another kind of file, said as a URDF.
+    """A robot of another file format, as a URDF.
 
     Attributes:
         text: The URDF.
-        aids: Names of links that only a URDF needs, to say where joints are.
-        solid: Names of links that have a mass, but the file does not say which.
-        gravity: What the file says of gravity [m/s²].
-        notes: What a user should know of the file.
+        aids: Names of auxiliary links that only the URDF has, to place joints.
+        solid: Names of links that have a mass which the file does not state.
+        gravity: Gravity that the file states [m/s²].
+        notes: Messages to the user on the file.
     """
 
     text: bytes
@@ -322,7 +322,13 @@ def _triple(vector: Array) -> str:
 
 
 def link_text(name: str, parameters: Array | None = None) -> str:
-    """Return a `<link>` with these ten parameters, if any."""
+    """Return the text of a `<link>`.
+
+    Args:
+        name: Its name.
+        parameters: Ten inertial parameters in its frame, shape (10,) [kg, kg·m, kg·m²]; without
+            them it gets no `<inertial>`.
+    """
     if parameters is None:
         return f"  <link name={quoteattr(name)}/>\n"
     mass, com, tensor = inertia.to_body(parameters)
@@ -340,7 +346,7 @@ def link_text(name: str, parameters: Array | None = None) -> str:
 
 @dataclass(frozen=True)
 class Joint:
-    """What a URDF says of a joint.
+    """A joint of a URDF.
 
     Attributes:
         name: Its name.
@@ -350,7 +356,7 @@ class Joint:
         rotation: Of the joint in its parent, shape (3, 3).
         translation: Of the joint in its parent, shape (3,) [m].
         axis: In the joint's frame, shape (3,).
-        mimic: Name of another joint, multiplier and offset [rad or m].
+        mimic: Name of the joint that it follows, multiplier and offset [rad or m].
     """
 
     name: str
@@ -364,7 +370,7 @@ class Joint:
 
     @property
     def text(self) -> str:
-        """The `<joint>`."""
+        """Return the text of its `<joint>`."""
         rpy = rpy_of_matrix(self.rotation)
         lines = [
             f"<joint name={quoteattr(self.name)} type={quoteattr(self.kind)}>",

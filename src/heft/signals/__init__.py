@@ -1,4 +1,4 @@
-"""Recordings as smooth motion, windows, the weak form."""
+"""Signal processing of recordings: clock, smoothing, differentiation, outliers, the weak form."""
 
 from . import periodic, weak_form
 from .settings import Smoothing

@@ -1,4 +1,4 @@
-"""The motion's bandwidth, and the cutoff that follows from it."""
+"""Bandwidth f99 of the motion, and the cutoff frequency of the low-pass that follows from it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ SPLINE_CORNERS = tuple(2.0 ** (k / 2.0) for k in range(-6, 1))
 
 
 def _highest_f99(edges: Array, power: Array, bins: Array, top: float) -> float:
-    """Return f99 of the joint where it is highest, from band sums of the positions' spectrum.
+    """Return the largest f99 of any joint [Hz], from band sums of the positions' spectrum.
 
-    The mean of the bands below a limit, but in its upper half, is taken for the encoder's
-    noise, and twice that subtracted. Noise differs from motion in having its velocity's energy
-    on top of the band: while f99 lies above a quarter of the limit, the limit is halved.
+    The median of the bands in the upper half below a limit estimates the encoder's noise, and
+    twice that is subtracted. Noise differs from motion in having its velocity's energy at the top
+    of the band: while f99 lies above a quarter of the limit, the limit is halved.
     """
     centre = np.sqrt(edges[1:] * edges[:-1])
     full = bins > 0
@@ -54,19 +54,19 @@ def _highest_f99(edges: Array, power: Array, bins: Array, top: float) -> float:
 
 
 def choose_corner(recordings: Sequence[Recording], names: Sequence[str]) -> float:
-    """Return the corner [Hz] that the rule finds for these logs: 20 · f99.
+    """Return the cutoff frequency [Hz] of the low-pass for these logs: f_c = 20 · f99.
 
-    f99 is the frequency below which 99 % of the energy of a joint's velocity lies, of the
-    joint where it is highest among those that carry at least 1 % of the fastest's energy. The
-    encoder's noise is subtracted first (see `_highest_f99`). Every log measured so far scores
-    within 3 % of its best corner at 10 to 20 times f99. Never above 0.4 of the sampling rate.
+    f99 is the frequency below which 99 % of the energy of a joint's velocity lies, the largest
+    of the joints that carry at least 1 % of the fastest's energy. The encoder's noise is
+    subtracted first (see `_highest_f99`). Every log measured so far scores within 3 % of its best
+    cutoff at 10 to 20 times f99. Never above 0.4 of the sampling rate.
 
     Args:
         recordings: The logs of one experiment.
         names: Their position signals.
 
     Raises:
-        InvalidRecording: If nothing moves.
+        InvalidRecording: If the logs are too short for a spectrum, or nothing moves.
     """
     edges = np.geomspace(1e-3, 1e5, 8 * 133 + 1)
     power = np.zeros((len(edges) - 1, len(names)))
@@ -109,18 +109,22 @@ def choose_corners(
 ) -> tuple[float, ...]:
     """Return the corner of each joint's spline [Hz] by generalised cross-validation.
 
-    The smallest `(RSS/n) / (1 − d)²` [Craven1979], with d the trace of the smoother's matrix a
-    row: the mean of its response `1/(1 + (f/f_c)⁶)` over all frequencies that the rows can show.
-    Tried are corners from an eighth of the common one up to it, half an octave apart: no higher
-    ones, since where the encoder's noise is not white that is what the score asks for. The lowest
-    is taken of those that leave, by the score, a tenth more noise in the curve than the best.
+    The score is `(RSS/n) / (1 − d)²` [Craven1979], with d the trace of the smoother's matrix per
+    row: the mean of its response `1/(1 + (f/f_c)⁶)` over all frequencies up to Nyquist's.
+    Candidates are corners from an eighth of the common one up to it, half an octave apart; no
+    higher ones, which the score would favour where the encoder's noise is not white. The lowest
+    candidate is chosen whose score exceeds the least by no more than a tenth of the noise that
+    the spline of least score lets through.
 
     Args:
         recordings: The logs of one experiment.
         names: Their position signals.
         corner: The common corner, 20 · f99 [Hz].
-        trim: Time at each end of a segment that does not count [s]: there a spline is no more
-            than a parabola, and would ask for a higher corner.
+        trim: Time at each end of a segment left out of the score [s]: there a spline is no more
+            than a parabola, which biases the score towards higher corners.
+
+    Raises:
+        InvalidRecording: If a log has too few usable rows.
     """
     rate = min(survey(recording, names).rate for recording in recordings)
     tried = [min(corner * k, LARGEST_CORNER * rate) for k in SPLINE_CORNERS]
@@ -155,7 +159,17 @@ def choose_corners(
 def resolve(
     smoothing: Smoothing, recordings: Sequence[Recording], names: Sequence[str]
 ) -> Smoothing:
-    """Return the smoothing with its corner chosen, and checked against the sampling rate."""
+    """Return the smoothing with its corner chosen from the data, or checked if it is given.
+
+    Args:
+        smoothing: As set by the user.
+        recordings: The logs of one experiment.
+        names: Their position signals.
+
+    Raises:
+        InvalidSetting: If a corner is not below half the sampling rate.
+        InvalidRecording: If the logs are too short, or nothing moves, to choose one.
+    """
     if smoothing.corner is None:
         corner = choose_corner(recordings, names)
         if smoothing.method == "spline" and smoothing.corners is None:
@@ -176,10 +190,12 @@ def resolve(
 
 
 def unsmoothed(smoothing: Smoothing, rate: float) -> Smoothing:
-    """Return the smoothing of signals that are all taken as they are: nothing is filtered.
+    """Return the smoothing settings of signals that are used without a filter.
+
+    Their corner is 0.4 of the sampling rate unless given.
 
     Args:
-        smoothing: As it was asked for.
+        smoothing: As set by the user.
         rate: Sampling rate [Hz].
     """
     if smoothing.corner is not None:

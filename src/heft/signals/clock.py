@@ -1,4 +1,4 @@
-"""The clock of a log: its step, gaps and pieces, and windows of what lies in them."""
+"""Clock of a log: sampling step, gaps and segments, and windows of rows within segments."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ MOST_LOST = 0.2  # share of rows that may be unusable before a log is refused
 
 @dataclass(frozen=True)
 class Timeline:
-    """What a log's clock shows.
+    """Sampling step, gaps and unusable rows of a log.
 
     Attributes:
         step: Median time between rows [s].
         rows: Rows in the file.
-        used: Rows with finite numbers and a time behind the one before.
+        used: Rows with finite numbers and strictly increasing time.
         duration: Sum of the lengths of the segments [s].
-        repeated: Rows whose time is not behind the one before.
+        repeated: Rows whose time does not exceed that of the row before.
         broken: Rows with a number that is not finite, or beyond `LARGEST_VALUE`.
-        gaps: Silences longer than `GAP_STEPS` steps, or jumps of the clock.
-        segments: Pieces between them.
+        gaps: Intervals longer than `GAP_STEPS` steps, or jumps of the clock.
+        segments: Number of stretches without a gap.
         constant: Signals that never change, if any rows are used.
     """
 
@@ -53,11 +53,11 @@ class Timeline:
 
 @dataclass(frozen=True)
 class Piece:
-    """Rows that follow one another in time.
+    """Consecutive usable rows without a gap.
 
     Attributes:
         time: Strictly increasing, shape (rows,) [s].
-        values: Shape (rows, signals).
+        values: Shape (rows, signals), in the signals' units.
         begins: Whether a segment begins here.
         index: Rows' positions in the recording, shape (rows,).
     """
@@ -80,7 +80,7 @@ class _Tally:
 
 
 def quaternions(names: Sequence[str]) -> list[slice]:
-    """Return where the four signals of a quaternion stand together, `quat.FRAME.w` first."""
+    """Return the slices of four signals that form a quaternion: `quat.FRAME.w`, then x, y, z."""
     fours = [tuple(f"{n.removesuffix('w')}{a}" for a in "wxyz") for n in names]
     return [
         slice(k, k + 4)
@@ -90,23 +90,27 @@ def quaternions(names: Sequence[str]) -> list[slice]:
 
 
 def median_of_medians(medians: Sequence[tuple[float, int]]) -> float:
-    """Return the median of blocks' medians, each weighted by how many numbers it is of."""
+    """Return the weighted median of blocks' medians.
+
+    Args:
+        medians: Median of each block, and the number of values it is of.
+    """
     order = sorted(medians)
     numbers = np.cumsum([n for _, n in order])
     return order[int(np.searchsorted(numbers, numbers[-1] / 2.0))][0]
 
 
 def follows(time: float, last: float, longest: float) -> bool:
-    """Return whether a sample goes on from the last one: 0 < time − last ≤ longest [s]."""
+    """Return whether a sample continues its segment: 0 < time − last ≤ longest [s]."""
     return 0.0 < time - last <= longest
 
 
 def between_gaps(time: Array, longest: float) -> Iterator[slice]:
-    """Yield the pieces of a clock between gaps: rows of which each follows the one before.
+    """Yield the slices of a clock between gaps: runs of strictly increasing time.
 
     Args:
         time: Shape (rows,) [s].
-        longest: Step beyond which a silence is a gap [s]; a clock that does not advance is one.
+        longest: Step beyond which an interval is a gap [s]; a step of zero or less is one too.
     """
     steps = np.diff(time)
     cuts = np.flatnonzero(~((steps > 0.0) & (steps <= longest))) + 1
@@ -158,14 +162,15 @@ def _pieces(
 
 
 def survey(recording: Recording, names: Sequence[str] = ()) -> Timeline:
-    """Return what a log's clock shows, in one pass of bounded memory.
+    """Return sampling step, gaps and unusable rows of a log; a streaming pass in bounded memory.
 
     Args:
         recording: The log.
         names: Signals whose rows must be finite.
 
     Raises:
-        InvalidRecording: If there are too few rows, or too many unusable ones.
+        InvalidRecording: If time does not advance or is not in seconds, or if too many rows are
+            unusable.
     """
     step = _usual_step(recording)
     tally = _Tally()
@@ -230,13 +235,15 @@ def _refuse_lost(recording: Recording, tally: _Tally) -> None:
 
 @dataclass(frozen=True)
 class Window:
-    """A piece of a segment with margins.
+    """A core of consecutive rows of one segment, with margins on both sides.
+
+    Filters run over the whole window; only results in the core are used.
 
     Attributes:
         time: Shape (rows,) [s].
-        values: Shape (rows, signals).
-        core: The rows that this window answers for.
-        begin, end: When the segment begins and ends [s]; ∓inf where it goes on.
+        values: Shape (rows, signals), in the signals' units.
+        core: The rows that belong to this window alone.
+        begin, end: When the segment begins and ends [s]; ∓inf where it continues.
         index: Rows' positions in the recording, shape (rows,).
     """
 
@@ -255,14 +262,14 @@ def windows(
     margin: float,
     core_rows: int = BLOCK_ROWS // 2,
 ) -> Iterator[Window]:
-    """Yield a recording in windows, every usable row in the core of exactly one.
+    """Yield a recording in overlapping windows, every usable row in the core of exactly one.
 
     Args:
         recording: The log.
         names: The signals.
         step: Its median time step [s].
-        margin: Time on each side of the core [s], where the segment goes on.
-        core_rows: How many rows a window answers for, at most about twice as many.
+        margin: Time on each side of the core [s], where the segment continues.
+        core_rows: Rows in a core; the last of a segment may have about twice as many.
     """
     time, index = np.empty(0), np.empty(0, dtype=np.int64)
     values = np.empty((0, len(names)))

@@ -26,13 +26,16 @@ def _sections(order: int, ratio: float) -> Array:
 
 
 def low_pass(values: Array, step: float, corner: float, order: int = 4) -> Array:
-    """Return values through a zero-phase Butterworth low-pass, along the first axis.
+    """Return signals filtered by a zero-phase Butterworth low-pass, along the first axis.
 
     Args:
         values: On a uniform grid, shape (rows, ...).
         step: Of the grid [s].
-        corner: [Hz], below half the sampling rate.
+        corner: Cutoff frequency [Hz], below half the sampling rate.
         order: Of the filter, which runs forwards and backwards.
+
+    Returns:
+        Shape (rows, ...), in the unit of `values`.
     """
     sections = _sections(order, 2.0 * corner * step)
     # The padding must outlast the filter, or its start shows; odd, so that slopes go on.
@@ -43,24 +46,30 @@ def low_pass(values: Array, step: float, corner: float, order: int = 4) -> Array
 
 
 def remembered(rows: Array, coefficients: Array) -> Array:
-    """Return rows through the recursive filter `y_k = x_k + Σ_i a_i y_{k+i}`, from the end.
+    """Return rows filtered backwards by the recursion `y_k = x_k + Σ_i a_i y_{k+i}`.
 
     Args:
-        rows: Shape (rows, ...).
+        rows: x, shape (rows, ...).
         coefficients: a_i, shape (order,).
+
+    Returns:
+        y, of the shape of `rows`.
     """
     denominator = np.concatenate([[1.0], -coefficients])
     return np.asarray(scipy.signal.lfilter([1.0], denominator, rows[::-1], axis=0)[::-1])
 
 
 def density(time: Array, values: Array, step: float, length: int) -> Array:
-    """Return the power spectral density by Welch's method, shape (length // 2 + 1, columns).
+    """Return the power spectral density by Welch's method, in the signals' units squared per Hz.
 
     Args:
         time: Shape (rows,) [s], without gaps.
         values: Shape (rows, columns).
-        step: Of the even grid that they are put on [s].
-        length: Rows a segment, no more than there are.
+        step: Of the uniform grid to which they are interpolated [s].
+        length: Rows a segment, at most their number.
+
+    Returns:
+        Shape (length // 2 + 1, columns), from frequency 0 to Nyquist's.
     """
     grid = time[0] + step * np.arange(max(round((time[-1] - time[0]) / step) + 1, length))
     even = np.stack([np.interp(grid, time, column) for column in values.T], 1)
@@ -69,13 +78,21 @@ def density(time: Array, values: Array, step: float, length: int) -> Array:
 
 @lru_cache(maxsize=32)
 def settling(corner: float, step: float, order: int = 4) -> float:
-    """Return how long the low-pass remembers [s], to 1e-10 of the signal."""
+    """Return the time after which the low-pass's impulse response is below 1e-10 [s].
+
+    Windows need margins of this length.
+
+    Args:
+        corner: Cutoff frequency [Hz].
+        step: Of the grid [s].
+        order: Of the low-pass.
+    """
     _, poles, _ = scipy.signal.butter(order, 2.0 * corner * step, output="zpk")
     return float(step * math.ceil(math.log(1e-10) / math.log(np.abs(poles).max())))
 
 
 def _differences(values: Array, step: float) -> tuple[Array, Array]:
-    """Return first and second derivative on a uniform grid; the ends go on along their slope."""
+    """Return first and second derivative on a uniform grid; ends are extended by odd reflection."""
     before = 2.0 * values[:1] - values[REACH:0:-1]
     behind = 2.0 * values[-1:] - values[-2 : -REACH - 2 : -1]
     padded = np.concatenate([before, values, behind])
@@ -92,10 +109,10 @@ def _differences(values: Array, step: float) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Smoothed:
-    """Smooth motion at the times of a window's rows.
+    """Position, velocity and acceleration at given times.
 
     Attributes:
-        position, velocity, acceleration: Shape (rows, joints).
+        position, velocity, acceleration: Shape (times, joints) [rad or m, and per s, s²].
     """
 
     position: Array
@@ -104,17 +121,21 @@ class Smoothed:
 
 
 def is_uniform(time: Array, step: float) -> bool:
-    """Return whether times lie on a grid of this step, to a thousandth of it."""
+    """Return whether times lie on a grid of this step [s], to a thousandth of it."""
     return bool(np.abs(time - time[0] - step * np.arange(len(time))).max() <= 1e-3 * step)
 
 
 def uniform_step(time: Array, step: float) -> float:
-    """Return the exact step of a window whose times are all but uniform."""
+    """Return the mean step [s] of a window of nearly uniform times; `step` for a single row."""
     return float((time[-1] - time[0]) / (len(time) - 1)) if len(time) > 1 else step
 
 
 def require_rows(time: Array) -> None:
-    """Refuse a piece of a log that is too short to differentiate."""
+    """Raise `InvalidRecording` if a piece of a log is too short to differentiate.
+
+    Raises:
+        InvalidRecording: If there are too few rows.
+    """
     if len(time) < 2 * REACH + 2:
         raise InvalidRecording(
             "a piece of the log is too short to differentiate",
@@ -131,15 +152,18 @@ def smooth(
     order: int = 4,
     at: Array | None = None,
 ) -> Smoothed:
-    """Return smooth positions, velocities and accelerations.
+    """Return position, velocity and acceleration by zero-phase low-pass and central differences.
 
     Args:
         time: Strictly increasing, shape (rows,) [s].
-        positions: Shape (rows, joints).
-        step: Of the grid to smooth on [s].
-        corner: Of the low-pass [Hz].
+        positions: Shape (rows, joints) [rad or m].
+        step: Of the uniform grid to filter on [s].
+        corner: Cutoff frequency of the low-pass [Hz].
         order: Of the low-pass.
-        at: Where to evaluate, inside the times given [s]; those times if not given.
+        at: Times to evaluate at, within `time`, shape (times,) [s]; `time` itself if not given.
+
+    Returns:
+        Motion at these times, shape (times, joints).
 
     Raises:
         InvalidRecording: If there are too few rows.

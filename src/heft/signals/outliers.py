@@ -1,13 +1,13 @@
-"""Samples that stand out from the running median of their neighbours.
+"""Outliers: samples far from the running median of their neighbours.
 
-One median, three bounds on |x − median|, each for what is known where it is used:
+One median, three bounds on |x − median|, each by what is known where it is used:
 
 - the Hampel identifier of robust fits: multiples of the median absolute deviation, since nothing
   is known of the residual's size;
 - transmission errors of a live wrench: multiples of the sensor's stated noise, since the deviation
-  of five samples says nothing;
-- the log doctor's single rows: multiples of the whole log's usual second difference, over three
-  rows, where the median is the nearer neighbour of a row that leaves and comes back.
+  of five samples is too uncertain;
+- single bad rows in the check of a log: multiples of the whole log's median second difference,
+  over three rows, where the median is the nearer neighbour of a row that deviates alone.
 """
 
 from __future__ import annotations
@@ -48,24 +48,24 @@ def running_median(values: Array, window: int) -> Array:
 def hampel(
     values: Array, window: int, threshold: float = 3.0, floor: Array | float = 0.0
 ) -> NDArray[np.bool_]:
-    """Return which values stand out from the running median of their neighbours.
+    """Return the mask of outliers by the Hampel identifier.
 
     True where `|x − median| > threshold · max(1.4826 MAD, floor)`, both of the `window` values
     around x [Pearson2002, sect. 2]; at the ends they are mirrored. Spikes shorter than half a
-    window are seen.
+    window are detected.
 
     Args:
         values: Shape (rows, signals).
         window: Rows, odd.
-        threshold: [deviations].
-        floor: Least deviation counted, of each signal or all: what a quantised signal at rest
-            needs, whose MAD is zero.
+        threshold: In standard deviations.
+        floor: Least standard deviation assumed, of each signal or all, in their unit: a quantised
+            signal at rest needs it, since its MAD is zero.
 
     Returns:
         Shape (rows, signals).
 
     Raises:
-        InvalidSetting: If the window is no odd number of rows, 3 or more.
+        InvalidSetting: If the window is not an odd number of rows, 3 or more.
     """
     _require_odd(window)
     rows, signals = values.shape
@@ -88,15 +88,18 @@ def hampel(
 def replace_outliers(
     values: Array, window: int, bound: Array | float
 ) -> tuple[Array, NDArray[np.bool_]]:
-    """Return values of which those far from their running median take its value, and which.
+    """Return signals with outliers replaced by their running median, and the mask of outliers.
 
     Args:
         values: Shape (rows, signals).
-        window: Rows, odd; shorter values are returned as they are.
-        bound: Largest |x − median| of a sample that stays, of each signal or all.
+        window: Rows, odd; signals with fewer rows are returned unchanged.
+        bound: Largest |x − median| that is kept, of each signal or all, in their unit.
 
     Returns:
         Values and mask, both of shape (rows, signals).
+
+    Raises:
+        InvalidSetting: If the window is not an odd number of rows, 3 or more.
     """
     if len(values) < window:
         return values, np.zeros(values.shape, dtype=bool)

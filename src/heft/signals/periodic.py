@@ -2,8 +2,8 @@
 
 A motion that repeats needs no filter. Its positions are a finite Fourier series, fitted by
 least squares to all rows at once and differentiated exactly [Swevers1997, sect. III]; measured
-signals are averaged over periods, and the spread between periods is the noise, whatever the
-model may be [Olsen2002].
+signals are averaged over periods, and the spread between periods estimates the noise without
+any model [Olsen2002].
 """
 
 from __future__ import annotations
@@ -46,10 +46,13 @@ def _even(time: Array, values: Array) -> tuple[Array, float]:
 
 
 def mismatch(even: Array) -> Array:
-    """Return `½ mean (y(t + lag) − y(t))²` by lag, up to half the signals' length.
+    """Return the semivariance `½ mean (y(t + lag) − y(t))²` by lag, up to half the length.
 
     Args:
         even: On a uniform grid, of mean 0 and variance 1, shape (rows, signals).
+
+    Returns:
+        Shape (lags,), dimensionless.
     """
     count = len(even)
     size = 1 << int(2 * count - 1).bit_length()
@@ -64,17 +67,17 @@ def mismatch(even: Array) -> Array:
 
 
 def find_period(time: Array, values: Array) -> float:
-    """Return the period of a motion [s], the shortest one after which all signals repeat.
+    """Return the period T of a motion [s], the shortest one after which all signals repeat.
 
-    The first lag at which all but nothing has changed, refined with the Fourier series: an
-    error δ of the period T shows as `−(t/T) v δ` in what the series leaves.
+    The first lag of almost no mismatch, refined with the Fourier series: an error δ of the period
+    appears as `−(t/T) v δ` in the residual of the series.
 
     Args:
         time: Strictly increasing, shape (rows,) [s]; two periods at least.
-        values: Positions, shape (rows, joints); still ones are not looked at.
+        values: Positions, shape (rows, joints) [rad or m]; joints at rest are ignored.
 
     Raises:
-        InvalidSetting: If the motion is not periodic, or not seen for two periods.
+        InvalidSetting: If the motion is not periodic, or the log spans less than two periods.
     """
     if len(time) < 32:
         raise InvalidSetting(NOT_PERIODIC, got=f"{len(time)} rows", expected="32", cure=CURE)
@@ -139,14 +142,14 @@ def _basis(time: Array, period: float, harmonics: int, derivative: int = 0) -> A
 
 @dataclass(frozen=True)
 class FourierSeries:
-    """A periodic motion.
+    """Finite Fourier series of a periodic motion.
 
     Attributes:
-        period: [s].
+        period: T [s].
         origin: Time of phase 0 [s].
-        coefficients: Of `1, cos ωt, sin ωt, cos 2ωt, …`, shape (2 harmonics + 1, joints);
-            zeros above the harmonics that a joint needs.
-        noise: Standard deviation of what is left of each joint, shape (joints,) [rad or m].
+        coefficients: Of `1, cos ωt, sin ωt, cos 2ωt, …`, ω = 2π/T, shape (2 harmonics + 1, joints)
+            [rad or m]; zeros above the harmonics that a joint needs.
+        noise: Standard deviation of each joint's residual, shape (joints,) [rad or m].
     """
 
     period: float
@@ -156,15 +159,15 @@ class FourierSeries:
 
     @property
     def harmonics(self) -> int:
-        """How many multiples of 1/period any joint has."""
+        """Number of harmonics, the largest of any joint."""
         return len(self.coefficients) // 2
 
     def at(self, time: Array, derivative: int = 0) -> Array:
-        """Return a derivative at any times, shape (times, joints).
+        """Return the motion or a derivative at any times, shape (times, joints).
 
         Args:
-            time: [s], shape (times,).
-            derivative: 0, 1 or 2 for position, velocity or acceleration.
+            time: Shape (times,) [s].
+            derivative: 0, 1 or 2 for position, velocity or acceleration [rad or m, per s, s²].
         """
         out = np.empty((len(time), self.coefficients.shape[1]))
         for begin in range(0, len(time), BLOCK_ROWS):
@@ -177,18 +180,19 @@ class FourierSeries:
 def fit_series(
     pieces: Iterable[tuple[Array, Array]], period: float, harmonics: int
 ) -> FourierSeries:
-    """Return the Fourier series of least squares, in one pass and bounded memory.
+    """Return the least-squares Fourier series of positions, in one pass and bounded memory.
 
-    How many harmonics a joint needs is what its noise allows: the number n with the smallest
+    The number of harmonics of a joint is the n of the smallest Bayesian information criterion
     `N log(residual energy) + 2 n log N` [Schwarz1978].
 
     Args:
-        pieces: Times, shape (rows,) [s], and positions, shape (rows, joints); all of one clock.
+        pieces: Times, shape (rows,) [s], and positions, shape (rows, joints) [rad or m]; all of
+            one clock.
         period: [s].
-        harmonics: The most that are tried.
+        harmonics: Largest number that is tried.
 
     Raises:
-        TooLittleData: If less than a period is seen, or too few rows.
+        TooLittleData: If the rows span less than a period, or are too few.
     """
     total, origin, last, rows = np.zeros((0, 0)), np.nan, np.nan, 0
     size = 2 * harmonics + 1
@@ -232,10 +236,10 @@ def fit_series(
 
 
 def require_periodic(series: FourierSeries) -> None:
-    """Refuse a series that leaves too much of a joint's motion.
+    """Raise `InvalidSetting` if a Fourier series leaves too large a residual of a joint's motion.
 
     Raises:
-        InvalidSetting: With what is left.
+        InvalidSetting: Stating the residual.
     """
     # Mean squares of sines are half the squares of their amplitudes.
     size = np.sqrt(0.5 * np.sum(series.coefficients[1:] ** 2, axis=0) + series.noise**2)
@@ -258,11 +262,11 @@ class PeriodAverage:
     Attributes:
         time: From the first row of the log over one period, shape (n,) [s].
         mean: Shape (n, signals).
-        periods: How many whole periods were averaged.
+        periods: Number of whole periods averaged.
         std: Standard deviation of the mean of each signal, shape (signals,).
         noise: Standard deviation of one measurement, shape (signals,).
-        covariance: Of one measurement with that `lag` grid steps later, within a period,
-            shape (n, signals); divided by n at every lag, so that it is a covariance.
+        covariance: Autocovariance of one measurement by lag in grid steps, within a period,
+            shape (n, signals); divided by n at every lag, so that it is positive semidefinite.
     """
 
     time: Array

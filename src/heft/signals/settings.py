@@ -1,4 +1,4 @@
-"""How motion is made smooth: the settings."""
+"""Settings of smoothing: filter, cutoff, delay, treatment of torque."""
 
 from __future__ import annotations
 
@@ -30,23 +30,26 @@ CHECKS: Keys = {
 
 @dataclass(frozen=True)
 class Smoothing:
-    """How motion is made smooth.
+    """Settings of smoothing and differentiating logged positions.
 
     Attributes:
-        corner: Corner of the low-pass [Hz], or None to choose it from the data: `20 · f99`,
-            where f99 is the frequency below which 99 % of the velocity's energy lies, of the
-            joint where it is highest (see `choose_corner`).
+        corner: Cutoff frequency of the low-pass [Hz], or None to choose it from the data:
+            `20 · f99`, where f99 is the frequency below which 99 % of the velocity's energy lies,
+            the largest of all joints (see `choose_corner`).
         order: Order of the Butterworth filter, which runs forwards and backwards.
         trim: Time cut off at each end of a segment [s].
-        torque: `raw`, or `filtered` to filter rows and torque alike and thin both out.
-        delay: By how much torque comes behind motion [s]; None to look for it, and to take it
-            only on strong evidence (see `estimators.DelaySearch`).
+        torque: `raw`, or `filtered` to filter regressor and torque alike and decimate both.
+        delay: Delay of torque behind motion [s]; None to estimate it, and to apply it only on
+            strong evidence (see `estimators.DelaySearch`).
         method: `butterworth`, a low-pass run both ways and central differences; `spline`, a
             penalised spline of each joint with exact derivatives, for any times; `fourier`,
-            one series for the whole log, for motion that repeats.
-        corners: Corner of each joint's spline [Hz]; if not given, the corner where one is, else
+            one series for the whole log, for periodic motion.
+        corners: Corner of each joint's spline [Hz]; if not given, `corner` where that is, else
             chosen by cross-validation between 2.5 · f99 and 20 · f99 (see `choose_corners`).
-        period: Of the motion [s], for `fourier`; looked for in the data if not given.
+        period: Of the motion [s], for `fourier`; found from the data if not given.
+
+    Raises:
+        InvalidSetting: If a setting is out of range, or does not fit the method.
     """
 
     corner: float | None = None

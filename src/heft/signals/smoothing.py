@@ -30,25 +30,31 @@ from .settings import Smoothing
 
 
 class Smoother(Protocol):
-    """One way of making the motion of one recording smooth."""
+    """Protocol of a method that smooths and differentiates the positions of one recording."""
 
     @property
     def margin(self) -> float:
-        """How far beyond its core a window must reach [s]."""
+        """Time beyond its core that a window must reach [s], for its ends not to matter there."""
         ...
 
     def smooth(self, time: Array, positions: Array, at: Array | None = None) -> Smoothed:
-        """Return the motion of a window; see `smooth`."""
+        """Return position, velocity and acceleration of a window; see `low_pass.smooth`.
+
+        Args:
+            time: Strictly increasing, shape (rows,) [s].
+            positions: Shape (rows, joints) [rad or m].
+            at: Times to evaluate at, shape (times,) [s]; `time` itself if not given.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class Butterworth:
-    """A low-pass run both ways, and central differences; see `smooth`.
+    """Zero-phase Butterworth low-pass and central differences; see `low_pass.smooth`.
 
     Attributes:
-        step: Of the recording [s].
-        corner: [Hz].
+        step: Sampling step of the recording [s].
+        corner: Cutoff frequency [Hz].
         order: Of the low-pass.
     """
 
@@ -58,20 +64,24 @@ class Butterworth:
 
     @property
     def margin(self) -> float:
-        """How long the low-pass remembers [s]."""
+        """Settling time of the low-pass [s]."""
         return settling(self.corner, self.step, self.order)
 
     def smooth(self, time: Array, positions: Array, at: Array | None = None) -> Smoothed:
-        """Return the motion of a window."""
+        """Return position, velocity and acceleration of a window; see `Smoother.smooth`.
+
+        Raises:
+            InvalidRecording: If there are too few rows.
+        """
         return smooth(time, positions, self.step, self.corner, self.order, at)
 
 
 @dataclass(frozen=True)
 class PenalisedSpline:
-    """A penalised spline of each joint and its exact derivatives; see `splines`.
+    """Penalised spline of each joint and its exact derivatives; see `splines`.
 
     Attributes:
-        step: Of the recording [s].
+        step: Sampling step of the recording [s].
         corners: Of each joint [Hz].
     """
 
@@ -80,11 +90,11 @@ class PenalisedSpline:
 
     @property
     def margin(self) -> float:
-        """How far the influence of a row reaches [s]."""
+        """Time over which the influence of a row decays [s]."""
         return splines.memory(min(self.corners))
 
     def smooth(self, time: Array, positions: Array, at: Array | None = None) -> Smoothed:
-        """Return the motion of a window.
+        """Return position, velocity and acceleration of a window; see `Smoother.smooth`.
 
         Raises:
             InvalidRecording: If there are too few rows.
@@ -102,21 +112,24 @@ class PenalisedSpline:
 
 @dataclass(frozen=True)
 class Fourier:
-    """The Fourier series of a whole recording; see `periodic`.
+    """Fourier series of a whole recording, for periodic motion; see `periodic`.
 
     Attributes:
-        series: What was fitted.
+        series: As `periodic.fit_series` returns it.
     """
 
     series: periodic.FourierSeries
 
     @property
     def margin(self) -> float:
-        """None: the series is the same in every window."""
+        """Zero [s]: the series is the same in every window."""
         return 0.0
 
     def smooth(self, time: Array, positions: Array, at: Array | None = None) -> Smoothed:
-        """Return the motion at a window's times; its positions have been seen before."""
+        """Return position, velocity and acceleration of the series at a window's times.
+
+        The window's positions are not used: they are part of the fit already.
+        """
         wanted = time if at is None else at
         return Smoothed(*(self.series.at(wanted, derivative) for derivative in range(3)))
 
@@ -124,16 +137,18 @@ class Fourier:
 def smoother(
     smoothing: Smoothing, recording: Recording, names: Sequence[str], step: float | None = None
 ) -> Smoother:
-    """Return what makes the motion of one recording smooth, by the method set.
+    """Return the smoother of one recording, by the method set.
 
     Args:
         smoothing: As `resolve` returns it.
         recording: The log; for `fourier` it is read once or twice.
         names: Its position signals.
-        step: Its median time step [s], if it has been surveyed.
+        step: Its median time step [s], if known from `survey`.
 
     Raises:
-        InvalidSetting: If a Fourier series is asked for and the motion does not repeat.
+        InvalidSetting: If the corner is not chosen yet, the corners are not one a joint, or a
+            Fourier series is required and the motion does not repeat.
+        TooLittleData: If a Fourier series is required and the log is shorter than a period.
     """
     corner = smoothing.corner
     if step is None:
@@ -169,7 +184,13 @@ def smoother(
 
 
 def period_of(recording: Recording, names: Sequence[str], step: float) -> float:
-    """Return the period of a recording, read in bounded memory."""
+    """Return the period of a recording's motion [s], in bounded memory; see `find_period`.
+
+    Args:
+        recording: The log.
+        names: Its position signals.
+        step: Its median time step [s].
+    """
     rows = sum(w.core.stop - w.core.start for w in windows(recording, names, step, 0.0))
     stride = max(1, rows // (2 * periodic.SEARCH_POINTS))
     time, values = [], []

@@ -65,18 +65,26 @@ def _penalty() -> Array:
 
 
 def memory(corner: float) -> float:
-    """Return how far a row's influence reaches [s], to 1e-10: exp(−π f_c t) = 1e-10."""
+    """Return the time over which a row's influence decays to 1e-10 [s]: exp(−π f_c t) = 1e-10.
+
+    Args:
+        corner: f_c [Hz].
+    """
     return math.log(1e10) / (math.pi * corner)
 
 
 def fit(time: Array, positions: Array, step: float, corner: float) -> tuple[Array, float, float]:
-    """Return the spline's coefficients, its first knot [s] and the knots' spacing [s].
+    """Return the penalised spline of positions: coefficients, first knot [s], knot spacing [s].
 
     Args:
         time: Strictly increasing, shape (rows,) [s].
-        positions: Shape (rows, joints).
-        step: Sampling step of the log [s], which sets what the corner means.
+        positions: Shape (rows, joints) [rad or m].
+        step: Sampling step h of the log [s], which enters the meaning of the corner.
         corner: f_c [Hz].
+
+    Returns:
+        Coefficients of the B-splines, shape (splines, joints) [rad or m]; time of the first knot
+        [s]; spacing of the knots [s].
     """
     spacing = 1.0 / (KNOTS_PER_CORNER * corner)
     first = spacing * math.floor(time[0] / spacing)
@@ -107,14 +115,14 @@ def fit(time: Array, positions: Array, step: float, corner: float) -> tuple[Arra
 def evaluate(
     coefficients: Array, first: float, spacing: float, at: Array, derivative: int = 0
 ) -> Array:
-    """Return a derivative of a spline of uniform knots, shape (times, joints).
+    """Return a spline of uniform knots or a derivative of it, shape (times, joints).
 
     Args:
-        coefficients: What `fit` returned.
-        first: Its first knot [s].
+        coefficients: As `fit` returns them, shape (splines, joints).
+        first: Time of the first knot [s].
         spacing: Between knots [s].
-        at: Times [s], between the first knot and the last.
-        derivative: 0 to 4.
+        at: Times between the first knot and the last, shape (times,) [s].
+        derivative: 0 to 4; the unit is that of the coefficients per s to this power.
     """
     out = np.empty((len(at), coefficients.shape[1]))
     last = len(coefficients) - DEGREE - 1

@@ -1,20 +1,20 @@
-"""The weak form: equations of motion integrated against windows, which needs no acceleration.
+"""Weak form: equations of motion integrated against windows, which needs no acceleration.
 
-What holds at every instant, `d/dt W₂ π − F π = τ`, holds against any window φ that is zero at
-both ends, and by parts its derivative falls on the window, which is known:
+What holds at every instant, `d/dt W₂ π − F π = τ`, holds integrated against any window φ that
+vanishes at both ends. Integration by parts moves the derivative to the window, which is known:
 
     [−∫ φ̇ W₂ dt − ∫ φ F dt] π = ∫ φ τ dt        [Shinbrot1957]
 
 The windows are powers of Hann's, of unit area, so a row is a mean effort [N·m or N] and white
-noise is averaged over it. Samples are joined by straight lines, and those integrated exactly, on
-the log's own times however they jitter. Two things follow by construction: ∫ φ̇ of a constant is
-zero, and on a uniform grid both sides see one and the same interpolation, which drops out.
+noise is averaged over it. Samples are interpolated linearly and the interpolant is integrated
+exactly, at the log's own times, uniform or not. Two things follow by construction: ∫ φ̇ of a
+constant is zero, and on a uniform grid interpolation affects both sides alike and cancels.
 
 The textbook's `u = ∫τ dt`, `Y = W₂ − ∫W₁ dt` is one window that grows from the start to now and
 never ends; it is `forms.Growing`.
 
-Windows stand on a grid of the clock itself, not of the log's first sample. So they are the same
-however a log is cut, and a stream needs to hold no more than one window's length.
+Windows lie on a grid of the clock itself, not of the log's first sample. So they are the same
+however a log is split, and a stream buffers no more than one window's length.
 """
 
 from __future__ import annotations
@@ -47,12 +47,15 @@ CHECKS: Keys = {
 
 @dataclass(frozen=True)
 class Weak:
-    """How the equations of motion are integrated.
+    """Settings of the weak form: the windows against which the equations of motion are integrated.
 
     Attributes:
         length: Of a window [s], or None for two periods of the low-pass's corner.
-        power: Of Hann's window. Power p has 2p − 1 continuous derivatives.
-        overlap: Share of its length that a window has in common with the next.
+        power: p of the window cos²ᵖ. It has 2p − 1 continuous derivatives.
+        overlap: Fraction of its length that a window shares with the next, in [0, 1).
+
+    Raises:
+        InvalidSetting: If a setting is out of range.
     """
 
     length: float | None = None
@@ -66,11 +69,11 @@ class Weak:
         """Return the windows for a log, their length and stride a whole number of time steps.
 
         Args:
-            corner: Of the low-pass [Hz].
+            corner: Cutoff frequency of the low-pass [Hz].
             step: Median time between samples [s].
 
         Raises:
-            InvalidSetting: If the length that was asked for is that of too few samples.
+            InvalidSetting: If `length` spans fewer than `SHORTEST` samples.
         """
         if self.length is not None and self.length < (SHORTEST - 0.5) * step:
             raise InvalidSetting(
@@ -86,11 +89,12 @@ class Weak:
 
 @dataclass(frozen=True)
 class WhiteWeak(Weak):
-    """The weak form of signals that are taken as they are, whose noise is white.
+    """Settings of the weak form of unfiltered signals, whose noise is white.
 
     Attributes:
-        gap_steps: Time steps between samples over which no window reaches.
-        whitened: Whether rows are combined so that what windows share counts once; see `whitened`.
+        gap_steps: A longer interval between samples, in time steps, is a gap that no window spans.
+        whitened: Whether rows are decorrelated, so that the noise that overlapping windows share
+            counts once; see `whitened`.
     """
 
     gap_steps: float = GAP_STEPS
@@ -99,9 +103,10 @@ class WhiteWeak(Weak):
 
 @dataclass(frozen=True)
 class Windows:
-    """Windows on the clock: window k is φ(t − k·stride) on [k·stride, k·stride + length].
+    """Grid of windows in time: window k is φ(t − k·stride) on [k·stride, k·stride + length].
 
-    φ is cos²ᵖ(π u)/∫, u from −½ to ½ along the window, written as a sum of cosines.
+    φ is cos²ᵖ(π u) normalised to unit area, u from −½ to ½ along the window, written as a sum of
+    cosines.
 
     Attributes:
         length: Of each [s].
@@ -115,12 +120,12 @@ class Windows:
 
     @property
     def harmonics(self) -> tuple[float, ...]:
-        """c_j, j = 1…p, of `φ = (1 + Σ c_j cos 2πj u)/length`."""
+        """Cosine coefficients c_j, j = 1…p, of `φ = (1 + Σ c_j cos 2πj u)/length`."""
         p = self.power
         return tuple(2.0 * math.comb(2 * p, p + j) / math.comb(2 * p, p) for j in range(1, p + 1))
 
     def from_time(self, time: float) -> int:
-        """Return the first window that begins at this time [s] or later."""
+        """Return the index of the first window that begins at this time [s] or later."""
         k = math.ceil(time / self.stride)
         while k * self.stride < time:  # the quotient was rounded down, or up
             k += 1
@@ -129,7 +134,7 @@ class Windows:
         return k
 
     def over_at(self, time: float) -> int:
-        """Return the first window that is not over at this time [s]."""
+        """Return the index of the first window that ends after this time [s]."""
         k = math.floor((time - self.length) / self.stride) + 1
         while k * self.stride + self.length <= time:
             k += 1
@@ -138,16 +143,15 @@ class Windows:
         return k
 
     def weights(self, time: Array, first: int, count: int = 1) -> tuple[Array, Array]:
-        """Return what each sample weighs in the integrals of some windows.
+        """Return the weights of samples in the integrals ∫ φ f dt and ∫ φ̇ f dt of some windows.
 
-        With f the straight lines between samples: `weights[0] @ f == ∫ φ f dt` and
+        With f interpolated linearly between samples: `weights[0] @ f == ∫ φ f dt` and
         `weights[1] @ f == ∫ φ̇ f dt`. The former add up to 1, the latter to 0.
 
         Args:
-            time: Strictly increasing, from the first window's start or before to the last one's
-                end or behind, shape (N,) [s].
-            first: The first of the windows.
-            count: How many.
+            time: Strictly increasing, covering all the windows, shape (N,) [s].
+            first: Index of the first window.
+            count: Number of windows.
 
         Returns:
             Two arrays of shape (count, N), dimensionless and in 1/s.
@@ -176,12 +180,13 @@ class Windows:
 
 @dataclass(frozen=True)
 class Samples:
-    """Both sides of the equation of motion at samples that follow one another.
+    """Both sides of the equation of motion d/dt(W₂ π) − F π = τ at N consecutive samples.
 
     Attributes:
         time: Strictly increasing, shape (N,) [s].
-        momentum: W₂, what is differentiated, shape (N, channels, p).
-        remainder: F, what is not: W₁ less the columns of friction, shape (N, channels, p).
+        momentum: W₂, rows of the generalised momentum, shape (N, channels, p).
+        remainder: F, the undifferentiated rest: W₁ less the columns of friction,
+            shape (N, channels, p).
         effort: τ, shape (N, channels) [N·m or N].
     """
 
@@ -191,11 +196,11 @@ class Samples:
     effort: Array
 
     def part(self, cut: slice) -> Samples:
-        """Return some of the samples."""
+        """Return a slice of the samples."""
         return Samples(self.time[cut], self.momentum[cut], self.remainder[cut], self.effort[cut])
 
     def then(self, other: Samples) -> Samples:
-        """Return these samples and those that follow.
+        """Return these samples and later ones, concatenated.
 
         Raises:
             AssertionError: If the others do not come later.
@@ -208,7 +213,7 @@ class Samples:
 
 @dataclass(frozen=True)
 class Integrals:
-    """Rows of the weak form, one a window and channel.
+    """Regression rows of the weak form, one per window and channel.
 
     Attributes:
         time: Middle of each window, shape (windows,) [s].
@@ -224,14 +229,14 @@ class Integrals:
 def integrate(
     windows: Windows, samples: Samples, begin: float = -math.inf, end: float = math.inf
 ) -> Integrals:
-    """Return the integrals over all windows that the samples cover.
+    """Return the regression rows of all windows that the samples cover.
 
     Args:
-        windows: Which.
+        windows: Grid of windows.
         samples: Without a gap between them.
-        begin: Windows that start earlier are left out [s].
-        end: Those that start then or later are left out too [s]. Pieces of a log may share
-            samples: where one's end is the next one's begin, each window is in one of them.
+        begin: Windows that start before this time [s] are left out.
+        end: Windows that start at this time [s] or later are left out. Pieces of a log may share
+            samples: where one's end is the next one's begin, each window is in exactly one.
     """
     if not len(samples.time):
         return _integrals(windows, samples, 0, 0)
@@ -264,11 +269,11 @@ def _integrals(windows: Windows, samples: Samples, first: int, count: int) -> In
 
 @dataclass(frozen=True)
 class Held:
-    """What a stream holds for windows that are not over yet: less than a window's length.
+    """Buffer of a stream for windows that are not complete yet: less than a window's length.
 
     Attributes:
         samples: From the last one before the next window's start on.
-        following: The next window.
+        following: Index of the next window.
     """
 
     samples: Samples
@@ -276,14 +281,17 @@ class Held:
 
 
 def advance(windows: Windows, held: Held | None, piece: Samples) -> tuple[Held, Integrals]:
-    """Return what to hold on to, and the windows that a stream's next piece completes.
+    """Return the new buffer of a stream and the rows of the windows that its next piece completes.
 
-    The windows of all pieces are those of `integrate` on the whole.
+    The rows of all pieces are those of `integrate` on the whole.
 
     Args:
-        windows: Which.
-        held: What the piece before left; None where a stream begins, or goes on behind a gap.
-        piece: Samples that follow on those before, one at least.
+        windows: Grid of windows.
+        held: Buffer after the piece before; None where a stream begins, or resumes after a gap.
+        piece: The next samples of the stream, at least one.
+
+    Raises:
+        AssertionError: If the piece does not come later than the buffer.
     """
     samples = piece if held is None else held.samples.then(piece)
     following = windows.from_time(float(samples.time[0])) if held is None else held.following
@@ -298,7 +306,7 @@ def advance(windows: Windows, held: Held | None, piece: Samples) -> tuple[Held, 
 
 @dataclass(frozen=True)
 class Whitening:
-    """What whitening goes on with where further windows follow.
+    """State of the whitening recursion, to continue with the next windows.
 
     Attributes:
         factors: Rows of the Cholesky factor, from the diagonal backwards, newest last.
@@ -310,12 +318,13 @@ class Whitening:
 
 
 def shared_noise(windows: Windows, step: float) -> Array:
-    """Return the covariance of a window's row with those behind it, by lag, shape (lags,).
+    """Return the autocovariance of a window's row with later ones, by lag, shape (lags,).
 
-    Per unit variance of white noise of one sample: `Φ Φᵀ`, Φ being what each sample weighs.
+    Per unit variance of white noise of one sample: the first row of `Φ Φᵀ`, with Φ the samples'
+    weights in the integrals ∫ φ f dt.
 
     Args:
-        windows: Which.
+        windows: Grid of windows.
         step: Time between samples [s].
     """
     lags = math.ceil(windows.length / windows.stride - 1e-9)
@@ -327,20 +336,24 @@ def shared_noise(windows: Windows, step: float) -> Array:
 def whitened(
     shared: Array, rows: Integrals, before: Whitening | None = None
 ) -> tuple[Integrals, Whitening]:
-    """Return rows combined so that white noise of the effort stays white, and what to go on with.
+    """Return rows decorrelated for white noise of the effort, and the recursion's state.
 
-    Windows that overlap share samples, and so noise. With the Cholesky factor of its covariance
-    divided out, residuals are independent, of the deviation σ of one sample, and plain least
-    squares is best and honest. It is so where windows are long enough for noise of positions,
-    which φ̈ lets through and falls with their length to the power 5/2, to be less than that of
-    efforts, which falls with its root. Hann's windows that overlap by three quarters show nothing
-    at half the frequency at which they follow one another: whitened, what is there counts beyond
-    all measure. By two thirds or less they have no such frequency.
+    Windows that overlap share samples, and so noise. Rows are multiplied by the inverse Cholesky
+    factor of its covariance; then residuals are independent with the standard deviation σ of one
+    sample, and ordinary least squares is efficient with correct standard errors. This holds where
+    windows are so long that noise of positions is less than that of efforts: the former enters by
+    φ̈ and falls with the length to the power 5/2, the latter with its root. Hann windows that
+    overlap by three quarters transmit nothing at half the frequency at which they follow one
+    another; whitening amplifies errors there without bound. At overlaps of two thirds or less
+    there is no such frequency.
 
     Args:
-        shared: As `shared_noise` returns it.
-        rows: Over windows that follow one another, none left out.
-        before: Of the windows right before, if there were any.
+        shared: Autocovariance by lag, shape (lags,), as `shared_noise` returns it.
+        rows: Of consecutive windows, none left out.
+        before: State after the windows right before, if any.
+
+    Returns:
+        The whitened rows, and the state to continue with.
     """
     count = len(rows.time)
     columns = math.prod(rows.regressor.shape[1:])
