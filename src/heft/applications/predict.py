@@ -1,4 +1,4 @@
-"""Torque predicted by an identification, for any log."""
+"""Prediction of joint torques for a log, from the results of an identification."""
 
 from __future__ import annotations
 
@@ -20,17 +20,24 @@ def predict_files(
     columns: Path | None = None,
     friction: Literal["full", "simple", "none"] = "full",
 ) -> int:
-    """Predict the torques of a log and write them, whole or not at all; return the rows.
+    """Predict the joint torques of a log and write them to a file, whole or not at all.
 
     Args:
         folder: Results of `heft identify`.
-        log: CSV, Parquet or NPZ with positions.
-        out: Parquet or CSV file to write: `t`, `tau.<joint>` and `tau_rigid.<joint>`.
-        columns: TOML that says what the log's columns mean.
-        friction: `full`, `simple` or `none`.
+        log: CSV, Parquet or NPZ with joint positions.
+        out: Parquet or CSV file to write: `t` [s], `tau.<joint>` and its rigid-body part
+            `tau_rigid.<joint>` [N·m or N].
+        columns: TOML that maps log columns to signals.
+        friction: Friction model: `full`, `simple`, or `none` for rigid bodies and rotors only.
+
+    Returns:
+        Number of rows written.
 
     Raises:
-        InvalidSetting: If the kind of the output is not known.
+        InvalidSetting: If the output is neither Parquet nor CSV, is a folder, cannot be written, or
+            would overwrite the log.
+        InvalidRecording: If the log is too short, or changes while it is read.
+        InputError: If the folder of results or the log is invalid.
     """
     import pyarrow
     import pyarrow.csv

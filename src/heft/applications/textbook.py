@@ -1,12 +1,15 @@
-"""One equation of motion, three forms of its rows `Y π = u`, for any robot and from the same sides.
+"""Textbook forms of the linear regression `Y π = u` for a robot, from one equation of motion.
+
+Use it to compare identification methods on the same data; `identify` is for results.
 
     differentiated   Y = regressor(q, v, a)              u = τ
     windowed         Y = −∫ φ̇ W₂ dt − ∫ φ F dt           u = ∫ φ τ dt       (`weak`)
     growing          Y = W₂ − W₂(0) − ∫₀ᵗ F dt           u = ∫₀ᵗ τ dt
 
-W₂ π is the momentum, F π what changes it besides τ: C(q, v)ᵀ v − g(q) less friction. The growing
-form is the window that is 1 from the start to now. It needs no acceleration, and no differentiated
-velocity; but its integrals never forget an offset, where windows end.
+W₂ π is the generalised momentum, and F π its rate of change without τ: C(q, v)ᵀ v − g(q) less
+friction. The growing form has a window φ that is 1 from the start to the current time. It needs
+neither acceleration nor differentiated velocity, but its integrals accumulate any offset, whereas
+the integrals over finite windows do not.
 """
 
 from __future__ import annotations
@@ -32,37 +35,40 @@ STENCIL = 4  # samples from one side that say when a speed was zero
 
 
 class Moved(Protocol):
-    """A motion and its effort: arrays of shape (N, channels) at times of shape (N,)."""
+    """Motion and effort: arrays of shape (N, channels) at times of shape (N,)."""
 
     @property
     def time(self) -> Array:
-        """Strictly increasing [s]."""
+        """Times, strictly increasing, shape (N,) [s]."""
 
     @property
     def position(self) -> Array:
-        """Of each channel [rad or m]."""
+        """Positions q, shape (N, channels) [rad or m]."""
 
     @property
     def velocity(self) -> Array:
-        """Likewise, per s."""
+        """Velocities v, shape (N, channels) [rad/s or m/s]."""
 
     @property
     def acceleration(self) -> Array:
-        """Likewise, per s²; only the differentiated form looks at it."""
+        """Accelerations a, shape (N, channels) [rad/s² or m/s²].
+
+        Only the differentiated form uses them.
+        """
 
     @property
     def effort(self) -> Array:
-        """Of the actuators on each channel [N·m or N]."""
+        """Actuator efforts τ, shape (N, channels) [N·m or N]."""
 
 
 @dataclass(frozen=True, eq=False)
 class Differenced:
-    """A motion of which only positions were measured, by central differences.
+    """A motion with velocity and acceleration by central differences of the measured positions.
 
     Attributes:
-        time: Strictly increasing, shape (N,) [s].
-        position: q, shape (N, channels) [rad or m].
-        effort: τ, shape (N, channels) [N·m or N].
+        time: Times, strictly increasing, shape (N,) [s].
+        position: Positions q, shape (N, channels) [rad or m].
+        effort: Efforts τ, shape (N, channels) [N·m or N].
     """
 
     time: Array
@@ -71,24 +77,32 @@ class Differenced:
 
     @property
     def velocity(self) -> Array:
-        """Shape (N, channels)."""
+        """Velocities v, shape (N, channels) [rad/s or m/s]."""
         return np.asarray(np.gradient(self.position, self.time, axis=0, edge_order=2))
 
     @property
     def acceleration(self) -> Array:
-        """Shape (N, channels)."""
+        """Accelerations a, shape (N, channels) [rad/s² or m/s²]."""
         return np.asarray(np.gradient(self.velocity, self.time, axis=0, edge_order=2))
 
 
 def _drive_state(robot: Robot, moved: Moved, acceleration: Array) -> DriveState:
-    """Return the drives' state, without memory and without load."""
+    """Return the drives' state, without presliding and load."""
     stops = np.zeros((len(robot.drives.stop_columns), len(moved.time)))
     position, velocity = moved.position.T, moved.velocity.T
     return DriveState(position, velocity, acceleration.T, stops, np.zeros_like(velocity))
 
 
 def sides(robot: Robot, moved: Moved) -> weak_form.Samples:
-    """Return both sides of the equation of motion, on the columns of `robot.labels`."""
+    """Return momentum and force regressors, W₂ and F, with the efforts at every sample.
+
+    Args:
+        robot: Robot model with p standard parameters, `robot.labels`.
+        moved: Motion and effort, N samples.
+
+    Returns:
+        Samples with W₂ and F, shape (N, channels, p), and τ, shape (N, channels) [N·m or N].
+    """
     still = np.zeros_like(moved.velocity)
     motion = kernels.motion_of(robot.tree, robot.gravity, moved.position, moved.velocity, still)
     momentum, remainder = plants.both_sides(robot, motion, _drive_state(robot, moved, still))
@@ -96,7 +110,15 @@ def sides(robot: Robot, moved: Moved) -> weak_form.Samples:
 
 
 def differentiated(robot: Robot, moved: Moved) -> Integrals:
-    """Return the rows at every sample, on the columns of `robot.labels`."""
+    """Return the rows of the inverse dynamic model, Y(q, v, a) π = τ, at every sample.
+
+    Args:
+        robot: Robot model with p standard parameters, `robot.labels`.
+        moved: Motion with acceleration, and effort, N samples.
+
+    Returns:
+        Y, shape (N, channels, p), and τ, shape (N, channels) [N·m or N].
+    """
     a = moved.acceleration
     state = _drive_state(robot, moved, a)
     rows = plants.standard_rows(robot, moved.position, moved.velocity, a, state)
@@ -104,30 +126,49 @@ def differentiated(robot: Robot, moved: Moved) -> Integrals:
 
 
 def windowed(robot: Robot, moved: Moved, windows: Windows) -> Integrals:
-    """Return the rows over windows, on the columns of `robot.labels`."""
+    """Return the rows of the weak form: the equation of motion integrated over windows.
+
+    Use it where velocity is too noisy to be differentiated [Shinbrot1957]; see `weak_form`.
+
+    Args:
+        robot: Robot model with p standard parameters, `robot.labels`.
+        moved: Motion and effort, N samples.
+        windows: Window functions φ, of unit area.
+
+    Returns:
+        Y, shape (windows, channels, p), and ∫ φ τ dt, shape (windows, channels) [N·m or N].
+    """
     return weak_form.integrate(windows, sides(robot, moved))
 
 
 @dataclass(frozen=True)
 class Growing:
-    """Rows over one window that grows from the start to now.
+    """Rows of the momentum equation integrated from the start of a window to each sample.
 
-    A drive that sticks takes a friction that no column says. There the window ends, and another
-    one begins when all move again.
+    The friction of a sticking drive is not modelled. So a window ends where a drive sticks, and a
+    new one begins when all drives move again.
 
     Attributes:
-        sums: `rectangles` as the textbook's loop has them, torque taken at each step's beginning
-            and motion at its end; or `exact`, by splines, and for the sign of a speed by the
-            times at which it changes.
-        held: Whether an effort was held from each sample to the next, as by a controller;
-            rectangles then are its exact integral.
+        sums: Quadrature: `rectangles`, the usual discrete sum, with effort at the beginning of each
+            step and motion at its end; or `exact`, by cubic splines, with Coulomb friction split at
+            the zero crossings of the velocity.
+        held: Whether effort is piecewise constant between samples (zero-order hold); rectangles are
+            then its exact integral.
     """
 
     sums: Literal["rectangles", "exact"] = "exact"
     held: bool = False
 
     def rows(self, robot: Robot, moved: Moved) -> Integrals:
-        """Return the rows, one a sample behind a window's first, on `robot.labels`' columns."""
+        """Return one row for each sample after a window's first.
+
+        Args:
+            robot: Robot model with p standard parameters, `robot.labels`.
+            moved: Motion and effort, N samples.
+
+        Returns:
+            Y, shape (rows, channels, p), and ∫ τ dt, shape (rows, channels) [N·m·s or N·s].
+        """
         found = sides(robot, moved)
         speeds = moved.velocity @ np.array([d.ratio for d in robot.drives]).T
         parts = [
@@ -158,7 +199,7 @@ class Growing:
 
 
 def _moving(robot: Robot, speeds: Array) -> list[slice]:
-    """Return the stretches in which no drive with Coulomb friction sticks."""
+    """Return the intervals in which no drive with Coulomb friction sticks."""
     rubbing = sorted({d for d, term in robot.drive_columns if isinstance(term, Coulomb)})
     still = speeds[:, rubbing] == 0.0
     sticks = np.any(still[1:] & still[:-1], axis=1)
@@ -170,20 +211,20 @@ def _moving(robot: Robot, speeds: Array) -> list[slice]:
 
 
 def _integral(time: Array, values: Array) -> Array:
-    """Return ∫ dt from the first sample to each other one, joined by a cubic spline."""
+    """Return ∫ dt of a cubic spline from the first sample to each of the others."""
     spline = scipy.interpolate.CubicSpline(time, values)
     return np.asarray(spline.antiderivative()(time)[1:])
 
 
 def sign_integral(time: Array, speed: Array) -> Array:
-    """Return `∫ sign(w) dt` from the first sample to each, shape (N,) [s].
+    """Return the integral `∫ sign(w) dt` from the first sample to each, shape (N,) [s].
 
-    Friction jumps as w changes its sign, and w has a kink there. So when it does is found from
-    samples on either side alone, by a cubic through the last four of them.
+    Coulomb friction jumps, and w has a kink, where w changes sign. So each zero crossing is located
+    by polynomials, at most cubic, through up to four samples on one side of it.
 
     Args:
-        time: Strictly increasing, shape (N,) [s].
-        speed: w, shape (N,).
+        time: Times, strictly increasing, shape (N,) [s].
+        speed: Velocity w, shape (N,) [rad/s or m/s].
     """
     sign = np.sign(speed)
     steps = np.diff(time) * np.where(sign[1:] != 0.0, sign[1:], sign[:-1])
@@ -194,7 +235,7 @@ def sign_integral(time: Array, speed: Array) -> Array:
 
 
 def _zero(time: Array, speed: Array, k: int, side: int) -> float:
-    """Return at which share of the step behind sample k a speed is zero, seen from one side."""
+    """Return where within step k the velocity is zero [0 to 1], extrapolated from one side."""
     near = k if side < 0 else k + 1
     count = 1
     while (
@@ -216,17 +257,21 @@ def _zero(time: Array, speed: Array, k: int, side: int) -> float:
 
 
 def whitened(rows: Integrals, windows: Windows, step: float) -> Integrals:
-    """Return rows over windows combined so that white noise of the effort stays white.
+    """Return combinations of window rows in which white effort noise is white again.
 
-    See `weak_form.whitened`.
+    Use it before least squares on overlapping windows, whose rows share noise; see
+    `weak_form.whitened`.
 
     Args:
-        rows: Over windows that follow one another, none left out.
-        windows: Which they are.
-        step: Of the log [s].
+        rows: Rows of consecutive windows, Y of shape (windows, channels, p).
+        windows: The windows.
+        step: Sampling interval of the log [s].
+
+    Returns:
+        Whitened rows.
 
     Raises:
-        InvalidSetting: If a window is missing.
+        InvalidSetting: If a window between others is missing.
     """
     if len(rows.time) > 1 and np.ptp(np.diff(rows.time)) > 0.5 * windows.stride:
         raise InvalidSetting("windows are missing between others", argument="rows")
@@ -234,17 +279,31 @@ def whitened(rows: Integrals, windows: Windows, step: float) -> Integrals:
 
 
 def chosen(rows: Integrals, columns: Sequence[int]) -> Integrals:
-    """Return the rows of some columns."""
+    """Return rows restricted to some columns of the regressor.
+
+    Args:
+        rows: Y, shape (N, channels, p), and u, shape (N, channels).
+        columns: Indices of n columns.
+
+    Returns:
+        Y, shape (N, channels, n), and the same u.
+    """
     return replace(rows, regressor=rows.regressor[:, :, list(columns)])
 
 
 def least_squares(rows: Integrals) -> Parameters:
-    """Return the least squares of rows, each channel weighed by its own noise, taken for white.
+    """Return the weighted least-squares estimate of rows, with white noise assumed in each channel.
 
-    Its values, covariance and deviations are those of columns `1`, `2` and so on.
+    Each channel is weighted by its own residual.
+
+    Args:
+        rows: Y, shape (N, channels, n), and u, shape (N, channels).
+
+    Returns:
+        Values, shape (n,), and covariance, shape (n, n); the labels are `1`, `2` and so on.
 
     Raises:
-        TooLittleData: If the rows do not determine the parameters.
+        TooLittleData: If the rows do not have full column rank.
     """
     count, channels, size = rows.regressor.shape
     labels = Labels(tuple(str(k + 1) for k in range(size)), ("",) * size, "rows")
@@ -261,12 +320,15 @@ def least_squares(rows: Integrals) -> Parameters:
 
 
 def followed(recursion: CovarianceRecursion, rows: Integrals, std: float = 1.0) -> Array:
-    """Return the estimate behind every row's time, shape (N, n); it starts from zero.
+    """Return the recursive estimate after every row, from an initial value of zero.
 
     Args:
-        recursion: How.
-        rows: With as many columns as there are parameters.
-        std: Of each parameter before the first row: P = std² 1.
+        recursion: Recursive estimator.
+        rows: Y, shape (N, channels, n), and u, shape (N, channels).
+        std: Standard deviation of each parameter before the first row: P = std² 1.
+
+    Returns:
+        Estimates at the rows' times, shape (N, n).
     """
     state = recursion.regularised(rows.regressor.shape[2], std)
     course = np.empty((len(rows.time), rows.regressor.shape[2]))

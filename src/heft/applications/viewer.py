@@ -1,7 +1,7 @@
-"""A robot and a recording in the browser: `heft view`.
+"""Viewer of a robot and a recording in the browser: `heft view`.
 
-Shows what the model file draws, where its meshes are to be found, its joints, and each link's
-mass as the solid ellipsoid of equal inertia. Served on this machine only.
+Shows the visual meshes of the model file as far as they are found, the joints, and the inertia of
+each link as its equivalent solid ellipsoid. It is served on the local machine only.
 """
 
 from __future__ import annotations
@@ -36,30 +36,30 @@ SHAPE, MASS, BONE = (150, 160, 172), (31, 111, 235), (110, 118, 129)
 
 @dataclass(frozen=True, eq=False)
 class Motion:
-    """Positions over time, no more of them than are shown.
+    """Positions over time, reduced to the frame rate of the viewer.
 
     Attributes:
-        time: Since the first row, shape (n,) [s].
-        position: Shape (n, channels) [rad or m].
+        time: Times from the first row, shape (n,) [s].
+        position: Positions, shape (n, channels) [rad or m].
     """
 
     time: Array
     position: Array
 
     def at(self, moment: float) -> Array:
-        """Return the positions at a time [s], shape (channels,)."""
+        """Return the positions interpolated at a time [s], shape (channels,) [rad or m]."""
         return np.array([np.interp(moment, self.time, column) for column in self.position.T])
 
 
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """What a link looks like.
+    """Mesh of a link's visual geometry.
 
     Attributes:
         link: Index of the link.
-        pose: In the link's frame, shape (4, 4).
-        vertices: Shape (n, 3) [m].
-        faces: Shape (m, 3).
+        pose: Pose of the mesh in the link's frame, shape (4, 4).
+        vertices: Vertices, shape (n, 3) [m].
+        faces: Vertex indices of each triangle, shape (m, 3).
     """
 
     link: int
@@ -69,15 +69,18 @@ class Shape:
 
 
 def read_motion(robot: Robot, log: Path, columns: Path | None = None) -> Motion:
-    """Return the positions in a log.
+    """Return the joint positions of a log; joints without positions stay at zero.
 
     Args:
-        robot: Whose joints.
+        robot: Robot whose joints are read.
         log: CSV, Parquet or NPZ.
-        columns: TOML that says what its columns mean.
+        columns: TOML that maps log columns to signals.
+
+    Returns:
+        The positions, thinned to at most twice the viewer's frame rate.
 
     Raises:
-        InputError: If the log cannot be read or holds no position of any joint.
+        InputError: If the log cannot be read, is too short, or has no joint position.
     """
     (recording,) = Inputs(robot).with_columns(columns).with_logs(log=[log]).logs["log"]
     there = [j for j in robot.joints if f"q.{j}" in recording.signals]
@@ -105,20 +108,27 @@ def read_motion(robot: Robot, log: Path, columns: Path | None = None) -> Motion:
 
 
 def read_robot(path: Path) -> tuple[Robot, Path]:
-    """Return the robot of a model file, or of a folder of results, and where it is from."""
+    """Return the robot of a model file or folder of results, and the path of its model.
+
+    Args:
+        path: Model file, or folder that `heft identify` wrote.
+
+    Raises:
+        InputError: If it is neither.
+    """
     if path.is_dir():
         return Identified.load(path).robot, path / "model"
     return Robot.from_file(path), path
 
 
 def shapes(robot: Robot, model: Path) -> tuple[list[Shape], list[str]]:
-    """Return what the links look like, and the geometries that cannot be shown.
+    """Return the visual meshes of the links, and the names of geometries that cannot be shown.
 
-    Where nothing of what a link looks like can be, its shape for collisions stands in.
+    Collision geometry replaces visual geometry where none of the latter can be shown.
 
     Args:
-        robot: Of a URDF; of other files nothing is shown.
-        model: Its file: meshes are looked for beside it and above it.
+        robot: Robot of a URDF; for other formats nothing is returned.
+        model: Model file; meshes are searched beside it and in the folders above.
     """
     if robot.form != "urdf":
         return [], []
@@ -158,7 +168,7 @@ def _origin(visual: xml.Element) -> Array:
 
 
 def _three(text: str | None, otherwise: float) -> list[float]:
-    """Return three numbers; what is malformed changes only what is seen, and is left out."""
+    """Return three numbers of an attribute, or the default three times if it is malformed."""
     try:
         numbers = [float(v) for v in (text or "").split()]
     except ValueError:
@@ -197,11 +207,11 @@ def _mesh(shape: xml.Element, model: Path) -> tuple[Array, Any] | None:
 
 
 def mesh_path(name: str, model: Path) -> Path | None:
-    """Return the file of a mesh on this machine, None if it is not to be found.
+    """Return the path of a mesh file on this machine; None if it is not found.
 
     Args:
         name: `package://PACKAGE/…`, `file://…` or a path relative to the model file.
-        model: The model file; packages are folders above it.
+        model: Model file; packages are searched in the folders above it.
     """
     scheme, there, rest = name.partition("://")
     folders = list(model.resolve().parents)
@@ -226,19 +236,19 @@ def serve(
     open_browser: bool,
     say: Callable[[str], None],
 ) -> None:
-    """Show a robot, and play a recording, until interrupted.
+    """Show a robot, and optionally play a recording, until interrupted.
 
     Args:
-        robot: The model file, or a folder of results.
-        log: To be played, if given.
-        columns: TOML that says what its columns mean.
-        port: To serve on; the next free one if taken.
+        robot: Model file, or folder of results.
+        log: Log to be played; None for sliders of the joints.
+        columns: TOML that maps log columns to signals.
+        port: Port to serve on; if taken, the next free one.
         open_browser: Whether to open the browser.
-        say: Told the address.
+        say: Callback that receives the address.
 
     Raises:
         InputError: If the robot or the log cannot be read, or the viewer is not installed.
-        InvalidSetting: If there is no such port, or a map without a log.
+        InvalidSetting: If the port is out of range, or a map is given without a log.
     """
     if not 0 < port < 65536:
         raise InvalidSetting("there is no such port", argument="--port", got=str(port))
@@ -289,10 +299,10 @@ def _wait() -> None:
 
 
 class Stage:
-    """What stands in the browser."""
+    """Scene and controls in the browser."""
 
     def __init__(self, server: Any, robot: Robot, model: Path) -> None:
-        """Put a robot on it, all joints at zero."""
+        """Add a robot to the scene, all joints at zero."""
         self._server, self._robot = server, robot
         if np.linalg.norm(robot.gravity) > 0.0:
             server.scene.set_up_direction(-robot.gravity)
@@ -318,10 +328,10 @@ class Stage:
         self.pose(np.zeros(len(robot.channels)))
 
     def pose(self, position: Array) -> None:
-        """Put the joints where they are to be.
+        """Move the joints to given positions.
 
         Args:
-            position: Of each channel, shape (channels,) [rad or m].
+            position: Position of each channel, shape (channels,) [rad or m].
         """
         poses = body_poses(self._robot.tree, position)
         with self._server.atomic():
@@ -329,7 +339,7 @@ class Stage:
                 frame.wxyz, frame.position = quaternion_of_matrix(pose[:3, :3]), pose[:3, 3]
 
     def pose_by_hand(self) -> None:
-        """Give each joint a slider."""
+        """Add a slider for each joint."""
         robot = self._robot
         position = np.zeros(len(robot.channels))
         for joint in robot.joints:
@@ -345,7 +355,7 @@ class Stage:
             slider.on_update(move)
 
     def play(self, motion: Motion) -> None:
-        """Play a recording again and again, until interrupted."""
+        """Play a recording in a loop, until interrupted."""
         gui, end = self._server.gui, float(motion.time[-1])
         playing = gui.add_checkbox("play", True)
         moment = gui.add_slider("time [s]", 0.0, round(end, 3), 1e-3, 0.0)

@@ -1,3 +1,3 @@
-"""A simulated experiment with a six-joint arm, shipped with its truth."""
+"""Demonstration: a simulated experiment with a six-joint arm and its true parameters."""
 
 from .demo import FOLDER, run

@@ -1,4 +1,4 @@
-"""A simulated experiment with a six-joint arm, shipped with its truth.
+"""Demonstration: a simulated experiment with a six-joint arm and its true parameters.
 
 Made by `examples/make_demo.py`: closed loop, friction, noise, quantisation, 3 ms of torque
 delay, a dozen lost samples, and a model file whose numbers are wrong by about 30 %.
@@ -23,11 +23,17 @@ TERMS = ("viscous", "coulomb", "offset", "armature")
 
 
 def run(out: Path, progress: Callable[[str], None]) -> str:
-    """Identify the arm, write the results, and return a comparison with the truth.
+    """Identify the simulated arm, write the results, and compare them with the true parameters.
 
     Args:
         out: Folder for the results.
-        progress: Told what is being done.
+        progress: Callback for progress messages.
+
+    Returns:
+        The report and the comparison, as text for a terminal.
+
+    Raises:
+        InvalidSetting: If the folder holds other files.
     """
     from heft.applications.identification import identify_files, report, write
     from heft.display import table

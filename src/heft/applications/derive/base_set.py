@@ -1,13 +1,14 @@
-"""Base parameters of a chain in closed form.
+"""Base parameters of a serial chain in closed form.
 
-Some changes of parameters do not change the torque, whatever the motion. A body that looks the
-same however its joint moves it may as well belong to the link before: that gives three such
-changes a joint that turns, and six a joint that slides [Gautier1990; Khalil2002], for tables of
-any lengths. The first link can only turn, or slide, about one line, so that most of its
-parameters do nothing; and a rotor there turns as the link does. Whether that is all is
-found by exact arithmetic modulo a prime at random poses. If not, as with axes that stay parallel,
-the rest is solved for exactly among the coefficients of D(q) and C(q): these are polynomials in
-normal form, and columns depend on one another just where their coefficients do.
+The unidentifiable directions are the changes of parameters that leave the torque unchanged for
+any motion. A body that is invariant under the motion of its joint may as well belong to the
+previous link: that gives three directions for each revolute joint and six for each prismatic
+joint [Gautier1990; Khalil2002], for any lengths. The first link can only rotate about, or slide
+along, one line, so that most of its parameters have no effect, and its rotor inertia adds to its
+own. Whether these are all is tested by exact arithmetic modulo a prime at random poses. If not,
+as with parallel axes, the others are found exactly from the coefficients of D(q) and C(q): these
+are polynomials in normal form, and columns are linearly dependent exactly if their coefficients
+are.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ Ten = dict[int, Any]  # of a body, those that are not zero
 
 @dataclass(frozen=True)
 class BaseSet:
-    """What the motion of a robot can tell of its parameters, in closed form.
+    """Base parameters of a robot in closed form: the identifiable combinations β = K π.
 
     Attributes:
-        columns: Symbols of all parameters π, called as everywhere in heft.
-        kept: Positions in π of the b independent columns, ascending.
+        columns: Symbols of the p standard parameters π, named as everywhere in heft.
+        kept: Indices in π of the b independent columns, ascending.
         matrix: K, b × p, with β = K π and Y = Y_kept K.
     """
 
@@ -42,7 +43,7 @@ class BaseSet:
 
     @property
     def expressions(self) -> tuple[Any, ...]:
-        """The base parameters β in terms of π."""
+        """The b base parameters β in terms of π."""
         return tuple(self.matrix * load_sympy().Matrix(self.columns))
 
 
@@ -53,14 +54,15 @@ def base_set(
     columns: tuple[Any, ...],
     expanded: Callable[[], Expanded],
 ) -> BaseSet:
-    """Return the base parameters of a table.
+    """Return the base parameters of a Denavit-Hartenberg table.
 
     Args:
-        said: The table.
-        q: Symbols of the joints' positions.
-        gravity: In the base's frame.
-        columns: Symbols of all parameters: ten a link, then, or not, the drives'.
-        expanded: Makes the algebra in which constants and positions have a normal form.
+        said: Table.
+        q: Symbols of the joint positions.
+        gravity: Gravitational acceleration in the base frame, 3 components [m/s²].
+        columns: Symbols of the standard parameters: ten for each link, then those of the drives if
+            they are included.
+        expanded: Function that makes the algebra in which expressions have a normal form.
     """
     sympy, count = load_sympy(), len(said.rows)
     bodies = PARAMETER_COUNT * count
@@ -112,11 +114,11 @@ def base_set(
 
 
 def _rows(chain: Chain, rotors: int | None) -> Iterator[dict[int, Any]]:
-    """Yield entries of C(q) and D(q) as factors of the parameters, by column.
+    """Yield the regressor rows of the entries of C(q) and D(q), by column.
 
     Args:
-        chain: The links.
-        rotors: Column of the first rotor, if there are any.
+        chain: Links.
+        rotors: Column of the first rotor inertia; None without drives.
     """
     half, count = chain.algebra.half, len(chain.steps)
     for i in range(count):
@@ -150,7 +152,7 @@ def _sampled(
 
 
 def _regroupings(constants: Constants, said: Outline[Any]) -> list[Ten]:
-    """Return changes that no motion shows: from a link to the one before it."""
+    """Return the unidentifiable directions that move mass from a link to the previous one."""
     found, one = [], constants.lift(1)
     for j, row in enumerate(said.rows):
         alike: list[Ten] = [{M: one}, {HZ: one}, {XX: one, YY: one}]
@@ -170,7 +172,7 @@ def _regroupings(constants: Constants, said: Outline[Any]) -> list[Ten]:
 
 
 def _first_link(constants: Constants, said: Outline[Any], gravity: Sequence[Any]) -> list[Ten]:
-    """Return further changes of the first link that no motion shows."""
+    """Return the further unidentifiable directions of the first link."""
     row = said.rows[0]
     if row.prismatic:
         hidden = [HX, HY, HZ]
@@ -193,7 +195,7 @@ def _own(constants: Constants, said: Outline[Any], j: int, ten: Ten) -> dict[int
 
 
 def _moved(constants: Constants, place: Rows, ten: Ten) -> Ten:
-    """Return a body's parameters in the frame that sees its own at a place: J' = T J Tᵀ."""
+    """Return a body's ten parameters in another frame, with pseudo-inertia J' = T J Tᵀ."""
     zero, half = constants.lift(0), constants.half
     m, x, y, z, xx, xy, yy, xz, yz, zz = (ten.get(k, zero) for k in range(PARAMETER_COUNT))
     J = [

@@ -1,7 +1,7 @@
-"""A chain of links in symbols: where each is, and how the joints move it, as seen from itself.
+"""Symbolic kinematics of a serial chain: link frames, and joint twists in the links' frames.
 
-Matrices are 4 × 4 without the last row: that is 0 0 0 1 for a place T, and 0 for a twist X, a
-derivative of a place as seen from there: dT = T X.
+Matrices are 4 × 4 without their last row. It is 0 0 0 1 for a transform T, and 0 for a twist X:
+the derivative of a transform in its own frame, dT = T X.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Rows = list[list[Any]]  # 3 × 4, of an algebra's elements
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """The links of a robot.
+    """Transforms and twists of the n links of a robot.
 
     Attributes:
-        algebra: What all elements belong to.
-        steps: T_{i−1}^i.
+        algebra: Algebra of all elements.
+        steps: T_{i−1}^i of each link.
         twists: X_ij by link i and joint j ≤ i, with ∂T_0^i/∂q_j = T_0^i X_ij.
-        felt: Gravity in each link's frame, n of 3.
+        felt: Gravitational acceleration in each link's frame, n of 3 components [m/s²].
     """
 
     algebra: Algebra
@@ -35,13 +35,13 @@ class Chain:
 
 
 def follow(algebra: Algebra, said: Outline[Any], q: Sequence[Any], gravity: Any) -> Chain:
-    """Return the chain of a table, its rows followed from the base outwards.
+    """Return the chain of a Denavit-Hartenberg table, by recursion from the base outwards.
 
     Args:
-        algebra: To calculate with.
-        said: The table.
-        q: Positions of its joints; further ones do not matter.
-        gravity: In the base's frame.
+        algebra: Algebra of the elements.
+        said: Table.
+        q: Joint positions; surplus ones are ignored.
+        gravity: Gravitational acceleration in the base frame, 3 components [m/s²].
     """
     steps, everyone, felts = [], [], []
     twists: list[Rows] = []
@@ -61,7 +61,7 @@ def follow(algebra: Algebra, said: Outline[Any], q: Sequence[Any], gravity: Any)
 
 
 def moves(algebra: Algebra, row: Row[Any], position: Any, modified: bool) -> tuple[Rows, ...]:
-    """Return the places that a row is made of: before the joint, the joint, and behind it."""
+    """Return the three transforms of a row: before the joint, of the joint, and after it."""
     link = placed(turn(algebra, row.alpha, "x"), shift(algebra, row.a, "x"))
     joint = turn(algebra, row.theta, "z")
     if row.prismatic:
@@ -74,7 +74,7 @@ def moves(algebra: Algebra, row: Row[Any], position: Any, modified: bool) -> tup
 
 
 def turn(algebra: Algebra, angle: Any, about: str) -> Rows:
-    """Return a turn about x or z."""
+    """Return the transform of a rotation about x or z."""
     zero, one = _units(algebra)
     cos, sin = (one, zero) if angle.is_zero else algebra.turn(right_angle(angle))
     if about == "x":
@@ -83,28 +83,29 @@ def turn(algebra: Algebra, angle: Any, about: str) -> Rows:
 
 
 def shift(algebra: Algebra, way: Any, along: str) -> Rows:
-    """Return a shift along x or z."""
+    """Return the transform of a translation along x or z."""
     rows = turn(algebra, load_sympy().Integer(0), "z")
     rows["xyz".index(along)][3] = algebra.lift(way)
     return rows
 
 
 def placed(first: Rows, second: Rows) -> Rows:
-    """Return the product of a place, or a twist, with a place, whose last row is 0 0 0 1."""
+    """Return the product of a transform, or a twist, with a transform (last row 0 0 0 1)."""
     found = compose(first, second)
     return [[*new[:3], new[3] + old[3]] for new, old in zip(found, first, strict=True)]
 
 
 def compose(first: Rows, second: Rows) -> Rows:
-    """Return the product of a matrix with a twist, whose last row is 0."""
+    """Return the product of a matrix with a twist (last row 0)."""
     columns = [[row[c] for row in second] for c in range(4)]
     return [[_dot(row, column) for column in columns] for row in first]
 
 
 def seen(place: Rows, twist: Rows) -> Rows:
-    """Return T⁻¹ X T: a twist as seen from a place.
+    """Return T⁻¹ X T: a twist in the frame of a transform.
 
-    Its turn stays a vector on the way, so that a turn about z sees itself unchanged.
+    The angular part is transformed as a vector, so that a rotation about z leaves one about z
+    unchanged.
     """
     axes = [[row[c] for row in place] for c in range(4)]
     turning = (twist[2][1], twist[0][2], twist[1][0])
@@ -116,24 +117,24 @@ def seen(place: Rows, twist: Rows) -> Rows:
 
 
 def inverse(place: Rows) -> Rows:
-    """Return T⁻¹."""
+    """Return the inverse transform T⁻¹."""
     columns = [[row[c] for row in place] for c in range(4)]
     return [[*column, -_dot(column, columns[3])] for column in columns[:3]]
 
 
 def along(acceleration: Sequence[Any]) -> Rows:
-    """Return the same acceleration of all points."""
+    """Return the matrix of a uniform acceleration of all points."""
     zero = 0 * acceleration[0]
     return [[zero, zero, zero, x] for x in acceleration]
 
 
 def scaled(matrix: Rows, factor: Any) -> Rows:
-    """Return a matrix times an element."""
+    """Return a matrix times a scalar of the algebra."""
     return [[x * factor for x in row] for row in matrix]
 
 
 def added(matrices: Iterable[Rows]) -> Rows:
-    """Return the sum of matrices, one at least."""
+    """Return the sum of one or more matrices."""
     total, *others = matrices
     for matrix in others:
         total = [
@@ -144,7 +145,7 @@ def added(matrices: Iterable[Rows]) -> Rows:
 
 
 def kept(algebra: Algebra, name: str, matrix: Rows) -> Rows:
-    """Return a matrix that will be used again, in the form that suits the algebra."""
+    """Return a matrix for repeated use: with named or reduced entries, as the algebra does."""
     return [
         [algebra.keep(f"{name}_{r}{c}", x) for c, x in enumerate(row, 1)]
         for r, row in enumerate(matrix, 1)
@@ -152,7 +153,16 @@ def kept(algebra: Algebra, name: str, matrix: Rows) -> Rows:
 
 
 def pair(left: Rows, right: Rows, half: Any) -> list[Any]:
-    """Return tr(A J Bᵀ) as factors of the ten parameters in the pseudo-inertia J."""
+    """Return the coefficients of tr(A J Bᵀ) in the ten parameters of the pseudo-inertia J.
+
+    Args:
+        left: A, 3 × 4.
+        right: B, 3 × 4.
+        half: ½ in the algebra.
+
+    Returns:
+        Ten coefficients, in heft's order of the parameters.
+    """
     zero = 0 * left[0][0]
 
     def both(i: int, j: int) -> Any:

@@ -1,4 +1,4 @@
-"""The dynamics of a small robot in symbols, derived from its Denavit-Hartenberg table.
+"""Symbolic dynamics of a small robot, derived from its Denavit-Hartenberg table.
 
 Lagrange's equations as textbooks derive them [Paul1981; Bejczy1974], with homogeneous transforms
 T, their derivatives U_ij = ∂T_0^i/∂q_j and U_ijk = ∂U_ij/∂q_k, and pseudo-inertias J_i:
@@ -6,18 +6,18 @@ T, their derivatives U_ij = ∂T_0^i/∂q_j and U_ijk = ∂U_ij/∂q_k, and pseu
     D_ik = Σ_j tr(U_jk J_j U_jiᵀ),  h_ikm = Σ_j tr(U_jkm J_j U_jiᵀ),  C_i = −Σ_j m_j gᵀ U_ji r̄_j
     τ = D q̈ + h(q, q̇) + C
 
-A trace does not change when all points are turned and moved alike. So the derivatives are
-taken as seen from the link that they move, U_ij = T_0^i X_ij with
+The trace is invariant under a common rigid motion of all points. So the derivatives are expressed
+in the frame of the link that they move, U_ij = T_0^i X_ij with
 
     X_ij = (T_{j−1}^i)⁻¹ Q_j T_{j−1}^i,        U_ijk = T_0^i X_ij X_ik for j ≤ k,
 
-and the traces hold X in the place of U: only joints between j and i are left in it. h_ikm is
+and X replaces U in the traces: they depend only on the joints between j and i. h_ikm is
 symmetric in k and m, and is Christoffel's symbol: the Coriolis matrix Σ_m h_ikm q̇_m has
 Ḋ = C + Cᵀ.
 
-Up to `CLOSED` joints all results are closed forms; above that they are made of named parts, see
-`Derivation.definitions`. Parameters stand in heft's order (`inertia`), the drives' after them:
-rotor inertias, then Coulomb, then viscous friction.
+Up to `CLOSED` joints all results are closed forms; for more joints they are expressed by named
+subexpressions, see `Derivation.definitions`. Parameters are in heft's order (`inertia`), followed
+by the drives': rotor inertias, then Coulomb, then viscous friction.
 """
 
 from __future__ import annotations
@@ -56,19 +56,22 @@ TEN = ("m", "hx", "hy", "hz", "Ixx", "Ixy", "Iyy", "Ixz", "Iyz", "Izz")
 
 @dataclass(frozen=True, eq=False)
 class Derivation:
-    """The dynamics of a robot in symbols. All matrices are SymPy's, immutable.
+    """Symbolic dynamics of a robot. All matrices are immutable SymPy matrices.
+
+    Lengths are in metres and angles in radians; entries of prismatic joints have the units of
+    translation.
 
     Attributes:
-        name: The robot's name.
+        name: Name of the robot.
         joints: Names of the n joints.
-        links: Names of what they move.
-        q: Symbols of the joints' positions.
-        v: Of their velocities.
-        a: Of their accelerations.
-        symbols: All others that the robot is described with, sorted by name.
-        gravity: In the base's frame, 3 × 1.
-        columns: Symbols of all parameters π, p of them: ten a link, then the drives'.
-        standard: π in the symbols of the description.
+        links: Names of the n links.
+        q: Symbols of the joint positions [rad or m].
+        v: Symbols of the joint velocities q̇ [rad/s or m/s].
+        a: Symbols of the joint accelerations q̈ [rad/s² or m/s²].
+        symbols: All other symbols of the description, sorted by name.
+        gravity: Gravitational acceleration in the base frame, 3 × 1 [m/s²].
+        columns: Symbols of the p standard parameters π: ten for each link, then the drives'.
+        standard: π in terms of the symbols of the description.
     """
 
     name: str
@@ -87,33 +90,33 @@ class Derivation:
 
     @property
     def definitions(self) -> tuple[tuple[Any, Any], ...]:
-        """Symbols of named parts and what they stand for, each made of those before it.
+        """Symbols of named subexpressions with their values, each in terms of earlier ones.
 
-        None where results are closed forms. Parts come into being with the results that need
-        them: ask for those first.
+        Empty where results are closed forms. Subexpressions are created with the results that need
+        them: request those first.
         """
         return self._sums.chain.algebra.definitions
 
     @property
     def drives(self) -> bool:
-        """Whether rotor inertia and friction belong to the robot."""
+        """Whether the model includes rotor inertia and friction."""
         return self._sums.drives
 
     # --- kinematics, as textbooks have it
 
     @cached_property
     def transforms(self) -> tuple[Matrix, ...]:
-        """T_{i−1}^i of each link, 4 × 4."""
+        """Homogeneous transforms T_{i−1}^i of each link, 4 × 4."""
         return tuple(self._sums.homogeneous(step, 1) for step in self._sums.chain.steps)
 
     @cached_property
     def base_transforms(self) -> tuple[Matrix, ...]:
-        """T_0^i of each link, 4 × 4."""
+        """Homogeneous transforms T_0^i of each link, from its frame to the base frame, 4 × 4."""
         return tuple(self._sums.homogeneous(place, 1) for place in self._sums.places)
 
     @cached_property
     def derivatives(self) -> tuple[tuple[Matrix, ...], ...]:
-        """U_ij = ∂T_0^i/∂q_j by link i and joint j ≤ i, 4 × 4; zero for other joints."""
+        """Derivatives U_ij = ∂T_0^i/∂q_j by link i and joint j ≤ i, 4 × 4; zero for j > i."""
         return tuple(
             tuple(self._sums.homogeneous(compose(place, twist), 0) for twist in twists)
             for place, twists in zip(self._sums.places, self._sums.chain.twists, strict=True)
@@ -121,7 +124,7 @@ class Derivation:
 
     @cached_property
     def second_derivatives(self) -> tuple[tuple[tuple[Matrix, ...], ...], ...]:
-        """U_ijk = ∂U_ij/∂q_k by link i and joints j, k ≤ i, 4 × 4; zero for other joints."""
+        """Derivatives U_ijk = ∂U_ij/∂q_k by link i and joints j, k ≤ i, 4 × 4; otherwise zero."""
         return tuple(
             tuple(
                 tuple(
@@ -135,7 +138,7 @@ class Derivation:
 
     @cached_property
     def twists(self) -> tuple[tuple[Matrix, ...], ...]:
-        """X_ij with U_ij = T_0^i X_ij, by link i and joint j ≤ i, 4 × 4."""
+        """Twists X_ij of joint j in the frame of link i ≥ j, with U_ij = T_0^i X_ij, 4 × 4."""
         return tuple(
             tuple(self._sums.homogeneous(twist, 0) for twist in twists)
             for twists in self._sums.chain.twists
@@ -143,7 +146,7 @@ class Derivation:
 
     @cached_property
     def pseudo_inertias(self) -> tuple[Matrix, ...]:
-        """J_i = ∫ r rᵀ dm of each link, about the origin of its frame, 4 × 4."""
+        """Pseudo-inertias J_i = ∫ r rᵀ dm of each link, about the origin of its frame, 4 × 4."""
         sympy = load_sympy()
         found = []
         for i in range(len(self.links)):
@@ -162,7 +165,7 @@ class Derivation:
 
     @cached_property
     def kinetic_energy(self) -> Any:
-        """K = ½ Σ_i tr(Ṫ_0^i J_i Ṫ_0^iᵀ), with that of the rotors."""
+        """Kinetic energy K = ½ Σ_i tr(Ṫ_0^i J_i Ṫ_0^iᵀ) plus that of the rotors [J]."""
         sums = self._sums
         total = sums.total(0, lambda j: pair(sums.moving[j], sums.moving[j], sums.half))
         for i, speed in enumerate(self.v):
@@ -171,7 +174,7 @@ class Derivation:
 
     @cached_property
     def potential_energy(self) -> Any:
-        """P = −Σ_i m_i gᵀ r̄_0^i, zero at the base's origin."""
+        """Potential energy P = −Σ_i m_i gᵀ r̄_0^i, zero at the base's origin [J]."""
         sums = self._sums
         total = sums.lift(load_sympy().Integer(0))
         for j, place in enumerate(sums.places):
@@ -182,7 +185,7 @@ class Derivation:
 
     @cached_property
     def inertia_matrix(self) -> Matrix:
-        """D(q), n × n, the rotors' inertia on its diagonal."""
+        """Joint-space inertia matrix D(q), n × n, with rotor inertias on its diagonal."""
         sums = self._sums
 
         def entry(i: int, k: int) -> Any:
@@ -193,7 +196,7 @@ class Derivation:
 
     @cached_property
     def velocity_tensor(self) -> tuple[Matrix, ...]:
-        """h_ikm by joint i, each n × n: Christoffel's symbols of D, symmetric in k and m."""
+        """Christoffel symbols h_ikm of D by joint i, each n × n, symmetric in k and m."""
         sums = self._sums
 
         def of(i: int) -> Matrix:
@@ -206,19 +209,22 @@ class Derivation:
 
     @cached_property
     def velocity_torque(self) -> Matrix:
-        """h(q, q̇) with h_i = Σ_km h_ikm q̇_k q̇_m, n × 1: centrifugal and Coriolis torques."""
+        """Centrifugal and Coriolis torques h(q, q̇), n × 1 [N·m or N].
+
+        h_i = Σ_km h_ikm q̇_k q̇_m.
+        """
         sums = self._sums
         return sums.column(lambda j, i: sums.onto(j, i, sums.turning[j]))
 
     @cached_property
     def gravity_torque(self) -> Matrix:
-        """C(q) = ∂P/∂q, n × 1: the torques that hold the robot at rest."""
+        """Gravity torque C(q) = ∂P/∂q, n × 1 [N·m or N]."""
         sums = self._sums
         return sums.column(lambda j, i: sums.onto(j, i, sums.weight(j)))
 
     @cached_property
     def coriolis_matrix(self) -> Matrix:
-        """C(q, q̇) = Σ_m h_ikm q̇_m, n × n, with h(q, q̇) = C q̇ and Ḋ = C + Cᵀ."""
+        """Coriolis matrix C(q, q̇) = Σ_m h_ikm q̇_m, n × n, with h(q, q̇) = C q̇ and Ḋ = C + Cᵀ."""
         sums = self._sums
 
         def entry(i: int, k: int) -> Any:
@@ -228,7 +234,7 @@ class Derivation:
 
     @cached_property
     def friction(self) -> Matrix:
-        """d(q̇) = F_s sign q̇ + F_v q̇, n × 1; zero without drives."""
+        """Friction torque d(q̇) = F_s sign q̇ + F_v q̇, n × 1 [N·m or N]; zero without drives."""
         sums = self._sums
         sympy = load_sympy()
         return sympy.ImmutableMatrix(
@@ -240,14 +246,14 @@ class Derivation:
 
     @cached_property
     def torque(self) -> Matrix:
-        """τ = D q̈ + h + C + d, n × 1."""
+        """Joint torque τ = D q̈ + h + C + d, n × 1 [N·m or N]."""
         sums = self._sums
         rows = sums.column(lambda j, i: sums.onto(j, i, sums.accelerating[j]))
         return rows + sums.rotors(self.a) + self.friction
 
     @cached_property
     def momentum(self) -> Matrix:
-        """The generalised momentum p = D q̇, n × 1."""
+        """Generalised momentum p = D q̇, n × 1 [N·m·s or N·s]."""
         sums = self._sums
         rows = sums.column(lambda j, i: sums.onto(j, i, sums.moving[j]))
         return rows + sums.rotors(self.v)
@@ -256,7 +262,7 @@ class Derivation:
 
     @cached_property
     def regressor(self) -> Matrix:
-        """Y(q, q̇, q̈), n × p, with Y π = τ."""
+        """Regressor of the inverse dynamic model Y(q, q̇, q̈), n × p, with Y π = τ."""
         sums = self._sums
         sign = load_sympy().sign
         return sums.linear(
@@ -266,7 +272,7 @@ class Derivation:
 
     @cached_property
     def momentum_regressor(self) -> Matrix:
-        """W₂(q, q̇), n × p, with W₂ π = p and d/dt(W₂ π) − W₁ π = τ."""
+        """Momentum regressor W₂(q, q̇), n × p, with W₂ π = p and d/dt(W₂ π) − W₁ π = τ."""
         sums = self._sums
         return sums.linear(
             lambda j, i: sums.onto(j, i, sums.moving[j]), lambda i: (self.v[i], 0, 0)
@@ -274,7 +280,10 @@ class Derivation:
 
     @cached_property
     def force_regressor(self) -> Matrix:
-        """W₁(q, q̇), n × p, with W₁ π = Cᵀ q̇ − C(q) − d: how momentum changes without torque."""
+        """Force regressor W₁(q, q̇), n × p, with W₁ π = Cᵀ q̇ − C(q) − d.
+
+        W₁ π is the rate of change of momentum without actuator torque.
+        """
         sums = self._sums
         sign = load_sympy().sign
 
@@ -287,17 +296,20 @@ class Derivation:
 
     @cached_property
     def base(self) -> BaseSet:
-        """The base parameters, in closed form."""
+        """Base parameters β = K π in closed form: the identifiable combinations."""
         return base_set(self._outline, self.q, self.gravity, self.columns, self._exact)
 
     # --- as numbers
 
     def evaluated(self, expressions: Any, values: Mapping[str, float] | None = None) -> Evaluated:
-        """Return a scalar or matrix of this derivation as a function of numbers.
+        """Return a scalar or matrix of this derivation as a numerical function of q, q̇ and q̈.
 
         Args:
             expressions: One of the properties of this object.
-            values: Of each of `symbols`, by name.
+            values: Value of each of `symbols`, by name [SI].
+
+        Returns:
+            The function, vectorised over samples.
 
         Raises:
             InvalidSetting: If a symbol has no value.
@@ -323,7 +335,7 @@ class Derivation:
         return Evaluated(call, shape, tuple(float(given[s.name]) for s in self.symbols))
 
     def needed(self, entries: Sequence[Any]) -> list[tuple[Any, Any]]:
-        """Return the definitions that expressions are made of, in order."""
+        """Return the definitions of subexpressions that entries use, in order of dependence."""
         wanted = set().union(*(entry.free_symbols for entry in entries))
         found = []
         for symbol, value in reversed(self.definitions):
@@ -335,12 +347,13 @@ class Derivation:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """A scalar, vector or matrix of a derivation as a function of numbers.
+    """Numerical function of a scalar, vector or matrix of a derivation.
 
     Attributes:
-        call: Takes all coordinates and values one by one and returns all entries.
-        shape: Of what is returned, () for a scalar.
-        values: Of the robot's symbols.
+        call: Function of all coordinates and symbol values, one argument each, that returns all
+            entries.
+        shape: Shape of the result for one sample, () for a scalar.
+        values: Values of the robot's symbols [SI].
     """
 
     call: Callable[..., Any]
@@ -348,12 +361,12 @@ class Evaluated:
     values: tuple[float, ...]
 
     def __call__(self, q: Array, v: Array | None = None, a: Array | None = None) -> Array:
-        """Return its value, shape (..., *shape).
+        """Return the value for each sample, shape (..., *shape).
 
         Args:
-            q: Positions [rad or m], shape (..., n).
-            v: Velocities, likewise; zero if not given.
-            a: Accelerations, likewise; zero if not given.
+            q: Positions, shape (..., n) [rad or m].
+            v: Velocities, shape (..., n) [rad/s or m/s]; None for zero.
+            a: Accelerations, shape (..., n) [rad/s² or m/s²]; None for zero.
         """
         q = np.asarray(q, dtype=float)
         v = np.zeros_like(q) if v is None else np.asarray(v, dtype=float)
@@ -367,19 +380,23 @@ class Evaluated:
 
 
 def derive_file(path: str | Path, drives: bool = False) -> Derivation:
-    """Return the derivation of a TOML of Denavit-Hartenberg rows.
+    """Derive the symbolic dynamics of a robot from a TOML of Denavit-Hartenberg rows.
 
-    Any number in it may be the text of an expression (`expressions`). Links without inertial get
-    ten symbols, m1 hx1 hy1 hz1 Ixx1 Ixy1 Iyy1 Ixz1 Iyz1 Izz1 and so on. Gravity is 9.81 m/s²
-    downwards if the file says nothing of it.
+    Any number in the file may be the text of an expression (`expressions`). Links without inertial
+    get ten symbols, m1 hx1 hy1 hz1 Ixx1 Ixy1 Iyy1 Ixz1 Iyz1 Izz1 and so on. Gravity is 9.81 m/s²
+    downwards unless the file states it.
 
     Args:
-        path: The file.
-        drives: Whether rotor inertia, Coulomb and viscous friction of each joint join in, as
+        path: File.
+        drives: Whether to include rotor inertia, Coulomb and viscous friction of each joint, as
             symbols Im1, Fs1, Fv1 and so on.
 
+    Returns:
+        The derivation.
+
     Raises:
-        InvalidModel: If it is no such file.
+        InvalidModel: If the file is no valid table of Denavit-Hartenberg rows, or uses a symbol
+            that is reserved for an unspecified link or drive.
         InvalidSetting: If SymPy is not installed.
     """
     if not str(path).lower().endswith(".toml"):
@@ -393,7 +410,20 @@ def derive_file(path: str | Path, drives: bool = False) -> Derivation:
 
 
 def derive(data: bytes, path: str = "robot.toml", drives: bool = False) -> Derivation:
-    """Return the derivation of a TOML file's bytes; see `derive_file`."""
+    """Derive the symbolic dynamics of a robot from the bytes of a TOML file; see `derive_file`.
+
+    Args:
+        data: Content of the file.
+        path: Name of the file in messages.
+        drives: Whether to include rotor inertia and friction of each joint.
+
+    Returns:
+        The derivation.
+
+    Raises:
+        InvalidModel: If the file is no valid table, or uses a reserved symbol.
+        InvalidSetting: If SymPy is not installed.
+    """
     sympy = load_sympy()
     table = outline(data, path, expression, require_sensible)
     q, v, a = (_symbols(stem, len(table.rows)) for stem in ("q", "dq", "ddq"))
@@ -437,7 +467,7 @@ def _symbols(stem: str, count: int) -> tuple[Any, ...]:
 
 
 def _standard(table: Outline[Any], drives: bool) -> tuple[tuple[Any, ...], set[Any]]:
-    """Return all parameters π, and those symbols among them that the file does not have."""
+    """Return the standard parameters π, and those symbols among them that heft introduced."""
     sympy = load_sympy()
     standard: list[Any] = []
     made: set[Any] = set()
@@ -462,7 +492,7 @@ def _labels(table: Outline[Any], drives: bool) -> list[str]:
 
 
 def _refuse_taken(symbols: set[Any], path: str) -> None:
-    """Raise `InvalidModel` if the file's symbols are also those of links it says nothing about."""
+    """Raise `InvalidModel` if the file uses a symbol that is reserved for an unspecified link."""
     if symbols:
         raise InvalidModel(
             f"the symbol '{min(s.name for s in symbols)}' stands for a link or drive of which the "

@@ -1,10 +1,10 @@
-"""Ways to calculate with the sines, cosines and symbols of a robot.
+"""Algebras for the sines, cosines and symbols of a derivation.
 
-`Expanded` keeps polynomials over the rationals in a normal form (sin² = 1 − cos²): what is equal
-looks equal, and what is zero is 0. Its results are closed forms, for robots of few joints.
-`Named` gives every quantity that is used again a symbol of its own, as programs do: its results
-stay short for any robot, and are read together with `definitions`. Two more serve to find
-base parameters: `Constants`, a field, and `Sampled`, numbers in the place of symbols.
+`Expanded` keeps polynomials over the rationals in a normal form (sin² = 1 − cos²): equal elements
+have equal form, and zero is 0. Its results are closed forms, for robots with few joints. `Named`
+introduces a symbol for every quantity that is used again, as programs do: its results are short
+for any robot, and need `definitions`. Two more serve to find base parameters: `Constants`, a
+field, and `Sampled`, random numbers modulo a prime in place of symbols.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ DIGITS = 30
 
 
 class Algebra(Protocol):
-    """What a derivation calculates with; elements add and multiply as numbers do.
+    """Arithmetic of a derivation; its elements support addition and multiplication.
 
     Attributes:
-        half: ½, to multiply elements with.
+        half: ½ as a factor of elements.
     """
 
     half: Any
 
     @property
     def definitions(self) -> tuple[tuple[Any, Any], ...]:
-        """Symbols in use and what they stand for, each made of those before it."""
+        """Symbols of named subexpressions with their values, each in terms of earlier ones."""
 
     def lift(self, expression: Any) -> Any:
         """Return the element of a SymPy expression."""
 
     def turn(self, angle: Any) -> Pair:
-        """Return cosine and sine of a constant or of a joint's position."""
+        """Return cosine and sine of a constant angle or a joint position."""
 
     def keep(self, name: str, element: Any) -> Any:
-        """Return an element that will be used again, in the form that suits this."""
+        """Return an element for repeated use: named, reduced or as it is."""
 
     def expression(self, element: Any) -> Any:
         """Return the SymPy expression of an element."""
 
 
 def atoms_of(expression: Any) -> set[Any]:
-    """Return what a polynomial is made of: symbols, and all else that is no polynomial."""
+    """Return the generators of a polynomial expression: symbols and non-polynomial functions."""
     if expression.is_Rational:
         return set()
     if expression.is_Add or expression.is_Mul:
@@ -76,7 +76,7 @@ class Expanded:
     Args:
         constants: Expressions of constants that will be lifted.
         angles: Constant angles.
-        turning: Positions of the joints that turn.
+        turning: Positions of the revolute joints.
         variables: Further symbols that will be lifted.
         parallel: Those of `turning` whose axes have a parallel neighbour. Products of their sines
             and cosines are written as sines and cosines of sums where that is shorter.
@@ -125,7 +125,7 @@ class Expanded:
         return total
 
     def turn(self, angle: Any) -> Pair:
-        """Return cosine and sine of a constant or of a joint's position."""
+        """Return cosine and sine of a constant angle or a joint position."""
         sympy = load_sympy()
         return self.lift(sympy.cos(angle)), self.lift(sympy.sin(angle))
 
@@ -151,7 +151,7 @@ class Expanded:
         return element
 
     def by_motion(self, element: Any) -> dict[tuple[int, ...], Any]:
-        """Return a polynomial as factors, free of motion, of monomials in what moves."""
+        """Return a polynomial by monomials in the motion variables, with constant coefficients."""
         found: dict[tuple[int, ...], Any] = {}
         for monomial, factor in self.reduced(element).items():
             moving = tuple(e if k in self.changing else 0 for k, e in enumerate(monomial))
@@ -181,7 +181,7 @@ class Expanded:
         return sympy.Add(*terms)
 
     def of_sums(self, polynomial: Mapping[tuple[int, ...], Any]) -> list[Any]:
-        """Return a polynomial in the parallel joints' sines and cosines as terms of sums."""
+        """Return a polynomial in parallel joints' sines and cosines as terms of angle sums."""
         sympy = load_sympy()
         total: dict[tuple[int, ...], list[Any]] = {}
         for exponents, factor in polynomial.items():
@@ -205,7 +205,7 @@ class Expanded:
 
 
 def to(number: Any) -> Any:
-    """Return a ring's rational number as SymPy's."""
+    """Return a rational number of the ring as a SymPy rational."""
     return load_sympy().Rational(int(number.numerator), int(number.denominator))
 
 
@@ -228,10 +228,10 @@ def _times_wave(
 
 
 class Named:
-    """Expressions in which what is used again has a name.
+    """Expressions with a symbol for each subexpression that is used again.
 
     Args:
-        taken: Names that mean something else.
+        taken: Names that are in use already.
     """
 
     def __init__(self, taken: Iterable[str]) -> None:
@@ -241,7 +241,7 @@ class Named:
 
     @property
     def definitions(self) -> tuple[tuple[Any, Any], ...]:
-        """Symbols in use and what they stand for, each made of those before it."""
+        """Symbols of named subexpressions with their values, each in terms of earlier ones."""
         return tuple((symbol, value) for value, symbol in self._symbols.items())
 
     def lift(self, expression: Any) -> Any:
@@ -249,7 +249,7 @@ class Named:
         return expression
 
     def turn(self, angle: Any) -> Pair:
-        """Return cosine and sine of a constant or of a joint's position."""
+        """Return cosine and sine of a constant angle or a joint position."""
         sympy = load_sympy()
         cos, sin = sympy.cos(angle), sympy.sin(angle)
         if cos.is_Rational and sin.is_Rational:
@@ -258,7 +258,7 @@ class Named:
         return self.keep(f"cos_{name}", cos), self.keep(f"sin_{name}", sin)
 
     def keep(self, name: str, element: Any) -> Any:
-        """Return a symbol for a value, if it is longer than a symbol."""
+        """Return the symbol of a value; numbers and symbols are returned as they are."""
         value = load_sympy().sympify(element)
         if value.is_Atom or (-value).is_Atom:
             return value
@@ -278,13 +278,13 @@ class Named:
 
 
 class Constants:
-    """Fractions of polynomials in constants: a field, so that equations can be solved in it.
+    """Field of rational functions of constants, in which linear equations can be solved exactly.
 
-    The cosine and sine of a constant angle are rational in the tangent of its half; where the
-    angle is a number, that is rounded to `DIGITS`.
+    Cosine and sine of a constant angle are rational in the tangent of its half; for a numerical
+    angle the tangent is rounded to `DIGITS` digits.
 
     Args:
-        expressions: That will be lifted.
+        expressions: Expressions that will be lifted.
         angles: Constant angles.
     """
 
@@ -343,12 +343,12 @@ class Constants:
 
 
 class Sampled:
-    """Whole numbers modulo a prime, drawn for each symbol.
+    """Integers modulo a prime, drawn at random for each symbol.
 
-    What is zero for a draw is zero for all values, up to a chance of some 1e-15.
+    An expression that is zero for a draw is identically zero, but for a probability of about 1e-15.
 
     Args:
-        moving: Symbols that are drawn anew with each draw; others stay.
+        moving: Symbols with a new value in each draw; others keep theirs.
         draw: Number of the draw.
     """
 
@@ -380,7 +380,7 @@ class Sampled:
         return self._draw(expression)
 
     def turn(self, angle: Any) -> Pair:
-        """Return numbers with the sum of squares 1, or a constant's whole cosine and sine."""
+        """Return two numbers with c² + s² = 1, or cosine and sine of a constant if rational."""
         sympy = load_sympy()
         cos, sin = sympy.cos(angle), sympy.sin(angle)
         if cos.is_Rational and sin.is_Rational:
@@ -400,15 +400,15 @@ class Sampled:
 def solved(
     rows: Sequence[Mapping[int, Any]], order: Sequence[int], field: Any
 ) -> dict[int, dict[int, Any]]:
-    """Return the reduced echelon form of a matrix, exactly.
+    """Return the reduced row echelon form of a matrix, exactly.
 
     Args:
-        rows: Elements of a field, by column.
-        order: In which columns are tried, a permutation of all.
-        field: Of SymPy's domains.
+        rows: Field elements of each row, by column.
+        order: Order in which columns are tried as pivots, a permutation of all.
+        field: SymPy domain of the elements.
 
     Returns:
-        By pivot column, the others of its row.
+        By pivot column, the other entries of its row.
     """
     from sympy.polys.matrices import DomainMatrix
 

@@ -1,7 +1,7 @@
-"""A derivation as text, as LaTeX, and as Python that needs NumPy alone.
+"""Output of a derivation as text, LaTeX, or Python source that needs NumPy alone.
 
-Up to `CLOSED` joints everything is shown as closed forms. Above that the tensors U_ijk and h_ikm
-are left out, U_ij is shown as T_0^i X_ij, and named parts come first.
+Up to `CLOSED` joints everything is written in closed form. For more joints the tensors U_ijk and
+h_ikm are omitted, U_ij is written as T_0^i X_ij, and named subexpressions come first.
 """
 
 from __future__ import annotations
@@ -23,7 +23,12 @@ DIGITS = 12  # of decimals
 
 
 def rendered(derivation: Derivation, form: Form) -> str:
-    """Return a derivation in one of the forms."""
+    """Return a derivation as text.
+
+    Args:
+        derivation: Derivation to be written.
+        form: `text`, `latex` or `numpy`.
+    """
     return {"text": text, "latex": latex, "numpy": numpy_source}[form](derivation)
 
 
@@ -52,7 +57,7 @@ def _section(title: str, *equations: Equation) -> _Section:
 
 
 def _kinematics(d: Derivation) -> Iterator[_Section]:
-    """Yield frames, and how they change with the joints."""
+    """Yield transforms and their derivatives with respect to the joints."""
     n = range(1, len(d.joints) + 1)
     pairs = [(i, j) for i in n for j in range(1, i + 1)]
     steps = [("T", (i - 1, i), d.transforms[i - 1]) for i in n]
@@ -133,7 +138,7 @@ def _readable(expression: Any) -> Any:
 
 
 def text(derivation: Derivation) -> str:
-    """Return a derivation as plain text; dq and ddq are velocities and accelerations."""
+    """Return a derivation as plain text; dq and ddq are joint velocities and accelerations."""
     lines = [f"{derivation.name}: {len(derivation.joints)} joints"]
     lines += ["entries that are not written are zero"]
     for section in _sections(derivation):

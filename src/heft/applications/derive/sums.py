@@ -1,8 +1,8 @@
-"""Sums over a robot's links, of which Lagrange's equations are made; see `lagrange`.
+"""Sums over a robot's links that make up Lagrange's equations; see `lagrange`.
 
-Each is Σ_j tr(A J_j Bᵀ) with A how the points of link j move, as seen from the link, and B its
-derivative X_ji by a joint. The trace is linear in the link's ten parameters: `onto` returns
-their factors, `total` adds their products, `linear` sets them side by side.
+Each is Σ_j tr(A J_j Bᵀ) with A the motion of link j's points in the link's frame, and B the
+derivative X_ji with respect to a joint. The trace is linear in the link's ten parameters: `onto`
+returns their coefficients, `total` multiplies and adds, `linear` arranges them as a regressor.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class LinkSums:
     """Sums over the links of a chain.
 
     Attributes:
-        chain: The links' frames and how joints move them.
-        standard: All parameters π, p of them: ten a link, then the drives', if they join in.
-        v: Symbols of the joints' velocities.
-        a: Of their accelerations.
+        chain: Transforms and twists of the links.
+        standard: The p standard parameters π: ten for each link, then the drives' if included.
+        v: Symbols of the joint velocities.
+        a: Symbols of the joint accelerations.
     """
 
     chain: Chain
@@ -39,12 +39,12 @@ class LinkSums:
 
     @property
     def count(self) -> int:
-        """Number n of joints, which is that of links."""
+        """Number n of joints and of links."""
         return len(self.v)
 
     @property
     def drives(self) -> bool:
-        """Whether rotor inertia and friction belong to the robot."""
+        """Whether the model includes rotor inertia and friction."""
         return len(self.standard) > PARAMETER_COUNT * self.count
 
     @property
@@ -61,15 +61,15 @@ class LinkSums:
         return self.chain.algebra.expression(element)
 
     def keep(self, name: str, matrix: Rows) -> Rows:
-        """Return a matrix whose entries may be named parts from now on."""
+        """Return a matrix for repeated use, its entries replaced by named subexpressions if apt."""
         return kept(self.chain.algebra, name, matrix)
 
     def body(self, link: int) -> tuple[Any, ...]:
-        """Return a link's ten parameters."""
+        """Return the ten inertial parameters of a link."""
         return self.standard[PARAMETER_COUNT * link : PARAMETER_COUNT * (link + 1)]
 
     def drive(self, symbol: str, joint: int) -> Any:
-        """Return a parameter of a drive; 0 without drives."""
+        """Return a drive parameter of a joint, by symbol; 0 without drives."""
         if not self.drives:
             return load_sympy().Integer(0)
         count = self.count
@@ -77,26 +77,26 @@ class LinkSums:
         return self.standard[first + joint]
 
     def rotors(self, motion: Sequence[Any]) -> Matrix:
-        """Return rotor inertia times a motion of each joint, n × 1."""
+        """Return rotor inertia times velocity or acceleration of each joint, n × 1."""
         rows = [self.drive("Im", i) * x for i, x in enumerate(motion)]
         return load_sympy().ImmutableMatrix(rows)
 
     def onto(self, j: int, i: int, motion: Rows) -> list[Any]:
-        """Return link j's parameters' factors in joint i's effort, for points that move so."""
+        """Return the coefficients of link j's parameters in joint i's effort, for a motion."""
         return pair(motion, self.chain.twists[j][i], self.half)
 
     def second(self, j: int, k: int, m: int) -> Rows:
-        """Return X with U_jkm = T_0^j X."""
+        """Return the second-order twist X_jkm with U_jkm = T_0^j X_jkm."""
         twists = self.chain.twists[j]
         return compose(twists[min(k, m)], twists[max(k, m)])
 
     def weight(self, j: int) -> Rows:
-        """Return what holds link j against gravity: an acceleration of −g."""
+        """Return the acceleration −g of all points of link j, which is equivalent to gravity."""
         return along([-x for x in self.chain.felt[j]])
 
     @cached_property
     def places(self) -> tuple[Rows, ...]:
-        """T_0^i."""
+        """Transforms T_0^i of each link."""
         first, *others = self.chain.steps
         places = [first]
         for i, step in enumerate(others, 2):
@@ -105,7 +105,7 @@ class LinkSums:
 
     @cached_property
     def moving(self) -> tuple[Rows, ...]:
-        """(T_0^j)⁻¹ Ṫ_0^j."""
+        """Velocity twists (T_0^j)⁻¹ Ṫ_0^j of each link."""
         return tuple(
             self.keep(f"V_{j}", added(self._times(twists, self.v)))
             for j, twists in enumerate(self.chain.twists, 1)
@@ -113,7 +113,7 @@ class LinkSums:
 
     @cached_property
     def sweeps(self) -> tuple[tuple[Rows, ...], ...]:
-        """By link j and joint k, Σ_m X_jkm q̇_m with U_jkm = T_0^j X_jkm."""
+        """Sums Σ_m X_jkm q̇_m by link j and joint k, with U_jkm = T_0^j X_jkm."""
         found = []
         for j, twists in enumerate(self.chain.twists, 1):
             terms, row = self._times(twists, self.v), []
@@ -129,7 +129,7 @@ class LinkSums:
 
     @cached_property
     def turning(self) -> tuple[Rows, ...]:
-        """(T_0^j)⁻¹ T̈_0^j where the joints do not accelerate."""
+        """Velocity-dependent accelerations (T_0^j)⁻¹ T̈_0^j of each link at q̈ = 0."""
         return tuple(
             self.keep(f"N_{j}", added(self._times(sweeps, self.v)))
             for j, sweeps in enumerate(self.sweeps, 1)
@@ -137,7 +137,7 @@ class LinkSums:
 
     @cached_property
     def accelerating(self) -> tuple[Rows, ...]:
-        """(T_0^j)⁻¹ T̈_0^j, less gravity."""
+        """Accelerations (T_0^j)⁻¹ T̈_0^j of each link, less gravity."""
         found = []
         for j, twists in enumerate(self.chain.twists):
             parts = [*self._times(twists, self.a), self.turning[j], self.weight(j)]
@@ -148,7 +148,7 @@ class LinkSums:
         return [scaled(x, self.lift(f)) for x, f in zip(matrices, factors, strict=False)]
 
     def total(self, least: int, ten: Callable[[int], list[Any]]) -> Any:
-        """Return Σ_j π_jᵀ ten(j) over links j from `least` on."""
+        """Return Σ_j π_jᵀ ten(j) over links j ≥ `least`."""
         total = self.lift(load_sympy().Integer(0))
         for j in range(least, self.count):
             for factor, value in zip(ten(j), self.body(j), strict=True):
@@ -157,7 +157,7 @@ class LinkSums:
         return total
 
     def column(self, ten: Callable[[int, int], list[Any]]) -> Matrix:
-        """Return Σ_j π_jᵀ ten(j, i) over links j ≥ i, n × 1: efforts of joints i."""
+        """Return the efforts Σ_j π_jᵀ ten(j, i) over links j ≥ i of each joint i, n × 1."""
 
         def of(i: int) -> Any:
             return self.expression(self.total(i, lambda j: ten(j, i)))
@@ -165,7 +165,7 @@ class LinkSums:
         return load_sympy().ImmutableMatrix([of(i) for i in range(self.count)])
 
     def square(self, entry: Callable[[int, int], Any], symmetric: bool) -> Matrix:
-        """Return an n × n matrix; of a symmetric one only entries with i ≤ k are asked for."""
+        """Return an n × n matrix; of a symmetric one only entries with i ≤ k are computed."""
         count = self.count
         found = load_sympy().zeros(count, count)
         for i in range(count):
@@ -178,11 +178,12 @@ class LinkSums:
     def linear(
         self, ten: Callable[[int, int], list[Any]], drive: Callable[[int], tuple[Any, Any, Any]]
     ) -> Matrix:
-        """Return a regressor, n × p: what all parameters are multiplied by in joints' efforts.
+        """Return a regressor, n × p: the coefficients of all parameters in the joints' efforts.
 
         Args:
-            ten: Factors of link j's parameters in joint i's effort, of j and i.
-            drive: Those of rotor inertia, Coulomb and viscous friction of a joint, if they join in.
+            ten: Function of j and i: coefficients of link j's ten parameters in joint i's effort.
+            drive: Function of a joint: coefficients of its rotor inertia, Coulomb and viscous
+                friction.
         """
         count = self.count
         found = load_sympy().zeros(count, len(self.standard))
@@ -195,6 +196,6 @@ class LinkSums:
         return found.as_immutable()
 
     def homogeneous(self, rows: Rows, corner: int) -> Matrix:
-        """Return three rows as a 4 × 4 matrix; its corner is 1 for a place, 0 for a motion."""
+        """Return three rows as a 4 × 4 matrix; the corner is 1 for a transform, 0 for a twist."""
         top = [[self.expression(x) for x in row] for row in rows]
         return load_sympy().ImmutableMatrix([*top, [0, 0, 0, corner]])

@@ -1,4 +1,4 @@
-"""What a robot weighs, and how much friction it has."""
+"""Identification of inertial and friction parameters from logs of motion and torque."""
 
 from . import any_plant, compare_report, report, results
 from .limits import Limit, Limits

@@ -1,7 +1,7 @@
-"""The whole way of an identification, for a plant of any kind.
+"""Complete identification of a plant of any kind; no model file is written.
 
-Bandwidth, delay, point, outliers and least squares are those of `fit`; the physically consistent
-estimate, intervals, checks and page are here for what is no robot: no model file to be written.
+Cutoff, delay, linearisation point, outliers and least squares are those of `fit`. The physically
+consistent estimate, intervals, checks and report for plants other than robots are here.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ TEMPLATE = "applications/identification/plant_report.html.jinja"
 
 @dataclass(frozen=True)
 class Number:
-    """A number as people state it.
+    """A reported parameter with its standard error.
 
     Attributes:
-        name: Such as `body.com.x`.
-        value, std: [unit].
-        unit: Of both.
-        seen: Share of the prior's variance that the data took away, 0 to 1.
+        name: Name, such as `body.com.x`.
+        value, std: Value and standard error [unit].
+        unit: Unit of both.
+        seen: Reduction of the prior variance by the data [0 to 1].
     """
 
     name: str
@@ -53,22 +53,22 @@ class Number:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Where the number lies with 95 %."""
+        """Lower and upper end of the 95 % interval [unit], value ± 1.96 standard errors."""
         return self.value - NORMAL * self.std, self.value + NORMAL * self.std
 
 
 @dataclass(frozen=True)
 class PlantIdentification(Generic[P]):
-    """What was found of a plant.
+    """Result of identifying a plant.
 
     Attributes:
-        experiment: What its logs say: cutoff, delay, outliers, base parameters.
-        consistent: The parameters that are stated, physically consistent.
-        fit: Scores on the logs fitted.
-        validation: Scores on logs not fitted.
-        checks: What was looked at.
-        traces: Curves for the page.
-        settings: How it was done.
+        experiment: Fit of the experiment: cutoff, delay, outliers, base parameters β.
+        consistent: Physically consistent standard parameters π.
+        fit: Prediction errors on the fitted logs.
+        validation: Prediction errors on the held-out logs.
+        checks: Results of all checks.
+        traces: Measured and predicted signals over time, for the report.
+        settings: Settings of the identification.
     """
 
     experiment: ExperimentFit[P]
@@ -81,22 +81,25 @@ class PlantIdentification(Generic[P]):
 
     @property
     def problem(self) -> Problem[P]:
-        """What was fitted."""
+        """Plant, logs and signal settings that were fitted."""
         return self.experiment.problem
 
     @property
     def estimate(self) -> Estimate:
-        """The base parameters."""
+        """Base parameters β with covariance and residual noise."""
         return self.experiment.estimate
 
     @property
     def verdict(self) -> Verdict:
-        """What the checks add up to."""
+        """Overall verdict of the checks."""
         return verdict(self.checks)
 
     @property
     def numbers(self) -> tuple[Number, ...]:
-        """Of bodies mass, centre of mass and inertia about it; then all other parameters."""
+        """Reported parameters: first the bodies', then all others.
+
+        Of each body mass [kg], centre of mass [m] and inertia about it [kg·m²].
+        """
         space, found = self.problem.space, self.consistent
         units = {"mass": "kg", "com": "m", "inertia": "kg·m²"}
         numbers: list[Number] = []
@@ -121,19 +124,25 @@ def identify_plant(
     given: Information | None = None,
     progress: Progress = silent,
 ) -> PlantIdentification[P]:
-    """Identify a plant of any kind from its logs: the way of `identify`, without a model file.
+    """Identify the parameters of a plant of any kind from its logs.
+
+    Use it for systems other than robots; `identify` also writes a robot's model file.
 
     Args:
-        plant: What makes rows of signals; see `heft.plants.Plant`.
-        logs: One experiment's logs, in any order.
-        validate: Logs that the fit must not see.
-        settings: How.
-        given: Earlier information about the same base parameters, to be added.
-        progress: Told what is being done.
+        plant: Plant whose equations are linear in the parameters; see `heft.plants.Plant`.
+        logs: Logs of one experiment, in any order.
+        validate: Held-out logs, used for scores only.
+        settings: Settings.
+        given: Information of earlier experiments on the same base parameters, to be added.
+        progress: Callback for progress messages.
+
+    Returns:
+        The result, with parameters, scores and checks.
 
     Raises:
-        InputError: If a log or setting cannot be used.
-        FitError: If no answer could stand.
+        InputError: If a log or setting is invalid, or no log is given.
+        FitError: If the fit explains too little of the measurements (`Limits.unexplained`), or a
+            solver fails.
     """
     if not logs:
         raise InvalidRecording("no log is given", cure="give at least one log")
@@ -188,7 +197,7 @@ def _consistent(
 
 
 def text(found: PlantIdentification[Any]) -> str:
-    """Return what was found, for a terminal."""
+    """Return parameters, verdict and failed checks as text for a terminal."""
     head = ("", "value", "±", "unit", "seen")
     lines = [table(head, _rows(found)), "", f"verdict: {found.verdict}"]
     lines += shown_verdict.not_passed(found.checks)
@@ -205,7 +214,7 @@ def _rows(found: PlantIdentification[Any]) -> list[list[str]]:
 
 
 def html(found: PlantIdentification[Any]) -> str:
-    """Return a self-contained page: it opens offline and asks nobody for anything."""
+    """Return the report as a self-contained HTML page, which loads nothing from elsewhere."""
     plant = type(found.problem.plant).__name__
     base, settings = found.estimate.parameters, found.settings
     expressions = found.problem.base.expressions()
@@ -240,7 +249,7 @@ def _scores(found: PlantIdentification[Any]) -> Iterator[list[str]]:
 
 
 def _plots(trace: Trace, units: Mapping[str, str], logs: int) -> Iterator[Plot]:
-    """Yield measured, predicted and residual of each channel over time."""
+    """Yield measured and predicted signal and residual of each channel over time."""
     for whole in trace.curves:
         curve = whole.thinned(DRAWN_POINTS // max(logs * len(trace.curves), 1))
         time = curve.time - np.nanmin(curve.time)
@@ -254,7 +263,7 @@ def _plots(trace: Trace, units: Mapping[str, str], logs: int) -> Iterator[Plot]:
 
 
 def _spectra(trace: Trace, units: Mapping[str, str]) -> Iterator[Plot]:
-    """Yield power spectral densities of what was measured and of the residual."""
+    """Yield power spectral densities of measured signal and residual of each channel."""
     for c, curve in enumerate(trace.curves):
         series = (
             Series("measured", "measured", trace.frequency, trace.measured[:, c]),

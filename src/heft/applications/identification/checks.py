@@ -1,6 +1,6 @@
-"""What an estimate must pass, with stated limits, and the verdict that adds it up.
+"""Checks of an estimate against stated limits.
 
-A check has a sentence that says what its value is, and a cure, which is said where it is needed.
+Each check has a sentence that describes its value, and a remedy that is added beyond the limit.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ CURE = "check units, gains, signs, the order of the joints, and the delay betwee
 
 @dataclass(frozen=True)
 class Words:
-    """What channels are called in messages.
+    """Terms for measured channels in messages.
 
     Attributes:
-        channel: One of them.
-        channels: Several.
-        measured: What they measure.
-        cure: Of a bad fit.
-        faint: Cure of one in which little but noise is seen.
-        validate: How logs that the fit must not see are given.
-        guess: What masses are believed from.
+        channel: Singular.
+        channels: Plural.
+        measured: Measured quantity.
+        cure: Remedy for a poor fit.
+        faint: Remedy for a channel with a low signal-to-noise ratio.
+        validate: How held-out logs are given.
+        guess: Source of the prior masses.
     """
 
     channel: str
@@ -76,18 +76,21 @@ def judge(
     span: Array,
     limits: Limits,
 ) -> list[Check]:
-    """Return the checks of an estimate.
+    """Return the checks of a robot's estimate.
 
     Args:
-        problem: What was fitted.
-        estimate: Its base parameters.
-        fit: Scores on the logs fitted.
-        held_out: Scores on logs not fitted.
-        velocities: Each joint's rms velocity in the logs, shape (joints,).
-        consistent: The numbers for the model file.
-        margin: Smallest eigenvalue of the links' pseudo-inertias, as written.
-        span: Range of each channel's torque, shape (channels,).
-        limits: Up to where the checks pass.
+        problem: Problem that was fitted.
+        estimate: Base parameters β.
+        fit: Prediction errors on the fitted logs.
+        held_out: Prediction errors on held-out logs.
+        velocities: Each joint's RMS velocity in the logs, shape (joints,) [rad/s or m/s].
+        consistent: Physically consistent parameters of the model file.
+        margin: Smallest eigenvalue of the links' pseudo-inertias, as written to the model file.
+        span: Range of each channel's torque, shape (channels,) [N·m or N].
+        limits: Limits of the checks.
+
+    Returns:
+        The checks, in the order of the report.
     """
     best, held = _filtered(fit), _filtered(held_out)
     links = problem.plant.robot.bodies_links
@@ -113,7 +116,20 @@ def judge_plant(
     span: Array,
     limits: Limits,
 ) -> list[Check]:
-    """Return the checks of an estimate of any plant; arguments as those of `judge`."""
+    """Return the checks of an estimate of a plant of any kind.
+
+    Args:
+        problem: Problem that was fitted.
+        estimate: Base parameters β.
+        fit: Prediction errors on the fitted logs.
+        held_out: Prediction errors on held-out logs.
+        consistent: Physically consistent parameters.
+        span: Range of each channel's measurement, shape (channels,) [the channel's unit].
+        limits: Limits of the checks.
+
+    Returns:
+        The checks, in the order of the report.
+    """
     best, held, space = _filtered(fit), _filtered(held_out), problem.space
     guesses = {n: float(space.nominal[k]) for n, k in zip(space.bodies, space.groups, strict=True)}
     values = consistent.parameters.values
@@ -133,12 +149,12 @@ def judge_plant(
 
 
 def _filtered(scores: Iterable[Score]) -> list[Score]:
-    """Return the scores that count: behind the low-pass, with full friction."""
+    """Return the scores that the checks use: low-pass filtered, with full friction."""
     return [s for s in scores if s.filter_hz is not None and s.friction == "full"]
 
 
 def _at_most(name: str, value: float, limit: Limit, sentence: str, cure: str = "") -> Check:
-    """Return a check against a limit, whose cure is said beyond it."""
+    """Return a check against a limit; beyond the limit the message includes the remedy."""
     message = f"{sentence}; {cure}" if cure and value > limit.passes else sentence
     return Check.at_most(name, value, limit.passes, limit.fails, message)
 
@@ -280,7 +296,7 @@ def _of_the_masses(
     limits: Limits,
     words: Words = JOINTS,
 ) -> Iterator[Check]:
-    """Yield checks of masses against what was believed of them; None for a stand-in."""
+    """Yield checks of masses against their prior values; None for a link without prior mass."""
     masses, seen = consistent.parameters.values[::10], consistent.seen[::10]
     shifts = {}
     for (name, guess), mass, share in zip(guesses.items(), masses, seen, strict=False):

@@ -1,11 +1,10 @@
-"""What changed between two identifications of one robot, and how sure that is.
+"""Statistical comparison of two identifications of one robot.
 
-What the data say is compared: base parameters and friction curves, both from least squares
-without prior or constraints, so that two model files, or one that both lean on, cannot make or
-hide a change. The two sets of logs are independent, so the variance of a difference is the sum of
-the two. Many numbers are looked at, so many small probabilities are to be expected: Holm's rule
-[Holm1979] over all of them keeps the chance of even one false alarm, where nothing changed, at
-`ALARM`.
+Base parameters and friction curves are compared as estimated by least squares without prior or
+constraints, so that the nominal model can neither cause nor hide a change. The two sets of logs
+are independent, so the covariance of a difference is the sum of the two. Many numbers are tested
+at once: Holm's step-down procedure [Holm1979] over all of them keeps the family-wise error rate,
+the probability of one or more false alarms, at `ALARM`.
 """
 
 from __future__ import annotations
@@ -39,14 +38,15 @@ Kind = Literal["friction", "base", "mass"]
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two.
+    """One of the two identifications to be compared.
 
     Attributes:
-        identified: The folder of results.
-        values: Base parameters by least squares, shape (b,); NaN where the data say nothing.
-        covariance: Shape (b, b).
-        matrix: `β = matrix @ π`, shape (b, standard parameters).
-        fastest: Largest velocity backwards and forwards of each joint that rubs.
+        identified: Results, read from their folder.
+        values: Base parameters β by least squares, shape (b,); NaN where not identifiable.
+        covariance: Covariance of β, shape (b, b).
+        matrix: K with β = K π, shape (b, p) for p standard parameters.
+        fastest: Range of sliding velocity, backward and forward, of each drive with friction
+            [rad/s or m/s].
     """
 
     identified: Identified
@@ -57,15 +57,22 @@ class Side:
 
     @property
     def name(self) -> str:
-        """What it is called: its folder."""
+        """The folder of the results, as text."""
         return str(self.identified.folder)
 
     @staticmethod
     def load(folder: Path) -> Side:
-        """Read a folder that `heft identify` left.
+        """Read a folder of results.
+
+        Args:
+            folder: Folder that `heft identify` wrote.
+
+        Returns:
+            The side of a comparison.
 
         Raises:
-            InputError: If it is not one, or was left by a heft that did not store enough.
+            InputError: If it is no such folder, lacks what a comparison needs, or its base
+                parameters do not match its robot.
         """
         identified = Identified.load(folder)
         try:
@@ -99,18 +106,19 @@ class Side:
 
 @dataclass(frozen=True)
 class Change:
-    """One thing compared.
+    """Difference of one quantity between two identifications, with its significance.
 
     Attributes:
         kind: `friction`, `base` or `mass`.
-        name: The joint, base parameter or link.
-        unit: Of the numbers.
-        before, after: What each side says, with standard deviations. Friction is taken at the
-            speed where the two differ most clearly.
-        difference: After less before, with its standard deviation.
-        probability: Of a difference as large, were there none; by Holm's rule over everything
-            compared, never less than it is alone.
-        speed: Where friction is taken [rad/s or m/s], None for the rest.
+        name: Joint, base parameter or link.
+        unit: Unit of the numbers.
+        before, after: Value and standard error of each side. Friction is given at the velocity
+            where the difference is largest in standard errors.
+        difference: After less before, with its standard error.
+        probability: p-value of the hypothesis of no change; in a `Comparison` adjusted by Holm's
+            rule over all changes.
+        speed: Velocity at which friction is given [rad/s or m/s]; None for other kinds, and for an
+            offset.
     """
 
     kind: Kind
@@ -124,20 +132,20 @@ class Change:
 
     @property
     def clear(self) -> bool:
-        """Whether it changed, as far as the data can tell."""
+        """Whether the change is significant: its p-value is at most `ALARM`."""
         return self.probability <= ALARM
 
 
 @dataclass(frozen=True)
 class Curves:
-    """Friction of one joint in steady sliding without load, on both sides.
+    """Steady-state friction curves of one joint without load, for both identifications.
 
     Attributes:
-        name: Of the joint.
-        linear: Whether it slides.
-        velocity: That both saw, shape (n,) [rad/s or m/s].
-        before, after: Shape (n,) [N·m or N].
-        before_std, after_std: Their standard deviations.
+        name: Joint.
+        linear: Whether the joint is prismatic.
+        velocity: Velocities within the range of both logs, shape (n,) [rad/s or m/s].
+        before, after: Friction, shape (n,) [N·m or N].
+        before_std, after_std: Standard errors, shape (n,) [N·m or N].
     """
 
     name: str
@@ -151,16 +159,16 @@ class Curves:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What changed between two identifications of one robot.
+    """Differences between two identifications of one robot.
 
     Attributes:
-        robot: Its name.
+        robot: Name of the robot.
         before, after: The two folders.
-        changes: All that was compared, friction first, then base parameters, then masses.
-        curves: Of each joint whose friction could be compared.
-        suspects: If base parameters changed, each link with the share of that (of the weighted
-            sum of squares) which its changing alone explains, the best first.
-        notes: What a reader must know.
+        changes: All quantities compared: friction, then base parameters, then masses.
+        curves: Friction curves of each joint that could be compared.
+        suspects: If base parameters or masses changed, each link with the share of the change (of
+            the weighted sum of squares) that a change of this link alone explains, largest first.
+        notes: Remarks on the validity of the comparison.
     """
 
     robot: str
@@ -177,15 +185,18 @@ class Comparison:
 
 
 def compare(before: Path, after: Path) -> Comparison:
-    """Compare two folders that `heft identify` left of one robot.
+    """Compare two identifications of one robot, from independent logs.
 
     Args:
-        before: The earlier one.
-        after: The later one.
+        before: Folder of the earlier results.
+        after: Folder of the later results.
+
+    Returns:
+        The differences, with p-values by Holm's rule.
 
     Raises:
-        InputError: If one of them is no such folder.
-        InvalidSetting: If they are of different robots, or one stands on the other.
+        InputError: If a folder holds no results, or lacks what a comparison needs.
+        InvalidSetting: If the robots differ, or one result includes the other's information.
     """
     a, b = Side.load(before), Side.load(after)
     _require_same_robot(a, b)
@@ -209,9 +220,10 @@ def compare(before: Path, after: Path) -> Comparison:
 
 
 def by_holm(changes: Sequence[Change]) -> tuple[Change, ...]:
-    """Return the changes with probabilities by Holm's rule.
+    """Return the changes with p-values adjusted by Holm's step-down procedure [Holm1979].
 
-    The k-th smallest of m is multiplied by m − k + 1, and none is less than the one before it.
+    The k-th smallest of m p-values is multiplied by m − k + 1, at most 1, and is at least the one
+    before it.
     """
     order = np.argsort([c.probability for c in changes], kind="stable")
     adjusted = np.ones(len(changes))
@@ -230,7 +242,7 @@ def _drive_places(robot: Robot, drive: Drive) -> tuple[list[Term], list[int]]:
 
 
 def _friction(robot: Robot, drive: Drive, a: Side, b: Side) -> tuple[Change, Curves] | None:
-    """Return how a drive's friction changed; None where the data of one do not show it."""
+    """Return the change of a drive's friction; None if either data set does not identify it."""
     terms, places = _drive_places(robot, drive)
     ends = [s.fastest.get(drive.name) for s in (a, b)]
     if not terms or any(e is None for e in ends):
@@ -279,7 +291,7 @@ def _friction(robot: Robot, drive: Drive, a: Side, b: Side) -> tuple[Change, Cur
 
 
 def _together(difference: Array, spread: Array) -> float:
-    """Return the probability of differences as large, taken together (Wald's test)."""
+    """Return the p-value of Wald's test that all differences are zero."""
     scale = np.sqrt(np.maximum(np.diag(spread), 0.0))
     kept = scale > 0.0
     if not kept.any():
@@ -289,7 +301,7 @@ def _together(difference: Array, spread: Array) -> float:
 
 
 def _whitening(spread: Array) -> Array:
-    """Return W with `W spread Wᵀ = 1`, shape (rank, n): what errors are independent by it."""
+    """Return W with `W spread Wᵀ = 1`, shape (rank, n)."""
     scale = np.sqrt(np.diag(spread))
     values, vectors = np.linalg.eigh(spread / np.outer(scale, scale))
     whole = values > DEPENDENT * values[-1]
@@ -297,7 +309,7 @@ def _whitening(spread: Array) -> Array:
 
 
 def _base(robot: Robot, a: Side, b: Side) -> tuple[list[Change], list[int]]:
-    """Return how the bodies' and rotors' base parameters changed, and where they are."""
+    """Return the changes of the inertial base parameters, and their indices."""
     base = structural_base(RobotPlant(robot))
     rubbing = {k for d in robot.drives for k in _drive_places(robot, d)[1]}
     std = [np.sqrt(np.maximum(np.diag(s.covariance), 0.0)) for s in (a, b)]
@@ -318,17 +330,17 @@ def _base(robot: Robot, a: Side, b: Side) -> tuple[list[Change], list[int]]:
 
 
 def _alone(difference: float, std: float) -> tuple[tuple[float, float], float]:
-    """Return a difference with its deviation, and its probability (two-sided, normal)."""
+    """Return a difference with its standard error, and its two-sided normal p-value."""
     if not std > 0.0:
         return (difference, std), 1.0 if difference == 0.0 else 0.0
     return (difference, std), float(scipy.special.erfc(abs(difference) / std / np.sqrt(2.0)))
 
 
 def _masses(a: Side, b: Side) -> list[Change]:
-    """Return how the masses changed that the data of both see.
+    """Return the changes of the masses that both data sets identify.
 
-    Their deviations count what the model file may be wrong, on both sides, though both may lean
-    on one file: rather too wide than too narrow.
+    The standard errors include the prior error of each side, although both may share one model
+    file: the test is conservative.
     """
     entries = [{e["name"]: e for e in s.identified.estimate["parameters"]} for s in (a, b)]
     changes = []
@@ -353,10 +365,10 @@ def _masses(a: Side, b: Side) -> list[Change]:
 
 
 def _suspects(robot: Robot, a: Side, b: Side, rows: list[int]) -> tuple[tuple[str, float], ...]:
-    """Return each link with how much of the change it explains alone, the best first.
+    """Return each link with the share of the change that it alone explains, largest first.
 
-    Weighted least squares of the changes of the base parameters on a link's ten; the share is of
-    the weighted sum of squares. Links fixed to one another explain the same.
+    Weighted least squares of the changes of the base parameters on the ten parameters of a link;
+    the share is of the weighted sum of squares. Links fixed to one another have equal shares.
     """
     place = np.ix_(rows, rows)
     whiten = _whitening(a.covariance[place] + b.covariance[place])

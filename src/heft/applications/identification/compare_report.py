@@ -1,4 +1,4 @@
-"""What changed between two identifications, as text and as a page that opens offline."""
+"""Report of a comparison of two identifications, as text and as a self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ WIDEST = 48  # [characters], of a base parameter's name in a terminal
 
 
 def text(found: Comparison) -> str:
-    """Return what a terminal shows: what changed, friction first."""
+    """Return the terminal report: significant changes, friction first."""
     parts = [f"{found.robot}: {_sentence(found)}", f"before: {found.before}\nafter:  {found.after}"]
     parts += [f"note: {note}" for note in found.notes]
     for kind, title in TITLES.items():
@@ -64,7 +64,7 @@ def text(found: Comparison) -> str:
 
 
 def html(found: Comparison) -> str:
-    """Return a self-contained page: it opens offline and asks nobody for anything."""
+    """Return the report as a self-contained HTML page, which loads nothing from elsewhere."""
     return page.page(
         "applications/identification/compare_report.html.jinja",
         title=f"{found.robot}: what changed",
@@ -107,7 +107,7 @@ def _sentence(found: Comparison) -> str:
 
 
 def _suspect(found: Comparison) -> str:
-    """Return which link's change would explain how the base parameters changed."""
+    """Return the links whose change alone would explain the change of the base parameters."""
     if not found.suspects:
         return ""
     named = [(n, s) for n, s in found.suspects if s > EXPLAINS][:SHOWN_SUSPECTS]
@@ -118,7 +118,7 @@ def _suspect(found: Comparison) -> str:
 
 
 def _cut(name: str) -> str:
-    """Return a sum that fits a terminal: its first terms, and how many more there are."""
+    """Return an expression shortened to the terminal's width, with the number of terms omitted."""
     terms = re.split(r" (?=[+-] )", name)
     if len(name) <= WIDEST or len(terms) == 1:
         return name
@@ -154,7 +154,7 @@ def _row(change: Change) -> list[str]:
 
 
 def _plots(curves: Curves) -> Iterator[Plot]:
-    """Yield friction on both sides, and the change, which may be too small to be seen there."""
+    """Yield friction of both sides, and their difference on an axis of its own."""
     speed, unit = ("m/s", "N") if curves.linear else ("rad/s", "N·m")
 
     def drawn(name: str, role: str, values: Array, std: Array) -> tuple[Series, Series]:

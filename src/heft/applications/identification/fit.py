@@ -1,4 +1,4 @@
-"""The fit of one experiment: corner, delay, load-dependent friction, outliers, least squares."""
+"""Fit of one experiment: cutoff, delay, load-dependent friction, outliers, least squares."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ P = TypeVar("P", bound="Plant[Any]")
 
 @dataclass(frozen=True)
 class ExperimentFit(Generic[P]):
-    """What one experiment's logs say, before anything is believed.
+    """Base parameters of one experiment, from its data alone, without prior or constraints.
 
     Attributes:
-        problem: Robot and logs, at the corner and delay chosen, with load-dependent gear
-            friction.
-        gathered: Information, on the base parameters and on simple friction beside them.
-        estimate: Base parameters by the estimator asked for, with honest covariance.
-        left_out: Rows left out, by log.
-        delay: What the search for a delay found.
+        problem: Plant and logs at the chosen cutoff and delay, with load-dependent gear friction.
+        gathered: Information, on the columns of the base parameters β and of simple friction.
+        estimate: Base parameters β; the covariance accounts for coloured residuals, and for errors
+            of delay, cutoff and linearisation point.
+        left_out: Number of rows removed as outliers, by log.
+        delay: Result of the delay search [s].
     """
 
     problem: Problem[P]
@@ -46,7 +46,23 @@ class ExperimentFit(Generic[P]):
 def open_experiment(
     robot: Robot, logs: Sequence[Recording], settings: Settings, progress: Progress = silent
 ) -> tuple[Problem[RobotPlant], Settings]:
-    """Return robot and logs as a problem, and the settings with what is known of the links."""
+    """Return robot and logs as a problem, with the settings completed from the options file.
+
+    Args:
+        robot: Robot model.
+        logs: Logs of one experiment.
+        settings: Settings; the limits of masses and centres of mass that the robot's options state
+            are added to them.
+        progress: Callback for progress messages.
+
+    Returns:
+        The problem before any search, averaged if asked for, and the completed settings.
+
+    Raises:
+        InvalidRecording: If no log is given, or a torque signal is constant in all logs.
+        InvalidSetting: If no joint's torque is measured, the options limit an unknown link, or
+            outliers are to be found in rows that are filtered or of the weak form.
+    """
     if not logs:
         raise InvalidRecording("no log is given", cure="name at least one log after the model file")
     if not len(robot.measured):
@@ -77,13 +93,22 @@ def fit_experiment(
     given: Information | None = None,
     progress: Progress = silent,
 ) -> ExperimentFit[P]:
-    """Return what the logs say: corner, delay, load-dependent gear friction, outliers, fit.
+    """Return the base parameters of one experiment, with cutoff, delay and outliers settled.
 
-    Corner, delay and the point that rows are taken about are settled by least squares, whichever
-    estimator is asked for.
+    Cutoff, delay and the linearisation point of load-dependent friction are found by least squares,
+    whatever estimator the settings name.
+
+    Args:
+        problem: Plant and logs.
+        settings: Settings.
+        given: Earlier information on the same columns, to be added; None for none.
+        progress: Callback for progress messages.
+
+    Returns:
+        The fit of the experiment.
 
     Raises:
-        InvalidSetting: If earlier information is to be added to what is no sum of information.
+        InvalidSetting: If earlier information is given to an estimator other than least squares.
     """
     _refuse_given(settings, given)
     if not kernels.is_compiled():
@@ -142,7 +167,7 @@ def _refuse_given(settings: Settings, given: Information | None) -> None:
 
 
 def limits_of(options: Options) -> Limits:
-    """Return the limits of bodies that the file of `--with` states."""
+    """Return the limits on masses [kg] and centres of mass [m] that the options file states."""
     entries = (options.limits or {}).items()
     return Limits(
         {name: entry.mass for name, entry in entries if entry.mass is not None},
@@ -165,7 +190,7 @@ def _refuse_dead(problem: Problem[RobotPlant]) -> None:
 
 
 def _point_spread(problem: Problem[Any], rough: ConsistentEstimate) -> Array:
-    """Return errors of the point of one standard deviation, shape (p, errors)."""
+    """Return one-standard-deviation errors of the linearisation point, shape (p, errors)."""
     covariance = rough.parameters.covariance
     assert covariance is not None
     columns = list(problem.plant.point_columns)
@@ -179,10 +204,10 @@ def _point_spread(problem: Problem[Any], rough: ConsistentEstimate) -> Array:
 def _about_first_fit(
     problem: Problem[P], settings: Settings
 ) -> tuple[Problem[P], int, ConsistentEstimate | None]:
-    """Return the problem about a first fit, its rows, and that fit; as it is where it is linear.
+    """Return the problem linearised about a first fit, its number of rows, and that fit.
 
-    A first fit ignores load-dependent friction, so its bodies are biased, and with them that
-    friction: it is worth a second one.
+    A linear problem is returned as it is, with None for the fit. The first fit ignores
+    load-dependent friction, so its inertial parameters are biased; a second pass corrects them.
     """
     information = problem.information()
     if not len(problem.plant.point_columns):
@@ -194,10 +219,9 @@ def _about_first_fit(
 
 
 def _data_rank(problem: Problem[Any], gathered: Information, estimate: Estimate) -> DataRank:
-    """Return how much the motion shows of the bodies and of simple friction.
+    """Return rank and conditioning of the data on the inertial and simple-friction columns.
 
-    Columns that are parameters of their own (friction's dictionary) are left out: they all but
-    depend on one another, on purpose.
+    The columns of the full friction model are left out: they are nearly collinear by design.
     """
     labels, standard = gathered.labels, problem.plant.labels.names
     apart = {standard[k] for k in problem.plant.independent}
@@ -207,7 +231,7 @@ def _data_rank(problem: Problem[Any], gathered: Information, estimate: Estimate)
 
 
 def gain_spread(problem: Problem[RobotPlant]) -> dict[str, float]:
-    """Return the relative standard deviation of each gain that is stated to be unsure."""
+    """Return the relative standard deviation of each drive gain whose uncertainty is stated [1]."""
     robot = problem.plant.robot
     spread = {}
     for signal, channel, gain in problem.plant.effort_signals(problem.recordings[0]):

@@ -1,4 +1,4 @@
-"""What an identification found."""
+"""Results of a robot identification, in memory."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ from .settings import Settings
 
 @dataclass(frozen=True)
 class SimpleFriction:
-    """Viscous and Coulomb friction and offset, an alternative to friction's dictionary.
+    """Viscous and Coulomb friction and offset of each drive, the friction model of URDF files.
+
+    It is estimated with the rigid bodies and rotor inertias fixed at their consistent values, as an
+    alternative to the full friction model.
 
     Attributes:
-        values: By name, such as `elbow.coulomb`.
-        std: Their standard deviations.
+        values: Values by name, such as `elbow.coulomb` [N·m·s/rad, N·m; N·s/m, N if prismatic].
+        std: Their standard errors, same names and units.
     """
 
     values: Mapping[str, float]
@@ -32,25 +35,27 @@ class SimpleFriction:
 
 @dataclass(frozen=True)
 class Identification:
-    """What was found.
+    """Result of identifying a robot: estimates, new model file, scores, checks.
 
     Attributes:
-        problem: What was fitted.
-        gathered: What all rows say, on the base parameters and on simple friction beside them.
-        estimate: The base parameters.
-        calibrated: What goes into the model file, and the drives' gains.
-        simple: Simple friction, the rest held.
-        bounds: Between what the masses and centres of mass of all robots that fit lie.
-        left_out: Rows that the robust fit left out, by log.
-        delay: How far torque comes behind motion.
-        files: The model file with new numbers, by name; for a table of Denavit-Hartenberg rows
-            a URDF, too.
-        fit: Scores on the logs fitted.
-        validation: Scores on logs not fitted.
-        checks: What was looked at.
-        traces: Curves for the report.
-        inputs: The files, with hashes.
-        settings: How it was done.
+        problem: Robot, logs and signal settings that were fitted, after all preparation.
+        gathered: Information of all rows, on the columns of the base parameters β and of simple
+            friction.
+        estimate: Base parameters β with covariance and residual noise.
+        calibrated: Physically consistent parameters π, as in the model file, and drive gains.
+        simple: Simple friction, with all other parameters fixed.
+        bounds: Smallest and largest mass [kg] and centre of mass [m] of each link over all
+            physically consistent parameters that fit the data.
+        left_out: Number of rows removed as outliers, by log.
+        delay: Delay of torque behind motion [s], with its search.
+        files: Bytes of the model file with identified numbers, by file name; for a table of
+            Denavit-Hartenberg rows also a URDF.
+        fit: Prediction errors on the fitted logs.
+        validation: Prediction errors on the held-out logs.
+        checks: Results of all checks.
+        traces: Measured and predicted torque over time, for the report.
+        inputs: Path, role and SHA-256 of each input file.
+        settings: Settings of the identification.
     """
 
     problem: Problem[RobotPlant]
@@ -71,17 +76,21 @@ class Identification:
 
     @property
     def consistent(self) -> ConsistentEstimate:
-        """What goes into the model file."""
+        """Physically consistent standard parameters π, as written to the model file."""
         return self.calibrated.consistent
 
     @property
     def verdict(self) -> Verdict:
-        """What the checks add up to."""
+        """Overall verdict of the checks."""
         return verdict(self.checks)
 
     @property
     def fastest(self) -> dict[str, tuple[float, float]]:
-        """Largest velocity backwards and forwards of each joint that rubs, on the logs fitted."""
+        """Range of sliding velocity of each drive with friction, on the fitted logs.
+
+        Returns:
+            By drive, the largest backward (≤ 0) and forward (≥ 0) velocity [rad/s or m/s].
+        """
         fitted = {r.name for r in self.problem.recordings}
         ends: dict[str, tuple[float, float]] = {}
         for s in (s for t in self.traces if t.path in fitted for s in t.sliding):
@@ -91,26 +100,35 @@ class Identification:
 
     @cached_property
     def calibrated_problem(self) -> Problem[RobotPlant]:
-        """The problem with torque by the gains found, for predictions."""
+        """The problem with torques scaled by the identified drive gains, for predictions."""
         return with_gains(self.problem, self.calibrated.gains)
 
     @property
     def links(self) -> dict[str, Array]:
-        """Ten parameters of each link that carries moving mass, in its own frame."""
+        """Ten inertial parameters of each link with mass, in its own frame, shape (10,) each.
+
+        Mass [kg], first moment of mass [kg·m], then inertia about the frame's origin [kg·m²].
+        """
         return link_parameters(self.problem, self.consistent)
 
     @property
     def friction(self) -> dict[str, dict[str, float]]:
-        """The drives' terms by name, such as `elbow.viscous`, with full and simple friction."""
+        """Parameters of the drives by name, such as `elbow.viscous`, under `full` and `simple`.
+
+        Both hold the rotor inertias.
+        """
         return drive_terms(self.problem, self.consistent, self.simple)
 
 
 def with_gains(problem: Problem[RobotPlant], gains: Mapping[str, float]) -> Problem[RobotPlant]:
-    """Return a problem with torque by drive gains that were found.
+    """Return a problem whose torques are scaled by identified drive gains.
 
     Args:
-        problem: With torque by the gains stated.
-        gains: Of each joint the gain stated over the gain found.
+        problem: Problem with the gains of the options file.
+        gains: By joint, the stated gain over the identified gain [1].
+
+    Returns:
+        The problem with the identified gains.
     """
     robot = problem.plant.robot
     changed = {
@@ -127,7 +145,16 @@ def with_gains(problem: Problem[RobotPlant], gains: Mapping[str, float]) -> Prob
 def link_parameters(
     problem: Problem[RobotPlant], consistent: ConsistentEstimate
 ) -> dict[str, Array]:
-    """Return ten parameters of each link that carries moving mass, in its own frame."""
+    """Return the ten inertial parameters of each link with mass, in its own frame.
+
+    Args:
+        problem: Problem that was fitted.
+        consistent: Its physically consistent parameters.
+
+    Returns:
+        By link, shape (10,): mass [kg], first moment of mass [kg·m], inertia about the frame's
+        origin [kg·m²].
+    """
     values = consistent.parameters.values
     return {
         link.name: values[10 * k : 10 * k + 10]
@@ -138,7 +165,17 @@ def link_parameters(
 def drive_terms(
     problem: Problem[RobotPlant], consistent: ConsistentEstimate, simple: SimpleFriction
 ) -> dict[str, dict[str, float]]:
-    """Return the drives' terms by name, such as `elbow.viscous`, with full and simple friction."""
+    """Return the drives' parameters by name, with full and with simple friction.
+
+    Args:
+        problem: Problem that was fitted.
+        consistent: Its physically consistent parameters, which include full friction.
+        simple: Simple friction.
+
+    Returns:
+        Under `full` and `simple`, values by name, such as `elbow.viscous`. Both hold the rotor
+        inertias.
+    """
     first = 10 * len(problem.space.groups)
     labels, values = problem.space.labels, consistent.parameters.values
     drives = dict(zip(labels.names[first:], values[first:].tolist(), strict=False))

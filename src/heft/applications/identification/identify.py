@@ -1,4 +1,4 @@
-"""The whole way walked once: a model file and logs in, what was found out."""
+"""Complete identification of a robot: from model file and logs to estimates, scores and checks."""
 
 from __future__ import annotations
 
@@ -45,20 +45,24 @@ def identify(
     inputs: Sequence[Mapping[str, Any]] = (),
     progress: Progress = silent,
 ) -> Identification:
-    """Identify a robot from logs.
+    """Identify the inertial and friction parameters of a robot from logs.
 
     Args:
-        robot: The model, a guess.
-        logs: One experiment's logs, in any order.
-        validate: Logs that the fit must not see.
-        settings: How.
-        given: Earlier information about the same robot, to be added.
-        inputs: Files to be named in the results.
-        progress: Told what is being done.
+        robot: Robot model; its inertial parameters are the nominal values of the prior.
+        logs: Logs of one experiment, in any order.
+        validate: Held-out logs, used for scores only.
+        settings: Settings.
+        given: Information of earlier experiments with the same robot, to be added.
+        inputs: Entries of the input files, stored with the results.
+        progress: Callback for progress messages.
+
+    Returns:
+        The result, with parameters, new model file, scores and checks.
 
     Raises:
-        InputError: If a log or setting cannot be used.
-        FitError: If no answer could stand.
+        InputError: If a log or setting is invalid.
+        FitError: If the fit explains too little of the torque (`Limits.unexplained`), or a solver
+            fails.
     """
     with one_blas_thread():
         return _identify(robot, logs, validate, settings, given, inputs, progress)
@@ -132,13 +136,13 @@ def _refuse_unusable(problem: Problem[RobotPlant], validate: Sequence[Recording]
 
 @dataclass(frozen=True)
 class _Scoring:
-    """How predictions are scored.
+    """Prediction errors of the identified model.
 
     Attributes:
-        bodies: Ten parameters a body.
-        friction: The drives' terms by name, for each kind of friction.
-        corner: Of the low-pass [Hz].
-        traces: The curves of what was scored so far, for drawing.
+        bodies: Ten inertial parameters of each body, shape (10 bodies,).
+        friction: The drives' parameters by name, for each kind of friction.
+        corner: Cutoff frequency of the low-pass [Hz].
+        traces: Curves of the logs scored so far, for the report.
     """
 
     bodies: Array
@@ -164,7 +168,7 @@ class _Scoring:
 
 
 def _written_bodies(robot: Robot, files: Mapping[str, bytes]) -> Array:
-    """Return ten parameters a body as the model file says them, rounded as it is."""
+    """Return the bodies' inertial parameters as rounded in the model file, shape (10 bodies,)."""
     model = next(iter(files))
     return Robot.from_text(files[model], robot.options, model).written_bodies()
 
@@ -175,7 +179,7 @@ def _simple(
     estimate: Estimate,
     calibrated: ConsistentFit,
 ) -> SimpleFriction:
-    """Return viscous, Coulomb friction and offset, with the bodies and rotors held."""
+    """Return viscous and Coulomb friction and offset, with bodies and rotors fixed."""
     robot, believed = problem.plant.robot, problem.space
     beside = robot.simple_columns
     first = 10 * len(believed.groups)
@@ -217,13 +221,13 @@ def _simple_friction(robot: Robot, simple: SimpleFriction) -> dict[str, tuple[fl
 
 
 def _armatures(robot: Robot, friction: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """Return the rotor inertia of each joint that has one [kg·m²]."""
+    """Return the rotor inertia [kg·m²] of each joint that has one."""
     full = friction["full"]
     return {j: full[f"{j}.armature"] for j in robot.joints if f"{j}.armature" in full}
 
 
 def _speeds(problem: Problem[RobotPlant]) -> Array:
-    """Return each joint's rms velocity, shape (joints,)."""
+    """Return each joint's RMS velocity, shape (joints,) [rad/s or m/s]."""
     first = len(problem.plant.robot.channels) - len(problem.plant.robot.joints)
     total, rows = np.zeros(len(problem.plant.robot.joints)), 0
     for s in problem.samples():
@@ -242,17 +246,26 @@ def identify_files(
     settings: Settings = Settings(),
     progress: Progress = silent,
 ) -> Identification:
-    """Identify a robot from files; see `identify`.
+    """Identify the inertial and friction parameters of a robot from files; see `identify`.
 
     Args:
         model: URDF, MJCF, or TOML of Denavit-Hartenberg rows.
-        logs: CSV, Parquet or NPZ.
-        validate: Logs that the fit must not see.
-        options: TOML that says what the model file cannot.
-        columns: TOML that says what the logs' columns mean.
-        given: Folder of earlier results about the same robot.
-        settings: How.
-        progress: Told what is being done.
+        logs: Logs of one experiment: CSV, Parquet or NPZ.
+        validate: Held-out logs, used for scores only.
+        options: TOML of settings that the model file cannot express.
+        columns: TOML that maps log columns to signals.
+        given: Folder of earlier results for the same robot, whose information is added.
+        settings: Settings.
+        progress: Callback for progress messages.
+
+    Returns:
+        The result, with parameters, new model file, scores and checks.
+
+    Raises:
+        InputError: If a file or setting is invalid, a log is given twice or for both fit and
+            validation, or a file changes during the identification.
+        FitError: If the fit explains too little of the torque (`Limits.unexplained`), or a solver
+            fails.
     """
     opened = Inputs.open(model, options, columns)
     _refuse_same(logs, validate)

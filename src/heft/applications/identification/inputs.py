@@ -1,4 +1,4 @@
-"""What a user gave: model, options, column map and logs, opened once and hashed once."""
+"""Input files of an identification: model, options, column map and logs, opened and hashed once."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from heft.signals import Timeline
 
 @dataclass(frozen=True)
 class Inputs:
-    """A robot, the meaning of columns, and the logs opened with them.
+    """A robot, a column map, and the logs opened with them.
 
     Attributes:
-        robot: What moved, or None where no model file is given.
-        columns: What the logs' columns mean; their own names tell if None.
-        files: The files besides the logs, by role, such as `model`.
-        logs: The logs by role, such as `fit`.
+        robot: Robot of the model file; None without a model file.
+        columns: Mapping of log columns to signals; if None, the columns' own names are used.
+        files: All files except the logs, by role, such as `model`.
+        logs: Logs by role, such as `fit`.
     """
 
     robot: Robot | None = None
@@ -33,16 +33,19 @@ class Inputs:
     def open(
         model: Path | None, options: Path | None, columns: Path | None, **others: Path | None
     ) -> Inputs:
-        """Open the files besides the logs.
+        """Open all input files except the logs.
 
         Args:
             model: URDF, MJCF, or TOML of Denavit-Hartenberg rows.
-            options: TOML that says what the model file cannot.
-            columns: TOML that says what the logs' columns mean.
-            others: Files that the caller reads, by role.
+            options: TOML of settings that the model file cannot express.
+            columns: TOML that maps log columns to signals.
+            others: Further files that the caller reads, by role.
+
+        Returns:
+            The inputs, without logs.
 
         Raises:
-            InputError: If one of them cannot be used.
+            InputError: If a file cannot be read or is invalid.
         """
         opened = Inputs().holding(model=model, options=options, **others)
         stated = Options.from_toml(options) if options else None
@@ -50,12 +53,12 @@ class Inputs:
         return replace(opened, robot=robot).with_columns(columns)
 
     def holding(self, **files: Path | None) -> Inputs:
-        """Return these inputs with more files, which are about to be read, by role."""
+        """Return these inputs with further files hashed, by role, before the caller reads them."""
         more = {role: OpenedFile.at(path) for role, path in files.items() if path is not None}
         return replace(self, files={**self.files, **more})
 
     def with_columns(self, columns: Path | None) -> Inputs:
-        """Return these inputs with a column map, for the logs that are opened after."""
+        """Return these inputs with a column map; it applies to logs opened afterwards."""
         opened = self.holding(columns=columns)
         return replace(opened, columns=ColumnMap.from_toml(columns) if columns else None)
 
@@ -63,7 +66,7 @@ class Inputs:
         """Return these inputs with logs opened, by role.
 
         Raises:
-            InputError: If a log cannot be read, or its columns' meaning is not known.
+            InputError: If a log cannot be read, or its columns match no known signal.
         """
         joints = self.robot.joints if self.robot else ()
         opened = {
@@ -75,11 +78,15 @@ class Inputs:
     def described(
         self, *roles: str, timelines: Mapping[str, Sequence[Timeline]] | None = None
     ) -> tuple[dict[str, Any], ...]:
-        """Return the entries of the files in the results: path, role, SHA-256.
+        """Return path, role and SHA-256 of the input files, as stored with the results.
 
         Args:
-            roles: Whose, in this order; those of which there is no file are left out.
-            timelines: What each log's clock shows, by role, to be told too.
+            roles: Roles to include, in this order; roles without a file are skipped.
+            timelines: Timelines of the logs by role; if given, samples, duration [s], step [s] and
+                gaps of each log are added.
+
+        Returns:
+            One entry for each file.
 
         Raises:
             InvalidRecording: If a file was changed since it was opened.

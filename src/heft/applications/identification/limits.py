@@ -1,4 +1,4 @@
-"""Up to where the checks of an identification pass, and from where they fail."""
+"""Limits of the checks of an identification."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from heft.errors import InvalidSetting, shown
 
 @dataclass(frozen=True)
 class Limit:
-    """Up to where a check passes, and beyond what it fails; between the two it warns.
+    """Thresholds of a check: it passes up to one, warns up to the other, and fails beyond.
 
     Attributes:
         passes: Largest value that passes.
-        fails: Largest value that only warns; infinite for what never fails.
+        fails: Largest value that only warns; infinite for a check that never fails.
+
+    Raises:
+        InvalidSetting: If not 0 ≤ `passes` ≤ `fails`.
     """
 
     passes: float
@@ -32,25 +35,29 @@ class Limit:
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of the checks of an identification, named as these; `docs/verdict.md` lists them.
+    """Limits of the checks of an identification, by the names of the checks; see `docs/verdict.md`.
+
+    Errors of torque are relative and of low-pass filtered torque.
 
     Attributes:
-        condition: Condition number of the scaled base columns.
-        time_step: Time between rows of a log [s].
+        condition: Condition number of the scaled columns of the base regressor.
+        time_step: Sampling interval of a log [s].
         lost_rows: Share of rows that are not finite or out of order.
-        worst_joint: Share of a joint's own torque that is left over, filtered.
-        mean_of_joints: Mean of these shares over all joints.
-        held_out_error: Share of all torque left over, filtered, on logs that the fit did not see;
-            of the error on the logs fitted, too, if there are no others.
-        generalisation: Error on logs that the fit did not see, over that on those it saw.
-        residual_size: Deviation of what is left over, as a share of a joint's range of torque.
-        residual_whiteness: Parameters a row that adds something new.
-        shift_of_masses: Median times by which masses that the data see are off the model file's.
-        masses_not_seen: Share of the masses that only the model file holds.
-        links_on_the_boundary: Share of links whose numbers are only just those of a body.
-        unexplained: Share of the torque's variation left over beyond which a fit is refused.
-        still: Root mean square velocity below which a joint counts as still [rad/s or m/s].
-        seen: Share of a mass's doubt that the data take away, from which it counts as seen.
+        worst_joint: Largest relative torque error of a single joint.
+        mean_of_joints: Mean of the joints' relative torque errors.
+        held_out_error: Relative torque error over all joints, on held-out logs; without any, on the
+            fitted logs.
+        generalisation: Error on held-out logs over error on fitted logs.
+        residual_size: Standard deviation of the residual over the joint's range of torque.
+        residual_whiteness: Number of parameters over the effective number of independent rows.
+        shift_of_masses: Median ratio, either way, between identified masses and the model file's,
+            over the masses that the data identify.
+        masses_not_seen: Share of the masses that the prior determines and not the data.
+        links_on_the_boundary: Share of links on the boundary of physical consistency.
+        unexplained: Share of the torque's variation in the residual, above which a fit is refused.
+        still: RMS velocity below which a joint counts as not moving [rad/s or m/s].
+        seen: Reduction of a mass's prior variance by the data, from which the mass counts as
+            identified [0 to 1].
     """
 
     condition: Limit = Limit(100.0, 1000.0)

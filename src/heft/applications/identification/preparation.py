@@ -1,7 +1,7 @@
-"""What is settled about an experiment before its rows are summed up.
+"""Preparation of an experiment before its information is accumulated.
 
-Whether its periods are averaged, how sharp motion may be, whether torque comes late, and which
-rows are no part of it. Each takes a problem and returns one.
+Averaging over the periods of the motion, cutoff frequency of the smoothing, delay of the torque,
+and outliers. Each function takes a problem and returns one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Progress = Callable[[str], None]
 
 
 def silent(_: str) -> None:
-    """Say nothing."""
+    """Ignore a progress message."""
 
 
 def sharpened_and_delayed(
@@ -35,17 +35,21 @@ def sharpened_and_delayed(
     delay: DelaySearch,
     progress: Progress,
 ) -> tuple[Problem[P], DelayFound]:
-    """Return the problem at the corner and delay that the torque asks for, if none are stated.
+    """Return the problem at the cutoff frequency and torque delay that the residuals support.
 
-    A blurred reversal looks like a delay, so the corner goes up before the delay is looked for;
-    it goes down, which only saves noise, after that.
+    What the settings state is left as it is; only what they leave open is searched for.
+    Oversmoothed reversals of motion look like a delay. So a higher cutoff is tried before the delay
+    is estimated, and a lower one, which only reduces noise, after it.
 
     Args:
-        problem: Whose corner is that of the motion's band.
-        asked: The smoothing as it was asked for.
-        sharpness: How the corner is looked for.
-        delay: How the delay is looked for.
-        progress: Told what is being done.
+        problem: Problem with the cutoff frequency of the motion's band.
+        asked: Smoothing as the settings state it.
+        sharpness: Search for the cutoff frequency.
+        delay: Search for the delay.
+        progress: Callback for progress messages.
+
+    Returns:
+        The problem at the chosen cutoff and delay, and the result of the delay search [s].
     """
     searched = asked.corner is None and problem.resolved.method == "butterworth"
     raised = 1.0
@@ -66,10 +70,17 @@ def sharpened_and_delayed(
 def averaged(problem: Problem[P]) -> Problem[P]:
     """Return a problem whose logs are the mean over the periods of their motion.
 
-    A period is written down three times and the middle one fitted, so that nothing is cut off.
+    Use it for periodic excitation. Each mean period is repeated three times and only the middle one
+    is fitted, so that the smoothing has no edge effects.
+
+    Args:
+        problem: Problem whose logs repeat one motion.
+
+    Returns:
+        The problem with one averaged recording for each log.
 
     Raises:
-        InvalidSetting: If a motion does not repeat.
+        InvalidSetting: If a motion is not periodic.
     """
     recordings = []
     for recording, timeline in zip(problem.recordings, problem.timelines, strict=True):
@@ -100,7 +111,16 @@ def averaged(problem: Problem[P]) -> Problem[P]:
 def without_outliers(
     problem: Problem[P], method: str, progress: Progress
 ) -> tuple[Problem[P], dict[str, int]]:
-    """Return the problem without rows that a robust fit finds to be no part of it."""
+    """Return the problem without the rows that a robust fit classifies as outliers.
+
+    Args:
+        problem: Problem to be fitted.
+        method: Name of a robust estimator, or `none` to keep all rows.
+        progress: Callback for progress messages.
+
+    Returns:
+        The problem with those rows deselected, and the number of rows removed by log.
+    """
     if method == "none":
         return problem, {}
     progress(f"looking for rows that do not belong ({method})")

@@ -1,4 +1,4 @@
-"""What was found, as text and as a page that opens offline."""
+"""Report of an identification, as text and as a self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ DRAWN_POINTS = 300_000  # over all curves of a page; sixteen bytes each
 
 
 def _vector(numbers: Sequence[tuple[float, float]]) -> str:
-    """Return the numbers of a vector and their deviations with the decimals of the largest."""
+    """Return a vector's components as text, rounded to the decimals of the largest one."""
     if not all(math.isfinite(value) for value, _ in numbers):
         return ", ".join(rounded(value) for value, _ in numbers)
     largest = max(numbers, key=lambda n: abs(n[0]))
@@ -122,7 +122,7 @@ SCORE_HEAD = ("log", "role", "friction", "filter", "torque error", "mean of join
 
 
 def text(found: Identification) -> str:
-    """Return what a terminal shows: the verdict and what failed first."""
+    """Return the terminal report: verdict, checks not passed, then tables of links and joints."""
     parts = [
         f"{found.problem.plant.robot.name}: {found.verdict}"
         + ("" if found.validation else ", on the logs fitted only (give --validate)"),
@@ -138,7 +138,7 @@ def text(found: Identification) -> str:
 
 
 def _all_numbers(found: Identification) -> list[list[str]]:
-    """Rows of every number that the model file got: before, after, between what, by whom."""
+    """Return table rows of all numbers in the model file: before, after, interval, source."""
     rows = []
     for entry in parameter_entries(found):
         low, high = entry["interval"]
@@ -160,7 +160,7 @@ NUMBER_HEAD = ("number", "before", "now", "95 %", "seen", "moved by the prior")
 
 
 def _share_seen(found: Identification) -> list[list[str]]:
-    """Rows of the links, with what holds each of their ten numbers."""
+    """Return table rows of the links, with the identifiability of each of their ten numbers."""
     rows: dict[str, list[str]] = {}
     for entry in parameter_entries(found):
         link = entry["name"].rsplit(".", 2 if "mass" not in entry["name"] else 1)[0]
@@ -193,7 +193,7 @@ def _base_rows(found: Identification) -> list[list[str]]:
 
 
 def _plots_of_friction(found: Identification) -> Iterator[Plot]:
-    """Yield friction over speed of each drive: data, full with its band, and simple."""
+    """Yield friction over velocity of each drive: data, full model with 95 % band, simple model."""
     simple = found.friction["simple"]
     fitted = _fitted(found)
     for drive in found.problem.plant.robot.drives:
@@ -296,7 +296,7 @@ def _pose(rotation: Array, translation: Array) -> Array:
 
 
 def command(found: Identification) -> str | None:
-    """Return the command that makes this identification again; None if it was not of files."""
+    """Return the command line that repeats this identification; None without a model file."""
     paths: dict[str, list[str]] = {}
     for entry in found.inputs:
         paths.setdefault(str(entry["role"]), []).append(str(entry["path"]))
@@ -354,7 +354,7 @@ def _limits(limits: Limits) -> Iterator[list[str]]:
 
 
 def _unexplained(found: Identification) -> str:
-    """Return the share of torque that full friction leaves over: held out, if there are any."""
+    """Return the relative torque error with full friction, on held-out logs if there are any."""
     scores = found.validation or found.fit
     chosen = [s.total for s in scores if s.filter_hz is not None and s.friction == "full"]
     return f"{max(chosen):.1%}" if chosen else "–"
@@ -366,7 +366,7 @@ def _behind(delay: float) -> str:
 
 
 def _remarks(found: Identification) -> list[str]:
-    """Return what a reader must know of a delay, and of rows left out."""
+    """Return remarks on the torque delay and on rows removed as outliers."""
     said = []
     if found.problem.delay:
         said.append(_behind(found.problem.delay))
@@ -391,7 +391,7 @@ def _logs(found: Identification) -> list[dict[str, object]]:
 
 
 def html(found: Identification) -> str:
-    """Return a self-contained page: it opens offline and asks nobody for anything."""
+    """Return the report as a self-contained HTML page, which loads nothing from elsewhere."""
     return page.page(
         "applications/identification/report.html.jinja",
         title=f"{found.problem.plant.robot.name}: what it weighs",

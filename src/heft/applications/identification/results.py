@@ -1,8 +1,8 @@
-"""The folder of results: written whole or not at all, and read again.
+"""Folder of results: written atomically, and read again.
 
-`estimate.json` is the contract that programs read (`estimate.schema.json`), `robot.urdf` the
-model file with new numbers (`robot.xml` of an MJCF file, `robot.toml` of Denavit-Hartenberg
-rows), `information.npz` what was learnt, `report.html` the page.
+`estimate.json` is the interface for programs (`estimate.schema.json`), `robot.urdf` the model file
+with identified numbers (`robot.xml` of an MJCF file, `robot.toml` of Denavit-Hartenberg rows),
+`information.npz` the information and covariances, `report.html` the report.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ NORMAL = 1.96  # standard deviations of 95 %
 
 
 def schema() -> dict[str, Any]:
-    """Return the JSON schema of `estimate.json`, with the friction that this heft knows.
+    """Return the JSON schema of `estimate.json`, restricted to the registered friction terms.
 
-    The file that ships, `estimate.schema.json`, takes any name of a term and a friction model.
+    The packaged file, `estimate.schema.json`, allows any name of a term and of a friction model.
     """
     text = resources.files(__package__).joinpath("estimate.schema.json").read_text("utf-8")
     found: dict[str, Any] = json.loads(text)
@@ -64,17 +64,20 @@ def schema() -> dict[str, Any]:
 
 
 def _consistent(settings: PhysicallyConsistent) -> dict[str, Any]:
-    """Return the entry of the consistent fit; `doubt` is what files call the prior's error."""
+    """Return the settings of the consistent fit; files call the prior error `doubt`."""
     return {"doubt" if k == "prior_error" else k: v for k, v in asdict(settings).items()}
 
 
 def _method(name: str) -> dict[str, str]:
-    """Return the entry of the estimator, none for least squares: `least_squares` says it all."""
+    """Return the estimator's name; nothing for least squares, whose settings are stored in full."""
     return {} if name == "least-squares" else {"method": name}
 
 
 def to_json(found: Identification) -> dict[str, Any]:
-    """Return the contract that programs read (`estimate.schema.json`)."""
+    """Return the content of `estimate.json` (`estimate.schema.json`).
+
+    Numbers are not yet converted to JSON types; infinite and NaN values may occur.
+    """
     problem, robot = found.problem, found.problem.plant.robot
     return {
         "heft": __version__,
@@ -120,15 +123,16 @@ def to_json(found: Identification) -> dict[str, Any]:
 def write(
     found: Identification, out: Path, report: Callable[[Identification], str] | None = None
 ) -> None:
-    """Write the folder of results, whole or not at all.
+    """Write the folder of results atomically: whole or not at all.
 
     Args:
-        found: What was found.
-        out: The folder; replaced if it holds earlier results.
-        report: Makes `report.html`, if given.
+        found: Result of the identification.
+        out: Folder; replaced if it holds earlier results of a robot of the same name.
+        report: Function that renders `report.html`; None for no report.
 
     Raises:
-        InvalidSetting: If the folder holds other things.
+        InvalidSetting: If the folder holds other files or the results of another robot, or cannot
+            be written.
     """
     refuse_foreign(out)
     refuse_other_robot(out, found.problem.plant.robot)
@@ -168,12 +172,20 @@ def write(
 
 
 def refuse_foreign(out: Path) -> None:
-    """Raise `InvalidSetting` if a folder for results holds anything else, or cannot be written."""
+    """Refuse a folder for results that holds other files or cannot be written.
+
+    Raises:
+        InvalidSetting: If it does or cannot.
+    """
     require_own(out, {*FILES, *MODELS})
 
 
 def refuse_other_robot(out: Path, robot: Robot) -> None:
-    """Raise `InvalidSetting` if a folder holds the results of a robot of another name."""
+    """Refuse a folder that holds the results of a robot of another name.
+
+    Raises:
+        InvalidSetting: If it does.
+    """
     try:
         text = (out / "estimate.json").read_text(encoding="utf-8")
         name = json.loads(text)["settings"]["robot"]["name"]
@@ -207,7 +219,12 @@ def _plain(value: Any) -> Any:
 
 
 def parameter_entries(found: Identification) -> Iterator[dict[str, Any]]:
-    """Yield each link's numbers with what is known of them."""
+    """Yield mass, centre of mass and inertia of each link, with uncertainty and identifiability.
+
+    Inertias are about the centre of mass, in the axes of the link's frame. Each entry holds the
+    value before and after, standard error, 95 % interval, the share of the prior variance that the
+    data removed, and the shift by the prior in the number's unit (`estimate.schema.json`).
+    """
     problem = found.problem
     units = {"mass": "kg", "com": "m", "inertia": "kg·m²"}
     structure = np.abs(problem.space.matrix).sum(axis=0)
@@ -240,11 +257,11 @@ def parameter_entries(found: Identification) -> Iterator[dict[str, Any]]:
 
 
 def _interval(found: Identification, link: int, name: str, stated: Stated) -> list[float]:
-    """Return the 95 % interval beside a number: the strict bounds, or wider.
+    """Return the 95 % interval of a number, at least as wide as to contain it.
 
-    A mass or centre of mass may be what any body that fits the data may have, without a prior;
-    an inertia about the centre of mass, which no conic problem bounds, has the standard
-    deviation widened by what the prior may be wrong.
+    For a mass or centre of mass it is the strict bounds: the range over all physically consistent
+    bodies that fit the data, without prior. For an inertia about the centre of mass, which no conic
+    problem bounds, it follows from the standard error, which includes the prior error.
     """
     kind, _, axis = name.partition(".")
     reach = NORMAL * stated.std
@@ -257,7 +274,7 @@ def _interval(found: Identification, link: int, name: str, stated: Stated) -> li
 
 
 def _needed(name: str) -> list[int]:
-    """Return which of a body's ten parameters a stated number is made of."""
+    """Return the indices of the standard inertial parameters that a stated number depends on."""
     kind, _, axis = name.partition(".")
     if kind == "mass":
         return [0]
@@ -299,12 +316,15 @@ def _drive_entry(found: Identification, drive: Drive) -> dict[str, Any]:
 def friction_curve(
     found: Identification, drive: Drive, top: float | None = None
 ) -> dict[str, list[float]]:
-    """Return friction in steady sliding without load over speed, with its deviation.
+    """Return the steady-state friction curve of a drive without load, with standard errors.
 
     Args:
-        found: What was found.
-        drive: Whose.
-        top: Largest speed [rad/s or m/s], `LARGEST_CURVE` if not given.
+        found: Result of the identification.
+        drive: Drive whose friction is evaluated.
+        top: Largest speed [rad/s or m/s]; None for `LARGEST_CURVE`, a tenth of it if prismatic.
+
+    Returns:
+        `velocity` [rad/s or m/s], `effort` and `std` [N·m or N], 50 points each.
     """
     terms = drive.friction
     top = top or LARGEST_CURVE * (0.1 if drive.linear else 1.0)
@@ -360,10 +380,10 @@ def _motor_entries(found: Identification) -> dict[str, Any]:
 
 
 def base_entries(found: Identification) -> list[dict[str, Any]]:
-    """Return the base parameters, but for the terms of friction's dictionary.
+    """Return the base parameters β with standard errors, except those of full friction.
 
-    The dictionary's columns all but depend on one another: what they say together is in the
-    friction curves.
+    The columns of the full friction model are nearly collinear, so that only their sum is
+    meaningful: it is reported as the friction curve.
     """
     parameters = found.estimate.parameters
     robot = found.problem.plant.robot
@@ -410,14 +430,15 @@ def _channel_entries(found: Identification) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Identified:
-    """A folder of results, read again.
+    """Results of an identification, read from their folder.
 
     Attributes:
-        folder: Where it is.
-        robot: The identified model.
-        friction: The drives' terms by name, with full and with simple friction.
-        smoothing: How motion was made smooth.
-        estimate: What `estimate.json` holds.
+        folder: Folder of the results.
+        robot: Identified model.
+        friction: The drives' parameters by name, under `full`, `simple` and `none`; the last holds
+            rotor inertias only.
+        smoothing: Smoothing of the motion that the fit used.
+        estimate: Content of `estimate.json`.
     """
 
     folder: Path
@@ -428,10 +449,16 @@ class Identified:
 
     @staticmethod
     def load(folder: Path) -> Identified:
-        """Read a folder that `heft identify` left.
+        """Read a folder of results.
+
+        Args:
+            folder: Folder that `heft identify` wrote.
+
+        Returns:
+            The results.
 
         Raises:
-            InputError: If it is not one.
+            InputError: If it is no such folder, or a file in it is invalid.
         """
         try:
             text = read_text(
@@ -478,14 +505,17 @@ class Identified:
         friction: Literal["full", "simple", "none"] = "full",
         threads: int = 2,
     ) -> Iterator[tuple[Array, Array, Array]]:
-        """Yield time, effort and its rigid part, at the log's own times, in pieces.
+        """Yield the predicted effort and its rigid-body part at the times of a log, in chunks.
 
-        The log's torques, if any, are not looked at.
+        Measured efforts in the log are ignored.
 
         Args:
-            recording: The log.
-            friction: `full`, `simple`, or `none` for the rigid part and rotor inertia only.
-            threads: How many threads share the work.
+            recording: Log with positions.
+            friction: `full`, `simple`, or `none` for rigid bodies and rotor inertias only.
+            threads: Number of threads.
+
+        Yields:
+            Time, shape (N,) [s]; effort and rigid-body effort, shape (N, channels) each [N·m or N].
         """
         drives = self.friction[friction]
         smoothing = replace(self.smoothing, trim=0.0, torque="raw")

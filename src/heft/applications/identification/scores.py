@@ -1,4 +1,4 @@
-"""Torque predicted against torque measured: scores, and the curves that are drawn of them."""
+"""Relative errors of predicted against measured torque, and the curves for the report."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ PIECE_ROWS = 1_000_000
 
 @dataclass(frozen=True)
 class Score:
-    """How far predicted effort is from measured.
+    """Relative prediction error of effort on one log.
 
     Attributes:
-        path: The log.
-        friction: Whose friction was used, `full` or `simple`.
-        filter_hz: Corner of the low-pass on both, None for raw.
-        total: ‖τ − τ̂‖ / ‖τ‖ over all channels.
-        mean: Mean of the channels' own ratios.
-        per_joint: Each channel's own ratio.
+        path: Log.
+        friction: Friction model of the prediction, `full` or `simple`.
+        filter_hz: Cutoff frequency of the low-pass on both signals [Hz]; None for raw signals.
+        total: ‖τ − τ̂‖ / ‖τ‖ over all channels [1].
+        mean: Mean of the channels' relative errors [1].
+        per_joint: Relative error of each channel, by name [1].
     """
 
     path: str
@@ -41,13 +41,14 @@ class Score:
 
 @dataclass(frozen=True)
 class Scores:
-    """How far predictions are from what was measured, over all recordings.
+    """Relative prediction errors over all recordings of a problem.
 
     Attributes:
-        list: Of each recording, raw and filtered, with each kind of friction.
-        unexplained: ‖τ − τ̂‖ / ‖τ − mean τ‖ of the first kind, filtered: a constant explains
-            nothing of a motion.
-        span: Each channel's largest torque less its smallest, filtered, shape (channels,).
+        list: Errors of each recording, raw and filtered, with each friction model.
+        unexplained: ‖τ − τ̂‖ / ‖τ − mean τ‖ with the first friction model, filtered [1]; a constant
+            torque explains nothing by this measure.
+        span: Range (largest less smallest) of each channel's filtered effort, shape (channels,)
+            [N·m or N].
     """
 
     list: tuple[Score, ...]
@@ -62,11 +63,14 @@ Models = Mapping[str, Mapping[str, float]]  # drives' terms by name, for each ki
 def rigid_torques(
     problem: Problem[RobotPlant], bodies: Array
 ) -> Iterator[tuple[Samples[RobotMotion], Array]]:
-    """Yield samples with the rigid bodies' torque, shape (channels, N) [N·m or N].
+    """Yield samples with the rigid-body torque, without friction and rotor inertia.
 
     Args:
-        problem: Whose samples.
-        bodies: Ten parameters a body, shape (10 bodies,).
+        problem: Problem whose samples are evaluated.
+        bodies: Ten inertial parameters of each body, shape (10 bodies,).
+
+    Yields:
+        Samples of N rows, and torque, shape (channels, N) [N·m or N].
     """
     plant = problem.plant
     return in_order(
@@ -75,7 +79,16 @@ def rigid_torques(
 
 
 def stretches(problem: Problem[RobotPlant], bodies: Array, models: Models) -> Iterator[Stretch]:
-    """Yield measured and predicted effort in stretches without gaps; see `_unbroken`."""
+    """Yield measured and predicted effort in stretches without gaps.
+
+    Args:
+        problem: Problem whose recordings are predicted.
+        bodies: Ten inertial parameters of each body, shape (10 bodies,).
+        models: The drives' parameters by name, for each friction model.
+
+    Yields:
+        Stretches of rows without gaps, of about `PIECE_ROWS` rows at most.
+    """
     robot = problem.plant.robot
     inertial = robot.drives.names_where(lambda t: t.inertial)
     rotors = {k: v for k, v in next(iter(models.values())).items() if k in inertial}
@@ -101,7 +114,7 @@ def stretches(problem: Problem[RobotPlant], bodies: Array, models: Models) -> It
 
 
 def _unbroken(problem: Problem[P], parts: Iterable[Stretch]) -> Iterator[Stretch]:
-    """Yield stretches that follow one another as one, at most about `PIECE_ROWS` rows at a time."""
+    """Yield consecutive stretches joined, of about `PIECE_ROWS` rows at most."""
     held: list[Stretch] = []
     current, last = -1, -np.inf
     for part in parts:
@@ -130,7 +143,17 @@ def _joined(parts: Sequence[Stretch]) -> Stretch:
 
 
 def filtered(time: Array, values: Array, step: float, corner: float) -> Array:
-    """Return values at their own times through the zero-phase low-pass of scores."""
+    """Return signals through the zero-phase low-pass of the scores, at their own times.
+
+    Args:
+        time: Times, shape (N,) [s].
+        values: Signals, shape (N, channels).
+        step: Step of the uniform grid on which the filter runs [s].
+        corner: Cutoff frequency [Hz].
+
+    Returns:
+        Filtered signals, shape (N, channels), units as given.
+    """
     grid = time[0] + step * np.arange(int((time[-1] - time[0]) / step + 1e-9) + 1)
     even = np.stack([np.interp(grid, time, column) for column in values.T], 1)
     smooth = signals.low_pass(even, step, corner)
@@ -144,14 +167,17 @@ def scores(
     corner: float,
     traces: list[Trace] | None = None,
 ) -> Scores:
-    """Return the scores of a robot's torque with each kind of friction; see `scored`.
+    """Return the relative torque errors of a robot with each friction model; see `scored`.
 
     Args:
-        problem: Its recordings are scored.
-        bodies: Ten parameters a body.
-        models: The drives' terms by name, for each kind of friction, the best first.
-        corner: Of the low-pass [Hz].
-        traces: Where to leave curves of the first model for drawing.
+        problem: Problem whose recordings are predicted.
+        bodies: Ten inertial parameters of each body, shape (10 bodies,).
+        models: The drives' parameters by name, for each friction model, the most accurate first.
+        corner: Cutoff frequency of the low-pass [Hz].
+        traces: List to which curves of the first model are appended; None for none.
+
+    Returns:
+        The errors of all recordings.
     """
     robot = problem.plant.robot
     places = {robot.channels[c]: (k, int(c)) for k, c in enumerate(robot.measured)}
@@ -164,13 +190,16 @@ def scores(
 def plant_scores(
     problem: Problem[P], values: Array, corner: float, traces: list[Trace] | None = None
 ) -> Scores:
-    """Return the scores of what a plant predicts of its channels; see `scored`.
+    """Return the relative prediction errors of a plant's channels; see `scored`.
 
     Args:
-        problem: Its recordings are scored.
-        values: Of the standard columns, shape (p,).
-        corner: Of the low-pass [Hz].
-        traces: Where to leave curves for drawing.
+        problem: Problem whose recordings are predicted.
+        values: Standard parameters π, shape (p,).
+        corner: Cutoff frequency of the low-pass [Hz].
+        traces: List to which curves are appended; None for none.
+
+    Returns:
+        The errors of all recordings.
     """
 
     def part(s: Samples[Any], guess: Array) -> Stretch:
@@ -191,19 +220,23 @@ def scored(
     traces: list[Trace] | None = None,
     own: Sequence[tuple[str, int, int]] = (),
 ) -> Scores:
-    """Return for each recording the score raw and filtered, of each model.
+    """Return the relative error of each recording and model, raw and low-pass filtered.
 
-    Raw compares torque as logged with the prediction at the same rows. Filtered passes both
-    through the same zero-phase fourth-order Butterworth low-pass. Half a second is cut at each
-    end, by the problem's smoothing.
+    Raw errors compare measured and predicted torque row by row. For filtered errors both pass
+    through the same zero-phase fourth-order Butterworth low-pass. The problem's smoothing trims
+    half a second at each end.
 
     Args:
-        problem: Its recordings are scored; rows that they do not select only pass the filter.
-        models: Names of the models, the best first.
-        predicted: Makes stretches of measured and predicted values, by each model.
-        corner: Of the low-pass [Hz].
-        traces: Where to leave curves of the first model for drawing.
-        own: Of each joint with friction of its own: name, measured channel, channel.
+        problem: Problem whose recordings are predicted; unselected rows pass the filter, but do
+            not count.
+        models: Names of the models, the most accurate first.
+        predicted: Function that yields stretches of measured and predicted values of each model.
+        corner: Cutoff frequency of the low-pass [Hz].
+        traces: List to which curves of the first model are appended; None for none.
+        own: For each joint with friction of its own: name, measured channel, channel.
+
+    Returns:
+        The errors of all recordings.
     """
     channels = problem.channels
     count = len(problem.recordings)

@@ -1,4 +1,4 @@
-"""How a robot is identified: the settings."""
+"""Settings of an identification."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ CHECKS: Keys = {
 
 @dataclass(frozen=True)
 class Settings:
-    """How a robot is identified. The defaults are meant to be right.
+    """Settings of an identification. The defaults suit most robots.
 
     Attributes:
-        smoothing: How motion is made smooth.
-        delay_search: How a delay of torque behind motion is looked for, if the smoothing
-            states none.
-        bandwidth_search: How much sharper motion may be than its band, if no corner is stated.
-        least_squares: The base parameters, and the weights of the channels.
-        consistent: What goes into the model file.
-        weak: Windows of the weak form; rows are differentiated if not given.
-        method: The estimator of base parameters, by its name in `heft.estimators.ESTIMATORS`;
-            `least-squares` is the one above.
-        robust: What finds rows that are no part of the experiment (pushes, collisions, spikes),
-            which are then left out; `none` takes all.
-        average: Whether logs of motion that repeats are averaged over its periods first.
-        threads: How many threads share the work; the result does not depend on it.
-        limits: Up to where the checks pass, which make the verdict.
+        smoothing: Smoothing and differentiation of the motion.
+        delay_search: Search for the delay of torque behind motion, used if `smoothing` states none.
+        bandwidth_search: Search for a cutoff frequency other than that of the motion's band, used
+            if `smoothing` states none.
+        least_squares: Weighted least squares for the base parameters.
+        consistent: Physically consistent fit of the standard parameters.
+        weak: Windows of the weak form; None for differentiated rows.
+        method: Estimator of the base parameters, by its name in `heft.estimators.ESTIMATORS`;
+            `least-squares` is the attribute above.
+        robust: Robust estimator that finds outliers (pushes, collisions, spikes), which are then
+            removed; `none` keeps all rows.
+        average: Whether logs of periodic motion are averaged over the periods first.
+        threads: Number of threads; the result does not depend on it.
+        limits: Limits of the checks.
     """
 
     smoothing: Smoothing = Smoothing()
@@ -70,5 +70,5 @@ class Settings:
 
     @property
     def estimator(self) -> Estimator:
-        """The estimator of base parameters that is asked for."""
+        """The estimator of base parameters that `method` names."""
         return self.least_squares if self.method == "least-squares" else ESTIMATORS[self.method]()
