@@ -1,4 +1,4 @@
-"""What is wrong with a log."""
+"""Diagnosis of logs before identification: errors of clock, signals, units, signs and columns."""
 
 from . import doctor
 from .settings import DoctorSettings

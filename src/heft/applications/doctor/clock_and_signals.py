@@ -1,4 +1,4 @@
-"""What a log shows without a robot: its clock, its rows, its signals, a generator a finding."""
+"""Findings about a log that need no robot model: clock, rows and signals."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ SHORTEST_STEP = 1e-4  # [s] between rows of what a usual log is
 
 @dataclass(frozen=True)
 class LogFacts:
-    """What a log is, besides what is wrong with it.
+    """Size and content of a log.
 
     Attributes:
-        rows: How many.
-        step: Median time between them [s].
-        duration: Of the segments together [s].
-        active: Time for which something moves [s].
-        signals: Canonical names.
+        rows: Number of rows.
+        step: Median time between rows [s].
+        duration: Total duration of the segments between gaps [s].
+        active: Total time during which a joint moves [s].
+        signals: Canonical names of its signals.
     """
 
     rows: int
@@ -53,12 +53,12 @@ def look(
     clock: ClockThresholds | None = None,
     signals: SignalThresholds | None = None,
 ) -> tuple[LogFacts, tuple[Finding, ...]]:
-    """Return what a log is, and what is found in it without a robot.
+    """Return the facts of a log and the findings that need no robot model.
 
     Args:
         recording: The log.
-        clock: From when on its clock and rows are worth a finding.
-        signals: From when on what a signal does is.
+        clock: Thresholds for clock and rows.
+        signals: Thresholds for signals.
 
     Raises:
         InvalidRecording: If it cannot be read.

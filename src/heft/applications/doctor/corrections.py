@@ -1,8 +1,9 @@
-"""What must be done to a log: a correction, and the steps that it can be told in.
+"""Corrections of a log's columns, and the elementary steps that compose them.
 
-A `Correction` is what must be done to a whole log; a `CorrectionStep` is one thing of it that can
-be told in a sentence. Each kind (`steps`) knows what it does to a correction, how large it must be
-to matter, along what its number is refined, and what a user is told of it.
+A `Correction` transforms a whole log: columns, signs, scales, offsets, gravity and delay. A
+`CorrectionStep` is one elementary part of it, such as one joint's sign. Each kind (`steps`)
+defines how it changes a correction, how large it must be to matter, how its parameter is refined,
+and how it is described to the user.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ Columns = Literal["q", "tau", "both"]  # positions, efforts, or both of a joint
 
 @dataclass(frozen=True)
 class Correction:
-    """What must be done to a log before a robot explains it.
+    """Transformation of a log's columns under which the robot model is to explain it.
 
-    `q_j = q_scale_j · logged q_{q_source_j} + q_offset_j`, likewise for torque.
+    `q_j = q_scale_j · logged q_{q_source_j} + q_offset_j`, likewise for torque without offset.
 
     Attributes:
-        q_source: From which joint's column each joint's position is to be taken.
-        q_scale: Factor of each joint's position.
-        q_offset: Added to each joint's position [rad or m].
-        tau_source: From which joint's column each joint's torque is to be taken.
-        tau_scale: Factor of each joint's torque.
-        gravity: Vector in the base's frame [m/s²].
-        delay: By how much torque comes behind motion [s].
+        q_source: Index of the column that holds each joint's position.
+        q_scale: Scale factor of each joint's position.
+        q_offset: Offset added to each joint's position [rad or m].
+        tau_source: Index of the column that holds each joint's torque.
+        tau_scale: Scale factor of each joint's torque.
+        gravity: Gravity in the base's frame [m/s²].
+        delay: Delay of torque behind motion [s].
     """
 
     q_source: tuple[int, ...]
@@ -46,7 +47,7 @@ class Correction:
 
     @staticmethod
     def none(robot: Robot) -> Correction:
-        """Return the correction that changes nothing."""
+        """Return the identity: columns as logged, the robot's gravity, no delay."""
         count = len(robot.joints)
         same, one, zero = tuple(range(count)), (1.0,) * count, (0.0,) * count
         x, y, z = map(float, robot.gravity)
@@ -58,7 +59,7 @@ class Correction:
         scale: Sequence[float] | None = None,
         offset: Sequence[float] | None = None,
     ) -> Correction:
-        """Return this correction followed by another one of the positions."""
+        """Return this correction followed by another transformation of the positions."""
         count = len(self.q_source)
         p = list(range(count)) if source is None else source
         s = [1.0] * count if scale is None else scale
@@ -73,7 +74,7 @@ class Correction:
     def torques(
         self, source: Sequence[int] | None = None, scale: Sequence[float] | None = None
     ) -> Correction:
-        """Return this correction followed by another one of the torques."""
+        """Return this correction followed by another transformation of the torques."""
         count = len(self.tau_source)
         p = list(range(count)) if source is None else source
         s = [1.0] * count if scale is None else scale
@@ -85,19 +86,19 @@ class Correction:
 
     @property
     def motion(self) -> tuple[object, ...]:
-        """What decides the rows, for hypotheses that share them."""
+        """The part that determines the regressor; hypotheses that share it share their rows."""
         return (self.q_source, self.q_scale, self.q_offset, self.gravity)
 
 
 @dataclass(frozen=True)
 class Description:
-    """What a user is told of a step.
+    """Description of a step for the user.
 
     Attributes:
-        name: In two or three words.
+        name: Name of two or three words.
         what: What is wrong, as a clause.
         cure: What to do.
-        lines: Lines that do it, by where they go: `map`, `options` or `flag`.
+        lines: Lines of TOML or flags that do it, by destination: `map`, `options` or `flag`.
     """
 
     name: str
@@ -108,12 +109,12 @@ class Description:
 
 @dataclass(frozen=True)
 class Told:
-    """For whom a step is described.
+    """Context in which a step is described.
 
     Attributes:
         joints: Names of the robot's joints, in its order.
-        effort: What its log calls efforts: `tau` or `current`.
-        gravity: What the robot is told [m/s²], shape (3,).
+        effort: Kind of the log's efforts: `tau` or `current`.
+        gravity: Gravity of the robot model, shape (3,) [m/s²].
     """
 
     joints: tuple[str, ...]
@@ -137,10 +138,10 @@ class Told:
 
 @dataclass(frozen=True)
 class CorrectionStep(ABC):
-    """One step of a correction.
+    """Elementary step of a correction.
 
     Attributes:
-        joints: Positions of the joints it is about; none if it is about all.
+        joints: Indices of the joints that it concerns; empty if it concerns all.
     """
 
     joints: tuple[int, ...] = ()
@@ -156,7 +157,7 @@ class CorrectionStep(ABC):
 
     @property
     def number(self) -> float:
-        """Its number: factor, offset [rad or m], delay [s]; 0 if it has none."""
+        """Its continuous parameter: factor, offset [rad or m] or delay [s]; 0 if it has none."""
         return 0.0
 
     @abstractmethod
@@ -165,28 +166,28 @@ class CorrectionStep(ABC):
 
     @abstractmethod
     def describe(self, told: Told) -> Description:
-        """Return what a user is told of it."""
+        """Return its description for the user."""
 
     def is_large(self, least: StepAcceptance, before: Correction) -> bool:
-        """Return whether it is larger than what good logs are off by, after a correction."""
+        """Return whether it exceeds the tolerances of good logs, after a correction."""
         return True
 
     @property
     def is_expandable(self) -> bool:
-        """Whether its number is refined by what the residual shows of it to first order."""
+        """Whether its parameter is refined by a first-order expansion of the residual."""
         return False
 
     def followed_by(self, further: CorrectionStep) -> Self | None:
-        """Return this step and a further small one as one; None if they are of unlike kinds."""
+        """Return this step and a further one of the same kind as one step; None if kinds differ."""
         return None
 
 
 @dataclass(frozen=True)
 class ScalarStep(CorrectionStep):
-    """A step of one number, which a search by comparison refines.
+    """Elementary step with one parameter, which is refined by a line search.
 
     Attributes:
-        value: The number.
+        value: The parameter.
     """
 
     value: float = 0.0
@@ -200,12 +201,12 @@ class ScalarStep(CorrectionStep):
         return self.value
 
     def moved(self, by: float) -> Self:
-        """Return the step with its number moved."""
+        """Return the step with its parameter changed by an increment."""
         return replace(self, value=self.value + by)
 
 
 def combined(start: Correction, steps: Sequence[CorrectionStep]) -> Correction:
-    """Return a correction followed by steps, one after another."""
+    """Return a correction followed by steps, applied in order."""
     found = start
     for step in steps:
         found = step.apply(found)

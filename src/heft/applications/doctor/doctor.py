@@ -1,8 +1,8 @@
-"""The log doctor: what is wrong with a log, before anyone identifies a robot from it.
+"""Log doctor: diagnosis of logs before a robot is identified from them.
 
-Without a robot it looks at clock, rows and signals (`clock_and_signals`); with one it asks which
-corrections of the log the robot's physics calls for (`search`) and what the motion can show. Every
-finding has its evidence and its cure.
+Without a robot model it checks clock, rows and signals (`clock_and_signals`). With one it searches
+for corrections of the columns under which the model explains the torque (`search`), and determines
+which base parameters the motion excites. Every finding states its evidence and its cure.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ NAMED_RIVALS = 3  # other steps that a finding's sentence names
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What the doctor found.
+    """Result of the log doctor.
 
     Attributes:
-        logs: Name of each log and what it is.
-        findings: The worst first.
-        motion: What the motion shows of the bodies; None without a robot.
-        unexplained: Share of the torque that is left over after every correction, by joint.
-        correction: All corrections by physics together, or None.
-        steps: The same one by one, with their evidence and what explains the torque as well.
-        settings: The thresholds of all that.
+        logs: Name and facts of each log.
+        findings: Findings, the most severe first.
+        motion: Rank of the base parameters that the motion excites; None without a robot.
+        unexplained: Relative torque residual after all corrections, by joint.
+        correction: All corrections combined, or None.
+        steps: Their elementary steps, with evidence and indistinguishable alternatives.
+        settings: Thresholds used.
     """
 
     logs: tuple[tuple[str, LogFacts], ...]
@@ -62,7 +62,7 @@ class Diagnosis:
 
     @property
     def spoilt(self) -> bool:
-        """Whether an identification from these logs would be wrong."""
+        """Whether an identification from these logs would give wrong parameters."""
         return any(f.severity == "spoils" for f in self.findings)
 
 
@@ -72,17 +72,17 @@ def diagnose(
     progress: Progress = silent,
     settings: DoctorSettings | None = None,
 ) -> Diagnosis:
-    """Return what is wrong with logs of one robot.
+    """Diagnose logs of one robot.
 
     Args:
         recordings: The logs.
-        robot: What moved in them; without it only the logs themselves are looked at.
-        progress: Told what is being done.
-        settings: Thresholds of all that is looked at.
+        robot: Robot model; without it only clock, rows and signals are checked.
+        progress: Called with a line of text at each step.
+        settings: Thresholds; the defaults if not given.
 
     Raises:
         InvalidRecording: If a log cannot be read.
-        MissingSignal: If the robot asks for signals that a log does not hold.
+        MissingSignal: If the robot needs signals that a log does not hold.
     """
     settings = settings or DoctorSettings()
     logs, findings, readable = [], [], []
@@ -138,15 +138,18 @@ def diagnose_files(
     progress: Progress = silent,
     settings: DoctorSettings | None = None,
 ) -> Diagnosis:
-    """Return what is wrong with log files; see `diagnose`.
+    """Diagnose log files of one robot; see `diagnose`.
 
     Args:
-        logs: Files of one robot.
-        robot: Its model file.
-        options: TOML that says what the model file cannot.
-        columns: TOML that says what the logs' columns mean.
-        progress: Told what is being done.
-        settings: Thresholds of all that is looked at.
+        logs: Log files.
+        robot: Robot model file.
+        options: TOML file with what the model file cannot state.
+        columns: TOML file that maps the logs' columns to signals.
+        progress: Called with a line of text at each step.
+        settings: Thresholds; the defaults if not given.
+
+    Raises:
+        InvalidSetting: If no log is given.
     """
     if not logs:
         raise InvalidSetting("no log is given", argument="LOGS")
@@ -236,7 +239,7 @@ def _of_the_motion(motion: DataRank) -> Iterator[Finding]:
 
 
 def text(found: Diagnosis) -> str:
-    """Return what a terminal shows: a line of verdict, then the findings, the worst first."""
+    """Return the diagnosis as text: a line of verdict, then the findings, the most severe first."""
     worst = sum(f.severity == "spoils" for f in found.findings)
     rest = len(found.findings) - worst
     verdict = "clean" if not found.findings else "usable"
@@ -271,7 +274,7 @@ def _percent(share: float) -> str:
 
 
 def to_json(found: Diagnosis) -> dict[str, Any]:
-    """Return the diagnosis as JSON has it."""
+    """Return the diagnosis as JSON values."""
     table = {
         "heft": __version__,
         "verdict": "spoilt" if found.spoilt else "usable" if found.findings else "clean",
@@ -285,7 +288,7 @@ def to_json(found: Diagnosis) -> dict[str, Any]:
 
 
 def write_json(path: Path, found: Diagnosis) -> None:
-    """Write the diagnosis, whole or not at all."""
+    """Write the diagnosis as JSON, atomically."""
     _write(path, json.dumps(to_json(found), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
@@ -297,10 +300,10 @@ def write_mended(
     options: Path | None,
     columns: Path | None,
 ) -> None:
-    """Write a column map with the cures of physics in it, whole or not at all.
+    """Write a column map that contains the corrections, atomically.
 
     Raises:
-        InvalidSetting: If the map would be the one that was read.
+        InvalidSetting: If it would overwrite the map that was read.
     """
     if columns is not None and path.resolve() == columns.resolve():
         raise InvalidSetting(
@@ -316,7 +319,7 @@ def write_mended(
 
 
 def write_draft(path: Path, log: Path, robot: Path | None = None) -> None:
-    """Write a first draft of the column map of a log, whole or not at all; see `drafting`."""
+    """Write a first draft of a log's column map, atomically; see `drafting`."""
     joints = Robot.from_file(robot).joints if robot is not None else ()
     _write(path, draft_map(read_table(log), joints))
 

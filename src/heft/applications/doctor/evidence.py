@@ -1,4 +1,4 @@
-"""The part of logs that physics looks at, as regressor rows under any correction of its columns."""
+"""Subset of the logs on which hypotheses are compared, as regressor rows under any correction."""
 
 from __future__ import annotations
 
@@ -27,14 +27,16 @@ BLOCK = 64  # columns that LAPACK may reflect at once
 
 @dataclass(frozen=True)
 class Rows:
-    """Triangles over the instants compared, from which any torque part of a correction is judged.
+    """Regressor rows of a motion and delay, reduced to triangles, for any torque correction.
+
+    p is the number of unknowns of the hypothesis, n that of the instants.
 
     Attributes:
-        columns: For each channel, which unknowns its torque depends on, k of them.
-        triangles: For each channel, the triangle of `[Y τ₁ … τ_joints]`, every joint's torque as
-            logged, shape (k + joints, k + joints).
+        columns: For each channel, indices of the k unknowns that its torque depends on.
+        triangles: For each channel, the triangle of `[Y τ₁ … τ_joints]`, with every joint's torque
+            as logged, shape (k + joints, k + joints).
         regressors: For each channel, Yᵀ, shape (k, n).
-        ridge: Prior's precision of the unknowns, shape (p,).
+        ridge: Precision of the prior on the unknowns, shape (p,).
     """
 
     columns: tuple[NDArray[np.intp], ...]
@@ -43,12 +45,15 @@ class Rows:
     ridge: Array
 
     def side(self, channel: int, joint: int, factor: float) -> tuple[Array, Array, float]:
-        """Return R, z and the energy that no unknowns explain, for a joint's torque times a factor.
+        """Return R, z and the unexplained energy of least squares on a joint's scaled torque.
 
         Args:
-            channel: Position among the measured channels.
-            joint: Whose column of torque.
-            factor: Of that torque.
+            channel: Index of the measured channel whose regressor is used.
+            joint: Index of the joint whose torque column is used.
+            factor: Scale factor of that torque.
+
+        Returns:
+            R, shape (k, k), z, shape (k,), and the residual energy that no unknowns reduce.
         """
         count = len(self.columns[channel])
         triangle = self.triangles[channel]
@@ -58,13 +63,13 @@ class Rows:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The part of logs that physics looks at, and the robot that is to explain it.
+    """Subset of the logs on which hypotheses are compared, with the robot model.
 
     Attributes:
-        robot: The robot.
-        stretches: Pieces of the logs.
-        corner: Of the low-pass on motion and torque [Hz].
-        settings: How much of the logs, and by which model hypotheses are compared.
+        robot: Robot model.
+        stretches: Segments of the logs.
+        corner: Cutoff frequency of the low-pass on motion and torque [Hz].
+        settings: Amount of data, and the model by which hypotheses are compared.
     """
 
     robot: Robot
@@ -78,12 +83,12 @@ class Evidence:
         recordings: Sequence[Recording],
         settings: EvidenceSettings | None = None,
     ) -> Evidence:
-        """Return the evidence of logs, read in bounded memory.
+        """Select the data of logs, in bounded memory.
 
         Args:
-            robot: The robot.
+            robot: Robot model.
             recordings: The logs.
-            settings: How much of the logs, and by which model hypotheses are compared.
+            settings: Amount of data, and the model by which hypotheses are compared.
 
         Raises:
             HeftError: If the logs lack signals, or nothing moves in them.
@@ -94,32 +99,39 @@ class Evidence:
 
     @property
     def count(self) -> int:
-        """How many instants are compared."""
+        """Number n of instants compared."""
         return sum(len(s.chosen) for s in self.stretches)
 
     @cached_property
     def channels(self) -> tuple[int, ...]:
-        """Positions of the joints whose torque is measured, and says something."""
+        """Indices of the joints whose torque is measured and varies."""
         least = self.settings.dead_share * float(self.effort_size.max(initial=0.0))
         return tuple(int(k) for k in self.robot.measured if self.effort_size[k] > least)
 
     @cached_property
     def effort_size(self) -> Array:
-        """Deviation of each joint's torque from its mean, as logged, shape (joints,)."""
+        """Standard deviation of each joint's torque as logged, shape (joints,) [N·m or N]."""
         return np.asarray(self.effort().std(axis=0))
 
     @cached_property
     def effort_rms(self) -> Array:
-        """Root mean square of each joint's torque as logged, shape (joints,)."""
+        """Root mean square of each joint's torque as logged, shape (joints,) [N·m or N]."""
         return np.asarray(np.sqrt(np.mean(self.effort() ** 2, axis=0)))
 
     @cached_property
     def unknowns(self) -> Unknowns:
-        """What a hypothesis leaves free."""
+        """Unknowns that every hypothesis fits."""
         return Unknowns(self.robot, self.settings)
 
     def motion(self, correction: Correction) -> tuple[Array, Array, Array]:
-        """Return corrected positions, velocities, accelerations compared, each (n, joints)."""
+        """Return positions, velocities and accelerations at the instants, corrected.
+
+        Args:
+            correction: Correction applied.
+
+        Returns:
+            Three arrays of shape (n, joints) [rad or m, and per s, s²].
+        """
         source, scale = list(correction.q_source), np.array(correction.q_scale)
         q, v, a = (
             np.concatenate([getattr(s, k)[s.chosen] for s in self.stretches])[:, source] * scale
@@ -128,7 +140,7 @@ class Evidence:
         return q + np.array(correction.q_offset), v, a
 
     def effort(self, delay: float = 0.0) -> Array:
-        """Return torque as logged, that much later than the motion [s], shape (n, joints)."""
+        """Return torque as logged, shifted by a delay [s], shape (n, joints) [N·m or N]."""
         if delay == 0.0:
             return np.concatenate([s.effort[s.chosen] for s in self.stretches])
         parts = []
@@ -138,11 +150,11 @@ class Evidence:
         return np.concatenate(parts)
 
     def energies(self, delay: float) -> Array:
-        """Return the energy of each joint's torque as logged, shape (joints,)."""
+        """Return the sum of squares of each joint's torque as logged, shape (joints,)."""
         return np.asarray(np.sum(self.effort(delay) ** 2, axis=0))
 
     def rows(self, correction: Correction) -> Rows:
-        """Return the rows of a correction's motion and delay."""
+        """Return the regressor rows of a correction's motion and delay."""
         q, v, a = self.motion(correction)
         motion = kernels.motion_of(self.robot.tree, np.array(correction.gravity), q, v, a)
         bodies = _regressor(self.robot.tree, motion)
@@ -184,9 +196,10 @@ class Evidence:
         return ridge
 
     def torque_size(self, correction: Correction) -> float:
-        """Return by how much the corrected torque is larger than holding the model file's masses.
+        """Return the ratio of the corrected torque to the model file's static (gravity) torque.
 
-        At rest, since a wrong scale of positions makes any speed; moving, where nothing falls.
+        The static torque is used because a wrong scale of positions scales speeds too; where the
+        correction sets gravity to zero, the torque of the motion is used instead.
         """
         q, v, a = self.motion(correction)
         tree, gravity = self.robot.tree, np.array(correction.gravity)
@@ -201,7 +214,7 @@ class Evidence:
         return float(np.sqrt(np.sum(tau[:, list(source)] ** 2) / max(float(held), 1e-12)))
 
     def shown(self, correction: Correction) -> DataRank:
-        """Return what the motion shows of the bodies' base parameters."""
+        """Return the rank of the base parameters that the corrected motion excites."""
         q, v, a = self.motion(correction)
         base = structural_base(RobotPlant(_without_drives(self.robot)))
         tree = self.robot.tree
@@ -211,7 +224,7 @@ class Evidence:
         return data_rank(triangle_of(chosen), base.labels, len(chosen))
 
     def revolute_joints(self) -> tuple[list[int], list[int]]:
-        """Return the joints that are not held still, and which of them turn."""
+        """Return the indices of the joints that are not locked, and of those that are revolute."""
         robot, tree = self.robot, self.robot.tree
         moving = [k for k, j in enumerate(robot.joints) if robot.options.of(j).position is None]
         body = {k: int(np.flatnonzero(tree.channel == k)[0]) for k in moving}
@@ -219,12 +232,12 @@ class Evidence:
 
 
 def triangulated(rows: Array) -> Array:
-    """Return the square upper triangle R with `RᵀR = rowsᵀ rows`, its diagonal of any sign.
+    """Return the square upper triangle R with `RᵀR = rowsᵀ rows`; its diagonal has any sign.
 
-    As `information.triangle_of`, at half its time: nothing is copied. A search makes thousands.
+    As `information.triangle_of`, in half the time: nothing is copied.
 
     Args:
-        rows: Shape (m, n), in Fortran's order; destroyed.
+        rows: Shape (m, n), in Fortran order; overwritten.
     """
     factor, _, _, _ = dgeqrf(rows, lwork=BLOCK * rows.shape[1], overwrite_a=True)
     count = rows.shape[1]

@@ -1,20 +1,20 @@
-"""How well a robot explains a log under a correction of it: what the doctor compares.
+"""Evidence for corrections of a log: penalised fit of the torque under each hypothesis.
 
 A hypothesis about a log is a `Correction`: joints swapped, signs flipped, scales, offsets, gravity,
-a delay. Under each one the torque is fitted freely, with a model file that may be far off as a
-weak prior and the nonnegative terms of friction, which tell a joint's direction: friction never
-drives. Hypotheses differ by
+a delay. Under each one the torque is fitted by least squares with a weak prior at the model file's
+parameters and nonnegative friction terms. These identify a joint's direction, since friction
+dissipates. Hypotheses are compared by
 
-    J = Σ_j n_j log σ_j² + Σ_b (ν + 10) log(1 + ‖u_b − 1‖² / ν s²),
+    J = Σ_j n_j log σ_j² + Σ_b (ν + 10) log(1 + ‖u_b − 1‖² / ν s²).
 
-the second sum a Student prior of each body, which forgives single bodies that are far off; n_j
-being the rows of joint j that add something new (over the residual's memory) and σ_j what is left
-of its torque *as logged*. J is twice a negative log likelihood, so differences of J are evidence:
-2 ln of the odds.
+n_j is the effective number of samples of joint j, the rows over the residual's autocorrelation
+time; σ_j is the rms residual of its torque *as logged*. The second sum is a Student prior on each
+body, which tolerates single bodies that are far off. J is twice a negative log likelihood, so
+differences of J are evidence: 2 ln of the odds.
 
-A motion's rows are reduced once to a triangle a channel, which carries every joint's torque: swaps,
-gains and signs of torques are other right-hand sides of it. Sums of YᵀY would take 0.7 to 0.9 of a
-search's time (measured, 2 to 7 joints), and what is left of a torque would be a difference of sums.
+The rows of a motion are reduced once to a triangle a channel, which carries every joint's torque:
+swaps, gains and signs of torques are other right-hand sides of it. Sums of YᵀY would take 0.7 to
+0.9 of a search's time (measured, 2 to 7 joints), and the residual would be a difference of sums.
 """
 
 from __future__ import annotations
@@ -38,14 +38,15 @@ CLIPS = 4  # times that nonnegative terms which come out negative are set to zer
 
 @dataclass(frozen=True)
 class Fit:
-    """What is left of the torque under one correction.
+    """Fit of the torque under one correction.
 
     Attributes:
         correction: The correction.
-        objective: J, with the memory given.
-        sigma: What is left of each channel's torque as logged, rms [N·m], shape (channels,).
-        values: The unknowns u, shape (p,).
-        settled: Whether a number that was looked for has been found.
+        objective: J, with the autocorrelation times given.
+        sigma: Root mean square residual of each channel's torque as logged, shape (channels,)
+            [N·m].
+        values: The unknowns u, relative to the model file for bodies, shape (p,).
+        settled: Whether the refinement of the step's parameter has converged.
     """
 
     correction: Correction
@@ -56,7 +57,7 @@ class Fit:
 
 
 class Hypotheses:
-    """Fits of one piece of evidence, by what they share: rows of a motion, memory of residuals."""
+    """Fits on one set of data; caches what they share: rows of a motion, autocorrelation times."""
 
     def __init__(self, evidence: Evidence) -> None:
         self.evidence = evidence
@@ -67,13 +68,13 @@ class Hypotheses:
         self._energies: dict[float, Array] = {}
 
     def energies(self, delay: float) -> Array:
-        """Return the energy of each joint's torque as logged, shape (joints,)."""
+        """Return the sum of squares of each joint's torque as logged, shape (joints,)."""
         if delay not in self._energies:
             self._energies[delay] = self.evidence.energies(delay)
         return self._energies[delay]
 
     def rows(self, correction: Correction) -> Rows:
-        """Return the rows of a correction's motion and delay."""
+        """Return the regressor rows of a correction's motion and delay."""
         key = (correction.motion, correction.delay)
         if key not in self._rows:
             if len(self._rows) > KEPT_ROWS:
@@ -82,11 +83,11 @@ class Hypotheses:
         return self._rows[key]
 
     def settle(self, correction: Correction, common: bool = True) -> Fit:
-        """Return the fit with the memory of its own residual, which is kept.
+        """Fit a correction and keep the autocorrelation times of its residual for later fits.
 
         Args:
-            correction: Which.
-            common: Whether channels share one memory, as long as what is wrong is not known.
+            correction: The correction.
+            common: Whether channels share one autocorrelation time, as before the log is corrected.
         """
         self.memory = np.ones(len(self.evidence.channels))
         fit = self.fit(correction)
@@ -96,12 +97,11 @@ class Hypotheses:
         return self.fit(correction, fit.sigma)
 
     def fit(self, correction: Correction, sigma: Array | None = None) -> Fit:
-        """Return what is left of the torque under a correction, by the memory that is kept.
+        """Fit the torque under a correction, with the autocorrelation times that are kept.
 
         Args:
             correction: The correction.
-            sigma: What is left of each channel's torque as logged, where to begin, shape
-                (channels,) [N·m].
+            sigma: Initial rms residual of each channel's torque as logged, shape (channels,) [N·m].
         """
         evidence, rows = self.evidence, self.rows(correction)
         channels, count = list(evidence.channels), evidence.count
@@ -141,7 +141,12 @@ class Hypotheses:
         return np.asarray(bodies.sum(axis=1))
 
     def tempered(self, rows: Rows, values: Array) -> Array:
-        """Return the precisions at which a Gaussian prior pulls as the Student one does."""
+        """Precisions of the Gaussian prior with the Student prior's gradient, shape (p,).
+
+        Args:
+            rows: Regressor rows, which hold the nominal precisions.
+            values: Unknowns u at which the gradients agree, shape (p,).
+        """
         tail = self.settings.tail
         weight = (tail + PARAMETER_COUNT) / (tail + self._far(rows, values))
         weights = np.ones(len(values))
@@ -197,7 +202,7 @@ class Hypotheses:
         return np.concatenate([ahead, np.where(must, np.maximum(behind, 0.0), behind)])
 
     def residuals(self, fit: Fit) -> Array:
-        """Return what is left of the torque as logged, shape (n, channels) [N·m]."""
+        """Return the residual of the torque as logged, shape (n, channels) [N·m]."""
         correction, rows = fit.correction, self.rows(fit.correction)
         effort = self.evidence.effort(correction.delay)
         found = []

@@ -1,4 +1,4 @@
-"""Which steps of a correction are claimed: each by its own evidence, all the others given."""
+"""Acceptance of correction steps: each by its own evidence, given all the others."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ COLUMNS: tuple[Columns, ...] = ("q", "tau", "both")
 
 @dataclass(frozen=True)
 class StepEvidence:
-    """A step that the torque asks for.
+    """An accepted step, with its evidence.
 
     Attributes:
         step: The step.
-        evidence: 2 ln of the odds for it, all others given.
-        before, after: Share of torque not explained without and with it, of the channel where
-            that falls most.
-        channel: That channel.
-        others: Steps that explain the torque as well, and how much less evidence they have.
+        evidence: 2 ln of the odds for it, given all others.
+        before, after: Relative torque residual without and with it, of the channel where it falls
+            most.
+        channel: Index of that channel.
+        others: Alternative steps that explain the torque as well, each with how much less evidence
+            it has.
     """
 
     step: CorrectionStep
@@ -40,14 +41,14 @@ class StepEvidence:
 
 @dataclass(frozen=True)
 class Explained:
-    """What a search came to.
+    """Result of a search for corrections.
 
     Attributes:
-        steps: With their evidence, in the order in which they are to be applied.
-        correction: All of them.
-        unexplained: Share of each measured channel's torque that is left over, shape (channels,).
-        total: The same of all together.
-        rows: How many rows add something new, shape (channels,).
+        steps: Accepted steps with their evidence, in the order of application.
+        correction: All of them combined.
+        unexplained: Relative residual of each measured channel's torque, shape (channels,).
+        total: Relative residual of all channels together.
+        rows: Effective number of samples of each channel, shape (channels,).
     """
 
     steps: tuple[StepEvidence, ...]
@@ -59,18 +60,18 @@ class Explained:
 
 @dataclass(frozen=True)
 class Judge:
-    """Whether steps matter, by the evidence and in practice.
+    """Acceptance test of steps, by evidence and by practical size.
 
     Attributes:
-        hypotheses: The fits.
-        least: What a step must show.
+        hypotheses: Fits that are compared.
+        least: Thresholds of acceptance.
     """
 
     hypotheses: Hypotheses
     least: StepAcceptance
 
     def concluded(self, start: Correction, steps: Sequence[CorrectionStep]) -> Explained:
-        """Return the steps that are needed, each proved with all the others given."""
+        """Return the steps that are needed, each tested given all the others."""
         kept = list(steps)
         while True:
             best = self.hypotheses.settle(combined(start, kept), common=False)
@@ -116,7 +117,7 @@ class Judge:
         )
 
     def is_worth(self, step: CorrectionStep, before: Fit, after: Fit) -> bool:
-        """Return whether a step matters in practice."""
+        """Return whether a step is large enough to matter in practice."""
         least, falls = self.least, after.sigma / before.sigma
         harm, gain = np.log(falls.max()), -np.log(falls.min())
         harmful = harm > np.log(least.harm_ratio) and harm > least.harm_share * gain

@@ -1,7 +1,6 @@
-"""Counts of what a log shows by itself: its clock, its rows, its signals.
+"""Statistics of a log's clock, rows and signals, in two passes of bounded memory.
 
-A log is walked twice in blocks of bounded memory: once for the sizes of things, once to count
-what is odd against them.
+The first pass measures the scale of each signal, the second counts anomalies against it.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ KEPT = 3  # rows that a block hands on to the next
 
 @dataclass
 class Sizes:
-    """Sizes of signals, from the first walk; arrays have a place a signal."""
+    """Scales of signals from the first pass; arrays have one element per signal, in its unit."""
 
     rows: int
     step: float
@@ -39,7 +38,7 @@ class Sizes:
 
 @dataclass
 class Counts:
-    """Of what is odd, from the second walk; arrays have a place a signal."""
+    """Counts of anomalies from the second pass; arrays have one element per signal."""
 
     broken: NDArray[np.int64]
     broken_time: int = 0
@@ -64,7 +63,7 @@ class Counts:
 
 
 def sizes_of(recording: Recording, names: Sequence[str]) -> Sizes:
-    """Return the sizes of a log's signals, from a walk through it."""
+    """Return the scales of a log's signals, by a first pass through it."""
     count = len(names)
     medians: list[tuple[float, int]] = []
     low, high = np.full(count, np.inf), np.full(count, -np.inf)
@@ -128,7 +127,7 @@ class _Block:
 def counts_of(
     recording: Recording, names: Sequence[str], sizes: Sizes, thresholds: SignalThresholds
 ) -> Counts:
-    """Return what is odd in a log against the sizes of its signals, from a walk through it."""
+    """Return the anomalies of a log against the scales of its signals, by a second pass."""
     count = len(names)
     tally = Counts(np.zeros(count, dtype=np.int64))
     tally.jumps, tally.spikes = (np.zeros(count, dtype=np.int64) for _ in range(2))

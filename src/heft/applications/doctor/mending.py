@@ -1,4 +1,4 @@
-"""Logs with corrections applied: unwrapped angles, corrected columns, and the map that says so."""
+"""Application of corrections to logs: unwrapped angles, corrected columns, and their column map."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .corrections import Correction, quoted, toml_list
 
 
 def unwrapped(recording: Recording, findings: Sequence[Finding]) -> Recording:
-    """Return a recording without the jumps by full turns that were found in its angles."""
+    """Return a recording whose angles are unwrapped where findings report jumps by full turns."""
     turns: dict[str, float] = {}
     for finding in findings:
         if finding.name != "wrapped angle":
@@ -73,7 +73,7 @@ def corrected(recording: Recording, robot: Robot, correction: Correction) -> Rec
 
 
 def mended_map(recording: Recording, robot: Robot, correction: Correction) -> str:
-    """Return the text of a column map with the corrections in it, for `--map`."""
+    """Return the text of a column map with the corrections applied, for `--map`."""
     mended = corrected(recording, robot, correction)
     if mended.time is None:
         lines = ["[time]", f"step = {mended.step!r}"]
@@ -120,5 +120,5 @@ def _kinds(
 
 
 def effort_kind(recording: Recording) -> str:
-    """Return what a log calls efforts: `tau` or `current`."""
+    """Return the kind of a log's efforts: `tau` or `current`."""
     return "tau" if any(n.startswith("tau.") for n in recording.sources) else "current"

@@ -1,4 +1,4 @@
-"""Which steps of a correction are tried: kinds from a list, and small ones to first order."""
+"""Candidate steps of a correction: discrete kinds from lists, small ones to first order."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from .steps import (
 
 @dataclass(frozen=True)
 class Proposals:
-    """Steps from where a search stands.
+    """Candidate steps from the present correction of a search.
 
     Attributes:
-        hypotheses: The fits.
-        settings: Which steps are tried.
+        hypotheses: Fits that are compared.
+        settings: Lists and ranges of the candidates.
     """
 
     hypotheses: Hypotheses
     settings: StepProposals
 
     def steps(self, best: Fit) -> Iterator[CorrectionStep]:
-        """Yield the steps tried; those that share a motion come one behind another."""
+        """Yield candidate steps; those that share a motion are consecutive."""
         evidence = self.hypotheses.evidence
         moving, revolute = evidence.revolute_joints()
         yield from self._of_torque(best, evidence.channels)
@@ -105,7 +105,7 @@ class Proposals:
             yield from (PositionOffset((j,), offset) for offset in settings.offsets_rad)
 
     def small(self, best: Fit) -> Iterator[CorrectionStep]:
-        """Yield offsets and a tilt by what the residual shows of them, to first order."""
+        """Yield offsets and a tilt of the base, estimated from the residual to first order."""
         evidence, step = self.hypotheses.evidence, self.settings.derivative_step_rad
         q, v, a = evidence.motion(best.correction)
         tree, gravity = evidence.robot.tree, np.array(best.correction.gravity)

@@ -1,10 +1,10 @@
-"""What is wrong with a log, by the physics of the robot: the search over corrections.
+"""Greedy search over corrections under which the robot model explains a log.
 
-Greedy: of all single corrections the one with the strongest evidence is applied and the search
-goes on, up to `most_steps` of them; then each is left out again, and stays only if it is needed.
-Where that leads to no log that is explained, other first steps are tried. What no motion can tell
-(two corrections of a symmetric arm, an offset of the last joint against the place of its load)
-leaves no evidence: it is not claimed, or both are named.
+The single correction with the strongest evidence is applied, and the search goes on, up to
+`most_steps` of them; then each is left out in turn, and stays only if it is needed. Where the
+result does not explain the log, other first steps are tried. Corrections that no motion can
+distinguish (two corrections of a symmetric arm, an offset of the last joint against the centre of
+mass of its load) have no evidence: none is claimed, or both are reported.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Tried = tuple[CorrectionStep, Fit]
 
 
 class Search:
-    """One search: steps proposed, refined, followed."""
+    """State of one search: steps are proposed, refined and followed up."""
 
     def __init__(self, evidence: Evidence, settings: CorrectionSearch) -> None:
         self.settings = settings
@@ -38,7 +38,7 @@ class Search:
         self.judge = Judge(self.hypotheses, settings.acceptance)
 
     def refined(self, step: CorrectionStep, base: Correction, fit: Fit) -> Tried:
-        """Return a step with its number where the torque wants it, and its fit."""
+        """Return a step with its parameter refined, and its fit."""
         if isinstance(step, ScalarStep) and step.width:
             return self._by_comparison(step, base, fit)
         if step.is_expandable:
@@ -75,7 +75,7 @@ class Search:
         return step, fit
 
     def next(self, best: Fit) -> list[Tried]:
-        """Return the steps with the strongest evidence, refined, by falling evidence."""
+        """Return refined candidate steps, in order of decreasing evidence."""
         base = best.correction
         proposed = (*self.proposals.steps(best), *self.proposals.small(best))
         tried = [(step, self.hypotheses.fit(step.apply(base), best.sigma)) for step in proposed]
@@ -96,7 +96,7 @@ class Search:
         return sorted(found, key=order)
 
     def followed(self, start: Correction, best: Fit, first: list[Tried]) -> Explained:
-        """Return what is needed of the steps that first ones lead to."""
+        """Return the accepted steps of the searches that begin with the given first steps."""
         reached = self._descended(best, first)
         unit_log_gain = self.settings.proposals.unit_log_gain
         steps = steps_between(start, reached, unit_log_gain)
@@ -113,7 +113,7 @@ class Search:
         return best.correction
 
     def leads(self, candidates: Sequence[Tried], best: Fit) -> bool:
-        """Return whether the first of some steps has evidence enough to be followed up."""
+        """Return whether the first of the candidates has enough evidence to be followed up."""
         least = best.objective - self.settings.look_evidence
         return bool(candidates) and candidates[0][1].objective <= least
 
@@ -133,11 +133,11 @@ class Search:
 
 
 def explain(evidence: Evidence, settings: CorrectionSearch | None = None) -> Explained:
-    """Return which corrections of the logs the torque asks for.
+    """Search for the corrections of logs under which the robot model explains the torque.
 
     Args:
-        evidence: The part of the logs that is looked at.
-        settings: How corrections are searched for.
+        evidence: Data that are compared.
+        settings: Settings of the search.
     """
     settings = settings or CorrectionSearch()
     search = Search(evidence, settings)

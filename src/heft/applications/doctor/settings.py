@@ -1,6 +1,7 @@
-"""The doctor's thresholds as values, so that a sweep can vary them and a report state them.
+"""Thresholds of the log doctor as values, so that a sweep can vary and a report state them.
 
-Shares and ratios are pure numbers, evidence is 2 ln of the odds; other units are in fields' names.
+Shares and ratios are dimensionless, evidence is 2 ln of the odds; other units are in the names of
+fields.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ TURN = 2.0 * np.pi  # [rad]
 
 @dataclass(frozen=True)
 class ClockThresholds:
-    """From when on a log's clock and rows are worth a finding.
+    """Thresholds of findings about a log's clock and rows.
 
     Attributes:
-        slow_step_s: Time between rows beyond which the time may be in another unit [s].
-        fast_step_s: The same, below which [s].
-        jitter_steps: Robust deviation of the time between rows [steps].
-        missing_share: Share of steps that are multiples of the usual one.
-        lost_share: Share of rows lost that spoils an identification.
-        repeated_share: Share of rows that repeat the one before while the robot moves.
-        repeated_share_spoils: The same, beyond which an identification is spoilt.
-        shortest_motion_s: Time of motion below which little can be learnt [s].
-        spoiling_motion_s: The same, below which an identification is spoilt [s].
+        slow_step_s: Time between rows above which the time may be in another unit [s].
+        fast_step_s: Time between rows below which it may be [s].
+        jitter_steps: Robust standard deviation of the time between rows [steps].
+        missing_share: Share of time steps that are multiples of the usual one.
+        lost_share: Share of lost rows above which an identification is spoilt.
+        repeated_share: Share of rows that repeat the previous one while the robot moves.
+        repeated_share_spoils: The same share, above which an identification is spoilt.
+        shortest_motion_s: Time in motion below which little can be identified [s].
+        spoiling_motion_s: Time in motion below which an identification is spoilt [s].
     """
 
     slow_step_s: float = 0.1
@@ -90,20 +91,21 @@ class SignalThresholds:
 
 @dataclass(frozen=True)
 class EvidenceSettings:
-    """What of the logs is looked at, and by which model hypotheses are compared.
+    """Amount of data, and the model by which hypotheses are compared.
 
     Attributes:
-        rows: Rows of the logs that physics looks at, at most about.
-        windows: Windows of a longer log that they are taken from.
-        instants: Instants at which torque is compared.
+        rows: Approximate maximum number of rows of the logs that are used.
+        windows: Number of windows of a longer log that they are taken from.
+        instants: Number of instants at which torque is compared.
         longest_delay_s: Largest delay of torque behind motion [s].
-        body_deviation: By how much a model file may be off, one standard deviation.
+        body_deviation: Relative standard deviation of the model file's parameters.
         tail: Degrees of freedom ν of the Student prior: single bodies may be off by far more.
         sigmoid_speeds_rad_s: Scales of the sigmoids of sliding friction [rad/s].
-        stop_widths_rad: Widths of the stops of presliding [rad].
-        dead_share: Of the largest deviation of a torque, below which a sensor says nothing.
-        floor_share: Share of a joint's torque that no model explains, at least.
-        rounds: Rounds of weights by what is left over.
+        stop_widths_rad: Widths of the stop operators of presliding friction [rad].
+        dead_share: Share of the largest standard deviation of a torque, below which a sensor is
+            ignored.
+        floor_share: Smallest share of a joint's torque that is assumed to be unexplained.
+        rounds: Iterations of the weights from the residual.
     """
 
     rows: int = 60_000
@@ -121,22 +123,23 @@ class EvidenceSettings:
 
 @dataclass(frozen=True)
 class StepProposals:
-    """Which steps are tried.
+    """Candidate steps of a correction.
 
     Attributes:
-        offsets_rad: Zeros of encoders where a search begins [rad].
+        offsets_rad: Zero offsets of encoders at which a search begins [rad].
         torque_gains: Factors of one joint's torque.
         torque_units: Factors of all torques.
-        unit_log_gain: By how much nearer to the model file a unit must bring the logarithm of the
-            torque's size.
-        gear_ratios: Turns of a motor a turn of its joint.
-        delays_s: Of torque behind motion [s].
-        largest_turns: Turns that a joint's positions span, beyond which they are a motor's.
-        degrees_share: Share of joints that span more, for degrees to be tried of all.
-        smallest_turns: Turns below which positions may have been turned to radians twice.
-        least_turns: Turns that a joint of a motor moves.
+        unit_log_gain: Least reduction by a unit of the logarithm of the ratio between the torque's
+            size and the model file's.
+        gear_ratios: Turns of a motor per turn of its joint.
+        delays_s: Delays of torque behind motion [s].
+        largest_turns: Range of a joint's positions above which they may be a motor's [turns].
+        degrees_share: Share of joints with a larger range, for degrees to be tried of all.
+        smallest_turns: Range below which positions may have been converted to radians twice
+            [turns].
+        least_turns: Least range of a joint after division by a gear ratio [turns].
         derivative_step_rad: Step of numerical derivatives by offsets [rad].
-        largest_shift_rad: Largest offset that is read off a first-order expansion [rad].
+        largest_shift_rad: Largest offset estimated by a first-order expansion [rad].
     """
 
     offsets_rad: tuple[float, ...] = (np.pi / 2, -np.pi / 2, np.pi, np.pi / 4, -np.pi / 4)
@@ -157,23 +160,25 @@ class StepProposals:
 
 @dataclass(frozen=True)
 class StepAcceptance:
-    """When a step is claimed.
+    """Thresholds for the acceptance of a step.
 
     Attributes:
-        evidence: That it must have with all others given; some 250 are tried.
-        residual_ratio: Of some channel's residual deviation at most left by a step.
-        harm_ratio: By which no channel's residual may grow under a step of a continuous kind.
-        harm_share: Of the logarithm that another channel gains, which that may cost.
+        evidence: Least evidence, given all other steps; some 250 are tried.
+        residual_ratio: Largest ratio of residual deviations with and without a step, in at least
+            one channel.
+        harm_ratio: Ratio by which a step of a continuous kind may increase a channel's residual.
+        harm_share: Larger increases are permitted up to this share of the best channel's
+            decrease, both in logarithms.
         offset_rad: Smallest offset [rad].
         tilt_rad: Smallest tilt of the base [rad].
         log_factor: Smallest logarithm of a factor.
         delay_s: Smallest delay [s].
-        delay_variance_ratio: Mean over channels of the variance left, below which a delay is one:
-            presliding and flexibility look like delays, though hardly.
-        delay_step_s: By which channels are asked for delays of their own [s].
-        delay_agreement: Standard errors from zero that their delays must show together.
-        delay_error_s: Standard error of that mean, at least [s].
-        indistinguishable: Evidence below which two steps cannot be told apart.
+        delay_variance_ratio: Ratio of residual variances, averaged over channels, below which a
+            delay is accepted: presliding and flexibility resemble delays, but reduce it less.
+        delay_step_s: Step at which each channel's own delay is probed [s].
+        delay_agreement: Standard errors from zero that the mean of these delays must reach.
+        delay_error_s: Least standard error of that mean [s].
+        indistinguishable: Difference of evidence below which two steps cannot be distinguished.
     """
 
     evidence: float = 80.0
@@ -193,22 +198,22 @@ class StepAcceptance:
 
 @dataclass(frozen=True)
 class CorrectionSearch:
-    """How corrections are searched for.
+    """Settings of the search for corrections.
 
     Attributes:
-        most_steps: Steps of one correction.
-        look_evidence: Evidence at least for a step to be followed up, until all are judged.
-        refined_steps: Leading steps whose number is refined.
-        beginnings: First steps that are followed up, until one leads to a log that is explained.
-        looks_again: Times that a mended log is looked at again.
-        step_log_gain: Mean logarithm of what is left over, that a step is worth at least.
-        plain_evidence: Of each of its steps, from which on a correction is not doubted.
-        explained_share: Share of the torque left over, up to which a log is explained.
-        unsettled_rad: Step of an offset beyond which its refinement has not come to an end [rad].
-        refinements: Gauss-Newton steps of an offset or tilt.
-        narrowings: Comparisons of a factor or delay with one on each side.
-        proposals: Which steps are tried.
-        acceptance: When one is claimed.
+        most_steps: Largest number of steps of one correction.
+        look_evidence: Least evidence for a step to be followed up, before all are judged together.
+        refined_steps: Number of leading steps whose parameter is refined.
+        beginnings: Number of first steps that are followed up, until one leads to an explained log.
+        looks_again: Number of times that a corrected log is searched again.
+        step_log_gain: Least mean reduction of the logarithm of the residual by a step.
+        plain_evidence: Evidence of each step above which a correction is accepted as it is.
+        explained_share: Relative torque residual up to which a log counts as explained.
+        unsettled_rad: Step of an offset above which its refinement has not converged [rad].
+        refinements: Number of Gauss-Newton steps of an offset or tilt.
+        narrowings: Number of comparisons of a factor or delay with one on each side.
+        proposals: Candidate steps.
+        acceptance: Thresholds of acceptance.
     """
 
     most_steps: int = 4
@@ -228,13 +233,14 @@ class CorrectionSearch:
 
 @dataclass(frozen=True)
 class PhysicsThresholds:
-    """What is said of what physics found.
+    """Thresholds of findings about the search for corrections.
 
     Attributes:
-        tried_steps: Steps that a search looks at, one of which may fit by chance.
-        other_robot_share: Share of all torque left over, beyond which the robot is another one.
-        doubted_share: The same, beyond which the model file is doubted: measured arms leave 9 %.
-        other_joint_share: Share of one joint's torque, beyond which its column is doubted.
+        tried_steps: Number of steps that a search tries, one of which may fit by chance.
+        other_robot_share: Relative residual of all torque above which the robot is another one.
+        doubted_share: The same, above which the model file is questioned: measured arms have 9 %.
+        other_joint_share: Relative residual of one joint's torque above which its column is
+            questioned.
     """
 
     tried_steps: float = 250.0
@@ -248,11 +254,11 @@ class DoctorSettings:
     """All thresholds of the log doctor.
 
     Attributes:
-        clock: Of clock and rows.
-        signals: Of single signals.
-        evidence: Of the comparison of hypotheses.
-        search: Of the search over corrections.
-        physics: Of what is said of it.
+        clock: Thresholds of clock and rows.
+        signals: Thresholds of single signals.
+        evidence: Data and model by which hypotheses are compared.
+        search: Settings of the search for corrections.
+        physics: Thresholds of findings about that search.
     """
 
     clock: ClockThresholds = field(default_factory=ClockThresholds)

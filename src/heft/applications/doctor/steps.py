@@ -1,4 +1,4 @@
-"""What may be wrong with a log's columns, and what undoes it: a class a kind of step."""
+"""Kinds of correction steps: one class for each error of a log's columns."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def _scaled(step: CorrectionStep, of: Columns, factor: float, to: Correction) ->
 
 @dataclass(frozen=True)
 class SignFlip(CorrectionStep):
-    """The sign of positions, of torques, or of both (an axis turned round).
+    """Sign of positions, of torques, or of both (an axis turned round).
 
     Attributes:
-        of: Which.
+        of: Which of them: see `kind`.
     """
 
     of: Columns = "both"
@@ -53,7 +53,7 @@ class SignFlip(CorrectionStep):
         return _scaled(self, self.of, -1.0, to)
 
     def describe(self, told: Told) -> Description:
-        """Return what a user is told of it."""
+        """Return its description for the user."""
         what = {"q": "position", "tau": "torque", "both": "position and torque"}[self.of]
         lines = (told.line(k, "sign", -1, 1, self.joints) for k in told.kinds(self.of))
         return Description(
@@ -66,10 +66,10 @@ class SignFlip(CorrectionStep):
 
 @dataclass(frozen=True)
 class Swap(CorrectionStep):
-    """The columns of two joints: their positions, their torques, or both.
+    """Exchange of the columns of two joints: their positions, their torques, or both.
 
     Attributes:
-        of: Which.
+        of: Which of them: see `kind`.
     """
 
     of: Columns = "both"
@@ -92,7 +92,7 @@ class Swap(CorrectionStep):
         return moved if self.of == "q" else moved.torques(source)
 
     def describe(self, told: Told) -> Description:
-        """Return what a user is told of it."""
+        """Return its description for the user."""
         what = {"q": "positions", "tau": "torques", "both": "columns"}[self.of]
         order = toml_list(told.joints[k] for k in self._order(len(told.joints)))
         lines = (
@@ -109,7 +109,7 @@ class Swap(CorrectionStep):
 
 @dataclass(frozen=True)
 class PositionUnit(ScalarStep):
-    """The unit of all positions; `value` is its size [rad]."""
+    """Unit of all positions; `value` is its size [rad]."""
 
     is_continuous = False
     is_unit = True
@@ -124,7 +124,7 @@ class PositionUnit(ScalarStep):
         return _scaled(self, "q", self.value, to)
 
     def describe(self, told: Told) -> Description:
-        """Return what a user is told of it."""
+        """Return its description for the user."""
         for size, unit, words in ((DEGREE, "deg", "degrees"), (TURN, "turn", "turns")):
             if self.value == size:
                 return Description(
@@ -148,7 +148,7 @@ class _Factor(ScalarStep):
     is_factor = True
 
     def moved(self, by: float) -> Self:
-        """Return the step with its factor's logarithm moved."""
+        """Return the step with the logarithm of its factor changed by an increment."""
         return replace(self, value=self.value * float(np.exp(by)))
 
     def is_large(self, least: StepAcceptance, before: Correction) -> bool:
@@ -158,7 +158,7 @@ class _Factor(ScalarStep):
 
 @dataclass(frozen=True)
 class PositionScale(_Factor):
-    """A factor of joints' positions: a gear ratio, a unit."""
+    """Scale factor of joints' positions, such as a gear ratio or a unit; `value` is the factor."""
 
     width = 0.1
 
@@ -172,7 +172,7 @@ class PositionScale(_Factor):
         return _scaled(self, "q", self.value, to)
 
     def describe(self, told: Told) -> Description:
-        """Return what a user is told of it."""
+        """Return its description for the user."""
         degrees = abs(self.value - DEGREE) < 1e-3 * np.pi
         return Description(
             "degrees for radians" if degrees else "wrong gear or unit of position",
@@ -184,7 +184,7 @@ class PositionScale(_Factor):
 
 @dataclass(frozen=True)
 class PositionOffset(ScalarStep):
-    """The zero of joints' encoders; `value` is to be added [rad or m]."""
+    """Zero offset of joints' encoders; `value` is added to the positions [rad or m]."""
 
     @property
     def kind(self) -> str:
@@ -207,7 +207,7 @@ class PositionOffset(ScalarStep):
 
     @property
     def is_expandable(self) -> bool:
-        """Whether its number is refined by what the residual shows of it to first order."""
+        """Whether its parameter is refined by a first-order expansion of the residual."""
         return True
 
     def followed_by(self, further: CorrectionStep) -> Self | None:
@@ -217,7 +217,7 @@ class PositionOffset(ScalarStep):
         return self.moved(further.value)
 
     def describe(self, told: Told) -> Description:
-        """Return what a user is told of it."""
+        """Return its description for the user."""
         return Description(
             "encoder offset",
             f"the zero of {told.named(self.joints)} is off by {np.rad2deg(-self._shift):.3g}°",
@@ -228,7 +228,7 @@ class PositionOffset(ScalarStep):
 
 @dataclass(frozen=True)
 class TorqueGain(_Factor):
-    """A factor of joints' torques."""
+    """Scale factor of joints' torques; `value` is the factor."""
 
     width = 0.35
 
@@ -242,7 +242,7 @@ class TorqueGain(_Factor):
         return _scaled(self, "tau", self.value, to)
 
     def describe(self, told: Told) -> Description:
-        """Return what a user is told of it."""
+        """Return its description for the user."""
         return Description(
             "wrong torque gain",
             f"the torque of {told.named(self.joints)} is {1.0 / self.value:.4g} times too large",
@@ -253,7 +253,7 @@ class TorqueGain(_Factor):
 
 @dataclass(frozen=True)
 class TorqueUnit(_Factor):
-    """The unit of all torques; `value` is its size [N·m]."""
+    """Unit of all torques; `value` is its size [N·m]."""
 
     is_continuous = False
     is_unit = True
@@ -268,7 +268,7 @@ class TorqueUnit(_Factor):
         return _scaled(self, "tau", self.value, to)
 
     def describe(self, told: Told) -> Description:
-        """Return what a user is told of it."""
+        """Return its description for the user."""
         unit = EFFORT_UNITS.get((told.effort, self.value))
         scale = told.line(told.effort, "scale", self.value, 1.0, self.joints)
         return Description(
@@ -281,10 +281,10 @@ class TorqueUnit(_Factor):
 
 @dataclass(frozen=True)
 class Gravity(CorrectionStep):
-    """The direction of gravity, or that torque holds nothing of it.
+    """Direction of gravity in the base's frame, or its compensation in the logged torque.
 
     Attributes:
-        vector: In the base's frame [m/s²].
+        vector: Gravity in the base's frame [m/s²]; zero if the torque contains none.
     """
 
     vector: tuple[float, float, float] = (0.0, 0.0, 0.0)
@@ -308,15 +308,15 @@ class Gravity(CorrectionStep):
 
     @property
     def is_expandable(self) -> bool:
-        """Whether it has a direction; torque without gravity has none."""
+        """Whether it has a direction to refine; zero gravity has none."""
         return any(self.vector)
 
     def followed_by(self, further: CorrectionStep) -> Self | None:
-        """Return the further direction."""
+        """Return the further direction, which replaces this one."""
         return replace(self, vector=further.vector) if isinstance(further, Gravity) else None
 
     def describe(self, told: Told) -> Description:
-        """Return what a user is told of it."""
+        """Return its description for the user."""
         if not any(self.vector):
             return Description(
                 "no gravity",
@@ -337,7 +337,7 @@ class Gravity(CorrectionStep):
 
 @dataclass(frozen=True)
 class Delay(ScalarStep):
-    """By how much torque comes behind motion; `value` [s]."""
+    """Delay of torque behind motion; `value` is the delay [s]."""
 
     width = 0.002
 
@@ -355,7 +355,7 @@ class Delay(ScalarStep):
         return abs(self.value) >= least.delay_s
 
     def describe(self, told: Told) -> Description:
-        """Return what a user is told of it."""
+        """Return its description for the user."""
         side = "behind" if self.value > 0.0 else "ahead of"
         return Description(
             "delay",
@@ -368,14 +368,14 @@ class Delay(ScalarStep):
 def steps_between(
     start: Correction, correction: Correction, unit_log_gain: float
 ) -> tuple[CorrectionStep, ...]:
-    """Return single steps that make up a correction of columns that are right in `start`.
+    """Decompose a correction, relative to another one, into elementary steps.
 
     Swaps come first, then units, signs, factors and offsets, then gravity and delay.
 
     Args:
-        start: The correction that they come after.
-        correction: The correction that they lead to.
-        unit_log_gain: Logarithm of a factor of all torques, beyond which it is a unit.
+        start: Correction that they are applied to.
+        correction: Correction that they result in.
+        unit_log_gain: Logarithm of a common factor of all torques beyond which it is a unit.
     """
     found: list[CorrectionStep] = []
     q, tau = list(correction.q_source), list(correction.tau_source)

@@ -1,4 +1,4 @@
-"""Pieces of logs without gaps, smooth: motion, and torque as low as the motion's band."""
+"""Segments of logs without gaps: smoothed motion, and torque low-passed to the motion's band."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ LEAST_ROWS = 64  # of a piece that is looked at
 
 @dataclass(frozen=True)
 class Stretch:
-    """A piece of a log without gaps.
+    """Segment of a log without gaps.
 
     Attributes:
         time: Shape (N,) [s].
         position, velocity, acceleration: Shape (N, joints) [rad or m, and per s, s²].
         effort: Shape (N, joints) [N·m or N]; zero where it is not measured.
-        chosen: The instants that are compared, shape (n,).
+        chosen: Indices of the instants that are compared, shape (n,).
     """
 
     time: Array
@@ -47,12 +47,12 @@ class Stretch:
 def stretches_of(
     bare: Robot, recordings: Sequence[Recording], settings: EvidenceSettings
 ) -> tuple[tuple[Stretch, ...], float]:
-    """Return the pieces of logs that physics looks at, and the corner of the low-pass [Hz].
+    """Return the segments of logs that are compared, and the cutoff of their low-pass [Hz].
 
     Args:
-        bare: The robot without friction.
+        bare: Robot model without friction.
         recordings: The logs, read in bounded memory.
-        settings: How much of them.
+        settings: Amount of data.
 
     Raises:
         HeftError: If the logs lack signals, or nothing moves in them.

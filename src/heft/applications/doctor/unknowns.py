@@ -1,4 +1,4 @@
-"""What a hypothesis about a log leaves free: all bodies, near the model file's, and friction."""
+"""Unknowns of a hypothesis about a log: bodies near the model file's, and friction."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from .stretches import Stretch
 
 @dataclass(frozen=True)
 class Unknowns:
-    """The unknowns u: ten of each body, 1 at the model file's value, then each drive's terms.
+    """Unknowns u of a hypothesis: ten of each body, 1 at the model file's value, then friction.
 
     Attributes:
-        robot: The robot.
-        settings: Scales of friction, and how far the model file may be off.
+        robot: Robot model.
+        settings: Friction model, and the relative deviation of the model file.
     """
 
     robot: Robot
@@ -45,7 +45,7 @@ class Unknowns:
 
     @cached_property
     def metric(self) -> tuple[Array, ...]:
-        """Of each body the matrix from unknowns to its ten parameters, shape (10, 10)."""
+        """Matrix of each body from unknowns to its ten inertial parameters, shape (10, 10)."""
         nominal = self.robot.nominal()
         found = []
         for b in range(len(self.robot.tree.names)):
@@ -55,20 +55,20 @@ class Unknowns:
 
     @property
     def bodies(self) -> int:
-        """How many unknowns are the bodies'."""
+        """Number of unknowns of the bodies."""
         return PARAMETER_COUNT * len(self.robot.tree.names)
 
     @cached_property
     def start(self) -> Array:
-        """The unknowns as the model file has them, shape (p,)."""
+        """Unknowns at the model file's values, shape (p,)."""
         own = np.tile(IDENTITY, len(self.robot.tree.names))
         return np.concatenate([own, np.zeros(self.terms * len(self.robot.drives))])
 
     @cached_property
     def rubbing(self) -> Drives:
-        """The drives with few scales of friction, which tell directions as well as many.
+        """Drives with few friction terms, enough to identify the sign of a joint.
 
-        Load-dependent friction has no part in it: it needs the rigid torque, which is looked for.
+        Load-dependent friction is left out: it needs the rigid-body torque, which is unknown here.
         """
         return Drives(tuple(self._rubbing(d) for d in self.robot.drives))
 
@@ -85,35 +85,35 @@ class Unknowns:
 
     @property
     def terms(self) -> int:
-        """How many terms each drive has."""
+        """Number of friction terms of each drive."""
         return 3 + len(self.settings.sigmoid_speeds_rad_s) + len(self.settings.stop_widths_rad)
 
     @cached_property
     def nonnegative(self) -> NDArray[np.bool_]:
-        """Which unknowns must not be negative, shape (p,): friction never drives."""
+        """Which unknowns are constrained to be nonnegative, shape (p,): friction dissipates."""
         own = [t.nonnegative for d in self.rubbing for t in d.terms]
         return np.concatenate([np.zeros(self.bodies, dtype=bool), np.array(own, dtype=bool)])
 
     def parameters(self, values: Array) -> Array:
-        """Return ten parameters a body of unknowns, shape (10 bodies,)."""
+        """Return the inertial parameters of all bodies from unknowns, shape (10 bodies,)."""
         tens = values[: self.bodies].reshape(-1, PARAMETER_COUNT)
         return np.concatenate([g @ u for g, u in zip(self.metric, tens, strict=True)])
 
     def of_drive(self, drive: int) -> slice:
-        """Return the places of a drive's terms."""
+        """Return the slice of a drive's terms."""
         first = self.bodies + self.terms * drive
         return slice(first, first + self.terms)
 
     def drive_columns(
         self, correction: Correction, stretches: Sequence[Stretch], v: Array, a: Array
     ) -> Array:
-        """Return each drive's terms at the instants compared, shape (drives, terms, n).
+        """Return each drive's friction columns at the instants compared, shape (drives, terms, n).
 
         Args:
-            correction: Under which.
-            stretches: The logs, as they are.
-            v: Corrected velocities at the instants, shape (n, joints).
-            a: Corrected accelerations.
+            correction: Correction applied.
+            stretches: Segments of the logs, as logged.
+            v: Corrected velocities at the instants, shape (n, joints) [rad/s or m/s].
+            a: Corrected accelerations, shape (n, joints) [rad/s² or m/s²].
         """
         source, scale = list(correction.q_source), np.array(correction.q_scale)
         # The course of friction over speed is not known well enough to tell a scale.

@@ -1,4 +1,4 @@
-"""What is in the gripper."""
+"""Identification of payloads: from a wrench sensor, from joint torques, or live."""
 
 from . import payload
 from .payload import Payload

@@ -1,9 +1,9 @@
-"""A load from the difference of two runs of one motion, without a model of the robot's masses.
+"""Inertial parameters of a payload from pairs of runs of one motion, without and with it.
 
-Where a robot repeats a motion, its own torque is the same each time, and what differs is the
-load's; see `plants.RepeatedMotion`. Here runs are paired: `τ_empty` is taken at the lag at which
-positions agree. Drift that grows with time cancels over runs in turn: empty, loaded, loaded,
-empty.
+Where a robot repeats a motion, its own torque cancels in the difference, which is due to the
+payload alone; no inertial parameters of the robot are needed (`plants.RepeatedMotion`). Here runs
+are paired: the torque of the empty run is interpolated at the lag at which positions agree best.
+Drift that is linear in time cancels over the sequence empty, loaded, loaded, empty.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ LARGEST_LAG = 0.5  # of a run's duration
 
 @dataclass(frozen=True, eq=False)
 class Matched:
-    """A load from a difference.
+    """Inertial parameters of a payload from differences of torque.
 
     Attributes:
-        frame: The link whose frame the load's numbers are in.
-        ten: The load's ten parameters, shape (10,).
-        covariance: Of them, shape (10, 10).
-        lags: By how much each empty run is ahead of its loaded one [s].
-        mismatch: Rms difference of positions [rad or m].
-        left: Share of the difference's variation that no load explains.
+        frame: Link in whose frame the parameters are expressed.
+        ten: Inertial parameters in that frame, shape (10,) [kg, kg·m, kg·m²].
+        covariance: Covariance of them, shape (10, 10).
+        lags: Lag by which each empty run is ahead of its loaded one [s].
+        mismatch: Root mean square difference of positions [rad or m].
+        left: Relative residual: norm of the residual over that of the torque difference without
+            its mean.
     """
 
     frame: str
@@ -51,13 +52,13 @@ class Matched:
 
 @dataclass(frozen=True)
 class Run:
-    """Smooth positions of one log, and its torque.
+    """Smoothed positions and torques of one log.
 
     Attributes:
-        begin: The log's time of the first row used [s].
-        time: Since then, shape (N,) [s].
-        position: Of each channel, shape (channels, N) [rad or m].
-        effort: Of each measured joint, shape (c, N) [N·m or N].
+        begin: The log's time of the first sample used [s].
+        time: Time since then, shape (N,) [s].
+        position: Position of each channel, shape (channels, N) [rad or m].
+        effort: Torque of each of the c measured joints, shape (c, N) [N·m or N].
     """
 
     begin: float
@@ -68,12 +69,13 @@ class Run:
 
 @dataclass(frozen=True)
 class MatchedMotions:
-    """How loads are weighed by differences.
+    """Identification of a payload from repeated motions.
 
     Attributes:
-        frame: The link it is fixed to; the last one of the model file if not given.
-        smoothing: Of the motion.
-        strength: Of the prior on the load: consistency, and nothing else.
+        frame: Link that it is fixed to; the last one of the model file if not given.
+        smoothing: Low-pass filter on the motion and torque.
+        strength: Strength of the prior on the payload, in effective samples; the default enforces
+            physical consistency and nothing else.
     """
 
     frame: str | None = None
@@ -81,16 +83,16 @@ class MatchedMotions:
     strength: float = 1e-6
 
     def fit(self, robot: Robot, empty: Sequence[Recording], loaded: Sequence[Recording]) -> Matched:
-        """Return the load.
+        """Identify the payload.
 
         Args:
-            robot: For its kinematics.
-            empty: Logs without the load.
+            robot: Robot model, of which only the kinematics are used.
+            empty: Logs without the payload.
             loaded: Logs with it, of the same motions in the same order.
 
         Raises:
-            InvalidSetting: If there are not as many of one kind as of the other.
-            InvalidRecording: If the motions are not the same.
+            InvalidSetting: If the numbers of logs without and with the payload differ, or are zero.
+            InvalidRecording: If the positions of a pair differ by more than `LARGEST_MISMATCH`.
         """
         if len(empty) != len(loaded) or not empty:
             raise InvalidSetting(
@@ -127,7 +129,7 @@ class MatchedMotions:
         return Matched(frame, ten, covariance, tuple(lags), mismatch, left)
 
     def _solve(self, problem: Problem[RepeatedMotion]) -> tuple[Array, Array, float]:
-        """Return the load's ten, their covariance, and the share that nothing explains."""
+        """Return the payload's parameters, their covariance, and the relative residual."""
         found = LeastSquares().fit(problem)
         triangle = found.information.combined(found.weights())
         body = PhysicallyConsistent(strength=self.strength, unknown=(NAME,)).fit(
@@ -144,7 +146,7 @@ class MatchedMotions:
 
 
 def runs(problem: Problem[RobotPlant]) -> list[Run]:
-    """Return each log's smooth positions and torque, whole."""
+    """Return smoothed positions and torques of each log of a problem."""
     parts: dict[int, list[tuple[Array, Array, Array]]] = {}
     for s in problem.samples():
         part = (s.time, s.motion.position, s.measured.T)
@@ -159,16 +161,16 @@ def runs(problem: Problem[RobotPlant]) -> list[Run]:
 
 
 def difference(plant: RobotPlant, loaded: Recording, empty: Run, lag: float) -> Recording:
-    """Return the loaded run's positions, and how much more torque it took than the empty one.
+    """Return the positions of a loaded run with its torque less that of the empty run.
 
-    Rows at times when the empty run was not yet begun, or over, only smooth the motion: they are
-    not selected.
+    Samples at times that the empty run does not cover are kept for smoothing, but not selected for
+    the fit.
 
     Args:
-        plant: Whose joints.
-        loaded: The run with the load.
-        empty: The run without it.
-        lag: Time of the empty run less that in the loaded run's log [s].
+        plant: Plant that names the joints and their signals.
+        loaded: Run with the payload.
+        empty: Run without it.
+        lag: Offset from the loaded run's time to the empty run's [s].
     """
     efforts = plant.effort_signals(loaded)
     positions = plant.position_signals
@@ -193,7 +195,16 @@ def difference(plant: RobotPlant, loaded: Recording, empty: Run, lag: float) -> 
 
 
 def lag_between(loaded: Run, empty: Run) -> tuple[float, float]:
-    """Return by how much a run is ahead of the other [s], and the rms mismatch of positions."""
+    """Return the lag at which two runs of one motion agree best, and their mismatch there.
+
+    Args:
+        loaded: Run with the payload.
+        empty: Run without it.
+
+    Returns:
+        Time by which the empty run is ahead [s], and root mean square difference of positions
+        [rad or m].
+    """
     step = float(np.median(np.diff(loaded.time)))
     every = max(1, round(0.02 / step))
 

@@ -1,9 +1,9 @@
-"""What a robot carries, from its joint torques alone: runs without it against runs with it.
+"""Inertial parameters of a payload from joint torques: runs without it and runs with it.
 
-A load fixed to a link is part of the body that the link belongs to, so the runs with it tell of
-`β + K p`, the runs without it of β, on the same columns: both kinds are terms of one sum. Of the
-load nothing is believed but that it is a body. Where torque is a current times a gain that is not
-known, a load of known mass sets the scale, and the gains are found instead.
+A payload fixed to a link adds its parameters p to those of that link's body. Runs without it
+identify the robot's parameters β, runs with it β + K p, on the same columns; both enter one least
+squares. The prior on the payload is physical consistency only. Where torques are currents times
+unknown gains, a payload of known mass sets the scale, and the gains are estimated as well.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ UNSURE = 0.5  # relative, of a gain that a load of known mass is to find
 
 @dataclass(frozen=True, eq=False)
 class Carried:
-    """A load as its robot feels it.
+    """Inertial parameters of a payload from joint torques.
 
     Attributes:
-        frame: The link whose frame the load's numbers are in.
-        ten: The load's ten parameters in that frame, shape (10,).
-        covariance: Of them, shape (10, 10).
-        gains: Torque per current by joint [N·m/A], where they were looked for.
-        gains_std: Their standard deviations.
-        empty, loaded: What the runs said.
-        calibrated: The whole fit.
+        frame: Link in whose frame the parameters are expressed.
+        ten: Inertial parameters in that frame, shape (10,) [kg, kg·m, kg·m²].
+        covariance: Covariance of them, shape (10, 10).
+        gains: Torque per current by joint [N·m/A], where they were estimated.
+        gains_std: Their standard deviations [N·m/A].
+        empty, loaded: Fits of the runs without and with the payload.
+        calibrated: Joint fit of robot, payload and gains.
     """
 
     frame: str
@@ -59,26 +59,26 @@ class Carried:
 
     @property
     def mass(self) -> float:
-        """Mass [kg]."""
+        """Mass m [kg]."""
         return float(self.ten[0])
 
     @property
     def mass_std(self) -> float:
-        """Its standard deviation [kg]."""
+        """Standard deviation of the mass [kg]."""
         return float(np.sqrt(self.covariance[0, 0]))
 
 
 @dataclass(frozen=True)
 class WeighCarried:
-    """How a load is weighed by the robot that carries it.
+    """Identification of a payload from the joint torques of the robot that carries it.
 
     Attributes:
-        frame: The link it is fixed to; the last one of the model file if not given.
-        known_mass: Its mass, where the gains are to be found [kg].
-        strength: Of the prior from the model file, in effective samples. The file's masses
-            must not compete with the load for the scale of the torque: with ten samples and
-            masses off by 30 % gains came out a tenth to a third too small.
-        settings: Of the identification of each kind of run.
+        frame: Link that it is fixed to; the last one of the model file if not given.
+        known_mass: Mass of the payload [kg], if torque gains are to be estimated.
+        strength: Strength of the prior from the model file, in effective samples. The file's masses
+            must not compete with the payload for the scale of the torque: with ten samples and
+            masses off by 30 %, gains came out a tenth to a third too small.
+        settings: Settings of the identification of each kind of run.
     """
 
     frame: str | None = None
@@ -93,13 +93,16 @@ class WeighCarried:
         loaded: Sequence[Recording],
         progress: Progress = silent,
     ) -> Carried:
-        """Return the load.
+        """Identify the payload.
 
         Args:
-            robot: The model, a guess.
-            empty: Logs without the load.
+            robot: Robot model with nominal parameters.
+            empty: Logs without the payload.
             loaded: Logs with it.
-            progress: Told what is being done.
+            progress: Called with a line of text at each step.
+
+        Returns:
+            The payload's parameters, and the gains where they were estimated.
 
         Raises:
             InvalidSetting: If the frame is not the robot's.

@@ -1,9 +1,10 @@
-"""What a held body weighs, from a wrench sensor and its motion.
+"""Inertial parameters of a payload from logs of a wrench sensor and its motion.
 
-The body at the sensor is a plant (`HeldBody`), and the logs with it a problem: windows of the weak
-form, or poses at rest. Here is the order in which is asked what the sensor adds, where the data can
-tell it: mounting and tilt if they are asked for, bias and its drift, a delay. A body is consistent;
-what this motion cannot show has no number.
+The payload at the sensor is a plant (`HeldBody`), and the logs form a problem on it: windows of
+the weak form, or static poses. `Weigh` selects the sensor's own parameters in a fixed order, as
+far as the data identify them: mounting and tilt where they are asked for, bias and its drift, and
+a delay. The estimate is physically consistent; parameters that the motion does not identify are
+NaN.
 """
 
 from __future__ import annotations
@@ -35,29 +36,35 @@ from .wrench_fit import LARGEST_SHIFT, Found, Known, asking, consistent, settled
 
 Bias = Literal["none", "constant", "auto"]
 DRIFT_MOST = 5
-UNSURE = math.radians(5.0)  # standard deviation of a tilt or a mounting that says nothing
-FLAT = 0.05  # of the largest singular value: forces in one plane show no mounting
+UNSURE = math.radians(5.0)  # standard deviation above which a tilt or mounting is not identified
+FLAT = 0.05  # of the largest singular value: forces along one line do not identify a mounting
 KINDS: tuple[Literal["mounting", "tilt"], ...] = ("mounting", "tilt")
 
 
 @dataclass(frozen=True)
 class Weigh:
-    """How a body is weighed.
+    """Identification of a payload from a wrench sensor.
 
     Attributes:
-        noise: Standard deviation of a sample's force [N] and moment [N·m]; found if not given.
-        others: Rotation and translation of further sensors, whose wrenches were added.
-        turning_noise: Of ω [rad/s].
-        bias: `none`, `constant`, or `auto` for what the data ask for: one of each log's own, and
-            a drift by the lowest power of time.
-        delay: Whether a delay of the wrench is looked for where motion can show it.
-        mounting: Whether the sensor may be mounted turned against the motion's frame.
-        tilt: Whether gravity may point elsewhere than stated.
-        gain_std: Standard deviation of each channel's gain, whose nominal value is one; gains are
-            exact if it is not given.
-        known_mass: Mass of the body, where gains are to be found [kg].
-        window: Length of the weak form's windows [s]; 20 samples at least.
+        noise: Standard deviation of one sample's force [N] and moment [N·m]; estimated from the
+            residual if not given.
+        others: Pose of each further sensor whose wrench was added: rotation, shape (3, 3), and
+            translation, shape (3,) [m].
+        turning_noise: Standard deviation of the angular velocity ω [rad/s].
+        bias: Model of the sensor's bias: `none`, `constant`, or `auto` for a bias of each log and a
+            polynomial drift of the order that the data select.
+        delay: Whether a delay of the wrench is estimated where the motion identifies it.
+        mounting: Whether the rotation between the sensor's frame and the motion's is estimated.
+        tilt: Whether the direction of gravity is estimated.
+        gain_std: Prior standard deviation of each channel's gain, whose nominal value is one; gains
+            are fixed at one if it is not given.
+        known_mass: Mass of the payload [kg], to identify the gains with a reference load.
+        window: Length of the weak form's windows [s]; at least `weak_form.SHORTEST` samples.
         overlap: Share of its length that a window has in common with the next.
+
+    Raises:
+        InvalidSetting: If a mass is given while gains are fixed, or gains of several sensors on one
+            load are to be estimated.
     """
 
     noise: tuple[float, float] | None = None
@@ -88,18 +95,24 @@ class Weigh:
 
     @property
     def known(self) -> Known:
-        """What is known beforehand."""
+        """Prior knowledge: noise, standard deviation of gains, and mass."""
         return Known(self.noise, self.gain_std, self.known_mass)
 
     def fit(self, *logs: Held) -> Weighed:
-        """Return what the body weighs.
+        """Identify the payload's inertial parameters from one or several logs.
 
         Args:
-            logs: What sensor and motion show; several are of one body, and their information adds.
+            logs: Wrench and motion of each log; all are of the same payload, and their information
+                adds up.
+
+        Returns:
+            The estimate, with the sensor's parameters and findings.
 
         Raises:
-            InvalidRecording: If the signals cannot be what they are said to be.
-            TooLittleData: If not even the mass is seen.
+            InvalidRecording: If signals or the resulting mass, centre of mass or mounting are not
+                plausible, or the logs cannot be combined.
+            InvalidSetting: If `tilt` is asked for with an inertial sensor as the source of motion.
+            TooLittleData: If the data do not identify even the mass.
         """
         with one_blas_thread():
             for log in logs:
@@ -123,7 +136,11 @@ class Weigh:
             return self._weighed(found, findings)
 
     def problem(self, *logs: Held) -> Problem[HeldBody]:
-        """Return the plant with the logs, nothing being known of the body yet."""
+        """Return the identification problem of logs, linearised about a nominal payload.
+
+        Args:
+            logs: Wrench and motion of each log.
+        """
         logs = one_behind_another(logs)
         begin, end = float(logs[0].time[0]), float(logs[-1].time[-1])
         still, world = is_still(logs[0]), logs[0].world.shape[2] > 0
@@ -147,7 +164,7 @@ class Weigh:
         )
 
     def _mounted(self, problem: Problem[HeldBody]) -> tuple[Found, list[Finding]]:
-        """Return the solution with what is asked of the sensor's and gravity's directions."""
+        """Return the solution with the mounting and tilt asked for, where they are identified."""
         found, findings = settled(problem, self.known), []
         if self.mounting:
             turned, share = self._turned(found)
@@ -167,10 +184,10 @@ class Weigh:
         return found, findings
 
     def _turned(self, found: Found) -> tuple[Array, float]:
-        """Return the mounting that explains most, and what energy it leaves of the residual's.
+        """Return the mounting rotation that fits best, and the ratio of residual energies with it.
 
-        Force is mass times specific force, so the rotation between the two is that of
-        Procrustes [Schönemann1966]; few poses in one direction show none.
+        Force is mass times specific force, so the rotation between the two is a Procrustes problem
+        [Schönemann1966]. Identity and 1 are returned where the forces vary in one direction only.
         """
         regressor, wrench = found.windows
         seen = regressor[:, :3, 0] - np.mean(regressor[:, :3, 0], axis=0)
@@ -184,9 +201,9 @@ class Weigh:
         return turned, after / before if before > 0.0 else 1.0
 
     def _drifting(self, found: Found) -> Found:
-        """Return the lowest power of time beyond which drift explains nothing more.
+        """Return the fit with the order of the drift polynomial selected by the criterion.
 
-        Of several logs each has its own bias and drift, or all have one bias.
+        Several logs have a bias and drift each, or one bias in common.
         """
         starts = tuple(float(next(r.blocks([])).time[0]) for r in found.problem.recordings[1:])
         best, misses = found, 0
@@ -202,7 +219,7 @@ class Weigh:
         return best if best is found else settled(best.problem, self.known)
 
     def _late(self, found: Found) -> Found:
-        """Return the solution with a delay, where the data tell one within half a sample."""
+        """Return the solution with a delay where it is identified, else without."""
         step = max(t.step for t in found.problem.timelines)
         asked = settled(asking(found, delay=True), self.known)
         delay = asked.plant.point.delay + float(asked.values[-1])
@@ -210,7 +227,7 @@ class Weigh:
         return asked if small and asked.std[-1] < max(step, 2e-3) else found
 
     def _weighed(self, found: Found, findings: Sequence[Finding]) -> Weighed:
-        """Return the body with what is said of it, or refuse it."""
+        """Return the physically consistent estimate with its findings, or refuse it."""
         unknowns, seen = found.plant.unknowns, found.seen[:PARAMETER_COUNT]
         findings = [*findings, *said.of_mass(found)]
         values, plain = found.values.copy(), True

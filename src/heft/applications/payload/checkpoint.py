@@ -1,4 +1,4 @@
-"""What a live node knows of a load, kept in a file, to go on from after a stop of any kind."""
+"""Checkpoint file of a live node: the state of the identification, to resume after any stop."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ KEPT = {
 
 
 def settings_hash(node: Node) -> str:
-    """Return a hash of all settings that the kept numbers depend on."""
+    """Return a SHA-256 hash of all settings on which the saved state depends."""
     online = replace(node.online((1.0, 1.0), 1000.0), others=())
     values = ", ".join(f"{f.name}={getattr(online, f.name)!r}" for f in fields(online))
     # Files of this schema were first written by a class called `Follow`: they stay readable.
@@ -44,7 +44,13 @@ def settings_hash(node: Node) -> str:
 
 
 def save(path: Path, node: Node, state: NodeState) -> None:
-    """Write the file, whole or not at all; nothing while there is nothing to keep."""
+    """Write the state atomically; write nothing before the first estimate.
+
+    Args:
+        path: File to write.
+        node: Node whose settings are hashed into the file.
+        state: State to save.
+    """
     load, online, epoch = state.load, state.online, state.alignment.epoch
     if load is None or online is None or epoch is None:
         return
@@ -74,10 +80,14 @@ def save(path: Path, node: Node, state: NodeState) -> None:
 
 
 def load(path: Path, node: Node) -> NodeState:
-    """Return the state in which the file was written, or the start where there is none.
+    """Read a saved state; return the node's initial state where there is no file.
+
+    Args:
+        path: File to read.
+        node: Node that resumes; its settings must be those of the file.
 
     Raises:
-        InvalidSetting: If the file is damaged, or of other settings.
+        InvalidSetting: If the file is damaged, or was written with other sensors or settings.
     """
     if not path.exists():
         return node.start()

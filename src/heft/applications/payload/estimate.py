@@ -1,4 +1,4 @@
-"""A body as a wrench sensor weighed it: its numbers, what was seen of them, what else was found."""
+"""Result of identifying a payload from a wrench sensor: parameters, identifiability, findings."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from heft.information import PARAMETER_COUNT, Finding, Labels, inertia
 
 @dataclass(frozen=True, eq=False)
 class Weighed:
-    """A body as it was weighed.
+    """Inertial parameters of a payload and parameters of the sensor, with p values in all.
 
     Attributes:
-        labels: Of the values.
-        values: The body's ten parameters about the sensor's origin, bias, drift, delay; the
-            body's are NaN where nothing shows them.
-        covariance: Of the values.
-        seen: Which of the body's ten the data show, shape (10,).
-        consistent: Whether the plain solution was a body; else it is the nearest in the
-            data's own metric.
-        noise: Standard deviation of force [N] and moment [N·m] of one sample.
-        left: Residual over wrench, of force and moment.
-        rows: Windows or poses.
+        labels: Names and units of the values.
+        values: The payload's ten inertial parameters about the sensor's origin
+            [kg, kg·m, kg·m²], then the sensor's bias, drift and delay, shape (p,); the payload's
+            are NaN where the data do not identify them.
+        covariance: Covariance of the values, shape (p, p).
+        seen: Which of the payload's ten parameters are identified, shape (10,).
+        consistent: Whether the unconstrained solution was physically consistent; if not, `values`
+            is the nearest consistent one in the metric of the data.
+        noise: Standard deviation of one sample's force [N] and moment [N·m].
+        left: Relative residuals of force and moment.
+        rows: Number of windows or static poses.
         rotation: From the sensor's axes as logged to those of the motion, shape (3, 3).
-        gravity: In the world, if its direction was looked for, shape (3,) [m/s²].
-        gravity_std: Its standard deviations, shape (3,).
-        findings: What the user should know.
+        gravity: Estimated gravity in the world's frame, shape (3,) [m/s²]; None if it was fixed.
+        gravity_std: Its standard deviations, shape (3,) [m/s²]; None if it was fixed.
+        findings: Warnings and notices for the user.
     """
 
     labels: Labels
@@ -47,11 +48,14 @@ class Weighed:
     findings: tuple[Finding, ...]
 
     def of_sensor(self, kind: str) -> tuple[Array, Array] | None:
-        """Return what was found of the sensor and its deviations, if it was looked for.
+        """Return the estimated parameters of one kind of the sensor, and their standard deviations.
 
         Args:
-            kind: `bias` (in the middle of the log, if it drifts; log after log, if each has its
-                own), `tilt`, `mounting`, `gain`, `delay`.
+            kind: `bias` [N, N·m] (at the middle of the log, if it drifts; log after log, if each
+                has its own), `tilt` [rad], `mounting` [rad], `gain` [1], `delay` [s].
+
+        Returns:
+            Two arrays of one shape (k,); None if that kind was not estimated.
         """
         names = self.labels.names
         places = [k for k, n in enumerate(names) if n.startswith(f"sensor.{kind}")]
@@ -61,53 +65,60 @@ class Weighed:
 
     @property
     def mass(self) -> float:
-        """Mass [kg]."""
+        """Mass m [kg]."""
         return float(self.values[0])
 
     @property
     def com(self) -> Array:
-        """Centre of mass in the sensor's frame, shape (3,) [m]."""
+        """Centre of mass c in the sensor's frame, shape (3,) [m]."""
         return np.asarray(self.values[1:4] / self.values[0])
 
     @property
     def inertia(self) -> Array:
-        """Inertia about the centre of mass, shape (3, 3) [kg·m²]; NaN where it is not seen."""
+        """Inertia about the centre of mass, shape (3, 3) [kg·m²]; NaN where not identified."""
         return inertia.to_body(self.values[:PARAMETER_COUNT])[2]
 
     @cached_property
     def body(self) -> Array:
-        """Mass, centre of mass, and Ixx, Ixy, Iyy, Ixz, Iyz, Izz about it, shape (10,)."""
+        """Mass [kg], centre of mass [m] and inertia about it [kg·m²], shape (10,).
+
+        The inertia is ordered Ixx, Ixy, Iyy, Ixz, Iyz, Izz.
+        """
         return inertia.stated_body(self.values[:PARAMETER_COUNT])[0]
 
     @cached_property
     def body_std(self) -> Array:
-        """Standard deviations of `body`, shape (10,); by the delta rule."""
+        """Standard deviations of `body`, shape (10,); infinite where `body` is NaN.
+
+        By first-order propagation of the covariance.
+        """
         here = np.where(np.isnan(self.values[:PARAMETER_COUNT]), 0.0, self.values[:10])
         std = numbers(here, self.covariance[:10, :10])[1]
         return np.where(np.isnan(self.body), np.inf, std)
 
     @property
     def bias(self) -> Array | None:
-        """Bias of the sensor in the last log, in its middle if it drifts, shape (6,) [N, N·m]."""
+        """Bias of the sensor in the last log, at its middle if it drifts, shape (6,) [N, N·m]."""
         found = self.of_sensor("bias")
         return found[0][-6:] if found else None
 
     @property
     def delay(self) -> float | None:
-        """By how much the wrench comes behind motion [s], if it was looked for."""
+        """Delay of the wrench behind the motion [s]; None if it was not estimated."""
         found = self.of_sensor("delay")
         return float(found[0][0]) if found else None
 
 
 def numbers(ten: Array, covariance: Array) -> tuple[Array, Array]:
-    """Return mass, centre of mass and inertia about it, and their deviations by the delta rule.
+    """Mass, centre of mass and central inertia of a body, with first-order standard deviations.
 
     Args:
-        ten: Parameters of a body about its frame's origin, shape (10,).
-        covariance: Of them, shape (10, 10).
+        ten: Inertial parameters π about the frame's origin, shape (10,) [kg, kg·m, kg·m²].
+        covariance: Covariance of them, shape (10, 10).
 
     Returns:
-        Two arrays of shape (10,), ordered as `Weighed.body`.
+        Values and standard deviations, each shape (10,) [kg, m, kg·m²], ordered as
+        `Weighed.body`.
     """
     values, jacobian = inertia.stated_body(ten)
     return values, np.sqrt(np.diag(jacobian @ covariance @ jacobian.T))

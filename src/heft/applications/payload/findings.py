@@ -1,4 +1,4 @@
-"""What is said of a body that was weighed at a wrench sensor, and what is refused."""
+"""Findings about a payload identified at a wrench sensor, and the errors that refuse it."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def angle(rotation: Array) -> float:
 
 
 def of_mounting(turned: Array, share: float) -> list[Finding]:
-    """Return what is to be said of a turned mounting that was not asked for.
+    """Return findings about a mounting rotation that the data show and nobody asked for.
 
     Args:
         turned: From the sensor's axes to the motion's, shape (3, 3).
-        share: Of the residual's energy that is left when the sensor is so turned.
+        share: Ratio of residual energies, with that rotation over without it.
 
     Raises:
-        InvalidRecording: If it is turned so far that the answer is worth nothing.
+        InvalidRecording: If the rotation is too large for the estimate to be usable.
     """
     by = angle(turned)
     if share >= BETTER or by <= TURNED:
@@ -70,7 +70,7 @@ def _written(rotation: Array) -> str:
 
 
 def not_shown(kind: str) -> Finding:
-    """Return what is said of a `mounting` or a `tilt` that was asked for, and is not seen."""
+    """Return the finding that a `mounting` or `tilt` asked for is not identified."""
     what = {"mounting": "the sensor's mounting", "tilt": "the direction of gravity"}[kind]
     return Finding(
         "not seen",
@@ -80,7 +80,7 @@ def not_shown(kind: str) -> Finding:
 
 
 def of_bias(unknowns: Unknowns, values: Array) -> list[Finding]:
-    """Return what is said of a bias that drifts, or differs from log to log."""
+    """Return findings about a bias that drifts, or differs from log to log."""
     if not (unknowns.drift or unknowns.cuts):
         return []
     time = np.linspace(unknowns.begin, unknowns.end, 101 * (len(unknowns.cuts) + 1))
@@ -100,11 +100,11 @@ def of_bias(unknowns: Unknowns, values: Array) -> list[Finding]:
 
 
 def of_mass(found: Found) -> list[Finding]:
-    """Return what is said of a mass and a centre of mass.
+    """Return findings about the mass and the centre of mass.
 
     Raises:
-        TooLittleData: If the mass is not seen.
-        InvalidRecording: If they are none of a load that is held.
+        TooLittleData: If the mass is not identified.
+        InvalidRecording: If the mass is negative, or the centre of mass is implausibly far away.
     """
     mass, std = float(found.values[0]), float(found.std[0])
     if not found.seen[0]:
@@ -140,7 +140,7 @@ def of_mass(found: Found) -> list[Finding]:
 
 
 def of_unseen(found: Found) -> list[Finding]:
-    """Return which of the body's ten are not seen, and why."""
+    """Return findings about the inertial parameters that are not identified, with the reason."""
     seen = found.seen[:PARAMETER_COUNT]
     names = ", ".join(n for n, s in zip(inertia.SYMBOLS, seen, strict=True) if not s)
     still = found.plant.resting

@@ -1,4 +1,4 @@
-"""`heft payload --live`: a node from its source to all who want to know, until it is stopped."""
+"""`heft payload --live`: run a node from its source of messages and publish its estimates."""
 
 from __future__ import annotations
 
@@ -39,21 +39,25 @@ FASTEST = 1000.0  # [Hz]
 
 @dataclass(frozen=True)
 class LiveWeighing:
-    """Settings of a live weighing.
+    """Settings of a live identification of a payload.
 
     Attributes:
-        sensors: TOML of the sensors.
-        on: Where messages come from: `zenoh`, or a TOML file; see `network.Link`.
-        insecure: Whether that may be open to strangers.
-        replay: A log to take in place of messages, or None.
-        speed: By how much faster than it was recorded; infinite for as fast as can be.
-        columns: TOML that says what the log's columns mean.
-        model: Of the robot, where the motion comes from its joints.
-        options: TOML that says what the model file cannot.
-        rate: How often the estimate is published [Hz].
-        serve: Port of the page, or None.
-        checkpoint: File to go on from, or None.
-        out: Folder for the results of the end, or None.
+        sensors: TOML file of the sensors.
+        on: Source of messages: `zenoh`, or a TOML file; see `streams.Link`. None with `replay`.
+        insecure: Whether a connection that others can reach is permitted.
+        replay: Log to replay in place of messages, or None.
+        speed: Replay speed relative to real time; infinite for as fast as possible.
+        columns: TOML file that maps the log's columns to signals.
+        model: Robot model file, where the motion comes from its joints.
+        options: TOML file with what the model file cannot state.
+        rate: Rate at which the estimate is published [Hz].
+        serve: Port of the status page, or None.
+        checkpoint: File to resume from and save to, or None.
+        out: Folder for the final results, or None.
+
+    Raises:
+        InvalidSetting: If not exactly one of `on` and `replay` is given, or rate or speed is out of
+            range.
     """
 
     sensors: Path
@@ -86,12 +90,12 @@ class LiveWeighing:
             )
 
     def run(self, stop: threading.Event, message: Progress, progress: Progress = silent) -> Payload:
-        """Weigh until stopped, or to the log's end, and return what is known then.
+        """Identify until stopped, or to the end of the log, and return the final estimate.
 
         Args:
-            stop: Set from outside to end it.
-            message: Takes a line for each event.
-            progress: Takes a line for each thing that is being done.
+            stop: Event that ends the run when it is set.
+            message: Called with a line of text for each event.
+            progress: Called with a line of text at each step.
         """
         if self.out is not None:
             payload.refuse_foreign(self.out)
@@ -156,14 +160,14 @@ class LiveWeighing:
 
 @dataclass(frozen=True)
 class Update:
-    """What all who want to know are given.
+    """Update passed to listeners.
 
     Attributes:
-        node: Which weighs.
+        node: The node.
         state: Its present state.
-        events: What happened since the last update.
+        events: Events since the last update.
         due: Whether the estimate is to be published, or the events alone.
-        healthy: Whether health is to be published.
+        healthy: Whether diagnostics are to be published.
     """
 
     node: Node
@@ -173,7 +177,7 @@ class Update:
     healthy: bool
 
     def estimate(self) -> dict[str, Any]:
-        """Return what is known of the load, as JSON's values."""
+        """Return the present estimate of the load as JSON values."""
         found, sensor = load_estimate(self.state), self.node.sensors.first
         body = payload.of_online(sensor, found.ten, found.body, found.std, None, {})
         return {
@@ -185,7 +189,7 @@ class Update:
         }
 
     def happened(self) -> list[dict[str, Any]]:
-        """Return the events, as JSON's values."""
+        """Return the events as JSON values."""
         return [
             {"stamp": self.state.stamp(e.time), "name": e.name, "message": e.message}
             for e in self.events
@@ -203,15 +207,15 @@ def weigh(
     rate: float = 10.0,
     keep: Path | None = None,
 ) -> NodeState:
-    """Take in all that a source gives, pass on what comes of it, and return the last state.
+    """Process all messages of a source, pass updates to listeners, and return the final state.
 
     Args:
-        node: Which weighs.
-        state: Before.
-        source: What comes, also when nothing does.
-        listeners: Who take the updates.
-        rate: How often the estimate is due [Hz]; events are passed on at once.
-        keep: Checkpoint, or None.
+        node: Node that identifies the load.
+        state: Initial state.
+        source: Messages; yields at intervals even when none arrive, so that updates go on.
+        listeners: Called with each update.
+        rate: Rate at which the estimate is due [Hz]; events are passed on at once.
+        keep: Checkpoint file, or None.
     """
     published = reported = kept = -math.inf
     for arrival in source:
@@ -235,7 +239,7 @@ def weigh(
 
 @contextmanager
 def stopped_by_signals() -> Iterator[threading.Event]:
-    """Yield an event that Ctrl-C, or a polite request to end, sets."""
+    """Yield an event that SIGINT or SIGTERM sets; restore the signal handlers on exit."""
     stop = threading.Event()
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(n, lambda *_: stop.set()) for n in numbers]

@@ -1,7 +1,7 @@
-"""What logs of a held body must be to be weighed, and what is worth knowing of them.
+"""Plausibility checks of payload logs before identification, and their concatenation.
 
-Signals that no sensor could have told are refused with the evidence; what only makes an answer
-poor is a finding. Several logs of one body are put one behind the other.
+Signals that no sensor could have measured raise an error with the evidence; what only degrades the
+estimate is a finding. Several logs of one payload are concatenated in time.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ LIKE = 1.2  # between the rates of logs that are weighed together
 
 
 def is_still(held: Held) -> bool:
-    """Return whether samples are poses at rest: nothing turns, or they are seconds apart."""
+    """Return whether the samples are static poses: neither turning nor moving."""
     turning = float(np.sqrt(np.mean(held.angular_velocity**2)))
     return turning < STILL and float(np.median(np.abs(held.velocity))) < STILL
 
 
 def one_behind_another(logs: Sequence[Held]) -> tuple[Held, ...]:
-    """Return logs on one clock, with a gap in between; poses at rest a second apart or less.
+    """Concatenate logs on one clock, with gaps between them.
 
-    The clock of poses tells their drift only, which is measured by its whole length.
+    The clock of static poses is rescaled to a second a pose or less: it matters only for drift,
+    which is measured relative to its whole length.
     """
     unit = 1.0
     if is_still(logs[0]):
@@ -50,7 +51,11 @@ def one_behind_another(logs: Sequence[Held]) -> tuple[Held, ...]:
 
 
 def require_alike(logs: Sequence[Held]) -> None:
-    """Raise `InvalidRecording` for logs that are not weighed together."""
+    """Require that logs can be combined.
+
+    Raises:
+        InvalidRecording: If some are static poses and others move, or if their rates differ.
+    """
     if len({is_still(log) for log in logs}) > 1:
         raise InvalidRecording(
             "some logs are poses at rest, and others move",
@@ -69,7 +74,13 @@ def require_alike(logs: Sequence[Held]) -> None:
 
 
 def require_usable(held: Held) -> None:
-    """Raise `InvalidRecording` for signals that no sensor could have told."""
+    """Require plausible signals of wrench and motion.
+
+    Raises:
+        InvalidRecording: If samples are not finite, time does not increase, speeds or lever arms
+            are beyond any payload's, or a channel is frozen.
+        TooLittleData: If there are fewer than three samples.
+    """
     for name, values in vars(held).items():
         if not np.isfinite(values).all():
             raise InvalidRecording(
@@ -122,7 +133,7 @@ def require_usable(held: Held) -> None:
 
 
 def notice(held: Held) -> Iterator[Finding]:
-    """Yield what is worth knowing of the signals by themselves."""
+    """Yield findings about signals that degrade the estimate, such as saturation of a channel."""
     if is_still(held):
         return
     for k, channel in enumerate(CHANNELS):

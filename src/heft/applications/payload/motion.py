@@ -1,7 +1,7 @@
-"""What sensors' signals say of a load: its wrench and its motion, in the first sensor's frame.
+"""Conversion of sensor signals to a load's wrench and motion in the first sensor's frame.
 
 Motion comes from the inertial sensor if there is one, else from the pose of the wrench sensor's
-frame (`quat.<frame>.w` …, `pos.<frame>.x` …), else from the joints through the robot.
+frame (`quat.<frame>.w` …, `pos.<frame>.x` …), else from the joints by forward kinematics.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ SLOW_POSES = 0.5  # [s] between samples that are poses, not a motion
 
 
 def vector_names(kind: str, frame: str, parts: Sequence[str] = tuple(AXES)) -> tuple[str, ...]:
-    """Return the signals of a vector: `force.tool0.x` and so on."""
+    """Return the signal names of a vector's components: `force.tool0.x` and so on."""
     return tuple(f"{kind}.{frame}.{p}" for p in parts)
 
 
 def wrench_names(sensor: Sensor) -> tuple[str, ...]:
-    """Return the six signals of a wrench sensor."""
+    """Return the six signal names of a wrench sensor, force before torque."""
     return (*vector_names("force", sensor.frame), *vector_names("torque", sensor.frame))
 
 
 def on_load(sensors: Sensors, values: Array) -> Array:
-    """Return the wrench on the load in the first sensor's frame, shape (N, 6) [N, N·m].
+    """Total wrench on the load in the first sensor's frame, shape (N, 6) [N, N·m].
 
     Args:
-        sensors: What the signals are from.
-        values: Signals of all wrench sensors one beside the other, shape (N, 6 · sensors).
+        sensors: Sensors that the signals come from.
+        values: Signals of all wrench sensors side by side, shape (N, 6 · sensors) [N, N·m].
     """
     wrench = np.zeros((len(values), 6))
     for k, sensor in enumerate(sensors.wrenches):
@@ -54,14 +54,16 @@ def on_load(sensors: Sensors, values: Array) -> Array:
 
 @dataclass(frozen=True)
 class Motion:
-    """Signals that motion is made of as they come, and how.
+    """Source of motion: its signals, and the function that converts them.
 
     Attributes:
-        device: What tells them: an inertial sensor, joints, a pose.
-        names: The signals.
-        noisy: Whether they are never twice the same while the device works.
-        slopes: Whether their derivatives are needed.
-        make: Of time, wrench, signals and their derivatives, each with N rows.
+        device: Name of the source: an inertial sensor, joints, a pose.
+        names: Its signals.
+        noisy: Whether consecutive samples always differ while the device works; a repeated sample
+            then shows a fault.
+        slopes: Whether time derivatives of the signals are needed.
+        make: Function of time, wrench, signals and their derivatives, each with N rows, that
+            returns wrench and motion in the first sensor's frame.
     """
 
     device: str
@@ -72,11 +74,11 @@ class Motion:
 
 
 def motion_of(sensors: Sensors, robot: Robot | None = None) -> Motion:
-    """Return how motion is made of signals: an inertial sensor's, else a robot's, else a pose's.
+    """Select the source of motion: an inertial sensor, else a robot's joints, else a pose.
 
     Args:
-        sensors: What there is.
-        robot: Through whose joints the motion comes, if there is no inertial sensor.
+        sensors: Sensors available.
+        robot: Model whose joints give the motion, if there is no inertial sensor.
     """
     if sensors.imu is not None:
         return _by_imu(sensors.imu)
@@ -126,16 +128,15 @@ def _by_pose(sensors: Sensors) -> Motion:
 
 
 def read(recording: Recording, sensors: Sensors, robot: Robot | None = None) -> Held:
-    """Return what a recording shows of the load, in the first wrench sensor's frame.
+    """Return the load's wrench and motion of a recording, in the first wrench sensor's frame.
 
     Args:
-        recording: With the sensors' signals.
-        sensors: What they are.
-        robot: Through whose joints the motion comes, where neither an inertial sensor nor a
-            pose tells it.
+        recording: Recording with the sensors' signals.
+        sensors: Their description.
+        robot: Model whose joints give the motion, if neither an inertial sensor nor a pose does.
 
     Raises:
-        MissingSignal: If no motion is there, or a wrench is not.
+        MissingSignal: If a wrench, or every source of motion, is missing.
     """
     pose = _by_pose(sensors)
     posed = sensors.imu is None and all(n in recording.sources for n in pose.names[:4])

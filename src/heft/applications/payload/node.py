@@ -1,8 +1,9 @@
-"""A load weighed live: aligned samples of its sensors, gathered at their rate, stepped through.
+"""Live identification of a payload from the messages of its sensors.
 
-Signals come from devices: wrench sensors, and what tells their motion. `heft.streams` aligns them;
-here aligned samples become motion of the held body, wait until their rate and noise are known, and
-go through the filter of `online`. Nothing here knows how messages travel.
+Signals come from devices: wrench sensors, and a source of their motion (an inertial sensor, poses
+or joints). `heft.streams` aligns them in time. Here the aligned samples are converted to the motion
+of the payload, buffered until their rate and noise are estimated, and passed to the filter of
+`online`. The module is independent of how messages are transported.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from .sensors import Sensors
 HALF_STEP = 0.01  # [s] of the central differences by which velocities are taken
 CALIBRATION = 1.0  # [s] of samples from which rate and noise are estimated
 SLOWEST = 50.0  # [Hz]
-SAME_RATE = 0.2  # largest relative change of the rate that is none
+SAME_RATE = 0.2  # relative change of the rate up to which it counts as constant
 RATE_SAMPLES = 100  # steps whose median is the rate
 MOST_FOREIGN = 16  # names
 # As health reports them; `heft.streams.alignment` explains those that are its own.
@@ -50,18 +51,18 @@ COUNTS = (
 
 @dataclass(frozen=True, eq=False)
 class NodeState:
-    """What a node remembers from step to step.
+    """State of a live node between steps.
 
     Attributes:
-        alignment: Of the devices.
-        counts: How often what happened; see `COUNTS`.
-        foreign: Signals of messages that nobody asked for.
-        waiting: Aligned samples that make no whole step of the filter yet.
+        alignment: State of the alignment of the devices.
+        counts: Number of occurrences of each condition in `COUNTS`.
+        foreign: Names of received signals that no device uses, 16 at most.
+        waiting: Aligned samples that do not fill a step of the filter yet.
         newest: Times of the newest aligned samples, shape (RATE_SAMPLES + 1,) or less [s].
-        noise: Standard deviation of force [N] and moment [N·m], when it is known.
-        rate_known: Whether the samples' rate is known; until then they wait.
-        online: Settings by which the load is weighed, at the present rate or the last one.
-        load: What is known of the load; None before the first rate is known.
+        noise: Standard deviation of force [N] and moment [N·m]; None before it is estimated.
+        rate_known: Whether the sampling rate is known; samples are buffered until it is.
+        online: Settings of the identification at the present rate, or at the last one.
+        load: State of the identification; None before the first rate is known.
     """
 
     alignment: AlignmentState
@@ -75,29 +76,44 @@ class NodeState:
     load: OnlineState | None = None
 
     def counted(self, more: Mapping[str, int]) -> NodeState:
-        """Return the same with some counts higher."""
+        """Return the state with its counts increased.
+
+        Args:
+            more: Increments by name; names that are not in `COUNTS` are ignored.
+        """
         if not any(more.values()):
             return self
         return replace(self, counts={k: n + int(more.get(k, 0)) for k, n in self.counts.items()})
 
     def stamp(self, time: float) -> float:
-        """Return a time on the stamps' clock [s]."""
+        """Convert a time of the node to the clock of the messages' stamps.
+
+        Args:
+            time: Time on the node's clock [s].
+
+        Returns:
+            Time on the stamps' clock [s].
+        """
         return self.alignment.stamp(time)
 
     @property
     def time(self) -> float:
-        """Time up to which the load is weighed [s], 0 before."""
+        """Time of the newest sample that the filter has processed [s]; 0 before the first."""
         time = 0.0 if self.load is None else self.load.time
         return time if math.isfinite(time) else 0.0
 
 
 @dataclass(frozen=True)
 class Node:
-    """Weighs what sensors hold, as their signals come.
+    """Live identification of a payload from messages of its sensors, as a pure function of state.
 
     Attributes:
-        sensors: What they are.
-        robot: Through whose joints the motion comes, if there is no inertial sensor.
+        sensors: Wrench sensors and the source of motion.
+        robot: Model whose joints give the motion; None with an inertial sensor.
+
+    Raises:
+        InvalidSetting: If the sensors' table asks for gravity's direction or channel gains, which
+            are identified from logs only, or holds several wrench sensors without their noise.
     """
 
     sensors: Sensors
@@ -122,12 +138,12 @@ class Node:
 
     @cached_property
     def motion(self) -> Motion:
-        """How motion is made."""
+        """Conversion of the motion source's signals to the motion of the payload."""
         return motion_of(self.sensors, self.robot)
 
     @cached_property
     def devices(self) -> tuple[Device, ...]:
-        """What is listened to; the first gives the times, the last the motion."""
+        """Devices listened to: the first gives the sample times, the last the motion."""
         wrenches = [
             Device(s.name, wrench_names(s), delay=s.delay or 0.0) for s in self.sensors.wrenches
         ]
@@ -137,28 +153,31 @@ class Node:
 
     @cached_property
     def alignment(self) -> Alignment:
-        """How the devices are aligned."""
+        """Temporal alignment of the devices' signals."""
         return Alignment(self.devices)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """All signals that are listened to."""
+        """Names of all signals listened to, device by device."""
         return tuple(n for d in self.devices for n in d.names)
 
     def start(self) -> NodeState:
-        """Return the state before anything came."""
+        """Return the state before the first message."""
         return NodeState(self.alignment.start(), noise=self.sensors.noise)
 
     def step(
         self, state: NodeState, now: float, pieces: Iterable[Piece], garbage: int = 0
     ) -> tuple[NodeState, tuple[Event, ...]]:
-        """Return the state after some more messages, and what happened.
+        """Process further messages; return the new state and the events that they caused.
 
         Args:
-            state: Before them.
-            now: On the listener's clock, which need not be that of the stamps [s].
-            pieces: What came, in its order; nothing is fine too.
-            garbage: How many messages could not be decoded.
+            state: State before these messages.
+            now: Time on the listener's clock, which need not be that of the stamps [s].
+            pieces: Messages in order of arrival; may be empty.
+            garbage: Number of messages that could not be decoded.
+
+        Returns:
+            The state after them, and the events in order.
         """
         alignment, aligned = self.alignment.step(state.alignment, now, pieces)
         events = [Event(state.time, n.name, n.message) for n in aligned.notices]
@@ -173,13 +192,13 @@ class Node:
         return state, tuple(events)
 
     def _sensed(self, samples: AlignedSamples) -> Held:
-        """Return wrench on the load and motion of the first sensor."""
+        """Return the total wrench on the load, and the motion, in the frame of the first sensor."""
         *wrenches, motion = samples.values
         summed = on_load(self.sensors, np.concatenate(wrenches, axis=1))
         return self.motion.make(samples.time, summed, motion, samples.slopes[-1])
 
     def _gathered(self, state: NodeState, held: Held) -> tuple[NodeState, list[Event]]:
-        """Put aligned samples to those that wait; estimate rate and noise where they are needed."""
+        """Append aligned samples to the buffer; estimate rate and noise while they are unknown."""
         waiting, newest = state.waiting, state.newest
         back = len(newest) > 0 and held.time[0] <= newest[-1]  # the clock was set back
         if waiting is None or (back and not state.rate_known):
@@ -201,7 +220,7 @@ class Node:
         return replace(state, waiting=held, newest=newest[-1:], rate_known=False), [event]
 
     def _calibrated(self, state: NodeState, waiting: Held) -> NodeState:
-        """Estimate rate and noise once enough samples wait, and get ready to weigh with them."""
+        """Estimate rate and noise once the buffer is long enough, and set up the filter."""
         if waiting.time[-1] - waiting.time[0] < CALIBRATION:
             return state
         step = float(np.median(np.diff(waiting.time)))
@@ -214,7 +233,12 @@ class Node:
         return replace(state, noise=noise, rate_known=True, online=online, load=load)
 
     def online(self, noise: tuple[float, float], rate: float) -> Online:
-        """Return how a load is weighed whose wrenches have this noise [N, N·m] and rate [Hz]."""
+        """Return the settings of the filter at a sampling rate.
+
+        Args:
+            noise: Standard deviation of one sample's force [N] and moment [N·m].
+            rate: Sampling rate [Hz].
+        """
         return Online(
             noise,
             rate,
@@ -224,7 +248,12 @@ class Node:
         )
 
     def health(self, state: NodeState) -> dict[str, Any]:
-        """Return how well the devices can be heard, as JSON's values."""
+        """Return diagnostics of devices and signals as JSON values.
+
+        Returns:
+            Rate [Hz], sample count and silence of each device, counts of `COUNTS`, unused signals,
+            outliers replaced, windows processed, and noise [N, N·m].
+        """
         load = state.load
         return {
             "devices": {
@@ -245,13 +274,15 @@ class Node:
 
 @dataclass(frozen=True, eq=False)
 class LoadEstimate:
-    """Inertial parameters of a load at a time.
+    """Inertial parameters of a load at a time, for publication.
 
     Attributes:
-        stamp: Of the newest sample [s].
-        ten: A body that can exist, about the sensor's origin, NaN where not seen, shape (10,).
-        body: Mass, centre of mass, inertia about it, shape (10,); NaN where not seen.
-        std: Deviations of `body`, infinite where not seen, shape (10,).
+        stamp: Time of the newest sample on the stamps' clock [s]; NaN before the first window.
+        ten: Physically consistent inertial parameters about the sensor's origin, NaN where not
+            identified, shape (10,) [kg, kg·m, kg·m²].
+        body: Mass [kg], centre of mass [m] and inertia about it [kg·m²], ordered as
+            `Weighed.body`; NaN where not identified, shape (10,).
+        std: Standard deviations of `body`, infinite where not identified, shape (10,).
     """
 
     stamp: float
@@ -261,7 +292,7 @@ class LoadEstimate:
 
 
 def load_estimate(state: NodeState) -> LoadEstimate:
-    """Return what is known of the load by now."""
+    """Return the present estimate of the load; parameters that are not identified are NaN."""
     online, load = state.online, state.load
     if online is None or load is None or not load.windows:
         nothing = np.full(10, np.nan)
@@ -269,7 +300,7 @@ def load_estimate(state: NodeState) -> LoadEstimate:
     ten = load.body.copy()
     body, std = numbers(ten, load.covariance)
     unknown = online.unknown(load)
-    if body[0] < online.light:  # nothing is held: there is no centre of it
+    if body[0] < online.light:  # unloaded: a centre of mass is not defined
         unknown = (*unknown, "com", "inertia")
     places = {"mass": slice(0, 1), "com": slice(1, 4), "inertia": slice(4, 10)}
     for name in unknown:
@@ -279,13 +310,16 @@ def load_estimate(state: NodeState) -> LoadEstimate:
 
 
 def estimated_noise(wrench: Array) -> tuple[float, float]:
-    """Return the standard deviation of force [N] and moment [N·m] of one sample.
+    """Estimate the white noise of a wrench sensor from its samples.
 
-    By second differences, which motion does not have at the rate of samples, and their median
-    absolute deviation, which single errors do not move.
+    Uses second differences, in which motion is negligible at the sampling rate, and their median
+    absolute deviation, which is robust to outliers.
 
     Args:
-        wrench: Shape (N, 6) [N, N·m].
+        wrench: Force and moment, shape (N, 6) [N, N·m].
+
+    Returns:
+        Standard deviation of one sample's force [N] and moment [N·m], each pooled over the axes.
     """
     bend = np.diff(wrench, 2, axis=0) / math.sqrt(6.0)
     deviation = 1.4826 * np.median(np.abs(bend - np.median(bend, axis=0)), axis=0)
@@ -294,7 +328,7 @@ def estimated_noise(wrench: Array) -> tuple[float, float]:
 
 
 def _weighed(state: NodeState) -> tuple[NodeState, list[Event]]:
-    """Step through what waits, in pieces of one stride without gaps."""
+    """Pass the buffered samples to the filter in pieces of one window stride without gaps."""
     online, load, waiting = state.online, state.load, state.waiting
     if not state.rate_known or online is None or load is None or waiting is None:
         return state, []

@@ -1,9 +1,11 @@
-"""A held body weighed as the samples come, and what happens to it: grasped, changed, released.
+"""Recursive identification of a payload from streamed samples, with detection of load changes.
 
-Samples gather in windows of the weak form; each completed window is a block of six rows for the
-square-root information filter (`recursive`). The newest window is tested against an estimate that
-is older than the windows it overlaps. A change makes the body unknown again, not the sensor's
-bias, which walks slowly. Nothing here knows where samples come from.
+The states are the payload's ten inertial parameters and the bias of the wrench sensor. Samples
+are gathered in windows of the weak form; each complete window gives a block of six rows to a
+square-root information filter (`estimators.Filter`). The innovation of the newest window is tested
+against a lagged estimate that shares no samples with it. After a detected change the payload's
+parameters are reset to their prior; the bias is kept, since it drifts slowly. The module is
+independent of where the samples come from.
 """
 
 from __future__ import annotations
@@ -24,29 +26,29 @@ from heft.signals import follows, replace_outliers, weak_form
 from .by_wrench import Bias
 from .estimate import numbers
 
-SPIKE = 8.0  # deviations from its neighbours' median by which a sample is no part of the motion
+SPIKE = 8.0  # standard deviations from its neighbours' median beyond which a sample is an outlier
 NEIGHBOURS = 5
-CALM = 1.0  # [s] after which a change follows on an honest weight
-RESTLESS = 5  # changes without calm in between that no load makes
+CALM = 1.0  # [s] of a settled mass after which a change is taken for a real one
+RESTLESS = 5  # consecutive changes without calm that show the wrench is no rigid load's
 NO_BODY = (
     "what is felt is not one body's weight: look at the sensor's frame, its units [N, N·m] and "
     "noise, and at what else touches the load"
 )
-# What is known of anything before it is weighed: ± 100 kg, 100 kg·m, 100 kg·m².
+# Prior information (1/std) on each inertial parameter: ± 100 kg, 100 kg·m, 100 kg·m².
 IGNORANCE = 1e-2
 BIAS_IGNORANCE = (1e-3,) * 3 + (1e-2,) * 3  # ± 1000 N, 100 N·m
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened to the load, or while it is weighed.
+    """A detected change of the load, or a notice about its identification.
 
     Attributes:
-        time: When it was noticed [s].
-        name: `grasped`, `released`, `changed`, `weighed`, `not enough motion`, or `no body` where
-            what is felt cannot be a weight; of a node also `rate changed` and what its devices'
-            alignment notices.
-        message: In words.
+        time: Time of detection [s].
+        name: `grasped`, `released`, `changed`, `weighed`, `not enough motion` (the motion does not
+            excite all parameters), or `no body` (the wrench is not that of one rigid body). A node
+            adds `rate changed` and the notices of its devices' alignment.
+        message: The event in words.
     """
 
     time: float
@@ -56,21 +58,22 @@ class Event:
 
 @dataclass(frozen=True, eq=False)
 class OnlineState:
-    """What is known of a load so far.
+    """State of the recursive identification of a load.
 
     Attributes:
-        filter: Square-root information of body and bias.
-        open_windows: Samples of windows that are not over yet.
-        time: Of the newest sample [s].
-        changed_at: When the load changed last, or the start [s].
-        announced_mass: Mass that the last event named [kg]; None before the first.
-        settled: Whether the mass is known well enough since the last change.
-        settled_at: When it was last [s].
-        restless_changes: How many changes came in a row without calm between them.
+        filter: Square-root information of the payload's parameters and the sensor's bias.
+        open_windows: Samples of windows that are not complete yet.
+        time: Time of the newest sample [s].
+        changed_at: Time of the last load change, or of the first sample [s].
+        announced_mass: Mass reported by the last event [kg]; None before the first.
+        settled: Whether the mass has reached its precision since the last change.
+        settled_at: Time at which it did so last [s].
+        restless_changes: Number of consecutive changes with less than `CALM` seconds of a settled
+            mass between them.
         motion_requested: Whether `not enough motion` was announced since the last change; it is
             announced once.
-        windows: How many were seen.
-        spikes: How many samples were replaced.
+        windows: Number of windows processed.
+        spikes: Number of samples replaced as outliers.
     """
 
     filter: State
@@ -87,22 +90,29 @@ class OnlineState:
 
     @cached_property
     def ten(self) -> Array:
-        """The body's ten parameters about the sensor's origin, as the rows have it, shape (10,)."""
+        """Estimated inertial parameters π about the sensor's origin, shape (10,).
+
+        Mass [kg], first moments [kg·m] and inertia [kg·m²] as the data give them: they need not be
+        physically consistent.
+        """
         return self.filter.values[:PARAMETER_COUNT]
 
     @cached_property
     def covariance(self) -> Array:
-        """Of `ten`, shape (10, 10)."""
+        """Covariance of `ten`, shape (10, 10), in products of its units."""
         return self.filter.covariance[:PARAMETER_COUNT, :PARAMETER_COUNT]
 
     @cached_property
     def std(self) -> Array:
-        """Standard deviations of `ten`, shape (10,)."""
+        """Standard deviations of `ten`, shape (10,) [kg, kg·m, kg·m²]."""
         return np.sqrt(np.diag(self.covariance))
 
     @cached_property
     def body(self) -> Array:
-        """Ten parameters of a body that can exist, shape (10,): `ten`, or near it."""
+        """Physically consistent inertial parameters, shape (10,) [kg, kg·m, kg·m²].
+
+        Equal to `ten` if that is consistent, else the consistent parameters nearest to it.
+        """
         ten = self.ten
         if ten[0] > 0.0 and inertia.consistency_margin(ten) > 0.0:
             return ten
@@ -112,27 +122,30 @@ class OnlineState:
 
 @dataclass(frozen=True)
 class Online:
-    """How a load is weighed as its samples come.
+    """Settings of the recursive identification of a load.
 
     Attributes:
-        noise: Standard deviation of a sample's force [N] and moment [N·m].
-        rate: Samples a second [Hz].
-        turning_noise: Standard deviation of ω [rad/s].
-        window: Length of a window [s].
-        overlap: Share of it that a window has in common with the next; one less than a whole
-            number's share.
-        memory: Time in which information fades to 1/e, or none [s]: what makes changes too small
-            to be noticed come through.
-        bias_walk: By how much the bias changes in a root second [N/√s, N·m/√s].
-        alarm: Chance that a window without change is a surprise.
-        light: Mass below which nothing is held [kg].
-        precise: Standard deviation of the mass, as a share of it, at which it counts as weighed.
-        placed: Standard deviation of the centre of mass at which it counts as known [m].
-        spread: Radius at which the mass makes the standard deviation of a moment of inertia at
-            which it counts as known [m].
-        patience: Time after which it is announced that the motion does not suffice [s].
-        others: Rotation and translation of each further sensor; see `wrench.at_first`.
-        bias: What the sensor adds: `none`, `constant`, or `auto` for a bias that walks.
+        noise: Standard deviation of one sample's force [N] and moment [N·m].
+        rate: Sampling rate [Hz].
+        turning_noise: Standard deviation of one sample of the angular velocity ω [rad/s].
+        window: Length of a window of the weak form [s].
+        overlap: Share of its length that a window has in common with the next.
+        memory: Time constant of exponential forgetting [s], after which information has decayed to
+            1/e; None for no forgetting. Forgetting tracks changes too small to be detected.
+        bias_walk: Random-walk density of the bias [N/√s, N·m/√s]; used with `bias="auto"`.
+        alarm: Probability of a false alarm per window of the test for a load change.
+        light: Mass below which the sensor counts as unloaded [kg].
+        precise: Relative standard deviation of the mass at which the load counts as weighed.
+        placed: Standard deviation of the centre of mass at which it counts as identified [m].
+        spread: Radius r [m]: the inertia counts as identified when the standard deviations of the
+            moments of inertia are within m r².
+        patience: Time since the last change after which insufficient motion is announced [s].
+        others: Pose of each further sensor relative to the first: rotation, shape (3, 3), and
+            translation, shape (3,) [m]; see `plants.held_signals.at_first`.
+        bias: Model of the sensor's bias: `none`, `constant`, or `auto` for a random walk.
+
+    Raises:
+        InvalidSetting: If a window spans too few samples of the weak form.
     """
 
     noise: tuple[float, float]
@@ -162,17 +175,17 @@ class Online:
 
     @cached_property
     def windows(self) -> weak_form.Windows:
-        """The windows of the weak form, on the clock."""
+        """Windows of the weak form on the samples' clock [s]."""
         return weak_form.Weak(self.window, 1, self.overlap).windows(1.0, 1.0 / self.rate)
 
     @cached_property
     def unknowns(self) -> Unknowns:
-        """The body, and the sensor's bias if it has one."""
+        """Parameters estimated: the payload's, and the sensor's bias unless `bias` is `none`."""
         return Unknowns(bias=self.bias != "none")
 
     @cached_property
     def filter(self) -> Filter:
-        """The filter over windows."""
+        """Square-root information filter over windows, with forgetting and a change test."""
         stride = self.windows.stride
         walk = math.sqrt(stride) * np.repeat(self.bias_walk, 3) * (self.bias == "auto")
         biases = 6 if self.unknowns.bias else 0
@@ -189,24 +202,31 @@ class Online:
 
     @cached_property
     def _covariance(self) -> Array:
-        """Of a window's row, shape (6, 6): together windows know no more than each sample once."""
+        """Covariance of a window's rows, shape (6, 6).
+
+        Scaled so that overlapping windows count each sample once.
+        """
         return self._noise / (self.rate * self.windows.stride)
 
     @cached_property
     def _noise(self) -> Array:
-        """Covariance of a sample's wrench, shape (6, 6)."""
+        """Covariance of one sample's wrench, shape (6, 6) [N, N·m squared]."""
         return noise_covariance(*self.noise, self.others)
 
     def start(self) -> OnlineState:
-        """Return the state before anything was seen."""
+        """Return the state before the first sample, with the prior's information only."""
         return OnlineState(self.filter.start())
 
     def step(self, state: OnlineState, held: Held) -> tuple[OnlineState, tuple[Event, ...]]:
-        """Return the state after some more samples, and what happened meanwhile.
+        """Process further samples; return the new state and the events that they caused.
 
         Args:
-            state: Before them.
-            held: Samples behind those before, one or more. Behind a gap windows begin anew.
+            state: State before these samples.
+            held: One or more samples, later than those processed. After a gap of more than
+                `GAP_STEPS` steps all open windows are discarded.
+
+        Returns:
+            The state after them, and the events in order of time.
         """
         begin, end = float(held.time[0]), float(held.time[-1])
         before = state.open_windows
@@ -233,7 +253,7 @@ class Online:
     def _window(
         self, state: OnlineState, block: Array, now: float
     ) -> tuple[OnlineState, list[Event]]:
-        """Step the filter by a window that ends now; announce a change, or a mass once known."""
+        """Update the filter by a window that ends now; announce a load change or a settled mass."""
         filtered, test = self.filter.step(state.filter, block)
         state = replace(state, filter=filtered, windows=state.windows + 1)
         if not test.changed:
@@ -258,7 +278,7 @@ class Online:
         return state, events
 
     def _motion_requested(self, state: OnlineState, now: float) -> tuple[OnlineState, list[Event]]:
-        """Announce once, when patience ends, what the motion has not shown yet."""
+        """Announce once, after `patience`, which parameters the motion has not identified."""
         if state.motion_requested or now - state.changed_at <= self.patience:
             return state, []
         state = replace(state, motion_requested=True)
@@ -269,18 +289,22 @@ class Online:
         return state, [Event(now, "not enough motion", message)]
 
     def unknown(self, state: OnlineState) -> tuple[str, ...]:
-        """Return what is not known well enough: `mass`, `com`, `inertia`, or nothing."""
+        """Return which parameters are not identified to their precision.
+
+        Returns:
+            Some of `mass`, `com`, `inertia`; empty if all are, or if the sensor is unloaded.
+        """
         if not state.settled or state.ten[0] < -self.light:
             return ("mass", "com", "inertia")
         mass, deviation = abs(float(state.ten[0])), numbers(state.ten, state.covariance)[1]
-        if mass < self.light:  # nothing is held: there is no centre of it
+        if mass < self.light:  # unloaded: a centre of mass is not defined
             return ()
         off = deviation[1:4].max() > self.placed
         wide = deviation[[4, 6, 9]].max() > mass * self.spread**2
         return (*(["com"] if off else []), *(["inertia"] if wide else []))
 
     def _settle(self, state: OnlineState, now: float) -> tuple[OnlineState, list[Event]]:
-        """Announce the mass as soon as it is known well enough."""
+        """Announce the mass as soon as its standard deviation reaches the precision asked for."""
         mass, std = float(state.ten[0]), float(state.std[0])
         if std > max(self.precise * abs(mass), 0.5 * self.light):
             return state, []
@@ -302,14 +326,17 @@ class Online:
 
 
 def without_spikes(wrench: Array, noise: Array) -> tuple[Array, int]:
-    """Return the wrench with samples that stand out from their neighbours replaced, and how many.
+    """Replace outliers of a wrench signal by a running median, and count them.
 
-    A single sample far from the median of the five around it is an error of transmission, not of
-    motion; it takes that median's value.
+    A single sample that deviates from the median of five neighbours by more than `SPIKE` standard
+    deviations is taken for a transmission error and replaced by that median.
 
     Args:
-        wrench: Shape (N, 6).
-        noise: Standard deviation of each channel, shape (6,).
+        wrench: Force and moment, shape (N, 6) [N, N·m].
+        noise: Standard deviation of each channel, shape (6,) [N, N·m].
+
+    Returns:
+        The wrench without outliers, shape (N, 6) [N, N·m], and the number of samples changed.
     """
     calm, far = replace_outliers(wrench, NEIGHBOURS, SPIKE * noise)
     return calm, int(far.any(axis=1).sum())

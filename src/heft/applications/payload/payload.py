@@ -1,4 +1,4 @@
-"""`heft payload`: from files to what a load weighs, ready to be pasted where it is wanted."""
+"""`heft payload`: from files to a load's inertial parameters, in the formats that use them."""
 
 from __future__ import annotations
 
@@ -43,19 +43,21 @@ WEIGH, CARRIED = Weigh(), WeighCarried()  # as they are by default
 
 @dataclass(frozen=True, eq=False)
 class Payload:
-    """What a load weighs.
+    """Identified inertial parameters of a load, with checks and provenance.
 
     Attributes:
-        frame: In whose axes and about whose origin.
-        ten: Ten parameters of the body in that frame, NaN where not seen, shape (10,).
-        body: Mass, centre of mass, inertia about it; see `NAMES`, shape (10,).
-        std: Their standard deviations, infinite where not seen, shape (10,).
-        checks: What was looked at.
-        notes: What the user should know.
-        sensor: What was found of the sensor, by name.
-        gains: Torque per current and its deviation, by joint [N·m/A].
-        inputs: The files.
-        settings: How.
+        frame: Frame whose axes and origin the parameters refer to.
+        ten: Inertial parameters in that frame, NaN where not identified, shape (10,)
+            [kg, kg·m, kg·m²].
+        body: Mass [kg], centre of mass [m], inertia about it [kg·m²]; ordered as `NAMES`, shape
+            (10,).
+        std: Standard deviations of `body`, infinite where not identified, shape (10,).
+        checks: Checks made, with their outcomes.
+        notes: Warnings and notices for the user.
+        sensor: Estimated parameters of the sensor, by name.
+        gains: Torque per current and its standard deviation, by joint [N·m/A].
+        inputs: Input files with their hashes.
+        settings: Settings of the identification.
     """
 
     frame: str
@@ -71,7 +73,7 @@ class Payload:
 
     @property
     def parameters(self) -> list[dict[str, Any]]:
-        """Every number with its uncertainty, as programs read it."""
+        """Every parameter with its uncertainty, as JSON values."""
 
         def finite(x: float) -> float | None:
             return float(x) if math.isfinite(x) else None
@@ -89,12 +91,12 @@ class Payload:
 
     @property
     def verdict(self) -> Verdict:
-        """What the checks add up to."""
+        """Overall outcome of the checks."""
         return verdict(self.checks)
 
     @property
     def whole(self) -> bool:
-        """Whether all ten numbers were seen."""
+        """Whether all ten parameters were identified."""
         return bool(np.isfinite(self.body).all())
 
 
@@ -108,17 +110,17 @@ def weigh_files(
     progress: Progress = silent,
     known_mass: float | None = None,
 ) -> Payload:
-    """Weigh what a wrench sensor holds.
+    """Identify a load from log files of a wrench sensor.
 
     Args:
-        logs: One experiment's logs with the same load.
-        sensors: TOML; see `sensors`.
-        columns: TOML that says what the logs' columns mean.
-        model: Of the robot, where the motion comes from its joints.
-        options: TOML that says what the model file cannot.
-        weigh: How; the sensors' own statements go before.
-        progress: Takes a line for each thing that is being done.
-        known_mass: Of the load, where the sensor's gains are to be found [kg].
+        logs: Logs of one experiment with the same load.
+        sensors: TOML file of the sensors; see `sensors`.
+        columns: TOML file that maps the logs' columns to signals.
+        model: Robot model file, where the motion comes from its joints.
+        options: TOML file with what the model file cannot state.
+        weigh: Settings; statements of the sensors' file take precedence.
+        progress: Called with a line of text at each step.
+        known_mass: Mass of a reference load [kg], where the sensor's gains are to be identified.
     """
     inputs = Inputs.open(model, options, columns, sensors=sensors)
     stated = Sensors.from_toml(sensors)
@@ -144,12 +146,12 @@ def weigh_files(
 
 
 def of_sensor(found: Weighed, stated: Sensor, inputs: Sequence[Mapping[str, Any]] = ()) -> Payload:
-    """Return the payload of a weighing by a wrench sensor.
+    """Return the payload of an identification by a wrench sensor.
 
     Args:
-        found: The weighing.
-        stated: The sensor in whose frame the load is stated.
-        inputs: The files.
+        found: The estimate.
+        stated: Sensor in whose frame the load is stated.
+        inputs: Descriptions of the input files.
     """
     left_over = Check.at_most(
         "residual size",
@@ -233,16 +235,16 @@ def of_online(
     health: Mapping[str, Any],
     inputs: Sequence[Mapping[str, Any]] = (),
 ) -> Payload:
-    """Return the payload of a load that was weighed live.
+    """Return the payload of a live identification.
 
     Args:
-        stated: The sensor in whose frame the load is stated.
-        ten: See `Payload`.
-        body: See there.
-        std: See there.
-        bias: The sensor's bias and its covariance, shapes (6,) and (6, 6), if looked for.
-        health: How well the devices could be heard.
-        inputs: The files.
+        stated: Sensor in whose frame the load is stated.
+        ten: Inertial parameters, shape (10,); see `Payload`.
+        body: Mass, centre of mass and inertia about it, shape (10,); see `Payload`.
+        std: Standard deviations of `body`, shape (10,).
+        bias: The sensor's bias [N, N·m] and its covariance, shapes (6,) and (6, 6), if estimated.
+        health: Diagnostics of the devices; see `Node.health`.
+        inputs: Descriptions of the input files.
     """
     sensor: dict[str, Any] = {"health": dict(health)}
     if bias is not None:
@@ -270,16 +272,16 @@ def carry_files(
     weigh: WeighCarried = CARRIED,
     progress: Progress = silent,
 ) -> Payload:
-    """Weigh what a robot carries by its joints' torques.
+    """Identify a load from the joint torques of the robot that carries it.
 
     Args:
-        model: Of the robot.
+        model: Robot model file.
         empty: Logs without the load.
         loaded: Logs with it.
-        columns: TOML that says what the logs' columns mean.
-        options: TOML that says what the model file cannot, such as drive gains.
-        weigh: How.
-        progress: Takes a line for each thing that is being done.
+        columns: TOML file that maps the logs' columns to signals.
+        options: TOML file with what the model file cannot state, such as drive gains.
+        weigh: Settings.
+        progress: Called with a line of text at each step.
     """
     inputs = Inputs.open(model, options, columns).with_logs(empty=empty, loaded=loaded)
     assert inputs.robot is not None
@@ -302,7 +304,16 @@ def difference_files(
     options: Path | None = None,
     frame: str | None = None,
 ) -> Payload:
-    """Weigh by the difference of runs of one motion; see `matched`. Arguments as `carry_files`."""
+    """Identify a load from repeated motions; see `by_repeated_motion`.
+
+    Args:
+        model: Robot model file, of which only the kinematics are used.
+        empty: Logs without the load.
+        loaded: Logs with it, of the same motions in the same order.
+        columns: TOML file that maps the logs' columns to signals.
+        options: TOML file with what the model file cannot state, such as drive gains.
+        frame: Link that the load is fixed to; the last one of the model file if not given.
+    """
     inputs = Inputs.open(model, options, columns).with_logs(empty=empty, loaded=loaded)
     assert inputs.robot is not None
     logs = inputs.logs
@@ -328,7 +339,7 @@ def difference_files(
 
 
 def of_joints(found: Carried, inputs: Sequence[Mapping[str, Any]] = ()) -> Payload:
-    """Return the payload of a weighing by joint torques."""
+    """Return the payload of an identification by joint torques."""
     body, std = numbers(found.ten, found.covariance)
     checks = list(_mass_check(body, std))
     gains = {j: (found.gains[j], found.gains_std[j]) for j in found.gains}
@@ -464,7 +475,7 @@ def settings_text(payload: Payload) -> str:
 
 
 def to_json(payload: Payload) -> dict[str, Any]:
-    """Return the contract that programs read."""
+    """Return the result as JSON values, in the schema that programs read."""
     return {
         "heft": __version__,
         "schema": SCHEMA,
@@ -480,7 +491,7 @@ def to_json(payload: Payload) -> dict[str, Any]:
 
 
 def gains_toml(payload: Payload) -> str:
-    """Return the drive gains as every command takes them with `--with`."""
+    """Return the drive gains as an options TOML that every command reads with `--with`."""
     lines = ["# Torque per current [N·m/A], found with a load of known mass."]
     for joint, (gain, std) in payload.gains.items():
         lines += [f"[joint.{json.dumps(joint)}]", f"gain = {gain:.6g}", f"gain_std = {std:.3g}", ""]
@@ -493,14 +504,14 @@ def refuse_foreign(out: Path) -> None:
 
 
 def write(payload: Payload, out: Path) -> None:
-    """Write the folder of results, whole or not at all.
+    """Write the folder of results atomically.
 
     Args:
-        payload: What was found.
+        payload: The result.
         out: The folder; replaced if it holds earlier results.
 
     Raises:
-        InvalidSetting: If the folder holds other things.
+        InvalidSetting: If the folder holds other files.
     """
     refuse_foreign(out)
     place = out.resolve()

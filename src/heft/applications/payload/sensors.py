@@ -56,21 +56,22 @@ LOOSEST = 0.3  # relative standard deviation of a gain
 
 @dataclass(frozen=True)
 class Sensor:
-    """One sensor.
+    """Description of one sensor.
 
     Attributes:
-        name: As the file calls it.
-        kind: What it tells.
-        frame: What its signals are named after.
-        reports: Whether a wrench is that on the load or that on the sensor.
-        position: Of its frame in the first wrench sensor's [m].
-        rotation: From its axes to the first wrench sensor's.
-        noise: Standard deviations by name: `force`, `torque`, `gyro`.
-        bias: What a wrench sensor may add, beside what is known.
-        known_bias: Which it is known to add, in its own axes, as it tells it [N, N·m].
-        delay: By how much it tells late, if that is known [s].
-        gain: What each channel of a wrench sensor tells over what there is.
-        gain_std: How sure that is, relative; then gains are estimated. Exact if not given.
+        name: Name in the file.
+        kind: What it measures: `wrench` or `imu`.
+        frame: Frame after which its signals are named.
+        reports: Whether the wrench is the one on the load or the one on the sensor.
+        position: Origin of its frame in the first wrench sensor's, shape (3,) [m].
+        rotation: From its axes to the first wrench sensor's, shape (3, 3).
+        noise: Standard deviations by name: `force` [N], `torque` [N·m], `gyro` [rad/s].
+        bias: Model of an unknown bias of a wrench sensor, beside the known one.
+        known_bias: Known bias, subtracted, in the sensor's axes and sign, shape (6,) [N, N·m].
+        delay: Known delay of its signals [s].
+        gain: Ratio of reported to true value of each channel of a wrench sensor, shape (6,).
+        gain_std: Relative standard deviation of the gains, which are then estimated; gains are
+            fixed if it is not given.
     """
 
     name: str
@@ -97,13 +98,13 @@ class Sensor:
 
 @dataclass(frozen=True)
 class Sensors:
-    """All sensors that see a load.
+    """All sensors of one load.
 
     Attributes:
-        wrenches: The first is where the load's numbers are stated.
-        imu: The inertial sensor, if there is one.
-        gravity: In the world, or the robot's base [m/s²].
-        tilt: Whether it may point elsewhere, and its direction is looked for.
+        wrenches: Wrench sensors; the load's parameters are stated in the frame of the first.
+        imu: Inertial sensor, or None.
+        gravity: Gravity in the frame of the world or of the robot's base, shape (3,) [m/s²].
+        tilt: Whether the direction of gravity is estimated.
     """
 
     wrenches: tuple[Sensor, ...]
@@ -135,17 +136,17 @@ class Sensors:
 
     @property
     def first(self) -> Sensor:
-        """The wrench sensor in whose frame the load is stated."""
+        """Wrench sensor in whose frame the load is stated."""
         return self.wrenches[0]
 
     @property
     def turning_noise(self) -> float:
-        """Standard deviation of ω, 0 if it is not stated [rad/s]."""
+        """Standard deviation of the angular velocity ω [rad/s]; 0 if it is not stated."""
         return float((self.imu.noise or {}).get("gyro", 0.0)) if self.imu else 0.0
 
     @property
     def noise(self) -> tuple[float, float] | None:
-        """Standard deviation of one sensor's force [N] and moment [N·m], if stated."""
+        """Standard deviation of one wrench sensor's force [N] and moment [N·m], if stated."""
         stated = self.first.noise or {}
         if set(stated) != {"force", "torque"}:
             return None
@@ -153,7 +154,7 @@ class Sensors:
 
     @property
     def others(self) -> list[tuple[Array, Array]]:
-        """Rotation and translation of the further wrench sensors."""
+        """Rotation and translation [m] of each further wrench sensor's frame in the first one's."""
         return [(np.array(s.rotation), np.array(s.position)) for s in self.wrenches[1:]]
 
 

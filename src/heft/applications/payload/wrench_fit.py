@@ -1,4 +1,4 @@
-"""Least squares of a held body: what is stated beforehand beside the rows, and what was found."""
+"""Least squares of a payload at a wrench sensor: prior rows, solution, Gauss-Newton iteration."""
 
 from __future__ import annotations
 
@@ -17,25 +17,26 @@ from heft.information import PARAMETER_COUNT, inertia
 from heft.plants import HeldBody, Point, Problem
 from heft.signals import WhiteWeak
 
-VISIBLE = 1e-5  # of the largest singular value: what is below is not seen
+VISIBLE = 1e-5  # of the largest singular value: directions below it are not identified
 SWEEPS = 5  # of the noise of forces and moments
 RATIOS = 3  # of the noise's ratio, by which several sensors' channels are made
 STEPS = 10
-SETTLED = 0.02  # standard deviations by which an estimate still moves when it is found
+SETTLED = 0.02  # standard deviations: step below which the iteration has converged
 LARGEST_SHIFT = 0.05  # [s]
 WEIGHED = 1e-3  # relative, of a mass that is known
 PRIOR = 1e-6  # effective samples: consistency, and nothing else
-STATED = "stated"  # the channel of what is known beforehand
+STATED = "stated"  # the channel of prior rows
 
 
 @dataclass(frozen=True)
 class Known:
-    """What is known beside the rows.
+    """Prior knowledge that enters the least squares.
 
     Attributes:
-        noise: Standard deviation of a sample's force [N] and moment [N·m]; found if not given.
-        gain_std: Standard deviation of each channel's gain, whose nominal value is one.
-        mass: Of the body [kg].
+        noise: Standard deviation of one sample's force [N] and moment [N·m]; estimated from the
+            residual if not given.
+        gain_std: Prior standard deviation of each channel's gain, whose nominal value is one.
+        mass: Known mass of the payload [kg].
     """
 
     noise: tuple[float, float] | None = None
@@ -43,7 +44,14 @@ class Known:
     mass: float | None = None
 
     def rows(self, plant: HeldBody) -> Array:
-        """Return rows of unit variance, `[Y w]` on the plant's columns: gains near one, a mass."""
+        """Prior on gains and mass as rows `[Y w]` of unit variance.
+
+        Args:
+            plant: Plant with p columns, about whose point the gains are expressed.
+
+        Returns:
+            The rows, shape (r, p + 1): six for gains if they are unknowns, one for a known mass.
+        """
         unknowns = plant.unknowns
         rows = np.zeros((6 * unknowns.gains + (self.mass is not None), len(unknowns.labels)))
         right = np.zeros(len(rows))
@@ -57,11 +65,11 @@ class Known:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """The least squares of a held body about a point.
+    """Weighted least-squares solution of a payload, linearised about a point, with p columns.
 
     Attributes:
-        problem: Whose.
-        estimate: On those columns that the plant could ever show.
+        problem: The problem solved.
+        estimate: Its estimate on the base columns (those that are structurally identifiable).
     """
 
     problem: Problem[HeldBody]
@@ -69,17 +77,17 @@ class Found:
 
     @property
     def plant(self) -> HeldBody:
-        """The plant, with its point."""
+        """The plant, linearised about its point."""
         return self.problem.plant
 
     @cached_property
     def values(self) -> Array:
-        """Of all columns; the shortest of those that fit where there are many."""
+        """Values of all columns, shape (p,); the minimum-norm solution where it is not unique."""
         return self.problem.base.spread(self.estimate.fitted)
 
     @cached_property
     def covariance(self) -> Array:
-        """Of all columns; zero where nothing is seen."""
+        """Covariance of all columns, shape (p, p); zero where a column is not identified."""
         kept = list(self.problem.base.kept)
         whole = np.zeros((len(self.values),) * 2)
         own = self.estimate.parameters.covariance
@@ -89,32 +97,36 @@ class Found:
 
     @property
     def std(self) -> Array:
-        """Standard deviations of all columns; zero where nothing is seen."""
+        """Standard deviations of all columns, shape (p,); zero where a column is not identified."""
         return np.sqrt(np.diag(self.covariance))
 
     @cached_property
     def seen(self) -> NDArray[np.bool_]:
-        """Which columns no unseen direction holds a part of."""
+        """Which columns are identified, shape (p,).
+
+        These have no component in an unidentifiable direction.
+        """
         whole = np.zeros(len(self.values), dtype=bool)
         whole[list(self.problem.base.kept)] = np.isfinite(self.estimate.parameters.values)
         return whole
 
     @property
     def noise(self) -> tuple[float, float]:
-        """Standard deviation of force [N] and moment [N·m] of a sample."""
+        """Standard deviation of one sample's force [N] and moment [N·m]."""
         sigma = self.estimate.noise.sigma
         return float(sigma[0]), float(sigma[3])
 
     @property
     def rows(self) -> int:
-        """Windows, or poses."""
+        """Number of windows, or of static poses."""
         return int(self.estimate.noise.rows[0])
 
     @property
     def criterion(self) -> float:
-        """Twice the negative logarithm of the likelihood, and the price of the parameters.
+        """Bayesian information criterion, −2 log L + k log n, up to a constant [Schwarz1978].
 
-        Of each channel its own noise, n log rss, and log n a parameter [Schwarz1978].
+        Each channel has its own noise variance: the first term sums n log(rss / n) over channels.
+        Used to select the order of the bias drift; smaller is better.
         """
         values, total = self.estimate.fitted, 0.0
         for t in self.estimate.information.triangles[: len(self.plant.channels)]:
@@ -123,7 +135,10 @@ class Found:
 
     @cached_property
     def windows(self) -> tuple[Array, Array]:
-        """Y and wrench of each window, or pose, as they are, (N, 6, p) and (N, 6) [N, N·m]."""
+        """Regressor Y, shape (N, 6, p), and wrench, shape (N, 6) [N, N·m], of each window or pose.
+
+        Neither is whitened, and further sensors are not combined into independent channels.
+        """
         weak = self.problem.weak
         if isinstance(weak, WhiteWeak):
             weak = replace(weak, whitened=False)
@@ -137,13 +152,16 @@ class Found:
 
     @cached_property
     def left(self) -> Array:
-        """What the windows' wrench, or the poses', leaves, shape (N, 6) [N, N·m]."""
+        """Residual wrench w − Y θ of each window or pose, shape (N, 6) [N, N·m]."""
         regressor, wrench = self.windows
         return np.asarray(wrench - regressor @ self.values)
 
     @cached_property
     def shares(self) -> tuple[float, float]:
-        """What is left of force and of moment, over what of them changes."""
+        """Relative residuals of force and of moment: norm of the residual over that of the signal.
+
+        The mean over windows or poses is subtracted from the signal.
+        """
         wrench = self.windows[1]
         changes = wrench - wrench.mean(axis=0)
         sizes = [
@@ -155,12 +173,15 @@ class Found:
 
     @property
     def point(self) -> Point:
-        """Where the solution is."""
+        """The plant's point moved to the solution."""
         return self.plant.point.moved(self.plant.unknowns, self.values)
 
     @property
     def gravity(self) -> tuple[Array | None, Array | None]:
-        """Gravity in the world [m/s²] and its standard deviations, if it was looked for."""
+        """Gravity in the world's frame and its standard deviations, each shape (3,) [m/s²].
+
+        Both are None unless the tilt is an unknown.
+        """
         unknowns, point = self.plant.unknowns, self.point
         if not unknowns.tilt:
             return None, None
@@ -170,10 +191,14 @@ class Found:
 
 
 def solve(problem: Problem[HeldBody], known: Known) -> Found:
-    """Return least squares about the plant's point, forces and moments weighed by their noise.
+    """Solve the least squares about the plant's point, forces and moments weighted by their noise.
+
+    Args:
+        problem: Problem on a payload.
+        known: Prior knowledge added as rows.
 
     Raises:
-        TooLittleData: If there are no more rows than unknowns.
+        TooLittleData: If there are not more rows than unknowns.
     """
     rows = known.rows(problem.plant)
     sigma = {} if known.noise is None else dict(zip(("force", "torque"), known.noise, strict=True))
@@ -206,7 +231,15 @@ def _kind(problem: Problem[HeldBody]) -> str:
 
 
 def settled(problem: Problem[HeldBody], known: Known) -> Found:
-    """Return the solution where it stays what it is linearised about, by Gauss and Newton."""
+    """Solve by Gauss-Newton: relinearise until the step is small against the standard deviations.
+
+    Args:
+        problem: Problem on a payload.
+        known: Prior knowledge added as rows.
+
+    Raises:
+        TooLittleData: If there are not more rows than unknowns.
+    """
     for _ in range(STEPS):
         found = solve(problem, known)
         unknowns, point = found.plant.unknowns, found.plant.point
@@ -220,7 +253,12 @@ def settled(problem: Problem[HeldBody], known: Known) -> Found:
 
 
 def about(problem: Problem[HeldBody], values: Array) -> Problem[HeldBody]:
-    """Return the problem about a solution's values: its plant's point, and its delay."""
+    """Return the problem relinearised about a solution: its plant's point, and its delay.
+
+    Args:
+        problem: Problem with p columns.
+        values: Values of its columns, shape (p,).
+    """
     plant = problem.plant.about(values)
     delay = float(np.clip(plant.point.delay, -LARGEST_SHIFT, LARGEST_SHIFT))
     plant = replace(plant, point=replace(plant.point, delay=delay))
@@ -229,20 +267,34 @@ def about(problem: Problem[HeldBody], values: Array) -> Problem[HeldBody]:
 
 
 def asking(found: Found, **kinds: Any) -> Problem[HeldBody]:
-    """Return the problem about a solution with more, or fewer, unknowns."""
+    """Return the problem relinearised about a solution, with other unknowns.
+
+    Args:
+        found: The solution.
+        **kinds: Fields of `Unknowns` to change, such as `tilt=True`.
+    """
     problem = about(found.problem, found.values)
     unknowns = replace(found.plant.unknowns, **kinds)
     return problem.with_settings(plant=replace(problem.plant, unknowns=unknowns))
 
 
 def turned_to(problem: Problem[HeldBody], rotation: Array) -> Problem[HeldBody]:
-    """Return the problem about another mounting of the sensor, shape (3, 3)."""
+    """Return the problem about another mounting of the sensor.
+
+    Args:
+        problem: Problem on a payload.
+        rotation: From the sensor's axes as logged to those of the motion, shape (3, 3).
+    """
     point = replace(problem.plant.point, rotation=rotation)
     return problem.with_settings(plant=replace(problem.plant, point=point))
 
 
 def consistent(found: Found) -> tuple[Array, bool]:
-    """Return the consistent values nearest in the data's metric, and if nothing moved."""
+    """Project the solution onto physically consistent parameters, in the metric of the data.
+
+    Returns:
+        Values of all columns, shape (p,), and whether the solution was consistent already.
+    """
     ten = found.values[:PARAMETER_COUNT]
     if ten[0] > 0.0 and inertia.consistency_margin(ten) > 0.0:
         return found.values.copy(), True
