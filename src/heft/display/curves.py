@@ -1,4 +1,4 @@
-"""What is drawn of a log: few points that keep every peak, spectra, friction's data.
+"""Plot data of a log: decimated curves that keep every peak, spectra, friction over velocity.
 
 A log may hold millions of rows and a page only so many: of each stretch of rows the least and
 the greatest value stay, so that no peak is lost, however far the curve is thinned out.
@@ -47,7 +47,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Sliding:
-    """Friction's data: what of a joint's effort neither bodies nor rotor explain.
+    """Friction over velocity: a joint's effort less that of bodies and rotor.
 
     Attributes:
         name: Of the joint.

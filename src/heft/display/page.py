@@ -72,7 +72,7 @@ class Body:
         role: `before` or `after`.
         centre: Shape (3,) [m].
         axes: Semi-axes as rows, shape (3, 3) [m].
-        seen: Share of its doubt that the data took away, 0 to 1.
+        seen: Relative reduction of the prior's variance by the data, 0 to 1.
     """
 
     name: str

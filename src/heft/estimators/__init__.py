@@ -1,4 +1,4 @@
-"""Problems and information as estimates."""
+"""Estimators: base and physically consistent parameters from a problem's information."""
 
 from . import noise, robust
 from .noise import autocovariance, autocorrelation_time

@@ -1,19 +1,20 @@
-"""Strict bounds: the interval of a number over all possible robots that fit the data.
+"""Strict bounds: confidence intervals from the data and physical consistency alone, no prior.
 
-For a number c·x of the parameters, its least and its most over
+For a linear function c·x of the parameters, its minimum and maximum over
 
-    { x possible : ‖R M x − z‖² ≤ (least misfit of a possible x) + χ²₁(level) }
+    { x consistent : ‖R M x − z‖² ≤ (least misfit of a consistent x) + χ²₁(level) }
 
-with no prior at all, R of independent rows of unit variance [Rust1972]. Where no
-constraint is near, that is the value ± 1.96 standard deviations; where one is, the interval
-ends there, and a direction that nobody sees is open. The set is convex: each end is one conic
-problem. A centre of mass h/m is a ratio; measured in multiples y = s x of the parameters with
-mass one [Charnes1962] it is linear again.
+with R of independent rows of unit variance [Rust1972]. Where no constraint is near, that is the
+value ± 1.96 standard deviations (level 0.95); where one is, the interval ends there, and it is
+unbounded in an unidentified direction. The set is convex: each end is one conic problem. A
+centre of mass h/m is a ratio; in the scaled parameters y = s x of mass one it is linear again
+[Charnes1962].
 
 That χ²₁ covers is no theorem once constraints bind [Batlle2023]. In simulation, truths on the
 boundary (rods without width, drives without friction), 300 experiments each: masses, centres of
-mass and combinations that a planar arm shows are covered in 93 to 100 of 100 cases, at a nominal
-95; but sums of second moments of a rod all of whose ten parameters are seen in 84 to 90 only.
+mass and identifiable combinations of a planar arm are covered in 93 to 100 of 100 cases, at a
+nominal 95; but sums of second moments of a rod, all of whose ten parameters are identified, in
+84 to 90 only.
 """
 
 from __future__ import annotations
@@ -60,12 +61,12 @@ VANISHED = 1e-3
 
 @dataclass(frozen=True)
 class StrictBounds:
-    """Between what the masses and centres of mass of all robots that fit the data lie.
+    """Confidence intervals of masses and centres of mass over all consistent robots.
 
     Attributes:
-        links: Names.
-        mass: Least and most [kg], shape (links, 2); infinite where open.
-        com: Least and most of x, y, z in the link's frame [m], shape (links, 3, 2).
+        links: Names of the links.
+        mass: Lower and upper bound, shape (links, 2) [kg]; infinite where unbounded.
+        com: Lower and upper bound of x, y, z in the link's frame, shape (links, 3, 2) [m].
         level: Nominal coverage of each interval by itself.
     """
 
@@ -77,16 +78,16 @@ class StrictBounds:
 
 @dataclass(frozen=True)
 class PossibleFits:
-    """All possible parameters that fit the data about as well as the best of them.
+    """Confidence set: all physically consistent parameters whose misfit is within a radius.
 
     Attributes:
-        centre: One of them, measured in the cone's metric, shape (n,).
-        metric: `x = metric @ u`, shape (N, n): drives left out have no columns.
-        rows: What the data see, shape (r, n).
+        centre: A point u of the set, scaled by the cone's metric, shape (n,).
+        metric: `x = metric @ u`, shape (N, n): eliminated drives have no columns.
+        rows: Rows of unit variance on u in the identified directions, shape (r, n).
         rest: Their misfit at the centre, shape (r,).
-        radius: Of the misfit.
-        links: How many links.
-        constraints: Linear ones, on u.
+        radius: Largest norm of the misfit [standard deviations].
+        links: Number of links.
+        constraints: Linear constraints on u.
     """
 
     centre: Array
@@ -109,14 +110,15 @@ class PossibleFits:
 
         Args:
             triangle: Information about β in independent rows of unit variance.
-            space: What x is; of what the model file says, only its units of measure are used.
-            level: Nominal coverage of an interval.
-            limits: What is known for sure.
-            drives: Whether the drives' terms stay unknowns. Without them their signs are not
-                used, which widens, and there are ten unknowns a link only.
+            space: The parameters x and their map to β; nominal values only scale the unknowns.
+            level: Nominal coverage of an interval, 0 to 1.
+            limits: Hard bounds on masses and centres of mass.
+            drives: Whether the drives' terms remain unknowns. If not they are eliminated without
+                their sign constraints: wider intervals, with ten unknowns a link only.
 
         Raises:
-            SolverFailure: If no possible parameters are found.
+            InvalidSetting: If a limit is of a link that is not there.
+            SolverFailure: If no consistent parameters are found.
         """
         constraints = linear_constraints(space, limits)
         best, middle = (
@@ -157,10 +159,10 @@ class PossibleFits:
         )
 
     def bound(self, c: Array) -> tuple[float, float]:
-        """Return the least and the most of c·x; infinite where open.
+        """Return the lower and upper bound of c·x; infinite where unbounded.
 
         Args:
-            c: Shape (N,), of all parameters x.
+            c: Coefficients of all parameters x, shape (N,).
         """
         direction = c @ self.metric
         solver = self._solver(None)
@@ -169,14 +171,16 @@ class PossibleFits:
         return middle + low, middle + high
 
     def ratios(self, tops: Array, bottom: Array) -> Array:
-        """Return the least and the most of each a·x / b·x, where b·x is above 0 throughout.
+        """Return the bounds of ratios a·x / b·x, where b·x is above 0 throughout.
+
+        Use it for a centre of mass, first moment over mass.
 
         Args:
             tops: a of each ratio, shape (k, N).
             bottom: b, shape (N,).
 
         Returns:
-            Shape (k, 2).
+            Lower and upper bounds, shape (k, 2); infinite where unbounded.
         """
         below = bottom @ self.metric
         size = float(below @ self.centre)
@@ -261,16 +265,17 @@ def strict_bounds(
     level: float = 0.95,
     limits: Limits = NO_LIMITS,
 ) -> StrictBounds:
-    """Return between what each link's mass and centre of mass lie, from data and possibility only.
+    """Return confidence intervals of each link's mass and centre of mass, without a prior.
 
     Args:
         triangle: Information about β in independent rows of unit variance.
-        space: What x is.
-        level: Nominal coverage of each interval by itself.
-        limits: What is known for sure.
+        space: The parameters x and their map to β.
+        level: Nominal coverage of each interval by itself, 0 to 1.
+        limits: Hard bounds on masses and centres of mass.
 
     Raises:
-        SolverFailure: If no possible parameters are found.
+        InvalidSetting: If a limit is of a link that is not there.
+        SolverFailure: If no consistent parameters are found.
     """
     fits = PossibleFits.of(triangle, space, level, limits, drives=False)
     unit = np.eye(len(space.labels))

@@ -1,7 +1,8 @@
-"""Simple friction: viscous, Coulomb and an offset, with the inertials held.
+"""Conditional least squares: some parameters fitted while the others are fixed.
 
-It is what URDF and simulators take, and stands in for friction's dictionary, never beside it.
-Fitted on the same triangles, which hold the column of Coulomb friction beside the dictionary's.
+Used for simple friction (viscous, Coulomb and an offset) with the inertial parameters fixed, as
+URDF and simulators take it. It replaces the friction dictionary and is never combined with it.
+It is fitted on the same triangles, which contain a column of Coulomb friction too.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from heft.information import Directions, Information
 
 @dataclass(frozen=True)
 class ConditionalFit:
-    """Some parameters fitted with all others held.
+    """Fitted parameters, all others being fixed.
 
     Attributes:
-        values: Of the free ones, shape (free,).
-        std: Their standard deviations, shape (free,).
+        values: Values of the free parameters, shape (free,), in their units.
+        std: Their standard deviations, shape (free,); infinite where not identified.
     """
 
     values: Array
@@ -38,16 +39,18 @@ def fit_conditional(
     free: Sequence[int],
     nonnegative: Sequence[bool],
 ) -> ConditionalFit:
-    """Return least squares of some parameters, the others held.
+    """Return the least-squares estimate of some parameters, the others fixed.
+
+    The reported deviations include the uncertainty of the fixed parameters.
 
     Args:
         information: About β, unweighted.
-        weights: What each channel's rows are multiplied by: 1 over noise.
+        weights: Weight 1/σ of each channel's rows [1 / channel's unit].
         matrix: `β = matrix @ x`, shape (b, n).
-        held: x with zeros where it is free, shape (n,).
-        covariance: Of x, for what the held ones are unsure; shape (n, n).
+        held: Fixed values of x, with zeros where it is free, shape (n,).
+        covariance: Covariance of x, of which that of the fixed ones is used, shape (n, n).
         free: Positions in x to be fitted.
-        nonnegative: Which of these must not be negative.
+        nonnegative: Which of these must not be negative, shape (free,).
     """
     chosen = list(free)
     triangle = information.combined(weights)

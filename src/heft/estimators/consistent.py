@@ -1,15 +1,15 @@
-"""Least squares under physical consistency: what a model file can hold.
+"""Least squares under physical consistency, for parameters that a model file can store.
 
-Minimises, over ten parameters a link and the drives' x,
+Minimises, over x, ten inertial parameters a link and the drives' parameters,
 
     ‖R M x − z‖² + n₀ Σ_links ‖L⁻¹ (S(x) − S₀) L⁻ᵀ‖²_F,     S₀ = L Lᵀ
 
 subject to `S(x) ⪰ ε S₀` (pseudo-inertias positive definite) and friction and rotor inertia
 ≥ 0. R is the triangle of independent rows of unit variance, so the prior's strength n₀ counts
-effective samples and washes out as data grow; its metric is that of the cone at the model
-file's value, the second-order part of the log-determinant divergence [Lee2018, eq. 19], so it
-does not depend on units or frames. Unknowns are measured in that metric; the size of the log
-no longer matters.
+effective samples and loses influence as data grow. Its metric is that of the cone of positive
+semidefinite pseudo-inertias at the model file's value, the second-order part of the
+log-determinant divergence [Lee2018, eq. 19], so it does not depend on units or frames. The
+unknowns are scaled by that metric; the cost of a solution does not depend on the log's length.
 """
 
 from __future__ import annotations
@@ -48,12 +48,13 @@ from .feasible_set import (
 from .log_determinant import LogDetProblem
 from .noise import posterior
 
-# 1.96 standard deviations of a number hold the worst error of a link's prior of that size, not
-# the usual one: a wrong model file is not noise, and does not average out over ten parameters.
+# 1.96 standard deviations of a number cover the worst-case error of a link's prior of that size,
+# not the typical one: a wrong model file is not noise, and its errors do not average out over ten
+# parameters.
 LARGEST_STRENGTH = 1e9  # of a prior [effective samples]
 WORST_DIRECTION = float(np.sqrt(10.0)) / 1.96
-UNKNOWN = 1e-6  # effective samples of a link about which nothing is believed
-DRIVE_RIDGE = 1e-6  # of a drive column's own length: only there where the data say nothing
+UNKNOWN = 1e-6  # prior strength of a link without prior knowledge [effective samples]
+DRIVE_RIDGE = 1e-6  # of a drive column's own length: acts only where the data have no information
 CHECKS: Keys = {
     "strength": Number("the strength of the prior is no number of samples", 0.0, LARGEST_STRENGTH),
     "prior": Text("this prior is not known", ("quadratic", "logdet")),
@@ -61,7 +62,7 @@ CHECKS: Keys = {
 
 
 def conic_settings() -> Any:
-    """Return the conic solver's settings: silent, and the same bytes each time."""
+    """Return the conic solver's settings: silent, with reproducible results."""
     import clarabel
 
     settings = clarabel.DefaultSettings()
@@ -71,17 +72,21 @@ def conic_settings() -> Any:
 
 
 def estimated_prior_error(data: Array, right: Array, start: Array, bodies: int) -> float:
-    """Return by how much the data find the model file's numbers to be off, in the cone's metric.
+    """Return the prior error: how far the data find the model file's bodies from the truth.
 
-    The root mean square of `u − u₀` over the directions that the data show well (to better
-    than half of a doubt of one), their noise subtracted, the drives left free. What the
-    model file says of directions that nobody sees is no better than that.
+    The root mean square of `u − u₀` over the well-identified directions (standard deviation
+    below one half), with the noise variance subtracted and the drives eliminated. The same error
+    is then assumed of the model file's values in unidentified directions.
 
     Args:
-        data: Rows of unit variance on the scaled unknowns, bodies first, shape (m, n).
+        data: Rows of unit variance on the scaled unknowns u, bodies first, shape (m, n).
         right: Their right-hand side, shape (m,).
-        start: The model file's u₀, zero for drives, shape (n,).
-        bodies: How many unknowns are those of bodies that the model file knows.
+        start: u₀ of the model file, zero for drives, shape (n,).
+        bodies: Number of leading unknowns that belong to bodies with a prior.
+
+    Returns:
+        In the metric of the cone, dimensionless: a relative error of a body's parameters; 0 if
+        no direction is well identified.
     """
     size = data.shape[1]
     order = [*range(bodies, size), *range(bodies)]
@@ -99,18 +104,19 @@ def estimated_prior_error(data: Array, right: Array, start: Array, bodies: int) 
 
 @dataclass(frozen=True)
 class ConsistentEstimate:
-    """Parameters that a model file can hold.
+    """Physically consistent parameters x, which a model file can store, with their covariance.
 
     Attributes:
-        parameters: Values and covariance of x, the covariance widened by the prior's doubt.
-        noise: Covariance from the data's noise alone.
-        seen: Share of the prior's variance that the data took away, shape (n,), 0 to 1.
-        pull: How far the prior moved each number, to first order: what a prior of no strength
-            would take back, were nothing at its limits; shape (n,).
-        active: Names of what lies on a boundary: bodies (`link3`) and terms (`elbow.viscous`).
-        iterations: Of the conic solver, 0 where no constraint binds; or Newton's steps.
-        strength: Of the prior, in effective samples.
-        prior_error: By how much the model file's numbers may be off, in the metric of the cone.
+        parameters: Values and covariance of x; the covariance includes the prior error.
+        noise: Covariance from the data's noise alone, shape (n, n).
+        seen: Relative reduction of the prior's variance by the data, shape (n,), 0 to 1.
+        pull: First-order shift of x by the prior, shape (n,), in the units of x: what a prior of
+            no strength would take back if no constraint were active.
+        active: Names of active constraints: bodies (`link3`) and terms (`elbow.viscous`).
+        iterations: Iterations of the conic solver, 0 where no constraint is active; Newton steps
+            for the log-determinant prior.
+        strength: n₀ of the prior [effective samples].
+        prior_error: Assumed relative error of the model file's bodies, in the metric of the cone.
     """
 
     parameters: Parameters
@@ -136,7 +142,7 @@ class _Scaled:
         factor: The triangle of both, right-hand side last.
         start: u of the model file, zero for drives, shape (n,).
         strengths: Of the prior of each of the bodies' numbers.
-        silent: Positions of drives of which no row speaks.
+        silent: Positions of drive parameters whose columns are zero in the data.
     """
 
     space: ParameterSpace
@@ -153,17 +159,17 @@ class _Scaled:
 
     @property
     def back(self) -> Array:
-        """What makes x of u, shape (n, n)."""
+        """The matrix with `x = back @ u`, shape (n, n)."""
         return self.metric / self.scale
 
     def estimated_prior_error(self, strength: float) -> float:
-        """Return by how much the data find bodies off that the prior speaks of."""
+        """Return `estimated_prior_error` of the bodies whose prior has this strength."""
         known = np.flatnonzero(self.strengths == strength)
         first = [*known, *np.setdiff1d(np.arange(len(self.start)), known)]
         return estimated_prior_error(self.data[:, first], self.right, self.start[first], len(known))
 
     def moved(self, unknown: Array) -> Array:
-        """Return how far the prior moved u.
+        """Return the first-order shift of u by the prior, shape (n,).
 
         û changes with the logarithm of n₀ by A Λ (u₀ − û), with A the inverse information.
         """
@@ -176,21 +182,25 @@ class _Scaled:
 
 @dataclass(frozen=True)
 class PhysicallyConsistent:
-    """The physically consistent estimate: what goes into the model file.
+    """Regularised least squares with positive definite pseudo-inertias and passive friction.
 
-    The first choice for a robot. One convex problem, so no start and no local minimum.
+    The first choice for a robot whose model file is to be updated. The problem is convex, so it
+    needs no initial guess and has no local minimum.
 
     Attributes:
-        strength: Of the prior, in effective samples.
-        prior_error: By how much the model file's numbers may be off at least, in the metric of the
-            cone, as a share of themselves; more if the data find them farther off
-            (`estimated_prior_error`). It widens what is stated beside each number.
-        margin: ε, the share of the nominal pseudo-inertia that is kept at least.
-        limits: What is known for sure of links.
-        prior: How far a body counts as being from the model file's, with S = L U Lᵀ:
-            `quadratic` is ‖U − 1‖²_F; `logdet` is 2 (tr U − log det U − 4), the same to second
-            order, but without bound as a body becomes impossible, so that `margin` is not used.
-        unknown: Links about which nothing is believed but that they exist, such as a load.
+        strength: n₀ of the prior [effective samples].
+        prior_error: Least assumed relative error of the model file's bodies, in the metric of the
+            cone. It is raised to `estimated_prior_error` where that is larger, and widens the
+            reported covariance.
+        margin: ε in `S(x) ⪰ ε S₀`.
+        limits: Hard bounds on masses and centres of mass.
+        prior: Distance of a body S = L U Lᵀ from the model file's: `quadratic` is ‖U − 1‖²_F;
+            `logdet` is 2 (tr U − log det U − 4), the same to second order. The latter grows
+            without bound at the boundary of the cone, so that `margin` is not used.
+        unknown: Links without prior knowledge, such as a load.
+
+    Raises:
+        InvalidSetting: If the strength is no number of samples, or the prior is not known.
     """
 
     strength: float = 10.0
@@ -206,16 +216,18 @@ class PhysicallyConsistent:
     def fit(
         self, triangle: Triangle, space: ParameterSpace, noise_factor: Array | None = None
     ) -> ConsistentEstimate:
-        """Return the estimate.
+        """Return the physically consistent parameters x.
 
         Args:
             triangle: Information about β in independent rows of unit variance.
-            space: What x is, and what the model file says of it.
-            noise_factor: S with `SᵀS` the covariance of the rows' moments `Yᵀε`, shape (any, b);
-                that of independent rows if not given.
+            space: The parameters x, their map to β and their nominal values in the model file.
+            noise_factor: S with `SᵀS` the covariance of `Yᵀε`, shape (any, b); that of
+                independent rows of unit variance if not given.
 
         Raises:
-            SolverFailure: If the conic solver finds no solution.
+            InvalidSetting: If a limit is of a link that is not there.
+            TooLittleData: If the prior has no strength and the data do not determine x.
+            SolverFailure: If the solver finds no solution, or no body satisfies a link's limits.
         """
         scaled = self._scaled(triangle, space)
         values, binds, unknown, iterations = self._solved(scaled)
@@ -235,7 +247,7 @@ class PhysicallyConsistent:
         )
 
     def _scaled(self, triangle: Triangle, space: ParameterSpace) -> _Scaled:
-        """Return rows and prior on unknowns in the metric of the cone, drives' columns of one."""
+        """Return rows and prior on scaled unknowns; drives' columns have unit length."""
         size = len(space.labels)
         bodies = 10 * len(space.groups)
         metric = scaled_metric(space)
@@ -284,23 +296,23 @@ class PhysicallyConsistent:
             unknown, iterations, binds = self._solve(scaled.factor, space, scaled.constraints)
         positive = np.array(space.nonnegative, dtype=np.intp)
         unknown[positive[binds[: len(positive)]]] = 0.0
-        unknown[scaled.silent] = 0.0  # no row speaks of them
+        unknown[scaled.silent] = 0.0  # their columns are zero
         return self._inside(scaled.back @ unknown, space), binds, unknown, iterations
 
     def _widened(
         self, scaled: _Scaled, doubt: float, noise_factor: Array | None
     ) -> tuple[Array, Array, Array]:
-        """Return the covariance of x, its part from noise alone, and the share that was seen."""
+        """Return the covariance of x, its part from noise, and the variance reduction."""
         size, bodies = len(scaled.start), len(scaled.strengths)
         back, space = scaled.back, scaled.space
-        # The bias is A Λ (u₀ − u): rows of Λ^½ carry √n₀ each, and u₀ − u up to doubt.
+        # The bias is A Λ (u₀ − u): rows of Λ^½ are √n₀, and u₀ − u is at most the prior error.
         reach = WORST_DIRECTION * doubt
         spread = None
         if noise_factor is not None:
             spread = noise_factor @ space.matrix @ scaled.metric / scaled.scale
         doubted = reach * float(np.sqrt(self.strength))
         covariance, noise = posterior(scaled.data, scaled.prior, doubted, spread)
-        weaker = np.ones(bodies)  # also where the prior has no strength at all
+        weaker = np.ones(bodies)  # also where the prior has zero strength
         np.divide(self.strength, scaled.strengths, out=weaker, where=scaled.strengths > 0.0)
         doubts = np.append(reach * np.sqrt(weaker), np.zeros(size - bodies))
         before = np.diag(back @ np.diag(doubts**2) @ back.T).copy()
@@ -414,7 +426,7 @@ class PhysicallyConsistent:
         return bool(np.linalg.eigvalsh(unstack(bodies))[:, 0].min() >= self.margin)
 
     def _inside(self, values: Array, space: ParameterSpace) -> Array:
-        """Return the values with what the solver's tolerance left outside moved inside."""
+        """Return the values projected into the constraints that solver tolerance violates."""
         inside = values.copy()
         for k in space.nonnegative:
             inside[k] = max(inside[k], 0.0)
@@ -445,13 +457,13 @@ class PhysicallyConsistent:
 
 @dataclass(frozen=True)
 class Stated:
-    """One number of a link as files state it.
+    """Mass, a coordinate of the centre of mass or an inertia of a link, as files state it.
 
     Attributes:
-        value: In its unit.
-        std: Standard deviation, widened by what the prior may be wrong.
-        share: Of the prior's variance that the data took away.
-        pull: How far the prior moved it, to first order.
+        value: Value [kg, m or kg·m²].
+        std: Standard deviation in the same unit, including the prior error.
+        share: Relative reduction of the prior's variance by the data, 0 to 1.
+        pull: First-order shift by the prior, in the same unit.
     """
 
     value: float
@@ -461,13 +473,15 @@ class Stated:
 
 
 def stated_numbers(estimate: ConsistentEstimate, first: int) -> dict[str, Stated]:
-    """Return a link's numbers as files state them.
-
-    Keys are `mass`, `com.x` … and `inertia.xx` … (about the centre of mass, link's axes).
+    """Return mass, centre of mass and inertia of a link, as model files state them.
 
     Args:
-        estimate: What was found.
-        first: Where the link's ten begin.
+        estimate: The physically consistent estimate.
+        first: Position in x of the link's first parameter.
+
+    Returns:
+        By name: `mass` [kg], `com.x` … [m] and `inertia.xx` … (about the centre of mass, in the
+        link's axes) [kg·m²].
     """
     ten = slice(first, first + 10)
     values = estimate.parameters.values[ten]
@@ -488,6 +502,9 @@ def stated_numbers(estimate: ConsistentEstimate, first: int) -> dict[str, Stated
 def body_statistics(
     estimate: ConsistentEstimate, first: int
 ) -> Mapping[str, tuple[float, float, float]]:
-    """Return value, standard deviation and share seen of a link's numbers; see above."""
+    """Return value, standard deviation and variance reduction of a link's numbers.
+
+    The same as `stated_numbers`, without the shift by the prior.
+    """
     stated = stated_numbers(estimate, first)
     return {n: (s.value, s.std, s.share) for n, s in stated.items()}

@@ -1,9 +1,9 @@
-"""Gains of drives: what a torque that is a current times a constant must be multiplied by.
+"""Drive gains: correction factors of torques computed from motor currents.
 
-Where torque is a motor's current times a gain from a data sheet, the gain is known to a few
-per cent. A channel then reads `τ = c (Y β)` with c near 1 (Y here with friction's columns). It
+Where torque is a motor's current times a gain from a data sheet, that gain is known to a few
+per cent only. A channel then measures `τ = c (Y β)` with c near 1 (Y with friction's columns). It
 is solved by Gauss-Newton on the channels' triangles: at (c₀, β₀) the rows are
-`[c₀ Y, Y β₀] [β; c − c₀]`, one more column a channel; nothing is read again.
+`[c₀ Y, Y β₀] [β; c − c₀]`, one more column a channel; no further pass over the data is needed.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from .estimate import Estimate
 
 @dataclass(frozen=True)
 class ConsistentFit:
-    """A consistent estimate with the drives' gains.
+    """Physically consistent parameters x with the drives' gain factors.
 
     Attributes:
-        consistent: The parameters, gains' changes of the last round behind them.
-        gains: By channel, 1 where known.
-        std: Their standard deviations.
-        triangle: What the parameters and gains were fitted to.
-        space: What they are, and what was believed of them.
+        consistent: The parameters, followed by the gains' changes in the last step.
+        gains: Gain factor c by channel, dimensionless; 1 where known.
+        std: Standard deviation of each gain factor; 0 where known.
+        triangle: Information to which parameters and gains were fitted.
+        space: The parameters and gains with their nominal values.
     """
 
     consistent: ConsistentEstimate
@@ -41,12 +41,12 @@ class ConsistentFit:
 
 @dataclass(frozen=True)
 class DriveGains:
-    """Physically consistent parameters with unknown gains.
+    """Estimator of physically consistent parameters and drive gains, by Gauss-Newton steps.
 
     Attributes:
-        solver: The consistent fit.
-        rounds: Gauss-Newton steps at most.
-        tolerance: Largest step of a gain that ends them.
+        solver: The physically consistent fit of each step.
+        rounds: Largest number of further steps.
+        tolerance: Change of a gain factor below which the iteration ends.
     """
 
     solver: PhysicallyConsistent = PhysicallyConsistent()
@@ -61,17 +61,19 @@ class DriveGains:
         changes: Sequence[Array] | None = None,
         known: Array | None = None,
     ) -> ConsistentFit:
-        """Return the estimate.
+        """Return the parameters x and the gains.
 
         Args:
-            estimates: Base parameters of one run or more, for information and noise of each
-                channel.
-            space: What x is, and what the model file says of it.
+            estimates: Base parameters of one run or more, whose information and noise are used.
+            space: The parameters x, their map to β and their nominal values.
             spread: Relative standard deviation of each gain that is not known exactly.
-            changes: For each run T with `β = T @ (space.matrix @ x)`, where runs differ by
-                what the robot carried; all the same if not given.
-            known: What else is known of `space.matrix @ x`: rows of unit variance with their
-                right-hand side, shape (k, b + 1). They are taken for exact.
+            changes: For each run T with `β = T @ (space.matrix @ x)`, where runs differ by the
+                load that the robot carried; the identity if not given.
+            known: Further information about `space.matrix @ x`: rows of unit variance with their
+                right-hand side, shape (k, b + 1). Their noise is not propagated.
+
+        Raises:
+            SolverFailure: If a step's consistent fit finds no solution.
         """
         channels = estimates[0].information.channels
         unsure = [c for c in channels if spread.get(c, 0.0) > 0.0]

@@ -1,4 +1,4 @@
-"""What an estimator receives, and what it returns."""
+"""Interfaces of estimators: the problem they receive and the estimate they return."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RowsLike(Protocol):
 
     @property
     def effort(self) -> Array:
-        """τ, shape (N, channels)."""
+        """τ, shape (N, channels) [N·m or N]."""
         ...
 
 
@@ -34,12 +34,12 @@ class ProblemLike(Protocol):
 
     @property
     def labels(self) -> Labels:
-        """The parameters."""
+        """Labels of the base parameters β."""
         ...
 
     @property
     def channels(self) -> tuple[str, ...]:
-        """The measured channels."""
+        """Names of the measured channels."""
         ...
 
     @property
@@ -48,36 +48,42 @@ class ProblemLike(Protocol):
         ...
 
     def information(self) -> Information:
-        """All rows as information."""
+        """Return the information about β from all rows."""
         ...
 
     def residuals(self, values: Array) -> Iterator[ResidualsLike]:
-        """Yield τ − Y β by pieces without gaps, with what gives Y at some of their rows."""
+        """Yield the residuals τ − Y β of each contiguous piece, with access to its Y.
+
+        Args:
+            values: β, shape (b,).
+        """
         ...
 
     @property
     def spacing(self) -> int:
-        """How many rows may stand for one when rows are thinned out."""
+        """Number of rows in a block when rows are decimated; see `noise.thinned`."""
         ...
 
     @property
     def repeats(self) -> float | None:
-        """After how many rows the motion repeats, if it does."""
+        """Period of the motion [rows]; None if it is not periodic."""
         ...
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Base parameters with their covariance, and how they came about.
+    """Base parameters β with their covariance, noise and rank.
 
-    An unconstrained estimate: no model file should hold it (see `consistency`).
+    An unconstrained estimate, which may be physically inconsistent: for a model file use
+    `PhysicallyConsistent`.
 
     Attributes:
-        parameters: Values and covariance; infinite variance where the data say nothing.
-        information: What the estimate stands on.
-        noise: What is left of each channel.
-        rank: How much the data show.
-        passes: How many times the rows were walked.
+        parameters: Values and covariance of β; the variance of unidentifiable ones is infinite.
+        information: Information about β, by channel.
+        noise: Noise of each channel.
+        rank: Numerical rank of the data and unidentifiable parameters.
+        passes: Number of passes over the rows.
+        settings: The estimator's settings and diagnostics, by name.
     """
 
     parameters: Parameters
@@ -89,9 +95,9 @@ class Estimate:
 
     @cached_property
     def fitted(self) -> Array:
-        """Values that leave the least residual, also where parameters cannot be told apart.
+        """Minimum-norm least-squares solution, also where β is not identifiable, shape (b,).
 
-        They are for residuals and predictions of these rows only; shape (b,).
+        For residuals and predictions of these rows only.
         """
         visible = self.settings.get("visible", 0.0)
         assert isinstance(visible, float)
@@ -103,11 +109,11 @@ class Estimate:
         return None if self.settings.get("weighting") == "none" else self.weights(worth=False)
 
     def with_common_errors(self, errors: tuple[Array, ...]) -> Self:
-        """Return the estimate with errors that all channels have in common, its covariance widened.
+        """Return the estimate with its covariance widened by systematic errors of all channels.
 
         Args:
-            errors: For each channel the moments `Yᵀe` of errors of one standard deviation, shape
-                (errors, b); see `Noise`.
+            errors: For each channel the moments `Yᵀe` of errors e of one standard deviation,
+                shape (errors, b); see `Noise`.
         """
         covariance = self.parameters.covariance
         assert covariance is not None
@@ -121,15 +127,15 @@ class Estimate:
         return replace(self, parameters=parameters, noise=replace(self.noise, common_errors=errors))
 
     def noise_factor(self) -> Array:
-        """Return S of the noise with the rows weighted as by `weights`: `SᵀS = Σ w⁴ Yᵀ Γ Y`."""
+        """Return S with `SᵀS = Σ w⁴ Yᵀ Γ Y`, shape (any, b), w as `weights` returns them."""
         return self.noise.score_factor(self.information, list(self.weights().values()))
 
     def weights(self, worth: bool = True) -> dict[str, float]:
-        """Return the weight of each channel's rows.
+        """Return the weight of each channel's rows, by channel [1 / channel's unit].
 
         Args:
-            worth: Whether to count a row for what it adds to its neighbours, 1/(σ√τ), which
-                makes the combined triangle that of unit-variance independent rows; else 1/σ.
+            worth: Whether to account for the autocorrelation time τ, with weights 1/(σ√τ): the
+                combined triangle is then that of independent rows of unit variance. Else 1/σ.
         """
         scale = self.noise.sigma * (np.sqrt(self.noise.autocorrelation_time) if worth else 1.0)
         return dict(zip(self.information.channels, (1.0 / scale).tolist(), strict=True))
@@ -138,6 +144,6 @@ class Estimate:
 def _shortest(triangle: Triangle, visible: float = 0.0) -> Array:
     """Return the shortest of the least-squares solutions (columns scaled to one), shape (b,).
 
-    For residuals only: where the data do not tell parameters apart it is no estimate of them.
+    For residuals only: where parameters are not identifiable it is no estimate of them.
     """
     return Directions.of(triangle.R, triangle.rows, visible).shortest(triangle.z)

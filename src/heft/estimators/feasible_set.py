@@ -1,8 +1,8 @@
-"""What a robot can be: bodies that exist, drives that resist, and what is known for sure.
+"""Feasible set: physically consistent bodies, passive drives, and hard limits.
 
-The set of possible parameters x is convex: each link's pseudo-inertia positive semidefinite,
-friction and rotor inertia ≥ 0, and limits on masses and centres of mass. Unknowns are measured
-in the metric of the cone at the model file's value, where the nominal body is the identity, so
+The set of feasible parameters x is convex: each link's pseudo-inertia positive semidefinite,
+friction and rotor inertia ≥ 0, and limits on masses and centres of mass. Unknowns are scaled by
+the metric of the cone at the model file's value, where the nominal body is the identity, so
 that nothing depends on units or frames.
 """
 
@@ -62,7 +62,7 @@ def scaled_metric(space: ParameterSpace) -> Array:
 
 @dataclass(frozen=True)
 class LinearConstraints:
-    """Constraints `rows @ x ≥ least` on the parameters, or on x measured otherwise.
+    """Linear constraints `rows @ x ≥ least` on the parameters, or on scaled parameters.
 
     Attributes:
         names: What each one bounds; an upper and a lower bound share a name.
@@ -85,7 +85,7 @@ class LinearConstraints:
         )
 
     def part(self, columns: slice) -> LinearConstraints:
-        """Return those that speak of these columns, without the others."""
+        """Return the constraints on these columns, without the other columns."""
         chosen = np.any(self.rows[:, columns] != 0.0, axis=1)
         names = tuple(n for n, c in zip(self.names, chosen, strict=True) if c)
         return LinearConstraints(
@@ -93,18 +93,22 @@ class LinearConstraints:
         )
 
     def hold(self, unknown: Array) -> bool:
-        """Return whether a point fulfils them."""
+        """Return whether a point satisfies all constraints.
+
+        Args:
+            unknown: Shape (n,).
+        """
         slack = self.rows @ unknown - self.least
         return bool((slack >= 0.0).all() and not slack[self.equal].any())
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What is known of links for sure, from a scale or a drawing: no estimate leaves it.
+    """Hard bounds on links' masses and centres of mass, such as from a scale or a drawing.
 
     Attributes:
-        mass: Least and most by link [kg].
-        com: Least and most of x, y and z of the centre of mass by link, in its frame [m].
+        mass: Lower and upper bound by link [kg].
+        com: Lower and upper bound of x, y and z of the centre of mass by link, in its frame [m].
 
     Raises:
         InvalidSetting: If a number is not finite, a least above its most, or no mass is allowed.

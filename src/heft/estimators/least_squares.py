@@ -1,7 +1,7 @@
-"""Least squares and its family: information in, base parameters out.
+"""Ordinary and weighted least squares: base parameters β from information.
 
-Estimators are frozen settings with one verb, `fit(problem) → Estimate`. They see rows and
-triangles with labels, and know nothing of robots.
+An estimator is a frozen dataclass of settings with one method, `fit(problem) → Estimate`. It
+uses labelled rows and information triangles only, and is independent of robots.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from .noise import Noise, autocorrelation_time, coloured_factors, thinned
 def _least_squares(
     triangle: Triangle, labels: Labels, visible: float
 ) -> tuple[Array, Array, DataRank]:
-    """Return solution, covariance per unit variance, and rank; no number where nothing is seen."""
+    """Return solution, covariance per unit variance, and rank; NaN where unidentifiable."""
     seen = Directions.of(triangle.R, triangle.rows, visible)
     values = seen.shortest(triangle.z)
     covariance = seen.inverse @ seen.inverse.T
-    # A parameter with a share in the directions that were not seen is not determined.
+    # A parameter with a component in an unidentified direction is not identifiable.
     blind = seen.blind
     values[blind] = np.nan
     covariance[blind, :] = covariance[:, blind] = 0.0
@@ -65,9 +65,10 @@ class LeastSquares:
     Attributes:
         weighting: `channel` or `none`.
         sweeps: How often the channels' noise is re-estimated.
-        coloured: Whether to walk the rows once more, for the memory of the residuals.
-        visible: Share of the largest singular value of the scaled columns below which a direction
-            is not seen, where that is more than rounding.
+        coloured: Whether to pass over the rows once more, for the autocorrelation of the
+            residuals.
+        visible: Rank tolerance: fraction of the largest singular value of the scaled columns below
+            which a direction counts as unidentified, where that exceeds rounding.
     """
 
     weighting: Literal["channel", "none"] = "channel"
@@ -76,7 +77,7 @@ class LeastSquares:
     visible: float = 0.0
 
     def fit(self, problem: ProblemLike) -> Estimate:
-        """Return the estimate from a problem, walking its rows once, twice if coloured.
+        """Return base parameters β in one pass over a problem's rows, two if `coloured`.
 
         Raises:
             TooLittleData: If there are no more rows than parameters.
@@ -90,12 +91,12 @@ class LeastSquares:
         estimate: Estimate,
         common_errors: tuple[Array, ...] | None = None,
     ) -> Estimate:
-        """Return the estimate with the memory of its residuals, walking the rows once.
+        """Return the estimate with the covariance of coloured noise, in one pass over the rows.
 
         Args:
-            problem: Where it is from.
+            problem: The problem that was solved.
             estimate: As `solve` returns it.
-            common_errors: Errors that all channels have in common; see `Noise`.
+            common_errors: Systematic errors that all channels share; see `Noise`.
         """
         values = estimate.fitted
         covariance, sample = thinned(problem.residuals(values), problem.spacing, problem.repeats)
@@ -110,13 +111,13 @@ class LeastSquares:
         noise_names: Sequence[str] = (),
         known: Mapping[str, float] | None = None,
     ) -> Estimate:
-        """Return the estimate from information alone, residuals taken for white.
+        """Return base parameters β from information alone, with white residuals assumed.
 
         Args:
-            information: Unweighted by channel.
-            noise_names: Of each channel's standard deviation; channels of one name share it. Each
-                has its own if not given.
-            known: Standard deviations by name, which are not estimated [channel's unit].
+            information: About β, unweighted.
+            noise_names: Name of each channel's standard deviation; channels of one name share
+                it. Each has its own if not given.
+            known: Known standard deviations by name, which are not estimated [channel's unit].
 
         Raises:
             TooLittleData: If there are no more rows than parameters.
@@ -156,15 +157,17 @@ class LeastSquares:
         sandwich: tuple[Array, ...] | None = None,
         common_errors: tuple[Array, ...] | None = None,
     ) -> Estimate:
-        """Return the estimate from information and what is known of its noise.
+        """Return base parameters β from information and a given noise model.
 
         Args:
-            information: Unweighted by channel.
-            sigma: Standard deviation of each channel's residual [N·m or N].
-            times: Integrated autocorrelation of each channel's residual [rows].
-            passes: How many times the rows were walked.
-            sandwich: What the residuals' colour makes of `Yᵀε`; see `noise.coloured_factors`.
-            common_errors: Errors that all channels have in common; see `Noise`.
+            information: About β, unweighted.
+            sigma: Standard deviation of each channel's residual, shape (channels,) [N·m or N].
+            times: Integrated autocorrelation time of each channel's residual, shape (channels,)
+                [rows].
+            passes: Number of passes over the rows so far.
+            sandwich: For each channel S with `SᵀS` the covariance of `Yᵀε`, shape (any, b); see
+                `noise.coloured_factors`.
+            common_errors: Systematic errors that all channels share; see `Noise`.
         """
         rows = np.array([t.rows for t in information.triangles], dtype=float)
         noise = Noise(sigma, times, rows, sandwich, common_errors)

@@ -1,12 +1,12 @@
-"""How sure an estimate is: noise of each channel, its memory, covariance, intervals.
+"""Noise of each channel: standard deviation, autocorrelation time, covariance of an estimate.
 
-Residuals of robots are friction and flexibility, not white noise: neighbouring rows repeat
-each other. A channel's n rows are worth `n / τ` independent ones, with τ the integrated
-autocorrelation of its residual; the usual formula, which takes τ = 1, covers the truth in 15
-to 35 of 100 cases instead of 95 (measured). The weights count rows by τ; the covariance goes
-further: the error of `Yᵀε` is `Yᵀ Γ Y`, with Γ the covariance of an autoregression fitted to
-each channel's residual, kept as a square root like all information (the sandwich
-[Huber1967; White1980]). What a prior holds is widened by what the prior may be wrong.
+Residuals of robots are unmodelled friction and flexibility, not white noise: neighbouring rows
+are correlated. A channel's n rows have the effective sample size `n / τ`, with τ the integrated
+autocorrelation time of its residual. The usual formula, which takes τ = 1, gives 95 % intervals
+that cover the truth in only 15 to 35 of 100 cases (measured). The weights of rows use τ. The
+covariance of an estimate is the sandwich [Huber1967; White1980]: the covariance of `Yᵀε` is
+`Yᵀ Γ Y`, with Γ the covariance of an autoregression fitted to each channel's residual, stored
+as a square root. Where a prior contributes, the covariance is widened by the prior's own error.
 """
 
 from __future__ import annotations
@@ -26,23 +26,24 @@ from heft.information import Information, triangle_of
 LONGEST_MEMORY = 4096  # rows
 ORDER = 20  # of the autoregression, on the thinned residual
 ROWS_PER_ORDER = 20  # thinned rows needed for each of its coefficients
-LOCAL = 7  # thinned rows around one whose residuals tell how large errors are there
-MOST_THINNED = 20_000  # thinned rows that are kept for the sandwich; it is scaled to all
+LOCAL = 7  # thinned rows in the moving average that gives the local size of the residual
+MOST_THINNED = 20_000  # thinned rows used for the sandwich; the result is scaled to all rows
 
 
 @dataclass(frozen=True)
 class Noise:
-    """What is left of each channel when its rows are explained.
+    """Noise model of the residuals τ − Y β, channel by channel.
 
     Attributes:
-        sigma: Standard deviation of the residual [N·m or N], shape (channels,).
-        autocorrelation_time: Integrated autocorrelation τ ≥ 1 [rows], shape (channels,).
-        rows: Rows, shape (channels,).
-        coloured: For each channel S with `SᵀS = Yᵀ Γ Y`, Γ the covariance of its residual; see
-            `coloured_factors`. None where residuals are taken for white, or for as good as that.
-        common_errors: For each channel the moments `Yᵀe` of errors e of one standard deviation
-            that all channels have in common, such as of a delay, shape (errors, b); None if there
-            are none.
+        sigma: Standard deviation σ of the residual, shape (channels,) [N·m or N].
+        autocorrelation_time: Integrated autocorrelation time τ ≥ 1, shape (channels,) [rows].
+        rows: Number of rows, shape (channels,).
+        coloured: For each channel S with `SᵀS = Yᵀ Γ Y`, shape (any, b), Γ the covariance of its
+            residual; see `coloured_factors`. None where residuals are treated as white noise
+            whose covariance is scaled by τ.
+        common_errors: For each channel the moments `Yᵀe`, shape (errors, b), of systematic
+            errors e that all channels share, each of one standard deviation, such as that of a
+            delay. None if there are none.
     """
 
     sigma: Array
@@ -53,11 +54,18 @@ class Noise:
 
     @property
     def effective(self) -> Array:
-        """Independent rows that each channel is worth, shape (channels,)."""
+        """Effective sample size n / τ of each channel, shape (channels,) [rows]."""
         return self.rows / self.autocorrelation_time
 
     def factors(self, information: Information) -> list[Array]:
-        """Return for each channel S with `SᵀS = Yᵀ Γ Y` over all columns, shape (any, b)."""
+        """Return for each channel S with `SᵀS = Yᵀ Γ Y`, the covariance of its `Yᵀε`.
+
+        Args:
+            information: Information about β, used where residuals are treated as white.
+
+        Returns:
+            One S a channel, over all columns, shape (any, b).
+        """
         if self.coloured is not None:
             return list(self.coloured)
         size = len(information.labels)
@@ -72,12 +80,18 @@ class Noise:
         weights: Sequence[float] | Array,
         maps: Sequence[Array] | None = None,
     ) -> Array:
-        """Return S with `SᵀS` the covariance of `Σ w² Tᵀ Yᵀ ε` over the channels.
+        """Return S with `SᵀS` the covariance of the weighted score `Σ w² Tᵀ Yᵀ ε`.
+
+        The sum is over the channels. Use it as the middle factor of a sandwich covariance.
 
         Args:
-            information: About β, for residuals taken for white.
-            weights: w of each channel.
-            maps: T of each channel, shape (b, any); the identity if not given.
+            information: Information about β, used where residuals are treated as white.
+            weights: w of each channel, shape (channels,) [1 / channel's unit].
+            maps: T of each channel, whose regressor of the unknowns is Y T, shape (b, n); the
+                identity if not given.
+
+        Returns:
+            S, shape (any, n).
         """
         count = len(self.sigma)
         factors = self.factors(information)
@@ -91,14 +105,15 @@ class Noise:
 
 
 def autocovariance(residuals: Iterable[Array], longest: int = LONGEST_MEMORY) -> Array:
-    """Return the mean autocovariance of pieces of residuals, by lag.
+    """Return the autocovariance of residuals by lag, averaged over pieces.
 
     Args:
-        residuals: Pieces of shape (rows, channels), each without gaps.
+        residuals: Contiguous pieces, each of shape (rows, channels) [N·m or N].
         longest: Largest lag [rows].
 
     Returns:
-        Shape (longest + 1, channels); lags beyond the pieces are zero.
+        Shape (longest + 1, channels) [(N·m)² or N²]; zero at lags longer than every piece.
+        Shape (0, 0) if no piece has two rows.
     """
     total = np.zeros((0, 0))
     rows = 0
@@ -117,13 +132,16 @@ def autocovariance(residuals: Iterable[Array], longest: int = LONGEST_MEMORY) ->
 
 
 def autocorrelation_time(covariance: Array) -> Array:
-    """Return the integrated autocorrelation of each channel, at least 1.
+    """Return the integrated autocorrelation time `τ = 1 + 2 Σ ρ_k` of each channel, at least 1.
 
-    Sums of neighbouring pairs of lags are added while they are positive and fall: the initial
+    Sums of neighbouring pairs of lags are added while they are positive and decrease: the initial
     monotone sequence of [Geyer1992, sect. 3.3].
 
     Args:
         covariance: As `autocovariance` returns it, shape (lags, channels).
+
+    Returns:
+        τ, shape (channels,) [rows].
     """
     times = np.ones(covariance.shape[1])
     for c in range(covariance.shape[1]):
@@ -139,16 +157,16 @@ def autocorrelation_time(covariance: Array) -> Array:
 
 
 class ResidualsLike(Protocol):
-    """What is left of a piece of rows without gaps; see `plants.Residuals`."""
+    """Residuals of a contiguous piece of rows; see `plants.Residuals`."""
 
     @property
     def values(self) -> Array:
-        """τ − Y β, shape (N, channels)."""
+        """τ − Y β, shape (N, channels) [N·m or N]."""
         ...
 
     @property
     def regressor(self) -> Callable[[NDArray[np.intp]], Array]:
-        """Returns Y at some of the rows."""
+        """Function of n positions in the piece; returns Y there, shape (n, channels, b)."""
         ...
 
     @property
@@ -158,20 +176,23 @@ class ResidualsLike(Protocol):
 
     @property
     def index(self) -> NDArray[np.int64] | None:
-        """Rows' positions in the recording; None where a row is made of many."""
+        """Each row's sample index, shape (N,); None where a row combines many samples."""
         ...
 
 
 @dataclass(frozen=True)
 class Thinned:
-    """Rows thinned out to what the motion's band leaves, with residuals averaged in between.
+    """Decimated rows: the regressor at the middle and the mean residual of each block of rows.
+
+    Blocks are short against the motion's band, so that Y hardly changes within one.
 
     Attributes:
         rows: Y at the middle of each block, shape (blocks, channels, b).
-        residuals: Mean residual of each block, shape (blocks, channels).
-        every: Rows a block.
-        share: Part of all rows that the blocks kept stand for.
-        phase: Which block of a period each is, where the motion repeats.
+        residuals: Mean residual of each block, shape (blocks, channels) [N·m or N].
+        every: Rows in a block.
+        share: Fraction of all rows that these blocks cover, 0 to 1.
+        phase: Position of each block within the period of a periodic motion, shape (blocks,)
+            [blocks]; None if the motion is not periodic.
     """
 
     rows: Array
@@ -184,12 +205,15 @@ class Thinned:
 def thinned(
     pieces: Iterable[ResidualsLike], every: int, period: float | None = None
 ) -> tuple[Array, Thinned]:
-    """Return the residuals' autocovariance by lag, and the rows thinned out, in one walk.
+    """Return the residuals' autocovariance by lag and the decimated rows, in one pass.
 
     Args:
-        pieces: Residuals with their rows.
-        every: How many rows one of them may stand for.
-        period: After how many rows the motion repeats, if it does.
+        pieces: Contiguous pieces of residuals with their regressor.
+        every: Rows in a block of the decimation.
+        period: Period of the motion [rows]; None if it is not periodic.
+
+    Returns:
+        The autocovariance as `autocovariance` returns it, and the decimated rows.
     """
     kept: list[tuple[Array, Array]] = []
     places: list[Array] = []
@@ -220,12 +244,15 @@ def thinned(
 
 
 def phases(places: Array, every: int, period: float) -> NDArray[np.intp] | None:
-    """Return which block of a period each block is; None if less than one and a half are seen.
+    """Return the position of each block within its period.
 
     Args:
-        places: Position of each block in the recording [rows].
-        every: Rows a block.
-        period: [rows].
+        places: Position of each block in the recording, shape (blocks,) [rows].
+        every: Rows in a block.
+        period: Period of the motion [rows].
+
+    Returns:
+        Shape (blocks,) [blocks]; None if the recording is shorter than one and a half periods.
     """
     spread = places - places[0]
     count = round(period / every)
@@ -235,11 +262,15 @@ def phases(places: Array, every: int, period: float) -> NDArray[np.intp] | None:
 
 
 def autoregression(series: Array, order: int) -> tuple[Array, float]:
-    """Return coefficients and innovation's standard deviation of a series, by Yule-Walker.
+    """Return the autoregressive model of a series, by the Yule-Walker equations.
 
     Args:
-        series: Shape (n,), of mean zero.
-        order: How many coefficients.
+        series: Of mean zero, shape (n,).
+        order: Number of coefficients.
+
+    Returns:
+        The coefficients, shape (order,), and the standard deviation of the innovation, in the
+        series' unit.
     """
     size = 1 << int(np.ceil(np.log2(2 * len(series))))
     lags = np.fft.irfft(np.abs(np.fft.rfft(series, size)) ** 2, size)[: order + 1] / len(series)
@@ -251,16 +282,20 @@ def autoregression(series: Array, order: int) -> tuple[Array, float]:
 
 
 def local_scale(series: Array, phase: NDArray[np.intp] | None = None) -> Array:
-    """Return by how much a series is larger than usual around each of its members, shape (n,).
+    """Return the local over the overall root mean square of a series.
 
-    What no model explains comes where the motion turns, which is where friction's columns say
-    most; noise that is the same everywhere is left as it is, within what chance does. Where the
-    motion repeats, what is not explained comes again and adds up, as noise does not: then the
-    sum over P periods is looked at, whose noise is √P times as large.
+    It makes a covariance heteroscedastic: model errors are largest near velocity reversals,
+    where the friction columns carry most information. For stationary noise the ratio is one
+    within sampling error. In a periodic motion model errors repeat and add coherently, and noise
+    does not: the ratio is then that of the sum over all P periods, whose noise is only √P times
+    as large as that of one.
 
     Args:
         series: Shape (n,).
-        phase: Which of a period each member is, shape (n,).
+        phase: Position of each member within its period, shape (n,); None if not periodic.
+
+    Returns:
+        The ratio, shape (n,); ones for a series of zeros.
     """
     mean = float(np.mean(series**2))
     if not mean > 0.0:
@@ -273,7 +308,7 @@ def local_scale(series: Array, phase: NDArray[np.intp] | None = None) -> Array:
 
 
 def _around(values: Array, weights: Array) -> Array:
-    """Return the mean of each value's neighbourhood."""
+    """Return the weighted moving average over `LOCAL` values, shape (n,)."""
     near = np.ones(LOCAL)
     total = np.convolve(weights, near, "same")
     return np.asarray(np.convolve(weights * values, near, "same") / np.maximum(total, 1e-300))
@@ -286,13 +321,16 @@ def _first(size: int) -> Array:
 
 
 def coloured_factors(sample: Thinned) -> tuple[Array, ...] | None:
-    """Return for each channel a factor S with `SᵀS = Yᵀ Γ Y`, shape (≤ b, b).
+    """Return for each channel a factor S with `SᵀS = Yᵀ Γ Y`, for coloured residuals.
 
     Γ is the covariance of an autoregression fitted to the channel's residual. With
     `Γ = σ² F Fᵀ`, F the recursive filter, S is the triangle of `σ Fᵀ Y`.
 
+    Args:
+        sample: Decimated rows and residuals.
+
     Returns:
-        None if there are too few rows to tell.
+        One S a channel, shape (≤ b, b); None if there are too few rows to fit an autoregression.
     """
     blocks, channels = sample.residuals.shape
     order = min(ORDER, blocks // ROWS_PER_ORDER)
@@ -301,7 +339,7 @@ def coloured_factors(sample: Thinned) -> tuple[Array, ...] | None:
     factors = []
     for c in range(channels):
         coefficients, sigma = autoregression(sample.residuals[:, c], order)
-        # The fit took its share of the residual's freedom in this band.
+        # The fit used up some of the residual's degrees of freedom in this band.
         used = sample.rows.shape[2] / max(channels, 1)
         slow = max(sigma / max(1.0 - coefficients.sum(), 1e-6), 1e-300)  # spectrum's root at 0
         worth = min(1.0, float(np.mean(sample.residuals[:, c] ** 2)) / slow**2)
@@ -318,21 +356,22 @@ def coloured_factors(sample: Thinned) -> tuple[Array, ...] | None:
 def posterior(
     data: Array, prior: Array, doubt: float, noise_factor: Array | None = None
 ) -> tuple[Array, Array]:
-    """Return the covariance of a prior-weighted least-squares estimate, and its noise part.
+    """Return the mean squared error matrix of a regularised least-squares estimate.
 
-    The estimate is `(J + Λ)⁻¹ (…)`, with J the data's information and Λ the prior's. Its noise
-    is `A J A` with `A = (J + Λ)⁻¹`, or `A SᵀS A` where a factor S of the noise is given. Its
-    bias is `A Λ (x₀ − x)`: unknown, but if the prior's numbers may be off by `doubt` in its own
-    metric W (Λ = w W), its second moment is at most `doubt² w² A W A`.
+    The estimate is `A (Yᵀτ + Λ x₀)` with `A = (J + Λ)⁻¹`, J the information of the data and Λ
+    that of the prior about x₀. Its covariance from noise is `A J A`, or `A SᵀS A` where a factor
+    S of the noise is given. Its bias `A Λ (x₀ − x)` is unknown. If x₀ has an error e in the
+    prior's own metric W (Λ = w W), the bias has a second moment of at most `e² w² A W A`.
 
     Args:
         data: R with RᵀR = J, shape (m, n).
-        prior: √w W^½, so that its square is Λ, shape (k, n).
-        doubt: By how much the prior's numbers may be off in its own metric, times √w.
+        prior: √w W^½, whose square is Λ, shape (k, n).
+        doubt: Prior error e times √w.
         noise_factor: S, shape (l, n).
 
     Returns:
-        Total and noise part, each (n, n).
+        The total (noise and bias) and its noise part, each of shape (n, n), in products of the
+        unknowns' units.
     """
     stacked = np.vstack([data, prior])
     scale = np.linalg.norm(stacked, axis=0)

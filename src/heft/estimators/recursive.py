@@ -1,10 +1,10 @@
-"""Estimates that follow the data as they come: recursions, forgetting, tests for change.
+"""Recursive least squares for online identification: forgetting and tests for change.
 
-Everything here takes rows of unit variance, `[Y y]`, whitened by whoever knows the noise, and
-returns a new state; nothing is changed in place. The state is a square-root information triangle
-`[R z; 0 ρ]`, which stays definite whatever comes: it is a sum of squares by construction. The
-covariance recursion that textbooks print is here too, under its own name, to compare and to teach
-with; under forgetting it loses definiteness within seconds at 1 kHz.
+All functions take whitened rows `[Y y]`, whose noise has unit variance, and return a new state;
+nothing is changed in place. The state is a square-root information triangle `[R z; 0 ρ]`, which
+stays positive definite in finite precision: it is a sum of squares by construction. The textbook
+recursion of the covariance is included for comparison and teaching; with forgetting it loses
+definiteness within seconds at 1 kHz.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from heft.arrays import Array
 from heft.errors import InvalidSetting, TooLittleData
 from heft.information import Directions, folding, triangle_of
 
-LARGEST_CONDITION = 1e6  # of rows that a recursion may start from
+LARGEST_CONDITION = 1e6  # condition number of the rows that a recursion may start from
 
 
 @dataclass(frozen=True, eq=False)
 class Covariance:
-    """State of the covariance recursion.
+    """Estimate Θ̂ and its covariance P, the state of the covariance recursion.
 
     Attributes:
         values: Θ̂, shape (n,).
@@ -40,14 +40,14 @@ class Covariance:
 
 @dataclass(frozen=True)
 class CovarianceRecursion:
-    """Recursive least squares in gain and covariance, as the load identification chapter has it.
+    """Recursive least squares in the textbook form, with gain K and covariance P.
 
-    `K = P Φᵀ (1 + Φ P Φᵀ)⁻¹`, `P ← (1 − K Φ) P`, `Θ̂ ← Θ̂ + K (h − Φ Θ̂)`, with λ of usual
-    exponential forgetting beside it. For comparison and teaching: `Filter` computes the same
-    estimate, stays definite, and knows when something changed.
+    `K = P Φᵀ (1 + Φ P Φᵀ)⁻¹`, `P ← (1 − K Φ) P`, `Θ̂ ← Θ̂ + K (h − Φ Θ̂)`, with P divided by λ
+    before each step for exponential forgetting. For comparison and teaching: `Filter` computes
+    the same estimate, stays positive definite, and detects changes.
 
     Attributes:
-        forgetting: λ, 1 for none.
+        forgetting: λ in (0, 1], 1 for no forgetting.
     """
 
     forgetting: float = 1.0
@@ -55,12 +55,12 @@ class CovarianceRecursion:
     def start(self, regressor: Array, effort: Array) -> Covariance:
         """Return the state after a batch of rows, `P = (ΦᵀΦ)⁻¹` and `Θ̂ = P Φᵀ h`.
 
-        The chapter starts from one sample, whose six rows have rank six of ten; P does not
-        exist then.
+        One wrench sample of a rigid body is not enough: its six rows have rank six of ten, and
+        P does not exist.
 
         Args:
-            regressor: Φ, shape (m, n).
-            effort: h, shape (m,).
+            regressor: Φ, whitened, shape (m, n).
+            effort: h, whitened, shape (m,).
 
         Raises:
             TooLittleData: If the rows do not determine the parameters.
@@ -79,21 +79,21 @@ class CovarianceRecursion:
 
     @staticmethod
     def regularised(count: int, std: float) -> Covariance:
-        """Return a state that knows nothing but that parameters are about zero.
+        """Return the state of a prior about zero, `Θ̂ = 0` and `P = std² 1`.
 
         Args:
-            count: n.
-            std: Of each parameter, P = std² 1.
+            count: Number of parameters n.
+            std: Prior standard deviation of each parameter, in its unit.
         """
         return Covariance(np.zeros(count), std**2 * np.eye(count))
 
     def step(self, state: Covariance, regressor: Array, effort: Array) -> Covariance:
-        """Return the state after some more rows.
+        """Return the state after m further rows.
 
         Args:
             state: Before them.
-            regressor: Φ, shape (m, n).
-            effort: h, shape (m,).
+            regressor: Φ, whitened, shape (m, n).
+            effort: h, whitened, shape (m,).
         """
         P = state.P / self.forgetting
         gained = P @ regressor.T
@@ -104,14 +104,16 @@ class CovarianceRecursion:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """What a filter knows.
+    """State of a `Filter`: its square-root information triangle and the blocks under test.
 
     Attributes:
         factor: `[R z; 0 ρ]`, upper triangular, diagonal ≥ 0, shape (n + 1, n + 1).
-        steps: Blocks of rows seen.
-        waiting: Blocks that are seen and not yet believed, oldest first, each (m, n + 1).
-        doubted: How many blocks in a row were a surprise.
-        skipping: How many blocks to come hold samples of before the last change.
+        steps: Number of blocks of rows received.
+        waiting: Blocks received and not yet added to the triangle, oldest first, each of shape
+            (m, n + 1).
+        doubted: Number of successive blocks whose innovation exceeded the limit.
+        skipping: Number of coming blocks to be ignored, as they contain samples from before the
+            last change.
     """
 
     factor: Array
@@ -122,25 +124,25 @@ class State:
 
     @cached_property
     def values(self) -> Array:
-        """The estimate, shape (n,)."""
+        """The estimate `R⁻¹ z`, shape (n,)."""
         R = self.factor
         return np.asarray(np.linalg.solve(R[:-1, :-1], R[:-1, -1]))
 
     @cached_property
     def covariance(self) -> Array:
-        """Of the estimate, shape (n, n)."""
+        """Covariance of the estimate, `(RᵀR)⁻¹`, shape (n, n)."""
         inverse = np.linalg.inv(self.factor[:-1, :-1])
         return np.asarray(inverse @ inverse.T)
 
 
 class Seen(NamedTuple):
-    """What a block of rows said.
+    """Innovation test of a block of rows.
 
     Attributes:
-        surprise: `eᵀ (1 + Y P Yᵀ)⁻¹ e` of its innovation e: χ² of as many degrees as it has
-            rows, if nothing changed.
-        limit: Beyond which it is one.
-        changed: Whether the filter took the surprises for a change, and began anew.
+        surprise: Squared normalised innovation `eᵀ (1 + Y P Yᵀ)⁻¹ e` of the innovation e. If
+            nothing changed it is χ² distributed, with as many degrees of freedom as rows.
+        limit: Threshold of the test.
+        changed: Whether the filter detected a change with this block and was reset.
     """
 
     surprise: float
@@ -150,29 +152,34 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True)
 class Filter:
-    """A square-root information filter that forgets, never by more than it may, and starts anew.
+    """Square-root information filter with forgetting, resetting and change detection.
 
-    Forgetting fades information by λ a block. Where no motion renews it, fading alone loses
-    everything, and the next row of noise is believed. Resetting adds as much of the least
-    information as was faded, `(1 − λ) R∞ᵀR∞` about the current estimate, so the information never
-    falls below R∞ᵀR∞ and standing still for an hour changes nothing [Salgado1988].
+    Forgetting multiplies the information by λ a block. Without excitation that alone would lose
+    all information, and the estimate would follow noise. Resetting adds `(1 − λ) R∞ᵀR∞` about
+    the current estimate, so that the information never falls below R∞ᵀR∞ and a robot at rest
+    keeps its estimate [Salgado1988].
 
-    A change is seen in the newest rows' innovation, its size measured by its own covariance.
-    Rows of overlapping windows hold common samples; the newest are tested against an estimate
-    that is some blocks older and knows none of them. One surprise alone may be a spike, and is
-    left out.
+    A change is detected by the newest rows' innovation, normalised by its covariance. Rows of
+    overlapping windows share samples, so the newest are tested against an estimate that is `lag`
+    blocks older and independent of them. A block that exceeds the limit is not added to the
+    information, and waiting blocks are discarded with it; fewer than `confirm` such blocks in
+    succession are treated as outliers.
 
     Attributes:
-        floor: Least information of each parameter, 1/std, shape (n,): what a start knows and
-            what resetting keeps.
-        forgetting: λ a block; 1 for none.
+        floor: Diagonal of R∞, the least square-root information 1/std of each parameter, shape
+            (n,) [1 / parameter's unit]: the prior of a start and the limit of forgetting.
+        forgetting: λ a block, in (0, 1]; 1 for no forgetting.
         every: Blocks between one resetting and the next.
-        lag: Blocks by which the estimate stays behind the test, and which are skipped after a
-            change.
-        alarm: Chance that rows without change are a surprise; 0 for no test.
-        confirm: Surprises in a row that make a change.
+        lag: Blocks by which the estimate is behind the test; as many are skipped after a change.
+        alarm: False-alarm probability of the test of one block; 0 for no test.
+        confirm: Successive blocks above the limit that are taken for a change.
         renewed: Which parameters a change makes unknown, shape (n,); all if not given.
-        walk: Deviation by which each parameter walks in a block, shape (n,), or none.
+        walk: Standard deviation of each parameter's random walk in a block, shape (n,), in its
+            unit; no random walk if not given.
+
+    Raises:
+        InvalidSetting: If a floor is not positive, λ is out of range, or an array does not have
+            one entry a parameter.
     """
 
     floor: tuple[float, ...]
@@ -205,7 +212,11 @@ class Filter:
                 )
 
     def start(self, values: Sequence[float] | Array | None = None) -> State:
-        """Return the state that knows the floor, about these values or zero."""
+        """Return the initial state: the information of the floor about a prior mean.
+
+        Args:
+            values: Prior mean, shape (n,); zero if not given.
+        """
         count = len(self.floor)
         factor = np.zeros((count + 1, count + 1))
         factor[np.arange(count), np.arange(count)] = self.floor
@@ -214,17 +225,21 @@ class Filter:
         return State(factor)
 
     def limit(self, rows: int) -> float:
-        """Return the surprise of so many rows that an unchanged world shows with `alarm`."""
+        """Return the threshold of the squared normalised innovation, a quantile of χ².
+
+        Args:
+            rows: Number of rows in the block, the degrees of freedom.
+        """
         if self.alarm <= 0.0:
             return math.inf
         return _quantile(rows, self.alarm)
 
     def step(self, state: State, rows: Array) -> tuple[State, Seen]:
-        """Return the state after a block of rows, and what the block said.
+        """Return the state after a block of rows, and the block's innovation test.
 
         Args:
             state: Before it.
-            rows: `[Y y]` of unit variance, shape (m, n + 1).
+            rows: `[Y y]` with noise of unit variance, shape (m, n + 1).
         """
         factor, surprise = folding.absorb(state.factor, rows)
         limit = self.limit(len(rows))
@@ -252,14 +267,14 @@ class Filter:
         return State(factor, steps, waiting), Seen(surprise, limit, False)
 
     def settled(self, state: State) -> State:
-        """Return the state with all blocks that wait taken in."""
+        """Return the state with all waiting blocks added to the information."""
         factor = state.factor
         for rows in state.waiting:
             factor, _ = folding.absorb(factor, rows)
         return replace(state, factor=factor, waiting=())
 
     def _age(self, factor: Array) -> Array:
-        """Let `every` blocks' worth of information fade, no further than to the floor."""
+        """Return the triangle after the random walk and forgetting of `every` blocks."""
         if self.walk is not None:
             factor = walked(factor, math.sqrt(self.every) * np.asarray(self.walk))
         if self.forgetting == 1.0:
@@ -270,7 +285,7 @@ class Filter:
         return np.asarray(folding.absorb(faded, rows)[0])
 
     def _about(self, factor: Array, scale: float) -> Array:
-        """Return rows that say the floor's worth about the current estimate."""
+        """Return rows with `scale²` of the floor's information about the current estimate."""
         count = len(self.floor)
         values = np.linalg.solve(factor[:-1, :-1], factor[:-1, -1])
         rows = np.zeros((count, count + 1))
@@ -279,7 +294,10 @@ class Filter:
         return rows
 
     def _renew(self, factor: Array) -> Array:
-        """Forget the renewed parameters but for the floor about zero, keep what is left."""
+        """Return the triangle with the renewed parameters reset to the prior about zero.
+
+        The marginal information about the other parameters is preserved.
+        """
         count = len(self.floor)
         renewed = np.ones(count, bool) if self.renewed is None else np.array(self.renewed)
         away, kept = np.flatnonzero(renewed), np.flatnonzero(~renewed)
@@ -295,13 +313,16 @@ class Filter:
 
 
 def walked(factor: Array, deviation: Array) -> Array:
-    """Return the information after each parameter walked at random by a deviation.
+    """Return the information triangle after one step of a random walk of the parameters.
 
-    `x′ = x + w`: rows `(x′ − x)/σ = 0` join, and the old x is eliminated [Bierman1977, ch. VI].
+    `x′ = x + w`: rows `(x′ − x)/σ = 0` are added, and x is eliminated [Bierman1977, ch. VI].
 
     Args:
         factor: `[R z; 0 ρ]`, shape (n + 1, n + 1).
-        deviation: σ, shape (n,); zero for those that stay.
+        deviation: σ of w, shape (n,), in the parameters' units; zero for constant parameters.
+
+    Returns:
+        `[R z; 0 ρ]` of x′, shape (n + 1, n + 1).
     """
     moving = np.flatnonzero(deviation > 0.0)
     count, many = len(factor) - 1, len(moving)
@@ -321,23 +342,23 @@ def walked(factor: Array, deviation: Array) -> Array:
 
 @lru_cache
 def _quantile(rows: int, alarm: float) -> float:
-    """Return what χ² of so many degrees exceeds with a chance."""
+    """Return the value that χ² of `rows` degrees of freedom exceeds with a probability."""
     return float(2.0 * scipy.special.gammainccinv(0.5 * rows, alarm))
 
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """A sum of very many rows whose rounding grows with the log of their number.
+    """Information triangle by pairwise summation: rounding grows with the log of the row count.
 
-    In one triangle the newest of 10⁷ rows fall below an ulp of what is there, and in single
-    precision are lost (18 % error, measured). So rows gather in blocks, and blocks are added in
-    pairs of like size, as a counter in base two carries.
+    Use it for very many rows. In a single triangle of 10⁷ rows the newest fall below an ulp of
+    the sum, and in single precision are lost (18 % error, measured). So rows are collected in
+    blocks, and blocks are added in pairs of equal size, as a binary counter carries.
 
     Attributes:
-        rows: Of a block.
-        gathering: Triangle of the block that is being filled.
-        filled: Rows in it.
-        levels: Triangle of 2ᵏ blocks for each k, or None.
+        rows: Number of rows in a block.
+        gathering: Triangle of the incomplete block, shape (n + 1, n + 1).
+        filled: Number of rows in it.
+        levels: For each k the triangle of 2ᵏ blocks, shape (n + 1, n + 1), or None.
     """
 
     rows: int
@@ -347,11 +368,17 @@ class Tree:
 
     @staticmethod
     def empty(parameters: int, rows: int = 1024, dtype: type = np.float64) -> Tree:
-        """Return the tree of no rows."""
+        """Return the tree of no rows.
+
+        Args:
+            parameters: n.
+            rows: Number of rows in a block.
+            dtype: Floating-point type of the triangles.
+        """
         return Tree(rows, np.zeros((parameters + 1, parameters + 1), dtype))
 
     def add(self, rows: Array) -> Tree:
-        """Return the tree with a few more rows, shape (m, n + 1)."""
+        """Return the tree with further rows `[Y y]`, shape (m, n + 1)."""
         factor, _ = folding.absorb(self.gathering, rows)
         if self.filled + len(rows) < self.rows:
             return replace(self, gathering=factor, filled=self.filled + len(rows))
@@ -368,7 +395,7 @@ class Tree:
 
     @property
     def factor(self) -> Array:
-        """`[R z; 0 ρ]` of all rows."""
+        """`[R z; 0 ρ]` of all rows, shape (n + 1, n + 1)."""
         total = self.gathering
         for one in self.levels:
             if one is not None:

@@ -1,14 +1,15 @@
-"""Estimators that survive rows which are not the robot: pushes, collisions, spikes, wrong blocks.
+"""Robust estimators, for logs with pushes, collisions, spikes or faulty stretches.
 
-Least squares follows the largest residual. Four ways not to, from single rows to whole pieces:
+Outliers dominate a sum of squares. Four estimators bound their influence, from single rows to
+whole segments of a log:
 
-    Huber          rows weigh less the farther off they are; all are kept
-    Hampel         rows that stand out from their neighbours are left out
-    BlockMedian    the median of what blocks of the log say
-    Ransac         the pieces of the log that agree with one another, and no others
+    Huber          weights decrease with the size of the residual; all rows are used
+    Hampel         rows whose residual departs from the running median are rejected
+    BlockMedian    the geometric median of the estimates of blocks of the log
+    Ransac         least squares on the segments that are consistent with one another
 
-The first two walk the rows again with a weight for each; the last two need one walk, since
-the triangles of pieces add. None knows robots.
+The first two reweight single rows and pass over the data repeatedly. The last two, in
+`segments.py`, need one pass, since the information triangles of segments add.
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ from .least_squares import LeastSquares
 from .noise import autocorrelation_time, autocovariance
 
 HUBER = 1.345  # 95 % efficiency under normal noise [Huber1964; Holland1977]
-CROWD = 0.2  # share of outliers that makes a push of them
-CLIP = 2.5  # deviations to which residuals are clipped before their memory is looked at
+CROWD = 0.2  # fraction of outliers in a window above which all of its rows are rejected
+CLIP = 2.5  # deviations to which residuals are clipped before their autocorrelation is computed
 CONVERGED = 0.05  # of a standard deviation of the estimate, in the mean over parameters
 
 
 class TimedRows(RowsLike, Protocol):
-    """Rows that say when and where they were measured; see `plants.Equations`."""
+    """Rows with their times and recording; see `plants.Equations`."""
 
     @property
     def time(self) -> Array:
-        """Shape (N,) [s]."""
+        """Time of each row, shape (N,) [s]."""
         ...
 
     @property
@@ -52,7 +53,7 @@ class TimedRows(RowsLike, Protocol):
 
 
 class RowProblem(ProblemLike, Protocol):
-    """A problem that can spell out its rows."""
+    """A problem that can form its rows explicitly."""
 
     def rows(self) -> Iterator[TimedRows]:
         """Yield all rows, in the order of `residuals`."""
@@ -71,9 +72,12 @@ def huber_weights(residuals: Array, sigma: Array, threshold: float = HUBER) -> A
     """Return `min(1, k σ/|r|)`, the weights that make least squares minimise Huber's loss.
 
     Args:
-        residuals: r, shape (rows, channels).
-        sigma: Standard deviation of good rows, shape (channels,).
-        threshold: k [deviations]; [Huber1964, eq. 3.4].
+        residuals: r, shape (rows, channels) [N·m or N].
+        sigma: Standard deviation σ of inliers, shape (channels,) [N·m or N].
+        threshold: k [standard deviations]; [Huber1964, eq. 3.4].
+
+    Returns:
+        Weights in (0, 1], shape (rows, channels).
     """
     size = np.abs(residuals)
     limit = threshold * np.asarray(sigma)
@@ -83,20 +87,21 @@ def huber_weights(residuals: Array, sigma: Array, threshold: float = HUBER) -> A
 def hampel_gate(
     residuals: Array, sigma: Array, window: int, threshold: float = 3.0, widen: int = 0
 ) -> NDArray[np.bool_]:
-    """Return which rows of each channel to keep: those that neither stand out nor lie in a push.
+    """Return the inliers of a Hampel filter: rows near the running median of their residual.
 
-    A push rises and fades, so rows between outliers are given up too: those that have more than
-    a fifth of outliers among `widen` rows on each side. Single spikes take no neighbours along.
+    A push rises and fades, so rows between outliers are rejected too: those with more than a
+    fifth of outliers among `widen` rows on each side. A single spike rejects no neighbours.
 
     Args:
-        residuals: Without gaps, shape (rows, channels).
-        sigma: Standard deviation of good rows, shape (channels,): no smaller one is believed.
-        window: Of the running median [rows].
-        threshold: [deviations].
-        widen: Rows looked at on each side.
+        residuals: Contiguous rows, shape (rows, channels) [N·m or N].
+        sigma: Standard deviation of inliers, shape (channels,) [N·m or N]: the lower limit of the
+            local scale.
+        window: Length of the running median [rows].
+        threshold: Rejection threshold [standard deviations].
+        widen: Rows on each side in which outliers are counted [rows].
 
     Returns:
-        Shape (rows, channels).
+        True for rows to keep, shape (rows, channels).
     """
     out = hampel(residuals, window, threshold, sigma)
     seen = np.concatenate([np.zeros((1, out.shape[1]), dtype=int), np.cumsum(out, axis=0)])
@@ -107,11 +112,11 @@ def hampel_gate(
 
 @dataclass(frozen=True)
 class WeightedRows:
-    """Rows and efforts multiplied by the roots of their weights.
+    """Rows and efforts multiplied by the square roots of their weights.
 
     Attributes:
         regressor: √w Y, shape (N, channels, b).
-        effort: √w τ, shape (N, channels).
+        effort: √w τ, shape (N, channels) [N·m or N].
         weight: w, shape (N, channels).
     """
 
@@ -124,13 +129,13 @@ def weighted(
     rows: Iterable[RowsLike],
     weights: Iterable[Array],
 ) -> Iterator[WeightedRows]:
-    """Yield rows with weights: each row and its effort times the root of its weight.
+    """Yield weighted rows √w Y and √w τ, for weighted least squares.
 
-    `Σ w (y β − τ)² = ‖√w Y β − √w τ‖²`, so whatever takes rows takes these.
+    `Σ w (y β − τ)² = ‖√w Y β − √w τ‖²`, so these can be used in place of the rows.
 
     Args:
         rows: Pieces of rows.
-        weights: Pieces of weights in the same order, cut wherever they like, each of shape
+        weights: w ≥ 0 in the same order, in pieces of any lengths, each of shape
             (rows, channels) or (rows, 1).
 
     Raises:
@@ -160,7 +165,15 @@ def _unlike() -> InvalidSetting:
 
 
 def weighted_information(problem: RowProblem, weights: Iterable[Array]) -> Information:
-    """Return the sum of a problem's rows with weights; rows of weight zero are not counted."""
+    """Return the information of a problem's weighted rows; zero weights are not counted.
+
+    Args:
+        problem: Whose rows.
+        weights: w ≥ 0; see `weighted`.
+
+    Raises:
+        InvalidSetting: If there are not as many weights as rows.
+    """
     total = Information.neutral(problem.labels, problem.channels)
     for piece in weighted(problem.rows(), weights):
         part = Information.from_rows(
@@ -175,7 +188,10 @@ def weighted_information(problem: RowProblem, weights: Iterable[Array]) -> Infor
 
 
 class MedianSketch:
-    """Medians of sizes in one pass and bounded memory, to 0.3 %: counts by their logarithm."""
+    """Median of non-negative numbers in one pass and bounded memory, to 0.3 %.
+
+    A histogram with logarithmic bins for each channel.
+    """
 
     PER_OCTAVE = 256
     OCTAVES = 128  # from 2⁻⁶⁴ to 2⁶⁴
@@ -184,7 +200,11 @@ class MedianSketch:
         self.counts = np.zeros((channels, self.PER_OCTAVE * self.OCTAVES), dtype=np.int64)
 
     def add(self, sizes: Array) -> None:
-        """Count sizes ≥ 0, shape (rows, channels)."""
+        """Add absolute values to the histograms.
+
+        Args:
+            sizes: Numbers ≥ 0, shape (rows, channels).
+        """
         last = self.counts.shape[1] - 1
         with np.errstate(divide="ignore"):
             place = self.PER_OCTAVE * (np.log2(sizes) + self.OCTAVES / 2)
@@ -193,14 +213,24 @@ class MedianSketch:
             self.counts[c] += np.bincount(column, minlength=last + 1)
 
     def median(self) -> Array:
-        """Return the median of each channel, shape (channels,)."""
+        """Return the median of each channel, shape (channels,), in the unit of the numbers."""
         seen = np.cumsum(self.counts, axis=1)
         half = [np.searchsorted(column, 0.5 * column[-1]) for column in seen]
         return np.asarray(2.0 ** ((np.array(half) + 0.5) / self.PER_OCTAVE - self.OCTAVES / 2))
 
 
 def scale_of(residuals: Iterable[Array], channels: int) -> Array:
-    """Return 1.4826 times the median size of each channel's residuals, shape (channels,)."""
+    """Return the robust standard deviation of each channel's residuals.
+
+    It is 1.4826 times their median absolute value.
+
+    Args:
+        residuals: Pieces of shape (rows, channels) [N·m or N].
+        channels: Number of channels.
+
+    Returns:
+        Shape (channels,) [N·m or N].
+    """
     sketch = MedianSketch(channels)
     for piece in residuals:
         sketch.add(np.abs(piece))
@@ -222,8 +252,8 @@ def _reweighted(
 ) -> Estimate:
     """Return the fixed point of weights from residuals and least squares with these weights.
 
-    Each sweep walks the rows twice: for the residuals, and for the sum. The residual's scale
-    is its median absolute size, of the sweep before.
+    Each sweep passes over the rows twice: for the residuals, and for the information. The
+    residual's scale is the robust standard deviation of the sweep before.
     """
     solver = LeastSquares(coloured=False)
     estimate = solver.fit(problem)
@@ -251,16 +281,16 @@ def _reweighted(
 def _weighted_sum(
     problem: RowProblem, rule: Rule, values: Array, sigma: Array
 ) -> tuple[Information, Array]:
-    """Return the rows weighted by their residuals, and the residuals' own scale.
+    """Return the information of rows weighted by their residuals, and the residuals' scale.
 
     Args:
         problem: Whose rows.
-        rule: Gives weights of residuals and their scale.
+        rule: Weights as a function of residuals and their scale.
         values: β, shape (b,).
-        sigma: Scale that the rule is told, shape (channels,).
+        sigma: Scale passed to the rule, shape (channels,) [N·m or N].
 
     Raises:
-        TooLittleData: If hardly any row is left.
+        TooLittleData: If no more rows have a weight than there are parameters.
     """
     sketch = MedianSketch(len(problem.channels))
 
@@ -282,7 +312,7 @@ def _weighted_sum(
 def _weighted_noise(
     problem: RowProblem, rule: Rule, values: Array, sigma: Array, kept: int
 ) -> tuple[Array, Array, list[float]]:
-    """Return σ that goes with the weighted triangle, autocorrelation times and mean weights.
+    """Return the noise σ of the weighted triangle, autocorrelation times and mean weights.
 
     The estimate's variance is σ² mean(ψ²)/mean(ψ')² a row [Huber1964, eq. 1.4], ψ = w r, while
     the weighted triangle holds mean(w) a row: the ratio is the σ that goes with this triangle.
@@ -308,16 +338,23 @@ def _weighted_noise(
 def good_rows(
     problem: RowProblem, values: Array, threshold: float = 6.0, widen: int = 0
 ) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.bool_]]]:
-    """Yield recording, positions and whether each row is to be kept, given what explains most.
+    """Yield the inliers of each contiguous piece of rows, given a robust fit.
 
-    A row is left out where any channel's residual lies beyond the threshold, in deviations by
-    the median, and so are its neighbours.
+    A row is an outlier where any channel's residual exceeds the threshold; its neighbours are
+    rejected with it. Use it to mark samples of a log for rejection.
 
     Args:
         problem: Whose rows.
         values: β of a robust fit, shape (b,).
-        threshold: [deviations].
-        widen: Neighbours left out on each side [rows].
+        threshold: Rejection threshold [robust standard deviations].
+        widen: Neighbours rejected on each side [rows].
+
+    Yields:
+        Position of the recording, sample index of each row, shape (N,), and True for rows to
+        keep, shape (N,).
+
+    Raises:
+        InvalidSetting: If rows combine many samples, so that they have no sample index.
     """
     sigma = scale_of(_left(problem, values), len(problem.channels))
     for piece in problem.residuals(values):
@@ -329,7 +366,7 @@ def good_rows(
 
 
 def refuse_made_rows() -> NoReturn:
-    """Raise `InvalidSetting`: rows that are integrals or filtered have no place in a log."""
+    """Raise `InvalidSetting`: integrated or filtered rows belong to no single sample of a log."""
     raise InvalidSetting(
         "rows made of many samples each cannot be told apart",
         argument="robust",
@@ -351,17 +388,20 @@ HAMPEL_CHECKS: Keys = {
 
 @dataclass(frozen=True)
 class Huber:
-    """Least squares whose rows weigh less the farther off they are [Huber1964].
+    """Huber's M-estimator: a loss that is linear in large residuals [Huber1964].
 
-    Minimises `Σ ρ(r/σ)`, quadratic up to k deviations and linear beyond, by iteratively
-    reweighted least squares [Holland1977]; σ of each channel is 1.4826 times the median size
-    of its residuals. A large residual keeps the pull of one of k deviations, so a share ε of
-    outliers moves the estimate by about ε k deviations of a row. Rows of large leverage are
-    not held back.
+    Minimises `Σ ρ(r/σ)`, quadratic up to k standard deviations and linear beyond, by iteratively
+    reweighted least squares [Holland1977]; σ of each channel is 1.4826 times the median absolute
+    residual. The influence of a residual is bounded by that of one of k deviations, so a
+    fraction ε of outliers moves the estimate by about ε k deviations of a row. The influence of
+    rows of large leverage is not bounded. Use it for occasional outliers in single rows.
 
     Attributes:
-        threshold: k [deviations]; 1.345 costs 5 % of efficiency under normal noise.
-        sweeps: At most.
+        threshold: k [standard deviations]; 1.345 costs 5 % of efficiency under normal noise.
+        sweeps: Largest number of reweighted fits.
+
+    Raises:
+        InvalidSetting: If a setting is out of range.
     """
 
     threshold: float = HUBER
@@ -371,7 +411,11 @@ class Huber:
         check_fields(self, HUBER_CHECKS)
 
     def fit(self, problem: RowProblem) -> Estimate:
-        """Return the estimate; its passes count every walk of the rows."""
+        """Return base parameters β; its `passes` count every pass over the rows.
+
+        Raises:
+            TooLittleData: If no more rows have a weight than there are parameters.
+        """
         settings: dict[str, object] = {"robust": "huber", "threshold": self.threshold}
         return _reweighted(
             problem, lambda r, s: huber_weights(r, s, self.threshold), self.sweeps, settings
@@ -380,16 +424,19 @@ class Huber:
 
 @dataclass(frozen=True)
 class Hampel:
-    """Least squares without the rows whose residuals stand out from their neighbours'.
+    """Least squares without the rows that a Hampel filter of the residuals rejects.
 
-    For pushes and spikes shorter than half a window (see `hampel_gate`); slow errors of the
-    model, which a running median follows, are left in.
+    Use it for pushes and spikes shorter than half a window (see `hampel_gate`). Slow model
+    errors, which a running median follows, are not rejected.
 
     Attributes:
-        window: Of the running median [rows], odd.
-        threshold: [deviations].
-        widen: Rows on each side in which outliers make a push.
-        sweeps: At most.
+        window: Length of the running median [rows], odd.
+        threshold: Rejection threshold [standard deviations].
+        widen: Rows on each side in which outliers are counted [rows].
+        sweeps: Largest number of reweighted fits.
+
+    Raises:
+        InvalidSetting: If a setting is out of range.
     """
 
     window: int = 401
@@ -401,11 +448,15 @@ class Hampel:
         check_fields(self, HAMPEL_CHECKS)
 
     def gate(self, residuals: Array, sigma: Array) -> NDArray[np.bool_]:
-        """Return which rows to keep, shape (rows, channels); see `hampel_gate`."""
+        """Return the rows to keep, shape (rows, channels); arguments as of `hampel_gate`."""
         return hampel_gate(residuals, sigma, self.window, self.threshold, self.widen)
 
     def fit(self, problem: RowProblem) -> Estimate:
-        """Return the estimate; its passes count every walk of the rows."""
+        """Return base parameters β; its `passes` count every pass over the rows.
+
+        Raises:
+            TooLittleData: If no more rows have a weight than there are parameters.
+        """
         settings: dict[str, object] = {
             "robust": "hampel",
             "window": self.window,

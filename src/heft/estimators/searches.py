@@ -1,4 +1,4 @@
-"""Searches for what is not linear: the delay of the torque, the bandwidth of the motion."""
+"""Nonlinear settings found by search: the delay of the torque, the cutoff of the low-pass."""
 
 from __future__ import annotations
 
@@ -17,32 +17,39 @@ from .least_squares import LeastSquares
 
 
 class DelayedLike(ProblemLike, Protocol):
-    """What the search for a delay needs of a problem."""
+    """What the searches for a delay and for a cutoff need of a problem."""
 
     def delayed(self, delay: float) -> DelayedLike:
-        """Return the same problem with torque that much behind motion [s]."""
+        """Return the same problem with the torque later than the motion by `delay` [s]."""
         ...
 
     def shortened(self, rows: int) -> DelayedLike:
-        """Return the same problem with at most about so many rows."""
+        """Return the same problem shortened to about `rows` rows at most."""
         ...
 
     def sharpened(self, factor: float) -> DelayedLike | None:
-        """Return the same problem with a higher corner of the low-pass, if there is room."""
+        """Return the same problem with the low-pass cutoff times `factor`; None if too high."""
         ...
 
     def residual_energy(self, values: Array) -> Array:
-        """Return the energy of τ − Y β in the motion's band, shape (channels,)."""
+        """Return the energy Σ (τ − Y β)² within the motion's band.
+
+        Args:
+            values: β, shape (b,).
+
+        Returns:
+            Shape (channels,) [(N·m)² or N²].
+        """
         ...
 
     @property
     def threads(self) -> int:
-        """How many threads share the work."""
+        """Number of threads that share the work."""
         ...
 
 
 class _Weighted:
-    """Least squares of like problems, all with the channels' weights of the first."""
+    """Weighted least squares; the channel weights are those of the first problem it solves."""
 
     def __init__(self) -> None:
         self.weights: dict[str, float] | None = None
@@ -55,16 +62,16 @@ class _Weighted:
 
 @dataclass(frozen=True)
 class DelayFound:
-    """What the search for a delay found.
+    """Estimated delay of the torque behind the motion, with its evidence.
 
     Attributes:
-        delay: To be used [s]; 0 if the evidence is weak.
-        best: Where the residual is smallest [s].
-        ratio: Residual variance there over that without a delay.
-        agreement: How many standard errors the channels' own delays, weighted by how sharply
-            each shows it, are together from zero.
-        std: Standard error of the delay, by how much the channels' own differ [s]; 0 if none was
-            looked for.
+        delay: Delay to be used [s]; 0 if the evidence is weak.
+        best: Delay of the smallest residual [s].
+        ratio: Residual variance at `best` over that without a delay.
+        agreement: Mean of the single channels' delays over its standard error. The mean is
+            weighted by the curvature of each channel's residual energy.
+        std: Standard error of the delay, from the spread between the channels [s]; 0 if there
+            are too few channels or no search was made.
     """
 
     delay: float
@@ -76,23 +83,24 @@ class DelayFound:
 
 @dataclass(frozen=True)
 class DelaySearch:
-    """One delay of all torques behind the motion, taken only on strong evidence.
+    """Search for one common delay of all torques behind the motion, by the smallest residual.
 
-    Presliding and flexibility look like small delays, but not like the same one in every
-    joint: on measured arms without a delay the joints' own best delays differ by as much as
-    they are, and using their mean harms as often as it helps. So the friction model must hold
-    stops, the channels must agree, and the variance of the residual in the motion's band (mean
-    over channels) must fall.
+    A delay is accepted only on strong evidence. Presliding and flexibility resemble small delays,
+    but different ones in each joint: on measured arms without a delay the joints' single
+    estimates differ by as much as their size, and their mean worsens the fit as often as it
+    improves it. So the friction model must include presliding, the channels must agree, and the
+    residual variance in the motion's band (mean over channels) must decrease.
 
     Attributes:
-        agreement: Standard errors from zero that the channels must show together.
-        gate: Variance ratio below which a delay is taken.
-        alone: The same where there are too few channels to ask whether they agree.
-        reach: Largest delay looked at, either way [s].
+        agreement: Least `DelayFound.agreement` [standard errors] at which a delay is accepted.
+        gate: Variance ratio below which a delay is accepted.
+        alone: The same with fewer than three channels, whose agreement cannot be tested.
+        reach: Largest absolute delay that is tried [s].
         first: First step of the search [s].
-        nudge: Step of the last refinement [s].
-        usual: Where none was taken, how large one may be that slow motion does not show [s].
-        rows: How many rows are looked at, at most about.
+        nudge: Step of the finite differences in `refine` [s].
+        usual: Prior standard deviation of a delay that was not accepted [s]: slow motion may not
+            reveal it.
+        rows: Number of rows used, at most about.
     """
 
     agreement: float = 3.0
@@ -105,7 +113,11 @@ class DelaySearch:
     rows: int = 60_000
 
     def fit(self, problem: DelayedLike) -> DelayFound:
-        """Return the delay found: a bracket by doubled steps, then two parabolas."""
+        """Return the delay: a bracket by doubled steps, then two parabolic interpolations.
+
+        Args:
+            problem: Without load-dependent gear friction, at delay zero.
+        """
         short = problem.shortened(self.rows)
         channels: dict[float, Array] = {}
         quick = _Weighted()
@@ -146,19 +158,21 @@ class DelaySearch:
     def refine(
         self, problem: DelayedLike, found: DelayFound, rows: int
     ) -> tuple[DelayFound, tuple[Array, ...]]:
-        """Return the delay by one more step, and what one standard error of it does to moments.
+        """Return the delay after one parabolic step, and the error its uncertainty causes.
 
-        The first search knows no load-dependent gear friction, which turns its sign with the
-        speed as a delay's torque does.
+        Use it once load-dependent gear friction is in the model, which `fit` ignores: that
+        friction reverses with the velocity, as the torque error of a delay does.
 
         Args:
-            problem: The same with load-dependent gear friction, torque found.delay behind motion.
+            problem: The same with load-dependent gear friction, the torque delayed by
+                `found.delay`.
             found: As `fit` returns it.
-            rows: Of all its information.
+            rows: Number of rows of the problem's whole information, to which moments are scaled.
 
         Returns:
-            The delay, where one was taken, and for each channel `Yᵀe`, shape (1, b), with e by
-            how much the torque predicted changes with the delay; see `uncertainty.Noise`.
+            The delay, still zero where none was accepted, and for each channel the moments `Yᵀe`,
+            shape (1, b), with e the change of the predicted torque for one standard error of the
+            delay; see `noise.Noise`.
         """
         short = problem.shortened(self.rows)
         around = [found.delay + k * self.nudge for k in (-1, 0, 1)]
@@ -181,7 +195,7 @@ class DelaySearch:
         step = float(np.clip(mean - centre, -2.0 * self.nudge, 2.0 * self.nudge))
         delay = found.delay + step if found.delay else 0.0
         if not found.delay and std > 0.0:
-            # Weak evidence is still some: there may be the delay that was not taken.
+            # The delay was not accepted, but may exist: combine its estimate with the prior.
             std = 1.0 / float(np.hypot(1.0 / np.hypot(std, mean - centre), 1.0 / self.usual))
         ends = (gathered[d].moments(values) for d in (around[2], around[0]))
         change = np.subtract(*ends) * (rows / max(gathered[centre].rows, 1)) * std
@@ -189,7 +203,7 @@ class DelaySearch:
         return replace(found, delay=delay, std=std), shared
 
     def _common(self, best: float, channels: Mapping[float, Array]) -> tuple[float, float]:
-        """Return the mean of the channels' own delays, weighted, and its standard error."""
+        """Return the weighted mean of the single channels' delays and its standard error [s]."""
         count = len(next(iter(channels.values())))
         curves = []
         for c in range(count):
@@ -208,7 +222,7 @@ class DelaySearch:
 
 
 def _parabola(centre: float, heights: Mapping[float, float]) -> Array:
-    """Return the parabola through the centre's neighbourhood: at least three heights."""
+    """Return the parabola fitted about the centre to three heights at least, shape (3,)."""
     below = max((d for d in heights if d < centre), default=centre)
     above = min((d for d in heights if d > centre), default=centre)
     reach = max(centre - below, above - centre, 0.002)
@@ -220,20 +234,20 @@ def _parabola(centre: float, heights: Mapping[float, float]) -> Array:
 
 @dataclass(frozen=True)
 class BandwidthSearch:
-    """How sharp motion may be, seen from what is left of the torque.
+    """Search for the cutoff frequency of the motion's low-pass, by the smallest torque residual.
 
-    Friction turns its sign faster than the motion swings: a low corner of the low-pass blurs
-    that. A high one lets the encoders' noise into the accelerations, which biases what they
-    multiply. Both leave more of the torque in the motion's band unexplained, so the corner is
-    moved, up or down, as long as that falls. Much of what is left is noise, which hides how much
-    of the rest goes: up counts a fall that noise would not make of itself.
+    A low cutoff blurs velocity reversals, where friction changes sign faster than the motion
+    varies. A high one passes encoder noise into the accelerations, which biases the parameters
+    that they multiply. Both increase the residual in the motion's band, so the cutoff is moved,
+    up or down, while the residual decreases. Most of the residual is noise, so only a small
+    relative decrease can be asked for upwards; downwards a larger one is required.
 
     Attributes:
-        step: Factor between one corner and the next.
-        steps: Most steps, either way.
-        up, down: By how much the residual's variance must fall for a step.
-        rows: How many rows are looked at, at most about.
-        doubted: Steps by which the corner taken may be off, one standard deviation.
+        step: Factor between one cutoff and the next.
+        steps: Largest number of steps, either way.
+        up, down: Relative decrease of the residual variance that is required for a step.
+        rows: Number of rows used, at most about.
+        doubted: Standard deviation of the chosen cutoff [steps].
     """
 
     step: float = float(2.0**0.25)
@@ -244,11 +258,11 @@ class BandwidthSearch:
     doubted: int = 2
 
     def fit(self, problem: DelayedLike, ways: tuple[int, ...] = (1, -1)) -> float:
-        """Return the factor for the corner.
+        """Return the factor by which to multiply the cutoff; 1 to leave it.
 
         Args:
-            problem: With the corner to begin with.
-            ways: 1 to look at higher corners, −1 at lower ones.
+            problem: At the initial cutoff.
+            ways: Directions to try in turn: 1 for higher cutoffs, −1 for lower ones.
         """
         short = problem.shortened(self.rows)
         quick = _Weighted()
@@ -279,18 +293,18 @@ class BandwidthSearch:
         return float(self.step**chosen)
 
     def doubt(self, problem: DelayedLike, rows: int) -> tuple[Array, ...]:
-        """Return what a corner that is off does to moments, in each channel on its own.
+        """Return the error that the cutoff's uncertainty causes, independent in each channel.
 
-        Joints turn at different speeds: the corner that is best for most of them blurs the
-        reversals of one, whose friction at slow speeds is then off by much more than noise says.
+        Joints move at different speeds. The cutoff that is best for most of them may blur the
+        reversals of one, and the error of its friction at low speed then exceeds its noise.
 
         Args:
-            problem: At the corner and the delay that are taken.
-            rows: Of all its information.
+            problem: At the chosen cutoff and delay.
+            rows: Number of rows of the problem's whole information, to which moments are scaled.
 
         Returns:
-            For each channel `Yᵀe`, shape (channels, b), with e by how much the torque predicted
-            changes when the corner goes up by one standard deviation; see `uncertainty.Noise`.
+            For each channel the moments `Yᵀe`, shape (channels, b), with e the change of the
+            predicted torque for one standard deviation of the cutoff; see `noise.Noise`.
         """
         short = problem.shortened(self.rows)
 

@@ -20,11 +20,11 @@ from .least_squares import LeastSquares
 from .noise import autocorrelation_time, autocovariance
 from .robust import OUT_OF_RANGE, RowProblem, _clipped, _left
 
-FIRST_ROWS = 64  # of a segment's smallest part
-BORROWED = 1.0  # of what a block holds on average, when its own estimate is made
-FAR = 4.0  # median distances, beyond which a block counts for nothing
-LEAST_SEEN = 0.02  # of the information in any direction that a consensus must hold
-ROUNDS = 100  # at most, of the median and of a consensus
+FIRST_ROWS = 64  # rows in a segment's smallest part
+BORROWED = 1.0  # strength of a block's regularisation, in the average information of a block
+FAR = 4.0  # median distances, beyond which a block has weight zero
+LEAST_SEEN = 0.02  # share of the information in any direction that a consensus must contain
+ROUNDS = 100  # most iterations, of the median and of a consensus
 
 BLOCK_CHECKS: Keys = {"blocks": Number(OUT_OF_RANGE, 3, whole=True)}
 RANSAC_CHECKS: Keys = {
@@ -40,12 +40,12 @@ RANSAC_CHECKS: Keys = {
 
 @dataclass(frozen=True)
 class Segment:
-    """A piece of a recording and what it says.
+    """A contiguous piece of a recording with its information.
 
     Attributes:
         recording: Position of the recording in the problem.
         begin, end: Times of its first and last row [s].
-        information: The sum of its rows.
+        information: Information about β from its rows.
     """
 
     recording: int
@@ -59,11 +59,11 @@ class Segment:
 
 @dataclass(frozen=True)
 class SegmentEstimate(Estimate):
-    """An estimate from segments, some of which may count for nothing.
+    """Base parameters estimated from weighted segments of the recordings.
 
     Attributes:
         segments: In the order of the rows.
-        shares: With which weight each one stands in `information`, in [0, 1].
+        shares: Weight of each segment in `information`, 0 to 1; 0 for one that is rejected.
     """
 
     segments: tuple[Segment, ...] = ()
@@ -71,15 +71,19 @@ class SegmentEstimate(Estimate):
 
     @property
     def inside(self) -> tuple[Segment, ...]:
-        """The segments that count for half at least."""
+        """The inlier segments: those with a weight of at least one half."""
         return tuple(s for s, w in zip(self.segments, self.shares, strict=True) if w >= 0.5)
 
 
 def segments_of(problem: RowProblem, count: int) -> tuple[Segment, ...]:
     """Return a problem's rows in about `count` contiguous segments of equal numbers of rows.
 
-    One walk in bounded memory: small segments are gathered, and neighbours added whenever
-    there are four times as many as asked for. None reaches over two recordings.
+    One pass in bounded memory: small segments are collected, and neighbours merged whenever
+    there are four times as many as asked for. No segment spans two recordings.
+
+    Args:
+        problem: Whose rows.
+        count: Number of segments.
     """
     parts: list[Segment] = []
     size = FIRST_ROWS
@@ -101,7 +105,7 @@ def segments_of(problem: RowProblem, count: int) -> tuple[Segment, ...]:
 
 
 def _gathered(parts: Sequence[Segment], count: int) -> list[Segment]:
-    """Return neighbours added up to about `count` segments of equal numbers of rows."""
+    """Return neighbours merged into about `count` segments of equal numbers of rows."""
     rows = np.array([p.information.rows for p in parts], dtype=float)
     if not len(parts):
         return []
@@ -146,7 +150,7 @@ def _mean_energy(segments: Sequence[Segment], values: Array) -> Array:
 
 
 def _floor(segments: Sequence[Segment]) -> Array:
-    """Return what rounding leaves of each channel: noise-free rows need a finite weight."""
+    """Return the rounding level of each channel's residual, the least σ, shape (channels,)."""
     total = _sum(segments)
     return np.array(
         [
@@ -164,7 +168,7 @@ def _finish(
     values: Array | None,
     settings: dict[str, object],
 ) -> SegmentEstimate:
-    """Return the estimate from segments with shares; residuals are walked for their memory."""
+    """Return the estimate from weighted segments, with its autocorrelation times."""
     total: Information | None = None
     for s, share in zip(segments, shares.tolist(), strict=True):
         if share > 0.0:
@@ -192,20 +196,23 @@ def _finish(
 
 @dataclass(frozen=True)
 class BlockMedian:
-    """The geometric median of what blocks of the log say: a median of means [Minsker2015].
+    """Geometric median of the estimates of blocks of the log: a median of means [Minsker2015].
 
-    With m the estimate, each block has its own, `argmin ‖R_k x − z_k‖² + ‖R (x − m)‖²/K`: what
-    its rows cannot tell it takes from m, at the strength that a block has on average. The
-    estimate is the m that is the geometric median of these in the metric R of all blocks, found
-    by Weiszfeld's steps. As long as less than half of the blocks are spoilt, the estimate stays
-    near. Since blocks of one log tell very different things, the median by itself costs a third
-    of the efficiency (measured); so one step of least squares follows, in which each block has
-    the share `(1 − (d/4d̃)²)²` of its distance d from the median, d̃ being the middle distance,
-    and none beyond: the reweighting of [Rousseeuw1987, sect. 1.2].
+    With m the estimate, each block has its own, `argmin ‖R_k x − z_k‖² + ‖R (x − m)‖²/K`: its
+    unidentified directions are regularised towards m with the average information of a block.
+    The estimate is the m that is the geometric median of these in the metric R of all blocks,
+    found by Weiszfeld's iteration. It stays bounded as long as fewer than half of the blocks are
+    contaminated. Blocks of one log identify different parameters, so the median alone loses a
+    third of the efficiency (measured). One step of least squares follows, the reweighting of
+    [Rousseeuw1987, sect. 1.2]: a block at distance d from the median has the weight
+    `(1 − (d/4d̃)²)²`, d̃ being the median distance, and zero beyond 4d̃.
 
     Attributes:
-        blocks: K, at least three; as many as twice the blocks that may be spoilt, and more.
+        blocks: K, at least three, and more than twice the number of contaminated blocks.
         reweighted: Whether the step of least squares follows.
+
+    Raises:
+        InvalidSetting: If a setting is out of range.
     """
 
     blocks: int = 30
@@ -215,7 +222,7 @@ class BlockMedian:
         check_fields(self, BLOCK_CHECKS)
 
     def fit(self, problem: RowProblem) -> SegmentEstimate:
-        """Return the estimate, walking the rows once and the residuals once.
+        """Return base parameters β, with one pass over the rows and one over the residuals.
 
         Raises:
             TooLittleData: If there are fewer than three blocks, or their sum does not determine
@@ -258,10 +265,10 @@ def _enough(segments: tuple[Segment, ...], least: int) -> tuple[Segment, ...]:
 
 
 def _require_seen(whole: Triangle, part: Triangle, inside: NDArray[np.bool_]) -> None:
-    """Refuse a consensus that says nothing of what the log as a whole shows.
+    """Raise `TooLittleData` if the inliers do not identify what the whole log identifies.
 
-    Segments at rest agree with one another, whatever the parameters are: an agreement of those
-    is none. What is seen of a direction is compared with its share of the rows.
+    Segments at rest agree with one another whatever the parameters are. In every direction of
+    parameters the inliers must contain a least share of the whole log's information.
     """
     relative = scipy.linalg.solve_triangular(whole.R, part.R.T, trans="T", check_finite=False)
     least = float(np.linalg.svd(relative, compute_uv=False)[-1]) ** 2
@@ -287,7 +294,7 @@ def _block(block: Triangle, metric: Array, middle: Array, count: int) -> Array:
 
 
 def _geometric_median(points: Array, metric: Array) -> tuple[Array, Array]:
-    """Return the point with the least sum of distances, and the distances; [Weiszfeld1937]."""
+    """Return the point of least summed distances, and the distances [Weiszfeld1937]."""
     at = points @ metric.T
     middle = np.median(at, axis=0)
     distance = np.linalg.norm(at - middle, axis=1)
@@ -308,18 +315,22 @@ def _geometric_median(points: Array, metric: Array) -> tuple[Array, Array]:
 class Ransac:
     """Least squares on the segments that agree: random sample consensus [Fischler1981].
 
-    Subsets of whole segments are drawn, not rows: pushes last, rows of one moment tell one
-    thing, and triangles add, so that no row is read twice. The subset is best whose estimate
-    leaves the middle segment least of every channel, `Σ_c log median_k rms²` [Rousseeuw1984].
-    A segment is in whose residual is at most `threshold` times the middle one in every channel.
-    The estimate is made of all that are in, until these stay the same.
+    Subsets of whole segments are drawn, not of rows: contacts last for many rows, neighbouring
+    rows are nearly collinear, and triangles of segments add without a further pass. The best
+    subset is the one whose estimate minimises `Σ_c log median_k rms²` over channels c and
+    segments k, as least median of squares does [Rousseeuw1984]. A segment is an inlier if its
+    rms residual is at most `threshold` times the median segment's in every channel. The estimate
+    is refitted to all inliers until they no longer change.
 
     Attributes:
-        segments: How many there are.
-        share: Of the segments in a subset.
-        trials: How many subsets are drawn.
-        threshold: Largest ratio of a segment's rms residual to the middle one's.
-        seed: Of the draw: the same data give the same answer.
+        segments: Number of segments.
+        share: Fraction of the segments in a subset, 0 to 1.
+        trials: Number of subsets drawn.
+        threshold: Largest ratio of an inlier's rms residual to the median segment's.
+        seed: Seed of the random draw: the same data give the same result.
+
+    Raises:
+        InvalidSetting: If a setting is out of range.
     """
 
     segments: int = 40
@@ -332,11 +343,12 @@ class Ransac:
         check_fields(self, RANSAC_CHECKS)
 
     def fit(self, problem: RowProblem) -> SegmentEstimate:
-        """Return the estimate and which segments are in; the rows are walked once.
+        """Return base parameters β with the inlier segments, in one pass over the rows.
 
         Raises:
-            TooLittleData: If no subset determines all parameters, or the segments that agree
-                leave unseen what the others show.
+            TooLittleData: If there are fewer than five segments, no subset determines all
+                parameters, no segment is an inlier, or the inliers do not identify what the
+                whole log identifies.
         """
         segments = _enough(segments_of(problem, self.segments), 5)
         floor = _floor(segments)
@@ -387,7 +399,7 @@ class Ransac:
     def _consensus(
         self, segments: tuple[Segment, ...], values: Array, floor: Array
     ) -> tuple[NDArray[np.bool_], Array]:
-        """Return which segments agree with their own estimate, and that."""
+        """Return the inlier segments and the estimate fitted to them, at the fixed point."""
         inside = np.zeros(len(segments), dtype=bool)
         for _ in range(ROUNDS):
             energy = _mean_energy(segments, values)

@@ -114,7 +114,9 @@ class Dynamics:
         return np.asarray((self.ratios.T * sum(armature, np.zeros(len(self.ratios)))) @ self.ratios)
 
     def equation(self, position: Array, velocity: Array) -> tuple[Array, Array]:
-        """Return M, shape (channels, channels), and h = C v + g, shape (channels,).
+        """Return the mass matrix M and the bias torque h = C v + g.
+
+        M has shape (channels, channels) [kg·m², kg·m or kg], h shape (channels,) [N·m or N].
 
         `M @ a + h == inverse_dynamics(q, v, a)`, rotors included, without friction.
         """
@@ -126,7 +128,7 @@ class Dynamics:
         return efforts[:, 1:] - efforts[:, :1] + self._rotors, efforts[:, 0]
 
     def friction(self, position: Array, speed: Array, signs: Array) -> Array:
-        """Return what friction takes of drives that slip, shape (drives,) [N·m or N].
+        """Return the friction torque of slipping drives, shape (drives,) [N·m or N].
 
         Args:
             position: x, shape (drives,).

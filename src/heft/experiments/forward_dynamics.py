@@ -1,4 +1,4 @@
-"""Motion that follows from torque: forward dynamics, with friction that sticks and slips.
+"""Forward dynamics: motion from torque, with Coulomb friction that sticks and slips.
 
     M(q) a = τ − h(q, v) − Σ_d r_d (viscous w + offset + … + F sign w),     w = r_d · v
 
@@ -66,7 +66,7 @@ class Trajectory:
 
     @property
     def drift(self) -> Array:
-        """Energy that came from nowhere since the start, shape (N,) [J]: the solver's error."""
+        """Violation of the energy balance since the start, shape (N,) [J]: the solver's error."""
         held = self.kinetic + self.potential + self.dissipated - self.actuated
         return np.asarray(held - held[0])
 

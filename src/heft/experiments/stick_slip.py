@@ -23,19 +23,19 @@ from .equation_of_motion import Dynamics
 Effort = Callable[[float, Array, Array], Array]  # of time, positions, velocities
 LOOKS = 8  # times a step at which switches are looked for
 STILL = 1e-10  # [rad/s or m/s] against its direction at which a slipping drive has stopped
-LOOSE = 1.0 + 1e-10  # of Coulomb friction: more than that does not hold
+LOOSE = 1.0 + 1e-10  # share of the Coulomb friction above which a stuck drive breaks away
 
 
 @dataclass(frozen=True, eq=False)
 class Motion:
     """Motion of a robot whose drives stick and slip.
 
-    A state is q, v, the works of actuators and friction, and ∫τ dt: where all sticks it is the
-    effort alone that a solver's steps must follow. Modes say of each drive whether it
-    slips one way or the other, +1 or −1, or sticks or has no Coulomb friction, 0.
+    A state vector contains q, v, the work of actuators and of friction, and ∫τ dt: where all
+    drives stick the solver's step size must still follow the effort. The mode of a drive is +1 or
+    −1 where it slips forwards or backwards, 0 where it sticks or has no Coulomb friction.
 
     Attributes:
-        dynamics: What moves.
+        dynamics: Robot with known parameters.
         effort: Of the actuators on each channel, `(t, q, v) → τ`.
         smooth: Speed s of the law `F tanh(w/s)` in place of the sign; by events if None.
     """
@@ -46,7 +46,11 @@ class Motion:
 
     @cached_property
     def rubbing(self) -> NDArray[np.bool_]:
-        """Which drives stick and slip."""
+        """Drives with Coulomb friction by events, shape (drives,).
+
+        Raises:
+            InvalidSetting: If the ratios of these drives are linearly dependent.
+        """
         if self.smooth is not None:
             return np.zeros(len(self.dynamics.ratios), dtype=bool)
         rubbing = self.dynamics.coulomb > 0.0
@@ -59,21 +63,29 @@ class Motion:
         return rubbing
 
     def parts(self, state: Array) -> tuple[Array, Array]:
-        """Return q and v."""
+        """Return q and v of a state, each of shape (channels,)."""
         count = self.dynamics.ratios.shape[1]
         return state[:count], state[count : 2 * count]
 
     def directions(self, state: Array) -> Array:
-        """Return which way drives slip that move, 0 for those at rest."""
+        """Return the sign of each drive's speed, 0 at rest, shape (drives,)."""
         speed = self.dynamics.ratios @ self.parts(state)[1]
         return np.where(self.rubbing, np.sign(speed), 0.0)
 
     def free(self, modes: Array) -> Array:
-        """Return Z with `v = Z u` for the velocities that stuck drives allow."""
+        """Return a basis Z of the velocities v = Z u with stuck drives at rest.
+
+        Shape (channels, free).
+        """
         return _allowed(self.dynamics.ratios[self.rubbing & (modes == 0)])
 
     def solved(self, t: float, state: Array, modes: Array) -> tuple[Array, Array, Array, Array]:
-        """Return a, τ, friction of slipping drives, and what is left to those that stick."""
+        """Return acceleration, effort, friction of slipping drives and the force on stuck ones.
+
+        Returns:
+            a, τ, the friction by drive, shape (drives,), and `τ − h − friction − M a` that the
+            stuck drives balance, the others each of shape (channels,) [N·m or N].
+        """
         q, v = self.parts(state)
         tau = np.asarray(self.effort(t, q, v), dtype=float)
         mass, bias = self.dynamics.equation(q, v)
@@ -86,13 +98,13 @@ class Motion:
         return a, tau, friction, force - mass @ a
 
     def rate(self, t: float, state: Array, modes: Array) -> Array:
-        """Return the derivative of a state."""
+        """Return the time derivative of a state, of the same shape."""
         v = self.parts(state)[1]
         a, tau, friction, _ = self.solved(t, state, modes)
         return np.concatenate([v, a, [tau @ v, friction @ self.dynamics.ratios @ v], tau])
 
     def held(self, t: float, state: Array) -> Motion:
-        """Return the same with the effort of this instant for good."""
+        """Return the same motion with the effort constant at its value of this instant."""
         tau = np.array(self.effort(t, *self.parts(state)), dtype=float)
         return replace(self, effort=lambda t, q, v: tau)
 

@@ -1,4 +1,4 @@
-"""What makes rows of signals: a robot, a body held at a wrench sensor; and the problem."""
+"""Plants, which turn signals into regressor rows, and the estimation problem with recordings."""
 
 from .plant import Channel, Fused, Inputs, Integrable, Measured, MotionSignal, Plant
 from .plant import PointSensitive, Predicting, Rows, Samples, Sides

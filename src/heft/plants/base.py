@@ -1,4 +1,4 @@
-"""Base parameters of a plant: what any motion could tell of it at best."""
+"""Structural base parameters of a plant: those that a sufficiently exciting motion identifies."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _known: WeakKeyDictionary[Any, BaseParameters] = WeakKeyDictionary()
 
 
 def structural_base(plant: Plant[Any]) -> BaseParameters:
-    """Return the base parameters of a plant: combinations of its columns that motion can tell.
+    """Return the base parameters of a plant: identifiable combinations of its columns.
 
-    From rows of samples in general position, about a point in general position: at a point of zero
-    some columns vanish that others show, and labels must not depend on the point. The same plant
-    always gives the same base parameters [Gautier1991].
+    Computed from rows of samples in general position, about a point in general position: at a
+    point of zero some columns vanish that do not vanish elsewhere, and labels must not depend on
+    the point. The same plant always gives the same base parameters [Gautier1991].
     """
     structure = plant.structure
     try:

@@ -60,9 +60,9 @@ class HeldMotion:
     """Motion of a held body.
 
     Attributes:
-        at: What is seen.
-        rates: Derivatives of velocity, ω and wrench in place of those; None where they are not
-            known, as of signals that are taken as they are, or zero, as at rest.
+        at: Signals of the sensor.
+        rates: Their time derivatives, in the fields of velocity, ω and wrench; None where they
+            are not known, as for the weak form, or zero, as at rest.
     """
 
     at: Held
@@ -75,20 +75,21 @@ class HeldMotion:
 
 @dataclass(frozen=True, eq=False)
 class HeldBody(Plant[HeldMotion]):
-    """A body at a wrench sensor.
+    """A rigid body carried by a wrench sensor, as a plant: `Y x = w`.
 
-    Columns of what is not linear (tilt, mounting, gains, delay) are changes from the point, the
-    others are whole: `Y x` is the wrench about the point.
+    Nonlinear parameters (tilt, mounting, gains, delay) are linearised: their columns multiply
+    changes from the point, all other columns the parameters themselves.
 
     Attributes:
-        unknowns: What is looked for beside the body.
-        point: Where rows are linearised.
-        resting: Whether the samples are poses at rest, which show no inertia.
-        world: Whether the direction of the world's axes is known; not by an inertial sensor.
-        turning_noise: Standard deviation of ω [rad/s], whose square its products are too large by.
+        unknowns: Sensor parameters to be estimated with the body.
+        point: Estimate about which rows are linearised.
+        resting: Whether the samples are static poses, which do not identify the inertia tensor.
+        world: Whether the sensor's orientation in the world is known; not with an inertial sensor.
+        turning_noise: Standard deviation of the noise of ω [rad/s], whose variance biases the
+            squares of ω and is subtracted.
         others: Rotation and translation of each further sensor; see `at_first`.
         noise: Standard deviation of one sensor's force [N] and moment [N·m], by whose ratio the
-            channels of several sensors are made.
+            channels of several sensors are decorrelated.
     """
 
     unknowns: Unknowns
@@ -101,12 +102,12 @@ class HeldBody(Plant[HeldMotion]):
 
     @cached_property
     def labels(self) -> Labels:
-        """The body's ten, and what the sensor adds."""
+        """Labels of the body's ten inertial parameters and the sensor's parameters."""
         return self.unknowns.labels
 
     @cached_property
     def space(self) -> ParameterSpace:
-        """The body's ten, physically consistent, and what the sensor adds."""
+        """The body's ten inertial parameters, physically consistent, and the sensor's."""
         nominal = np.zeros(len(self.labels))
         body = self.point.body
         sound = body[0] > 0.0 and inertia.consistency_margin(body) > 0.0
@@ -123,7 +124,7 @@ class HeldBody(Plant[HeldMotion]):
 
     @property
     def independent(self) -> tuple[int, ...]:
-        """All columns: a prior may tell apart what this sensor does not, such as gains and mass."""
+        """All columns: a prior may separate what the data cannot, such as gains and mass."""
         return tuple(range(len(self.labels)))
 
     @property
@@ -168,7 +169,7 @@ class HeldBody(Plant[HeldMotion]):
         return Inputs(motion, tuple(channels) if measured else ())
 
     def motion(self, smoothed: Smoothed) -> HeldMotion:
-        """Return what is seen, and its derivatives if they are known."""
+        """Return the sensor's signals, and their derivatives if they are known."""
         at, rate = (self._held(x) for x in (smoothed.position, smoothed.velocity))
         known = np.isfinite(smoothed.velocity).all()
         return HeldMotion(at, rate if known and not self.resting else None)

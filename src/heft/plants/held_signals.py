@@ -1,7 +1,7 @@
-"""What a wrench sensor and its motion show of a body that it holds, in the sensor's frame.
+"""Signals of a wrench sensor that carries a rigid body: wrench and motion in the sensor's frame.
 
-Several sensors that hold one body are one: wrenches are summed in the first one's frame, and so
-is their noise, which a lever arm enlarges.
+Several sensors that carry one body are treated as one: their wrenches are summed in the first
+one's frame, and so are their noise covariances, which lever arms enlarge.
 """
 
 from __future__ import annotations
@@ -24,16 +24,19 @@ CHANNEL_UNITS = ("N", "N", "N", "N·m", "N·m", "N·m")
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """What a sensor and its motion show, in the sensor's frame.
+    """Wrench and motion of a wrench sensor, in the sensor's frame.
+
+    The specific force of the sensor's origin is split as `a − g = dv/dt + f`, so that the weak
+    form of the equations needs no acceleration.
 
     Attributes:
         time: Shape (N,) [s].
-        wrench: On the body, force and moment about the sensor's origin, shape (N, 6) [N, N·m].
-        specific: f, what counts of a − g as it is, shape (N, 3) [m/s²].
-        velocity: v, what counts by its derivative, shape (N, 3) [m/s].
+        wrench: Force on the body and moment about the sensor's origin, shape (N, 6) [N, N·m].
+        specific: f, the part of a − g that is not differentiated, shape (N, 3) [m/s²].
+        velocity: v, the part that is differentiated, shape (N, 3) [m/s].
         angular_velocity: ω, shape (N, 3) [rad/s].
         world: Rᵀ, from the world's axes to the sensor's, shape (N, 3, 3); (N, 3, 0) where it is
-            not known, as by an inertial sensor, which feels gravity itself.
+            not known, as with an inertial sensor, which measures a − g itself.
     """
 
     time: Array
@@ -51,7 +54,7 @@ class Held:
         angular_velocity: Array,
         lever: Sequence[float] = (0.0, 0.0, 0.0),
     ) -> Held:
-        """Return what an inertial sensor beside the wrench sensor shows.
+        """Return the signals of a wrench sensor with an inertial sensor fixed to it.
 
         Args:
             time: Shape (N,) [s].
@@ -59,7 +62,7 @@ class Held:
             acceleration: Specific force where the accelerometer is, in the sensor's axes,
                 centripetal terms included as it reads them, shape (N, 3) [m/s²].
             angular_velocity: ω, shape (N, 3) [rad/s].
-            lever: From the accelerometer to the wrench sensor [m].
+            lever: From the accelerometer to the wrench sensor, in its axes, shape (3,) [m].
         """
         w, arm = np.asarray(angular_velocity, dtype=float), np.asarray(lever, dtype=float)
         turning = np.cross(w, arm)
@@ -81,7 +84,7 @@ class Held:
         gravity: Array,
         world: Array | None = None,
     ) -> Held:
-        """Return what a moving frame shows whose velocity is known.
+        """Return the signals of a wrench sensor whose velocity is known, such as on a robot.
 
         Args:
             time: Shape (N,) [s].
@@ -89,7 +92,7 @@ class Held:
             velocity: Of the sensor's origin, in its axes, shape (N, 3) [m/s].
             angular_velocity: ω, shape (N, 3) [rad/s].
             gravity: Rᵀg, gravity in the sensor's axes, shape (N, 3) [m/s²].
-            world: Rᵀ, shape (N, 3, 3), if gravity's direction may be asked for.
+            world: Rᵀ, shape (N, 3, 3), needed if gravity's direction is to be estimated.
         """
         v, w = np.asarray(velocity, dtype=float), np.asarray(angular_velocity, dtype=float)
         return Held(
@@ -103,13 +106,13 @@ class Held:
 
     @staticmethod
     def at_rest(time: Array, wrench: Array, gravity: Array, world: Array | None = None) -> Held:
-        """Return what poses at rest show; see `with_velocity`."""
+        """Return the signals of static poses; arguments as of `with_velocity`."""
         still = np.zeros((len(time), 3))
         return Held.with_velocity(time, wrench, still, still, gravity, world)
 
     @property
     def gravity(self) -> Array:
-        """Gravity in the world that the motion was made with, shape (3,); (0,) where unknown."""
+        """Gravity in the world's axes as assumed, shape (3,) [m/s²]; (0,) where unknown."""
         felt = np.cross(self.angular_velocity[0], self.velocity[0]) - self.specific[0]
         return np.asarray(felt @ self.world[0])
 
@@ -119,20 +122,21 @@ class Held:
 
 
 def at_first(wrench: Array, rotation: Array, translation: Array) -> Array:
-    """Return a wrench of another grasping point in the first one's frame, shape (N, 6).
+    """Return a wrench of another sensor in the first one's frame, shape (N, 6) [N, N·m].
 
-    `[F; N] → [R F; R N + r × R F]`, the summands of the load identification chapter.
+    `[F; N] → [R F; R N + r × R F]`, a summand of the total wrench on the body.
 
     Args:
-        wrench: Shape (N, 6).
+        wrench: Of the other sensor, shape (N, 6) [N, N·m].
         rotation: R, from the other sensor's axes to the first one's, shape (3, 3).
-        translation: r, from the first sensor to the other, in the first one's axes [m].
+        translation: r, from the first sensor to the other, in the first one's axes, shape (3,)
+            [m].
     """
     return np.asarray(wrench @ wrench_change(rotation, translation).T)
 
 
 def wrench_change(rotation: Array, translation: Array) -> Array:
-    """Return the 6×6 matrix of `at_first`."""
+    """Return the transformation of wrenches in `at_first`, shape (6, 6)."""
     R = np.asarray(rotation, dtype=float)
     change = np.zeros((6, 6))
     change[:3, :3] = change[3:, 3:] = R
@@ -143,12 +147,15 @@ def wrench_change(rotation: Array, translation: Array) -> Array:
 def noise_covariance(
     force: float, torque: float, others: Sequence[tuple[Array, Array]] = ()
 ) -> Array:
-    """Return the covariance of a summed wrench, shape (6, 6).
+    """Return the noise covariance of a summed wrench, shape (6, 6) [N², N²·m, N²·m²].
 
     Args:
         force: Standard deviation of each sensor's forces [N].
         torque: Of its moments [N·m].
         others: Rotation and translation of each further sensor; see `at_first`.
+
+    Raises:
+        InvalidSetting: If a deviation is not positive and finite.
     """
     if not (math.isfinite(force) and math.isfinite(torque) and min(force, torque) > 0.0):
         raise InvalidSetting(
@@ -166,9 +173,9 @@ def whitened(regressor: Array, wrench: Array, covariance: Array) -> Array:
     """Return rows `[Y w]` of unit variance, shape (6 N, p + 1).
 
     Args:
-        regressor: Shape (N, 6, p).
-        wrench: Shape (N, 6).
-        covariance: Of each wrench, shape (6, 6).
+        regressor: Y, shape (N, 6, p).
+        wrench: w, shape (N, 6) [N, N·m].
+        covariance: Noise covariance of each wrench, shape (6, 6).
     """
     root = np.linalg.inv(np.linalg.cholesky(covariance))
     rows = np.concatenate([regressor, wrench[:, :, None]], axis=2)

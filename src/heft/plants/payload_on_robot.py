@@ -61,7 +61,7 @@ def load_columns(problem: Problem[RobotPlant], frame: str) -> Array:
 
 
 def with_load(space: ParameterSpace) -> ParameterSpace:
-    """Return what is believed, with a load of which nothing is, behind the links."""
+    """Return the parameter space with a load without prior knowledge appended to the links."""
     first = PARAMETER_COUNT * len(space.groups)
     labels = space.labels
     names = (*labels.names[:first], *(f"{NAME}.{s}" for s in SYMBOLS), *labels.names[first:])

@@ -79,7 +79,7 @@ class Problem(Generic[P]):
 
     @cached_property
     def survey(self) -> Survey:
-        """What one look at the recordings showed."""
+        """Signals, clocks and smoothing of the recordings."""
         if self.known_survey is not None:
             return self.known_survey
         measured = self.purpose == "fit"
@@ -87,7 +87,7 @@ class Problem(Generic[P]):
 
     @property
     def timelines(self) -> tuple[Timeline, ...]:
-        """What the clock of each recording shows."""
+        """Timeline of each recording: its sampling rate and gaps."""
         return self.survey.timelines
 
     @property
@@ -97,7 +97,7 @@ class Problem(Generic[P]):
 
     @property
     def delay(self) -> float:
-        """By how much what is measured comes behind motion [s]."""
+        """Delay of the measurements behind the motion [s]."""
         return self.resolved.delay or 0.0
 
     @property
@@ -122,7 +122,7 @@ class Problem(Generic[P]):
 
     @cached_property
     def space(self) -> ParameterSpace:
-        """What is stated, and the map from it to the base parameters."""
+        """Reported parameters x and their map to the base parameters β."""
         return self.plant.space.seen_through(self.base.matrix)
 
     @property
@@ -157,7 +157,7 @@ class Problem(Generic[P]):
 
     @property
     def has_explicit_rows(self) -> bool:
-        """Whether rows are made of many samples each, and not reduced as they come."""
+        """Whether rows combine many samples each and must be formed explicitly."""
         return self.walk.has_explicit_rows
 
     def samples(self) -> Iterator[Samples[Any]]:
@@ -171,7 +171,7 @@ class Problem(Generic[P]):
     # --- what rows say
 
     def information(self) -> Information:
-        """Return what all rows say of the base parameters.
+        """Return the information about the base parameters β from all rows.
 
         Raises:
             TooLittleData: If no rows are left.
@@ -179,7 +179,7 @@ class Problem(Generic[P]):
         return self.gathered().only(range(len(self.labels)))
 
     def gathered(self) -> Information:
-        """Return what all rows say of the base parameters and of the plant's alternatives.
+        """Return the information about the base parameters and the plant's alternatives.
 
         Alternatives (Coulomb friction in place of friction's dictionary) are columns beside the
         others, so that the simpler model is fitted without walking the rows once more.

@@ -30,10 +30,11 @@ from .plant import Channel, Inputs, Measured, MotionSignal, Plant, Rows, Samples
 
 
 def random_states(robot: Robot, count: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
-    """Return random positions, velocities and accelerations, joints held still at rest.
+    """Return random positions, velocities and accelerations; fixed joints are at rest.
 
     Returns:
-        q (count, positions), v (count, channels), a (count, channels).
+        q, shape (count, positions) [rad or m], and v and a, each of shape (count, channels)
+        [rad/s, rad/s² or m/s, m/s²].
     """
     tree = robot.tree
     first = tree.channels - len(robot.joints)
@@ -73,7 +74,14 @@ def standard_rows(
 
 
 def of_channels(robot: Robot, q: Array) -> Array:
-    """Return the joints' positions by channel, shape (channels, N); a base's are meaningless."""
+    """Return the joints' positions by channel, shape (channels, N) [rad or m].
+
+    Channels of a floating base are meaningless.
+
+    Args:
+        robot: The plant.
+        q: Positions, shape (N, positions) [rad or m].
+    """
     return q.T[robot.tree.positions - robot.tree.channels :]
 
 
@@ -91,7 +99,7 @@ def rows_of(
         motion: Of the bodies.
         state: Of the drives.
         threads: How many threads share the work.
-        simple: Whether the columns of simple friction come behind.
+        simple: Whether the columns of simple friction are appended.
     """
     own = PARAMETER_COUNT * len(robot.tree.names)
     columns = (*robot.drive_columns, *(robot.simple_columns if simple else ()))
@@ -358,22 +366,35 @@ class RobotPlant(Plant[RobotMotion]):
         return replace(samples, memory=state.values.T), state
 
     def loads(self, motion: RobotMotion) -> Array:
-        """Return the rigid torque that load-dependent friction takes, shape (channels, N)."""
+        """Return the rigid-body torque about the point, which loads the gears.
+
+        Returns:
+            Shape (channels, N) [N·m or N]; zero if the plant has no point.
+        """
         if self.point is None:
             return np.zeros_like(motion.velocity)
         return self.rigid(motion, self.point)
 
     def rigid(self, motion: RobotMotion, values: Array) -> Array:
-        """Return the bodies' torque of standard parameters, shape (channels, N) [N·m or N]."""
+        """Return the rigid-body torque W₁ π without rotors and friction.
+
+        Args:
+            motion: N samples.
+            values: Standard parameters, shape (p,).
+
+        Returns:
+            Shape (channels, N) [N·m or N].
+        """
         bodies = values[: self.bodies_size]
         return kernels.inverse_dynamics(self.robot.tree, motion.bodies, bodies)
 
     def drive_state(self, samples: Samples[RobotMotion], rigid: Array | None = None) -> DriveState:
-        """Return what drives' columns are functions of.
+        """Return the state of the drives: motion, presliding memory and gear load.
 
         Args:
             samples: N of them.
-            rigid: Torque that presses on the gears, shape (channels, N); the point's if not given.
+            rigid: Rigid-body torque that loads the gears, shape (channels, N) [N·m or N]; that
+                about the point if not given.
         """
         motion = samples.motion
         load = self.loads(motion) if rigid is None else rigid
@@ -415,7 +436,10 @@ class RobotPlant(Plant[RobotMotion]):
         return np.asarray((rigid + rest)[self.robot.measured].T)
 
     def sensitivity(self, samples: Samples[RobotMotion], values: Array, directions: Array) -> Array:
-        """Return what errors of the bodies do to the torque by way of load-dependent friction."""
+        """Return the derivative of load-dependent friction torque by the bodies' parameters.
+
+        Shape (N, measured joints, k); arguments as of `PointSensitive.sensitivity`.
+        """
         robot, own = self.robot, self.bodies_size
         rigid = self.loads(samples.motion)
         state = self.drive_state(samples, rigid)

@@ -1,4 +1,4 @@
-"""Equations of a problem's samples, and what parameters leave of them."""
+"""Linear equations Y β = τ of a problem's samples, and their residuals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Equations:
 
     Attributes:
         regressor: Y, shape (N, m, b).
-        effort: τ, what was measured, shape (N, m).
+        effort: Measured τ, shape (N, m) [channel's unit].
         time: Shape (N,) [s].
         recording: Position of the recording in the problem.
     """
@@ -30,13 +30,13 @@ class Equations:
 
 @dataclass(frozen=True)
 class Residuals:
-    """What is left of a piece of rows without gaps.
+    """Residuals τ − Y β of a contiguous piece of rows.
 
     Attributes:
-        values: τ − Y β, shape (N, m).
-        regressor: Returns Y at some of the rows, shape (n, m, b).
+        values: τ − Y β, shape (N, m) [channel's unit].
+        regressor: Function of n positions in the piece; returns Y there, shape (n, m, b).
         recording: Position of the recording in the problem.
-        index: Rows' positions in the recording; None where a row is made of many.
+        index: Sample index of each row, shape (N,); None where a row combines many samples.
     """
 
     values: Array

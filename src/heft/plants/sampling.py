@@ -23,7 +23,7 @@ from .plant import Inputs, Plant, Samples
 
 @dataclass(frozen=True)
 class Survey:
-    """What one look at the recordings showed.
+    """Signals, clocks and smoothing of the recordings, found in one pass.
 
     Attributes:
         inputs: The signals that the plant takes of each.
@@ -84,7 +84,7 @@ class Sampler:
 
     @cached_property
     def smoothers(self) -> tuple[signals.Smoother | None, ...]:
-        """What makes the motion of each recording smooth; None where nothing is."""
+        """Smoother of each recording's motion; None where nothing is smoothed."""
         found: list[signals.Smoother | None] = []
         for k, recording in enumerate(self.recordings):
             names = [s.name for s in self.survey.inputs[k].motion if s.derivatives]
@@ -158,7 +158,7 @@ class Sampler:
         return Smoothed(*out)
 
     def measured(self, k: int, values: Array) -> Array:
-        """Return what the channels measured of a window's values, shape (rows, c)."""
+        """Return the measurements of the channels, shape (rows, c) [channel's unit]."""
         inputs = self.survey.inputs[k]
         places = {name: j for j, name in enumerate(inputs.names)}
         found = np.zeros((len(values), len(self.plant.channels)))
@@ -173,14 +173,14 @@ class Sampler:
     def chosen(
         self, k: int, window: Window, time: Array, index: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """Return which rows are neither cut off at an end nor left out by a selection."""
+        """Return the rows within the margins and the selection, shape (rows,)."""
         trim = self.survey.smoothing.trim
         inside = (time >= window.begin + trim) & (time <= window.end - trim)
         selection = self.recordings[k].selection
         return inside if selection is None else inside & selection(index)
 
     def sample(self, k: int, window: Window) -> Samples[Any] | None:
-        """Return all samples that a window answers for, their memory still to come."""
+        """Return the samples of a window's core, without presliding memory yet."""
         if self.smoothers[k] is not None and len(window.time) < 2 * signals.REACH + 2:
             return None
         cut, delay = window.core, self.survey.smoothing.delay or 0.0

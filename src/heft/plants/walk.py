@@ -68,7 +68,7 @@ class Walk:
                 yield s
 
     def all_samples(self) -> Iterator[Samples[Any]]:
-        """Yield samples that are not chosen, too."""
+        """Yield all samples, including those that a selection excludes."""
         sampler = self.sampler
         windows = sampler.windows()
         made = in_order(lambda item: sampler.sample(*item), windows, self.threads)
@@ -82,13 +82,13 @@ class Walk:
 
     @property
     def dense_rows(self) -> int:
-        """How many samples' rows may be spelt out at once."""
+        """Number of samples whose rows may be in memory at once."""
         size = 8 * max(len(self.plant.channels), 1) * max(len(self.plant.labels), 1)
         return int(np.clip(DENSE_BYTES // size, 256, BLOCK_ROWS // 2))
 
     @property
     def has_explicit_rows(self) -> bool:
-        """Whether rows are made of many samples each, and not reduced as they come."""
+        """Whether rows combine many samples each and must be formed explicitly."""
         return self.weak is not None or self.sampler.survey.smoothing.torque == "filtered"
 
     def equations(self, columns: Sequence[int]) -> Iterator[Equations]:

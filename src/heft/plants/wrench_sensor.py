@@ -47,7 +47,7 @@ from .held_signals import CHANNEL_UNITS, CHANNELS, Held
 
 @dataclass(frozen=True)
 class Unknowns:
-    """What is looked for beside the body.
+    """Sensor parameters to be estimated together with the body's ten inertial parameters.
 
     Attributes:
         bias: Whether the sensor adds a constant wrench.
@@ -80,7 +80,7 @@ class Unknowns:
 
     @property
     def linear(self) -> bool:
-        """Whether a solution is where it was looked for from anywhere."""
+        """Whether the equations are linear, so that no iteration is needed."""
         return not (self.tilt or self.mounting or self.gains or self.delay)
 
     @property
@@ -114,7 +114,14 @@ class Unknowns:
         return slice(places[0], places[-1] + 1) if places else slice(0, 0)
 
     def powers(self, time: Array) -> Array:
-        """Return the powers of time that the bias is made of, part by part, shape (N, powers)."""
+        """Return the powers of scaled time in the bias and drift, piece by piece.
+
+        Args:
+            time: Shape (N,) [s].
+
+        Returns:
+            Shape (N, powers), dimensionless.
+        """
         if not self.bias:
             return np.zeros((len(time), 0))
         part = np.searchsorted(self.cuts, time, side="right")
@@ -127,15 +134,15 @@ class Unknowns:
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """The estimate that columns are linearised about.
+    """Estimate about which the nonlinear parameters are linearised.
 
     Attributes:
-        stated: Gravity in the world as the motion was made with, shape (3,) [m/s²].
-        body: Ten parameters, shape (10,).
-        gravity: In the world, shape (3,) [m/s²].
+        stated: Gravity in the world's axes as assumed in the signals, shape (3,) [m/s²].
+        body: Ten inertial parameters, shape (10,).
+        gravity: Gravity in the world's axes as estimated, shape (3,) [m/s²].
         rotation: M, from the sensor's axes to the motion's, shape (3, 3).
-        gains: The diagonal of S, shape (6,).
-        delay: By how much the wrench comes behind the motion [s].
+        gains: Diagonal of S, shape (6,), dimensionless.
+        delay: Delay of the wrench behind the motion [s].
     """
 
     stated: Array
@@ -147,19 +154,24 @@ class Point:
 
     @staticmethod
     def of(gravity: Array) -> Point:
-        """Return where nothing is known yet, gravity being as stated."""
+        """Return the initial estimate: no body, ideal sensor, gravity as assumed."""
         return Point(gravity, np.zeros(PARAMETER_COUNT), gravity, np.eye(3), np.ones(6))
 
     @property
     def axes(self) -> Array:
-        """Two horizontal axes in the world, about which tilt is told, shape (2, 3)."""
+        """Two horizontal unit axes in the world, about which tilt is reported, shape (2, 3)."""
         return np.asarray(
             level(self.stated)
             @ matrix_of_rotation_vector(rotation_vector_between(self.stated, self.gravity)).T
         )
 
     def moved(self, unknowns: Unknowns, values: Array) -> Point:
-        """Return the estimate after a solution, whose values are changes but for the body's."""
+        """Return the estimate after a Gauss-Newton step.
+
+        Args:
+            unknowns: Parameters of the solution.
+            values: The body's parameters and the changes of the sensor's, shape (p,).
+        """
         tilt, mounting = values[unknowns.columns("tilt")], values[unknowns.columns("mounting")]
         gains = values[unknowns.columns("gain")]
         return replace(
@@ -176,7 +188,7 @@ class Point:
         )
 
     def whole(self, unknowns: Unknowns, values: Array) -> Array:
-        """Return values with what was found of the sensor in place of the last changes."""
+        """Return a solution with the sensor's parameters in place of their last changes."""
         found = values.copy()
         if unknowns.tilt:
             tilt = rotation_vector_between(self.stated, self.gravity)
@@ -193,12 +205,13 @@ class Point:
 def sides(held: Held, unknowns: Unknowns, turning_noise: float = 0.0) -> Samples:
     """Return both sides of the equation of motion, for `weak_form`.
 
-    Columns of what is not linear stay zero; `linearised` fills them.
+    Columns of nonlinear parameters stay zero; `linearised` fills them.
 
     Args:
-        held: What is seen.
-        unknowns: What is looked for beside the body.
-        turning_noise: Standard deviation of ω [rad/s], whose square its products are too large by.
+        held: Signals of the sensor.
+        unknowns: Sensor parameters to be estimated with the body.
+        turning_noise: Standard deviation of the noise of ω [rad/s], whose variance biases the
+            squares of ω and is subtracted.
     """
     count = len(held.time)
     w = held.angular_velocity
@@ -219,7 +232,7 @@ def sides(held: Held, unknowns: Unknowns, turning_noise: float = 0.0) -> Samples
 
 
 def at_rest(held: Held, unknowns: Unknowns) -> tuple[Array, Array]:
-    """Return rows of poses at rest: Y, shape (N, 6, p), and the wrench, shape (N, 6)."""
+    """Return rows of static poses: Y, shape (N, 6, p), and the wrench, shape (N, 6) [N, N·m]."""
     samples = sides(replace(held, angular_velocity=np.zeros_like(held.specific)), unknowns)
     return -samples.remainder, samples.effort
 
@@ -228,10 +241,10 @@ def linearised(held: Held, unknowns: Unknowns, point: Point, turning_noise: floa
     """Return both sides of the equation of motion about an estimate; see `sides`.
 
     Args:
-        held: What is seen.
-        unknowns: What is looked for beside the body.
-        point: The estimate.
-        turning_noise: Standard deviation of ω [rad/s].
+        held: Signals of the sensor.
+        unknowns: Sensor parameters to be estimated with the body.
+        point: The estimate to linearise about.
+        turning_noise: Standard deviation of the noise of ω [rad/s]; see `sides`.
     """
     if held.world.shape[2]:
         tilted = held.world @ (point.gravity - point.stated)

@@ -116,7 +116,7 @@ class Buffer:
 
 @dataclass(frozen=True, eq=False)
 class AlignmentState:
-    """What an alignment remembers from step to step.
+    """State of an alignment between steps.
 
     Attributes:
         buffers: Samples that may still be needed, by device.

@@ -1,4 +1,4 @@
-"""Messages over Zenoh: heard and sent, closed to strangers.
+"""Messages over Zenoh: subscription and publication, closed to unauthenticated nodes by default.
 
 A node opens on loopback, or with certificates on both sides; anything else has to be asked for.
 Zenoh's defaults are the other way round: it listens on all interfaces, finds its peers by itself

@@ -1,4 +1,4 @@
-"""A page in the browser that is told what there is to show, as it comes to be known.
+"""A live page in the browser, updated by server-sent events.
 
 Only this machine's browsers are answered, and only at this machine's name, so that no page from
 elsewhere can read along. The page has to hold all that it needs; news come as events of `told`.

@@ -21,12 +21,12 @@ SLICE = 0.025  # [s] of a log that are replayed at once
 
 @dataclass(frozen=True)
 class Arrival:
-    """What a source gave at a time.
+    """Signals that a source delivered at a time.
 
     Attributes:
         now: When, on the source's clock [s].
         pieces: Signals; none where nothing came.
-        garbage: How many messages could not be decoded.
+        garbage: Number of messages that could not be decoded.
     """
 
     now: float
