@@ -49,6 +49,11 @@ class RowProblem:
     spacing: int = 1
     repeats: float | None = None
 
+    @property
+    def noise_names(self) -> tuple[str, ...]:
+        """Each channel has a standard deviation of its own."""
+        return self.channels
+
     def _cuts(self) -> Iterator[slice]:
         return (slice(k, k + self.chunk) for k in range(0, len(self.effort), self.chunk))
 
