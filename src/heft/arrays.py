@@ -1,4 +1,4 @@
-"""The types that everybody uses: arrays of doubles, handed out read-only."""
+"""Array types: arrays of doubles, handed out read-only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Array = NDArray[np.float64]
 
 
 def read_only(array: Array) -> Array:
-    """Return a float copy of `array` that nobody can write to."""
+    """Return a read-only copy of an array as doubles, of the same shape and unit."""
     frozen = np.array(array, dtype=float)
     frozen.setflags(write=False)
     return frozen

@@ -1,16 +1,15 @@
-"""How kernels are compiled, kept on disk and guarded.
+"""Compilation of numerical kernels by numba, with a cache on disk that detects changed sources.
 
-numba keeps what it has compiled beside the source, and looks at one file only: a function is
-compiled anew where the file that it stands in has changed, not where a function that it calls
-has. So `Kernels` finds all that some functions call, and keeps a digest of their sources and
-constants beside numba's files. Where that is another one, those files go, and another process
-compiles.
+numba's own cache looks at one file only: a function is recompiled where the file that it stands
+in has changed, not where a function that it calls has. So `Kernels` finds all functions that its
+entries call and stores a digest of their sources and constants beside numba's files. Where the
+digest differs, those files are deleted and another process compiles.
 
-Another process, since one that compiles rounds otherwise than one that loads what was compiled,
-calls being optimised away: so the first run leaves the bytes of the second. All of them in that
-one process, for the same reason: no function is compiled with what was loaded of another. One
+Another process, because a process that compiles rounds differently from one that loads compiled
+code (calls are optimised away): so the first run gives the same bytes as the second. All functions
+in that one process, for the same reason: none is compiled against loaded code of another. One
 process at a time, since two that write numba's files at once can leave an index that names the
-other's code, and wrong numbers without a word.
+other's code, which gives wrong numbers without an error.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ Decorator = Callable[[Callable[..., Any]], Any]
 
 
 def kernel(*fastmath: str) -> Decorator:
-    """Return the decorator that compiles a function, without the GIL, and keeps it on disk.
+    """Return a decorator that compiles a function without the GIL and caches it on disk.
 
     Where numba finds no folder that it may write to, each process compiles for itself.
 
     Args:
-        fastmath: What the compiler may do to floating-point operations, LLVM's words. None of
-            heft's kernels allows it to forget NaN or infinity.
+        fastmath: LLVM's fast-math flags that are allowed. None of heft's kernels allows the
+            compiler to assume that NaN or infinity do not occur.
     """
     options: dict[str, Any] = {
         "fastmath": set(fastmath) or False,
@@ -69,12 +68,14 @@ exact = kernel()  # every operation rounds as it is written
 
 @dataclass(frozen=True, eq=False)
 class Kernels:
-    """Compiled functions that Python calls, with all that they call; no two have one in common.
+    """Compiled functions that Python calls, with all that they call.
+
+    No two instances share a function.
 
     Attributes:
-        entries: Those that Python calls.
-        warm_up: Calls each of them once, with the types that it is called with. A function of a
-            module, to be found by its name.
+        entries: The functions that Python calls.
+        warm_up: Calls each of them once, with the argument types in use. A function at module
+            level, so that another process can import it by name.
     """
 
     entries: tuple[Any, ...]
@@ -82,17 +83,17 @@ class Kernels:
 
     @cached_property
     def functions(self) -> tuple[Any, ...]:
-        """All compiled functions, those that the entries call included."""
+        """All compiled functions, including those that the entries call."""
         return tuple(v for v in self._used if hasattr(v, "py_func"))
 
     @property
     def sources(self) -> frozenset[Path]:
-        """The files that they stand in."""
+        """Source files of these functions."""
         return frozenset(Path(f.py_func.__code__.co_filename) for f in self.functions)
 
     @property
     def digest(self) -> str:
-        """Of all that the compiled code depends on but the processor, in hexadecimal digits."""
+        """SHA-256 of all that the compiled code depends on except the processor, in hexadecimal."""
         made = hashlib.sha256(numba.__version__.encode())
         for path in sorted({Path(__file__), *self.sources}, key=lambda p: p.name):
             made.update(path.read_bytes())
@@ -100,12 +101,12 @@ class Kernels:
         return made.hexdigest()
 
     def is_compiled(self) -> bool:
-        """Return whether an earlier run left them compiled, from these sources, for this CPU."""
+        """Return whether the cache holds these functions, from these sources, for this CPU."""
         stamp = self._stamp()
         return stamp is not None and _text(stamp) == self.digest and any(self._kept())
 
     def prepare(self) -> None:
-        """Load the compiled functions, or have them compiled first; once a process."""
+        """Load the compiled functions, compiled first where necessary; once a process."""
         _prepare(self)
 
     @cached_property
@@ -214,7 +215,10 @@ def _turn() -> Iterator[None]:
 
 
 def plain(*arrays: Array) -> tuple[Array, ...]:
-    """Return arrays as contiguous, writable doubles: anything else compiles kernels anew."""
+    """Return arrays as contiguous, writable doubles, of the same shapes and units.
+
+    Any other layout or type would make numba compile the kernels again.
+    """
     return tuple(
         a
         if a.flags.c_contiguous and a.flags.writeable and a.dtype == np.float64

@@ -1,4 +1,4 @@
-"""How work is shared out: in order, on threads; and the linear algebra on one thread."""
+"""Parallel execution: ordered maps over threads, and linear algebra limited to one thread."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Result = TypeVar("Result")
 def in_order(
     work: Callable[[Item], Result], items: Iterable[Item], threads: int
 ) -> Iterator[Result]:
-    """Yield work(item) in the items' order, a few of them at a time in threads.
+    """Yield work(item) in the order of the items, computed by several threads.
 
     Items are drawn as they are needed, so that a stream of any length takes bounded memory.
 
     Args:
-        work: Must not change what other items see.
-        items: May be made while others are worked on.
-        threads: At most so many at a time; none are started for one.
+        work: Function of one item; must not change state that other items use.
+        items: May be generated while others are processed.
+        threads: Largest number of threads; with one, all is done in the caller's thread.
     """
     if threads <= 1:
         yield from map(work, items)
@@ -40,15 +40,15 @@ def in_order(
 def side_by_side(
     work: Callable[[Item], Result], items: Sequence[Item], threads: int
 ) -> list[Result]:
-    """Return work(item) of each of a few items, in their order; see `in_order`."""
+    """Return the list of work(item), in the order of the items; see `in_order`."""
     return list(in_order(work, items, min(threads, len(items))))
 
 
 def one_blas_thread() -> AbstractContextManager[object]:
-    """Keep the linear algebra to one thread while this is entered.
+    """Return a context in which BLAS uses one thread.
 
-    Its matrices are small: threads would wait for one another thirty times longer than they
-    work on a busy machine, and sums would depend on how many there are.
+    heft's matrices are small. On a busy machine several BLAS threads would wait for one another
+    up to thirty times longer than they compute, and rounding would depend on their number.
     """
     from threadpoolctl import threadpool_limits
 

@@ -1,8 +1,8 @@
-"""What can go wrong, said so that it can be mended.
+"""Errors, each with its evidence and the next step.
 
-One root, two branches: `InputError` when what the caller gave cannot be used, and
-`FitError` when the data allow no answer that could stand. Each carries its evidence:
-the argument, what was got, what was expected, the valid names and the next step.
+One root, two branches: `InputError` if an input cannot be used, and `FitError` if the data do not
+determine a valid result. Each carries the argument, the value found, what was expected, the
+valid names and the next step.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ SHORT.maxstring = SHORT.maxother = 80  # letters of a value in a message
 
 
 class HeftError(Exception):
-    """Root of all errors that heft raises on purpose.
+    """Base class of all errors that heft raises on purpose.
 
     Attributes:
         message: What is wrong, in one sentence.
-        argument: The argument, file or column that is at fault, as the caller wrote it.
-        got: What was found there.
-        expected: What could have been used.
-        valid: The names that would have been accepted, if names are the matter.
+        argument: The argument, file or column at fault, as the caller wrote it.
+        got: The value found there.
+        expected: What would have been accepted.
+        valid: Names that would have been accepted, if the error is about a name.
         cure: The next step to take.
     """
 
@@ -51,7 +51,7 @@ class HeftError(Exception):
         super().__init__(self.explain())
 
     def explain(self) -> str:
-        """Return the whole text: what is wrong, the evidence and the cure."""
+        """Return the full text: message, evidence and next step, one a line."""
         lines = [self.message]
         if self.argument is not None:
             lines.append(f"  where:    {self.argument}")
@@ -68,26 +68,31 @@ class HeftError(Exception):
         return "\n".join(lines)
 
     def retold(self, kind: type[Kind], argument: str | None) -> Kind:
-        """Return the same message, evidence and cure as another kind of error, of `argument`."""
+        """Return the same message, evidence and cure as an error of another class.
+
+        Args:
+            kind: Class of the new error.
+            argument: Argument that it names.
+        """
         return kind(**(vars(self) | {"argument": argument}))
 
 
 class InputError(HeftError):
-    """Something given to heft cannot be used. The command line exits with 2."""
+    """An input cannot be used. The command line exits with 2."""
 
     exit_code = 2
 
 
 class InvalidModel(InputError):
-    """A model file is malformed or describes no possible robot."""
+    """A model file is malformed or describes a physically impossible robot."""
 
 
 class InvalidRecording(InputError):
-    """A log is malformed, or holds too little to work with."""
+    """A log is missing, malformed, damaged or too short."""
 
 
 class MissingSignal(InputError):
-    """A recording does not hold a signal that is needed."""
+    """A recording lacks a signal that is needed."""
 
 
 class InvalidSetting(InputError):
@@ -95,19 +100,19 @@ class InvalidSetting(InputError):
 
 
 class NoConnection(InputError):
-    """Nobody answers where messages should come from."""
+    """No publisher or server answers at the address of a message stream."""
 
 
 class UnlikeLabels(InputError):
-    """Two pieces of information speak of different parameters and cannot be added."""
+    """Information about different parameters or channels cannot be added."""
 
 
 class FitError(HeftError):
-    """The data allow no answer that could stand. The command line exits with 1."""
+    """The data do not determine a valid result. The command line exits with 1."""
 
 
 class TooLittleData(FitError):
-    """There are fewer usable rows than parameters."""
+    """The data do not determine all parameters: too few rows, or dependent columns."""
 
 
 class SolverFailure(FitError):
@@ -115,7 +120,7 @@ class SolverFailure(FitError):
 
 
 def shown(value: object) -> str:
-    """Return a value as a message shows it: short, whatever it is."""
+    """Return a short representation of any value, for an error message."""
     try:
         return SHORT.repr(value)
     except ValueError:  # an integer of thousands of digits
@@ -123,17 +128,17 @@ def shown(value: object) -> str:
 
 
 def spelt(path: object) -> str:
-    """Return a path as a command line takes it, quoted where it has to be."""
+    """Return a path quoted for a shell command line."""
     return shlex.quote(str(path))
 
 
 def nearest(name: str, valid: Iterable[str]) -> str | None:
-    """Return the valid name most like `name`, or None where none is close."""
+    """Return the valid name most similar to `name`, or None where none is similar enough."""
     found = difflib.get_close_matches(name, list(valid), n=1, cutoff=0.5)
     return found[0] if found else None
 
 
 def did_you_mean(name: object, valid: Iterable[str]) -> str | None:
-    """Return the cure of a misspelt name, or None where no valid one is near."""
+    """Return a spelling suggestion for an unknown name, or None where no valid name is similar."""
     near = nearest(name, valid) if isinstance(name, str) else None
     return f"did you mean '{near}'?" if near else None

@@ -1,4 +1,4 @@
-"""Bytes in with care, files out whole or not at all."""
+"""File access: validated reading of untrusted files, and atomic writing of results."""
 
 from . import edits, xml
 from .reading import UNREADABLE, read_arrays, read_text, refuse_bomb, require_regular

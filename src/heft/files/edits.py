@@ -1,4 +1,4 @@
-"""Changes to a file's bytes: numbers put in the place of others, all else as it was."""
+"""Edits of a file's bytes: numbers replaced, every other byte unchanged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ DIGITS = 10  # significant; far beyond what any log tells, far above rounding
 
 @dataclass(frozen=True)
 class Edit:
-    """Bytes start..stop of a file replaced by a text."""
+    """Replacement of the bytes start..stop of a file by a text.
+
+    Attributes:
+        start: Offset of the first byte replaced.
+        stop: Offset behind the last byte replaced.
+        text: The new text.
+    """
 
     start: int
     stop: int
@@ -21,13 +27,13 @@ class Edit:
 
 
 def format_number(value: float) -> str:
-    """Return a number as files have it."""
+    """Return a number as text for a file, with `DIGITS` significant digits."""
     text = f"{value:.{DIGITS}g}"
     return "0" if text == "-0" else text
 
 
 def apply(data: bytes, edits: list[Edit]) -> bytes:
-    """Return the bytes with edits made, none of which overlap."""
+    """Return the bytes with non-overlapping edits made."""
     out, position = [], 0
     for edit in sorted(edits, key=lambda e: (e.start, e.stop)):
         if edit.start < position:
@@ -38,7 +44,7 @@ def apply(data: bytes, edits: list[Edit]) -> bytes:
 
 
 def set_attributes(data: bytes, element: Element, values: Mapping[str, str]) -> list[Edit]:
-    """Return edits that give an element these attributes, the others untouched."""
+    """Return edits that set some attributes of an element and leave the others unchanged."""
     spans = element.spans(data)
     edits = [
         Edit(*spans[k], v)
@@ -73,7 +79,7 @@ def _indent(data: bytes, element: Element) -> str:
 
 
 def insert_child(data: bytes, parent: Element, tag: str, lines: list[str]) -> list[Edit]:
-    """Return edits that insert lines of XML as the first thing in an element."""
+    """Return edits that insert lines of XML as the first child of an element."""
     outer = _indent(data, parent)
     first = next((_indent(data, c) for c in parent.children if _indent(data, c)), outer + "  ")
     newline = "\r\n" if b"\r\n" in data[:4096] else "\n"

@@ -1,4 +1,4 @@
-"""Files as they were when they were opened: their digest, and whether they were changed since."""
+"""Opened files: their digest, and detection of changes since they were opened."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ Stamp = tuple[int, int, int] | None
 
 @dataclass(frozen=True)
 class OpenedFile:
-    """A file, or folder of files, that was opened; made by `at` before it is read.
+    """A file, or folder of files, at the moment it was opened; create it by `at` before reading.
 
     Attributes:
-        path: As the user named it.
-        stamps: What changes when it, or a file in the folder, is written or replaced.
+        path: The path as the user gave it.
+        stamps: File metadata that change when the file, or one in the folder, is written or
+            replaced.
     """
 
     path: Path
@@ -27,22 +28,22 @@ class OpenedFile:
 
     @staticmethod
     def at(path: Path) -> OpenedFile:
-        """Return what a path leads to now."""
+        """Return the present state of the file or folder at a path."""
         return OpenedFile(path, _stamps(path))
 
     @cached_property
     def sha256(self) -> str:
-        """SHA-256 of the bytes as they were opened, computed when first asked for.
+        """SHA-256 of the bytes as they were opened, computed on first access.
 
         Raises:
-            InvalidRecording: If they were changed since.
+            InvalidRecording: If the file has changed since.
         """
         digest = file_hash(self.path)
         self.refuse_changed()
         return digest
 
     def refuse_changed(self) -> None:
-        """Raise `InvalidRecording` if the file was changed since it was opened."""
+        """Raise `InvalidRecording` if the file has changed since it was opened."""
         if _stamps(self.path) != self.stamps:
             raise InvalidRecording(
                 "a file was changed while it was read",

@@ -1,6 +1,6 @@
-"""Files from outside, opened with care: regular, readable, of bounded size, never unpickled.
+"""Reading of untrusted files: regular, readable, of bounded size, never unpickled.
 
-What a file claims is compared with what it holds before memory is taken for it.
+A size that a file declares is compared with its actual size before memory is allocated.
 """
 
 from __future__ import annotations
@@ -52,12 +52,16 @@ UNREADABLE = (
 def require_regular(
     path: Path, what: str = "log", error: type[InputError] = InvalidRecording
 ) -> None:
-    """Raise unless a path is a regular file that is not empty.
+    """Check that a path is a regular file that is readable and not empty.
 
     Args:
-        path: Of the file.
-        what: What it is to the user.
+        path: Path of the file.
+        what: Kind of file, for messages.
         error: Class of the error.
+
+    Raises:
+        InputError: Of the given class, if the file is missing, empty, unreadable, a folder, or a
+            pipe, socket or device.
     """
     try:
         status = path.stat()
@@ -83,13 +87,16 @@ def _unreadable(path: Path, what: str, error: type[InputError], problem: Excepti
 
 
 def read_text(path: Path, what: str, error: type[InputError], largest: int = LARGEST_TEXT) -> bytes:
-    """Return the bytes of a file that people write.
+    """Return the bytes of a text file of bounded size, such as a model or settings.
 
     Args:
-        path: Of the file.
-        what: What it is to the user.
-        error: Class of the error that is raised if it cannot be read, or is too large.
-        largest: How large it may be [bytes].
+        path: Path of the file.
+        what: Kind of file, for messages.
+        error: Class of the error.
+        largest: Largest size allowed [bytes].
+
+    Raises:
+        InputError: Of the given class, if the file cannot be read or is too large.
     """
     require_regular(path, what, error)
     try:
@@ -108,7 +115,12 @@ def read_text(path: Path, what: str, error: type[InputError], largest: int = LAR
 
 
 def refuse_bomb(path: Path, unpacked: int) -> None:
-    """Raise ValueError if a file claims to unpack to what no measurements would."""
+    """Raise ValueError if a file declares an implausible unpacked size (decompression bomb).
+
+    Args:
+        path: Path of the packed file.
+        unpacked: Size that it declares [bytes].
+    """
     packed = path.stat().st_size
     if unpacked > max(BOMB_BYTES, BOMB_RATIO * packed):
         raise ValueError(f"{packed} bytes that claim to hold {unpacked}: this is no log")
@@ -120,11 +132,12 @@ def read_arrays(
     """Return the arrays of an NPZ file, read-only; nothing is unpickled.
 
     Args:
-        path: The file.
-        lost: Takes the name of each array that cannot be read, and why; without it, that raises.
+        path: Path of the file.
+        lost: Called with the name of each array that cannot be read, and the error; if None, the
+            error is raised.
 
     Raises:
-        ValueError: If it is no NPZ file, is damaged, or claims more than it holds; or another
+        ValueError: If it is no NPZ file, is damaged, or declares more data than it has; or another
             of `UNREADABLE`.
     """
     with path.open("rb") as file:

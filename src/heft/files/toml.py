@@ -1,14 +1,15 @@
-"""Settings: TOML read by tables of readers, each key checked, unknown ones refused by the nearest.
+"""Settings: TOML files checked by composable readers; unknown keys are refused with a suggestion.
 
-A reader takes a value and its place, and returns what it means or raises `InvalidSetting` with
-that place. Readers are put together; a `Section` has one for each key, and makes a frozen dataclass
-of what they return. What is about several keys is checked where that is made.
+A reader takes a value and its place in the file, and returns the parsed value or raises
+`InvalidSetting` with that place. Readers are composed: a `Section` has one for each key and
+constructs a frozen dataclass of their results. Conditions on several keys together are checked
+in the constructor of that dataclass.
 
     JOINT = Section(JointOptions, {"armature": truth, "gain": Number("a gain is …", above=0.0)})
     OPTIONS = Section(Options, {"joint": named(JOINT), "gravity": list_of(number, 3)})
     OPTIONS(read_toml(path), str(path))
 
-Places are spelt as TOML spells them: `with.toml, [joint.elbow], gain`. The same readers check
+Places are written as TOML writes them: `with.toml, [joint.elbow], gain`. The same readers check
 the fields of settings that are made in Python (`check_fields`).
 """
 
@@ -40,10 +41,10 @@ MOST_DOTS = 200  # in a key; tomllib takes time by the square of them
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Return a TOML file's table.
+    """Return the table of a TOML file.
 
     Raises:
-        InvalidSetting: If it cannot be read or is no TOML.
+        InvalidSetting: If the file cannot be read, is too large or is not valid TOML.
     """
     data = read_text(path, "file of settings", InvalidSetting, LARGEST_SETTINGS)
     if max(piece.count(b".") for piece in re.split(rb"[=,\n\[\]{}#]", data)) > MOST_DOTS:
@@ -61,13 +62,13 @@ class Number:
     """Reader of a finite number within bounds.
 
     Attributes:
-        says: What is wrong with any other.
-        least, most: Bounds that belong to what is allowed.
-        above, below: Bounds that do not.
-        unit: Of number and bounds.
-        whole: Whether it has to be an integer.
-        holds: What else has to hold of it.
-        cure: The next step, if it is another.
+        says: Error message for any other value.
+        least, most: Inclusive bounds.
+        above, below: Exclusive bounds.
+        unit: Unit of number and bounds.
+        whole: Whether an integer is required.
+        holds: Further condition on the number.
+        cure: The next step for the message, if not the default.
     """
 
     says: str = ""
@@ -98,7 +99,7 @@ class Number:
 
     @property
     def expected(self) -> str:
-        """The bounds in words."""
+        """The bounds in words, for the error message."""
         lower, size = "", ""
         if self.above > -math.inf:
             lower = f"above {self.above:g} and "
@@ -116,14 +117,14 @@ number = Number()
 
 @dataclass(frozen=True)
 class Text:
-    """Reader of a text: any, one of some, or one of a shape.
+    """Reader of a string: any, one of a list, or one that matches a pattern.
 
     Attributes:
-        says: What is wrong with any other.
-        valid: The only ones, if not all.
-        shape: What the whole text matches, if not any.
-        expected: That shape in words.
-        cure: The next step, if not to take the nearest that is valid.
+        says: Error message for any other value.
+        valid: The accepted strings; any if empty.
+        shape: Pattern that the whole string must match; any if None.
+        expected: That pattern in words.
+        cure: The next step for the message; by default the most similar valid string.
     """
 
     says: str
@@ -152,14 +153,15 @@ class Text:
 
 @dataclass(frozen=True)
 class Section(Generic[Made]):
-    """Reader of a table `[name]`: a reader a key, unknown keys refused.
+    """Reader of a table `[name]`, with one reader a key; unknown keys are refused.
 
     Attributes:
-        make: Makes the result of what was read, by key; what it raises of a key gets its place.
-        keys: Reader of each key, or what chooses them by the table and its place.
-        required: Keys that are read as None where they are not there: their reader says what
-            is expected.
-        says: What is wrong with what is no table.
+        make: Constructs the result from the values by key; its `InvalidSetting` errors get the
+            place of the key.
+        keys: Reader of each key, or a function of the table and its place that returns them.
+        required: Keys that are read as None where they are missing: their reader's error states
+            what is expected.
+        says: Error message for a value that is not a table.
     """
 
     make: Callable[..., Made]
@@ -190,7 +192,7 @@ class Section(Generic[Made]):
 
 
 def named(each: Reader[Scalar], says: str = "a table is expected") -> Section[dict[str, Scalar]]:
-    """Return the reader of a table with names for keys, all of whose values are read by `each`."""
+    """Return the reader of a table with arbitrary keys, whose values are all read by `each`."""
     return Section(dict, lambda table, _: dict.fromkeys(table, each), says=says)
 
 
@@ -203,7 +205,7 @@ def _place(where: str, key: str, table: bool) -> str:
 
 @contextmanager
 def located(where: str) -> Iterator[None]:
-    """Put the table's place before the key of any `InvalidSetting` that is raised within."""
+    """Return a context that puts the table's place before the key of each `InvalidSetting`."""
     try:
         yield
     except InvalidSetting as problem:
@@ -212,7 +214,11 @@ def located(where: str) -> Iterator[None]:
 
 
 def check_fields(settings: object, readers: Keys) -> None:
-    """Raise `InvalidSetting` unless readers take a dataclass's fields; None may stay a default."""
+    """Check the fields of a settings dataclass by readers; None is accepted as a default.
+
+    Raises:
+        InvalidSetting: If a reader refuses a field.
+    """
     for name, reader in readers.items():
         value = getattr(settings, name)
         if value is not None or getattr(type(settings), name, ...) is not None:
@@ -220,14 +226,14 @@ def check_fields(settings: object, readers: Keys) -> None:
 
 
 def truth(value: object, where: str) -> bool:
-    """Return true or false, or raise `InvalidSetting`."""
+    """Return a Boolean value, or raise `InvalidSetting`."""
     if not isinstance(value, bool):
         raise InvalidSetting("true or false is expected", argument=where, got=shown(value))
     return value
 
 
 def name_list(value: object, where: str) -> tuple[str, ...]:
-    """Return a list of different names, or raise `InvalidSetting`."""
+    """Return a list of unique, non-empty names, or raise `InvalidSetting`."""
     if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
         raise InvalidSetting("a list of names is expected", argument=where, got=shown(value))
     if "" in value:
@@ -241,13 +247,14 @@ def name_list(value: object, where: str) -> tuple[str, ...]:
 def list_of(
     each: Reader[Scalar], length: int | None = None, of: str = "numbers", entry: str | None = None
 ) -> Reader[tuple[Scalar, ...]]:
-    """Return the reader of a list, all of whose entries are read by `each`.
+    """Return the reader of a list whose entries are all read by `each`.
 
     Args:
         each: Reader of an entry.
-        length: Of the list, if not any.
-        of: What its entries are called.
-        entry: What stands between the list's place and an entry's number, if it is to be told.
+        length: Required length, or None for any.
+        of: What the entries are called in messages.
+        entry: Text between the list's place and an entry's number in messages; without it entries
+            are not numbered.
     """
 
     def read(value: object, where: str) -> tuple[Scalar, ...]:
@@ -264,7 +271,7 @@ def list_of(
 
 
 def rows_of(each: Reader[Scalar]) -> Reader[tuple[tuple[Scalar, ...], ...]]:
-    """Return the reader of a rectangular matrix, all of whose entries are read by `each`."""
+    """Return the reader of a rectangular matrix whose entries are all read by `each`."""
 
     def read(value: object, where: str) -> tuple[tuple[Scalar, ...], ...]:
         if not isinstance(value, list) or not value:
@@ -278,7 +285,7 @@ def rows_of(each: Reader[Scalar]) -> Reader[tuple[tuple[Scalar, ...], ...]]:
 
 
 def interval(value: object, where: str) -> tuple[float, float]:
-    """Return a pair least ≤ most of finite numbers, or raise `InvalidSetting`."""
+    """Return an interval [least, most] of finite numbers, or raise `InvalidSetting`."""
     least, most = list_of(number, 2)(value, where)
     if least > most:
         raise InvalidSetting("the least is above the most", argument=where, got=[least, most])
@@ -286,7 +293,7 @@ def interval(value: object, where: str) -> tuple[float, float]:
 
 
 def box(value: object, where: str) -> tuple[tuple[float, float], ...]:
-    """Return the least and most of x, y and z, or raise `InvalidSetting`."""
+    """Return intervals [least, most] of x, y and z, or raise `InvalidSetting`."""
     if not isinstance(value, list | tuple) or len(value) != 3:
         raise InvalidSetting(
             "least and most of x, y and z are expected", argument=where, got=shown(value)

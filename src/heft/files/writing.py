@@ -1,7 +1,7 @@
-"""Where results go: a file or folder appears there whole or not at all.
+"""Atomic writing of results: a file or folder appears complete or not at all.
 
-It is made in a hidden folder beside its place, flushed to the disk, and moved there in one step.
-A run that was killed leaves the hidden folder behind; the next run to that place removes it.
+It is written to a hidden folder beside its destination, flushed to the disk, and moved in one step.
+A run that was killed leaves the hidden folder behind; the next run to that destination removes it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,13 @@ EXCHANGE, HERE = 2, -100  # Linux's RENAME_EXCHANGE and AT_FDCWD
 
 
 def require_writable(out: Path) -> None:
-    """Raise `InvalidSetting` if nothing can be put at a place, before any work is done for it.
+    """Check that results can be written to a path; call it before any computation.
 
     Args:
-        out: A file or folder to be written; it and the folders above need not exist.
+        out: A file or folder to be written; it and its parent folders need not exist.
+
+    Raises:
+        InvalidSetting: If the path is inside a file, a mount point, or not writable.
     """
     where = f"--out {out}"
     try:
@@ -52,11 +55,14 @@ def require_writable(out: Path) -> None:
 
 
 def require_own(out: Path, names: Collection[str]) -> None:
-    """Raise `InvalidSetting` if a folder for results holds anything else, or cannot be written.
+    """Check that a folder for results is writable and has no other files.
 
     Args:
         out: The folder; it need not exist.
-        names: Of the files that such results are made of.
+        names: Names of the files that the results consist of.
+
+    Raises:
+        InvalidSetting: If it has other files, is a file, or cannot be written.
     """
     require_writable(out)
     if out.exists() and not out.is_dir():
@@ -73,10 +79,10 @@ def require_own(out: Path, names: Collection[str]) -> None:
 
 @contextmanager
 def workshop(out: Path) -> Iterator[Path]:
-    """Yield a new, hidden folder beside a place, removed in the end.
+    """Yield a new hidden folder beside a destination; it is removed on exit.
 
     Args:
-        out: The place. Folders above it are made.
+        out: The destination. Its parent folders are created.
     """
     prefix = f".{out.name}.heft-"
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -118,11 +124,12 @@ def _lock(folder: Path, wait: bool = False) -> Iterator[bool]:
 
 
 def put(new: Path, out: Path) -> None:
-    """Move a file or folder to its place, in one step where the system can.
+    """Move a file or folder to its destination, in one step where the system can.
 
     Args:
-        new: The file, or a folder of files; it ends or is left with what `out` was.
-        out: The place.
+        new: The file, or a folder of files. Afterwards it is gone, or has the previous contents of
+            `out`.
+        out: The destination.
     """
     for path in new.iterdir() if new.is_dir() else [new]:
         _flush(path)
@@ -168,7 +175,7 @@ def _swap(new: Path, out: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file of text, whole or not at all; replaces one that is there.
+    """Write a text file atomically; an existing file is replaced.
 
     Raises:
         InvalidSetting: If it cannot be written there.

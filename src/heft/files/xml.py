@@ -1,7 +1,7 @@
-"""An XML model file as bytes with positions: what stands where.
+"""XML model files parsed with byte positions of elements and attributes.
 
-Read without entities, network or mesh files. Positions of elements and attributes are kept, so
-that numbers can be replaced and every other byte left as it is.
+Parsed without entities, network access or mesh files. With the positions numbers can be replaced
+and every other byte left unchanged.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ DEEPEST, MOST_ELEMENTS = 200, 50_000
 
 @dataclass(eq=False)
 class Element:
-    """One XML element with its place in the file.
+    """One XML element with its position in the file.
 
     Attributes:
         tag: Its name.
         attributes: Values by name.
-        start: Offset of its `<`.
-        opened: Offset behind the `>` of its start tag.
-        ended: Offset behind its end tag.
+        start: Offset of its `<` [bytes].
+        opened: Offset behind the `>` of its start tag [bytes].
+        ended: Offset behind its end tag [bytes].
         line: Line of its `<`, from 1.
+        children: Child elements, in the file's order.
     """
 
     tag: str
@@ -44,19 +45,19 @@ class Element:
     children: list[Element] = field(default_factory=list)
 
     def find(self, tag: str) -> Element | None:
-        """Return the first child of this tag."""
+        """Return the first child with this tag, or None."""
         return next((c for c in self.children if c.tag == tag), None)
 
     def all(self, tag: str) -> list[Element]:
-        """Return the children of this tag."""
+        """Return the children with this tag."""
         return [c for c in self.children if c.tag == tag]
 
     def spans(self, data: bytes) -> dict[str, tuple[int, int]]:
-        """Return where each attribute's value stands, without its quotes."""
+        """Return the byte range of each attribute's value, without its quotes."""
         return {k: (value + 1, stop - 1) for k, (_, value, stop) in self._places(data).items()}
 
     def whole_spans(self, data: bytes) -> dict[str, tuple[int, int]]:
-        """Return where each attribute stands, from its name to its closing quote."""
+        """Return the byte range of each attribute, from its name to its closing quote."""
         return {k: (start, stop) for k, (start, _, stop) in self._places(data).items()}
 
     def _places(self, data: bytes) -> dict[str, tuple[int, int, int]]:
@@ -84,7 +85,7 @@ def parse(data: bytes, path: str) -> Element:
     """Return the root element of a model file.
 
     Args:
-        data: The file's bytes.
+        data: Contents of the file.
         path: Its name, for messages.
 
     Raises:
@@ -173,17 +174,17 @@ class _Builder:
 def numbers(
     text: str | None, count: int, what: str, where: str, largest: float = LARGEST_NUMBER
 ) -> list[float]:
-    """Return the finite numbers of an attribute.
+    """Return the finite numbers in an attribute's value.
 
     Args:
-        text: The attribute's value, None where it is missing.
-        count: How many there must be.
-        what: The attribute, for messages.
-        where: The element, for messages.
-        largest: What no number may go beyond.
+        text: The value, None where the attribute is missing.
+        count: Required number of numbers.
+        what: Name of the attribute, for messages.
+        where: Name of the element, for messages.
+        largest: Largest magnitude allowed.
 
     Raises:
-        InvalidModel: If it says anything else.
+        InvalidModel: If count, syntax or magnitude is otherwise.
     """
     parts = (text or "").split()
     try:
@@ -213,7 +214,7 @@ def numbers(
 
 
 def walk(element: Element) -> Iterator[Element]:
-    """Yield an element and all below it, in the file's order."""
+    """Yield an element and all its descendants, in the file's order."""
     yield element
     for child in element.children:
         yield from walk(child)

@@ -1,4 +1,4 @@
-"""What is known of parameters: names, ten of a body, triangles that add, what can be known."""
+"""Information about parameters: labels, inertial parameters, square-root form, identifiability."""
 
 from . import folding, inertia
 from .parameters import Labels, Parameters

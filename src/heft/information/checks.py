@@ -1,4 +1,4 @@
-"""What an answer must pass, what is found in data, and the verdict that follows from checks."""
+"""Checks of a result, findings in data, and the verdict that follows from the checks."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ SEVERITIES: tuple[Severity, ...] = ("spoils", "warns", "tells")  # the worst fir
 
 @dataclass(frozen=True)
 class Check:
-    """One thing looked at, and what came of it.
+    """One acceptance test of a result: a value compared with its limit.
 
     Attributes:
-        name: What.
+        name: Name of the tested quantity.
         status: `pass`, `warn` or `fail`.
-        value: What was found.
-        limit: Up to where it passes.
-        message: What it means and what to do.
+        value: The quantity as computed.
+        limit: Largest value that passes, in the unit of `value`.
+        message: What the result means and what to do.
     """
 
     name: str
@@ -32,28 +32,36 @@ class Check:
 
     @staticmethod
     def at_most(name: str, value: float, warn: float, fail: float, message: str) -> Check:
-        """Return a check that passes up to `warn` and fails beyond `fail`."""
+        """Return a check that passes up to `warn`, warns up to `fail` and fails beyond it.
+
+        Args:
+            name: Name of the tested quantity.
+            value: The quantity as computed.
+            warn: Largest value that passes, in the unit of `value`.
+            fail: Largest value that does not fail, in the unit of `value`.
+            message: What the result means and what to do.
+        """
         status: Status = "pass" if value <= warn else "warn" if value <= fail else "fail"
         return Check(name, status, float(value), warn, message)
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing found in data, with its evidence and its cure.
+    """One diagnosis of a recording, with its evidence and its remedy.
 
     Attributes:
-        name: What, in two or three words; the same for the same thing.
-        message: What was seen, in one sentence.
-        about: The signal, joint or log that it is about.
-        severity: `spoils`: an identification would be wrong. `warns`: it would be worse than it
-            need be. `tells`: good to know.
-        evidence: The numbers behind it, units in their names.
-        sure: Probability that it is so, between 0 and 1; None where it was simply counted. Of a
-            finding by physics it is that of the correction against none, under the doctor's own
-            model of errors.
+        name: The fault in two or three words; always the same words for the same fault.
+        message: The observation in one sentence.
+        about: The signal, joint or log concerned.
+        severity: `spoils`: an identification would be wrong. `warns`: it would be less accurate
+            than it could be. `tells`: for information only.
+        evidence: The numbers that support it, with units in their names.
+        sure: Probability that the diagnosis is right, in [0, 1]; None where it follows from a
+            plain count. For a diagnosis by physics it is the probability of the corrected model
+            against the uncorrected one, under the doctor's model of errors.
         cure: What to do.
-        lines: Lines that do it, by where they go: `map` (the column map), `options` (the TOML of
-            `--with`) or `flag` (the command line).
+        lines: Settings that apply the remedy, by where they go: `map` (the column map), `options`
+            (the TOML of `--with`) or `flag` (the command line).
     """
 
     name: str
@@ -67,6 +75,6 @@ class Finding:
 
 
 def verdict(checks: Iterable[Check]) -> Verdict:
-    """Return what checks add up to: poor if one fails, usable if one warns."""
+    """Return the overall verdict of checks: poor if any fails, usable if any warns, else good."""
     statuses = {c.status for c in checks}
     return "poor" if "fail" in statuses else "usable" if "warn" in statuses else "good"

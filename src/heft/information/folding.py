@@ -1,7 +1,8 @@
-"""Folding rows into a triangle: many at once, or a few at a time with what they say against it.
+"""Updates of a square-root information triangle by new rows: blocks of rows, or single samples.
 
-Householder reflections throughout, so that `RᵀR = Σ rowsᵀ rows` holds to rounding whatever the
-condition; compiled, since both stand in the innermost loops.
+`fold` takes many rows at once; `absorb` takes a few and also returns their normalised squared
+innovation. Both use Householder reflections, so that `RᵀR = Σ rowsᵀ rows` holds to rounding at
+any condition number. Both are compiled, since they stand in the innermost loops.
 """
 
 from __future__ import annotations
@@ -79,22 +80,22 @@ def _reflect(R, j0, c, T, V, a, b):  # type: ignore[no-untyped-def]
 
 @reassociated
 def fold(R, rows, n, m):  # type: ignore[no-untyped-def]
-    """Fold rows into a triangle: R becomes the triangle of R stacked on the rows.
+    """Update a triangle by a block of rows: R becomes the triangle of R stacked on the rows.
 
-    For other kernels, which it is compiled with. Householder reflections in panels of four, in
-    compact form `I − V T Vᵀ` [Schreiber1989]. The reflectors' upper part is a unit vector, since
-    R is a triangle already; each column of rows behind the panel is read twice and written once
-    for four reflections.
+    For use inside other compiled kernels. Householder reflections in panels of four, in compact
+    form `I − V T Vᵀ` [Schreiber1989]. The reflectors' upper part is a unit vector, since R is a
+    triangle already. Each column of rows behind the panel is read twice and written once for four
+    reflections.
 
-    Both arrays may be larger than what is used of them: a part of an array has no constant
-    distances, and would cost the vector instructions.
+    Both arrays may be larger than the part that is used: a view of a part has no constant
+    strides, which would prevent vector instructions.
 
     Args:
         R: Upper triangle, shape (n, n) or larger, overwritten.
-        rows: Shape (n + 1, m) or larger, m ≤ 512: column j of the rows is `rows[j]`, row n is
-            room to work in; destroyed.
-        n: Columns that are used.
-        m: Rows that are used.
+        rows: Shape (n + 1, m) or larger, m ≤ 512, destroyed. Column j of the rows is `rows[j]`;
+            `rows[n]` is workspace.
+        n: Number of columns used.
+        m: Number of rows used.
     """
     T, w = np.zeros((4, 4)), np.zeros(4)
     V = np.zeros(4 * LANES)
@@ -184,19 +185,20 @@ def _absorb(R, rows):  # type: ignore[no-untyped-def]
 
 
 def absorb(R: Array, rows: Array) -> tuple[Array, float]:
-    """Return the triangle of R stacked on a few rows, and what the rows say against R.
+    """Update a triangle by a few rows; return it with the normalised squared innovation.
 
-    One Householder reflection a column, each through the diagonal element and the rows, whose
-    diagonal stays positive. What is left of the last column when all others are zero is by how
-    much the rows miss what R predicts, in units of their standard deviation before they were
-    seen: the surprise `eᵀ (1 + Y P Yᵀ)⁻¹ e`, e = y − Y R⁻¹z, is its square.
+    For recursive least squares. One Householder reflection a column, each through the diagonal
+    element and the rows, so that the diagonal stays positive. When all other columns of the rows
+    are eliminated, the last holds the innovation e = y − Y R⁻¹z in units of its standard deviation
+    before the update. Its square is `eᵀ (1 + Y P Yᵀ)⁻¹ e` with `P = (RᵀR)⁻¹`.
 
     Args:
         R: `[R z; 0 ρ]`, upper triangular with a diagonal ≥ 0, shape (n, n).
-        rows: `[Y y]`, of unit variance, shape (m, n).
+        rows: `[Y y]`, scaled to unit variance, shape (m, n).
 
     Returns:
-        The new triangle, and the surprise [variances].
+        The updated triangle, shape (n, n), and the normalised squared innovation [dimensionless],
+        whose expectation is m if the model holds.
     """
     KERNELS.prepare()
     found: tuple[Array, float] = _absorb(R, rows)
@@ -204,7 +206,7 @@ def absorb(R: Array, rows: Array) -> tuple[Array, float]:
 
 
 def warm_up() -> None:
-    """Run the compiled function that Python calls."""
+    """Compile `absorb`, the one function of this module that Python calls."""
     _absorb(np.zeros((2, 2)), np.zeros((1, 2)))
 
 

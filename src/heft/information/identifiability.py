@@ -1,7 +1,7 @@
-"""What can be known: base parameters with readable names, rank, condition.
+"""Identifiability: base parameters with readable names, rank and condition of the data.
 
-Some columns of a robot's regressor are always zero, others always combinations of columns
-before them, whatever the motion. What can be known are the *base parameters*, one for each
+Some columns of a robot's regressor are always zero, others are linear combinations of columns
+before them, whatever the motion. Only the *base parameters* are identifiable, one for each
 independent column k:
 
     β_k = π_k + Σ_d K_kd π_d,      Y π = Y_kept β        [Gautier1990]
@@ -9,7 +9,7 @@ independent column k:
 The columns are taken in a fixed order, so the same robot always gives the same base set:
 bodies from the base outwards; in each body first moments, then the inertia `xx xy yy xz yz
 zz`, then the mass; after the bodies rotor inertias, then friction. A column is dependent
-when what is left of it after projection on those before it is below `TOLERANCE` of its own
+when its residual after projection on the columns before it is below `TOLERANCE` of its own
 length. Bodies further out are thereby regrouped on those further in, as Khalil's rules do.
 """
 
@@ -37,21 +37,29 @@ WITHIN_BODY = (1, 2, 3, 4, 5, 6, 7, 8, 9, 0)  # mass last: it regroups on the pa
 
 
 def column_order(bodies: int, columns: int) -> tuple[int, ...]:
-    """Return the order in which columns are tried, for bodies of ten columns and then others."""
+    """Return the order in which columns are tested for independence.
+
+    Args:
+        bodies: Number of bodies, ten columns each, which come first.
+        columns: Number of all columns.
+
+    Returns:
+        A permutation of `range(columns)`; in each body the mass comes last.
+    """
     order = [PARAMETER_COUNT * b + k for b in range(bodies) for k in WITHIN_BODY]
     return (*order, *range(PARAMETER_COUNT * bodies, columns))
 
 
 @dataclass(frozen=True)
 class BaseParameters:
-    """The combinations of parameters that rows can tell.
+    """Base parameters β = K π: the identifiable combinations of the standard parameters.
 
     Attributes:
-        standard: Labels of all parameters π, p of them.
+        standard: Labels of all p standard parameters π.
         kept: Positions in π of the b independent columns, ascending.
-        matrix: K, shape (b, p), with `β = K π` and `Y = Y_kept K`.
-        unseen: Positions in π whose column is always zero.
-        gap: Largest share left of a column called dependent, and smallest of one kept.
+        matrix: Regrouping matrix K, shape (b, p), with `β = K π` and `Y = Y_kept K`.
+        unseen: Positions in π whose column is always zero: they have no effect on the measurement.
+        gap: Largest relative residual of a column called dependent, and smallest of one kept.
     """
 
     standard: Labels
@@ -62,20 +70,23 @@ class BaseParameters:
 
     @property
     def labels(self) -> Labels:
-        """Labels of β: each is called after its leading parameter."""
+        """Labels of β, length b: each base parameter is named after its leading parameter."""
         chosen = self.standard.select(self.kept)
         return replace(chosen, frame=f"{self.standard.frame}/base")
 
     @property
     def rank(self) -> int:
-        """How many combinations can be told."""
+        """Number of base parameters b, the structural rank of the regressor."""
         return len(self.kept)
 
     def spread(self, values: Array) -> Array:
-        """Return parameters π, shape (p,), with `Y π = Y_kept β`: β in the columns kept, else zero.
+        """Return one π that the regressor cannot tell from β: `Y π = Y_kept β`, other entries zero.
 
         Args:
-            values: β, shape (b,).
+            values: β, shape (b,), in the units of `labels`.
+
+        Returns:
+            π, shape (p,), in the units of `standard`: β at the positions `kept`, else zero.
         """
         whole = np.zeros(len(self.standard))
         whole[list(self.kept)] = values
@@ -94,11 +105,11 @@ class BaseParameters:
         return " ".join(terms)
 
     def expressions(self) -> tuple[str, ...]:
-        """Return all base parameters as text."""
+        """Return all base parameters as text, in the order of β."""
         return tuple(self.expression(k) for k in range(self.rank))
 
     def alone(self) -> tuple[int, ...]:
-        """Return positions in π of parameters that are base parameters all by themselves."""
+        """Return positions in π of individually identifiable (not regrouped) parameters."""
         lonely = []
         for k, position in enumerate(self.kept):
             if np.count_nonzero(self.matrix[k]) == 1:
@@ -107,16 +118,18 @@ class BaseParameters:
 
 
 def base_parameters(rows: Array, labels: Labels, order: Sequence[int]) -> BaseParameters:
-    """Return the base parameters that rows, or a triangle of them, can tell.
+    """Return the base parameters of a regressor, by Gram–Schmidt on its scaled columns.
 
     Args:
-        rows: Y or R with `RᵀR = YᵀY`, shape (m, p), from motions rich enough to show whatever
-            can be shown.
-        labels: The p parameters.
-        order: The order in which columns are tried, a permutation of `range(p)`.
+        rows: Regressor Y, or a triangle R with `RᵀR = YᵀY`, shape (m, p), from motions that
+            excite every structurally identifiable parameter; noise-free.
+        labels: The p standard parameters.
+        order: The order in which columns are tested, a permutation of `range(p)`; see
+            `column_order`.
 
     Raises:
-        FitError: If numerical noise leaves it open which columns are independent.
+        FitError: If no clear gap separates dependent from independent columns, because of
+            numerical noise.
     """
     norms = np.linalg.norm(rows, axis=0)
     largest = norms.max(initial=0.0)
@@ -166,14 +179,14 @@ def base_parameters(rows: Array, labels: Labels, order: Sequence[int]) -> BasePa
 
 @dataclass(frozen=True)
 class DataRank:
-    """How much of the structurally identifiable a set of rows has shown.
+    """Numerical rank and condition of recorded data, with columns scaled to unit length.
 
     Attributes:
-        rank: Singular values of the scaled columns above `tolerance` of the largest.
-        columns: How many columns there are.
-        tolerance: `max(rows, columns) · eps`, the rounding of the sums.
+        rank: Number of singular values above `tolerance` times the largest.
+        columns: Number of columns; the data are sufficient if `rank` equals it.
+        tolerance: `max(rows, columns) · eps`, the rounding error of the sums.
         condition: Ratio of the largest singular value to the smallest.
-        weakest: Names with the largest weights in the least visible combination.
+        weakest: Names of the parameters with the largest weights in the least excited direction.
     """
 
     rank: int
@@ -185,16 +198,16 @@ class DataRank:
 
 @dataclass(frozen=True)
 class Directions:
-    """What a triangle shows, direction by direction: its columns, each scaled to one, as UΣVᵀ.
+    """Singular value decomposition UΣVᵀ of a triangle, its columns scaled to unit length.
 
     Attributes:
-        lengths: Of the columns, shape (n,).
+        lengths: Lengths of the columns before scaling, shape (n,).
         left: U, shape (n, n).
-        singular: Falling, shape (n,).
+        singular: Diagonal of Σ, descending, shape (n,).
         right: Vᵀ, shape (n, n).
-        rows: How many the triangle holds.
-        visible: Share of the largest singular value above which one counts at least: what is
-            below is not seen for other reasons than rounding.
+        rows: Number of rows that the triangle stands for.
+        visible: Lower bound of `tolerance`, for errors other than rounding: a direction whose
+            singular value is below this share of the largest counts as unidentifiable.
     """
 
     lengths: Array
@@ -206,48 +219,55 @@ class Directions:
 
     @staticmethod
     def of(R: Array, rows: int, visible: float = 0.0) -> Directions:
-        """Return the directions of a triangle R that holds so many rows."""
+        """Return the decomposition of a triangle R, shape (n, n), that stands for `rows` rows."""
         lengths = np.linalg.norm(R, axis=0)
         return Directions(lengths, *np.linalg.svd(R / _or_one(lengths)), rows, visible)
 
     @property
     def tolerance(self) -> float:
-        """Share of the largest singular value above which one counts; see `DataRank`."""
+        """Share of the largest singular value above which a direction is identifiable."""
         rounding = max(self.rows, len(self.lengths)) * float(np.finfo(float).eps)
         return max(rounding, self.visible)
 
     @property
     def blind(self) -> NDArray[np.bool_]:
-        """Which columns have a share in the directions that are not seen, shape (n,)."""
+        """Which columns have a part in an unidentifiable direction, shape (n,)."""
         hidden = np.linalg.norm(self.right[self.rank :], axis=0)
         return np.asarray(hidden > max(HIDDEN, 100.0 * self.visible))
 
     @property
     def rank(self) -> int:
-        """How many directions are seen."""
+        """Number of identifiable directions."""
         if not len(self.singular):
             return 0
         return int(np.sum(self.singular > self.tolerance * self.singular[0]))
 
     @property
     def inverse(self) -> Array:
-        """V Σ⁻¹ of the directions seen, for the columns as they were, shape (n, rank)."""
+        """Factor V Σ⁻¹ of the truncated pseudo-inverse for unscaled columns, shape (n, rank)."""
         r = self.rank
         return np.asarray(self.right[:r].T / self.singular[:r] / _or_one(self.lengths)[:, None])
 
     def shortest(self, z: Array) -> Array:
-        """Return the shortest of the solutions of R x = z in the scaled columns, shape (n,)."""
+        """Return the minimum-norm solution of R x = z; the norm is that of the scaled columns.
+
+        Args:
+            z: Right-hand side, shape (n,), in the unit of the rows.
+
+        Returns:
+            x for the unscaled columns, shape (n,), in the parameters' units.
+        """
         return np.asarray(self.inverse @ (self.left[:, : self.rank].T @ z))
 
     @property
     def condition(self) -> float:
-        """Largest singular value over the smallest; infinite where a column is zero."""
+        """Condition number, largest over smallest singular value; infinite with a zero column."""
         if not len(self.lengths) or (self.lengths == 0.0).any() or not self.singular[-1] > 0.0:
             return float("inf")
         return float(self.singular[0] / self.singular[-1])
 
     def summary(self, labels: Labels) -> DataRank:
-        """Return rank and condition, with the names of the columns."""
+        """Return rank and condition, with the names of the n columns from `labels`."""
         size = len(self.lengths)
         last = np.abs(self.right[-1]) if size else np.zeros(0)
         names = [labels.names[i] for i in np.argsort(-last)[:4] if last[i] > 0.1]
@@ -259,14 +279,17 @@ def _or_one(lengths: Array) -> Array:
 
 
 def solve(triangle: Triangle) -> Array:
-    """Return the least-squares solution of a triangle of full rank, shape (p,).
+    """Return the least-squares solution π of a triangle of full rank.
 
     Args:
-        triangle: What `Information.combined` returned.
+        triangle: Weighted sum over the channels, as `Information.combined` returns it.
+
+    Returns:
+        π, shape (p,), in the parameters' units.
 
     Raises:
-        TooLittleData: If the columns are dependent, to the rounding of the triangle itself: no
-            number is made up.
+        TooLittleData: If the columns are linearly dependent, to the rounding of the triangle
+            itself. No minimum-norm solution is substituted.
     """
     size = len(triangle.columns)
     seen = Directions.of(triangle.R, size)
@@ -283,12 +306,18 @@ def solve(triangle: Triangle) -> Array:
 
 
 def data_rank(R: Array, labels: Labels, rows: int) -> DataRank:
-    """Return rank and condition of a triangle R, by the rule stated in `DataRank`."""
+    """Return rank and condition of a triangle R, by the rule stated in `DataRank`.
+
+    Args:
+        R: Upper triangle, shape (n, n).
+        labels: The n columns.
+        rows: Number of rows that R stands for.
+    """
     return Directions.of(R, rows).summary(labels)
 
 
 def channel_ranks(information: Information) -> dict[str, int]:
-    """Return how many combinations each channel could tell by itself."""
+    """Return for each channel the number of combinations that it identifies by itself."""
     found = {}
     for name, triangle in zip(information.channels, information.triangles, strict=True):
         labels = information.labels.select(triangle.columns)
@@ -297,5 +326,15 @@ def channel_ranks(information: Information) -> dict[str, int]:
 
 
 def visible_share(posterior: Array, prior: Array) -> NDArray[np.float64]:
-    """Return the share of each variance that data took away: 1 − posterior/prior, in [0, 1]."""
+    """Return the variance reduction by data, 1 − posterior/prior, clipped to [0, 1].
+
+    Zero means that the data say nothing of a parameter, one that they determine it alone.
+
+    Args:
+        posterior: Variances after the fit, shape (n,), in the parameters' units squared.
+        prior: Variances before it, shape (n,), in the same units.
+
+    Returns:
+        Shape (n,), dimensionless; 1 where the prior variance is zero.
+    """
     return np.clip(1.0 - posterior / np.where(prior > 0.0, prior, np.inf), 0.0, 1.0)

@@ -27,7 +27,14 @@ AXES = "xyz"
 
 
 def inertia_matrix(parameters: Array) -> Array:
-    """Return the inertia about the origin, (..., 3, 3) [kg·m²], of ten parameters (..., 10)."""
+    """Return the inertia matrix about the frame's origin.
+
+    Args:
+        parameters: Ten inertial parameters, shape (..., 10) [kg, kg·m, kg·m²].
+
+    Returns:
+        Shape (..., 3, 3) [kg·m²].
+    """
     pi = np.asarray(parameters, dtype=float)
     matrix = np.empty((*pi.shape[:-1], 3, 3))
     for k, (i, j) in enumerate(INERTIA_INDEX):
@@ -36,12 +43,17 @@ def inertia_matrix(parameters: Array) -> Array:
 
 
 def from_body(mass: float, com: Array, inertia: Array) -> Array:
-    """Return the ten parameters of a body given as model files give it.
+    """Return the ten inertial parameters of a body given by mass, centre of mass and inertia.
+
+    This is the form of model files. See `to_body` for the inverse.
 
     Args:
         mass: Mass [kg].
         com: Centre of mass in the body's frame, shape (3,) [m].
         inertia: Inertia about the centre of mass in the body's axes, shape (3, 3) [kg·m²].
+
+    Returns:
+        Shape (10,) [kg, kg·m, kg·m²].
     """
     c = np.asarray(com, dtype=float)
     # Parallel axes [Featherstone2008, eq. 2.63]: I_origin = I_com + m c× c×ᵀ.
@@ -52,7 +64,10 @@ def from_body(mass: float, com: Array, inertia: Array) -> Array:
 def to_body(parameters: Array) -> tuple[float, Array, Array]:
     """Return mass [kg], centre of mass (3,) [m] and inertia about it (3, 3) [kg·m²].
 
-    The inverse of `from_body`. A body without mass has its centre of mass at the origin.
+    The inverse of `from_body`. The centre of mass of a body of zero mass is set to the origin.
+
+    Args:
+        parameters: Ten inertial parameters, shape (10,) [kg, kg·m, kg·m²].
     """
     mass = float(parameters[0])
     com = parameters[1:4] / mass if mass != 0.0 else np.zeros(3)
@@ -60,14 +75,14 @@ def to_body(parameters: Array) -> tuple[float, Array, Array]:
 
 
 def stated_body(parameters: Array) -> tuple[Array, Array]:
-    """Return a body's numbers as files state them, and their Jacobian by the ten parameters.
+    """Return mass, centre of mass and central inertia, with their Jacobian by the ten parameters.
 
-    For the delta rule: covariance of the numbers is `J @ covariance @ J.T`. The Jacobian is that
-    of c = h/m and I_c = I + (h hᵀ − hᵀh 1)/m. A body without mass has its centre of mass at the
-    origin, whatever h: nothing follows from mass or h then.
+    For error propagation to the numbers of a model file: their covariance is
+    `J @ covariance @ J.T`. The Jacobian is that of c = h/m and I_c = I + (h hᵀ − hᵀh 1)/m. For a
+    body of zero mass the centre of mass is set to the origin and its derivatives to zero.
 
     Args:
-        parameters: Shape (10,).
+        parameters: Ten inertial parameters, shape (10,) [kg, kg·m, kg·m²].
 
     Returns:
         Mass [kg], centre of mass [m], and Ixx, Ixy, Iyy, Ixz, Iyz, Izz about it [kg·m²], shape
@@ -92,21 +107,24 @@ def wrench_regressor(
     angular_acceleration: Array,
     products: Array | None = None,
 ) -> Array:
-    """Return Y, shape (N, 6, 10), with `Y @ π` the wrench that moves a body.
+    """Return the rigid-body regressor Y with `Y @ π` the wrench exerted on a body.
 
     Force, then moment about the frame's origin, in the frame's axes: the force on the body is
-    `m (a − g) + (α× + ω×ω×) h` and the moment `I α + ω×Iω + h × (a − g)`. This is Φ of the load
-    identification chapter; the equations of force and moment there have gravity's sign wrong.
+    `m (a − g) + (α× + ω×ω×) h` and the moment `I α + ω×Iω + h × (a − g)`.
 
-    Y is linear in all arguments, with ωωᵀ one of them. So means over a window, whatever its
-    weights, are the row of the window.
+    Y is linear in its arguments, with ωωᵀ as one of them. Weighted means of the arguments over a
+    window therefore give the weighted mean of Y.
 
     Args:
         specific_force: Acceleration of the frame's origin less gravity, a − g, shape (N, 3)
-            [m/s²]: what an accelerometer there reads.
-        angular_velocity: ω, shape (N, 3) [rad/s]; of no concern where products are given.
+            [m/s²]: the reading of an accelerometer there.
+        angular_velocity: ω, shape (N, 3) [rad/s]; unused where products are given.
         angular_acceleration: α, shape (N, 3) [rad/s²].
-        products: ωωᵀ, shape (N, 3, 3), where it is not that of ω itself.
+        products: ωωᵀ, shape (N, 3, 3) [rad²/s²]; by default that of ω. Give it for windowed
+            means, where mean(ωωᵀ) differs from the product of the means.
+
+    Returns:
+        Shape (N, 6, 10); times π [kg, kg·m, kg·m²] it gives [N, N·m].
     """
     a, w, alpha = (
         np.asarray(x, dtype=float) for x in (specific_force, angular_velocity, angular_acceleration)
@@ -129,7 +147,14 @@ def wrench_regressor(
 
 
 def pseudo_inertia(parameters: Array) -> Array:
-    """Return the pseudo-inertia, shape (..., 4, 4), of ten parameters (..., 10)."""
+    """Return the pseudo-inertia S of a body.
+
+    Args:
+        parameters: Ten inertial parameters, shape (..., 10) [kg, kg·m, kg·m²].
+
+    Returns:
+        Shape (..., 4, 4) [kg·m², kg·m, kg].
+    """
     pi = np.asarray(parameters, dtype=float)
     inertia = inertia_matrix(pi)
     matrix = np.empty((*pi.shape[:-1], 4, 4))
@@ -141,7 +166,14 @@ def pseudo_inertia(parameters: Array) -> Array:
 
 
 def from_pseudo_inertia(matrix: Array) -> Array:
-    """Return the ten parameters (..., 10) of a pseudo-inertia (..., 4, 4)."""
+    """Return the ten inertial parameters of a pseudo-inertia; the inverse of `pseudo_inertia`.
+
+    Args:
+        matrix: S, shape (..., 4, 4) [kg·m², kg·m, kg].
+
+    Returns:
+        Shape (..., 10) [kg, kg·m, kg·m²].
+    """
     second_moment = matrix[..., :3, :3]
     trace = np.trace(second_moment, axis1=-2, axis2=-1)
     inertia = trace[..., None, None] * np.eye(3) - second_moment
@@ -151,19 +183,26 @@ def from_pseudo_inertia(matrix: Array) -> Array:
 
 
 def consistency_margin(parameters: Array) -> float:
-    """Return the smallest eigenvalue of the pseudo-inertia; positive means consistent."""
+    """Return the smallest eigenvalue of the pseudo-inertia; positive if physically consistent.
+
+    Args:
+        parameters: Ten inertial parameters, shape (..., 10); of several bodies the least counts.
+    """
     return float(np.linalg.eigvalsh(pseudo_inertia(parameters))[..., 0].min())
 
 
 def nearest_consistent(parameters: Array, floor: float = 1e-3) -> Array:
-    """Return the parameters with the pseudo-inertia's eigenvalues raised to a floor.
+    """Return physically consistent parameters: the pseudo-inertia's eigenvalues raised to a floor.
 
-    Lengths are first measured in the body's own radius of gyration, so that the floor does
-    not depend on the unit of length.
+    The eigenvalues are those about the centre of mass, with the body's radius of gyration as unit
+    of length, so that the floor is dimensionless.
 
     Args:
-        parameters: Ten parameters, shape (10,), with positive mass.
+        parameters: Ten inertial parameters, shape (10,) [kg, kg·m, kg·m²], with positive mass.
         floor: Smallest eigenvalue allowed, as a share of the largest.
+
+    Returns:
+        Shape (10,) [kg, kg·m, kg·m²].
     """
     mass, com, inertia = to_body(parameters)
     gyration = float(np.sqrt(max(np.trace(inertia), 0.0) / max(2.0 * mass, 1e-300)))
@@ -180,14 +219,17 @@ def nearest_consistent(parameters: Array, floor: float = 1e-3) -> Array:
 
 
 def frame_change(rotation: Array, translation: Array) -> Array:
-    """Return the 10×10 matrix that expresses a body's parameters in another frame.
+    """Return the matrix that transforms a body's ten parameters to another frame.
 
     `frame_change(R, p) @ π_child == π_parent`, where `x_parent = R x_child + p`, by
     `S_parent = T S_child Tᵀ` with the homogeneous transform T.
 
     Args:
-        rotation: Shape (3, 3).
-        translation: Shape (3,) [m].
+        rotation: R, shape (3, 3).
+        translation: p, shape (3,) [m].
+
+    Returns:
+        Shape (10, 10).
     """
     transform = np.eye(4)
     transform[:3, :3] = rotation
@@ -197,5 +239,13 @@ def frame_change(rotation: Array, translation: Array) -> Array:
 
 
 def sphere(mass: float, gyration: float) -> Array:
-    """Return a body of the given mass [kg] and radius of gyration [m] about its origin."""
+    """Return the ten parameters of a body with isotropic inertia m k² about its origin.
+
+    Args:
+        mass: m [kg].
+        gyration: Radius of gyration k [m].
+
+    Returns:
+        Shape (10,) [kg, kg·m, kg·m²].
+    """
     return from_body(mass, np.zeros(3), mass * gyration**2 * np.eye(3))

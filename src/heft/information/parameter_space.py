@@ -1,4 +1,4 @@
-"""What is estimated, what is believed of it, and what it can be."""
+"""The space of estimated parameters: nominal values, regressor map and physical constraints."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from .parameters import Labels
 
 @dataclass(frozen=True)
 class ParameterSpace:
-    """The space of the parameters x that are stated and exported.
+    """Parameters x as reported and exported, with nominal values and physical constraints.
 
-    What estimators must know of a plant besides its rows: which linear map takes x to the columns
-    of the regressor, what is believed of x beforehand, and which of it is physically possible.
+    An estimator needs from a plant, besides its rows: the linear map from x to the regressor's
+    columns, the nominal (prior) values of x, and which values are physically consistent.
 
     Attributes:
         labels: The n parameters x: ten a body, then all others.
         matrix: T with `columns = T @ x`, shape (columns, n).
-        nominal: What is believed of x beforehand, shape (n,).
-        groups: First positions of tens that must be the parameters of a rigid body.
-        nonnegative: Positions that must not be negative.
+        nominal: Prior values of x, shape (n,), in the units of `labels`.
+        groups: First positions of groups of ten that must be a consistent rigid body's.
+        nonnegative: Positions of parameters constrained to be ≥ 0.
     """
 
     labels: Labels
@@ -46,11 +46,20 @@ class ParameterSpace:
         return tuple(self.labels.names[k].rpartition(".")[0] for k in self.groups)
 
     def seen_through(self, matrix: Array) -> ParameterSpace:
-        """Return the same space for other columns, `matrix @ columns`."""
+        """Return the same space for transformed regressor columns, `matrix @ columns`.
+
+        Args:
+            matrix: Shape (new columns, columns).
+        """
         return replace(self, matrix=matrix @ self.matrix)
 
     def beside(self, names: Sequence[str], units: Sequence[str]) -> ParameterSpace:
-        """Return the space with further parameters of nominal value zero, each its own column."""
+        """Return the space extended by parameters of nominal value zero, each its own column.
+
+        Args:
+            names: Names of the added parameters.
+            units: Their units.
+        """
         labels = self.labels
         return replace(
             self,
@@ -61,11 +70,11 @@ class ParameterSpace:
 
     @staticmethod
     def of_one_body(labels: Labels, nominal: Array) -> ParameterSpace:
-        """Return the space of a body's ten parameters and of what stands behind them.
+        """Return the space of one body's ten parameters, followed by unconstrained others.
 
         Args:
-            labels: Of the columns, a body's ten first.
-            nominal: Shape (columns,).
+            labels: The columns' labels, the body's ten first.
+            nominal: Prior values, shape (columns,), in the units of `labels`.
         """
         assert len(labels) >= PARAMETER_COUNT
         return ParameterSpace(labels, np.eye(len(labels)), nominal, (0,))

@@ -1,4 +1,4 @@
-"""Labelled numbers: the names, units and values of a set of parameters."""
+"""Labelled parameters: names, units, values and covariance."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from heft.errors import InvalidSetting, UnlikeLabels, nearest
 
 @dataclass(frozen=True)
 class Labels:
-    """What the entries of a parameter vector are.
+    """Names and units of the entries of a parameter vector.
 
     Attributes:
-        names: One name an entry, each once.
+        names: One unique name an entry.
         units: One unit an entry, as text.
-        frame: What the numbers refer to: the name of the plant and the hash of its structure.
-            Numbers of unlike frames never meet.
+        frame: What the parameters belong to: the plant's name and the hash of its structure.
+            Information about different frames cannot be added.
+
+    Raises:
+        InvalidSetting: If names and units differ in number, or a name repeats.
     """
 
     names: tuple[str, ...]
@@ -67,7 +70,11 @@ class Labels:
         )
 
     def require_same(self, other: Labels) -> None:
-        """Raise `UnlikeLabels` unless the other labels are these."""
+        """Check that other labels are the same.
+
+        Raises:
+            UnlikeLabels: If names, order, units or frame differ.
+        """
         if self == other:
             return
         differing = sorted(set(self.names) ^ set(other.names))
@@ -88,12 +95,15 @@ class Labels:
 
 @dataclass(frozen=True)
 class Parameters:
-    """Values with their labels and, where known, their covariance.
+    """Parameter values with their labels and, where known, their covariance.
 
     Attributes:
-        labels: Names and units.
-        values: Shape (n,).
-        covariance: Shape (n, n), or None.
+        labels: Names and units of the n entries.
+        values: Shape (n,), in the units of `labels`.
+        covariance: Shape (n, n), in products of these units, or None where unknown.
+
+    Raises:
+        InvalidSetting: If values and labels differ in number.
     """
 
     labels: Labels
@@ -118,7 +128,7 @@ class Parameters:
 
     @property
     def std(self) -> Array:
-        """Standard deviations, shape (n,); infinite where the covariance is unknown."""
+        """Standard deviations, shape (n,), in the labels' units; infinite without a covariance."""
         if self.covariance is None:
             return np.full(len(self.labels), np.inf)
         return np.sqrt(np.maximum(np.diag(self.covariance), 0.0))

@@ -1,8 +1,8 @@
-"""Rotations: matrices, angles, axes, quaternions, rotation vectors, and what goes between them.
+"""Rotations: matrices, roll-pitch-yaw, axis-angle, quaternions, rotation vectors, conversions.
 
-A matrix R takes vectors of the turned frame to the frame that it is turned in. Quaternions are
-w, x, y, z. By hand is what must be exact where angles are (a model file's right angles, a pitch of
-90°) or is a formula for many samples; the rest is scipy's, loaded on first use.
+A matrix R maps coordinates in the rotated frame to those in the reference frame. Quaternions are
+w, x, y, z. Implemented here is what must be exact at special angles (a model file's right angles,
+a pitch of 90°) or is a formula for many samples; the rest is scipy's, loaded on first use.
 """
 
 from __future__ import annotations
@@ -15,7 +15,14 @@ from heft.arrays import Array
 
 
 def skew(vector: Array) -> Array:
-    """Return the matrices with `skew(a) @ b == cross(a, b)`, (..., 3, 3), of vectors (..., 3)."""
+    """Return the cross-product matrices a× with `skew(a) @ b == cross(a, b)`.
+
+    Args:
+        vector: a, shape (..., 3).
+
+    Returns:
+        Shape (..., 3, 3), in the unit of a.
+    """
     v = np.asarray(vector, dtype=float)
     x, y, z = v[..., 0], v[..., 1], v[..., 2]
     matrix = np.zeros((*v.shape, 3))
@@ -29,18 +36,24 @@ def matrix_of_axis_angle(axis: Array, angle: Array | float) -> Array:
     """Return rotation matrices about a unit axis, by Rodrigues' formula.
 
     Args:
-        axis: Shape (3,).
-        angle: Of any shape [rad].
+        axis: Unit vector, shape (3,).
+        angle: Any shape [rad].
 
     Returns:
-        Shape (..., 3, 3), with the shape of the angles.
+        Shape (..., 3, 3), with the shape of the angles in front.
     """
     cross, turned = skew(axis), np.asarray(angle)[..., None, None]
     return np.asarray(np.eye(3) + np.sin(turned) * cross + (1.0 - np.cos(turned)) * (cross @ cross))
 
 
 def matrix_of_rpy(roll: float, pitch: float, yaw: float) -> Array:
-    """Return the rotation matrix of a URDF's `rpy` [rad]: about fixed axes x, y, then z."""
+    """Return the rotation matrix, shape (3, 3), of a URDF's `rpy`: about fixed axes x, y, then z.
+
+    Args:
+        roll: Angle about x [rad].
+        pitch: Angle about y [rad].
+        yaw: Angle about z [rad].
+    """
     (sr, sp, sy), (cr, cp, cy) = np.sin([roll, pitch, yaw]), np.cos([roll, pitch, yaw])
     return np.array(
         [
@@ -52,9 +65,15 @@ def matrix_of_rpy(roll: float, pitch: float, yaw: float) -> Array:
 
 
 def rpy_of_matrix(rotation: Array) -> Array:
-    """Return angles with `matrix_of_rpy(*rpy_of_matrix(R)) == R`, shape (3,) [rad].
+    """Return roll, pitch and yaw, with `matrix_of_rpy(*rpy_of_matrix(R)) == R`.
 
-    Yaw first, then what is left of the others: so it holds where the pitch is a right angle, too.
+    Yaw is computed first and divided out, so that the result holds at a pitch of ±90°, too.
+
+    Args:
+        rotation: R, shape (3, 3).
+
+    Returns:
+        Shape (3,) [rad].
     """
     yaw = float(np.arctan2(rotation[1, 0], rotation[0, 0]))
     left = matrix_of_rpy(0.0, 0.0, yaw).T @ rotation
@@ -63,7 +82,14 @@ def rpy_of_matrix(rotation: Array) -> Array:
 
 
 def matrix_of_quaternion(quaternion: Array) -> Array:
-    """Return rotation matrices, shape (..., 3, 3), of quaternions (..., 4) of any length."""
+    """Return the rotation matrices of quaternions.
+
+    Args:
+        quaternion: w, x, y, z, shape (..., 4), of any length but zero.
+
+    Returns:
+        Shape (..., 3, 3).
+    """
     w, x, y, z = np.moveaxis(np.asarray(quaternion, dtype=float), -1, 0)
     length = np.sqrt(x * x + y * y + z * z + w * w)
     w, x, y, z = w / length, x / length, y / length, z / length
@@ -78,7 +104,7 @@ def matrix_of_quaternion(quaternion: Array) -> Array:
 
 
 def quaternion_of_matrix(rotation: Array) -> Array:
-    """Return the unit quaternion of a rotation matrix, its w ≥ 0, shape (4,)."""
+    """Return the unit quaternion w, x, y, z, shape (4,), w ≥ 0, of a rotation matrix (3, 3)."""
     from scipy.spatial.transform import Rotation
 
     x, y, z, w = Rotation.from_matrix(rotation).as_quat(canonical=True)
@@ -86,11 +112,16 @@ def quaternion_of_matrix(rotation: Array) -> Array:
 
 
 def continuous_quaternions(quaternion: Array, before: Array | None = None) -> Array:
-    """Return the same rotations with signs that never jump: q and −q are one, but not smooth.
+    """Return the same rotations with signs chosen so that successive quaternions do not jump.
+
+    The quaternions q and −q are the same rotation; differentiation needs one of them throughout.
 
     Args:
         quaternion: Shape (N, 4).
-        before: The quaternion before, shape (4,), NaN where there is none.
+        before: The preceding quaternion, shape (4,), NaN where there is none.
+
+    Returns:
+        Shape (N, 4).
     """
     whole = np.vstack([np.full(4, np.nan) if before is None else before, quaternion])
     flips = np.sum(whole[1:] * whole[:-1], axis=1) < 0.0  # not for NaN
@@ -98,11 +129,14 @@ def continuous_quaternions(quaternion: Array, before: Array | None = None) -> Ar
 
 
 def angular_velocity(quaternion: Array, rate: Array) -> Array:
-    """Return ω in the turned frame's axes, `2 q* q̇`, shape (N, 3) [rad/s].
+    """Return the angular velocity ω in the rotated frame's axes, the vector part of `2 q* q̇`.
 
     Args:
-        quaternion: Shape (N, 4), of any length.
-        rate: Its derivative, shape (N, 4) [1/s].
+        quaternion: q, shape (N, 4), of any length but zero.
+        rate: Its derivative q̇, shape (N, 4) [1/s].
+
+    Returns:
+        Shape (N, 3) [rad/s].
     """
     square = np.sum(quaternion**2, axis=1, keepdims=True)
     w, vector = quaternion[:, :1], quaternion[:, 1:]
@@ -111,21 +145,26 @@ def angular_velocity(quaternion: Array, rate: Array) -> Array:
 
 
 def matrix_of_rotation_vector(vector: Array) -> Array:
-    """Return the rotation matrix, shape (3, 3), of a rotation vector (3,) [rad]."""
+    """Return the rotation matrix, shape (3, 3), of a rotation vector, shape (3,) [rad]."""
     from scipy.spatial.transform import Rotation
 
     return np.asarray(Rotation.from_rotvec(vector).as_matrix())
 
 
 def rotation_vector_of_matrix(rotation: Array) -> Array:
-    """Return the rotation vector, shape (3,) [rad], of a rotation matrix."""
+    """Return the rotation vector, shape (3,) [rad], of a rotation matrix, shape (3, 3)."""
     from scipy.spatial.transform import Rotation
 
     return np.asarray(Rotation.from_matrix(rotation).as_rotvec())
 
 
 def rotation_vector_between(one: Array, other: Array) -> Array:
-    """Return the rotation vector that turns one direction into another, shape (3,) [rad]."""
+    """Return the rotation vector, shape (3,) [rad], that turns one direction into another.
+
+    Args:
+        one: First direction, shape (3,).
+        other: Second direction, shape (3,).
+    """
     axis = np.cross(one, other)
     size = float(np.linalg.norm(axis))
     angle = math.atan2(size, float(one @ other))

@@ -1,13 +1,13 @@
-"""Square-root information: what rows `Y π = τ` say about π, as one triangle a channel.
+"""Square-root information: rows `Y π = τ` compressed to one triangle R a channel.
 
-For each channel (a joint, a wrench component) the QR triangle of its rows `[Y τ]` is kept,
+For each channel (a joint, a wrench component) the QR triangle of its rows `[Y τ]` is stored,
 unweighted:
 
     Qᵀ [Y τ] = [R z; 0 ρ]      so that ‖Y π − τ‖² = ‖R π − z‖² + ρ²
 
 Two of them add by a QR of one stacked on the other. The sum is associative and commutative
 with a neutral element, so chunks, logs, priors and robots are all terms of one sum. Weights
-act when the channels are put together (`combined`) and need no rows. `YᵀY` is never formed:
+are applied when the channels are combined (`combined`) and need no rows. `YᵀY` is never formed:
 at condition 1e7 it would lose all but three digits.
 """
 
@@ -30,10 +30,13 @@ FORMAT = "heft-information-1"
 
 
 def triangle_of(rows: Array) -> Array:
-    """Return the square upper triangle R with `RᵀR = rowsᵀ rows`, diagonal ≥ 0.
+    """Return the square-root triangle R of rows, with `RᵀR = rowsᵀ rows` and a diagonal ≥ 0.
 
     Args:
         rows: Shape (m, n), any m ≥ 0.
+
+    Returns:
+        Upper triangle, shape (n, n), in the unit of the rows.
     """
     m, n = rows.shape
     if m < n:
@@ -44,12 +47,12 @@ def triangle_of(rows: Array) -> Array:
 
 @dataclass(frozen=True)
 class Triangle:
-    """The information of one channel about the columns that it can see.
+    """Square-root information of one channel about the k parameters that affect it.
 
     Attributes:
-        columns: Positions of its columns among the labels, ascending, shape (k,).
+        columns: Positions of these parameters among the labels, ascending, shape (k,).
         factor: `[R z; 0 ρ]`, upper triangular, shape (k + 1, k + 1).
-        rows: How many rows it stands for.
+        rows: Number of rows that it stands for.
     """
 
     columns: NDArray[np.intp]
@@ -58,25 +61,36 @@ class Triangle:
 
     @property
     def R(self) -> Array:
-        """The triangle of the columns, shape (k, k)."""
+        """Square-root information matrix R of the columns, shape (k, k)."""
         return self.factor[:-1, :-1]
 
     @property
     def z(self) -> Array:
-        """The rotated right-hand side, shape (k,)."""
+        """Right-hand side z = Qᵀτ of R π = z, shape (k,), in the unit of τ."""
         return self.factor[:-1, -1]
 
     @property
     def energy(self) -> float:
-        """What no parameters can explain: ρ² = min ‖Y π − τ‖²."""
+        """Residual sum of squares at the least-squares solution, ρ² = min ‖Y π − τ‖²."""
         return float(self.factor[-1, -1] ** 2)
 
     def residual_energy(self, values: Array) -> float:
-        """Return ‖Y π − τ‖² of all its rows at the parameters π, shape (p,)."""
+        """Return the residual sum of squares ‖Y π − τ‖² of all rows.
+
+        Args:
+            values: π, shape (p,), in the parameters' units.
+        """
         return float(np.sum((self.R @ values[self.columns] - self.z) ** 2)) + self.energy
 
     def spread(self, size: int) -> Array:
-        """Return the factor over all `size` columns, shape (k + 1, size + 1)."""
+        """Return the factor with zero columns inserted for all other parameters.
+
+        Args:
+            size: Number of all parameters p.
+
+        Returns:
+            Shape (k + 1, p + 1).
+        """
         wide = np.zeros((len(self.columns) + 1, size + 1))
         wide[:, np.append(self.columns, size)] = self.factor
         return wide
@@ -84,12 +98,15 @@ class Triangle:
 
 @dataclass(frozen=True)
 class Information:
-    """What has been seen of a set of parameters, by channel.
+    """Square-root information about parameters, by measurement channel.
+
+    Terms add with `+`: chunks of a log, several logs, priors. `λ * information` scales it by a
+    forgetting factor.
 
     Attributes:
-        labels: The parameters.
+        labels: The p parameters.
         channels: Names of the channels.
-        triangles: One a channel.
+        triangles: One triangle a channel.
     """
 
     labels: Labels
@@ -98,7 +115,7 @@ class Information:
 
     @staticmethod
     def neutral(labels: Labels, channels: Sequence[str]) -> Information:
-        """Return the information of no rows at all: `neutral + x == x`."""
+        """Return the information of no rows, the neutral element: `neutral + x == x`."""
         empty = Triangle(np.empty(0, dtype=np.intp), np.zeros((1, 1)), 0)
         return Information(labels, tuple(channels), (empty,) * len(channels))
 
@@ -106,15 +123,16 @@ class Information:
     def from_rows(
         labels: Labels, channels: Sequence[str], regressor: Array, effort: Array
     ) -> Information:
-        """Return the information of rows.
+        """Return the information of regressor rows `Y π = τ`.
 
         Args:
             labels: The p parameters.
-            channels: The c channels' names.
+            channels: Names of the c channels.
             regressor: Y, shape (samples, c, p).
-            effort: τ, shape (samples, c).
+            effort: τ, shape (samples, c), in the channels' units, such as [N] or [N·m].
 
         Raises:
+            InvalidSetting: If the shapes do not fit the labels and channels.
             InvalidRecording: If a number is not finite.
         """
         regressor = np.asarray(regressor, dtype=float)
@@ -139,6 +157,11 @@ class Information:
         return Information(labels, tuple(channels), tuple(triangles))
 
     def __add__(self, other: Information) -> Information:
+        """Return the information of both sets of rows.
+
+        Raises:
+            UnlikeLabels: If parameters or channels differ.
+        """
         self.labels.require_same(other.labels)
         if self.channels != other.channels:
             raise UnlikeLabels(
@@ -156,17 +179,17 @@ class Information:
         return Information(self.labels, self.channels, tuple(triangles))
 
     def __rmul__(self, forgetting: float) -> Information:
-        """Return the information faded by a factor λ in [0, 1]: `λ·I + new` forgets."""
+        """Return the information scaled by a forgetting factor λ in [0, 1]: `λ * old + new`."""
         triangles = tuple(
             Triangle(t.columns, np.sqrt(forgetting) * t.factor, t.rows) for t in self.triangles
         )
         return Information(self.labels, self.channels, triangles)
 
     def beside(self, channel: str, rows: Array) -> Information:
-        """Return what is known together with the rows of one channel more, such as a prior's.
+        """Return the information extended by one channel, such as a prior's rows.
 
         Args:
-            channel: Its name.
+            channel: Name of the added channel.
             rows: `[Y τ]`, shape (any, p + 1).
         """
         seen = np.flatnonzero(np.any(rows[:, :-1] != 0.0, axis=0))
@@ -175,7 +198,14 @@ class Information:
         return Information(self.labels, (*self.channels, channel), (*self.triangles, triangle))
 
     def moments(self, values: Array) -> Array:
-        """Return `Yᵀ(τ − Y π)` of each channel at the parameters π, shape (channels, p)."""
+        """Return the normal-equation residual `Yᵀ(τ − Y π)` of each channel.
+
+        Args:
+            values: π, shape (p,), in the parameters' units.
+
+        Returns:
+            Shape (channels, p); the sum over the channels is zero at the unweighted optimum.
+        """
         found = np.zeros((len(self.triangles), len(self.labels)))
         for row, t in zip(found, self.triangles, strict=True):
             row[t.columns] = t.R.T @ (t.z - t.R @ values[t.columns])
@@ -183,14 +213,15 @@ class Information:
 
     @property
     def rows(self) -> int:
-        """Rows of all channels."""
+        """Number of rows of all channels together."""
         return sum(t.rows for t in self.triangles)
 
     def combined(self, weights: Mapping[str, float] | None = None) -> Triangle:
-        """Return the channels put together into one triangle over all columns.
+        """Return the weighted sum of the channels: one triangle over all p columns.
 
         Args:
-            weights: What each channel's rows are multiplied by, 1/σ; ones if not given.
+            weights: Factor of each channel's rows, by name: 1/σ, with σ in the channel's unit. Ones
+                if not given.
         """
         size = len(self.labels)
         parts = []
@@ -200,7 +231,7 @@ class Information:
         return Triangle(np.arange(size), triangle_of(np.vstack(parts)), self.rows)
 
     def only(self, keep: Sequence[int]) -> Information:
-        """Return what the same rows say when all other parameters are zero.
+        """Return the information with all other parameters fixed at zero (their columns deleted).
 
         Args:
             keep: Positions of the parameters to keep, ascending.
@@ -233,10 +264,13 @@ class Information:
         return Information(labels, self.channels, tuple(triangles))
 
     def marginalised(self, keep: Sequence[int]) -> Information:
-        """Return what is known of some parameters when nothing is assumed of the others.
+        """Return the information about some parameters, the others eliminated as unknowns.
 
-        The channels are put together unweighted first, since a parameter that one channel
-        cannot tell apart another may.
+        The channels are first summed unweighted, since parameters that one channel cannot separate
+        may be separated by another. The result has one channel, `all`.
+
+        Args:
+            keep: Positions of the parameters to keep.
         """
         keep = list(keep)
         away = [i for i in range(len(self.labels)) if i not in set(keep)]
@@ -246,7 +280,12 @@ class Information:
         return Information(self.labels.select(keep), ("all",), (triangle,))
 
     def save(self, path: Path, **extra: Array) -> None:
-        """Write an NPZ with labels, triangles and further arrays; nothing is pickled."""
+        """Write an NPZ file with labels, triangles and further arrays; nothing is pickled.
+
+        Args:
+            path: The file; replaced if it exists.
+            extra: Further arrays by name.
+        """
         arrays: dict[str, NDArray[np.generic]] = {
             "format": np.array(FORMAT),
             "names": np.array(self.labels.names),
@@ -264,10 +303,10 @@ class Information:
 
     @staticmethod
     def load(path: Path) -> Information:
-        """Read what `save` wrote.
+        """Read a file that `save` wrote.
 
         Raises:
-            InvalidRecording: If the file is not one of these.
+            InvalidRecording: If it is missing, damaged or of another format.
         """
         require_regular(path, "file of information")
         try:

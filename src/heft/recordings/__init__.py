@@ -1,4 +1,4 @@
-"""Log files as recordings: named signals over time, in SI; and back."""
+"""Recordings: log files as named signals over time in SI units, and their conversion."""
 
 from .formats import BLOCK_ROWS, Format, Table, is_log, read_table
 from .formats.layouts import Decoder, Malformed

@@ -1,4 +1,4 @@
-"""What columns mean: canonical names, their units, and the column map of `--map`."""
+"""Meaning of a log's columns: canonical signal names, their units, the column map of `--map`."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ NO_UNIT = "this is no unit of this signal"
 
 
 def is_canonical(name: str) -> bool:
-    """Whether a column's name says what it is: `q.elbow`, `force.tool0.x`, `u.rotor1`."""
+    """Whether a column's name is canonical: `q.elbow`, `force.tool0.x`, `u.rotor1`."""
     kind, _, rest = name.partition(".")
     if kind in FRAME_KINDS:
         frame, _, letter = rest.rpartition(".")
@@ -77,10 +77,11 @@ def is_canonical(name: str) -> bool:
 
 @dataclass(frozen=True)
 class SignalMap:
-    """How one kind of signal is made from a file's columns.
+    """Affine map from a file's columns to signals of one kind, in SI units.
 
-    `joint signal = offset + unit · matrix @ (sign / ratio · columns)`; for torques the ratio
-    multiplies, since a gear that slows the joint strengthens it.
+    `signals = offset + unit · matrix @ columns`, where the matrix includes sign and gear ratio:
+    `sign / ratio` for positions, `sign · ratio` for torques, since a reduction gear that divides
+    the speed multiplies the torque.
 
     Attributes:
         kind: `q`, `v`, `a`, `tau`, `current`; of frames `force`, `torque`, `pos`, `quat`,
@@ -89,8 +90,8 @@ class SignalMap:
         joints: The joints, or the actuators, in the order of the result; of a frame its
             components, as `tool0.x`.
         unit: Unit in the file.
-        matrix: Joint signals per column, shape (joints, columns), all but the unit in it.
-        offset: Added in the end [SI], shape (joints,).
+        matrix: Signals per column, in the file's unit, shape (joints, columns).
+        offset: Added last, shape (joints,) [SI unit of the kind].
     """
 
     kind: str
@@ -102,13 +103,13 @@ class SignalMap:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Canonical names of the result."""
+        """Canonical names of the resulting signals, one a joint."""
         return tuple(f"{self.kind}.{j}" for j in self.joints)
 
 
 @dataclass(frozen=True)
 class ColumnMap:
-    """How canonical signals are made from a file's columns: the TOML of `--map`.
+    """Map from a file's columns to canonical signals: the TOML file of `--map`.
 
     ```toml
     [time]
@@ -129,17 +130,17 @@ class ColumnMap:
     frame = "tool0"             # a frame instead of joints; three columns: x, y, z
     columns = ["fx", "fy", "fz"]
     [topic]                     # of a log of ROS messages
-    names = ["/joint_states"]   # those to read, where several say the same
+    names = ["/joint_states"]   # those to read, where several carry the same signal
     frames = {"/mocap/pose" = "gripper"}
     ```
 
-    Without a table for time and without signals the columns' names are canonical.
+    A map without a time table and without signals takes the columns' names as canonical.
 
     Attributes:
         time: The time column, or None where the step is constant.
-        time_unit: Its unit.
+        time_unit: Unit of the time column.
         step: Constant time step [s], or None.
-        signals: One a kind.
+        signals: One map a kind of signal.
         topics: Which topics of a log of messages are read.
     """
 
@@ -151,7 +152,7 @@ class ColumnMap:
 
     @property
     def canonical(self) -> bool:
-        """Whether the map leaves the meaning of columns to their names."""
+        """Whether the map defines no signals, so that the columns' names are taken as canonical."""
         return not self.signals and self.time == "t" and self.time_unit == "s"
 
     @staticmethod
@@ -159,13 +160,21 @@ class ColumnMap:
         """Read a column map.
 
         Raises:
-            InvalidSetting: If it is malformed, or holds unknown keys.
+            InvalidSetting: If it cannot be read, is malformed, or has unknown keys.
         """
         return ColumnMap.from_dict(read_toml(path), str(path))
 
     @staticmethod
     def from_dict(table: Mapping[str, Any], where: str = "map") -> ColumnMap:
-        """Return the map of a parsed TOML table; see `from_toml`."""
+        """Return the map of a parsed TOML table; see `from_toml`.
+
+        Args:
+            table: The parsed table.
+            where: Its name in error messages.
+
+        Raises:
+            InvalidSetting: If it is malformed, or has unknown keys.
+        """
         return COLUMN_MAP({"time": {"column": "t"}, **table}, where)
 
 

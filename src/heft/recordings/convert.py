@@ -1,7 +1,6 @@
-"""Any log as any other: canonical signals written in any format that has a writer.
+"""Conversion of logs: canonical signals written in any format that has a writer.
 
-The output appears whole or not at all. What a format cannot hold is said, never left out in
-silence.
+The output file appears complete or not at all. What the output format cannot store is reported.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ from .recording import Recording
 
 @dataclass(frozen=True)
 class Converted:
-    """What became of a log.
+    """Summary of a conversion.
 
     Attributes:
-        rows: Rows written.
+        rows: Number of rows written.
         begin: First time [s].
         end: Last time [s].
-        notes: What a reader of the logs should know.
-        losses: What the output's format could not hold.
-        damage: What was wrong with the logs and is lost; nothing unless salvage was asked for.
+        notes: Remarks on the input logs.
+        losses: What the output format could not store.
+        damage: Damaged parts of the logs that are lost; empty unless salvage was requested.
     """
 
     rows: int
@@ -52,15 +51,15 @@ def convert(
     """Write logs, joined by time if several, as one canonical log.
 
     Args:
-        logs: The first gives the times; see `tables.join`.
-        out: The file; its ending says of which format (see `formats.registry`).
-        columns: What the logs' columns mean.
-        joints: The robot's joints, for logs that only count theirs.
+        logs: The input files; the first one's times are those of the output (see `formats.join`).
+        out: The output file; its ending determines the format (see `formats.registry`).
+        columns: Column map of the logs; by default their columns' names are canonical.
+        joints: The robot's joints, for logs that number their joints instead of naming them.
         recover: Whether to salvage what can be read of damaged logs.
 
     Raises:
-        InvalidSetting: If the kind of the output is not known, or it would replace a log.
-        InvalidRecording: If a log cannot be used, or, to be salvaged, holds nothing.
+        InvalidSetting: If the output format is unknown, or the output would replace a log.
+        InvalidRecording: If a log cannot be used, or nothing of it can be salvaged.
     """
     write = _writer(out)
     damage: dict[str, None] = {}

@@ -1,4 +1,4 @@
-"""Logs that robots' own tools write, recognised by the names of their columns.
+"""Logs of robot vendors' tools, recognised by the names of their columns.
 
 Sources: the recorder of Universal Robots' RTDE client names its columns `timestamp` [s],
 `actual_q_0` to `actual_q_5` [rad], `actual_qd_0` [rad/s], `actual_current_0` [A] and separates
@@ -23,15 +23,15 @@ from .formats.table import Table
 
 @dataclass(frozen=True)
 class KnownLog:
-    """Columns as one tool names them.
+    """Column names of one tool's logs.
 
     Attributes:
-        tool: Who writes them.
+        tool: Name of the tool.
         time: Column of time.
-        unit: Its unit, or None where the tool's users write several.
+        unit: Unit of time, or None where the tool's users write several.
         signals: Pattern of the columns by kind of signal, `{}` for the joint's number from 0.
         joints: The joints' usual names, in order.
-        note: What else the log holds, and why it is not used.
+        note: Other signals of the log, and why they are not used.
     """
 
     tool: str
@@ -42,17 +42,17 @@ class KnownLog:
     note: str
 
     def fits(self, columns: Sequence[str]) -> bool:
-        """Whether columns are named so: time and all positions."""
+        """Whether a log has this tool's column of time and all its columns of joint positions."""
         there = set(columns)
         _, positions = self.signals[0]
         return {self.time, *(positions.format(k) for k in range(len(self.joints)))} <= there
 
     def columns(self, table: Table, joints: Sequence[str]) -> tuple[ColumnMap, tuple[str, ...]]:
-        """Return the map of the log's columns, and what a reader should know.
+        """Return the column map of a log of this tool, and remarks on the log.
 
         Args:
             table: The log.
-            joints: The robot's joints; the usual names if not given.
+            joints: The robot's joints, in the tool's order; the usual names if not given.
 
         Raises:
             InvalidRecording: If the robot has another number of joints under other names.
@@ -129,5 +129,5 @@ KNOWN = (
 
 
 def recognise(columns: Sequence[str]) -> KnownLog | None:
-    """Return the tool that names columns so, or None."""
+    """Return the tool whose column names these are, or None."""
     return next((k for k in KNOWN if k.fits(columns)), None)

@@ -1,6 +1,6 @@
-"""A first draft of a column map, from the names of a log's columns and of the robot's joints.
+"""Draft of a column map, guessed from the names of a log's columns and of the robot's joints.
 
-A guess to be checked, and written so: every line says what speaks for it.
+The draft must be checked by the user: each line states the evidence for it in a comment.
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ class _Guess:
 
 
 def draft_map(table: Table, joints: Sequence[str]) -> str:
-    """Return the TOML of a column map, guessed from names and from the first numbers.
+    """Return the TOML text of a column map, guessed from names and from the first numbers.
 
-    Joints' signals are looked for if there are joints, a sensor's wrench and pose in what is left.
-
-    Comments say what speaks for each guess and what to check. Where nothing can be guessed, the
-    line is there as a comment to be filled in. `ColumnMap.from_dict` reads the text.
+    If joints are given, joint signals are searched first, then the wrench and pose of a sensor
+    among the other columns. Comments state the evidence for each guess and what to check. Where
+    nothing can be guessed, a commented line is left to be filled in. `ColumnMap.from_dict` reads
+    the text once parsed.
 
     Args:
         table: The log.

@@ -1,10 +1,9 @@
-"""Recordings: named signals over time in SI units, read again and again in blocks.
+"""Recordings: named signals over time in SI units, read repeatedly in blocks.
 
 Logs whose columns carry canonical names (`t`, `q.<joint>`, `tau.<joint>`, `force.<frame>.x`;
-`columns.is_canonical`), logs of ROS messages and those of robots that name their columns
-themselves (`known_logs`) need no map; anything else is described by a TOML column map
-(`ColumnMap`). Joints are found by name, never by position. Units are converted here and nowhere
-else. Nothing is unpickled.
+`columns.is_canonical`), logs of ROS messages and those of known vendor tools (`known_logs`) need
+no map; any other is described by a TOML column map (`ColumnMap`). Joints are found by name, never
+by position. Units are converted here and nowhere else. Nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ Part: TypeAlias = tuple[Path, Path | None, float]  # of an experiment: log, map,
 
 @dataclass(frozen=True)
 class Block:
-    """A piece of a recording.
+    """Consecutive rows of a recording.
 
     Attributes:
         time: Shape (rows,) [s].
-        values: Shape (rows, names), in the order asked for.
+        values: Shape (rows, names), in the requested order, each column in its signal's SI unit.
     """
 
     time: Array
@@ -46,22 +45,22 @@ class Block:
 
 @dataclass(frozen=True)
 class Recording:
-    """Named signals over time, SI units, readable any number of times in bounded memory.
+    """Named signals over time in SI units, readable any number of times in bounded memory.
 
     Attributes:
-        name: Where it is from.
-        table: The file behind it.
-        sources: For each canonical signal the map that makes it, and its place therein.
+        name: Path or name of the source.
+        table: The file as columns of numbers.
+        sources: For each canonical signal the map that makes it, and its row in that map's matrix.
         time: Column of time, or None for a constant step.
         time_scale: Unit of the time column [s].
         step: Constant time step [s], or None.
         start: First row used.
         stop: Row behind the last used, or None for all.
-        selection: Tells of rows' positions whether they are to be fitted or scored; the
-            others still serve to smooth the motion. All are, if not given.
-        provenance: From which columns each signal is made.
-        notes: What a reader of the log should know, in sentences.
-        files: What was opened: the log; of an experiment its TOML and each part's log and map.
+        selection: Takes row positions, shape (n,), and returns which of them are fitted or scored,
+            shape (n,); all if None. The other rows still serve to smooth the motion.
+        provenance: The file's columns, with their unit, from which each signal is made.
+        notes: Remarks on the log, in sentences.
+        files: The files opened: the log; of an experiment its TOML and each part's log and map.
     """
 
     name: str
@@ -84,18 +83,19 @@ class Recording:
         joints: Sequence[str] = (),
         damaged: Damaged = refuse,
     ) -> Recording:
-        """Open a log.
+        """Open a log file or an experiment.
 
         Args:
             path: CSV, Parquet, NPZ, MCAP, ROS 1 bag, a rosbag2's folder or .db3 file, or the
                 TOML of an experiment whose signals are in several files (`docs/logs.md`).
-            columns: What its columns mean; their own names tell if not given.
-            joints: The robot's joints, for logs that only count theirs.
-            damaged: Takes what is wrong with the file; refuses it if not given.
+            columns: Column map of the log; by default its columns' names are canonical.
+            joints: The robot's joints, for logs that number their joints instead of naming them.
+            damaged: Called with each defect of a damaged file, to salvage what can be read; by
+                default a damaged file is refused.
 
         Raises:
-            InvalidRecording: If the file cannot be read.
-            MissingSignal: If a column of the map, or the time, is not there.
+            InvalidRecording: If the file is missing, damaged or of no known format.
+            MissingSignal: If a column of the map, or the time, is missing.
             InvalidSetting: If an experiment's TOML is malformed.
         """
         if Path(path).suffix.lower() == EXPERIMENT:
@@ -106,7 +106,18 @@ class Recording:
 
     @staticmethod
     def from_arrays(time: Array, name: str = "arrays", **signals: Mapping[str, Array]) -> Recording:
-        """Return a recording of arrays: `from_arrays(t, q={"elbow": q2}, tau={"elbow": tau2})`."""
+        """Return a recording of arrays: `from_arrays(t, q={"elbow": q2}, tau={"elbow": tau2})`.
+
+        Args:
+            time: Shape (N,) [s].
+            name: Name of the recording in messages.
+            signals: For each kind of signal, arrays of shape (N,) by joint or frame component, in
+                SI units ([rad], [rad/s], [N·m], …).
+
+        Raises:
+            InvalidRecording: If the arrays differ in length.
+            InvalidSetting: If a kind of signal is unknown.
+        """
         arrays = {"t": np.asarray(time, dtype=float)}
         for kind, by_joint in signals.items():
             if kind not in KINDS:
@@ -131,7 +142,7 @@ class Recording:
     def of_table(
         table: Table, columns: ColumnMap | None = None, joints: Sequence[str] = ()
     ) -> Recording:
-        """Return the recording of a table; see `open`."""
+        """Return the recording of a table; arguments and errors as for `open`."""
         notes = table.notes
         known = None
         if columns is None and "t" not in table.columns:
@@ -145,44 +156,56 @@ class Recording:
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of the log as it was opened; of an experiment, that of all of its files' hashes.
+        """SHA-256 of the log as it was opened; of an experiment, that of all its files' hashes.
 
-        Computed when first asked for.
+        Computed on first access.
 
         Raises:
-            InvalidRecording: If a file was changed since, or there is none.
+            InvalidRecording: If a file has changed since, or the recording has no file.
         """
         if not self.files:
             raise InvalidRecording("the recording is of no file", argument=self.name)
         return hash_of_all(self.files)
 
     def refuse_changed(self) -> None:
-        """Raise `InvalidRecording` if one of the files was changed since it was opened."""
+        """Raise `InvalidRecording` if one of the files has changed since it was opened."""
         for file in self.files:
             file.refuse_changed()
 
     @property
     def signals(self) -> tuple[str, ...]:
-        """Canonical names of what is there."""
+        """Canonical names of the signals in this recording."""
         return tuple(self.sources)
 
     def window(self, start: int, stop: int | None) -> Recording:
-        """Return rows start..stop of this recording, counted from 0."""
+        """Return rows start..stop of this recording, counted from 0; None means to the end."""
         ends = [
             e for e in (self.stop, None if stop is None else self.start + stop) if e is not None
         ]
         return replace(self, start=self.start + start, stop=min(ends, default=None))
 
     def selecting(self, selection: Callable[[NDArray[np.int64]], NDArray[np.bool_]]) -> Recording:
-        """Return this recording with only some of its rows to be fitted or scored."""
+        """Return this recording with only some of its rows fitted or scored.
+
+        Args:
+            selection: Takes row positions, shape (n,), and returns which are used, shape (n,).
+        """
         return replace(self, selection=selection)
 
     def selecting_all(self) -> Recording:
-        """Return this recording with all of its rows to be fitted or scored."""
+        """Return this recording with all of its rows fitted or scored."""
         return replace(self, selection=None)
 
     def require(self, name: str, purpose: str) -> None:
-        """Raise `MissingSignal` unless the signal is there."""
+        """Check that a signal is present.
+
+        Args:
+            name: Its canonical name.
+            purpose: What needs it, for the message.
+
+        Raises:
+            MissingSignal: If the log lacks it, or its column does not hold numbers.
+        """
         if name in self.sources:
             return
         if name in self.table.others:
@@ -221,10 +244,10 @@ class Recording:
         return Table(self.name, ("t", *self.signals), rows, read, (), epoch, self.notes)
 
     def blocks(self, names: Sequence[str]) -> Iterator[Block]:
-        """Yield the signals in blocks of rows as logged, converted to SI.
+        """Yield signals in blocks of rows as logged, converted to SI units.
 
         Args:
-            names: Canonical names, all of which must be there.
+            names: Canonical names, all of which must be in `signals`; see `require`.
         """
         maps = list({id(self.sources[n][0]): self.sources[n][0] for n in names}.values())
         columns = list(dict.fromkeys(c for m in maps for c in m.columns))

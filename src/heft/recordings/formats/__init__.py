@@ -1,7 +1,7 @@
-"""Files of numbers in columns, read in blocks of bounded memory: one module a format.
+"""Readers and writers of log formats: columns of numbers in blocks of bounded memory.
 
-Nothing is unpickled; all checksums are verified; damage is refused by name, or salvaged where
-that is asked for.
+One module a format. Nothing is unpickled; all checksums are verified; damaged files are refused
+with the defect named, or salvaged on request.
 """
 
 from .table import BLOCK_ROWS, Damaged, Table, Topics, damaged_file, library, refuse

@@ -19,13 +19,13 @@ from .table import Table
 def written_by(
     make: Callable[[Path, Any], Any], path: Path, table: Table, say: Say
 ) -> Iterator[Write]:
-    """Open a file of columns to be written.
+    """Open a file of columns for writing with pyarrow.
 
     Args:
-        make: Returns pyarrow's writer of a path and a schema.
+        make: Returns pyarrow's writer for a path and a schema.
         path: The file.
-        table: What will be written.
-        say: Takes what the file cannot hold.
+        table: The columns to be written.
+        say: Called with what the file cannot store.
     """
     import pyarrow
 

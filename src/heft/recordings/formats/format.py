@@ -1,4 +1,4 @@
-"""What a log format is: one value that says how its files are told apart, read and written."""
+"""Definition of a log format: how its files are recognised, read and written."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ Open = Callable[[Path, Table, Say], AbstractContextManager[Write]]
 
 @dataclass(frozen=True)
 class Format:
-    """A kind of log file.
+    """One log file format.
 
-    A format is a value of this class in a file of its own, and a line in `registry.FORMATS`.
+    A format is a value of this class in a module of its own, and a line in `registry.FORMATS`.
 
     Attributes:
-        name: What a file of it is called in messages.
-        endings: Of its files' names, in lower case with the dot; the first is the one written.
-        read: Returns a file as a table; what is wrong with it goes to the last argument.
-        write: Opens a file to be written: `with write(path, table, say) as put: put(rows)`. None
-            if it is only read.
-        shared: Endings that other than logs have too, so that they alone tell nothing.
-        marker: The file in a folder by which the folder is one log; its path goes to `read`.
+        name: Name of the format in messages.
+        endings: File name endings, in lower case with the dot; the first is used for writing.
+        read: `read(path, topics, damaged)` returns a file as a table; `damaged` is called with
+            each defect.
+        write: Opens a file for writing: `with write(path, table, say) as put: put(rows)`, with
+            rows of shape (rows, columns). None if the format is only read.
+        shared: Endings that are also used by files other than logs.
+        marker: File whose presence makes a folder one log; `read` gets the path of the folder.
     """
 
     name: str
@@ -42,11 +43,11 @@ class Format:
     marker: str | None = None
 
     def is_marked(self, path: Path) -> bool:
-        """Whether a folder holds the file by which it is a log of this format."""
+        """Whether a folder is a log of this format, by the presence of `marker`."""
         return self.marker is not None and os.path.isfile(path / self.marker)
 
 
 def say_lost_epoch(table: Table, say: Say) -> None:
-    """Say so if a format without a place for it is given a table with an epoch."""
+    """Report that the epoch is lost if the table has one; for formats that cannot store it."""
     if table.epoch and table.epoch != SHIFT:
         say(f"times count from the stamp {table.epoch} ns, which this format has no place for")

@@ -1,4 +1,4 @@
-"""Several tables with times of one clock as one: the others' values at the first one's times."""
+"""Joining tables of one clock: the other tables interpolated at the first one's times."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ SAME = 1e-9  # times as near as this are the same [s]: stamps count nanoseconds
 def join(
     parts: Sequence[Table], path: str, notes: Sequence[str] = (), offsets: Sequence[float] = ()
 ) -> Table:
-    """Return tables of one clock as one, whose rows are those of the first.
+    """Return several tables of one clock as one table, with the rows of the first.
 
-    A value of another part is that of the sample at the same time where there is one, and else
-    interpolated between its neighbours; NaN before its first and behind its last sample, and in
-    silences of more than ten of its usual steps. Quaternions are interpolated the short way round
-    and made unit again. Memory is a block of each part.
+    A value of another part is that of its sample at the same time where there is one, and else
+    linearly interpolated between its neighbours. It is NaN before the part's first and after its
+    last sample, and in gaps of more than ten of its usual steps. Quaternions are interpolated along
+    the shorter arc and normalised. Memory is one block of each part.
 
     Args:
-        parts: Each with a column `t` [s]; its other columns are of one part only.
-        path: What the whole is called.
-        notes: What a reader of the log should know, besides the parts' own notes.
-        offsets: Added to each part's times [s]; nothing if not given.
+        parts: Each with a column `t` [s]; no other column name occurs in two parts.
+        path: Name of the joined table.
+        notes: Remarks on the log, in addition to the parts' own.
+        offsets: Added to each part's times [s]; zero if not given.
 
     Raises:
         InvalidRecording: While reading, if a part has no time in common with the first.

@@ -1,9 +1,9 @@
-"""Where in a message's bytes its numbers stand, found by walking its definition.
+"""Byte positions of the numbers in a serialised message, found from its definition.
 
-Robots send the same message again and again: the same joints, the same frame, other numbers.
-So the definition is walked once, for the first message; every other message whose lengths and
-strings are the same bytes has its numbers at the same places, and thousands of them are taken
-out at once. Encodings: CDR as in ROS 2 (OMG DDS-RTPS 2.5, section 10), ROS 1 serialization
+Robots send the same message repeatedly: the same joints and frame, other numbers. So the
+definition is interpreted once, for the first message. Every other message whose lengths and
+strings are the same bytes has its numbers at the same positions, and thousands of them are decoded
+at once. Encodings: CDR as in ROS 2 (OMG DDS-RTPS 2.5, section 10), ROS 1 serialization
 (wiki.ros.org/ROS/Technical Overview), JSON.
 """
 
@@ -40,18 +40,18 @@ ENCODINGS = ("cdr", "ros1", "json")
 
 
 class Malformed(ValueError):
-    """A message's bytes are not what its definition says."""
+    """A message's bytes contradict its definition."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A message's places of numbers, its strings, and which bytes say so.
+    """Byte positions of a message's numbers, valid for all messages with the same fixed bytes.
 
     Attributes:
         size: Bytes of a message.
-        fixed: Positions of the bytes that say how long things are and what they are called.
-        bytes: What stands there.
-        numbers: Type, position and count of every field of numbers, by its path.
+        fixed: Positions of the bytes of lengths and strings, shape (fixed,).
+        bytes: Values of these bytes, shape (fixed,).
+        numbers: Type, position and count of every numeric field, by its path.
         strings: Every field of strings, by its path.
     """
 
@@ -144,13 +144,13 @@ def layout_of(data: bytes, kind: str, types: Mapping[str, Any], encoding: str) -
     """Return the layout of a message.
 
     Args:
-        data: Its bytes.
-        kind: Its type, as `sensor_msgs/msg/JointState`.
+        data: The serialised message.
+        kind: Message type, such as `sensor_msgs/msg/JointState`.
         types: Definitions by name, as rosbags' parser returns them.
         encoding: `cdr` or `ros1`.
 
     Raises:
-        Malformed: If the bytes are not such a message.
+        Malformed: If the bytes contradict the definition.
     """
     walk = _Walk(data, types, encoding == "cdr")
     if walk.cdr:
@@ -167,12 +167,12 @@ def layout_of(data: bytes, kind: str, types: Mapping[str, Any], encoding: str) -
 
 @dataclass(frozen=True)
 class Group:
-    """Messages of one layout, their numbers taken out.
+    """Decoded messages of one layout.
 
     Attributes:
-        rows: Which of the messages.
-        numbers: Arrays of shape (messages, count), by path.
-        strings: The strings that they share, by path.
+        rows: Positions of the messages in the batch, shape (messages,).
+        numbers: Arrays of shape (messages, count), by path of the field.
+        strings: The strings that the messages share, by path of the field.
     """
 
     rows: NDArray[np.int64]
@@ -181,17 +181,17 @@ class Group:
 
 
 class Decoder:
-    """Takes the numbers out of messages of one type; remembers the layouts that it has met."""
+    """Decoder of messages of one type, with a cache of the layouts met so far."""
 
     def __init__(self, kind: str, types: Mapping[str, Any], encoding: str) -> None:
         self.kind, self.types, self.encoding = kind, types, encoding
         self._layouts: dict[int, list[Layout]] = {}
 
     def groups(self, messages: Sequence[bytes]) -> Iterator[Group]:
-        """Yield the messages, grouped by layout.
+        """Yield the messages' numbers, grouped by layout.
 
         Raises:
-            Malformed: If one is not what its definition says.
+            Malformed: If a message contradicts its definition.
         """
         if self.encoding == "json":
             yield from (_from_json(m, k) for k, m in enumerate(messages))

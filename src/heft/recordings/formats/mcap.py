@@ -41,12 +41,26 @@ class _Index:
 
 
 def mcap_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
-    """Return the messages of an MCAP file as a table."""
+    """Return the messages of an MCAP file as a table.
+
+    Args:
+        path: The file.
+        topics: The topics to read.
+        damaged: Called with each defect of the file.
+
+    Raises:
+        InvalidRecording: If it is no MCAP file, or has no message that heft reads.
+        MissingSignal: If a chosen topic is missing.
+    """
     return messages_table(mcap_log(path, damaged), topics, damaged)
 
 
 def mcap_log(path: Path, damaged: Damaged) -> Log:
-    """Return an MCAP file as a log of messages."""
+    """Return an MCAP file as a log of messages.
+
+    Raises:
+        InvalidRecording: If it is no MCAP file.
+    """
     library("mcap", path)
     with path.open("rb") as file:
         if file.read(len(MAGIC)) != MAGIC:

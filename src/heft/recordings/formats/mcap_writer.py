@@ -1,7 +1,7 @@
-"""Canonical signals as ROS 2 messages in an MCAP file.
+"""Writer of canonical signals as ROS 2 messages in an MCAP file.
 
-Numbers are written into the bytes of one message of each kind, serialized once with NaN at their
-places: whole blocks of rows become messages at once.
+One message of each kind is serialised once with NaN in place of its numbers; whole blocks of rows
+are then written into copies of its bytes.
 """
 
 from __future__ import annotations
@@ -48,11 +48,16 @@ class _Message:
 
 @contextmanager
 def write_mcap(path: Path, table: Table, say: Say) -> Iterator[Write]:
-    """Open an MCAP file to be written, for the signals that ROS messages have a place for.
+    """Open an MCAP file for writing the signals that ROS messages can carry.
+
+    Args:
+        path: The file.
+        table: The canonical signals to be written.
+        say: Called with what ROS messages cannot carry.
 
     Raises:
-        InvalidSetting: If they have a place for none.
-        InvalidRecording: While writing, at a time that no stamp holds.
+        InvalidSetting: If no signal fits into a ROS message.
+        InvalidRecording: While writing, at a time outside the range of ROS stamps.
     """
     typesys = library("rosbags.typesys", path)
     writer_module = library("mcap.writer", path)

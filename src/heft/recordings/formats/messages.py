@@ -1,6 +1,6 @@
-"""Logs of messages as columns: streams of ROS messages, each row one message.
+"""Logs of ROS messages as tables: one stream of rows a topic, each row one message.
 
-What a message means, with canonical names (`docs/logs.md`): `sensor_msgs/JointState` gives
+Canonical names of the messages' fields (`docs/logs.md`): `sensor_msgs/JointState` gives
 `q`, `v` and `tau` by joint name; `geometry_msgs/WrenchStamped` `force` and `torque`,
 `sensor_msgs/Imu` `omega`, `acc` and `quat` (REP 145: an accelerometer's specific force),
 `nav_msgs/Odometry` `pos` and `quat`, and `vel` and `omega` of the child frame, all by frame.
@@ -55,16 +55,16 @@ PEEK = 200  # messages of a topic by which its joints and frames are known
 
 @dataclass(frozen=True)
 class Channel:
-    """One kind of message under one name in a log.
+    """Messages of one type on one topic of a log.
 
     Attributes:
-        topic: Its name.
-        kind: Its type, as `sensor_msgs/msg/JointState`.
+        topic: Name of the topic.
+        kind: Message type, such as `sensor_msgs/msg/JointState`.
         encoding: `cdr`, `ros1` or `json`.
-        definition: The type's definition, or nothing where the log has none.
+        definition: Definition of the type, empty where the log has none.
         idl: Whether the definition is IDL instead of a message file.
-        count: How many messages there are, or None where that is not known.
-        epoch: The stamp at which time is 0 [ns], where the log says so.
+        count: Number of messages, or None where it is not known.
+        epoch: Stamp at which time is 0 [ns], or None where the log does not state it.
     """
 
     topic: str
@@ -82,14 +82,15 @@ Batch = tuple[int, list[int], list[bytes]]
 
 @dataclass(frozen=True)
 class Log:
-    """A log of messages.
+    """A log of messages, before it is made a table.
 
     Attributes:
         path: The file or folder.
-        channels: What is in it.
-        batches: `batches(wanted)` yields the messages of some channels, in the log's order.
-        notes: What a reader of the log should know.
-        kind: The name of its format.
+        channels: The channels in it.
+        batches: `batches(wanted)` yields the messages of the channels at these positions, in the
+            log's order.
+        notes: Remarks on the log.
+        kind: Name of its format.
     """
 
     path: str
@@ -100,9 +101,9 @@ class Log:
 
 
 def unified(channels: Mapping[int, Channel]) -> tuple[tuple[Channel, ...], dict[int, int]]:
-    """Return channels of which no two are alike, and each one's place among them.
+    """Return the channels without duplicates, and for each key its position among them.
 
-    A topic of several publishers has a channel for each of them.
+    A topic with several publishers has one channel for each of them in a file.
     """
     counts: dict[Channel, int | None] = {}
     for channel in channels.values():
@@ -115,7 +116,7 @@ def unified(channels: Mapping[int, Channel]) -> tuple[tuple[Channel, ...], dict[
 
 
 def following(path: str, logs: Sequence[Log]) -> Log:
-    """Return logs that follow one another as one."""
+    """Return consecutive logs as one."""
     flat = [(log, k, channel) for log in logs for k, channel in enumerate(log.channels)]
     channels, places = unified({n: channel for n, (_, _, channel) in enumerate(flat)})
 
@@ -135,7 +136,11 @@ def full_name(kind: str) -> str:
 
 
 def types_of(channel: Channel, path: str) -> Mapping[str, Any]:
-    """Return definitions by name: the log's own, over those that ROS ships."""
+    """Return message definitions by name: the log's own, else those that ROS ships.
+
+    Raises:
+        InvalidRecording: If the log's own definition cannot be read.
+    """
     if channel.encoding == "json":
         return {}
     typesys = library("rosbags.typesys", path)
@@ -187,7 +192,21 @@ class _Stream:
 def read_group(
     channel: Channel, group: Group, frames: Mapping[str, str]
 ) -> tuple[frozenset[str], dict[str, tuple[str, int]]]:
-    """Return what a group of messages speaks of, and where each column stands."""
+    """Return the joints or the frame of a group of messages, and the position of each column.
+
+    Args:
+        channel: Their channel.
+        group: The decoded messages.
+        frames: Frame names by topic that replace those in the messages.
+
+    Returns:
+        Names of the joints, or of the frame; for each canonical column the path of its field and
+        its position therein.
+
+    Raises:
+        Malformed: If a joint is named twice, the counts of names and values differ, or a field is
+            missing.
+    """
     columns: dict[str, tuple[str, int]] = {}
     if channel.kind == JOINTS:
         names = group.strings.get("name", ())
@@ -225,7 +244,7 @@ def _no_orientation(channel: Channel, group: Group) -> bool:
 
 
 def stamps_of(group: Group) -> NDArray[np.int64] | None:
-    """Return the headers' stamps of a group of messages [ns], None if it has no headers."""
+    """Return the header stamps of a group of messages, shape (messages,) [ns]; None without."""
     seconds = group.numbers.get("header.stamp.sec", group.numbers.get("header.stamp.secs"))
     rest = next(
         (
@@ -242,7 +261,10 @@ def stamps_of(group: Group) -> NDArray[np.int64] | None:
 
 
 def seconds(nanoseconds: NDArray[np.int64]) -> Array:
-    """Return whole nanoseconds in seconds, rounded once where doubles hold them (104 days)."""
+    """Return whole nanoseconds, shape (N,), as seconds, shape (N,) [s].
+
+    Rounded once, to the nearest double, for times below 2⁵³ ns (104 days).
+    """
     whole, rest = np.divmod(nanoseconds, 1_000_000_000)
     short = np.abs(nanoseconds) < 2**53
     return np.asarray(np.where(short, nanoseconds / 1e9, whole + rest / 1e9), dtype=np.float64)
@@ -333,12 +355,18 @@ def _decoded(
 def messages_table(log: Log, topics: Topics, damaged: Damaged) -> Table:
     """Return a log of messages as a table.
 
-    Streams of unlike times are joined: the clock is that of the joints, or of the first topic;
-    others are interpolated at its stamps (see `join`).
+    Streams with different times are joined. The times are those of the joint states, or, without
+    any, of the stream with most of the first messages; others are interpolated (see `join`).
+
+    Args:
+        log: The log.
+        topics: The topics to read.
+        damaged: Called with each defect of the log.
 
     Raises:
-        InvalidRecording: If it holds no message that heft reads, or several speak of the same.
-        MissingSignal: If a topic of the map is not there.
+        InvalidRecording: If it has no message that heft reads, or several topics carry the same
+            signal.
+        MissingSignal: If a chosen topic is missing.
     """
     _refuse_missing(log, topics)
     wanted = [k for k, c in enumerate(log.channels) if _is_read(c, topics)]

@@ -1,4 +1,4 @@
-"""NPZ files: arrays of numbers by name, whole in memory; nothing is unpickled."""
+"""NPZ files: named arrays of numbers, read whole into memory; nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -36,7 +36,17 @@ def _arrays(path: Path, damaged: Damaged) -> dict[str, NDArray[Any]]:
 
 
 def npz_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
-    """Return the arrays of an NPZ file; those of a 2-D array `x` are `x[0]`, `x[1]` and on."""
+    """Return the arrays of an NPZ file; the columns of a 2-D array `x` are `x[0]`, `x[1]`, ….
+
+    Args:
+        path: The file.
+        topics: Must be empty: the format has no topics.
+        damaged: Called with each defect of the file.
+
+    Raises:
+        InvalidRecording: If it is no readable NPZ file, or its arrays differ in length.
+        InvalidSetting: If topics are chosen.
+    """
     topics.refuse_for(str(path))
     try:
         arrays = _arrays(path, damaged)
@@ -83,7 +93,10 @@ def npz_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
 
 @contextmanager
 def write_npz(path: Path, table: Table, say: Say) -> Iterator[Write]:
-    """Open an NPZ file to be written: a file a column first, for only the end tells the rows."""
+    """Open an NPZ file for writing.
+
+    Each column goes to a temporary file first, since the number of rows is known only in the end.
+    """
     say_lost_epoch(table, say)
     with tempfile.TemporaryDirectory(prefix=f"{path.name}.", dir=path.parent) as folder:
         names = [Path(folder) / str(k) for k in range(len(table.columns))]

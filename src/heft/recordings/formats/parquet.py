@@ -27,7 +27,17 @@ LARGE_FILE = 64 * 1024 * 1024  # [bytes]
 
 
 def parquet_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
-    """Return the columns of numbers of a Parquet file."""
+    """Return the numeric columns of a Parquet file.
+
+    Args:
+        path: The file.
+        topics: Must be empty: the format has no topics.
+        damaged: Called with each defect of the file.
+
+    Raises:
+        InvalidRecording: If the file is damaged or cannot be read, or a column name repeats.
+        InvalidSetting: If topics are chosen.
+    """
     import pyarrow.types
 
     topics.refuse_for(str(path))
@@ -109,7 +119,7 @@ def _blocks(path: Path, names: Sequence[str], damaged: Damaged) -> Iterator[Arra
 
 
 def write_parquet(path: Path, table: Table, say: Say) -> AbstractContextManager[Write]:
-    """Open a Parquet file with page checksums to be written."""
+    """Open a Parquet file with page checksums for writing."""
     import pyarrow.parquet
 
     return written_by(

@@ -1,4 +1,4 @@
-"""The log formats that heft knows: a line a format. Everything that asks for endings asks here."""
+"""Registry of the log formats, one line a format; the only place that knows file endings."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ FORMATS: tuple[Format, ...] = (
 
 
 def by_ending() -> dict[str, Format]:
-    """Return the formats by the endings of their files' names."""
+    """Return the formats by their file name endings."""
     return {ending: f for f in FORMATS for ending in f.endings}
 
 
 def writable() -> dict[str, Format]:
-    """Return the formats that are written, by the ending of what is written."""
+    """Return the formats that have a writer, by the ending used for writing."""
     return {f.endings[0]: f for f in FORMATS if f.write is not None}
 
 
 def is_log(path: str | Path) -> bool:
-    """Whether a path's ending is that of logs, and of nothing else."""
+    """Whether a path's ending is used by logs only."""
     ending = Path(path).suffix.lower()
     found = by_ending().get(ending)
     return found is not None and ending not in found.shared
 
 
 def format_of(path: Path) -> Format | None:
-    """Return the format of a file, or of a folder that is one log, or None."""
+    """Return the format of a file, or of a folder that is one log; None if unknown."""
     named = by_ending().get(path.suffix.lower())
     if not os.path.isdir(path):
         return named
@@ -56,15 +56,16 @@ def format_of(path: Path) -> Format | None:
 
 
 def read_table(path: str | Path, topics: Topics | None = None, damaged: Damaged = refuse) -> Table:
-    """Return a log as a table, of the format that its name or folder tells.
+    """Return a log as a table; its format follows from its ending or its folder's files.
 
     Args:
         path: The log.
-        topics: Which topics of a log of messages are read.
-        damaged: Takes what is wrong with it; if it raises nothing, what can be read is read.
+        topics: Topics to read from a log of messages; all that carry signals if not given.
+        damaged: Called with each defect of a damaged file. If it does not raise, what can be read
+            is returned.
 
     Raises:
-        InvalidRecording: If it is missing, empty, damaged, or of no known kind.
+        InvalidRecording: If the log is missing, empty, damaged, or of no known format.
     """
     path = Path(path)
     topics = topics or Topics()

@@ -1,6 +1,6 @@
 """ROS 1 bags, format 2.0 (wiki.ros.org/Bags/Format/2.0).
 
-The file is walked record by record: an index of all messages would grow with the log.
+The file is read record by record: an index of all messages would grow with the log.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Header = dict[str, bytes]
 
 
 def rosbag1_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
-    """Return the messages of a ROS 1 bag as a table."""
+    """Return the messages of a ROS 1 bag as a table; errors as of `messages_table`."""
     return messages_table(rosbag1_log(path, damaged), topics, damaged)
 
 

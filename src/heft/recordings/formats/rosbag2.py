@@ -30,17 +30,22 @@ UNREADABLE = (sqlite3.Error, OverflowError, UnicodeDecodeError)
 
 
 def rosbag2_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
-    """Return the messages of a rosbag2 folder as a table."""
+    """Return the messages of a rosbag2 folder as a table; errors as of `messages_table`."""
     return messages_table(rosbag2_log(path, damaged), topics, damaged)
 
 
 def sqlite_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
-    """Return the messages of one SQLite file of a rosbag2 as a table."""
+    """Return the messages of one SQLite file of a rosbag2; errors as of `messages_table`."""
     return messages_table(sqlite_log(path, damaged), topics, damaged)
 
 
 def rosbag2_log(path: Path, damaged: Damaged) -> Log:
-    """Return a rosbag2 folder as a log of messages: its files, one behind the other."""
+    """Return a rosbag2 folder as a log of messages: its files in their order.
+
+    Raises:
+        InvalidRecording: If the storage or the compression is not supported, or the metadata or a
+            file is missing or damaged.
+    """
     described = _metadata(path)
     names = described.get("relative_file_paths") or []
     storage = described.get("storage_identifier")

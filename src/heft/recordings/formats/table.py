@@ -1,4 +1,4 @@
-"""What every reader makes of a file: columns of numbers over rows, read in blocks."""
+"""Tables: the common form of all readers, columns of numbers over rows, read in blocks."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Table:
 
     Attributes:
         path: The file.
-        columns: Names of its columns.
-        rows: How many rows it has, or None where only reading tells.
-        read: `read(names)` yields arrays of shape (rows, names), in order.
+        columns: Names of the numeric columns.
+        rows: Number of rows, or None where it is known only after reading.
+        read: `read(names)` yields arrays of shape (rows, names), in order, in the file's units.
         others: Names of columns that do not hold numbers.
-        epoch: The stamp at which `t` is 0 [ns since 1970], where the file has stamps.
-        notes: What a reader of the log should know, in sentences.
+        epoch: Stamp at which `t` is 0 [ns since 1970], or None where the file has none.
+        notes: Remarks on the log, in sentences.
     """
 
     path: str
@@ -41,18 +41,18 @@ class Table:
 
 @dataclass(frozen=True)
 class Topics:
-    """Which topics of a log of messages are read: the table `[topic]` of a column map.
+    """Choice of topics in a log of messages: the table `[topic]` of a column map.
 
     Attributes:
-        names: The topics; all that hold signals, if not given.
-        frames: What a topic's frame is called, where its messages do not say it well.
+        names: The topics to read; all that carry signals if empty.
+        frames: Frame names by topic, which replace those in the messages.
     """
 
     names: tuple[str, ...] = ()
     frames: Mapping[str, str] = field(default_factory=dict)
 
     def refuse_for(self, path: str) -> None:
-        """Raise `InvalidSetting` if topics are chosen of a file that has none."""
+        """Raise `InvalidSetting` if topics are chosen; for formats that have no topics."""
         if self.names or self.frames:
             raise InvalidSetting(
                 "topics are chosen of a log that has none",
@@ -67,17 +67,17 @@ Damaged = Callable[[InvalidRecording], None]
 
 
 def refuse(damage: InvalidRecording) -> None:
-    """Raise the damage: nothing of a damaged file is used."""
+    """Raise the defect: a damaged file is not used at all. The default of `damaged`."""
     raise damage
 
 
 def damaged_file(kind: str, path: object, got: str) -> InvalidRecording:
-    """Return the error of a damaged file, with the way to salvage it.
+    """Return the error for a damaged file, with the way to salvage it.
 
     Args:
-        kind: The name of its format.
+        kind: Name of the format.
         path: The file.
-        got: What is wrong with it.
+        got: The defect.
     """
     return InvalidRecording(
         f"the {kind} is damaged",
@@ -89,7 +89,7 @@ def damaged_file(kind: str, path: object, got: str) -> InvalidRecording:
 
 
 def refuse_many(count: int, path: object) -> None:
-    """Raise `InvalidRecording` if there are more columns than any robot has signals."""
+    """Raise `InvalidRecording` if there are more than `MOST_COLUMNS` columns."""
     if count > MOST_COLUMNS:
         raise InvalidRecording(
             "the log has too many columns",
@@ -100,7 +100,7 @@ def refuse_many(count: int, path: object) -> None:
 
 
 def refuse_twice(names: Sequence[str], path: object) -> None:
-    """Raise `InvalidRecording` if a column's name repeats, or there are too many."""
+    """Raise `InvalidRecording` if a column name repeats, or there are too many columns."""
     refuse_many(len(names), path)
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:

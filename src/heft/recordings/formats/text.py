@@ -1,4 +1,4 @@
-"""Text in columns: CSV with commas, semicolons or tabs, and files of single spaces."""
+"""Text files: CSV with commas, semicolons or tabs, and columns separated by single spaces."""
 
 from __future__ import annotations
 
@@ -123,7 +123,18 @@ def _last_line(path: Path) -> bytes:
 
 
 def text_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
-    """Return the columns of a text file, all taken for numbers until they are read."""
+    """Return the columns of a text file; all are assumed numeric until they are read.
+
+    Args:
+        path: The file.
+        topics: Must be empty: the format has no topics.
+        damaged: Called with each defect of the file.
+
+    Raises:
+        InvalidRecording: If the file is empty or its header cannot be used; while reading, if a
+            line cannot be read.
+        InvalidSetting: If topics are chosen.
+    """
     topics.refuse_for(str(path))
     layout = _layout(path)
     last = _last_line(path)
@@ -248,7 +259,7 @@ class _Salvage:
 
 
 def write_csv(path: Path, table: Table, say: Say) -> AbstractContextManager[Write]:
-    """Open a CSV file with commas to be written."""
+    """Open a CSV file with commas for writing."""
     import pyarrow.csv
 
     options = pyarrow.csv.WriteOptions(quoting_style="needed")
