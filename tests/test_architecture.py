@@ -34,7 +34,7 @@ OWNERS = {
     "http": "heft.streams",
 }
 ROOT = Path(__file__).parents[1]
-KEY = r"[A-Z][A-Za-z]+(?:1[6-9]|20)\d\d"  # of a source: first author and year
+KEY = r"[A-Z][A-Za-zÀ-ÿ]+(?:1[6-9]|20)\d\d"  # of a source: first author and year
 HIDDEN = {"mujoco", "matplotlib", "cvxpy", "pandas", "pickle", "requests", "urllib"}
 
 

@@ -110,7 +110,8 @@ def wrench_regressor(
     """Return the rigid-body regressor Y with `Y @ π` the wrench exerted on a body.
 
     Force, then moment about the frame's origin, in the frame's axes: the force on the body is
-    `m (a − g) + (α× + ω×ω×) h` and the moment `I α + ω×Iω + h × (a − g)`.
+    `m (a − g) + (α× + ω×ω×) h` and the moment `I α + ω×Iω + h × (a − g)`. This is Φ of the load
+    identification chapter; the equations of force and moment there have gravity's sign wrong.
 
     Y is linear in its arguments, with ωωᵀ as one of them. Weighted means of the arguments over a
     window therefore give the weighted mean of Y.
