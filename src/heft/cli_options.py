@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from cyclopts import Group, Parameter
 
@@ -17,8 +18,31 @@ Map = Annotated[Path | None, Parameter(name="--map")]
 With = Annotated[Path | None, Parameter(name="--with")]
 Logs = Annotated[list[Path] | None, Parameter(consume_multiple=True)]
 
-# Names of `heft.estimators.ESTIMATORS`, spelt out: help and completion come without numpy.
-Method = Literal["least-squares", "ordinary", "huber", "hampel", "blocks", "ransac"]
+REGISTRY = Path(__file__).with_name("estimators") / "registry.py"
+
+
+def registered() -> dict[str, bool]:
+    """Return the names in the registry of estimators, and whether each is a robust one.
+
+    The registry is read, not imported: help and completion come without numpy.
+    """
+    tree = ast.parse(REGISTRY.read_text(encoding="utf-8"))
+    (table,) = (
+        node.value
+        for node in tree.body
+        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "ESTIMATORS"
+    )
+    assert isinstance(table, ast.Dict)
+    entries = zip(table.keys, table.values, strict=True)
+    return {ast.literal_eval(k): "robust=True" in ast.unparse(v) for k, v in entries if k}
+
+
+if TYPE_CHECKING:  # what is registered is checked where it is used
+    Method: TypeAlias = str
+    Robust: TypeAlias = str
+else:
+    Method = Literal[tuple(registered())]
+    Robust = Literal[("none", *(name for name, robust in registered().items() if robust))]
 
 
 @dataclass(frozen=True)
@@ -83,7 +107,7 @@ class EstimationOptions:
 
     rows: Literal["differentiated", "weak"] = "differentiated"
     method: Method = "least-squares"
-    robust: Literal["none", "huber", "hampel", "blocks", "ransac"] = "none"
+    robust: Robust = "none"
     average: bool = False
     strength: float = 10.0
     prior: Literal["quadratic", "logdet"] = "quadratic"
