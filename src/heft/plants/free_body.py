@@ -12,7 +12,7 @@ The weak form needs neither a nor α: `d/dt Y(v, 0, ω) π + Y(f, ω, 0) π = wr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
@@ -167,10 +167,6 @@ class FreeBody(Plant[BodyMotion]):
         v, w, alpha, rest, change = rng.normal(size=(5, count, 3))
         motion = BodyMotion(rest + change, w, alpha, v, rest)
         return Samples.of_motion(motion, count, len(self.channels))
-
-    def believing(self, nominal: Array) -> FreeBody:
-        """Return the body with other ten parameters believed of it."""
-        return replace(self, nominal=nominal)
 
 
 def turning(quaternion: Array, rate: Array, acceleration: Array) -> tuple[Array, Array]:

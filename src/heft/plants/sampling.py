@@ -69,7 +69,6 @@ class Sampler:
         plant: What the samples are for.
         recordings: The logs.
         survey: What they are like.
-        wide: Whether windows reach so far that a low-pass of rows forgets where they end.
     """
 
     plant: Plant[Any]
