@@ -79,7 +79,8 @@ def state_of(robot: Robot, count: int = 40, seed: int = 3) -> tuple[FloatArray, 
 
 Law = Callable[[float, float, float, float, float, float], float]
 # The table of laws: a scale, and the definition of one sample as a function of the scale, x, w,
-# dw/dt, the load and z/b, whose width b is `WIDTHS` times the scale. All that the code says of a term is held against its row.
+# dw/dt, the load and z/b, whose width b is `WIDTHS` times the scale. All that the code says of a
+# term is held against its row.
 LAWS: dict[str, tuple[float | None, Law]] = {
     "armature": (None, lambda s, x, w, rate, load, slip: rate),
     "viscous": (None, lambda s, x, w, rate, load, slip: w),
