@@ -43,6 +43,9 @@ class Identification:
             friction.
         estimate: Base parameters β with covariance and residual noise.
         calibrated: Physically consistent parameters π, as in the model file, and drive gains.
+        deviations: D with DᵀD the jackknife covariance of the consistent parameters, shape
+            (blocks, n).
+        moments: For each channel the moments `Yᵀ(τ − Y β)` of blocks, shape (blocks, b).
         simple: Simple friction, with all other parameters fixed.
         bounds: Smallest and largest mass [kg] and centre of mass [m] of each link over all
             physically consistent parameters that fit the data.
@@ -62,6 +65,8 @@ class Identification:
     gathered: Information
     estimate: Estimate
     calibrated: ConsistentFit
+    deviations: Array
+    moments: tuple[Array, ...]
     simple: SimpleFriction
     bounds: StrictBounds
     left_out: Mapping[str, int]

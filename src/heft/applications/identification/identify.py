@@ -22,6 +22,7 @@ from heft.plants import Problem, RobotPlant
 from heft.recordings import JOINT_KINDS, ColumnMap, Recording
 
 from . import checks
+from .earlier import Earlier
 from .fit import fit_experiment, gain_spread, open_experiment
 from .identification import (
     Identification,
@@ -41,7 +42,7 @@ def identify(
     logs: Sequence[Recording],
     validate: Sequence[Recording] = (),
     settings: Settings = Settings(),
-    given: Information | None = None,
+    given: Earlier | Information | None = None,
     inputs: Sequence[Mapping[str, Any]] = (),
     progress: Progress = silent,
 ) -> Identification:
@@ -52,7 +53,8 @@ def identify(
         logs: Logs of one experiment, in any order.
         validate: Held-out logs, used for scores only.
         settings: Settings.
-        given: Information of earlier experiments with the same robot, to be added.
+        given: Earlier experiments with the same robot, to be added; noise of information alone is
+            taken for like these logs'.
         inputs: Entries of the input files, stored with the results.
         progress: Callback for progress messages.
 
@@ -73,7 +75,7 @@ def _identify(
     logs: Sequence[Recording],
     validate: Sequence[Recording],
     settings: Settings,
-    given: Information | None,
+    given: Earlier | Information | None,
     inputs: Sequence[Mapping[str, Any]],
     progress: Progress,
 ) -> Identification:
@@ -86,6 +88,8 @@ def _identify(
     calibrated = DriveGains(settings.consistent).fit(
         [run.estimate], problem.space, gain_spread(problem)
     )
+    deviations = run.deviations(settings.consistent, settings.jackknife, calibrated)
+    calibrated = calibrated.at_least(deviations)
     simple = _simple(problem, run.gathered, run.estimate, calibrated)
     progress("looking what else would fit")
     bounds = strict_bounds(calibrated.triangle, calibrated.space, limits=settings.consistent.limits)
@@ -113,6 +117,8 @@ def _identify(
         gathered=run.gathered,
         estimate=run.estimate,
         calibrated=calibrated,
+        deviations=deviations,
+        moments=run.moments,
         simple=simple,
         bounds=bounds,
         left_out=run.left_out,
@@ -272,10 +278,10 @@ def identify_files(
     if opened.columns is not None and opened.robot is not None:
         _refuse_unknown_joints(opened.columns, opened.robot, f"{columns}")
     opened = opened.with_logs(fit=logs, validation=validate)
-    before = None
+    before: Earlier | Information | None = None
     if given is not None:
         opened = opened.holding(given=given / "information.npz")
-        before = Information.load(given / "information.npz")
+        before = Earlier.load(given / "information.npz")
     assert opened.robot is not None
     fit, held = opened.logs["fit"], opened.logs["validation"]
     found = identify(opened.robot, fit, held, settings, before, (), progress)

@@ -29,6 +29,7 @@ from heft.plants import Problem, RobotPlant
 from heft.recordings import Recording
 from heft.signals import Smoothing
 
+from .earlier import stored
 from .identification import Identification
 from .scores import rigid_torques
 
@@ -93,6 +94,7 @@ def to_json(found: Identification) -> dict[str, Any]:
             | {"chosen": found.settings.smoothing.corner is None},
             "least_squares": vars(found.settings.least_squares),
             "consistent": _consistent(found.settings.consistent),
+            "jackknife": vars(found.settings.jackknife),
             "weak": None if found.settings.weak is None else asdict(found.settings.weak),
             **_method(found.settings.method),
             "robust": found.settings.robust,
@@ -163,6 +165,8 @@ def write(
             parameter_covariance=covariance,
             base_values=found.estimate.parameters.values,
             base_covariance=found.estimate.parameters.covariance,
+            deviations=found.deviations,
+            **stored(found.estimate.noise, found.moments),
             sliding_joints=np.array(list(sliding)),
             sliding_velocities=np.array(list(sliding.values()), dtype=float).reshape(-1, 2),
         )
