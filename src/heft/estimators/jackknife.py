@@ -206,7 +206,7 @@ class _Tangent:
         """Return the tangent at the estimate x, shape (n,), of a solver's `margin`."""
         space = scaled.space
         bodies = 10 * len(space.groups)
-        unknown = np.linalg.solve(scaled.back, values)
+        unknown = np.asarray(np.linalg.solve(scaled.back, values), dtype=np.float64)
         faces = _binding(scaled, unknown, margin)[:, :bodies]
         free = scipy.linalg.null_space(faces) if len(faces) else np.eye(bodies)
         basis = scipy.linalg.block_diag(free, np.eye(len(unknown) - bodies))

@@ -32,6 +32,7 @@ from .identification import (
     with_gains,
 )
 from .inputs import Inputs
+from .misfit import MisfitGatherer
 from .preparation import Progress, silent
 from .scores import Scores, scores
 from .settings import Settings
@@ -99,7 +100,8 @@ def _identify(
     progress("scoring")
     scoring = _Scoring(_written_bodies(robot, files), friction, corner)
     calibrated_problem = with_gains(problem, calibrated.gains)
-    fitted = scoring.of_fitted(calibrated_problem, settings.limits.unexplained)
+    gatherer = MisfitGatherer.of(problem.plant.robot)
+    fitted = scoring.of_fitted(calibrated_problem, settings.limits.unexplained, gatherer)
     held = scoring.of(calibrated_problem.with_recordings(validate)).list if validate else ()
     judged = checks.judge(
         calibrated_problem,
@@ -119,6 +121,7 @@ def _identify(
         calibrated=calibrated,
         deviations=deviations,
         moments=run.moments,
+        misfits=gatherer.misfits(),
         simple=simple,
         bounds=bounds,
         left_out=run.left_out,
@@ -156,13 +159,15 @@ class _Scoring:
     corner: float
     traces: list[Trace] = field(default_factory=list)
 
-    def of(self, problem: Problem[RobotPlant]) -> Scores:
+    def of(self, problem: Problem[RobotPlant], gatherer: MisfitGatherer | None = None) -> Scores:
         """Return the scores of a problem's recordings."""
-        return scores(problem, self.bodies, self.friction, self.corner, self.traces)
+        return scores(problem, self.bodies, self.friction, self.corner, self.traces, gatherer)
 
-    def of_fitted(self, problem: Problem[RobotPlant], largest: float) -> Scores:
+    def of_fitted(
+        self, problem: Problem[RobotPlant], largest: float, gatherer: MisfitGatherer
+    ) -> Scores:
         """Return the scores of the recordings fitted; raise `FitError` if nothing was explained."""
-        found = self.of(problem)
+        found = self.of(problem, gatherer)
         if found.unexplained > largest:
             raise FitError(
                 "no parameters explain these torques",
