@@ -16,6 +16,7 @@ from heft.plants import Problem, RobotPlant
 from .misfit import Misfit
 from .scores import Score
 from .settings import Settings
+from .torque_deviation import TorqueDeviation
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,13 @@ class Identification:
     def calibrated_problem(self) -> Problem[RobotPlant]:
         """The problem with torques scaled by the identified drive gains, for predictions."""
         return with_gains(self.problem, self.calibrated.gains)
+
+    @cached_property
+    def deviation(self) -> TorqueDeviation:
+        """What the standard deviation of predicted torques is made of."""
+        matrix = self.problem.plant.space.matrix
+        size = matrix.shape[1]
+        return TorqueDeviation(self.deviations[:, :size] @ matrix.T, self.misfits)
 
     @property
     def links(self) -> dict[str, Array]:
