@@ -194,8 +194,7 @@ def _consistent(settings: Settings, found: ExperimentFit[Any]) -> ConsistentEsti
     """Return the consistent estimate, its deviations at least those of the jackknife."""
     solver = settings.consistent
     fitted = DriveGains(solver).fit([found.estimate], found.problem.space, {})
-    deviations = found.deviations(solver, settings.jackknife, fitted)
-    return fitted.consistent.at_least(deviations)
+    return found.widened(solver, settings.jackknife, fitted)[0].consistent
 
 
 def text(found: PlantIdentification[Any]) -> str:

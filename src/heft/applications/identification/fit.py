@@ -63,6 +63,38 @@ class ExperimentFit(Generic[P]):
     blocks: tuple[Information, ...] = ()
     moments: tuple[Array, ...] = ()
 
+    def widened(
+        self, solver: PhysicallyConsistent, jackknife: Jackknife, found: ConsistentFit
+    ) -> tuple[ConsistentFit, Array]:
+        """Return the consistent fit with its deviations judged by the data, and `deviations`.
+
+        Args:
+            solver: Physically consistent fit.
+            jackknife: Settings.
+            found: Result of that fit for this experiment.
+        """
+        deviations = self.deviations(solver, jackknife, found)
+        return found.widened(deviations, self._shift(found)), deviations
+
+    def _shift(self, found: ConsistentFit) -> Array:
+        """Return x less what the data alone state, of numbers that are base parameters, (n,).
+
+        The dictionary of friction has no numbers of its own, only their sum has; 0 for these.
+        """
+        plant, base = self.problem.plant, self.problem.base
+        matrix, labels = found.space.matrix, self.problem.labels
+        apart = {plant.labels.names[k] for k in plant.independent}
+        shift = np.zeros(matrix.shape[1])
+        alone = (matrix != 0.0).sum(axis=0) == 1
+        for b, row in enumerate(matrix[: len(base.kept)]):
+            (places,) = np.nonzero(row)
+            own = self.estimate.parameters.values[b] if len(places) == 1 else np.nan
+            if len(places) == 1 and alone[places[0]] and labels.names[b] not in apart:
+                channel = labels.names[b].rpartition(".")[0]
+                own /= row[places[0]] * found.gains.get(channel, 1.0)
+                shift[places[0]] = found.consistent.parameters.values[places[0]] - own
+        return np.where(np.isfinite(shift), shift, 0.0)
+
     def deviations(
         self, solver: PhysicallyConsistent, jackknife: Jackknife, found: ConsistentFit
     ) -> Array:

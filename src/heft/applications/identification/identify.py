@@ -89,8 +89,7 @@ def _identify(
     calibrated = DriveGains(settings.consistent).fit(
         [run.estimate], problem.space, gain_spread(problem)
     )
-    deviations = run.deviations(settings.consistent, settings.jackknife, calibrated)
-    calibrated = calibrated.at_least(deviations)
+    calibrated, deviations = run.widened(settings.consistent, settings.jackknife, calibrated)
     simple = _simple(problem, run.gathered, run.estimate, calibrated)
     progress("looking what else would fit")
     bounds = strict_bounds(calibrated.triangle, calibrated.space, limits=settings.consistent.limits)
