@@ -154,7 +154,7 @@ def effort(drives: Drives, values: Mapping[str, float], state: DriveState) -> Ar
     """
     chosen = [
         c
-        for c in (*drives.columns, *drives.simple_columns)
+        for c in dict.fromkeys((*drives.columns, *drives.simple_columns))
         if values.get(drives.name(c), 0.0) != 0.0
     ]
     made = columns(drives, chosen, state)

@@ -135,18 +135,6 @@ class Problem(Generic[P]):
         """Name of each channel's standard deviation; channels of one name share it."""
         return tuple(c.noise_name for c in self.plant.channels)
 
-    @cached_property
-    def gathered_labels(self) -> Labels:
-        """Labels of the base parameters, then of the alternatives."""
-        others, base = self.plant.alternatives, self.labels
-        return Labels((*base.names, *others.names), (*base.units, *others.units), base.frame)
-
-    @cached_property
-    def _gathered(self) -> tuple[int, ...]:
-        """Positions of the gathered columns among the plant's."""
-        count = len(self.plant.labels)
-        return (*self.base.kept, *range(count, count + len(self.plant.alternatives)))
-
     # --- samples and rows
 
     @cached_property
@@ -176,18 +164,7 @@ class Problem(Generic[P]):
         Raises:
             TooLittleData: If no rows are left.
         """
-        return self.gathered().only(range(len(self.labels)))
-
-    def gathered(self) -> Information:
-        """Return the information about the base parameters and the plant's alternatives.
-
-        Alternatives (Coulomb friction in place of friction's dictionary) are columns beside the
-        others, so that the simpler model is fitted without walking the rows once more.
-
-        Raises:
-            TooLittleData: If no rows are left.
-        """
-        total = Information.neutral(self.gathered_labels, self.channels)
+        total = Information.neutral(self.labels, self.channels)
         for part in self._reduced():
             total = total + part
         if total.rows == 0:
@@ -196,9 +173,9 @@ class Problem(Generic[P]):
 
     def _reduced(self) -> Iterator[Information]:
         """Yield information, part by part."""
-        plant, labels, channels = self.plant, self.gathered_labels, self.channels
+        plant, labels, channels = self.plant, self.labels, self.channels
         if isinstance(plant, Fused) and not self.has_explicit_rows:
-            columns = self._gathered
+            columns = self.base.kept
             reduce = plant.reduce
             yield from in_order(
                 lambda s: Information(labels, channels, reduce(s, columns)),
@@ -206,7 +183,7 @@ class Problem(Generic[P]):
                 self.threads,
             )
             return
-        for r in self.walk.equations(self._gathered):
+        for r in self.walk.equations(self.base.kept):
             yield Information.from_rows(labels, channels, r.regressor, r.effort)
 
     def residuals(self, values: Array) -> Iterator[Residuals]:

@@ -152,7 +152,7 @@ def write(
         assert covariance is not None
         assert found.estimate.parameters.covariance is not None
         sliding = found.fastest
-        found.gathered.save(
+        found.information.save(
             new / "information.npz",
             base_matrix=found.problem.base.matrix,
             standard_names=np.array(found.problem.base.standard.names),
@@ -390,7 +390,7 @@ def base_entries(found: Identification) -> list[dict[str, Any]]:
     inside = {
         robot.drives.name((d, t))
         for d, t in robot.drive_columns
-        if robot.drives[d].simple_terms and t.nonnegative and not t.inertial
+        if any(own.dictionary for own in robot.drives[d].terms) and t.nonnegative and not t.inertial
     }
     return [
         {
