@@ -47,6 +47,7 @@ STOP_WIDTHS = (
     *(0.023, 0.031, 0.041, 0.055, 0.074, 0.1),
 )  # [rad]
 LOAD_SPEED = 0.02  # [rad/s]
+STANDSTILL_SPEED = 0.018  # [rad/s], below which Coulomb friction fades in predictions
 LINEAR_SCALE = 0.1  # [m/rad], of sliding joints' speeds and widths
 
 

@@ -66,7 +66,7 @@ def _links(found: Identification) -> list[list[str]]:
 def _joints(found: Identification) -> list[list[str]]:
     parameters = found.consistent.parameters
     std = dict(zip(parameters.labels.names, parameters.std.tolist(), strict=True))
-    std |= found.simple.std
+    std |= found.simple.std  # where both have a name, the simple model's number is printed
     simple = found.friction["simple"]
     scored = [
         s
@@ -81,6 +81,8 @@ def _joints(found: Identification) -> list[list[str]]:
             value = simple.get(name)
             if value is None:
                 cells.append("–")
+            elif not math.isfinite(std[name]):
+                cells.append(f"{rounded(value)} ±∞" if value else "–")
             elif value == 0.0:
                 cells.append("0*")
             else:

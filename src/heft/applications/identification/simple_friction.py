@@ -108,6 +108,8 @@ class SlidingFit:
         """Yield columns of drives that are fitted together, and what slides of their channels."""
         robot = problem.plant.robot
         acting = [d for d, drive in enumerate(robot.drives) if drive.simple_terms]
+        if not acting:
+            return
         speeds, rows = self._speeds(problem, acting)
         slow = {d: self._slow(robot.drives[d], v) for d, v in speeds.items()}
         for members in _connected(robot, acting):
@@ -129,10 +131,10 @@ class SlidingFit:
     ) -> tuple[dict[int, Array], Array]:
         """Return speeds of drives, shape (n,) each [rad/s or m/s], and their rows' numbers."""
         drives = problem.plant.robot.drives
-        ratios = np.array([drives[d].ratio for d in acting]).reshape(len(acting), -1)
+        ratios = np.array([drives[d].ratio for d in acting])
         every = 1 + sum(t.used for t in problem.timelines) // self.looked_at
         speeds, rows, first = [np.zeros((len(acting), 0))], [np.zeros(0)], 0
-        for s in problem.samples() if acting else ():
+        for s in problem.samples():
             chosen = np.arange(-first % every, len(s.time), every)
             speeds.append(np.abs(ratios @ s.motion.velocity[:, chosen]))
             rows.append((first + chosen).astype(float))
