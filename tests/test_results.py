@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import html
+import itertools
 import json
 import math
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -237,6 +240,69 @@ def test_friction_of_the_estimate_is_that_of_the_model_file(arm: Run) -> None:
         assert model.damping[at] == pytest.approx(entry["simple"]["viscous"], rel=1e-9)
         dry = model.upperDryFrictionLimit[at]
         assert dry == pytest.approx(entry["simple"]["coulomb"], rel=1e-9)
+
+
+def test_deviations_of_the_estimate_are_those_of_the_numbers_beside_them(arm: Run) -> None:
+    found = arm.found
+    consistent = found.consistent.parameters
+    stds = dict(zip(consistent.labels.names, consistent.std.tolist(), strict=True))
+    for joint, entry in arm.estimate["joints"].items():
+        assert entry["std"].keys() == {"armature", *entry["simple"]}
+        assert entry["std"]["armature"] == stds[f"{joint}.armature"]
+        for kind, value in entry["simple"].items():
+            assert value == found.simple.values[f"{joint}.{kind}"]
+            assert entry["std"][kind] == found.simple.std[f"{joint}.{kind}"]
+
+
+def records(estimate: dict[str, Any]) -> dict[str, list[tuple[float, float]]]:
+    """Return the numbers and deviations of each row's name, link, joint or expression."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for entry in estimate["parameters"]:
+        if entry["name"].endswith(".mass"):
+            link = entry["name"].removesuffix(".mass")
+            found.setdefault(link, []).append((entry["value"], entry["std"]))
+    for name, entry in {**estimate["joints"], **estimate["motors"]}.items():
+        numbers = {"armature": entry["armature"], **entry["simple"]}
+        found.setdefault(name, []).extend((v, entry["std"][k]) for k, v in numbers.items())
+    for entry in estimate["base_parameters"]:
+        found[entry["expression"]] = [(entry["value"], entry["std"])]
+    return found
+
+
+def pairs(cells: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield value and deviation of each ± in a row, in one cell or in two."""
+    for before, cell in itertools.pairwise(cells):
+        if said := re.fullmatch(r"(.*?)\s*±\s*([\d.]+(e[+-]\d+)?)", cell):
+            yield said[1] or before, said[2]
+
+
+def rows_of_text(text: str) -> Iterator[list[str]]:
+    for line in text.splitlines():
+        yield re.split(r"\s{2,}", line.strip())
+
+
+def rows_of_page(page: str) -> Iterator[list[str]]:
+    for row in re.findall(r"<tr>(.*?)</tr>", page, re.DOTALL):
+        cells = re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row, re.DOTALL)
+        yield [html.unescape(re.sub(r"<[^>]*>", "", c)).strip() for c in cells]
+
+
+@pytest.mark.parametrize("where", ["terminal", "page"])
+def test_a_deviation_that_is_printed_is_that_of_the_number_beside_it(arm: Run, where: str) -> None:
+    """Each printed pair is found in the one record of its row."""
+    page = (arm.folder / "report.html").read_text(encoding="utf-8")
+    rows = rows_of_text(report.text(arm.found)) if where == "terminal" else rows_of_page(page)
+    known, looked = records(arm.estimate), 0
+    for cells in rows:
+        for value, std in pairs(cells):
+            assert cells[0] in known, cells
+            assert any(
+                float(f"{v:.{len(value.partition('.')[2])}f}") == float(value)
+                and float(std) in (float(f"{s:.1g}"), float(f"{s:.2g}"))
+                for v, s in known[cells[0]]
+            ), cells
+            looked += 1
+    assert looked >= len(TRUTH["links"]) + 3 * len(JOINTS)
 
 
 def test_inputs_are_named_with_their_hashes(arm: Run) -> None:

@@ -109,7 +109,7 @@ def test_friction_that_is_simple_is_recovered(law: str, friction: Any) -> None:
 @pytest.mark.parametrize("law", LAWS)
 def test_motors_coupled_to_several_joints_are_fitted_together(law: str) -> None:
     robot = Robot.from_urdf_text(robots.PLANAR_ARM, COUPLED)
-    q, v, tau, true = weightless(robot, law)
+    q, _, tau, true = weightless(robot, law)
     assert {n.split(".")[0] for n in true} == {*robot.joints, "m1", "m2"}
     found = fitted(problem_of(robot, q, tau))
     # Four coefficients of viscous friction make one symmetric matrix of two joints: three numbers.
