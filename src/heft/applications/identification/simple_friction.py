@@ -214,7 +214,11 @@ class _Held:
         inertial = [k for k, (_, t) in enumerate(plant.robot.drive_columns, first) if t.inertial]
         columns = (*range(first), *inertial)
         matrix = plant.space.matrix[list(columns)]
-        variances, directions = np.linalg.eigh(consistent.noise[:size, :size])
+        # With what the prior may have biased: where an offset and a moment of mass are hard to tell
+        # apart, the prior decides between them.
+        covariance = consistent.parameters.covariance
+        assert covariance is not None
+        variances, directions = np.linalg.eigh(covariance[:size, :size])
         values = np.zeros(len(plant.labels))
         values[list(columns)] = matrix @ consistent.parameters.values[:size]
         errors = matrix @ directions * np.sqrt(np.maximum(variances, 0.0))
