@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -191,6 +192,24 @@ def test_what_is_not_measured_or_does_not_move_has_no_certainty() -> None:
                 assert found.values[name] == 0.0 and np.isinf(found.std[name])
             else:
                 assert found.values[name] == pytest.approx(value, rel=0.01)
+
+
+def test_what_the_prior_may_have_biased_in_the_bodies_is_carried() -> None:
+    """A shoulder's moment about its axis that is uncertain, with and without gravity along it."""
+    robot = robots.planar_arm(drives=True)
+    q, _, tau, _ = weightless(robot)
+    problem = problem_of(robot, q, tau)
+    sure = known(problem)
+    labels = sure.parameters.labels
+    doubt = np.zeros((len(labels), len(labels)))
+    doubt[1, 1] = 0.1**2  # [kg·m]
+    unsure = replace(sure, parameters=Parameters(labels, sure.parameters.values, doubt))
+    weights = dict.fromkeys(problem.channels, 1.0)
+    one, two = (SlidingFit().fit(problem, e, weights) for e in (sure, unsure))
+    name = "shoulder.offset"
+    assert one.values == two.values
+    assert one.std[name] < 0.01 < two.std[name] < 0.1 * 9.81
+    assert two.std["elbow.offset"] == one.std["elbow.offset"]
 
 
 def test_without_friction_there_is_none() -> None:
