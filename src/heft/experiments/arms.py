@@ -51,7 +51,9 @@ class Inertial:
         """Ten parameters m, m c, Ixx, Ixy, Iyy, Ixz, Iyz, Izz about the link's origin."""
         c = self.center
         about = self.inertia + self.mass * (c @ c * np.eye(3) - np.outer(c, c))
-        return np.array([self.mass, *(self.mass * c), *about[[0, 0, 1, 0, 1, 2], [0, 1, 1, 2, 2, 2]]])
+        return np.array(
+            [self.mass, *(self.mass * c), *about[[0, 0, 1, 0, 1, 2], [0, 1, 1, 2, 2, 2]]]
+        )
 
     def sound(self) -> Inertial:
         """Return the same with a Σ that mass in some places could have."""
@@ -252,4 +254,6 @@ def _write(link: ET.Element, found: Inertial) -> None:
     ET.SubElement(inertial, "mass", value=repr(float(found.mass)))
     names = ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")
     values = found.inertia[[0, 0, 0, 1, 1, 2], [0, 1, 2, 1, 2, 2]]
-    ET.SubElement(inertial, "inertia", {k: repr(float(v)) for k, v in zip(names, values)})
+    ET.SubElement(
+        inertial, "inertia", {k: repr(float(v)) for k, v in zip(names, values, strict=True)}
+    )

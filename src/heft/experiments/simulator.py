@@ -265,7 +265,8 @@ class Simulator:
         condition, sensors = self.condition, self.condition.sensors
         # A margin behind the end, for torque of a clock that runs fast.
         steps = round((duration + condition.run_in + 0.1) / condition.step)
-        time = condition.step * (np.arange(steps) - round(condition.run_in / condition.step))
+        first = round(condition.run_in / condition.step)
+        time: Array = condition.step * np.arange(-first, steps - first, dtype=np.float64)
         drives = self.drives_of(seed)
         wanted = self._wanted(seed, kind, number, time, drives)
         shape = (steps, len(drives))
