@@ -429,7 +429,7 @@ def _of_the_data(found: Identification) -> dict[str, object]:
     return {
         "logs": _logs(found),
         "not_drawn": max(len(found.traces) - DRAWN_LOGS, 0),
-        "seen": Table("Held by", SEEN_HEAD, _share_seen(found)),
+        "seen": Table("Share seen, and how", SEEN_HEAD, _share_seen(found)),
         "links_count": len(found.links),
         "numbers": Table("", NUMBER_HEAD, _all_numbers(found)),
         "base": Table("", BASE_HEAD, _base_rows(found)),
