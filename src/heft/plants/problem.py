@@ -321,7 +321,7 @@ class Problem(Generic[P]):
         return self.with_settings(smoothing=replace(self.resolved, delay=delay))
 
     def sharpened(self, factor: float) -> Problem[P] | None:
-        """Return the problem with a higher cutoff, None if the sampling leaves no room.
+        """Return the problem with the cutoff times a factor, None if the sampling leaves no room.
 
         Residuals are still compared in the band of the cutoff chosen before.
         """
