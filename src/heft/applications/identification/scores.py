@@ -207,7 +207,7 @@ class HeldOut(Generic[P]):
 def held_out(
     problem: Problem[P], recordings: Sequence[Recording], corner: float
 ) -> Iterator[HeldOut[P]]:
-    """Yield held-out logs, each at its own cutoff where it is sampled too slowly for that of the fit.
+    """Yield held-out logs, each at its own cutoff where it is sampled too slowly for the fit's.
 
     Args:
         problem: Problem that was fitted.
