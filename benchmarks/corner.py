@@ -3,8 +3,8 @@
     HEFT_DATA=… python -m benchmarks.corner [light] [short] [measured]
 
 light     An arm without gears that swings almost freely, encoders of 3.8e-4 rad at 500 Hz.
-short     17 s at about 30 Hz, simulated and measured: full friction against simple friction and against
-          plain least squares, each at the cutoff that is chosen.
+short     17 s at about 30 Hz, simulated and measured: full friction against simple friction
+          and against plain least squares, each at the cutoff that is chosen.
 measured  Measured robots (`benchmarks.sweeps.corners`).
 
 Simulated arms are scored on another motion, as it really was, so that only what was learnt differs.
