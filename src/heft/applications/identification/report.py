@@ -133,7 +133,7 @@ def text(found: Identification) -> str:
         table(SCORE_HEAD, _scores(found)),
     ]
     parts += _remarks(found)
-    parts += [f"note: {note}" for note in found.problem.plant.robot.notes]
+    parts += [f"note: {note}" for note in (*found.problem.plant.robot.notes, *found.notes)]
     return "\n\n".join(parts)
 
 
@@ -408,7 +408,7 @@ def _of_the_verdict(found: Identification) -> dict[str, object]:
         "held_out": bool(found.validation),
         "unexplained": _unexplained(found),
         **verdict.for_page(found.checks),
-        "notes": found.problem.plant.robot.notes,
+        "notes": (*found.problem.plant.robot.notes, *found.notes),
         "scores": Table("Torque not explained", SCORE_HEAD, _scores(found)),
     }
 
