@@ -106,6 +106,11 @@ class Problem(Generic[P]):
         return self.walk.sampler.cutoff
 
     @property
+    def highest_corner(self) -> float:
+        """Highest cutoff that the sampling rates allow [Hz]."""
+        return signals.LARGEST_CORNER / max(t.step for t in self.timelines)
+
+    @property
     def band_corner(self) -> float:
         """Upper end of the motion's band [Hz]."""
         return self.band_hz or self.corner
@@ -234,11 +239,11 @@ class Problem(Generic[P]):
             values: β, shape (b,).
         """
         total = np.zeros(len(self.channels))
-        step = self.decimation * min(t.step for t in self.timelines)
         for piece in self.residuals(values):
             if self.has_explicit_rows:  # rows that hold nothing above the band
                 total += np.sum(piece.values**2, axis=0)
             elif len(piece.values) > SHORTEST_FILTERED:
+                step = self.decimation * self.timelines[piece.recording].step
                 smooth = signals.low_pass(piece.values, step, self.band_corner)
                 total += np.sum(smooth**2, axis=0)
         return total
@@ -279,9 +284,16 @@ class Problem(Generic[P]):
 
     def with_recordings(self, recordings: Sequence[Recording], **changes: Any) -> Problem[P]:
         """Return a problem with other recordings, at the cutoff chosen here."""
-        smoothing = self.resolved
-        return replace(
-            self, recordings=tuple(recordings), smoothing=smoothing, known_survey=None, **changes
+        changes = {"smoothing": self.resolved, **changes}
+        return replace(self, recordings=tuple(recordings), known_survey=None, **changes)
+
+    def held_out(self, recording: Recording) -> Problem[P]:
+        """Return a problem with one other recording, at the cutoff chosen here.
+
+        The cutoff is lower if the recording's sampling rate does not allow it.
+        """
+        return self.with_recordings(
+            [recording], smoothing=signals.limited(self.resolved, recording)
         )
 
     def about(self, values: Array) -> Problem[P]:
@@ -298,12 +310,12 @@ class Problem(Generic[P]):
         return self.with_settings(smoothing=replace(self.resolved, delay=delay))
 
     def sharpened(self, factor: float) -> Problem[P] | None:
-        """Return the problem with a higher cutoff, None if the sampling leaves no room.
+        """Return the problem with the cutoff times a factor, None if the sampling leaves no room.
 
         Residuals are still compared in the band of the cutoff chosen before.
         """
         corner = factor * self.corner
-        if corner > signals.LARGEST_CORNER / max(t.step for t in self.timelines):
+        if corner > self.highest_corner:
             return None
         smoothing = replace(self.resolved, corner=corner)
         return self.with_settings(smoothing=smoothing, band_hz=self.band_corner)

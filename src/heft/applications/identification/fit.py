@@ -145,7 +145,7 @@ def fit_experiment(
             moments = point_moments(problem, estimate.fitted, bodies)
             counted = zip(moments, estimate.noise.rows, strict=True)
             shared.append(tuple(m * n for m, n in counted))
-        shared.append(settings.bandwidth_search.doubt(problem, rows))
+        shared.append(settings.bandwidth_search.cutoff_error(problem, rows))
         together = tuple(np.vstack(moments) for moments in zip(*shared, strict=True))
         if isinstance(solver, LeastSquares):
             widened = solver.colour(problem, estimate, together)

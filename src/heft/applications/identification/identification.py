@@ -40,6 +40,7 @@ class Identification:
         traces: Measured and predicted torque over time, for the report.
         inputs: Path, role and SHA-256 of each input file.
         settings: Settings of the identification.
+        notes: Remarks on the logs, beside those on the robot's model.
     """
 
     problem: Problem[RobotPlant]
@@ -57,6 +58,7 @@ class Identification:
     traces: tuple[Trace, ...]
     inputs: tuple[Mapping[str, Any], ...]
     settings: Settings = field(default_factory=Settings)
+    notes: tuple[str, ...] = ()
 
     @property
     def consistent(self) -> ConsistentEstimate:

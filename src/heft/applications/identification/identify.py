@@ -29,7 +29,7 @@ from .identification import (
 )
 from .inputs import Inputs
 from .preparation import Progress, silent
-from .scores import Scores, scores
+from .scores import Scores, held_out, scores
 from .settings import Settings
 from .simple_friction import SimpleFriction
 
@@ -94,9 +94,10 @@ def _identify(
     friction = drive_terms(problem, calibrated.consistent, simple)
     files = export.write(robot, links, _simple_friction(robot, simple), _armatures(robot, friction))
     progress("scoring")
-    scoring = _Scoring(_written_bodies(robot, files), friction, corner)
-    fitted = scoring.of_fitted(calibrated_problem, settings.limits.unexplained)
-    held = scoring.of(calibrated_problem.with_recordings(validate)).list if validate else ()
+    scoring = _Scoring(_written_bodies(robot, files), friction)
+    fitted = scoring.of_fitted(calibrated_problem, corner, settings.limits.unexplained)
+    others = list(held_out(calibrated_problem, validate, corner))
+    held = tuple(s for h in others for s in scoring.of(h.problem, h.filter_hz).list)
     judged = checks.judge(
         calibrated_problem,
         run.estimate,
@@ -124,14 +125,14 @@ def _identify(
         traces=tuple(scoring.traces),
         inputs=tuple(inputs),
         settings=settings,
+        notes=tuple(h.note for h in others if h.note),
     )
 
 
 def _refuse_unusable(problem: Problem[RobotPlant], validate: Sequence[Recording]) -> None:
     """Raise `InputError` for a log to validate that cannot be used, before the work begins."""
-    if validate:
-        held_out = problem.with_recordings(validate)
-        _ = held_out.resolved, held_out.timelines
+    for recording in validate:
+        _ = problem.held_out(recording).timelines
 
 
 @dataclass(frozen=True)
@@ -141,22 +142,20 @@ class _Scoring:
     Attributes:
         bodies: Ten inertial parameters of each body, shape (10 bodies,).
         friction: The drives' parameters by name, for each kind of friction.
-        corner: Cutoff frequency of the low-pass [Hz].
         traces: Curves of the logs scored so far, for the report.
     """
 
     bodies: Array
     friction: Mapping[str, Mapping[str, float]]
-    corner: float
     traces: list[Trace] = field(default_factory=list)
 
-    def of(self, problem: Problem[RobotPlant]) -> Scores:
-        """Return the scores of a problem's recordings."""
-        return scores(problem, self.bodies, self.friction, self.corner, self.traces)
+    def of(self, problem: Problem[RobotPlant], corner: float) -> Scores:
+        """Return the scores of a problem's recordings, low-passed at a cutoff [Hz]."""
+        return scores(problem, self.bodies, self.friction, corner, self.traces)
 
-    def of_fitted(self, problem: Problem[RobotPlant], largest: float) -> Scores:
+    def of_fitted(self, problem: Problem[RobotPlant], corner: float, largest: float) -> Scores:
         """Return the scores of the recordings fitted; raise `FitError` if nothing was explained."""
-        found = self.of(problem)
+        found = self.of(problem, corner)
         if found.unexplained > largest:
             raise FitError(
                 "no parameters explain these torques",
@@ -249,7 +248,7 @@ def identify_files(
         *("model", "options", "columns", "given", "fit", "validation"),
         timelines={
             "fit": fitted.timelines,
-            "validation": found.problem.with_recordings(held).timelines,
+            "validation": [t for r in held for t in found.problem.held_out(r).timelines],
         },
     )
     opened.refuse_changed()

@@ -135,7 +135,7 @@ def text(found: Identification) -> str:
         table(SCORE_HEAD, _scores(found)),
     ]
     parts += _remarks(found)
-    parts += [f"note: {note}" for note in found.problem.plant.robot.notes]
+    parts += [f"note: {note}" for note in (*found.problem.plant.robot.notes, *found.notes)]
     return "\n\n".join(parts)
 
 
@@ -410,7 +410,7 @@ def _of_the_verdict(found: Identification) -> dict[str, object]:
         "held_out": bool(found.validation),
         "unexplained": _unexplained(found),
         **verdict.for_page(found.checks),
-        "notes": found.problem.plant.robot.notes,
+        "notes": (*found.problem.plant.robot.notes, *found.notes),
         "scores": Table("Torque not explained", SCORE_HEAD, _scores(found)),
     }
 
@@ -431,7 +431,7 @@ def _of_the_data(found: Identification) -> dict[str, object]:
     return {
         "logs": _logs(found),
         "not_drawn": max(len(found.traces) - DRAWN_LOGS, 0),
-        "seen": Table("Held by", SEEN_HEAD, _share_seen(found)),
+        "seen": Table("Share seen, and how", SEEN_HEAD, _share_seen(found)),
         "links_count": len(found.links),
         "numbers": Table("", NUMBER_HEAD, _all_numbers(found)),
         "base": Table("", BASE_HEAD, _base_rows(found)),

@@ -26,7 +26,7 @@ from heft.information import channel_ranks, inertia
 from heft.models import Options, Robot, c_source, python_source
 from heft.plants import Problem, RobotPlant
 from heft.recordings import Recording
-from heft.signals import Smoothing
+from heft.signals import Smoothing, limited
 
 from .identification import Identification
 from .scores import model_effort, rigid_torques
@@ -113,7 +113,7 @@ def to_json(found: Identification) -> dict[str, Any]:
         "left_out": dict(found.left_out),
         "fit": [vars(s) for s in found.fit],
         "validation": [vars(s) for s in found.validation],
-        "notes": list(robot.notes),
+        "notes": [*robot.notes, *found.notes],
         "checks": [vars(c) for c in found.checks],
         "verdict": found.verdict,
     }
@@ -517,7 +517,7 @@ class Identified:
             Time, shape (N,) [s]; effort and rigid-body effort, shape (N, channels) each [N·m or N].
         """
         drives = self.friction[friction]
-        smoothing = replace(self.smoothing, trim=0.0, torque="raw")
+        smoothing = replace(limited(self.smoothing, recording), trim=0.0, torque="raw")
         problem = Problem(RobotPlant(self.robot), (recording,), smoothing, threads, "predict")
         for s, rigid in rigid_torques(problem, self.robot.written_bodies()):
             state = problem.plant.drive_state(s, rigid)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from heft.dynamics import DriveState, drive_columns
 from heft.engine import in_order
 from heft.models import Robot
 from heft.plants import Plant, Problem, RobotMotion, RobotPlant, Samples
+from heft.recordings import Recording
 
 PIECE_ROWS = 1_000_000
 
@@ -198,6 +200,45 @@ def scores(
     return scored(
         problem, tuple(models), lambda p: stretches(p, bodies, models), corner, traces, own
     )
+
+
+@dataclass(frozen=True)
+class HeldOut(Generic[P]):
+    """A held-out log as a problem of its own, and the cutoff at which it is scored.
+
+    Attributes:
+        problem: Plant and log, at the cutoff of the fit or the highest that the log's rate allows.
+        filter_hz: Cutoff frequency of the score's low-pass, limited likewise [Hz].
+        note: What the user is told of a lower cutoff; None if there is none.
+    """
+
+    problem: Problem[P]
+    filter_hz: float
+    note: str | None
+
+
+def held_out(
+    problem: Problem[P], recordings: Sequence[Recording], corner: float
+) -> Iterator[HeldOut[P]]:
+    """Yield held-out logs, each at its own cutoff where it is sampled too slowly for the fit's.
+
+    Args:
+        problem: Problem that was fitted.
+        recordings: Held-out logs.
+        corner: Cutoff frequency of the scores of the fit [Hz].
+    """
+    for recording in recordings:
+        other = problem.held_out(recording)
+        filter_hz = min(corner, other.highest_corner)
+        note = None
+        if filter_hz < corner or other.corner < problem.corner:
+            note = (
+                f"{Path(recording.name).name} is sampled at {other.timelines[0].rate:.3g} Hz, too "
+                f"slowly for the low-pass of the other logs: its motion is smoothed at "
+                f"{other.corner:.3g} Hz (for {problem.corner:.3g} Hz), its errors are filtered at "
+                f"{filter_hz:.3g} Hz (for {corner:.3g} Hz)"
+            )
+        yield HeldOut(other, filter_hz, note)
 
 
 def plant_scores(
