@@ -173,7 +173,7 @@ def test_blocks_add_to_the_whole(weak: bool) -> None:
     problem = demo(weak).problem
     whole = problem.information()
     samples = whole.triangles[0].rows
-    blocks = [b.only(range(len(problem.labels))) for b in problem.gathered_blocks(K, samples)]
+    blocks = problem.information_blocks(K, samples)
     sizes = [b.triangles[0].rows for b in blocks]
     assert len(blocks) == K
     assert sum(sizes) == samples
@@ -199,7 +199,7 @@ def test_noise_of_earlier_experiments_counts(tmp_path_factory: pytest.TempPathFa
     """Twice the same information with its own noise: deviations fall by √2, no more."""
     run = demo()
     path = tmp_path_factory.mktemp("given") / "information.npz"
-    run.gathered.save(path, **stored(run.estimate.noise, run.moments))
+    run.information.save(path, **stored(run.estimate.noise, run.moments))
     given = Earlier.load(path)
     settings = Settings(run.problem.smoothing, threads=1)
     problem = run.problem.with_settings(plant=RobotPlant(run.problem.plant.robot))
@@ -207,7 +207,7 @@ def test_noise_of_earlier_experiments_counts(tmp_path_factory: pytest.TempPathFa
     ratio = both.estimate.parameters.std / run.estimate.parameters.std
     # The point of load friction is another and signs of the noise are not: a tenth.
     assert 0.9 / np.sqrt(2.0) < np.median(ratio) < 1.1 / np.sqrt(2.0)
-    known = fit_experiment(problem, settings, run.gathered).estimate.parameters.std
+    known = fit_experiment(problem, settings, run.information).estimate.parameters.std
     assert np.median(known / run.estimate.parameters.std) > 0.5
 
 
@@ -256,9 +256,7 @@ def gathered(left: FloatArray, scale: float = 1.0, copies: int = 1) -> MisfitGat
     x, w = -np.cos(2.0 * t)[:, None], 2.0 * np.sin(2.0 * t)[:, None]
     none = np.zeros((len(t), 1))
     for _ in range(copies):
-        piece = Stretch(
-            0, t, np.arange(len(t)), scale * x, scale * w, none, none[None], none
-        )
+        piece = Stretch(0, t, np.arange(len(t)), scale * x, scale * w, none, none[None], none)
         gatherer.add(piece, left[:, None], np.ones(len(t), dtype=bool), 0.002)
     return gatherer
 

@@ -51,7 +51,9 @@ class Inertial:
         """Ten parameters m, m c, Ixx, Ixy, Iyy, Ixz, Iyz, Izz about the link's origin."""
         c = self.center
         about = self.inertia + self.mass * (c @ c * np.eye(3) - np.outer(c, c))
-        return np.array([self.mass, *(self.mass * c), *about[[0, 0, 1, 0, 1, 2], [0, 1, 1, 2, 2, 2]]])
+        return np.array(
+            [self.mass, *(self.mass * c), *about[[0, 0, 1, 0, 1, 2], [0, 1, 1, 2, 2, 2]]]
+        )
 
     def sound(self) -> Inertial:
         """Return the same with a Σ that mass in some places could have."""
@@ -99,13 +101,19 @@ class Arm:
 
     @staticmethod
     def of(
-        path: Path, name: str | None = None, last: str | None = None, fastest: float = 2.5
+        path: Path,
+        name: str | None = None,
+        first: str | None = None,
+        last: str | None = None,
+        fastest: float = 2.5,
     ) -> Arm:
         """Return the arm of a URDF.
 
         Args:
             path: The file.
             name: Of the arm; the file's if not given.
+            first: The first joint that is kept, on a base that stands still; that next to the
+                file's own base if not given.
             last: The last joint that is kept; what it does not carry, or moves behind it, is cut
                 off. The last revolute one if not given.
             fastest: Bound on the speeds, where the file's are higher [rad/s].
@@ -114,7 +122,7 @@ class Arm:
             InvalidModel: If a joint of the chain does not turn.
         """
         root = ET.fromstring(path.read_bytes())
-        chain = _chain(root, last)
+        chain = _chain(root, first, last)
         kept = _cut(root, chain)
         for link in root.findall("link"):
             inertial = _read(link)
@@ -161,15 +169,15 @@ def _child(element: ET.Element, tag: str) -> str:
     return "" if found is None else found.attrib["link"]
 
 
-def _chain(root: ET.Element, last: str | None) -> list[ET.Element]:
-    """Return the joints from the base to the last one, fixed ones among them."""
+def _chain(root: ET.Element, first: str | None, last: str | None) -> list[ET.Element]:
+    """Return the joints from the first to the last one, fixed ones among them."""
     joints = root.findall("joint")
     of_child = {_child(j, "child"): j for j in joints}
     turning = [j for j in joints if j.get("type") in ("revolute", "continuous")]
     chains = []
     for end in turning if last is None else [j for j in joints if j.get("name") == last]:
         chain = [end]
-        while _child(chain[0], "parent") in of_child:
+        while chain[0].get("name") != first and _child(chain[0], "parent") in of_child:
             chain.insert(0, of_child[_child(chain[0], "parent")])
         chains.append(chain)
     if not chains:
@@ -246,4 +254,6 @@ def _write(link: ET.Element, found: Inertial) -> None:
     ET.SubElement(inertial, "mass", value=repr(float(found.mass)))
     names = ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")
     values = found.inertia[[0, 0, 0, 1, 1, 2], [0, 1, 2, 1, 2, 2]]
-    ET.SubElement(inertial, "inertia", {k: repr(float(v)) for k, v in zip(names, values)})
+    ET.SubElement(
+        inertial, "inertia", {k: repr(float(v)) for k, v in zip(names, values, strict=True)}
+    )

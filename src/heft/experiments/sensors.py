@@ -23,6 +23,7 @@ class Sensors:
         delay: By how much the logged torque is behind the motion [s].
         low_pass: Corner of a first-order filter of the logged torque [Hz]; 0 for none.
         jitter: Of the rows' stamps, rms, as a share of a row's time.
+        link_side: Whether the logged encoders sit behind the gears; the controller's never do.
         drift: By how much the clock of the torque runs fast against that of the positions.
     """
 
@@ -35,12 +36,18 @@ class Sensors:
     delay: float = 0.0
     low_pass: float = 0.0
     jitter: float = 0.0
+    link_side: bool = False
     drift: float = 0.0
 
     @property
     def quantum(self) -> float:
         """Step of the encoders [rad], 0 for none."""
         return 2.0 * np.pi / 2**self.bits if self.bits else 0.0
+
+    def stepped(self, position: Array) -> Array:
+        """Return positions in whole steps of the encoders, of the same shape [rad]."""
+        quantum = self.quantum
+        return quantum * np.round(position / quantum) if quantum else position
 
     def stamps(self, time: Array, rng: np.random.Generator) -> Array:
         """Return the times as they are logged, shape (N,) [s]."""

@@ -8,25 +8,31 @@ signals, plants and estimators are not used: what they assume cannot hide here.
 
 from __future__ import annotations
 
-import xml.etree.ElementTree as ET
-from dataclasses import dataclass, field, fields
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from heft.arrays import Array
-from heft.errors import InvalidSetting, SolverFailure
+from heft.errors import InvalidModel, InvalidSetting, SolverFailure
 from heft.recordings import Recording
 
-from .arms import Arm, rotation
-from .motions import Limits, Motion, MotionKind, draw_motion
+from .arms import Arm
+from .motions import Limits, MotionKind, draw_motion
 from .sensors import Sensors
 from .simulated_drives import Drive, DriveRanges, table
+from .simulated_links import Links
 from .simulation_step import KERNELS, LOGGED, advance
 
 TYPICAL = 200  # positions at which an arm's typical torques are taken
 HASTE = 4.0  # acceleration of these [rad/s²]
+EFFORT = 0.9  # of the torque limits, for what the wrong model says is needed
+DRAWS = 12  # of motions, each smaller and slower, until one is within them
+PURPOSES = ("drives", "prior", "motion", "encoders", "tilt", "torque", "clock")
+AHEAD = 8  # steps between two evaluations of the wrong model
 
 
 @dataclass(frozen=True)
@@ -44,7 +50,7 @@ class Controller:
     position: float = 12.0
     velocity: float = 35.0
     integral: float = 5.0
-    corner: float = 40.0
+    corner: float = 25.0
     known: float = 0.8
 
 
@@ -87,7 +93,7 @@ class ExactMotion:
 
     Attributes:
         time: Shape (N,) [s].
-        q: Positions of what the encoders see, shape (N, joints) [rad].
+        q: Positions on the side of the gears that is logged, shape (N, joints) [rad].
         v: Their velocities [rad/s].
         a: Their accelerations [rad/s²].
         tau: Torque of the motors [N·m].
@@ -187,35 +193,47 @@ class Simulator:
                 cure=f"choose a divisor of {1.0 / self.condition.step:g} Hz",
             )
 
-    def run(self, seed: int) -> SimulatedExperiment:
-        """Return the experiment of a seed, the same each time."""
+    def run(
+        self, seed: int, torque: Callable[[ExactMotion], Array] | None = None
+    ) -> SimulatedExperiment:
+        """Return the experiment of a seed, the same each time.
+
+        Args:
+            seed: Of all random numbers.
+            torque: What the torque sensors see of a motion, shape (steps, joints) [N·m]; the
+                motors' torque if not given.
+        """
         condition, sensors = self.condition, self.condition.sensors
-        of_torque, of_clock = _streams(seed, "torque", "clock")
+        of_torque, of_clock = self._random(seed, "torque"), self._random(seed, "clock")
         whole, readings = self._moved(seed, condition.motion, 0, condition.duration)
         rows = self._rows(condition.duration, sensors.rate)
         exact = whole.part(rows)
-        size = np.sqrt(np.mean(exact.tau**2, axis=0))
-        seen = sensors.seen_torque(exact.time, whole.time, whole.tau)
+        effort = whole.tau if torque is None else torque(whole)
+        size = np.sqrt(np.mean(effort[rows] ** 2, axis=0))
+        seen = sensors.seen_torque(exact.time, whole.time, effort)
         logged = sensors.torque(seen, size, of_torque)
-        stamps = sensors.stamps(exact.time, of_clock)
         names = self.arm.joints
         recording = Recording.from_arrays(
-            stamps,
+            sensors.stamps(exact.time, of_clock),
             f"{self.arm.name} {seed}",
             q={j: readings[rows, k] for k, j in enumerate(names)},
             tau={j: logged[:, k] for k, j in enumerate(names)},
         )
         return SimulatedExperiment(self, seed, self.believed(seed), recording, exact)
 
+    def _random(self, seed: int, purpose: str, number: int = 0) -> np.random.Generator:
+        """Return random numbers for a purpose: none moves because another draws more."""
+        arm = zlib.crc32(self.arm.name.encode())
+        return np.random.default_rng([arm, seed, number, PURPOSES.index(purpose)])
+
     def believed(self, seed: int) -> bytes:
         """Return the model file that the user and the controller have."""
-        (rng,) = _streams(seed, "prior")
+        rng = self._random(seed, "prior")
         return self.arm.believed(rng, self.condition.wrong, self.condition.shift)
 
     def drives_of(self, seed: int) -> tuple[Drive, ...]:
         """Return the drives of a seed."""
-        (rng,) = _streams(seed, "drives")
-        return self.condition.drives.draw(*self.typical, rng)
+        return self.condition.drives.draw(*self.typical, self._random(seed, "drives"))
 
     @cached_property
     def typical(self) -> tuple[Array, Array]:
@@ -243,51 +261,53 @@ class Simulator:
     def _moved(
         self, seed: int, kind: MotionKind, number: int, duration: float
     ) -> tuple[ExactMotion, Array]:
-        """Return what happens at every step, and the encoders' readings."""
-        condition = self.condition
-        of_motion, of_encoders, of_tilt = _streams(seed, "motion", "encoders", "tilt", number=number)
-        (of_tilt,) = _streams(seed, "tilt")
-        start = -condition.run_in
-        motion = draw_motion(kind, self.arm, of_motion, start, duration, condition.limits)
+        """Return what happens at every step, and the logged encoders' readings."""
+        condition, sensors = self.condition, self.condition.sensors
         # A margin behind the end, for torque of a clock that runs fast.
         steps = round((duration + condition.run_in + 0.1) / condition.step)
-        time = condition.step * (np.arange(steps) - round(condition.run_in / condition.step))
+        first = round(condition.run_in / condition.step)
+        time: Array = condition.step * np.arange(-first, steps - first, dtype=np.float64)
         drives = self.drives_of(seed)
-        wanted = self._wanted(seed, motion, time, drives)
-        noise = condition.sensors.encoder_noise * of_encoders.normal(size=wanted.shape[::2])
+        wanted = self._wanted(seed, kind, number, time, drives)
+        shape = (steps, len(drives))
+        noise = sensors.encoder_noise * self._random(seed, "encoders", number).normal(size=shape)
         links = Links.of(self.arm.urdf, self.arm.joints)
-        links.tilt(condition.tilt, of_tilt.uniform(0.0, 2.0 * np.pi))
+        links.tilt(condition.tilt, self._random(seed, "tilt").uniform(0.0, 2.0 * np.pi))
         log = self._integrated(links, drives, time, wanted, noise)
         if not np.isfinite(log).all():
             raise SolverFailure("the simulated arm does not stay finite", argument=self.arm.name)
-        found = dict(zip(LOGGED, log, strict=False))
-        return (
-            ExactMotion(
-                time,
-                found["rotor"],
-                found["rotor_speed"],
-                found["rotor_acceleration"],
-                found["tau"],
-                found["friction"],
-                found["passed"],
-                found["q"],
-                found["v"],
-                found["a"],
-            ),
-            log[len(LOGGED)],
-        )
+        found = dict(zip((*LOGGED, "reading"), log, strict=True))
+        link = [found[k] for k in ("q", "v", "a")]
+        rotor = [found[k] for k in ("rotor", "rotor_speed", "rotor_acceleration")]
+        rest = [found[k] for k in ("tau", "friction", "passed")]
+        if not sensors.link_side:
+            return ExactMotion(time, *rotor, *rest, *link), found["reading"]
+        return ExactMotion(time, *link, *rest, *link), sensors.stepped(link[0] + noise)
 
     def _wanted(
-        self, seed: int, motion: Motion, time: Array, drives: tuple[Drive, ...]
+        self, seed: int, kind: MotionKind, number: int, time: Array, drives: tuple[Drive, ...]
     ) -> Array:
-        """Return wanted q and v and the feed-forward torque, shape (steps, 3, joints)."""
-        q, v, a = motion(time)
-        rubs, share = table(drives), self.condition.controller.known
+        """Return wanted q and v and the feed-forward torque, shape (steps, 3, joints).
+
+        Raises:
+            InvalidModel: If the arm is too weak for any motion of this kind.
+        """
+        condition, rubs = self.condition, table(drives)
+        rng = self._random(seed, "motion", number)
         believed = Links.of(self.believed(seed), self.arm.joints)
-        seldom = np.unique(np.append(np.arange(0, len(time), 8), len(time) - 1))
-        coarse = believed.inverse_dynamics(q[seldom], v[seldom], a[seldom])
+        seldom = np.append(np.arange(0, len(time) - 1, AHEAD), len(time) - 1)
+        limits = condition.limits
+        for _ in range(DRAWS):
+            motion = draw_motion(kind, self.arm, rng, float(time[0]), float(time[-1]), limits)
+            q, v, a = motion(time)
+            coarse = believed.inverse_dynamics(q[seldom], v[seldom], a[seldom])
+            if (np.abs(coarse) <= EFFORT * self.arm.effort).all():
+                break
+            limits = replace(limits, reach=0.9 * limits.reach, speed=0.9 * limits.speed)
+        else:
+            raise InvalidModel("the arm is too weak for such a motion", argument=self.arm.name)
         ahead = np.stack([np.interp(time, time[seldom], x) for x in coarse.T], axis=1)
-        ahead += share * (rubs[0] * a + rubs[1] * v)
+        ahead += condition.controller.known * (rubs[0] * a + rubs[1] * v)
         return np.ascontiguousarray(np.stack([q, v, ahead], axis=1))
 
     def _gains(self, inertia: Array, drives: tuple[Drive, ...]) -> Array:
@@ -336,88 +356,3 @@ class Simulator:
                 elastic,
             )
         return log
-
-
-def _streams(seed: int, *names: str, number: int = 0) -> list[np.random.Generator]:
-    """Return random numbers for each purpose: none moves because another draws more."""
-    order = ("drives", "prior", "motion", "encoders", "tilt", "torque", "clock")
-    return [np.random.default_rng([seed, number, order.index(n)]) for n in names]
-
-
-class Links:
-    """The links of an arm in MuJoCo: mass matrix and bias torque.
-
-    Attributes:
-        model: MuJoCo's model.
-        data: MuJoCo's data.
-    """
-
-    def __init__(self, model: Any, data: Any) -> None:
-        self.model, self.data = model, data
-        self._mass = np.zeros((model.nv, model.nv))
-        self._bias = np.zeros(model.nv)
-
-    @staticmethod
-    def of(urdf: bytes, joints: tuple[str, ...]) -> Links:
-        """Return the links of a URDF, as MuJoCo reads it."""
-        import mujoco
-
-        root = ET.fromstring(urdf)
-        said = ET.SubElement(root, "mujoco")
-        ET.SubElement(said, "compiler", balanceinertia="false", fusestatic="true")
-        model = mujoco.MjModel.from_xml_string(ET.tostring(root, encoding="unicode"))
-        names = tuple(
-            mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_JOINT, k) for k in range(model.njnt)
-        )
-        if names != joints:
-            raise InvalidSetting("MuJoCo has other joints", argument="urdf", got=names)
-        return Links(model, mujoco.MjData(model))
-
-    def tilt(self, angle: float, heading: float) -> None:
-        """Tilt the base about a level axis."""
-        turn = rotation(np.array([0.0, 0.0, heading])) @ rotation(np.array([angle, 0.0, 0.0]))
-        self.model.opt.gravity[:] = turn.T @ self.model.opt.gravity
-
-    @property
-    def armature(self) -> Array:
-        """Rotor inertia in the mass matrix, shape (joints,) [kg·m²]."""
-        return np.array(self.model.dof_armature)
-
-    @armature.setter
-    def armature(self, value: Array) -> None:
-        self.model.dof_armature[:] = value
-
-    def state(self, q: Array) -> tuple[Array, Array]:
-        """Return MuJoCo's own arrays of q and v, at rest in a position."""
-        self.data.qpos[:], self.data.qvel[:] = q, 0.0
-        return self.data.qpos, self.data.qvel
-
-    def equation(self) -> tuple[Array, Array]:
-        """Return mass matrix and bias torque at MuJoCo's state, arrays that the next call fills."""
-        import mujoco
-
-        mujoco.mj_kinematics(self.model, self.data)
-        mujoco.mj_comPos(self.model, self.data)
-        mujoco.mj_makeM(self.model, self.data)
-        mujoco.mj_fullM(self.model, self.data, self._mass)
-        mujoco.mj_comVel(self.model, self.data)
-        mujoco.mj_rne(self.model, self.data, 0, self._bias)
-        return self._mass, self._bias
-
-    def mass(self, q: Array) -> Array:
-        """Return the mass matrix in a position, shape (joints, joints)."""
-        self.state(q)
-        return self.equation()[0].copy()
-
-    def inverse_dynamics(self, q: Array, v: Array, a: Array) -> Array:
-        """Return the torque of motions, shape (N, joints) [N·m]."""
-        import mujoco
-
-        out = np.zeros(q.shape)
-        for k in range(len(q)):
-            self.data.qpos[:], self.data.qvel[:], self.data.qacc[:] = q[k], v[k], a[k]
-            mujoco.mj_kinematics(self.model, self.data)
-            mujoco.mj_comPos(self.model, self.data)
-            mujoco.mj_comVel(self.model, self.data)
-            mujoco.mj_rne(self.model, self.data, 1, out[k])
-        return out

@@ -44,7 +44,7 @@ class ExperimentFit(Generic[P]):
 
     Attributes:
         problem: Plant and logs at the chosen cutoff and delay, with load-dependent gear friction.
-        gathered: Information, on the columns of the base parameters β and of simple friction.
+        information: About the base parameters β, with what was given.
         estimate: Base parameters β; the covariance accounts for coloured residuals, and for errors
             of delay, cutoff and linearisation point.
         left_out: Number of rows removed as outliers, by log.
@@ -56,7 +56,7 @@ class ExperimentFit(Generic[P]):
     """
 
     problem: Problem[P]
-    gathered: Information
+    information: Information
     estimate: Estimate
     left_out: Mapping[str, int]
     delay: DelayFound
@@ -201,17 +201,17 @@ def fit_experiment(
     solver = settings.estimator
     linear = isinstance(solver, LeastSquares)
     samples = rows // len(problem.channels) - sum(left_out.values())
-    parts = problem.gathered_blocks(settings.jackknife.blocks, samples)
-    gathered = reduce(add, parts)
-    blocks = [part.only(range(len(problem.labels))) for part in parts] if linear else []
+    parts = problem.information_blocks(settings.jackknife.blocks, samples)
+    information = reduce(add, parts)
+    blocks = parts if linear else ()
     if given is not None:  # the logs' own noise weights the sum
-        gathered = gathered + (given.information if isinstance(given, Earlier) else given)
+        information = information + (given.information if isinstance(given, Earlier) else given)
     if isinstance(solver, LeastSquares):
-        estimate = solver.solve(gathered.only(range(len(problem.labels))))
+        estimate = solver.solve(information)
     else:
         progress(f"estimating base parameters ({settings.method})")
         estimate = solver.fit(problem)
-    estimate = replace(estimate, rank=_data_rank(problem, gathered, estimate))
+    estimate = replace(estimate, rank=_data_rank(problem, information, estimate))
     moments: tuple[Array, ...] = ()
     if not isinstance(solver, LeastSquares) or solver.coloured:
         progress("looking at what is left over")
@@ -231,13 +231,13 @@ def fit_experiment(
         else:  # which has looked at its residuals itself
             widened = estimate.with_common_errors(together)
         estimate = replace(widened, rank=estimate.rank)
-    return ExperimentFit(problem, gathered, estimate, left_out, delay, tuple(blocks), moments)
+    return ExperimentFit(problem, information, estimate, left_out, delay, blocks, moments)
 
 
 def _earlier(given: Earlier | Information | None, estimate: Estimate) -> Earlier | None:
     """Return earlier experiments with their noise, as far as it is known."""
     if isinstance(given, Information):
-        return Earlier.like(given, estimate.noise, len(estimate.information.labels))
+        return Earlier.like(given, estimate.noise)
     return given
 
 
@@ -254,7 +254,7 @@ def _other_errors(
         errors = point_moments(problem, estimate.fitted, _point_spread(problem, rough))
         count = rows / len(problem.channels)
         found.append(tuple(m * count for m in errors))
-    found.append(settings.bandwidth_search.doubt(problem.holding_windows(), rows))
+    found.append(settings.bandwidth_search.cutoff_error(problem.holding_windows(), rows))
     return found
 
 
@@ -321,15 +321,15 @@ def _about_first_fit(
     return problem.about(rough.parameters.values), information.rows, rough
 
 
-def _data_rank(problem: Problem[Any], gathered: Information, estimate: Estimate) -> DataRank:
-    """Return rank and conditioning of the data on the inertial and simple-friction columns.
+def _data_rank(problem: Problem[Any], information: Information, estimate: Estimate) -> DataRank:
+    """Return rank and conditioning of the data without the plant's redundant columns.
 
-    The columns of the full friction model are left out: they are nearly collinear by design.
+    Those of friction's dictionary are nearly collinear by design: one stands for all.
     """
-    labels, standard = gathered.labels, problem.plant.labels.names
-    apart = {standard[k] for k in problem.plant.independent}
+    labels, standard = information.labels, problem.plant.labels.names
+    apart = {standard[k] for k in problem.plant.redundant}
     kept = [k for k, name in enumerate(labels.names) if name not in apart]
-    triangle = gathered.only(kept).combined(estimate.weights(worth=False))
+    triangle = information.only(kept).combined(estimate.weights(worth=False))
     return data_rank(triangle.R, labels.select(kept), triangle.rows)
 
 
