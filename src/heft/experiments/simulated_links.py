@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from heft.arrays import Array
-from heft.errors import InvalidModel
+from heft.errors import InvalidModel, InvalidSetting
 
 from .arms import rotation
 
@@ -33,8 +33,14 @@ class Links:
     @staticmethod
     def of(urdf: bytes, joints: tuple[str, ...]) -> Links:
         """Return the links of a URDF, as MuJoCo reads it."""
-        import mujoco
-
+        try:
+            import mujoco
+        except ImportError as problem:
+            raise InvalidSetting(
+                "simulated experiments need MuJoCo",
+                argument="Simulator",
+                cure="pip install 'heft[simulation]'",
+            ) from problem
         root = ET.fromstring(urdf)
         said = ET.SubElement(root, "mujoco")
         ET.SubElement(said, "compiler", balanceinertia="false", fusestatic="true")
