@@ -42,6 +42,9 @@ class Links:
                 cure="pip install 'heft[simulation]'",
             ) from problem
         root = ET.fromstring(urdf)
+        for joint in root.findall("joint"):
+            for limit in joint.findall("limit"):
+                joint.remove(limit)  # nothing stops a simulated joint
         said = ET.SubElement(root, "mujoco")
         ET.SubElement(said, "compiler", balanceinertia="false", fusestatic="true")
         model = mujoco.MjModel.from_xml_string(ET.tostring(root, encoding="unicode"))
