@@ -464,6 +464,11 @@ class Drive:
         """The terms of friction and offset: all but rotor inertia."""
         return tuple(t for t in self.terms if not t.inertial)
 
+    @property
+    def rubs(self) -> bool:
+        """Whether it has friction that takes power, and so may stick."""
+        return any(t.nonnegative for t in self.friction)
+
 
 Column = tuple[int, Term]  # position of the drive, and which of its terms
 

@@ -1,0 +1,322 @@
+"""Search for the delay of the torque behind the motion."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.engine import side_by_side
+from heft.information import Information
+
+from .estimate import ProblemLike, _shortest
+from .least_squares import LeastSquares
+
+
+class DelayedLike(ProblemLike, Protocol):
+    """What the searches for a delay and for a cutoff need of a problem."""
+
+    def delayed(self, delay: float) -> DelayedLike:
+        """Return the same problem with the torque later than the motion by `delay` [s]."""
+        ...
+
+    def shortened(self, rows: int) -> DelayedLike:
+        """Return the same problem shortened to about `rows` rows at most."""
+        ...
+
+    def sharpened(self, factor: float) -> DelayedLike | None:
+        """Return the same problem with the low-pass cutoff times `factor`; None if too high."""
+        ...
+
+    def blurred(self, factor: float) -> DelayedLike:
+        """Return the problem with instantaneous rows and residuals at the cutoff times `factor`."""
+        ...
+
+    def sliding(self, speed: float, settle: float) -> DelayedLike:
+        """Return the problem of which only rows count in which what rubs slides.
+
+        Args:
+            speed: Above which a hinge slides [rad/s].
+            settle: How long before and after a row it must slide the same way [s].
+        """
+        ...
+
+    @property
+    def corner(self) -> float:
+        """Cutoff of the low-pass [Hz]."""
+        ...
+
+    def residual_energy(self, values: Array) -> Array:
+        """Return the energy Σ (τ − Y β)² within the motion's band.
+
+        Args:
+            values: β, shape (b,).
+
+        Returns:
+            Shape (channels,) [(N·m)² or N²].
+        """
+        ...
+
+    @property
+    def threads(self) -> int:
+        """Number of threads that share the work."""
+        ...
+
+
+class _Weighted:
+    """Weighted least squares; the channel weights are those of the first problem it solves."""
+
+    def __init__(self) -> None:
+        self.weights: dict[str, float] | None = None
+
+    def __call__(self, information: Information) -> Array:
+        if self.weights is None:
+            self.weights = LeastSquares(sweeps=1).solve(information).weights(worth=False)
+        return _shortest(information.combined(self.weights))
+
+
+@dataclass(frozen=True)
+class DelayFound:
+    """Estimated delay of the torque behind the motion, with its evidence.
+
+    Attributes:
+        delay: Delay to be used [s]; 0 if the evidence is weak.
+        best: Mean of the single channels' delays [s], weighted by the curvature of each channel's
+            residual energy; of the view whose evidence is strongest.
+        ratio: Least residual variance over that without a delay, in that view.
+        agreement: `best` over its standard error.
+        std: Standard error of the delay, from the spread between the channels [s]; 0 if there
+            are too few channels or no search was made.
+    """
+
+    delay: float
+    best: float
+    ratio: float
+    agreement: float
+    std: float = 0.0
+
+
+@dataclass(frozen=True)
+class _View:
+    """What the residuals at one cutoff say of the delay.
+
+    Attributes:
+        mean: Mean of the channels' own delays, weighted by sharpness [s].
+        std: Its standard error, from the channels' spread [s]; 0 of fewer than three channels.
+        ratio: Least residual variance over that without a delay, mean over channels.
+        channels: Number of channels with enough rows.
+    """
+
+    mean: float
+    std: float
+    ratio: float
+    channels: int
+
+
+@dataclass(frozen=True)
+class DelaySearch:
+    """Search for one common delay of all torques behind the motion, by the smallest residual.
+
+    A delay is accepted only on evidence that friction cannot imitate. A joint that sticks lets the
+    torque pass through zero before the motion reverses, and near the cutoff motion is the
+    controller's answer to disturbances that no column describes: both look like torque that comes
+    early, in all joints alike. So only rows count in which a joint slides, and cutoffs well below
+    the motion's are looked at, each of which may miss a delay that another shows. At one of them
+    the residual variance must fall, and the channels' own best delays must agree. Torque that
+    comes early needs more agreement than torque that comes late, which sensors and buses explain.
+
+    Attributes:
+        cutoffs: Cutoffs of the views relative to the problem's.
+        delays: Delays that are tried [s].
+        speed: Above which a hinge slides [rad/s].
+        settle: How long before and after a row it must slide the same way [s], at least.
+        periods: The same in periods of the view's cutoff.
+        gate: Variance ratio below which a view's delay is accepted.
+        alone: The same with fewer than three channels, whose agreement cannot be tested.
+        late, early: Least mean over its standard error at which a delay is accepted.
+        reach: Largest absolute delay that is accepted [s].
+        least_std: Least standard error of a view's mean [s].
+        enough: Rows per column that a channel must have to be counted.
+        ridge: Of the views' least squares, relative to the size of each column in all rows.
+        nudge: Step of the finite differences in `refine` [s].
+        trust: How far `refine` may go from the delay accepted [its standard errors].
+        usual: Prior standard deviation of a delay that was not accepted [s]: slow motion may not
+            reveal it.
+        rows: Number of rows used, at most about.
+    """
+
+    cutoffs: tuple[float, ...] = (0.5, 0.25)
+    delays: tuple[float, ...] = (
+        *(-0.012, -0.008, -0.005, -0.0025, 0.0, 0.0025, 0.005, 0.008, 0.012),
+        *(0.016, 0.02, 0.025, 0.03),
+    )
+    speed: float = 0.05
+    settle: float = 0.03
+    periods: float = 0.35
+    gate: float = 0.975
+    alone: float = 0.9
+    late: float = 3.5
+    early: float = 5.0
+    reach: float = 0.036
+    least_std: float = 0.0002
+    enough: float = 3.0
+    ridge: float = 0.001
+    nudge: float = 0.001
+    trust: float = 2.0
+    usual: float = 0.003
+    rows: int = 60_000
+
+    def fit(self, problem: DelayedLike) -> DelayFound:
+        """Return the delay: the mean of the views that speak, each weighted by its certainty.
+
+        Args:
+            problem: At the cutoff of the motion's band, without load-dependent gear friction, at
+                delay zero.
+        """
+        seen = [self._view(problem, factor) for factor in self.cutoffs]
+        views = [view for view in seen if view.channels]
+        if not views:
+            return DelayFound(0.0, 0.0, 1.0, 0.0)
+        speaking = [view for view in views if self._speaks(view)]
+        best = min(speaking or views, key=lambda view: view.ratio)
+        agreement = best.mean / max(best.std, 1e-9)
+        if not speaking:
+            return DelayFound(0.0, best.mean, best.ratio, agreement, best.std)
+        precision = np.array([max(view.std, self.least_std) ** -2 for view in speaking])
+        delay = float(precision @ [view.mean for view in speaking] / precision.sum())
+        std = float(precision.sum() ** -0.5)
+        return DelayFound(delay, best.mean, best.ratio, agreement, std)
+
+    def _speaks(self, view: _View) -> bool:
+        """Return whether a view is evidence of a delay."""
+        if view.channels < 3:
+            return view.ratio < self.alone and abs(view.mean) < self.reach
+        least = self.late if view.mean > 0.0 else self.early
+        agree = abs(view.mean) > least * max(view.std, self.least_std)
+        return view.ratio < self.gate and agree and abs(view.mean) < self.reach
+
+    def _view(self, problem: DelayedLike, factor: float) -> _View:
+        """Return what rows that slide say at a cutoff."""
+        blurred = problem.blurred(factor).shortened(self.rows)
+        short = blurred.sliding(self.speed, max(self.settle, self.periods / blurred.corner))
+        still, every = short.information(), blurred.information()
+        triangles = still.triangles
+        used = [c for c, t in enumerate(triangles) if t.rows > self.enough * len(t.columns)]
+        if not used:
+            return _View(0.0, 0.0, 1.0, 0)
+        names = tuple(still.channels[c] for c in used)
+
+        def some(information: Information) -> Information:
+            chosen = tuple(information.triangles[c] for c in used)
+            return Information(information.labels, names, chosen)
+
+        weights = LeastSquares(sweeps=1).solve(some(still)).weights(worth=False)
+        # What rows that slide do not show (friction near standstill) is next to nothing, so that
+        # the other rows' residuals, of which the filter passes some on, stay small, too.
+        size = np.linalg.norm(some(every).combined(weights).R, axis=0)
+        ridge = np.column_stack([np.diag(self.ridge * size), np.zeros(len(size))])
+
+        def left(information: Information, moved: DelayedLike) -> Array:
+            held = some(information).beside("ridge", ridge)
+            values = _shortest(held.combined({**weights, "ridge": 1.0}))
+            return moved.residual_energy(values)[used]
+
+        def look(delay: float) -> Array:
+            moved = short.delayed(delay)
+            return left(moved.information(), moved)
+
+        scale = left(still, short)
+        scale = np.where(scale > 0.0, scale, np.inf)
+        others = [d for d in self.delays if d != 0.0]
+        energies = dict(zip(others, side_by_side(look, others, short.threads), strict=True))
+        ratios = np.array([energies[d] / scale if d else scale / scale for d in self.delays])
+        mean, std = _common(self.delays, ratios)
+        return _View(mean, std, float(ratios.mean(axis=1).min()), len(used))
+
+    def refine(
+        self, problem: DelayedLike, found: DelayFound, rows: int
+    ) -> tuple[DelayFound, tuple[Array, ...]]:
+        """Return the delay after one parabolic step, and the error its uncertainty causes.
+
+        Use it once load-dependent gear friction is in the model, which `fit` ignores: that
+        friction reverses with the velocity, as the torque error of a delay does.
+
+        Args:
+            problem: The same with load-dependent gear friction, the torque delayed by
+                `found.delay`.
+            found: As `fit` returns it.
+            rows: Number of rows of the problem's whole information, to which moments are scaled.
+
+        Returns:
+            The delay, still zero where none was accepted, and for each channel the moments `Yᵀe`,
+            shape (1, b), with e the change of the predicted torque for one standard error of the
+            delay; see `noise.Noise`.
+        """
+        short = problem.shortened(self.rows)
+        centre = found.delay
+        around = (centre - self.nudge, centre, centre + self.nudge)
+        quick = _Weighted()
+
+        def look(delay: float) -> tuple[Information, Array, Array]:
+            moved = short.delayed(delay)
+            information = moved.information()
+            values = quick(information)
+            return information, values, moved.residual_energy(values)
+
+        middle = look(centre)  # whose weights the others take
+        below, above = side_by_side(look, (around[0], around[2]), short.threads)
+        scale = np.where(middle[2] > 0.0, middle[2], np.inf)
+        ratios = np.array([below[2], middle[2], above[2]]) / scale
+        mean, std = _common(around, ratios, extrapolate=self.reach)
+        if found.delay:
+            furthest = self.trust * max(found.std, self.least_std)
+            delay = centre + float(np.clip(mean - centre, -furthest, furthest))
+        else:
+            delay = 0.0
+            if std > 0.0:
+                # The delay was not accepted, but may exist: combine its estimate with the prior.
+                std = 1.0 / float(np.hypot(1.0 / np.hypot(std, mean), 1.0 / self.usual))
+        change = above[0].moments(middle[1]) - below[0].moments(middle[1])
+        change *= rows / max(middle[0].rows, 1) * std / (2.0 * self.nudge)
+        return replace(found, delay=delay, std=std), tuple(change[:, None])
+
+
+def _common(
+    delays: Sequence[float], ratios: Array, extrapolate: float = 0.0
+) -> tuple[float, float]:
+    """Return the weighted mean of the single channels' delays and its standard error [s].
+
+    Each channel's delay is that of the parabola through its least residual and those beside it,
+    and its weight that parabola's curvature.
+
+    Args:
+        delays: Ascending, at least three [s].
+        ratios: Residual energies over those of one of the delays, shape (delays, channels).
+        extrapolate: How far from zero a channel's delay may be if that is beyond `delays` [s].
+
+    Returns:
+        The delay of the smallest mean energy and 0 if fewer than three channels have a least.
+    """
+    d = np.asarray(delays)
+    own, sharp = [], []
+    for ratio in (*ratios.T, ratios.mean(axis=1)):
+        k = int(np.clip(np.argmin(ratio), 1, len(d) - 2))
+        centre = d[k]
+        a, b, _ = np.polyfit(d[k - 1 : k + 2] - centre, ratio[k - 1 : k + 2], 2)
+        furthest = max(extrapolate, float(np.abs(d).max()))
+        best = centre - 0.5 * b / a if a > 0.0 else d[np.argmin(ratio)]
+        own.append(float(np.clip(best, min(d[0], -extrapolate), max(d[-1], furthest))))
+        sharp.append(float(a))
+    whole = own.pop()
+    used = np.array(sharp[:-1]) > 0.0
+    if np.sum(used) < 3:
+        return whole, 0.0
+    weight = np.array(sharp[:-1])[used]
+    weight /= weight.sum()
+    means = np.array(own)[used]
+    mean = float(weight @ means)
+    spread = float(weight @ (means - mean) ** 2) / (len(means) - 1)
+    return mean, float(np.sqrt(spread))
