@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -117,6 +117,50 @@ class _View:
 
 
 @dataclass(frozen=True)
+class _Sliding:
+    """Least squares of some channels' rows that slide, at one weighting for all delays.
+
+    Attributes:
+        used: Positions of the channels.
+        weights: Of these channels by name, and of the ridge.
+        ridge: Its rows, shape (b, b + 1).
+    """
+
+    used: tuple[int, ...]
+    weights: Mapping[str, float]
+    ridge: Array
+
+    @staticmethod
+    def of(still: Information, every: Information, used: Sequence[int], size: float) -> _Sliding:
+        """Return the least squares of a view.
+
+        What rows that slide do not show (friction near standstill) is held at next to nothing by a
+        ridge, relative to the size of each column in all rows.
+
+        Args:
+            still: Of rows that slide, without a delay.
+            every: Of all rows.
+            used: Positions of the channels.
+            size: Of the ridge.
+        """
+        bare = _Sliding(tuple(used), {}, np.empty((0, len(still.labels) + 1)))
+        weights = LeastSquares(sweeps=1).solve(bare.some(still)).weights(worth=False)
+        columns = np.linalg.norm(bare.some(every).combined(weights).R, axis=0)
+        ridge = np.column_stack([np.diag(size * columns), np.zeros(len(columns))])
+        return _Sliding(tuple(used), {**weights, "ridge": 1.0}, ridge)
+
+    def some(self, information: Information) -> Information:
+        """Return the information of the channels that are used."""
+        names = tuple(information.channels[c] for c in self.used)
+        triangles = tuple(information.triangles[c] for c in self.used)
+        return Information(information.labels, names, triangles)
+
+    def __call__(self, information: Information) -> Array:
+        """Return β, shape (b,)."""
+        return _shortest(self.some(information).beside("ridge", self.ridge).combined(self.weights))
+
+
+@dataclass(frozen=True)
 class DelaySearch:
     """Search for one common delay of all torques behind the motion, by the smallest residual.
 
@@ -202,39 +246,37 @@ class DelaySearch:
         """Return what rows that slide say at a cutoff."""
         blurred = problem.blurred(factor).shortened(self.rows)
         short = blurred.sliding(self.speed, max(self.settle, self.periods / blurred.corner))
-        still, every = short.information(), blurred.information()
+        still = short.information()
         triangles = still.triangles
         used = [c for c, t in enumerate(triangles) if t.rows > self.enough * len(t.columns)]
         if not used:
             return _View(0.0, 0.0, 1.0, 0)
-        names = tuple(still.channels[c] for c in used)
-
-        def some(information: Information) -> Information:
-            chosen = tuple(information.triangles[c] for c in used)
-            return Information(information.labels, names, chosen)
-
-        weights = LeastSquares(sweeps=1).solve(some(still)).weights(worth=False)
-        # What rows that slide do not show (friction near standstill) is next to nothing, so that
-        # the other rows' residuals, of which the filter passes some on, stay small, too.
-        size = np.linalg.norm(some(every).combined(weights).R, axis=0)
-        ridge = np.column_stack([np.diag(self.ridge * size), np.zeros(len(size))])
-
-        def left(information: Information, moved: DelayedLike) -> Array:
-            held = some(information).beside("ridge", ridge)
-            values = _shortest(held.combined({**weights, "ridge": 1.0}))
-            return moved.residual_energy(values)[used]
+        solve = _Sliding.of(still, blurred.information(), used, self.ridge)
+        least = short.residual_energy(solve(still))[used]
+        least = np.where(least > 0.0, least, np.inf)
 
         def look(delay: float) -> Array:
             moved = short.delayed(delay)
-            return left(moved.information(), moved)
+            return moved.residual_energy(solve(moved.information()))[used] / least
 
-        scale = left(still, short)
-        scale = np.where(scale > 0.0, scale, np.inf)
-        others = [d for d in self.delays if d != 0.0]
-        energies = dict(zip(others, side_by_side(look, others, short.threads), strict=True))
-        ratios = np.array([energies[d] / scale if d else scale / scale for d in self.delays])
-        mean, std = _common(self.delays, ratios)
-        return _View(mean, std, float(ratios.mean(axis=1).min()), len(used))
+        ratios = {0.0: np.where(np.isfinite(least), 1.0, 0.0)}
+        new = self._ahead(ratios)
+        while new:  # as long as a channel's least is at an end of what was tried
+            ratios.update(zip(new, side_by_side(look, new, short.threads), strict=True))
+            new = self._ahead(ratios)
+        delays = sorted(ratios)
+        found = np.array([ratios[d] for d in delays])
+        mean, std = _common(delays, found)
+        return _View(mean, std, float(found.mean(axis=1).min()), len(used))
+
+    def _ahead(self, ratios: Mapping[float, Array]) -> list[float]:
+        """Return the delays to be tried next, two at an end."""
+        tried = sorted(ratios)
+        least = np.argmin([ratios[d] for d in tried], axis=0)
+        lower = [d for d in self.delays if d < tried[0]][-2:] if (least == 0).any() else []
+        last = len(tried) - 1
+        upper = [d for d in self.delays if d > tried[-1]][:2] if (least == last).any() else []
+        return [*lower, *upper]
 
     def refine(
         self, problem: DelayedLike, found: DelayFound, rows: int
@@ -301,22 +343,19 @@ def _common(
         The delay of the smallest mean energy and 0 if fewer than three channels have a least.
     """
     d = np.asarray(delays)
-    own, sharp = [], []
-    for ratio in (*ratios.T, ratios.mean(axis=1)):
+    lowest, highest = min(d[0], -extrapolate), max(d[-1], extrapolate)
+
+    def least(ratio: Array) -> tuple[float, float]:
         k = int(np.clip(np.argmin(ratio), 1, len(d) - 2))
-        centre = d[k]
-        a, b, _ = np.polyfit(d[k - 1 : k + 2] - centre, ratio[k - 1 : k + 2], 2)
-        furthest = max(extrapolate, float(np.abs(d).max()))
-        best = centre - 0.5 * b / a if a > 0.0 else d[np.argmin(ratio)]
-        own.append(float(np.clip(best, min(d[0], -extrapolate), max(d[-1], furthest))))
-        sharp.append(float(a))
-    whole = own.pop()
-    used = np.array(sharp[:-1]) > 0.0
+        a, b, _ = np.polyfit(d[k - 1 : k + 2] - d[k], ratio[k - 1 : k + 2], 2)
+        best = d[k] - 0.5 * b / a if a > 0.0 else d[np.argmin(ratio)]
+        return float(np.clip(best, lowest, highest)), float(a)
+
+    own, sharp = np.array([least(ratio) for ratio in ratios.T]).T
+    used = sharp > 0.0
     if np.sum(used) < 3:
-        return whole, 0.0
-    weight = np.array(sharp[:-1])[used]
-    weight /= weight.sum()
-    means = np.array(own)[used]
-    mean = float(weight @ means)
-    spread = float(weight @ (means - mean) ** 2) / (len(means) - 1)
+        return least(ratios.mean(axis=1))[0], 0.0
+    weight = sharp[used] / sharp[used].sum()
+    mean = float(weight @ own[used])
+    spread = float(weight @ (own[used] - mean) ** 2) / (np.sum(used) - 1)
     return mean, float(np.sqrt(spread))
