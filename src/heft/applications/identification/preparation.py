@@ -52,13 +52,14 @@ def sharpened_and_delayed(
         The problem at the chosen cutoff and delay, and the result of the delay search [s].
     """
     searched = asked.corner is None and problem.resolved.method == "butterworth"
+    first = problem
     if searched:
         progress("looking how sharp the motion may be")
         problem = problem.sharpened(bandwidth.fit(problem)) or problem
     found = DelayFound(problem.delay, problem.delay, 1.0, 0.0)
     if asked.delay is None:
         progress("looking for a delay of the torque")
-        found = delay.fit(problem)
+        found = delay.fit(first)
     problem = problem.delayed(found.delay)
     if searched and asked.delay is None and found.delay:
         problem = problem.sharpened(bandwidth.refine(problem)) or problem
