@@ -9,7 +9,7 @@ each with its pose in its body. A TOML holds what a model file cannot state (see
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -38,11 +38,12 @@ from heft.files import Element, read_text, xml
 from heft.information import Labels, inertia, matrix_of_rpy
 from heft.recordings import is_log
 
-from . import denavit_hartenberg, mjcf, urdf
-from .options import STANDARD_GRAVITY, Options
+from . import denavit_hartenberg, mjcf, mjcf_defaults, urdf
+from .options import STANDARD_GRAVITY, JointOptions, Options
 
 # A link fixed to another with less than this share of the whole is a frame, not a body.
 FRAME_MASS_SHARE = 1e-7
+SILENT_ROUNDING = 1e-8  # [rad] of angles; no base parameter depends on less
 NOMINAL_MASS = 2.0  # [kg], of a moving link that the file gives no inertial, nor any other link
 NOMINAL_GYRATION = 0.1  # [m]
 
@@ -63,6 +64,7 @@ class Robot:
         source: The model file's bytes.
         notes: Messages to the user on the model file: stand-ins, repairs.
         form: Format of the model file.
+        angle_error: Largest rounding error of the angles that the file prints [rad].
     """
 
     name: str
@@ -74,6 +76,7 @@ class Robot:
     source: bytes
     notes: tuple[str, ...] = ()
     form: Literal["urdf", "mjcf", "toml"] = "urdf"
+    angle_error: float = 0.0
 
     @staticmethod
     def from_file(path: str | Path, options: Options | None = None) -> Robot:
@@ -107,7 +110,11 @@ class Robot:
             return _build(translation, data, options, path, "toml")
         root = xml.parse(data, path)
         if root.tag == "mujoco":
-            translation = mjcf.translate(mjcf.read(root, path), free, path)
+            model = mjcf.read(root, path)
+            error = mjcf_defaults.angle_error(root, model.compiler)
+            still = options.still
+            translation = mjcf.translate(model, free, path, still)
+            translation = replace(translation, angle_error=error)
             return _build(translation, data, options, path, "mjcf")
         return Robot.from_urdf_text(data, options, path)
 
@@ -128,7 +135,14 @@ class Robot:
     @staticmethod
     def from_urdf_text(data: bytes, options: Options | None = None, path: str = "URDF") -> Robot:
         """Return the robot of a URDF file's bytes; see `from_urdf`."""
-        return _build(urdf.Translation(data), data, options or Options(), path, "urdf")
+        options = options or Options()
+        text = urdf.held_still(data, path, options.still)
+        return _build(urdf.Translation(text), data, options, path, "urdf")
+
+    def with_joints(self, options: Mapping[str, JointOptions]) -> Robot:
+        """Return the robot with other options of some joints, by name."""
+        changed = replace(self.options, joint={**(self.options.joint or {}), **options})
+        return Robot.from_text(self.source, changed, f"model.{self.form}")
 
     @property
     def channels(self) -> tuple[str, ...]:
@@ -313,10 +327,17 @@ def _build(
     first = 6 if free else 0
     joints = tuple(n for n in list(model.names)[(2 if free else 1) :] if n not in mimics)
     _refuse_astray(mimics, joints, path)
-    _refuse_unknown(options, joints)
+    fixed = {j.attributes["name"] for j in root.all("joint") if j.attributes["type"] == "fixed"}
+    _refuse_unknown(options, joints, mimics, fixed | said.held)
     tree = _tree(model, joints, mimics, free, first)
     links, notes = _links(root, model, free, said)
     drives = _drives(joints, tree, options, first)
+    rounded = said.angle_error if form != "urdf" else urdf.angle_error(root)
+    if rounded > SILENT_ROUNDING:
+        notes.append(
+            f"angles of the file are rounded by up to {rounded:.1g} rad: they are taken for the "
+            "multiples of 15° that they were meant to be, wherever base parameters are counted"
+        )
     return Robot(
         root.attributes.get("name") or "robot",
         tree,
@@ -327,6 +348,7 @@ def _build(
         data,
         (*said.notes, *notes),
         form,
+        rounded,
     )
 
 
@@ -373,17 +395,26 @@ def _refuse_astray(
             )
 
 
-def _refuse_unknown(options: Options, joints: tuple[str, ...]) -> None:
-    """Raise `InvalidSetting` if the options speak of a joint that is not there."""
+def _refuse_unknown(
+    options: Options,
+    joints: tuple[str, ...],
+    mimics: Mapping[str, tuple[str, float, float]],
+    fixed: Collection[str],
+) -> None:
+    """Raise `InvalidSetting` if the options speak of a joint that is not there, or not alone.
+
+    That a joint is fixed may be said of one that the file has fixed already, or floating.
+    """
     for wanted in options.joint or {}:
-        if wanted not in joints:
-            near = nearest(wanted, joints)
-            raise InvalidSetting(
-                f"the robot has no joint '{wanted}'",
-                argument=f"[joint.{wanted}]",
-                valid=joints,
-                cure=f"did you mean '{near}'?" if near else None,
-            )
+        if wanted in joints or (wanted in options.still and wanted in fixed):
+            continue
+        near = nearest(wanted, joints)
+        cure = f"did you mean '{near}'?" if near else None
+        says = f"the robot has no joint '{wanted}'"
+        if wanted in mimics:
+            says = f"joint '{wanted}' mimics another, and has no options of its own"
+            cure = f"speak of the joint that it follows: [joint.{mimics[wanted][0]}]"
+        raise InvalidSetting(says, argument=f"[joint.{wanted}]", valid=joints, cure=cure)
 
 
 def _tree(

@@ -29,6 +29,7 @@ from .clock_and_signals import LogFacts, look
 from .corrections import Correction, Told
 from .evidence import Evidence
 from .judging import Explained, StepEvidence
+from .matching import Matching
 from .mending import effort_kind, mended_map, unwrapped
 from .pace import Pace
 from .search import explain
@@ -90,19 +91,22 @@ def diagnose(
     """
     settings = settings or DoctorSettings()
     logs, findings, readable = [], [], []
+    matching = None if robot is None else Matching.of(robot, recordings)
     for recording in recordings:
         progress(f"looking at {recording.name}")
         facts, found = look(recording, settings.clock, settings.signals)
         readable.append(unwrapped(recording, found))
         logs.append((recording.name, facts))
+        found = tuple(f for f in found if matching is None or matching.concerns(f))
         prefix = f"{Path(recording.name).name}: " if len(recordings) > 1 else ""
         findings += [replace(f, about=prefix + f.about) for f in found]
+    findings += matching.findings() if matching is not None else ()
     seen = Diagnosis(tuple(logs), _sorted(findings), settings=settings)
-    if robot is None:
+    if matching is None:
         return seen
     progress("asking the robot's physics")
     pace = Pace(settings.search.longest_s, progress=progress, stop=stop)
-    return _by_physics(seen, robot, readable, effort_kind(recordings[0]), pace)
+    return _by_physics(seen, matching.robot, readable, effort_kind(recordings[0]), pace)
 
 
 def _by_physics(

@@ -13,7 +13,7 @@ from heft.dynamics import kernels
 from heft.errors import InvalidRecording, InvalidSetting
 from heft.estimators import ConsistentEstimate, DelayFound, Estimate, LeastSquares, Limits, robust
 from heft.information import DataRank, Information, data_rank
-from heft.models import Options, Robot
+from heft.models import Options, Robot, joint_lines
 from heft.plants import Plant, Problem, RobotPlant, point_moments
 from heft.recordings import Recording
 
@@ -21,6 +21,7 @@ from .preparation import Progress, averaged, sharpened_and_delayed, silent, with
 from .settings import Settings
 
 P = TypeVar("P", bound="Plant[Any]")
+SAMPLES = 8  # in general position: what is zero in all of them always is
 
 
 @dataclass(frozen=True)
@@ -178,15 +179,21 @@ def limits_of(options: Options) -> Limits:
 def _refuse_dead(problem: Problem[RobotPlant]) -> None:
     """Raise `InvalidRecording` for a torque that never changes in any of the logs."""
     channels = problem.plant.robot.channels
-    for signal, channel, _ in problem.plant.effort_signals(problem.recordings[0]):
-        if all(signal in t.constant for t in problem.timelines):
-            raise InvalidRecording(
-                f"the log's signal '{signal}' never changes: its sensor is dead, or it was not "
-                "recorded",
-                argument=problem.recordings[0].name,
-                cure=f"if it is not measured, say [joint.{channels[channel]}] measured = false "
-                "in the file of --with",
-            )
+    dead = {
+        signal: channels[channel]
+        for signal, channel, _ in problem.plant.effort_signals(problem.recordings[0])
+        if all(signal in t.constant for t in problem.timelines)
+    }
+    if dead:
+        names = ", ".join(f"'{signal}'" for signal in dead)
+        many = "signals {} never change: their sensors are dead, or they were"
+        one = "signal {} never changes: its sensor is dead, or it was"
+        raise InvalidRecording(
+            f"the log's {(one if len(dead) == 1 else many).format(names)} not recorded",
+            argument=problem.recordings[0].name,
+            cure="what is not measured, say in the file of --with:\n"
+            + joint_lines(dead.values(), "measured = false"),
+        )
 
 
 def _point_spread(problem: Problem[Any], rough: ConsistentEstimate) -> Array:
@@ -221,13 +228,22 @@ def _about_first_fit(
 def _data_rank(problem: Problem[Any], gathered: Information, estimate: Estimate) -> DataRank:
     """Return rank and conditioning of the data on the inertial and simple-friction columns.
 
-    The columns of the full friction model are left out: they are nearly collinear by design.
+    The columns of the full friction model are left out: they are nearly collinear by design. So are
+    those that act on no measured channel, whatever the motion.
     """
     labels, standard = gathered.labels, problem.plant.labels.names
-    apart = {standard[k] for k in problem.plant.independent}
+    apart = {standard[k] for k in problem.plant.independent} | set(_idle(problem.plant))
     kept = [k for k, name in enumerate(labels.names) if name not in apart]
     triangle = gathered.only(kept).combined(estimate.weights(worth=False))
     return data_rank(triangle.R, labels.select(kept), triangle.rows)
+
+
+def _idle(plant: Plant[Any]) -> list[str]:
+    """Return names of alternative columns that act on no measured channel."""
+    first, names = len(plant.labels), plant.alternatives.names
+    samples = plant.random_samples(SAMPLES, np.random.default_rng(0))
+    rows = plant.rows(samples, range(first, first + len(names))).regressor
+    return [name for k, name in enumerate(names) if not np.any(rows[..., k])]
 
 
 def gain_spread(problem: Problem[RobotPlant]) -> dict[str, float]:
