@@ -9,7 +9,7 @@ each with its pose in its body. A TOML holds what a model file cannot state (see
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -39,6 +39,7 @@ from heft.information import Labels, inertia, matrix_of_rpy
 from heft.recordings import is_log
 
 from . import denavit_hartenberg, mjcf, mjcf_defaults, urdf
+from .joint_names import mimics, refuse_astray, refuse_unknown
 from .options import STANDARD_GRAVITY, JointOptions, Options
 
 # A link fixed to another with less than this share of the whole is a frame, not a body.
@@ -111,7 +112,7 @@ class Robot:
         root = xml.parse(data, path)
         if root.tag == "mujoco":
             model = mjcf.read(root, path)
-            error = mjcf_defaults.angle_error(root, model.compiler)
+            error = mjcf_defaults.angle_error(root, mjcf_defaults.compiler_of(root, path))
             still = options.still
             translation = mjcf.translate(model, free, path, still)
             translation = replace(translation, angle_error=error)
@@ -282,34 +283,6 @@ def _bytes(path: str | Path) -> bytes:
     return read_text(Path(path), "model file", InvalidModel)
 
 
-def _mimics(root: Element, path: str) -> dict[str, tuple[str, float, float]]:
-    """Return for each mimicking joint its master, multiplier and offset, chains resolved."""
-    direct = {}
-    for joint in root.all("joint"):
-        mimic = joint.find("mimic")
-        if mimic is not None and joint.attributes["type"] != "fixed":
-            get = mimic.attributes.get
-            direct[joint.attributes["name"]] = (
-                mimic.attributes["joint"],
-                float(get("multiplier", "1")),
-                float(get("offset", "0")),
-            )
-    resolved = {}
-    for name in direct:
-        master, multiplier, offset = direct[name]
-        hops = 0
-        while master in direct:
-            hops += 1
-            if hops > len(direct):
-                raise InvalidModel(
-                    "joints mimic one another in a circle", argument=f"{path}, joint '{name}'"
-                )
-            above, factor, shift = direct[master]
-            master, multiplier, offset = above, multiplier * factor, offset + multiplier * shift
-        resolved[name] = (master, multiplier, offset)
-    return resolved
-
-
 def _build(
     said: urdf.Translation,
     data: bytes,
@@ -323,13 +296,13 @@ def _build(
     free = options.base == "free"
     options = replace(options, gravity=options.gravity or said.gravity or STANDARD_GRAVITY)
     model = _read_by_pinocchio(said.text, free, path)
-    mimics = _mimics(root, path)
+    followers = mimics(root, path)
     first = 6 if free else 0
-    joints = tuple(n for n in list(model.names)[(2 if free else 1) :] if n not in mimics)
-    _refuse_astray(mimics, joints, path)
+    joints = tuple(n for n in list(model.names)[(2 if free else 1) :] if n not in followers)
+    refuse_astray(followers, joints, path)
     fixed = {j.attributes["name"] for j in root.all("joint") if j.attributes["type"] == "fixed"}
-    _refuse_unknown(options, joints, mimics, fixed | said.held)
-    tree = _tree(model, joints, mimics, free, first)
+    refuse_unknown(options, joints, followers, fixed | said.held)
+    tree = _tree(model, joints, followers, free, first)
     links, notes = _links(root, model, free, said)
     drives = _drives(joints, tree, options, first)
     rounded = said.angle_error if form != "urdf" else urdf.angle_error(root)
@@ -381,46 +354,10 @@ def _read_by_pinocchio(urdf_text: bytes, free: bool, path: str) -> Any:
     return model
 
 
-def _refuse_astray(
-    mimics: dict[str, tuple[str, float, float]], joints: tuple[str, ...], path: str
-) -> None:
-    """Raise `InvalidModel` if a joint mimics one that does not move."""
-    for slave, (master, *_) in mimics.items():
-        if master not in joints:
-            raise InvalidModel(
-                "a joint mimics a joint that does not move",
-                argument=f"{path}, joint '{slave}'",
-                got=master,
-                valid=joints,
-            )
-
-
-def _refuse_unknown(
-    options: Options,
-    joints: tuple[str, ...],
-    mimics: Mapping[str, tuple[str, float, float]],
-    fixed: Collection[str],
-) -> None:
-    """Raise `InvalidSetting` if the options speak of a joint that is not there, or not alone.
-
-    That a joint is fixed may be said of one that the file has fixed already, or floating.
-    """
-    for wanted in options.joint or {}:
-        if wanted in joints or (wanted in options.still and wanted in fixed):
-            continue
-        near = nearest(wanted, joints)
-        cure = f"did you mean '{near}'?" if near else None
-        says = f"the robot has no joint '{wanted}'"
-        if wanted in mimics:
-            says = f"joint '{wanted}' mimics another, and has no options of its own"
-            cure = f"speak of the joint that it follows: [joint.{mimics[wanted][0]}]"
-        raise InvalidSetting(says, argument=f"[joint.{wanted}]", valid=joints, cure=cure)
-
-
 def _tree(
     model: Any,
     joints: tuple[str, ...],
-    mimics: dict[str, tuple[str, float, float]],
+    followers: dict[str, tuple[str, float, float]],
     free: bool,
     first: int,
 ) -> Tree:
@@ -448,7 +385,7 @@ def _tree(
         motion = np.asarray(data.S).reshape(6)
         kind[b] = REVOLUTE if np.any(motion[3:]) else PRISMATIC
         axis[b] = motion[3:] if kind[b] == REVOLUTE else motion[:3]
-        master, multiplier[b], offset[b] = mimics.get(name, (name, 1.0, 0.0))
+        master, multiplier[b], offset[b] = followers.get(name, (name, 1.0, 0.0))
         channel[b] = first + joints.index(master)
     placements = [model.jointPlacements[b + 1] for b in range(count)]
     return Tree(
@@ -472,7 +409,8 @@ def _links(
 
     frames = {f.name: f for f in model.frames if f.type == pin.FrameType.BODY}
     own = [k for k in root.all("link") if k.attributes["name"] not in said.aids]
-    tens = {k.attributes["name"]: _written(k) for k in own}
+    elements = {k.attributes["name"]: k for k in own}
+    tens = {name: _written(k) for name, k in elements.items()}
     masses = _Masses.of(tens, {name: frames[name].parentJoint for name in tens})
     links, notes = [], []
     for name, ten in tens.items():
@@ -497,7 +435,8 @@ def _links(
             given=not massless,
             frame_only=frame_only,
         )
-        nominal, note = _prior(link, masses.stand_in)
+        shape = urdf.solid(elements[name], float(masses.stand_in[0]))
+        nominal, note = _prior(link, masses.stand_in if shape is None else shape, shape is not None)
         links.append(replace(link, nominal=read_only(nominal)))
         notes += [note] if note else []
     return tuple(links), notes
@@ -536,7 +475,7 @@ class _Masses:
         return mass <= FRAME_MASS_SHARE * self.moving
 
 
-def _prior(link: Link, stand_in: Array) -> tuple[Array, str | None]:
+def _prior(link: Link, stand_in: Array, is_shape: bool) -> tuple[Array, str | None]:
     """Return what is believed of a link, shape (10,), and what a user should know of that."""
     moves = link.body >= 0
     if link.given:
@@ -550,8 +489,9 @@ def _prior(link: Link, stand_in: Array) -> tuple[Array, str | None]:
         return nominal, None
     if moves and not link.frame_only:
         return stand_in, (
-            f"link '{link.name}': the file gives it no mass; a sphere of "
-            f"{stand_in[0]:.3g} kg is used as the prior"
+            f"link '{link.name}': the file gives it no mass; "
+            f"{'its own shape' if is_shape else 'a sphere'} of {stand_in[0]:.3g} kg is used as the "
+            "prior"
         )
     return np.zeros(10), None
 

@@ -13,12 +13,14 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from xml.sax.saxutils import quoteattr
 
+import numpy as np
+
 from heft.arrays import Array
 from heft.errors import InvalidModel, nearest
 from heft.files import Edit, Element, apply, numbers, walk, xml
-from heft.information import inertia, rpy_of_matrix
+from heft.information import frame_change, inertia, matrix_of_rpy, rpy_of_matrix
 
-from . import rounding
+from . import mjcf_shapes, rounding
 from .options import joint_lines
 
 MOST_LINKS = 1000
@@ -312,6 +314,44 @@ def inertial(link: Element) -> Inertial | None:
     return Inertial(
         float(mass.attributes["value"]), (x, y, z), (roll, pitch, yaw), (xx, xy, yy, xz, yz, zz)
     )
+
+
+def solid(link: Element, mass: float) -> Array | None:
+    """Return the ten inertial parameters of a link that is as its shape, of uniform density.
+
+    Args:
+        link: Its element; the first box, cylinder or ball of its collision or visual counts.
+        mass: Its mass [kg].
+
+    Returns:
+        Shape (10,) [kg, kg·m, kg·m²], in the link's frame; None if it has no such shape.
+    """
+    for element in (*link.all("collision"), *link.all("visual")):
+        geometry, origin = element.find("geometry"), element.find("origin")
+        for shape in geometry.children if geometry is not None else ():
+            size = _size(shape)
+            if size is None:
+                continue
+            place = origin.attributes if origin is not None else {}
+            xyz = numbers(place.get("xyz", "0 0 0"), 3, "origin xyz", "geometry")
+            rpy = numbers(place.get("rpy", "0 0 0"), 3, "origin rpy", "geometry")
+            own = mjcf_shapes.solid(shape.tag, size, mass)
+            return np.asarray(frame_change(matrix_of_rpy(*rpy), np.array(xyz)) @ own)
+    return None
+
+
+def _size(shape: Element) -> tuple[float, ...] | None:
+    """Return radii and half lengths of a shape [m]; None if it is none of positive size."""
+    keys = {"box": ("size",), "cylinder": ("radius", "length"), "sphere": ("radius",)}
+    try:
+        said = [float(x) for k in keys[shape.tag] for x in shape.attributes[k].split()]
+    except (KeyError, ValueError):
+        return None
+    if len(said) != {"box": 3, "cylinder": 2, "sphere": 1}[shape.tag]:
+        return None
+    half = {"box": (0.5, 0.5, 0.5), "cylinder": (1.0, 0.5), "sphere": (1.0,)}[shape.tag]
+    size = tuple(x * h for x, h in zip(said, half, strict=True))
+    return size if all(0.0 < x < LARGEST_GYRATION for x in size) else None
 
 
 @dataclass(frozen=True)

@@ -313,6 +313,7 @@ class RobotPlant(Plant[RobotMotion]):
             else:
                 missing.append(joint)
         if missing:
+            self._require_positions(recording)  # a joint that is not there at all is rather fixed
             self._refuse_missing(
                 recording,
                 [f"tau.{j}" for j in missing],
@@ -330,6 +331,18 @@ class RobotPlant(Plant[RobotMotion]):
             )
         return tuple(found)
 
+    def _require_positions(self, recording: Recording) -> None:
+        """Raise `MissingSignal` for all joints whose position a log lacks."""
+        missing = [n for n in self.position_signals if n not in recording.sources]
+        if missing:
+            self._refuse_missing(
+                recording,
+                missing,
+                "says where a joint is",
+                "where it stood still, say so in the file of --with (and where: position = …):\n"
+                + joint_lines([n.partition(".")[2] for n in missing], "fixed = true"),
+            )
+
     def _refuse_missing(
         self, recording: Recording, names: Sequence[str], purpose: str, cure: str
     ) -> None:
@@ -343,15 +356,7 @@ class RobotPlant(Plant[RobotMotion]):
         Raises:
             MissingSignal: If one is not there.
         """
-        missing = [n for n in self.position_signals if n not in recording.sources]
-        if missing:
-            self._refuse_missing(
-                recording,
-                missing,
-                "says where a joint is",
-                "where it stood still, say so in the file of --with (and where: position = …):\n"
-                + joint_lines([n.partition(".")[2] for n in missing], "fixed = true"),
-            )
+        self._require_positions(recording)
         motion = tuple(MotionSignal(name) for name in self.position_signals)
         if not measured:
             return Inputs(motion)

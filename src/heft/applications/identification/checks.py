@@ -357,7 +357,7 @@ def _rigid_groups(problem: Problem[RobotPlant], estimate: Estimate) -> list[Mass
 
     Links whose ten parameters are in no base parameter move no measured joint and are left out.
     """
-    robot, base = problem.plant.robot, problem.base
+    robot = problem.plant.robot
     still = [robot.options.of(j).position is not None for j in robot.joints]
     first = len(robot.channels) - len(robot.joints)
     lead = list(range(len(robot.tree.names)))  # the body that each is rigidly fixed to
@@ -366,7 +366,7 @@ def _rigid_groups(problem: Problem[RobotPlant], estimate: Estimate) -> list[Mass
         parent = int(robot.tree.parent[b])
         if channel >= 0 and still[channel]:
             lead[b] = lead[parent] if parent >= 0 else -1
-    effect = base.matrix @ problem.space.matrix  # of a link's parameters on the base parameters
+    effect = problem.space.matrix  # of a link's parameters on the base parameters
     members: dict[int, list[int]] = {}
     for k, link in enumerate(robot.bodies_links):
         ten = slice(inertia.PARAMETER_COUNT * k, inertia.PARAMETER_COUNT * (k + 1))
