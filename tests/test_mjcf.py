@@ -400,7 +400,7 @@ def test_a_bad_file_is_refused_by_name(case: str) -> None:
 
 
 def test_what_floats_and_what_should_must_be_the_same() -> None:
-    with pytest.raises(InvalidModel, match='fixed = true'):
+    with pytest.raises(InvalidModel, match="fixed = true"):
         read(floating(TRUNK).encode())
     with pytest.raises(InvalidModel, match="one body at the top"):
         read(source("arm").replace(b"</worldbody>", b"<body name='x'/></worldbody>"),
