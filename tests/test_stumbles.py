@@ -197,6 +197,21 @@ def test_a_cure_of_a_finding_works_when_typed(case: str, user: User) -> None:
     assert (code, name in printed) == (0, False), printed
 
 
+def flipped(columns: Columns) -> Columns:
+    return {**columns, "q.elbow": -columns["q.elbow"]}
+
+
+@pytest.mark.parametrize("model", [ARM, HAND])
+def test_the_mended_map_works_when_asked_for(model: str, user: User) -> None:
+    user.has(urdf(model), flipped(measured()))
+    command = "heft check run.npz --robot arm.urdf --quiet"
+    code, printed = user.types(command)
+    assert code == 1 and "flipped position, elbow" in printed and "--mended map.toml" in printed
+    assert user.types(f"{command} --mended map.toml")[0] == 1
+    code, printed = user.types(f"{command} --map map.toml")
+    assert code == 0 and "flipped" not in printed
+
+
 def test_joints_that_only_the_log_has_are_named_together_and_passed_over(user: User) -> None:
     columns = measured()
     still = np.zeros(len(columns["t"]))

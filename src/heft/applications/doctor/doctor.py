@@ -302,6 +302,8 @@ def text(found: Diagnosis) -> str:
         for place, content in f.lines.items():
             where = {"map": "--map", "options": "--with", "flag": "flag"}[place]
             lines += [f"    {where}:  " + content.replace("\n", f"\n    {' ' * len(where)}   ")]
+    if found.correction is not None and any("map" in f.lines for f in found.findings):
+        lines.append("the whole column map, with what is mended: add --mended map.toml")
     return "\n".join(lines)
 
 

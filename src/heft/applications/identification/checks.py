@@ -104,7 +104,7 @@ def judge(
         *_of_the_channels(held or best, limits),
         *_of_the_torque(best, held, limits),
         *_of_the_residual(estimate, span, limits),
-        *_of_the_masses(guesses, consistent, limits, groups=_rigid_groups(problem, estimate)),
+        *_of_the_masses(guesses, consistent, limits, groups=_rigid_groups(problem, consistent)),
         *_of_the_bodies(guesses, consistent, margin, limits),
     ]
 
@@ -352,7 +352,7 @@ class MassGroup:
     known_sum: str
 
 
-def _rigid_groups(problem: Problem[RobotPlant], estimate: Estimate) -> list[MassGroup]:
+def _rigid_groups(problem: Problem[RobotPlant], consistent: ConsistentEstimate) -> list[MassGroup]:
     """Return the groups of links whose mass a motion could show, beyond joints held still as one.
 
     Links whose ten parameters are in no base parameter move no measured joint and are left out.
@@ -372,7 +372,7 @@ def _rigid_groups(problem: Problem[RobotPlant], estimate: Estimate) -> list[Mass
         ten = slice(inertia.PARAMETER_COUNT * k, inertia.PARAMETER_COUNT * (k + 1))
         if np.any(effect[:, ten]) and lead[link.body] >= 0:
             members.setdefault(lead[link.body], []).append(k)
-    sums = _known_masses(problem, estimate)
+    sums = _known_masses(problem, consistent)
     groups = []
     for links in members.values():
         columns = [inertia.PARAMETER_COUNT * k for k in links]
@@ -381,14 +381,16 @@ def _rigid_groups(problem: Problem[RobotPlant], estimate: Estimate) -> list[Mass
     return groups
 
 
-def _known_masses(problem: Problem[RobotPlant], estimate: Estimate) -> dict[int, str]:
+def _known_masses(problem: Problem[RobotPlant], consistent: ConsistentEstimate) -> dict[int, str]:
     """Return the base parameters that are masses and known well, by their places."""
-    parameters, base = estimate.parameters, problem.base
+    covariance, base = consistent.parameters.covariance, problem.base
+    assert covariance is not None
     found = {}
-    for row, (value, std) in enumerate(
-        zip(parameters.values.tolist(), parameters.std.tolist(), strict=True)
-    ):
-        if base.labels.units[row] == "kg" and std < KNOWN_SHARE * abs(value):
+    for row, unit in enumerate(base.labels.units):
+        factors = problem.space.matrix[row]
+        value = float(factors @ consistent.parameters.values)
+        std = float(np.sqrt(max(factors @ covariance @ factors, 0.0)))
+        if unit == "kg" and std < KNOWN_SHARE * abs(value):
             found[row] = f"{base.expression(row)} = {value:.4g} ± {std:.2g} kg"
     return found
 
