@@ -15,6 +15,7 @@ import numpy as np
 
 NICE = math.pi / 12.0  # [rad]: multiples of it are what angles of drawings are
 FEWEST_DECIMALS = 2
+SINGLE_PRECISION = 5e-7  # [rad]: an angle that was once stored so, and printed with more digits
 
 
 def angle_error(printed: Iterable[float]) -> float:
@@ -53,7 +54,8 @@ def _error(angle: float) -> float:
     meant, unit = NICE * round(angle / NICE), 10.0**-decimals
     printed = (unit * round(meant / unit), unit * math.trunc(meant / unit))  # rounded, or cut off
     same = any(abs(angle - p) < 1e-3 * unit for p in printed)
-    return abs(angle - meant) if same else 0.0
+    apart = abs(angle - meant)
+    return apart if same or apart < SINGLE_PRECISION else 0.0
 
 
 def _decimals(number: float) -> int:
