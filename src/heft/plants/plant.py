@@ -275,6 +275,11 @@ class Plant(Protocol[M]):
         return range(len(self.labels) - len(self.independent))
 
     @property
+    def rounding(self) -> float:
+        """What rounding of the description leaves of dependent columns, a share of the longest."""
+        return 0.0
+
+    @property
     def structure(self) -> object:
         """What base parameters depend on, compared by identity: not the point."""
         return self

@@ -22,11 +22,14 @@ from heft.information import (
     Triangle,
     column_order,
 )
-from heft.models import Robot
+from heft.models import Robot, joint_lines
 from heft.recordings import Recording
 from heft.signals import Smoothed
 
 from .plant import Channel, Inputs, Measured, MotionSignal, Plant, Rows, Samples, Sides
+
+# Rounding of angles leaves at most this of a dependent column (`benchmarks/rounding.py`).
+SHARE_PER_RADIAN = 4.0
 
 
 def random_states(robot: Robot, count: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
@@ -251,6 +254,11 @@ class RobotPlant(Plant[RobotMotion]):
         return column_order(len(self.robot.tree.names), plain)
 
     @property
+    def rounding(self) -> float:
+        """What rounding of the model file's angles can leave, a share of the longest column."""
+        return SHARE_PER_RADIAN * self.robot.angle_error
+
+    @property
     def structure(self) -> object:
         """The robot: base parameters do not depend on the point."""
         return self.robot
@@ -295,6 +303,7 @@ class RobotPlant(Plant[RobotMotion]):
         first = len(self.robot.channels) - len(self.robot.joints)
         found: list[tuple[str, int, float]] = []
         without_gain: list[str] = []
+        missing: list[str] = []
         for channel in self.robot.measured:
             if channel < first:
                 continue
@@ -307,20 +316,44 @@ class RobotPlant(Plant[RobotMotion]):
             elif f"current.{joint}" in recording.sources:
                 without_gain.append(joint)
             else:
-                recording.require(
-                    f"tau.{joint}",
-                    f"is needed to identify joint '{joint}' (or current.{joint} and its gain; if "
-                    f"neither is measured, say [joint.{joint}] measured = false)",
-                )
+                missing.append(joint)
+        if missing:
+            self._require_positions(recording)  # a joint that is not there at all is rather fixed
+            self._refuse_missing(
+                recording,
+                [f"tau.{j}" for j in missing],
+                "is what a joint's drive measures",
+                "where neither torque nor current is measured, say so in the file of --with:\n"
+                + joint_lines(missing, "measured = false"),
+            )
         if without_gain:
             raise MissingSignal(
                 "currents are logged in place of torques, and no gains are given",
                 argument=recording.name,
                 got=f"a current of {', '.join(without_gain)}",
-                cure="give the gain of each in N·m/A in the file of --with, such as "
-                f"[joint.{without_gain[0]}] gain = 10.6",
+                cure="give the gain of each in N·m/A in the file of --with, such as\n"
+                + joint_lines(without_gain, "gain = 10.6"),
             )
         return tuple(found)
+
+    def _require_positions(self, recording: Recording) -> None:
+        """Raise `MissingSignal` for all joints whose position a log lacks."""
+        missing = [n for n in self.position_signals if n not in recording.sources]
+        if missing:
+            self._refuse_missing(
+                recording,
+                missing,
+                "says where a joint is",
+                "where it stood still, say so in the file of --with (and where: position = …):\n"
+                + joint_lines([n.partition(".")[2] for n in missing], "fixed = true"),
+            )
+
+    def _refuse_missing(
+        self, recording: Recording, names: Sequence[str], purpose: str, cure: str
+    ) -> None:
+        """Raise `MissingSignal` for all signals that a log lacks, with the lines that mend it."""
+        own = {f"{kind}.{j}" for kind in ("q", "tau") for j in self.robot.joints}
+        recording.require(names, purpose, own, cure)
 
     def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
         """Return joint positions, and torques or currents.
@@ -328,13 +361,7 @@ class RobotPlant(Plant[RobotMotion]):
         Raises:
             MissingSignal: If one is not there.
         """
-        for name in self.position_signals:
-            joint = name.partition(".")[2]
-            recording.require(
-                name,
-                f"says where joint '{joint}' is (if it was held still, say "
-                f"[joint.{joint}] position = …)",
-            )
+        self._require_positions(recording)
         motion = tuple(MotionSignal(name) for name in self.position_signals)
         if not measured:
             return Inputs(motion)
