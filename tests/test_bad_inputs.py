@@ -1775,3 +1775,14 @@ def test_a_flipped_bit_never_changes_a_number_that_a_checksum_guards(
             continue
         assert all(np.array_equal(values, good[name]) for name, values in read.items()), place
     assert refused > len(places) // 4  # at least where numbers stand
+
+
+def test_missing_file_names_the_most_similar_beside_it(tmp_path):
+    (tmp_path / "run1.csv").write_text("t\n0\n")
+    (tmp_path / "notes.md").write_text("")
+    with pytest.raises(InvalidRecording) as refused:
+        Recording.open(tmp_path / "run3.csv")
+    assert refused.value.cure == "did you mean 'run1.csv'?"
+    with pytest.raises(InvalidRecording) as refused:
+        Recording.open(tmp_path / "nowhere" / "run1.csv")
+    assert refused.value.cure == "look at the folder's name: that folder cannot be read"

@@ -66,7 +66,7 @@ def _links(found: Identification) -> list[list[str]]:
 def _joints(found: Identification) -> list[list[str]]:
     parameters = found.consistent.parameters
     std = dict(zip(parameters.labels.names, parameters.std.tolist(), strict=True))
-    std |= found.simple.std
+    std |= found.simple.std  # where both have a name, the simple model's number is printed
     simple = found.friction["simple"]
     scored = [
         s
@@ -81,6 +81,8 @@ def _joints(found: Identification) -> list[list[str]]:
             value = simple.get(name)
             if value is None:
                 cells.append("–")
+            elif not math.isfinite(std[name]):
+                cells.append(f"{rounded(value)} ±∞" if value else "–")
             elif value == 0.0:
                 cells.append("0*")
             else:
@@ -133,7 +135,7 @@ def text(found: Identification) -> str:
         table(SCORE_HEAD, _scores(found)),
     ]
     parts += _remarks(found)
-    parts += [f"note: {note}" for note in found.problem.plant.robot.notes]
+    parts += [f"note: {note}" for note in (*found.problem.plant.robot.notes, *found.notes)]
     return "\n\n".join(parts)
 
 
@@ -408,7 +410,7 @@ def _of_the_verdict(found: Identification) -> dict[str, object]:
         "held_out": bool(found.validation),
         "unexplained": _unexplained(found),
         **verdict.for_page(found.checks),
-        "notes": found.problem.plant.robot.notes,
+        "notes": (*found.problem.plant.robot.notes, *found.notes),
         "scores": Table("Torque not explained", SCORE_HEAD, _scores(found)),
     }
 
@@ -429,7 +431,7 @@ def _of_the_data(found: Identification) -> dict[str, object]:
     return {
         "logs": _logs(found),
         "not_drawn": max(len(found.traces) - DRAWN_LOGS, 0),
-        "seen": Table("Held by", SEEN_HEAD, _share_seen(found)),
+        "seen": Table("Share seen, and how", SEEN_HEAD, _share_seen(found)),
         "links_count": len(found.links),
         "numbers": Table("", NUMBER_HEAD, _all_numbers(found)),
         "base": Table("", BASE_HEAD, _base_rows(found)),
