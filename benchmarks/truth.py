@@ -283,7 +283,7 @@ def of_intervals(label: str, records: Sequence[Record], judged: bool) -> Iterato
     """Yield coverage and width of each kind of number."""
     count = f"{len(records)} fits"
     for name, (least, most) in COVERED.items():
-        share = float(np.mean([inside(r[name]) for r in records]))
+        share = float(np.mean([inside(r[name]) for r in records if r[name]["error"]]))
         error, half = together(records, name)
         ratio = float(np.median(half) / np.quantile(error, 0.95))
         title = f"{label}: {name}, truths within intervals"
