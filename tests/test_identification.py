@@ -16,10 +16,16 @@ from heft.applications.identification.identify import identify, identify_files
 from heft.applications.identification.results import to_json
 from heft.applications.identification.settings import Settings
 from heft.errors import InvalidSetting
-from heft.estimators import ESTIMATORS, Estimate, Method, robust_methods
+from heft.estimators import (
+    ESTIMATORS,
+    BandwidthSearch,
+    DelaySearch,
+    Estimate,
+    Method,
+    robust_methods,
+)
 from heft.estimators.least_squares import LeastSquares
 from heft.estimators.robust import RowProblem, scale_of, weighted_information
-from heft.estimators import BandwidthSearch, DelaySearch
 from heft.information import inertia
 from heft.models.options import JointOptions, Options
 from heft.models.robot import Robot
