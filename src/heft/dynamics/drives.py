@@ -334,7 +334,10 @@ class Stribeck(Term):
         return np.sign(velocity) * self._fall(velocity)
 
     def _fall(self, velocity: Array) -> Array:
-        return np.asarray(np.exp(-((velocity / self.scale) ** 2)))
+        # Beyond six scales it is below a double's rounding: no column of next to nothing, whose
+        # squares would underflow in the triangles.
+        square = (velocity / self.scale) ** 2
+        return np.where(square < 36.0, np.exp(-square), 0.0)
 
 
 # All kinds, in the order of a robot's columns; a new one comes last.

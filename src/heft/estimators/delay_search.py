@@ -174,7 +174,8 @@ class DelaySearch:
     early, in all joints alike. So only rows count in which a joint slides, and cutoffs well below
     the motion's are looked at, each of which may miss a delay that another shows. At one of them
     the residual variance must fall, and the channels' own best delays must agree. Torque that
-    comes early needs more agreement than torque that comes late, which sensors and buses explain.
+    comes late sensors and buses explain. Torque that comes early must show alike at all cutoffs,
+    and needs more agreement: elastic drives make it look so, the less the lower the cutoff.
 
     Attributes:
         cutoffs: Cutoffs of the views relative to the problem's.
@@ -230,6 +231,9 @@ class DelaySearch:
         if not views:
             return DelayFound(0.0, 0.0, 1.0, 0.0)
         speaking = {factor: view for factor, view in views.items() if self._speaks(view)}
+        early = [factor for factor, view in speaking.items() if view.mean < 0.0]
+        if len(early) < len(self.cutoffs):
+            speaking = {factor: v for factor, v in speaking.items() if factor not in early}
         best = min((speaking or views).values(), key=lambda view: view.ratio)
         agreement = best.mean / max(best.std, self.least_std)
         delay, std = 0.0, best.std
@@ -276,7 +280,7 @@ class DelaySearch:
             new = self._ahead(ratios)
         delays = sorted(ratios)
         found = np.array([ratios[d] for d in delays])
-        mean, std = _common(delays, found)
+        mean, std = _common(delays, found, extrapolate=2.0 * self.reach)
         ratio = _least(delays, found.mean(axis=1)).height
         return _View(problem.delay + mean, std, ratio, len(used))
 
@@ -328,9 +332,7 @@ class DelaySearch:
         return replace(found, std=std), tuple(change[:, None])
 
 
-def _common(
-    delays: Sequence[float], ratios: Array, extrapolate: float = 0.0
-) -> tuple[float, float]:
+def _common(delays: Sequence[float], ratios: Array, extrapolate: float) -> tuple[float, float]:
     """Return the weighted mean of the single channels' delays and its standard error [s].
 
     Each channel's delay is that of the parabola through its least residual and those beside it,

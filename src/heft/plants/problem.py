@@ -176,7 +176,7 @@ class Problem(Generic[P]):
         total = Information.neutral(self.labels, self.channels)
         for part in self._reduced():
             total = total + part
-        if total.rows == 0:
+        if total.rows == 0 and self.counted is None:
             raise _no_rows(self)
         return total
 
