@@ -580,7 +580,8 @@ def test_given_information_adds_to_that_of_the_logs(arm: Run, second: Identifica
 
 def test_given_information_makes_surer(arm: Run, second: Identification) -> None:
     both = identify_files(ARM, [RUN2], given=arm.folder)
-    assert (both.estimate.parameters.std <= 1.02 * second.estimate.parameters.std).all()
+    # Deviations by a dozen blocks are themselves right to a fifth, by two dozen to a seventh.
+    assert (both.estimate.parameters.std <= 1.5 * second.estimate.parameters.std).all()
     assert both.estimate.parameters.std.sum() < 0.8 * second.estimate.parameters.std.sum()
 
 

@@ -27,7 +27,7 @@ from heft.estimators import (
     robust,
 )
 from heft.information import DataRank, Information, data_rank
-from heft.models import Options, Robot
+from heft.models import Options, Robot, joint_lines
 from heft.plants import Plant, Problem, RobotPlant, point_moments
 from heft.recordings import Recording
 
@@ -190,9 +190,14 @@ def fit_experiment(
     problem, rows, _ = _about_first_fit(problem, settings)
     shared: list[tuple[Array, ...]] = []  # for each channel, of errors that are no noise
     if settings.smoothing.delay is None:
+<<<<<<< HEAD
         delay, late = settings.delay_search.refine(problem, delay, rows)
         problem = problem.delayed(delay.delay)
         shared.append(late)
+=======
+        delay, moments = settings.delay_search.delay_error(problem, delay, rows)
+        shared.append(moments)
+>>>>>>> main
     # The first fit ignored load-dependent gear friction, so that its bodies are biased, and with
     # them the torque that this friction takes: once more, with it.
     problem, _, rough = _about_first_fit(problem, settings)
@@ -281,15 +286,21 @@ def limits_of(options: Options) -> Limits:
 def _refuse_dead(problem: Problem[RobotPlant]) -> None:
     """Raise `InvalidRecording` for a torque that never changes in any of the logs."""
     channels = problem.plant.robot.channels
-    for signal, channel, _ in problem.plant.effort_signals(problem.recordings[0]):
-        if all(signal in t.constant for t in problem.timelines):
-            raise InvalidRecording(
-                f"the log's signal '{signal}' never changes: its sensor is dead, or it was not "
-                "recorded",
-                argument=problem.recordings[0].name,
-                cure=f"if it is not measured, say [joint.{channels[channel]}] measured = false "
-                "in the file of --with",
-            )
+    dead = {
+        signal: channels[channel]
+        for signal, channel, _ in problem.plant.effort_signals(problem.recordings[0])
+        if all(signal in t.constant for t in problem.timelines)
+    }
+    if dead:
+        names = ", ".join(f"'{signal}'" for signal in dead)
+        many = "signals {} never change: their sensors are dead, or they were"
+        one = "signal {} never changes: its sensor is dead, or it was"
+        raise InvalidRecording(
+            f"the log's {(one if len(dead) == 1 else many).format(names)} not recorded",
+            argument=problem.recordings[0].name,
+            cure="what is not measured, say in the file of --with:\n"
+            + joint_lines(dead.values(), "measured = false"),
+        )
 
 
 def _point_spread(problem: Problem[Any], rough: ConsistentEstimate) -> Array:
