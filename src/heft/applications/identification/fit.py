@@ -190,14 +190,8 @@ def fit_experiment(
     problem, rows, _ = _about_first_fit(problem, settings)
     shared: list[tuple[Array, ...]] = []  # for each channel, of errors that are no noise
     if settings.smoothing.delay is None:
-<<<<<<< HEAD
-        delay, late = settings.delay_search.refine(problem, delay, rows)
-        problem = problem.delayed(delay.delay)
+        delay, late = settings.delay_search.delay_error(problem, delay, rows)
         shared.append(late)
-=======
-        delay, moments = settings.delay_search.delay_error(problem, delay, rows)
-        shared.append(moments)
->>>>>>> main
     # The first fit ignored load-dependent gear friction, so that its bodies are biased, and with
     # them the torque that this friction takes: once more, with it.
     problem, _, rough = _about_first_fit(problem, settings)

@@ -34,7 +34,7 @@ from heft.information import frame_change
 
 from .identification import Identification
 from .limits import Limit, Limits
-from .results import NORMAL, SEEN, base_entries, friction_curve, parameter_entries, to_json
+from .results import NORMAL, base_entries, friction_curve, parameter_entries, to_json
 from .settings import Settings
 
 SEEN_MARKS = {"alone": "●", "in combination": "◐", "prior": "○", "not at all": "–"}
@@ -59,12 +59,12 @@ def _links(found: Identification) -> list[list[str]]:
         mass, std, share = numbers["mass"]
         given = f"{link.written[0]:.3g}" if link.given else "–"
         com = _vector([(numbers[f"com.{x}"][0], numbers[f"com.{x}"][1]) for x in "xyz"])
-<<<<<<< HEAD
+        gone = 1.0 - math.sqrt(max(1.0 - share, 0.0))  # of the deviation, as ± is one
         low, high = found.bounds.mass[k]
         # A deviation that is the model file's, or an interval wider than the mass, says nothing.
-        spread = f"±{std:.2g}" if share >= SEEN else "–"
+        spread = f"±{std:.2g}" if gone >= LEAST_SEEN else "–"
         strict = f"{rounded(low, std)} … {rounded(high, std)}" if high - low < mass else "–"
-        rows.append([link.name, given, rounded(mass, std), spread, strict, com, f"{share:.0%}"])
+        rows.append([link.name, given, rounded(mass, std), spread, strict, com, f"{gone:.0%}"])
     return rows
 
 
@@ -79,10 +79,6 @@ def _strict_masses(found: Identification) -> str:
         f"Strict 95 % intervals of the masses, without the model file: median {width}, "
         f"{open_ends} of {len(widths)} open."
     )
-=======
-        gone = 1.0 - math.sqrt(max(1.0 - share, 0.0))  # of the deviation, as ± is one
-        rows.append([link.name, given, rounded(mass, std), f"±{std:.2g}", com, f"{gone:.0%}"])
-    return rows
 
 
 def _folded_links(found: Identification) -> tuple[list[list[str]], str]:
@@ -97,7 +93,6 @@ def _folded_links(found: Identification) -> tuple[list[list[str]], str]:
     names = textwrap.wrap(", ".join(r[0] for r in unseen), 96)
     line = f"{len(unseen)} links of which these logs show nothing keep the model file's numbers:"
     return [r for r in rows if r[-1] != "0%"], "\n".join([line, *names])
->>>>>>> main
 
 
 def _joints(found: Identification) -> list[list[str]]:
@@ -129,7 +124,8 @@ def _joints(found: Identification) -> list[list[str]]:
     return rows
 
 
-<<<<<<< HEAD
+LEAST_SEEN = 0.25  # share of a mass's doubt that data took away, from which its ± is stated
+MOST_UNSEEN = 6  # links that a table lists of which the logs show nothing
 LINK_HEAD = (
     "link",
     "before [kg]",
@@ -139,10 +135,6 @@ LINK_HEAD = (
     "centre of mass [m]",
     "mass seen",
 )
-=======
-MOST_UNSEEN = 6  # links that a table lists of which the logs show nothing
-LINK_HEAD = ("link", "before [kg]", "mass [kg]", "±", "centre of mass [m]", "mass seen")
->>>>>>> main
 JOINT_HEAD = (
     "joint",
     "viscous [N·m·s/rad]",
@@ -154,7 +146,7 @@ JOINT_HEAD = (
 LEGEND = (
     "± is one standard deviation, for masses widened by what the model file may be wrong; “seen” "
     "is the share of that doubt which the data took away: at 0% the number is the model file's, "
-    "and below 50% no ± is stated. “Strictly” is the 95 % range over all bodies that can exist and "
+    "and below 25% no ± is stated. “Strictly” is the 95 % range over all bodies that can exist and "
     "fit the data, where it is narrower than the mass. "
     "Friction here is the simple one that URDFs take, the masses are from the full one. "
     "0* is held at zero, where the data ask for less. Sliding joints: N, m and kg. “Error” is the "
