@@ -87,7 +87,7 @@ def _identify(
         [run.estimate], problem.space, gain_spread(problem)
     )
     simple = _simple(problem, run.gathered, run.estimate, calibrated)
-    progress("looking what else would fit")
+    progress("bounding the feasible set")
     bounds = strict_bounds(calibrated.triangle, calibrated.space, limits=settings.consistent.limits)
     links = link_parameters(problem, calibrated.consistent)
     friction = drive_terms(problem, calibrated.consistent, simple)

@@ -53,11 +53,11 @@ def sharpened_and_delayed(
     """
     searched = asked.corner is None and problem.resolved.method == "butterworth"
     if searched:
-        progress("looking how sharp the motion may be")
+        progress("choosing the cutoff frequency")
         problem = problem.sharpened(bandwidth.fit(problem)) or problem
     found = DelayFound(problem.delay, problem.delay, 1.0, 0.0)
     if asked.delay is None:
-        progress("looking for a delay of the torque")
+        progress("estimating the delay of the torque")
         found = delay.fit(problem)
     problem = problem.delayed(found.delay)
     if searched and asked.delay is None and found.delay:
@@ -121,7 +121,7 @@ def without_outliers(
     """
     if method == "none":
         return problem, {}
-    progress(f"looking for rows that do not belong ({method})")
+    progress(f"searching for outliers ({method})")
     estimate = robust_methods()[method]().fit(problem)
     values = estimate.fitted
     masks = [np.ones(t.rows, dtype=bool) for t in problem.timelines]
