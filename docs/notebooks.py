@@ -27,6 +27,9 @@ SECONDS = 120  # that a cell may take
 FORMULA = re.compile(r"\$\$(.+?)\$\$|(?<![\\$\w])\$(?!\s)(.+?)(?<!\s)\$", re.DOTALL)
 CODE = re.compile(r"(```.*?```|`[^`\n]+`)", re.DOTALL)
 DISPLAYED = r"\displaystyle"  # which SymPy says of all its formulas
+MATRIX = re.compile(
+    r"<mo[^>]*>(?:\[|&#x0005B;)</mo><mtable>(.*?)</mtable><mo[^>]*>(?:\]|&#x0005D;)</mo>", re.DOTALL
+)
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 # The same figures give the same bytes, and text in them stays text.
 FIGURES = """

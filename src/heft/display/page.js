@@ -94,7 +94,7 @@
     }
     draw() {
       if (!this.canvas.clientWidth) return;  // closed for now; drawn when it opens
-      const height = 160, [pen, width] = prepare(this.canvas, height);
+      const height = 150, [pen, width] = prepare(this.canvas, height);
       const left = this.spec.y_label ? 70 : 52, right = width - 10, top = 8, bottom = height - 36;
       const { from, to, cursor } = this.view, [low, high] = this.range();
       this.place = { left, right };
@@ -262,7 +262,7 @@
     }
     draw() {
       if (!this.canvas.clientWidth) return;
-      const height = Math.min(460, Math.max(300, this.canvas.clientWidth * 0.6));
+      const height = Math.min(400, Math.max(300, this.canvas.clientWidth * 0.6));
       const [pen, width] = prepare(this.canvas, height);
       const shown = Object.fromEntries(this.boxes.map((b) => [b.name, b.checked]));
       const scale = 0.8 * this.zoom * Math.min(width, height) / this.size;

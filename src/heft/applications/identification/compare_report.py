@@ -15,7 +15,7 @@ from .compare import ALARM, Change, Comparison, Curves, Kind
 from .results import NORMAL
 
 RULE = (
-    f"Marked * is what changed, by Holm's rule over all {{count}} numbers compared: where nothing "
+    f"{{marked}} is what changed, by Holm's rule over all {{count}} numbers compared: where nothing "
     f"changed and the deviations are right, one or more is marked in {ALARM:.0%} of comparisons. "
     "Friction and base parameters are least squares without prior or constraints, so that no "
     "model file makes or hides a change; the deviations of masses count what the model file may "
@@ -57,7 +57,7 @@ def text(found: Comparison) -> str:
     suspect = _suspect(found)
     if suspect:
         parts.append("\n".join(textwrap.wrap(suspect, 96)))
-    parts.append("\n".join(textwrap.wrap(RULE.format(count=len(found.changes)), 96)))
+    parts.append("\n".join(textwrap.wrap(RULE.format(marked="Marked *", count=len(found.changes)), 96)))
     return "\n\n".join(parts)
 
 
@@ -73,7 +73,7 @@ def html(found: Comparison) -> str:
         notes=found.notes,
         kinds=[_of_kind(found, kind, title) for kind, title in TITLES.items()],
         suspect=_suspect(found),
-        rule=RULE.format(count=len(found.changes)),
+        rule=RULE.format(marked="In bold, and first,", count=len(found.changes)),
         version=__version__,
     )
 
