@@ -121,7 +121,11 @@ def formulas(text: str) -> str:
     def formula(found: re.Match[str]) -> str:
         block, inline = found.groups()
         # Inline for Markdown, else a line that begins with a formula would end there.
-        return f"<span>{_bracketed(convert(inline))}</span>" if block is None else f"\n{_block(block)}\n"
+        return (
+            f"<span>{_bracketed(convert(inline))}</span>"
+            if block is None
+            else f"\n{_block(block)}\n"
+        )
 
     pieces = CODE.split(text)
     return "".join(p if k % 2 else FORMULA.sub(formula, p) for k, p in enumerate(pieces))

@@ -160,7 +160,9 @@ def test_a_page_folds_what_is_long_and_a_wide_table_says_that_it_scrolls(
     with opened(chromium, written.as_uri(), 390) as seen:
         wide, hinted = seen.page.evaluate(CLIPPED)
         assert wide == hinted > 2
-        seen.page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+        seen.page.evaluate(
+            "document.querySelectorAll('details').forEach((d) => { d.open = true; })"
+        )
         opened_wide, opened_hinted = seen.page.evaluate(CLIPPED)
         assert opened_wide == opened_hinted > wide
         assert seen.page.evaluate("document.documentElement.scrollWidth") <= 390

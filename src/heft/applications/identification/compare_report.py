@@ -57,7 +57,9 @@ def text(found: Comparison) -> str:
     suspect = _suspect(found)
     if suspect:
         parts.append("\n".join(textwrap.wrap(suspect, 96)))
-    parts.append("\n".join(textwrap.wrap(RULE.format(marked="Marked *", count=len(found.changes)), 96)))
+    parts.append(
+        "\n".join(textwrap.wrap(RULE.format(marked="Marked *", count=len(found.changes)), 96))
+    )
     return "\n\n".join(parts)
 
 
