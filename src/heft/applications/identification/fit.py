@@ -138,7 +138,7 @@ def fit_experiment(
         estimate = solver.fit(problem)
     estimate = replace(estimate, rank=_data_rank(problem, information, estimate))
     if not isinstance(solver, LeastSquares) or solver.coloured:
-        progress("looking at what is left over")
+        progress("analysing the residuals")
         if rough is not None:
             bodies = _point_spread(problem, rough)
             moments = point_moments(problem, estimate.fitted, bodies)

@@ -88,7 +88,7 @@ def _identify(
     progress("fitting simple friction to what slides")
     weights = run.estimate.weights()
     simple = settings.sliding.fit(calibrated_problem, calibrated.consistent, weights)
-    progress("looking what else would fit")
+    progress("bounding the feasible set")
     bounds = strict_bounds(calibrated.triangle, calibrated.space, limits=settings.consistent.limits)
     links = link_parameters(problem, calibrated.consistent)
     friction = drive_terms(problem, calibrated.consistent, simple)
