@@ -446,6 +446,7 @@ def test_csv_and_parquet_hold_the_same_prediction(arm: Run, tmp_path: Path) -> N
     text = pyarrow.csv.read_csv(tmp_path / "new" / "tau.csv")
     table = pyarrow.parquet.read_table(tmp_path / "new" / "tau.parquet")
     heads = ["t", *(f"tau.{j}" for j in JOINTS), *(f"tau_rigid.{j}" for j in JOINTS)]
+    heads += [f"tau_std.{j}" for j in JOINTS]
     assert sorted(table.column_names) == sorted(text.column_names) == sorted(heads)
     assert rows == {table.num_rows} == {text.num_rows} == {pyarrow.parquet.read_table(log).num_rows}
     for name in heads:
@@ -579,7 +580,8 @@ def test_given_information_adds_to_that_of_the_logs(arm: Run, second: Identifica
 
 def test_given_information_makes_surer(arm: Run, second: Identification) -> None:
     both = identify_files(ARM, [RUN2], given=arm.folder)
-    assert (both.estimate.parameters.std <= 1.02 * second.estimate.parameters.std).all()
+    # Deviations by a dozen blocks are themselves right to a fifth, by two dozen to a seventh.
+    assert (both.estimate.parameters.std <= 1.5 * second.estimate.parameters.std).all()
     assert both.estimate.parameters.std.sum() < 0.8 * second.estimate.parameters.std.sum()
 
 
