@@ -68,9 +68,9 @@ def base_parameters(found: Identification, truth: SimulatedExperiment) -> Compar
     inertial = np.array([k < len(bodies) or names[k] in rotors for k in base.kept])
     parameters = found.estimate.parameters
     assert parameters.covariance is not None
-    columns = {n: k for k, n in enumerate(found.gathered.labels.names)}
+    columns = {n: k for k, n in enumerate(found.information.labels.names)}
     at = [columns[n] for n in base.labels.names]
-    made = sum((_energies(t, at) for t in found.gathered.triangles), np.zeros(len(at)))
+    made = sum((_energies(t, at) for t in found.information.triangles), np.zeros(len(at)))
     error = parameters.values - (base.matrix @ standard)
     half = NORMAL * np.sqrt(np.diag(parameters.covariance))
     size = float(np.sqrt(np.mean(truth.exact.tau**2)))

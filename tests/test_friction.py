@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.optimize
 
 from heft.applications.identification.results import schema
 from heft.dynamics import drive_columns, presliding
@@ -20,10 +21,13 @@ from heft.dynamics.drives import (
     FRICTION,
     LINEAR_SCALE,
     LOAD_SPEED,
+    SIGMOID_SPEEDS,
+    STANDSTILL_SPEED,
     STOP_WIDTHS,
     TERMS,
     DriveMotion,
     Term,
+    friction_terms,
     make_term,
     term_named,
 )
@@ -77,7 +81,8 @@ def state_of(robot: Robot, count: int = 40, seed: int = 3) -> tuple[FloatArray, 
 
 Law = Callable[[float, float, float, float, float, float], float]
 # The table of laws: a scale, and the definition of one sample as a function of the scale, x, w,
-# dw/dt, the load and z/b. All that the code says of a term is held against its row.
+# dw/dt, the load and z/b, whose width b is `WIDTHS` times the scale. All that the code says of a
+# term is held against its row.
 LAWS: dict[str, tuple[float | None, Law]] = {
     "armature": (None, lambda s, x, w, rate, load, slip: rate),
     "viscous": (None, lambda s, x, w, rate, load, slip: w),
@@ -86,7 +91,9 @@ LAWS: dict[str, tuple[float | None, Law]] = {
     "stop": (0.01, lambda s, x, w, rate, load, slip: slip),
     "load": (0.02, lambda s, x, w, rate, load, slip: math.tanh(w / s) * abs(load)),
     "offset": (None, lambda s, x, w, rate, load, slip: 1.0),
+    "stribeck": (0.05, lambda s, x, w, rate, load, slip: slip * math.exp(-(w * w) / (s * s))),
 }
+WIDTHS = {"stop": 1.0, "stribeck": 0.015}
 COUNT = 400
 
 
@@ -96,14 +103,20 @@ def motion_for(term: Term) -> DriveMotion:
     w = 0.1 * rng.normal(size=COUNT) * (rng.random(COUNT) > 0.2)
     load = rng.uniform(1.0, 30.0, COUNT) * rng.choice([-1.0, 1.0], COUNT)
     x = walk(COUNT)[0]
-    stops = {} if term.scale is None else {term.scale: remembered(x, term.scale)}
+    width = width_of(term)
+    stops = {term.width: remembered(x, width)} if width else {}
     return DriveMotion(x, w, rng.normal(size=COUNT), load, stops)
+
+
+def width_of(term: Term) -> float:
+    """Return the width of a term's stop operator, 0 where it has none."""
+    return WIDTHS.get(term.kind, 0.0) * (term.scale or 0.0)
 
 
 def by_law(term: Term, law: Law, m: DriveMotion) -> FloatArray:
     """Return a term's column by its definition."""
     scale = np.nan if term.scale is None else term.scale
-    slips = m.stops.get(scale, np.zeros(COUNT))
+    slips = m.stops.get(term.width, np.zeros(COUNT))
     samples = zip(m.position, m.velocity, m.acceleration, m.rigid, slips, strict=True)
     return np.array([law(scale, *map(float, row)) for row in samples])
 
@@ -124,7 +137,7 @@ def require_lawful(term: Term, law: Law, folder: Path) -> None:
 
     v = motion.velocity
     still = np.zeros(COUNT)
-    slipped = {scale: np.sign(v) for scale in motion.stops}
+    slipped = {width: np.sign(v) for width in motion.stops}
     sliding = term.column(DriveMotion(still, v, still, still, slipped))
     assert np.array_equal(term.steady(v), sliding)
 
@@ -179,7 +192,7 @@ def test_a_term_is_its_law_wherever_it_is_said(kind: str, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("kind", "scale"),
-    [("stribeck", None), ("viscous", 0.1), ("sigmoid", None), ("stop", 0.0), ("load", math.inf)],
+    [("dahl", None), ("viscous", 0.1), ("sigmoid", None), ("stop", 0.0), ("load", math.inf)],
 )
 def test_what_is_no_term_is_not_made(kind: str, scale: float | None) -> None:
     with pytest.raises(InvalidSetting):
@@ -203,7 +216,7 @@ def test_the_effort_is_the_sum_of_the_terms_by_virtual_work(name: str) -> None:
     rng = np.random.default_rng(1)
     labels = robot.drive_labels(robot.drive_columns).names
     values = dict(zip(labels, rng.uniform(0.1, 1.0, len(labels)).tolist(), strict=True))
-    stops = robot.drives.stop_columns
+    stops = robot.drives.stops
     wanted = np.zeros_like(state.velocity)
     for k in range(wanted.shape[1]):
         for d, drive in enumerate(robot.drives):
@@ -212,7 +225,7 @@ def test_the_effort_is_the_sum_of_the_terms_by_virtual_work(name: str) -> None:
                 for x in (state.velocity, state.acceleration, state.rigid)
             )
             for term in drive.terms:
-                slip = state.stops[stops.index((d, term)), k] if term.remembers else 0.0
+                slip = state.stops[stops.index((d, term.width)), k] if term.remembers else 0.0
                 law, scale = LAWS[term.kind][1], term.scale or np.nan
                 total = law(scale, np.nan, w, rate, load, slip)
                 wanted[:, k] += drive.ratio * values[f"{drive.name}.{term.name}"] * total
@@ -224,7 +237,7 @@ def test_the_effort_is_the_sum_of_the_terms_by_virtual_work(name: str) -> None:
 def test_the_effort_is_columns_times_values(name: str) -> None:
     robot = robot_of(name)
     _, _, _, state = state_of(robot)
-    columns = (*robot.drive_columns, *robot.simple_columns)
+    columns = robot.drive_columns
     values = np.random.default_rng(2).uniform(0.1, 1.0, len(columns))
     made = drive_columns.columns(robot.drives, columns, state)
     total = np.zeros_like(state.velocity)
@@ -233,6 +246,27 @@ def test_the_effort_is_columns_times_values(name: str) -> None:
     named = dict(zip(robot.drive_labels(columns).names, values.tolist(), strict=True))
     found = drive_columns.effort(robot.drives, named, state)
     assert np.abs(found - total).max() <= 8 * EPS * len(columns) * np.abs(total).max()
+
+
+@every_robot
+def test_simple_friction_is_predicted_by_its_formula(name: str) -> None:
+    """`armature·ẇ + viscous·w + coulomb·tanh(w/scale) + offset`: no sign that chatters."""
+    robot = robot_of(name)
+    _, _, _, state = state_of(robot)
+    drawn = np.random.default_rng(2)
+    values: dict[str, float] = {}
+    total = np.zeros_like(state.velocity)
+    for drive in robot.drives:
+        w, rate = drive.ratio @ state.velocity, drive.ratio @ state.acceleration
+        scale = STANDSTILL_SPEED * (0.1 if drive.linear else 1.0)
+        laws = {"armature": rate, "viscous": w, "coulomb": np.tanh(w / scale)}
+        if drive.name in robot.joints:
+            laws["offset"] = np.ones_like(w)
+        for kind, law in laws.items():
+            values[f"{drive.name}.{kind}"] = size = float(drawn.uniform(0.1, 1.0))
+            total += drive.ratio[:, None] * size * law
+    found = drive_columns.simple_effort(robot.drives, values, state)
+    assert np.abs(found - total).max() <= 64 * EPS * np.abs(total).max()
 
 
 @pytest.mark.parametrize("name", [*NAMES, *robots.CHOSEN])
@@ -288,13 +322,52 @@ def test_no_coefficient_but_an_offset_may_be_negative(name: str) -> None:
     assert len(free & drives) == len(robot.joints)
 
 
-def test_the_dictionary_has_a_stand_in_and_simple_friction_none() -> None:
-    for name in ("planar", "coupled", UR10):
+def test_every_drive_with_friction_has_simple_friction_and_only_joints_an_offset() -> None:
+    for name in ("planar", "simple", "coupled", UR10):
         robot = robot_of(name)
-        terms = [(robot.drives[d].name, t.kind) for d, t in robot.simple_columns]
-        assert sorted(terms) == sorted((d.name, "coulomb") for d in robot.drives)
-        assert "coulomb" not in {t.kind for d in robot.drives for t in d.terms}
-    assert robot_of("simple").simple_columns == ()
+        terms = {(robot.drives[d].name, t.kind) for d, t in robot.drives.simple_columns}
+        kinds = {d.name: ("viscous", "coulomb", "offset") for d in robot.drives}
+        kinds |= {
+            d.name: ("viscous", "coulomb") for d in robot.drives if d.name not in robot.joints
+        }
+        assert terms == {(name, kind) for name, own in kinds.items() for kind in own}
+    assert not robots.planar_arm().drives.simple_columns
+
+
+def test_rank_counts_each_dictionary_once_by_its_steepest_term() -> None:
+    for name in ("planar", "coupled", UR10):
+        plant = RobotPlant(robot_of(name))
+        kept = [plant.labels.names[k] for k in set(plant.independent) - set(plant.redundant)]
+        drives = plant.robot.drives
+        unit = {d.name: 0.1 if d.linear else 1.0 for d in drives}
+        wanted = [f"{n}.sigmoid[{SIGMOID_SPEEDS[0] * u:g}]" for n, u in unit.items()]
+        assert sorted(kept) == sorted(wanted)
+    assert RobotPlant(robot_of("simple")).redundant == ()
+
+
+@pytest.mark.parametrize("linear", [False, True])
+def test_friction_of_any_fit_takes_power_in_steady_sliding(linear: bool) -> None:
+    v = np.geomspace(1e-5, 10.0, 200)
+    v = np.concatenate([-v, v])
+    for model in FRICTION:
+        for term in friction_terms(model, linear):
+            if term.nonnegative:
+                assert (term.steady(v) * v >= 0.0).all()
+
+
+@pytest.mark.parametrize("speed", [0.025, 0.05, 0.09, 0.14])  # none is one of the dictionary's
+@pytest.mark.parametrize("static", [1.1, 1.6])
+def test_the_dictionary_holds_curves_that_fall(speed: float, static: float) -> None:
+    """Exponents of the survey's Stribeck curve [ArmstrongHelouvry1994], over Coulomb friction."""
+    v = np.geomspace(0.003, 2.0, 120)
+    terms = [t for t in friction_terms("full") if not t.loaded and t.nonnegative]
+    columns = drive_columns.steady(terms, v).T
+    monotone = [k for k, t in enumerate(terms) if t.kind != "stribeck"]
+    size = (static - 1.0) * math.sqrt(len(v))  # of the part that falls, whose share errors are
+    for exponent, bound in ((2.0, 0.01), (1.0, 0.02), (0.5, 0.02)):
+        curve = 1.0 + (static - 1.0) * np.exp(-((v / speed) ** exponent)) + 0.3 * v
+        assert scipy.optimize.nnls(columns, curve)[1] <= bound * size
+        assert scipy.optimize.nnls(columns[:, monotone], curve)[1] > 8.0 * bound * size
 
 
 def test_slides_have_a_tenth_of_the_scales_of_hinges() -> None:
@@ -314,8 +387,8 @@ def test_steady_friction_is_what_is_left_when_stops_have_slipped() -> None:
     terms = robot.drives[0].terms
     speed = np.array([-2.0, -0.02, 1e-4, 0.3])
     velocity = np.stack([speed, np.zeros(4)])
-    stops = np.zeros((len(robot.drives.stop_columns), 4))
-    for k, (d, _) in enumerate(robot.drives.stop_columns):
+    stops = np.zeros((len(robot.drives.stops), 4))
+    for k, (d, _) in enumerate(robot.drives.stops):
         stops[k] = np.sign(speed) if d == 0 else 0.0
     still = np.zeros_like(velocity)
     state = DriveState(still, velocity, still, stops, still)
@@ -382,9 +455,9 @@ def test_memory_in_stretches_is_memory_on_the_whole(name: str, cuts: str) -> Non
     for cut, part in zip(CUTS[cuts], pieces_of(robot, time, q, CUTS[cuts]), strict=True):
         # The last z/b is multiplied by b and divided again at each cut: two roundings each.
         assert np.abs(part.values - whole[:, cut]).max(initial=0.0) <= 2000 * EPS
-    for k, (d, term) in enumerate(robot.drives.stop_columns):
+    for k, (d, width) in enumerate(robot.drives.stops):
         position = robot.drives[d].ratio @ q
-        assert np.abs(whole[k] - remembered(position, term.scale or 0.0)).max() <= 2000 * EPS
+        assert np.abs(whole[k] - remembered(position, width)).max() <= 2000 * EPS
 
 
 def test_a_clock_that_was_set_back_goes_on_from_the_end() -> None:
@@ -425,8 +498,8 @@ def test_memory_lasts_over_windows_and_silences_of_a_log() -> None:
         q = np.concatenate([s.motion.position for s in mine], axis=1)
         found = np.concatenate([s.memory.T for s in mine], axis=1)
         assert q.shape[1] == rows
-        for k, (d, term) in enumerate(robot.drives.stop_columns[::5]):
-            wanted = remembered(robot.drives[d].ratio @ q, term.scale or 0.0)
+        for k, (d, width) in enumerate(robot.drives.stops[::5]):
+            wanted = remembered(robot.drives[d].ratio @ q, width)
             assert np.abs(found[5 * k] - wanted).max() <= 1e-9
 
 
@@ -491,32 +564,12 @@ def test_residuals_and_information_are_those_of_the_rows(way: str, name: str) ->
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_is_gathered_holds_the_stand_ins_beside(way: str) -> None:
-    robot = robot_of("planar")
-    smoothing, weak = WAYS[way]
-    problem = Problem(RobotPlant(robot), (swing(robot, 3000),), smoothing, 1, weak=weak)
-    whole, labels = problem.gathered(), problem.gathered_labels
-    assert labels.names[len(problem.labels) :] == ("shoulder.coulomb", "elbow.coulomb")
-    # The same robot whose friction is simple gathers the same columns of the same rows.
-    simple = Problem(RobotPlant(robot_of("simple")), problem.recordings, smoothing, 1, weak=weak)
-    for joint in robot.joints:
-        names = (f"{joint}.viscous", f"{joint}.coulomb", f"{joint}.offset")
-        one = [labels.index(n) for n in names]
-        other = [simple.labels.index(n) for n in names]
-        for a, b in zip(whole.triangles, simple.gathered().triangles, strict=True):
-            A = a.spread(len(labels))[:, one]
-            B = b.spread(len(simple.labels))[:, other]
-            scale = np.abs(B.T @ B).max() + EPS
-            assert np.abs(A.T @ A - B.T @ B).max() <= 1e-10 * scale
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_what_is_gathered_does_not_depend_on_threads(way: str) -> None:
+def test_information_does_not_depend_on_threads(way: str) -> None:
     robot = robot_of("coupled")
     smoothing, weak = WAYS[way]
     logs = tuple(swing(robot, n, n // 2) for n in (5000, 1500, 3000))
     one, two = (
-        Problem(RobotPlant(robot), logs, smoothing, k, weak=weak).gathered() for k in (1, 3)
+        Problem(RobotPlant(robot), logs, smoothing, k, weak=weak).information() for k in (1, 3)
     )
     for a, b in zip(one.triangles, two.triangles, strict=True):
         assert np.array_equal(a.factor, b.factor) and a.rows == b.rows > 0

@@ -335,7 +335,8 @@ def test_mujoco_and_pinocchio_agree_on_every_arm() -> None:
 def _configuration(model: pin.Model, q: Array) -> Array:
     """Return pinocchio's configuration, in which a joint without limits is a cosine and a sine."""
     parts = [
-        [x] if joint.nq == 1 else [np.cos(x), np.sin(x)] for joint, x in zip(model.joints[1:], q)
+        [x] if joint.nq == 1 else [np.cos(x), np.sin(x)]
+        for joint, x in zip(list(model.joints)[1:], q, strict=True)
     ]
     return np.array([x for part in parts for x in part])
 

@@ -4,7 +4,7 @@ from . import noise, robust
 from .noise import autocovariance, autocorrelation_time
 from .estimate import Estimate
 from .least_squares import LeastSquares
-from .searches import DelaySearch, DelayFound
+from .delay_search import DelaySearch, DelayFound
 from .bandwidth_search import BandwidthSearch
 from .robust import Hampel, Huber
 from .segments import BlockMedian, Ransac
@@ -13,6 +13,6 @@ from .feasible_set import IDENTITY, Limits, cone_metric
 from .consistent import ConsistentEstimate, PhysicallyConsistent, Stated
 from .consistent import body_statistics, stated_numbers
 from .drive_gains import ConsistentFit, DriveGains
-from .conditional import fit_conditional
+from .jackknife import JackknifeFit, fit_jackknife
 from .bounds import StrictBounds, strict_bounds
 from .recursive import CovarianceRecursion, Filter, State

@@ -12,7 +12,7 @@ from heft.engine import side_by_side
 from heft.errors import HeftError
 from heft.information import Information
 
-from .searches import DelayedLike, _Weighted
+from .delay_search import DelayedLike, _Weighted
 
 FINE = (0.5, 0.25)  # [octaves]; tried on both sides of the best cutoff, one after the other
 

@@ -12,9 +12,9 @@ axis of a wrench sensor), and gives each sample an equation; a column is a param
 whose wrenches nobody measures, and loads that several robots share mix channels in an equation:
 how they do is a further field of `Rows`, beside Y.
 
-A plant inherits from `Plant` what it has nothing to add to: it then has no memory, is linear and
-has no stand-ins for its columns. What it can do beyond (`Fused`, `Integrable`, `Predicting`,
-`PointSensitive`) is a protocol of its own each, asked for by `isinstance`.
+A plant inherits from `Plant` what it has nothing to add to: it then has no memory and is linear.
+What it can do beyond (`Fused`, `Integrable`, `Predicting`, `PointSensitive`) is a protocol of its
+own each, asked for by `isinstance`.
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ class Plant(Protocol[M]):
         ...
 
     def rows(self, samples: Samples[M], columns: Sequence[int]) -> Rows:
-        """Return rows of some columns, of `labels` then `alternatives`, about the plant's point.
+        """Return rows of some columns of `labels`, about the plant's point.
 
         Args:
             samples: N of them; what they measured is not looked at.
@@ -242,14 +242,22 @@ class Plant(Protocol[M]):
         """
         ...
 
+    def sliding(self, samples: Samples[M], speed: float) -> NDArray[np.int64]:
+        """Return which way what rubs on each channel slides, shape (N, c), 0 where it may stick.
+
+        The number stays the same as long as all that rubs on a channel slides the same way; it is
+        1 for all samples where nothing rubs.
+
+        Args:
+            samples: N of them.
+            speed: Above which a hinge slides [rad/s]; what is slow for others follows from it.
+        """
+        del speed
+        return np.ones((len(samples.time), len(self.channels)), dtype=np.int64)
+
     def random_samples(self, count: int, rng: np.random.Generator) -> Samples[M]:
         """Return samples in general position, whose rows show all that motion could ever show."""
         ...
-
-    @property
-    def alternatives(self) -> Labels:
-        """Columns that stand in for others where a simpler model is asked for; none."""
-        return self.labels.select(())
 
     @property
     def independent(self) -> tuple[int, ...]:
@@ -257,9 +265,19 @@ class Plant(Protocol[M]):
         return ()
 
     @property
+    def redundant(self) -> tuple[int, ...]:
+        """Columns of `independent` that others all but hold: rank and condition leave them out."""
+        return self.independent
+
+    @property
     def order(self) -> Sequence[int]:
         """Order in which the other columns are taken into a set of base parameters."""
         return range(len(self.labels) - len(self.independent))
+
+    @property
+    def rounding(self) -> float:
+        """What rounding of the description leaves of dependent columns, a share of the longest."""
+        return 0.0
 
     @property
     def structure(self) -> object:
@@ -296,8 +314,16 @@ class Plant(Protocol[M]):
 class Fused(Protocol):
     """A plant that reduces samples without spelling rows out."""
 
-    def reduce(self, samples: Any, columns: Sequence[int]) -> tuple[Triangle, ...]:
-        """Return a triangle a channel, of these columns and what was measured."""
+    def reduce(
+        self, samples: Any, columns: Sequence[int], channels: Sequence[int] | None = None
+    ) -> tuple[Triangle, ...]:
+        """Return a triangle a channel, of these columns and what was measured.
+
+        Args:
+            samples: N of them.
+            columns: Positions of columns.
+            channels: Positions of the channels that are asked for; all if not given.
+        """
         ...
 
 

@@ -44,6 +44,13 @@ class Rows:
     regressors: tuple[Array, ...]
     ridge: Array
 
+    @cached_property
+    def grams(self) -> tuple[Array, ...]:
+        """Sum YᵀY = RᵀR of each channel, shape (k, k)."""
+        counts = [len(at) for at in self.columns]
+        own = [t[:n, :n] for t, n in zip(self.triangles, counts, strict=True)]
+        return tuple(R.T @ R for R in own)
+
     def side(self, channel: int, joint: int, factor: float) -> tuple[Array, Array, float]:
         """Return R, z and the unexplained energy of least squares on a joint's scaled torque.
 
@@ -248,7 +255,7 @@ def triangulated(rows: Array) -> Array:
 
 def _without_drives(robot: Robot) -> Robot:
     """Return a robot of which nothing rubs and no rotor turns."""
-    bare = tuple(replace(d, terms=(), simple_terms=()) for d in robot.drives)
+    bare = tuple(replace(d, terms=()) for d in robot.drives)
     return replace(robot, drives=Drives(bare))
 
 

@@ -207,7 +207,7 @@ def _consistent(
 
 def text(found: PlantIdentification[Any]) -> str:
     """Return parameters, verdict and failed checks as text for a terminal."""
-    head = ("", "value", "±", "unit", "seen")
+    head = ("", "value", "± 95 %", "unit", "seen")
     lines = [table(head, _rows(found)), "", f"verdict: {found.verdict}"]
     lines += shown_verdict.not_passed(found.checks)
     if found.problem.delay:

@@ -9,7 +9,16 @@ import numpy as np
 
 from heft import __version__
 from heft.arrays import Array
-from heft.display import Plot, Series, Table, count_terms, page, rounded, split_sum, table
+from heft.display import (
+    Plot,
+    Series,
+    Table,
+    count_terms,
+    page,
+    rounded,
+    split_sum,
+    table,
+)
 
 from .compare import ALARM, Change, Comparison, Curves, Kind
 from .results import NORMAL
