@@ -26,9 +26,9 @@ from .results import NORMAL
 RULE = (
     f"{{marked}} is what changed, by Holm's rule over all {{count}} numbers compared: where "
     f"nothing changed and the deviations are right, one or more is marked in {ALARM:.0%} of "
-    "comparisons. Friction and base parameters are least squares without prior or constraints, so that no "
-    "model file makes or hides a change; the deviations of masses count what the model file may "
-    "be wrong, so that they rather miss a change. ± is one standard deviation of the noise: "
+    "comparisons. Friction and base parameters are least squares without prior or constraints, "
+    "so that no model file makes or hides a change; the deviations of masses count what the model "
+    "file may be wrong, so that they rather miss a change. ± is one standard deviation of the noise: "
     "friction follows temperature, so compare a robot as warm as it was."
 )
 TITLES: dict[Kind, str] = {
