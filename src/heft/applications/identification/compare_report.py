@@ -28,8 +28,8 @@ RULE = (
     f"nothing changed and the deviations are right, one or more is marked in {ALARM:.0%} of "
     "comparisons. Friction and base parameters are least squares without prior or constraints, "
     "so that no model file makes or hides a change; the deviations of masses count what the model "
-    "file may be wrong, so that they rather miss a change. ± is one standard deviation of the noise: "
-    "friction follows temperature, so compare a robot as warm as it was."
+    "file may be wrong, so that they rather miss a change. ± is one standard deviation of the "
+    "noise: friction follows temperature, so compare a robot as warm as it was."
 )
 TITLES: dict[Kind, str] = {
     "friction": "Friction",
