@@ -9,18 +9,27 @@ import numpy as np
 
 from heft import __version__
 from heft.arrays import Array
-from heft.display import Plot, Series, Table, count_terms, page, rounded, split_sum, table
+from heft.display import (
+    Plot,
+    Series,
+    Table,
+    count_terms,
+    page,
+    rounded,
+    split_sum,
+    table,
+)
 
 from .compare import ALARM, Change, Comparison, Curves, Kind
 from .results import NORMAL
 
 RULE = (
-    f"{{marked}} is what changed, by Holm's rule over all {{count}} numbers compared: where nothing "
-    f"changed and the deviations are right, one or more is marked in {ALARM:.0%} of comparisons. "
-    "Friction and base parameters are least squares without prior or constraints, so that no "
-    "model file makes or hides a change; the deviations of masses count what the model file may "
-    "be wrong, so that they rather miss a change. ± is one standard deviation of the noise: "
-    "friction follows temperature, so compare a robot as warm as it was."
+    f"{{marked}} is what changed, by Holm's rule over all {{count}} numbers compared: where "
+    f"nothing changed and the deviations are right, one or more is marked in {ALARM:.0%} of "
+    "comparisons. Friction and base parameters are least squares without prior or constraints, "
+    "so that no model file makes or hides a change; the deviations of masses count what the model "
+    "file may be wrong, so that they rather miss a change. ± is one standard deviation of the "
+    "noise: friction follows temperature, so compare a robot as warm as it was."
 )
 TITLES: dict[Kind, str] = {
     "friction": "Friction",

@@ -89,7 +89,7 @@ def _identify(
     )
     calibrated, deviations = run.widened(settings.consistent, settings.jackknife, calibrated)
     calibrated_problem = with_gains(problem, calibrated.gains)
-    progress("fitting simple friction to what slides")
+    progress("fitting simple friction to sliding rows")
     weights = run.estimate.weights()
     simple = settings.sliding.fit(calibrated_problem, calibrated.consistent, weights)
     progress("bounding the feasible set")
