@@ -406,14 +406,15 @@ class Problem(Generic[P]):
     def shortened(self, rows: int) -> Problem[P]:
         """Return the problem from the logs' beginnings, for a quick look.
 
-        Motion and friction hardly change within a thirtieth of a period of the cutoff.
+        Motion and friction hardly change within a thirtieth of a period of the cutoff, nor do
+        residuals in the band.
 
         Args:
             rows: At most about how many samples.
         """
         share = rows // len(self.recordings)
         step = max(t.step for t in self.timelines)
-        decimation = 2 * int(0.5 / (32.0 * self.corner * step)) + 1
+        decimation = 2 * int(0.5 / (32.0 * max(self.corner, self.band_corner) * step)) + 1
         shorter = [r.window(0, share) for r in self.recordings]
         return self.with_recordings(shorter, keep_samples=True, decimation=decimation)
 

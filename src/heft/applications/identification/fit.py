@@ -213,7 +213,7 @@ def fit_experiment(
     estimate = replace(estimate, rank=_data_rank(problem, information, estimate))
     moments: tuple[Array, ...] = ()
     if not isinstance(solver, LeastSquares) or solver.coloured:
-        progress("looking at what is left over")
+        progress("analysing the residuals")
         shared += _other_errors(problem, settings, estimate, rough, rows)
         together = tuple(np.vstack(errors) for errors in zip(*shared, strict=True))
         if isinstance(solver, LeastSquares):

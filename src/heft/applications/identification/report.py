@@ -272,7 +272,11 @@ def _plots_of_friction(found: Identification) -> Iterator[Plot]:
         ]
         speed, unit = ("m/s", "N") if drive.linear else ("rad/s", "N·m")
         yield Plot(
-            f"{drive.name} [{unit}]", f"speed [{speed}]", tuple(series), f"friction {drive.name}"
+            drive.name,
+            f"speed [{speed}]",
+            tuple(series),
+            f"friction {drive.name}",
+            f"friction [{unit}]",
         )
 
 
@@ -283,19 +287,28 @@ def _fitted(found: Identification) -> set[str]:
 def _plots_of_torque(found: Identification, number: int, trace: Trace) -> Iterator[Plot]:
     """Yield measured, predicted and residual effort of each channel over time."""
     drawn = min(len(found.traces), DRAWN_LOGS) * len(trace.curves)
-    for whole in trace.curves:
+    for c, whole in enumerate(trace.curves):
+        unit = _unit(found, whole.name)
         curve = whole.thinned(DRAWN_POINTS // drawn)
         time = curve.time - trace.curves[0].time[0]
         yield Plot(
-            f"{curve.name} [{_unit(found, curve.name)}]",
+            f"{curve.name}: rms error {_rms_error(trace, c, unit)}",
             "time [s]",
             (
-                Series("measured", "measured", time, curve.measured),
-                Series("predicted", "predicted", time, curve.predicted),
                 Series("residual", "residual", time, curve.measured, minus=curve.predicted),
+                Series("predicted", "predicted", time, curve.predicted, "broad"),
+                Series("measured", "measured", time, curve.measured),
             ),
             f"time {number}",
+            f"{'force' if unit == 'N' else 'torque'} [{unit}]",
         )
+
+
+def _rms_error(trace: Trace, channel: int, unit: str) -> str:
+    """Return the residual's root mean square, and relative to the measured effort's."""
+    residual, measured = float(trace.rms_residual[channel]), float(trace.rms_measured[channel])
+    share = f" ({residual / measured:.1%})" if measured > 0.0 else ""
+    return f"{residual:.3g} {unit}{share}"
 
 
 def _plots_of_spectra(found: Identification, number: int, trace: Trace) -> Iterator[Plot]:
@@ -480,7 +493,7 @@ def _of_the_data(found: Identification) -> dict[str, object]:
         "seen": Table("Share seen, and how", SEEN_HEAD, _share_seen(found)),
         "links_count": len(found.links),
         "numbers": Table("", NUMBER_HEAD, _all_numbers(found)),
-        "base": Table("", BASE_HEAD, _base_rows(found)),
+        "base": Table("", BASE_HEAD, _base_rows(found), sums=True),
     }
 
 
