@@ -387,7 +387,12 @@ class Problem(Generic[P]):
         """
         corner = factor * self.corner
         smoothing = replace(
-            self.resolved, corner=corner, corners=None, torque="raw", method="butterworth"
+            self.resolved,
+            corner=corner,
+            corners=None,
+            torque="raw",
+            method="butterworth",
+            period=None,
         )
         return self.with_settings(smoothing=smoothing, weak=None, band_hz=None)
 
