@@ -106,7 +106,7 @@ class Held:
 
     @staticmethod
     def at_rest(time: Array, wrench: Array, gravity: Array, world: Array | None = None) -> Held:
-        """Return the signals of static poses; arguments as of `with_velocity`."""
+        """Return the signals of static poses, at zero velocity; arguments as of `with_velocity`."""
         still = np.zeros((len(time), 3))
         return Held.with_velocity(time, wrench, still, still, gravity, world)
 

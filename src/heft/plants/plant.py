@@ -256,7 +256,12 @@ class Plant(Protocol[M]):
         return np.ones((len(samples.time), len(self.channels)), dtype=np.int64)
 
     def random_samples(self, count: int, rng: np.random.Generator) -> Samples[M]:
-        """Return samples in general position, whose rows show all that motion could ever show."""
+        """Return samples in general position, whose rows show all that motion could ever show.
+
+        Args:
+            count: Number N of samples.
+            rng: Random numbers.
+        """
         ...
 
     @property
@@ -332,7 +337,12 @@ class Integrable(Protocol):
     """A plant with a weak form."""
 
     def sides(self, samples: Any, columns: Sequence[int]) -> Sides:
-        """Return what is differentiated and what is not, of these columns."""
+        """Return what is differentiated and what is not, of these columns.
+
+        Args:
+            samples: N of them.
+            columns: Positions of columns of `labels`.
+        """
         ...
 
 
@@ -341,7 +351,12 @@ class Predicting(Protocol):
     """A plant that knows `Y x` without spelling Y out."""
 
     def predict(self, samples: Any, values: Array) -> Array:
-        """Return `Y x`, shape (N, c), of values of the standard columns, shape (p,)."""
+        """Return `Y x`, shape (N, c) [channel's unit].
+
+        Args:
+            samples: N of them.
+            values: x of the standard columns, shape (p,).
+        """
         ...
 
 
