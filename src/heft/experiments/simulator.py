@@ -204,6 +204,11 @@ class Simulator:
             seed: Of all random numbers.
             torque: What the torque sensors see of a motion, shape (steps, joints) [N·m]; the
                 motors' torque if not given.
+
+        Raises:
+            InvalidSetting: If MuJoCo is not installed.
+            InvalidModel: If the arm is too weak for any motion of this kind.
+            SolverFailure: If the simulated arm does not stay finite.
         """
         condition, sensors = self.condition, self.condition.sensors
         of_torque, of_clock = self._random(seed, "torque"), self._random(seed, "clock")
@@ -229,7 +234,7 @@ class Simulator:
         return np.random.default_rng([arm, seed, number, PURPOSES.index(purpose)])
 
     def believed(self, seed: int) -> bytes:
-        """Return the model file that the user and the controller have."""
+        """Return the model file that the user and the controller have; see `Arm.believed`."""
         rng = self._random(seed, "prior")
         return self.arm.believed(rng, self.condition.wrong, self.condition.shift)
 
@@ -249,7 +254,17 @@ class Simulator:
         return np.sqrt(np.mean(weight**2, axis=0) + (HASTE * inertia) ** 2), inertia
 
     def other(self, seed: int, kind: MotionKind, number: int) -> ExactMotion:
-        """Return another motion of a seed's arm; see `SimulatedExperiment.other`."""
+        """Return another motion of a seed's arm, exact; see `SimulatedExperiment.other`.
+
+        Args:
+            seed: Of all random numbers.
+            kind: Of the motion.
+            number: One number, one motion; 0 is that of the log.
+
+        Raises:
+            InvalidModel: If the arm is too weak for any motion of this kind.
+            SolverFailure: If the simulated arm does not stay finite.
+        """
         duration = self.condition.other_duration
         whole, _ = self._moved(seed, kind, number, duration)
         return whole.part(self._rows(duration, min(self.condition.sensors.rate, 250.0)))
