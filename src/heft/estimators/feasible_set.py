@@ -182,6 +182,10 @@ def linear_constraints(space: ParameterSpace, limits: Limits) -> LinearConstrain
 
     `com ≥ c` is linear as `h − c m ≥ 0`, since m > 0.
 
+    Args:
+        space: Parameters x, which of them must not be negative, and where bodies' ten begin.
+        limits: On masses [kg] and centres of mass [m], by link.
+
     Raises:
         InvalidSetting: If a limit is of a link that is not there.
     """
