@@ -96,7 +96,11 @@ class Links:
         return self.data.qpos, self.data.qvel
 
     def equation(self) -> tuple[Array, Array]:
-        """Return mass matrix and bias torque at MuJoCo's state, arrays that the next call fills."""
+        """Return mass matrix M and bias torque h = C v + g at MuJoCo's state.
+
+        Both are arrays that the next call fills anew, shapes (joints, joints) [kg·m²] and (joints,)
+        [N·m].
+        """
         import mujoco
 
         mujoco.mj_kinematics(self.model, self.data)

@@ -244,7 +244,10 @@ class Simulator:
 
     @cached_property
     def typical(self) -> tuple[Array, Array]:
-        """Typical torque [N·m] of the links and their inertia about each joint [kg·m²]."""
+        """Typical torque [N·m] of the links and their inertia about each joint [kg·m²].
+
+        Each of shape (joints,); drives are drawn in proportion to them.
+        """
         rng = np.random.default_rng(0)
         links = Links.of(self.arm.urdf, self.arm.joints)
         q = rng.uniform(self.arm.lower, self.arm.upper, (TYPICAL, len(self.arm.joints)))
