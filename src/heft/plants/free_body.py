@@ -204,8 +204,8 @@ def turning(quaternion: Array, rate: Array, acceleration: Array) -> tuple[Array,
 
     Args:
         quaternion: w, x, y, z, shape (N, 4).
-        rate: Its first derivative [1/s].
-        acceleration: Its second derivative [1/s²].
+        rate: Its first derivative, shape (N, 4) [1/s].
+        acceleration: Its second derivative, shape (N, 4) [1/s²].
     """
     square = np.sum(quaternion**2, axis=1, keepdims=True)
     w = angular_velocity(quaternion, rate)

@@ -36,7 +36,7 @@ class Earlier:
 
     @property
     def noise(self) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-        """Coloured factors and common errors."""
+        """Coloured factors, shape (any, b), and common errors, shape (errors, b), by channel."""
         return self.coloured, self.common
 
     @staticmethod
