@@ -21,6 +21,8 @@ SHORT.maxstring = SHORT.maxother = 80  # letters of a value in a message
 class HeftError(Exception):
     """Base class of all errors that heft raises on purpose.
 
+    Catch it to show a user what is wrong and what to do next: its text says both.
+
     Attributes:
         message: What is wrong, in one sentence.
         argument: The argument, file or column at fault, as the caller wrote it.

@@ -28,7 +28,7 @@ class Motion(Protocol):
 
 @dataclass(frozen=True)
 class Limits:
-    """How much of the joints' limits motions use.
+    """Shares of the joints' limits that motions use.
 
     Attributes:
         reach: Share of the range of position.

@@ -11,7 +11,7 @@ from heft.arrays import Array
 
 @dataclass(frozen=True)
 class Sensors:
-    """What is between the motion and its log.
+    """Errors of the sensors between the motion and its log: noise, steps, delay, filter, clock.
 
     Attributes:
         rate: Rows a second [Hz].

@@ -150,7 +150,7 @@ class Dahl:
 
 @dataclass(frozen=True)
 class Offset:
-    """A constant torque.
+    """A constant torque, such as a torque sensor's bias.
 
     Attributes:
         effort: [N·m].
@@ -309,7 +309,7 @@ def table(drives: Sequence[Drive]) -> Array:
 
 @dataclass(frozen=True)
 class DriveRanges:
-    """Between what numbers drives are drawn; torques per a joint's typical torque.
+    """Ranges from which drives are drawn; torques per a joint's typical torque.
 
     Attributes:
         friction: Which law slides.

@@ -37,7 +37,7 @@ AHEAD = 8  # steps between two evaluations of the wrong model
 
 @dataclass(frozen=True)
 class Controller:
-    """A cascade of position and velocity, with what a wrong model says is needed.
+    """Gains of a cascade of position and velocity, with what a wrong model says is needed.
 
     Attributes:
         position: Speed per error of position [1/s].
@@ -58,7 +58,7 @@ class Controller:
 
 @dataclass(frozen=True)
 class Condition:
-    """What an experiment is like.
+    """Conditions of a simulated experiment: drives, sensors, motion, controller, model errors.
 
     Attributes:
         drives: From what the drives are drawn.
@@ -91,7 +91,9 @@ class Condition:
 
 @dataclass(frozen=True, eq=False)
 class ExactMotion:
-    """What really happens, without any sensor, a row a time.
+    """True motion and torques of a simulated arm, without any sensor, a row a time.
+
+    Use it to score predictions: errors of sensors are not part of it.
 
     Attributes:
         time: Shape (N,) [s].
@@ -124,7 +126,7 @@ class ExactMotion:
 
 @dataclass(frozen=True, eq=False)
 class SimulatedExperiment:
-    """What a user would have, and what is true.
+    """Log and model file of a simulated experiment, as a user would have them, and the truth.
 
     Attributes:
         simulator: What was simulated.
@@ -172,7 +174,9 @@ class SimulatedExperiment:
 
 @dataclass(frozen=True, eq=False)
 class Simulator:
-    """An arm under a condition.
+    """Simulator of experiments with an arm under a condition; `run` makes one for each seed.
+
+    Use it to test estimators: it shares no code with heft's dynamics, signals or plants.
 
     Attributes:
         arm: What is simulated.

@@ -66,7 +66,9 @@ class BodyMotion:
 
 @dataclass(frozen=True, eq=False)
 class FreeBody(Plant[BodyMotion]):
-    """A free-flying rigid body.
+    """A free-flying rigid body under a known wrench, as a plant: `Y(a − g, ω, α) π = wrench`.
+
+    Use it where pose or inertial signals and the actuators' total wrench are logged.
 
     Attributes:
         frame: Its name in the signals: `pos.FRAME.x`, `quat.FRAME.w`, `omega.FRAME.x`,

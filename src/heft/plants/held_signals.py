@@ -177,6 +177,8 @@ def noise_covariance(
 def whitened(regressor: Array, wrench: Array, covariance: Array) -> Array:
     """Return rows `[Y w]` of unit variance, shape (6 N, p + 1).
 
+    Use it before least squares where the noise of a wrench's components is correlated.
+
     Args:
         regressor: Y, shape (N, 6, p).
         wrench: w, shape (N, 6) [N, N·m].

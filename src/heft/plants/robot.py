@@ -205,7 +205,7 @@ class RobotMotion:
 
 @dataclass(frozen=True, eq=False)
 class RobotPlant(Plant[RobotMotion]):
-    """A robot with a fixed base, whose joints' torques are measured.
+    """A robot with a fixed base, whose joints' torques are measured, as a plant: `Y π = τ`.
 
     Attributes:
         robot: Tree, drives, and what is believed of them.

@@ -47,6 +47,8 @@ class Block:
 class Recording:
     """Named signals over time in SI units, readable any number of times in bounded memory.
 
+    `open` makes one of a log file, `from_arrays` one of arrays.
+
     Attributes:
         name: Path or name of the source.
         table: The file as columns of numbers.
