@@ -60,7 +60,7 @@ class Number:
 
 @dataclass(frozen=True)
 class PlantIdentification(Generic[P]):
-    """Result of identifying a plant.
+    """Result of identifying a plant: estimates, scores, checks; for robots see `Identification`.
 
     Attributes:
         experiment: Fit of the experiment: cutoff, delay, outliers, base parameters β.
