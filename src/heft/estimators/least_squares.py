@@ -54,6 +54,11 @@ def _replaced(values: Array, names: Sequence[str], known: Mapping[str, float]) -
     return np.array([known.get(n, v) for v, n in zip(values, names, strict=True)])
 
 
+def _stacked(own: Sequence[Array], others: Sequence[Array]) -> tuple[Array, ...]:
+    """Return the rows of both for each channel."""
+    return tuple(np.vstack(pair) for pair in zip(own, others, strict=True))
+
+
 @dataclass(frozen=True)
 class LeastSquares:
     """Least squares, ordinary or with each channel weighted by its own noise.
@@ -90,6 +95,7 @@ class LeastSquares:
         problem: ProblemLike,
         estimate: Estimate,
         common_errors: tuple[Array, ...] | None = None,
+        earlier: tuple[tuple[Array, ...], tuple[Array, ...]] | None = None,
     ) -> Estimate:
         """Return the estimate with the covariance of coloured noise, in one pass over the rows.
 
@@ -97,12 +103,18 @@ class LeastSquares:
             problem: The problem that was solved.
             estimate: As `solve` returns it.
             common_errors: Systematic errors that all channels share; see `Noise`.
+            earlier: Coloured factors and common errors of information in the estimate that is not
+                of these rows.
         """
         values = estimate.fitted
         covariance, sample = thinned(problem.residuals(values), problem.spacing, problem.repeats)
         sandwich = coloured_factors(sample)
         times = autocorrelation_time(covariance)
         sigma = estimate.noise.sigma
+        if earlier is not None:
+            if sandwich is not None:
+                sandwich = _stacked(sandwich, earlier[0])
+            common_errors = _stacked(common_errors, earlier[1]) if common_errors else earlier[1]
         return self.conclude(estimate.information, sigma, times, 2, sandwich, common_errors)
 
     def solve(

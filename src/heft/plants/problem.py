@@ -32,7 +32,7 @@ from .base import structural_base
 from .plant import Fused, Plant, PointSensitive, Predicting, Samples
 from .rows import Equations, Residuals
 from .sampling import Sampler, Survey, surveyed
-from .walk import Walk
+from .walk import Walk, cuts
 
 SHARED_ROWS = 8_192  # rows that one thread reduces at a time
 SHORTEST_FILTERED = 32  # rows of a piece that can be filtered
@@ -193,26 +193,61 @@ class Problem(Generic[P]):
             TooLittleData: If no rows are left.
         """
         total = Information.neutral(self.gathered_labels, self.channels)
-        for part in self._reduced():
+        for part in self._reduced(SHARED_ROWS):
             total = total + part
         if total.rows == 0:
             raise _no_rows(self)
         return total
 
-    def _reduced(self) -> Iterator[Information]:
-        """Yield information, part by part."""
+    def gathered_blocks(self, count: int, rows: int) -> tuple[Information, ...]:
+        """Return the information of contiguous blocks of the logs; their sum is `gathered()`.
+
+        For the jackknife: leaving a block out needs no rows.
+
+        Args:
+            count: Number of blocks asked for; fewer are returned if there are too few rows.
+            rows: Number of samples of the logs, about; blocks are equal as far as it is right.
+
+        Raises:
+            TooLittleData: If no rows are left.
+        """
+        size = max(1, -(-rows // count))
+        blocks: list[Information] = []
+        room = 0  # samples that the last block may still take
+        for part in self._reduced(min(SHARED_ROWS, size), size):
+            taken = part.triangles[0].rows
+            if room <= 0:
+                if len(blocks) < count:
+                    blocks.append(Information.neutral(self.gathered_labels, self.channels))
+                room = size
+            blocks[-1] = blocks[-1] + part
+            room -= taken
+        if not blocks:
+            raise _no_rows(self)
+        return tuple(blocks)
+
+    def _reduced(self, most: int, block: int | None = None) -> Iterator[Information]:
+        """Yield information, part by part.
+
+        Args:
+            most: Samples in a part at most.
+            block: Number of samples at whose multiples parts end; None for wherever they do.
+        """
         plant, labels, channels = self.plant, self.gathered_labels, self.channels
         if isinstance(plant, Fused) and not self.has_explicit_rows:
             columns = self._gathered
             reduce = plant.reduce
             yield from in_order(
                 lambda s: Information(labels, channels, reduce(s, columns)),
-                self.walk.parts(SHARED_ROWS),
+                self.walk.parts(most, block),
                 self.threads,
             )
             return
+        done = 0
         for r in self.walk.equations(self._gathered):
-            yield Information.from_rows(labels, channels, r.regressor, r.effort)
+            for cut in cuts(len(r.time), most if block else len(r.time), block, done):
+                yield Information.from_rows(labels, channels, r.regressor[cut], r.effort[cut])
+            done += len(r.time)
 
     def residuals(self, values: Array) -> Iterator[Residuals]:
         """Yield τ − Y β by pieces without gaps.
@@ -342,6 +377,18 @@ class Problem(Generic[P]):
             return None
         smoothing = replace(self.resolved, corner=corner)
         return self.with_settings(smoothing=smoothing, band_hz=self.band_corner)
+
+    def holding_windows(self) -> Problem[P]:
+        """Return the problem with the weak form's windows as they are, whatever the cutoff.
+
+        What another cutoff does to the motion can then be told from what another window does to
+        the noise.
+        """
+        if self.weak is None:
+            return self
+        step = self.decimation * min(t.step for t in self.timelines)
+        length = self.weak.windows(self.corner, step).length
+        return self.with_settings(weak=replace(self.weak, length=length))
 
     def shortened(self, rows: int) -> Problem[P]:
         """Return the problem from the logs' beginnings, for a quick look.

@@ -66,7 +66,7 @@ def standard_rows(
         state: What friction is a function of; without, its memory and loads are zero.
     """
     if state is None:
-        stops = len(robot.drives.stop_columns)
+        stops = len(robot.drives.stops)
         state = DriveState(
             of_channels(robot, q), v.T, a.T, np.zeros((stops, len(v))), np.zeros(v.T.shape)
         )
@@ -143,7 +143,7 @@ def random_drive_state(
 
     Speeds are made slower, by up to four decades: at common ones all sigmoids are the sign.
     """
-    stops = rng.uniform(-1.0, 1.0, size=(len(robot.drives.stop_columns), len(v)))
+    stops = rng.uniform(-1.0, 1.0, size=(len(robot.drives.stops), len(v)))
     slow = v.T * 10.0 ** rng.uniform(-4.0, 0.0, size=v.T.shape)
     return DriveState(of_channels(robot, q), slow, a.T, stops, rng.normal(size=v.T.shape))
 

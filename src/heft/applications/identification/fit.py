@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -11,12 +13,25 @@ import numpy as np
 from heft.arrays import Array
 from heft.dynamics import kernels
 from heft.errors import InvalidRecording, InvalidSetting
-from heft.estimators import ConsistentEstimate, DelayFound, Estimate, LeastSquares, Limits, robust
+from heft.estimators import (
+    Block,
+    ConsistentEstimate,
+    ConsistentFit,
+    DelayFound,
+    Estimate,
+    Jackknife,
+    LeastSquares,
+    Limits,
+    PhysicallyConsistent,
+    block_moments,
+    robust,
+)
 from heft.information import DataRank, Information, data_rank
 from heft.models import Options, Robot
 from heft.plants import Plant, Problem, RobotPlant, point_moments
 from heft.recordings import Recording
 
+from .earlier import Earlier
 from .preparation import Progress, averaged, sharpened_and_delayed, silent, without_outliers
 from .settings import Settings
 
@@ -34,6 +49,10 @@ class ExperimentFit(Generic[P]):
             of delay, cutoff and linearisation point.
         left_out: Number of rows removed as outliers, by log.
         delay: Result of the delay search [s].
+        blocks: Information about β of contiguous blocks of the logs; none if the estimator weighs
+            rows one by one.
+        moments: For each channel the moments `Yᵀ(τ − Y β)` of all blocks, also those of earlier
+            experiments, shape (blocks, b).
     """
 
     problem: Problem[P]
@@ -41,6 +60,24 @@ class ExperimentFit(Generic[P]):
     estimate: Estimate
     left_out: Mapping[str, int]
     delay: DelayFound
+    blocks: tuple[Information, ...] = ()
+    moments: tuple[Array, ...] = ()
+
+    def deviations(
+        self, solver: PhysicallyConsistent, jackknife: Jackknife, found: ConsistentFit
+    ) -> Array:
+        """Return deviations of the consistent parameters x by the jackknife, shape (any, n).
+
+        Args:
+            solver: Physically consistent fit.
+            jackknife: Settings.
+            found: Result of that fit for this experiment.
+        """
+        point = found.space.matrix @ found.consistent.parameters.values
+        weights = list(self.estimate.weights().values())
+        earlier = [m[len(self.blocks) :] for m in self.moments]
+        blocks = Block.of(self.blocks, weights, point, found.maps[0], earlier)
+        return jackknife.of_consistent(solver, found, blocks)
 
 
 def open_experiment(
@@ -90,7 +127,7 @@ def open_experiment(
 def fit_experiment(
     problem: Problem[P],
     settings: Settings,
-    given: Information | None = None,
+    given: Earlier | Information | None = None,
     progress: Progress = silent,
 ) -> ExperimentFit[P]:
     """Return the base parameters of one experiment, with cutoff, delay and outliers settled.
@@ -101,7 +138,8 @@ def fit_experiment(
     Args:
         problem: Plant and logs.
         settings: Settings.
-        given: Earlier information on the same columns, to be added; None for none.
+        given: Earlier experiments on the same columns, to be added; None for none. Noise of
+            information alone is taken for like this experiment's.
         progress: Callback for progress messages.
 
     Returns:
@@ -120,42 +158,75 @@ def fit_experiment(
     problem, rows, _ = _about_first_fit(problem, settings)
     shared: list[tuple[Array, ...]] = []  # for each channel, of errors that are no noise
     if settings.smoothing.delay is None:
-        delay, moments = settings.delay_search.refine(problem, delay, rows)
+        delay, late = settings.delay_search.refine(problem, delay, rows)
         problem = problem.delayed(delay.delay)
-        shared.append(moments)
+        shared.append(late)
     # The first fit ignored load-dependent gear friction, so that its bodies are biased, and with
     # them the torque that this friction takes: once more, with it.
     problem, _, rough = _about_first_fit(problem, settings)
     problem, left_out = without_outliers(problem, settings.robust, progress)
     progress("summing up rows with load-dependent gear friction")
-    gathered = problem.gathered()
-    if given is not None:
-        gathered = gathered + given  # the logs' own noise weights the sum
     solver = settings.estimator
+    linear = isinstance(solver, LeastSquares)
+    samples = rows // len(problem.channels) - sum(left_out.values())
+    parts = problem.gathered_blocks(settings.jackknife.blocks, samples)
+    gathered = reduce(add, parts)
+    blocks = [part.only(range(len(problem.labels))) for part in parts] if linear else []
+    if given is not None:  # the logs' own noise weights the sum
+        gathered = gathered + (given.information if isinstance(given, Earlier) else given)
     if isinstance(solver, LeastSquares):
         estimate = solver.solve(gathered.only(range(len(problem.labels))))
     else:
         progress(f"estimating base parameters ({settings.method})")
         estimate = solver.fit(problem)
     estimate = replace(estimate, rank=_data_rank(problem, gathered, estimate))
+    moments: tuple[Array, ...] = ()
     if not isinstance(solver, LeastSquares) or solver.coloured:
         progress("looking at what is left over")
-        if rough is not None:
-            bodies = _point_spread(problem, rough)
-            moments = point_moments(problem, estimate.fitted, bodies)
-            counted = zip(moments, estimate.noise.rows, strict=True)
-            shared.append(tuple(m * n for m, n in counted))
-        shared.append(settings.bandwidth_search.cutoff_error(problem, rows))
-        together = tuple(np.vstack(moments) for moments in zip(*shared, strict=True))
+        shared += _other_errors(problem, settings, estimate, rough, rows)
+        together = tuple(np.vstack(errors) for errors in zip(*shared, strict=True))
         if isinstance(solver, LeastSquares):
-            widened = solver.colour(problem, estimate, together)
+            earlier = _earlier(given, estimate)
+            widened = solver.colour(problem, estimate, together, earlier.noise if earlier else None)
+            moments = block_moments(blocks, estimate.fitted)
+            if earlier is not None:
+                pairs = zip(moments, earlier.moments, strict=True)
+                moments = tuple(np.vstack(pair) for pair in pairs)
+            own = [m[len(blocks) :] for m in moments]
+            weights = estimate.fit_weights
+            left_without = Block.of(blocks, weights, estimate.fitted, None, own)
+            widened = widened.at_least(settings.jackknife.of_base(widened, left_without))
         else:  # which has looked at its residuals itself
             widened = estimate.with_common_errors(together)
         estimate = replace(widened, rank=estimate.rank)
-    return ExperimentFit(problem, gathered, estimate, left_out, delay)
+    return ExperimentFit(problem, gathered, estimate, left_out, delay, tuple(blocks), moments)
 
 
-def _refuse_given(settings: Settings, given: Information | None) -> None:
+def _earlier(given: Earlier | Information | None, estimate: Estimate) -> Earlier | None:
+    """Return earlier experiments with their noise, as far as it is known."""
+    if isinstance(given, Information):
+        return Earlier.like(given, estimate.noise, len(estimate.information.labels))
+    return given
+
+
+def _other_errors(
+    problem: Problem[Any],
+    settings: Settings,
+    estimate: Estimate,
+    rough: ConsistentEstimate | None,
+    rows: int,
+) -> list[tuple[Array, ...]]:
+    """Return for each channel moments of errors that are no noise: of the point and the cutoff."""
+    found: list[tuple[Array, ...]] = []
+    if rough is not None:
+        errors = point_moments(problem, estimate.fitted, _point_spread(problem, rough))
+        count = rows / len(problem.channels)
+        found.append(tuple(m * count for m in errors))
+    found.append(settings.bandwidth_search.cutoff_error(problem.holding_windows(), rows))
+    return found
+
+
+def _refuse_given(settings: Settings, given: Earlier | Information | None) -> None:
     if given is not None and not isinstance(settings.estimator, LeastSquares):
         raise InvalidSetting(
             "earlier information adds to least squares only, it has no rows to be judged",

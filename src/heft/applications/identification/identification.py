@@ -13,6 +13,7 @@ from heft.estimators import ConsistentEstimate, ConsistentFit, DelayFound, Estim
 from heft.information import Check, Information, Verdict, verdict
 from heft.plants import Problem, RobotPlant
 
+from .misfit import Misfit
 from .scores import Score
 from .settings import Settings
 
@@ -43,6 +44,10 @@ class Identification:
             friction.
         estimate: Base parameters β with covariance and residual noise.
         calibrated: Physically consistent parameters π, as in the model file, and drive gains.
+        deviations: D with DᵀD the jackknife covariance of the consistent parameters, shape
+            (blocks, n).
+        moments: For each channel the moments `Yᵀ(τ − Y β)` of blocks, shape (blocks, b).
+        misfits: What the model leaves over of each drive's effort, by drive.
         simple: Simple friction, with all other parameters fixed.
         bounds: Smallest and largest mass [kg] and centre of mass [m] of each link over all
             physically consistent parameters that fit the data.
@@ -63,6 +68,9 @@ class Identification:
     gathered: Information
     estimate: Estimate
     calibrated: ConsistentFit
+    deviations: Array
+    moments: tuple[Array, ...]
+    misfits: Mapping[str, Misfit]
     simple: SimpleFriction
     bounds: StrictBounds
     left_out: Mapping[str, int]

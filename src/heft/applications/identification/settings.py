@@ -9,6 +9,7 @@ from heft.estimators import (
     BandwidthSearch,
     DelaySearch,
     Estimator,
+    Jackknife,
     LeastSquares,
     PhysicallyConsistent,
     robust_methods,
@@ -35,6 +36,7 @@ class Settings:
             if `smoothing` states none.
         least_squares: Weighted least squares for the base parameters.
         consistent: Physically consistent fit of the standard parameters.
+        jackknife: Blocks of the logs that intervals are judged by.
         weak: Windows of the weak form; None for differentiated rows.
         method: Estimator of the base parameters, by its name in `heft.estimators.ESTIMATORS`;
             `least-squares` is the attribute above.
@@ -50,6 +52,7 @@ class Settings:
     bandwidth_search: BandwidthSearch = BandwidthSearch()
     least_squares: LeastSquares = LeastSquares()
     consistent: PhysicallyConsistent = PhysicallyConsistent()
+    jackknife: Jackknife = Jackknife()
     weak: Weak | None = None
     method: str = "least-squares"
     robust: str = "none"
