@@ -18,11 +18,9 @@ from heft.applications.identification import results
 from heft.applications.identification.identification import Identification
 from heft.arrays import Array
 from heft.dynamics import kernels
-from heft.dynamics.drive_columns import DriveState, presliding
 from heft.experiments import Coulomb, ExactMotion, SimulatedExperiment, Viscous
 from heft.models import Robot
-from heft.plants import RobotMotion
-from heft.plants.robot import rows_of
+from heft.plants import RobotMotion, Samples
 
 NORMAL = 1.96
 TORQUE_ROWS = 40  # of another motion, evenly spaced
@@ -68,9 +66,9 @@ def base_parameters(found: Identification, truth: SimulatedExperiment) -> Compar
     inertial = np.array([k < len(bodies) or names[k] in rotors for k in base.kept])
     parameters = found.estimate.parameters
     assert parameters.covariance is not None
-    columns = {n: k for k, n in enumerate(found.gathered.labels.names)}
+    columns = {n: k for k, n in enumerate(found.information.labels.names)}
     at = [columns[n] for n in base.labels.names]
-    made = sum((_energies(t, at) for t in found.gathered.triangles), np.zeros(len(at)))
+    made = sum((_energies(t, at) for t in found.information.triangles), np.zeros(len(at)))
     error = parameters.values - (base.matrix @ standard)
     half = NORMAL * np.sqrt(np.diag(parameters.covariance))
     size = float(np.sqrt(np.mean(truth.exact.tau**2)))
@@ -118,26 +116,34 @@ def friction_curve(stored: Mapping[str, Any], truth: SimulatedExperiment) -> Com
     return Compared(np.array(error), np.array(half), np.array(scale))
 
 
-def predicted(found: Identification, motion: ExactMotion, rows: Array) -> tuple[Array, Array]:
-    """Return torque of an exact motion with its stated deviation, each (rows, joints) [N·m]."""
-    problem = found.problem
-    robot = problem.plant.robot
-    whole = kernels.motion_of(robot.tree, robot.gravity, motion.q, motion.v, motion.a)
-    stops = presliding(robot.drives, motion.time, np.ascontiguousarray(motion.q.T)).values[:, rows]
-    part = whole.part(rows)
-    rigid = problem.plant.loads(RobotMotion(part.velocity, part.velocity, part))
-    state = DriveState(motion.q.T[:, rows], part.velocity, part.acceleration, stops, rigid)
-    regressor = rows_of(robot, part, state)[:, :, list(problem.base.kept)]
-    parameters = found.estimate.parameters
-    assert parameters.covariance is not None
-    spread = np.einsum("njb,bc,njc->nj", regressor, parameters.covariance, regressor)
-    return regressor @ parameters.values, np.sqrt(spread)
+def predicted(found: Identification, motion: ExactMotion) -> tuple[Array, Array]:
+    """Return torque of an exact motion with its stated deviation, each (N, joints) [N·m]."""
+    plant, space = found.problem.plant, found.problem.plant.space
+    robot, count = plant.robot, len(motion.time)
+    bodies = kernels.motion_of(robot.tree, robot.gravity, motion.q, motion.v, motion.a)
+    position = np.ascontiguousarray(motion.q.T)
+    samples, _ = plant.remember(
+        Samples(
+            0,
+            motion.time,
+            RobotMotion(position, bodies.velocity, bodies),
+            np.zeros((count, 0)),
+            np.zeros((count, len(plant.channels))),
+            np.arange(count),
+            np.ones(count, dtype=bool),
+        ),
+        None,
+    )
+    values = space.matrix @ found.consistent.parameters.values[: len(space.labels)]
+    rigid = plant.rigid(samples.motion, values)
+    std, _ = found.deviation.std(plant, samples, rigid)
+    return plant.about(values).predict(samples, values), std
 
 
 def torque(found: Identification, motion: ExactMotion) -> Compared:
     """Whole torque of another motion; scaled by the joints' rms torque on it."""
     rows = np.linspace(0, len(motion.time) - 1, TORQUE_ROWS).astype(np.intp)
-    value, std = predicted(found, motion, rows)
+    value, std = (part[rows] for part in predicted(found, motion))
     scale = np.ones_like(value) * np.sqrt(np.mean(motion.tau**2, axis=0))
     return Compared(value - motion.tau[rows], NORMAL * std, scale)
 

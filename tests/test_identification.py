@@ -420,7 +420,7 @@ def test_ordinary_least_squares_is_least_squares_without_weights() -> None:
 
 
 def test_earlier_information_adds_to_least_squares_only() -> None:
-    given, log = plain().gathered, arm_log(noisy())
+    given, log = plain().information, arm_log(noisy())
     with pytest.raises(InvalidSetting, match="adds to least squares only"):
         identify(planar(), [log], settings=Settings(STILL, method="huber"), given=given)
 

@@ -128,6 +128,19 @@ class ConsistentEstimate:
     strength: float
     prior_error: float
 
+    def apart(self, shift: Array) -> ConsistentEstimate:
+        """Return the estimate with a shift by the constraints counted as one deviation.
+
+        Where data alone state a number, constraints that move it contradict them.
+
+        Args:
+            shift: x less what the data alone state, shape (n,); 0 where they state nothing.
+        """
+        covariance = self.parameters.covariance
+        assert covariance is not None
+        parameters = replace(self.parameters, covariance=covariance + np.diag(shift**2))
+        return replace(self, parameters=parameters, noise=self.noise + np.diag(shift**2))
+
     def at_least(self, deviations: Array) -> ConsistentEstimate:
         """Return the estimate with each deviation at least that of the jackknife.
 

@@ -41,13 +41,14 @@ class ConsistentFit:
     space: ParameterSpace
     maps: tuple[tuple[Array, ...], ...] = ()
 
-    def at_least(self, deviations: Array) -> ConsistentFit:
-        """Return the fit with each deviation at least that of the jackknife.
+    def widened(self, deviations: Array, shift: Array) -> ConsistentFit:
+        """Return the fit with deviations at least the jackknife's, and shifts counted.
 
         Args:
             deviations: D with DᵀD the jackknife covariance of x, shape (any, n).
+            shift: By the constraints, shape (n,); see `ConsistentEstimate.apart`.
         """
-        found = self.consistent.at_least(deviations)
+        found = self.consistent.at_least(deviations).apart(shift)
         std = dict(zip(found.parameters.labels.names, found.parameters.std.tolist(), strict=True))
         gains = {c: std.get(f"{c}.gain", s) for c, s in self.std.items()}
         return replace(self, consistent=found, std=gains)

@@ -31,7 +31,6 @@ from heft.dynamics import (
     Link,
     Tree,
     friction_terms,
-    simple_terms,
 )
 from heft.errors import InvalidModel, InvalidSetting, nearest
 from heft.files import Element, read_text, xml
@@ -155,11 +154,6 @@ class Robot:
     def drive_columns(self) -> tuple[Column, ...]:
         """Columns of the drives' terms, after the bodies': (drive, term), rotor inertias first."""
         return self.drives.columns
-
-    @property
-    def simple_columns(self) -> tuple[Column, ...]:
-        """Columns of simple friction beside the drives' own: (drive, term)."""
-        return self.drives.simple_columns
 
     def drive_labels(self, columns: tuple[Column, ...]) -> Labels:
         """Return names and units of drives' columns."""
@@ -547,10 +541,9 @@ def _drives(joints: tuple[str, ...], tree: Tree, options: Options, first: int) -
         slides = first + i in linear
         friction = "none" if held else option.friction
         terms = friction_terms(friction, slides)
-        simple = simple_terms(terms)
         if option.armature and not held:
             terms = (Armature(), *terms)
-        drives.append(Drive(name, read_only(unit[first + i]), terms, slides, simple))
+        drives.append(Drive(name, read_only(unit[first + i]), terms, slides))
     coupling = options.coupling
     if coupling is None:
         return Drives(tuple(drives))
@@ -577,8 +570,6 @@ def _drives(joints: tuple[str, ...], tree: Tree, options: Options, first: int) -
         moved = [options.of(j).friction for j, r in zip(rows, column, strict=True) if r]
         friction = max(moved, key=tuple(FRICTION).index)
         # An offset is the joints' own, and so is load-dependent gear friction.
-        whole = friction_terms(friction)
-        own = tuple(t for t in whole if not t.joints_only)
-        simple = tuple(t for t in simple_terms(whole) if not t.joints_only)
-        drives.append(Drive(name, read_only(ratio), (Armature(), *own), False, simple))
+        own = tuple(t for t in friction_terms(friction) if not t.joints_only)
+        drives.append(Drive(name, read_only(ratio), (Armature(), *own), False))
     return Drives(tuple(drives))

@@ -140,18 +140,6 @@ class Problem(Generic[P]):
         """Name of each channel's standard deviation; channels of one name share it."""
         return tuple(c.noise_name for c in self.plant.channels)
 
-    @cached_property
-    def gathered_labels(self) -> Labels:
-        """Labels of the base parameters, then of the alternatives."""
-        others, base = self.plant.alternatives, self.labels
-        return Labels((*base.names, *others.names), (*base.units, *others.units), base.frame)
-
-    @cached_property
-    def _gathered(self) -> tuple[int, ...]:
-        """Positions of the gathered columns among the plant's."""
-        count = len(self.plant.labels)
-        return (*self.base.kept, *range(count, count + len(self.plant.alternatives)))
-
     # --- samples and rows
 
     @cached_property
@@ -181,26 +169,15 @@ class Problem(Generic[P]):
         Raises:
             TooLittleData: If no rows are left.
         """
-        return self.gathered().only(range(len(self.labels)))
-
-    def gathered(self) -> Information:
-        """Return the information about the base parameters and the plant's alternatives.
-
-        Alternatives (Coulomb friction in place of friction's dictionary) are columns beside the
-        others, so that the simpler model is fitted without walking the rows once more.
-
-        Raises:
-            TooLittleData: If no rows are left.
-        """
-        total = Information.neutral(self.gathered_labels, self.channels)
+        total = Information.neutral(self.labels, self.channels)
         for part in self._reduced(SHARED_ROWS):
             total = total + part
         if total.rows == 0:
             raise _no_rows(self)
         return total
 
-    def gathered_blocks(self, count: int, rows: int) -> tuple[Information, ...]:
-        """Return the information of contiguous blocks of the logs; their sum is `gathered()`.
+    def information_blocks(self, count: int, rows: int) -> tuple[Information, ...]:
+        """Return the information of contiguous blocks of the logs; their sum is `information()`.
 
         For the jackknife: leaving a block out needs no rows.
 
@@ -218,7 +195,7 @@ class Problem(Generic[P]):
             taken = part.triangles[0].rows
             if room <= 0:
                 if len(blocks) < count:
-                    blocks.append(Information.neutral(self.gathered_labels, self.channels))
+                    blocks.append(Information.neutral(self.labels, self.channels))
                 room = size
             blocks[-1] = blocks[-1] + part
             room -= taken
@@ -233,9 +210,9 @@ class Problem(Generic[P]):
             most: Samples in a part at most.
             block: Number of samples at whose multiples parts end; None for wherever they do.
         """
-        plant, labels, channels = self.plant, self.gathered_labels, self.channels
+        plant, labels, channels = self.plant, self.labels, self.channels
         if isinstance(plant, Fused) and not self.has_explicit_rows:
-            columns = self._gathered
+            columns = self.base.kept
             reduce = plant.reduce
             yield from in_order(
                 lambda s: Information(labels, channels, reduce(s, columns)),
@@ -244,7 +221,7 @@ class Problem(Generic[P]):
             )
             return
         done = 0
-        for r in self.walk.equations(self._gathered):
+        for r in self.walk.equations(self.base.kept):
             for cut in cuts(len(r.time), most if block else len(r.time), block, done):
                 yield Information.from_rows(labels, channels, r.regressor[cut], r.effort[cut])
             done += len(r.time)

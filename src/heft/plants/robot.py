@@ -90,7 +90,6 @@ def rows_of(
     motion: kernels.Motion,
     state: DriveState,
     threads: int = 1,
-    simple: bool = False,
 ) -> Array:
     """Return the rows of all standard parameters at a motion, shape (N, channels, p).
 
@@ -99,10 +98,9 @@ def rows_of(
         motion: Of the bodies.
         state: Of the drives.
         threads: How many threads share the work.
-        simple: Whether the columns of simple friction are appended.
     """
     own = PARAMETER_COUNT * len(robot.tree.names)
-    columns = (*robot.drive_columns, *(robot.simple_columns if simple else ()))
+    columns = robot.drive_columns
     out = np.zeros((robot.tree.channels, own + len(columns), motion.sin.shape[1]))
     kernels.regressor(robot.tree, motion, out, threads)
     scatter = drive_columns.columns(robot.drives, columns, state)
@@ -111,16 +109,14 @@ def rows_of(
     return np.moveaxis(out, 2, 0)
 
 
-def both_sides(
-    robot: Robot, motion: kernels.Motion, state: DriveState, simple: bool = False
-) -> tuple[Array, Array]:
+def both_sides(robot: Robot, motion: kernels.Motion, state: DriveState) -> tuple[Array, Array]:
     """Return W₂ and F of the weak form `∫(−φ̇ W₂ − φ F) π dt = ∫φ τ dt`, each (N, channels, p).
 
     W₂ π is the generalised momentum, rotors' included; F π = W₁ π less friction. Arguments as
     those of `rows_of`.
     """
     own = PARAMETER_COUNT * len(robot.tree.names)
-    columns = (*robot.drive_columns, *(robot.simple_columns if simple else ()))
+    columns = robot.drive_columns
     shape = (robot.tree.channels, own + len(columns), motion.sin.shape[1])
     momentum, remainder = np.zeros(shape), np.zeros(shape)
     kernels.momentum(robot.tree, motion, (momentum, remainder))
@@ -151,7 +147,7 @@ def random_drive_state(
 @lru_cache(maxsize=8)
 def _plan(robot: Robot, columns: tuple[int, ...]) -> kernels.Plan:
     """Return how the kernels reduce these columns."""
-    acts = drive_columns.acts(robot.drives, (*robot.drive_columns, *robot.simple_columns))
+    acts = drive_columns.acts(robot.drives, robot.drive_columns)
     return kernels.plan(robot.tree, np.array(columns, dtype=np.intp), acts, robot.measured)
 
 
@@ -202,11 +198,6 @@ class RobotPlant(Plant[RobotMotion]):
         return self.robot.labels
 
     @cached_property
-    def alternatives(self) -> Labels:
-        """Simple friction's terms that stand in for the dictionary (Coulomb friction)."""
-        return self.robot.drive_labels(self.robot.simple_columns)
-
-    @cached_property
     def space(self) -> ParameterSpace:
         """Ten a link, then the drives' terms: what a model file states."""
         robot, own = self.robot, self.bodies_size
@@ -238,6 +229,19 @@ class RobotPlant(Plant[RobotMotion]):
         """Columns of friction's dictionary."""
         own = self.bodies_size
         return tuple(own + k for k, (_, t) in enumerate(self.robot.drive_columns) if t.dictionary)
+
+    @cached_property
+    def redundant(self) -> tuple[int, ...]:
+        """Columns of friction's dictionary but each drive's steepest, most like Coulomb friction.
+
+        It is the function of the speed alone with the least scale.
+        """
+        steepest: dict[int, tuple[float, int]] = {}
+        for k, (d, term) in enumerate(self.robot.drive_columns, self.bodies_size):
+            if term.dictionary and not term.remembers and not term.loaded:
+                steepest[d] = min(steepest.get(d, (np.inf, k)), (term.scale or 0.0, k))
+        kept = {k for _, k in steepest.values()}
+        return tuple(k for k in self.independent if k not in kept)
 
     @property
     def order(self) -> Sequence[int]:
@@ -403,24 +407,21 @@ class RobotPlant(Plant[RobotMotion]):
 
     def rows(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> Rows:
         """Return rows of the measured joints."""
-        state = self.drive_state(samples)
-        simple = any(k >= len(self.labels) for k in columns)
-        rows = rows_of(self.robot, samples.motion.bodies, state, simple=simple)
+        rows = rows_of(self.robot, samples.motion.bodies, self.drive_state(samples))
         return Rows(rows[:, self.robot.measured][:, :, list(columns)])
 
     def sides(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> Sides:
         """Return generalised momentum and remainder of the measured joints."""
         state = self.drive_state(samples)
-        simple = any(k >= len(self.labels) for k in columns)
-        made = both_sides(self.robot, samples.motion.bodies, state, simple)
+        made = both_sides(self.robot, samples.motion.bodies, state)
         chosen = list(columns)
         return Sides(*(side[:, self.robot.measured][:, :, chosen] for side in made))
 
     def reduce(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> tuple[Triangle, ...]:
         """Return a triangle a joint, in cache, without spelling rows out."""
         robot, plan = self.robot, _plan(self.robot, tuple(columns))
-        every = (*robot.drive_columns, *robot.simple_columns)
-        scatter = drive_columns.columns(robot.drives, every, self.drive_state(samples))
+        state = self.drive_state(samples)
+        scatter = drive_columns.columns(robot.drives, robot.drive_columns, state)
         effort = np.zeros((robot.tree.channels, len(samples.time)))
         effort[robot.measured] = samples.measured.T
         factors = kernels.reduce(plan, samples.motion.bodies, scatter, effort)

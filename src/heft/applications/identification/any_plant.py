@@ -203,13 +203,12 @@ def _consistent(settings: Settings, found: ExperimentFit[Any]) -> ConsistentEsti
     """Return the consistent estimate, its deviations at least those of the jackknife."""
     solver = settings.consistent
     fitted = DriveGains(solver).fit([found.estimate], found.problem.space, {})
-    deviations = found.deviations(solver, settings.jackknife, fitted)
-    return fitted.consistent.at_least(deviations)
+    return found.widened(solver, settings.jackknife, fitted)[0].consistent
 
 
 def text(found: PlantIdentification[Any]) -> str:
     """Return parameters, verdict and failed checks as text for a terminal."""
-    head = ("", "value", "±", "unit", "seen")
+    head = ("", "value", "± 95 %", "unit", "seen")
     lines = [table(head, _rows(found)), "", f"verdict: {found.verdict}"]
     lines += shown_verdict.not_passed(found.checks)
     if found.problem.delay:

@@ -23,7 +23,7 @@ class Earlier:
     alone, noise would be smaller than it is by the share of the rows that are earlier ones.
 
     Attributes:
-        information: On the columns of the base parameters β and of simple friction.
+        information: About the base parameters β.
         coloured: For each channel S with `SᵀS` the covariance of `Yᵀε`, shape (any, b).
         common: For each channel the moments `Yᵀe` of errors that channels share, shape (errors, b).
         moments: For each channel the moments `Yᵀ(τ − Y β)` of blocks, shape (blocks, b).
@@ -40,18 +40,18 @@ class Earlier:
         return self.coloured, self.common
 
     @staticmethod
-    def like(information: Information, noise: Noise, size: int) -> Earlier:
+    def like(information: Information, noise: Noise) -> Earlier:
         """Return information of which no noise is known, taken for noise like an estimate's.
 
         Args:
-            information: About β and simple friction.
+            information: About β.
             noise: Of an estimate with it.
-            size: Number of base parameters b.
         """
+        size = len(information.labels)
         none = tuple(np.zeros((0, size)) for _ in information.channels)
         spread = noise.sigma * np.sqrt(noise.autocorrelation_time)
-        parts = information.only(range(size)).triangles
-        factors = (s * t.spread(size)[:-1, :-1] for s, t in zip(spread, parts, strict=True))
+        parts = zip(spread, information.triangles, strict=True)
+        factors = (s * t.spread(size)[:-1, :-1] for s, t in parts)
         return Earlier(information, tuple(factors), none, none)
 
     @staticmethod

@@ -44,7 +44,7 @@ class ExperimentFit(Generic[P]):
 
     Attributes:
         problem: Plant and logs at the chosen cutoff and delay, with load-dependent gear friction.
-        gathered: Information, on the columns of the base parameters β and of simple friction.
+        information: About the base parameters β, with what was given.
         estimate: Base parameters β; the covariance accounts for coloured residuals, and for errors
             of delay, cutoff and linearisation point.
         left_out: Number of rows removed as outliers, by log.
@@ -56,12 +56,44 @@ class ExperimentFit(Generic[P]):
     """
 
     problem: Problem[P]
-    gathered: Information
+    information: Information
     estimate: Estimate
     left_out: Mapping[str, int]
     delay: DelayFound
     blocks: tuple[Information, ...] = ()
     moments: tuple[Array, ...] = ()
+
+    def widened(
+        self, solver: PhysicallyConsistent, jackknife: Jackknife, found: ConsistentFit
+    ) -> tuple[ConsistentFit, Array]:
+        """Return the consistent fit with its deviations judged by the data, and `deviations`.
+
+        Args:
+            solver: Physically consistent fit.
+            jackknife: Settings.
+            found: Result of that fit for this experiment.
+        """
+        deviations = self.deviations(solver, jackknife, found)
+        return found.widened(deviations, self._shift(found)), deviations
+
+    def _shift(self, found: ConsistentFit) -> Array:
+        """Return x less what the data alone state, of numbers that are base parameters, (n,).
+
+        The dictionary of friction has no numbers of its own, only their sum has; 0 for these.
+        """
+        plant, base = self.problem.plant, self.problem.base
+        matrix, labels = found.space.matrix, self.problem.labels
+        apart = {plant.labels.names[k] for k in plant.independent}
+        shift = np.zeros(matrix.shape[1])
+        alone = (matrix != 0.0).sum(axis=0) == 1
+        for b, row in enumerate(matrix[: len(base.kept)]):
+            (places,) = np.nonzero(row)
+            own = self.estimate.parameters.values[b] if len(places) == 1 else np.nan
+            if len(places) == 1 and alone[places[0]] and labels.names[b] not in apart:
+                channel = labels.names[b].rpartition(".")[0]
+                own /= row[places[0]] * found.gains.get(channel, 1.0)
+                shift[places[0]] = found.consistent.parameters.values[places[0]] - own
+        return np.where(np.isfinite(shift), shift, 0.0)
 
     def deviations(
         self, solver: PhysicallyConsistent, jackknife: Jackknife, found: ConsistentFit
@@ -169,17 +201,17 @@ def fit_experiment(
     solver = settings.estimator
     linear = isinstance(solver, LeastSquares)
     samples = rows // len(problem.channels) - sum(left_out.values())
-    parts = problem.gathered_blocks(settings.jackknife.blocks, samples)
-    gathered = reduce(add, parts)
-    blocks = [part.only(range(len(problem.labels))) for part in parts] if linear else []
+    parts = problem.information_blocks(settings.jackknife.blocks, samples)
+    information = reduce(add, parts)
+    blocks = parts if linear else ()
     if given is not None:  # the logs' own noise weights the sum
-        gathered = gathered + (given.information if isinstance(given, Earlier) else given)
+        information = information + (given.information if isinstance(given, Earlier) else given)
     if isinstance(solver, LeastSquares):
-        estimate = solver.solve(gathered.only(range(len(problem.labels))))
+        estimate = solver.solve(information)
     else:
         progress(f"estimating base parameters ({settings.method})")
         estimate = solver.fit(problem)
-    estimate = replace(estimate, rank=_data_rank(problem, gathered, estimate))
+    estimate = replace(estimate, rank=_data_rank(problem, information, estimate))
     moments: tuple[Array, ...] = ()
     if not isinstance(solver, LeastSquares) or solver.coloured:
         progress("looking at what is left over")
@@ -199,13 +231,13 @@ def fit_experiment(
         else:  # which has looked at its residuals itself
             widened = estimate.with_common_errors(together)
         estimate = replace(widened, rank=estimate.rank)
-    return ExperimentFit(problem, gathered, estimate, left_out, delay, tuple(blocks), moments)
+    return ExperimentFit(problem, information, estimate, left_out, delay, blocks, moments)
 
 
 def _earlier(given: Earlier | Information | None, estimate: Estimate) -> Earlier | None:
     """Return earlier experiments with their noise, as far as it is known."""
     if isinstance(given, Information):
-        return Earlier.like(given, estimate.noise, len(estimate.information.labels))
+        return Earlier.like(given, estimate.noise)
     return given
 
 
@@ -289,15 +321,15 @@ def _about_first_fit(
     return problem.about(rough.parameters.values), information.rows, rough
 
 
-def _data_rank(problem: Problem[Any], gathered: Information, estimate: Estimate) -> DataRank:
-    """Return rank and conditioning of the data on the inertial and simple-friction columns.
+def _data_rank(problem: Problem[Any], information: Information, estimate: Estimate) -> DataRank:
+    """Return rank and conditioning of the data without the plant's redundant columns.
 
-    The columns of the full friction model are left out: they are nearly collinear by design.
+    Those of friction's dictionary are nearly collinear by design: one stands for all.
     """
-    labels, standard = gathered.labels, problem.plant.labels.names
-    apart = {standard[k] for k in problem.plant.independent}
+    labels, standard = information.labels, problem.plant.labels.names
+    apart = {standard[k] for k in problem.plant.redundant}
     kept = [k for k, name in enumerate(labels.names) if name not in apart]
-    triangle = gathered.only(kept).combined(estimate.weights(worth=False))
+    triangle = information.only(kept).combined(estimate.weights(worth=False))
     return data_rank(triangle.R, labels.select(kept), triangle.rows)
 
 

@@ -16,22 +16,8 @@ from heft.plants import Problem, RobotPlant
 from .misfit import Misfit
 from .scores import Score
 from .settings import Settings
-
-
-@dataclass(frozen=True)
-class SimpleFriction:
-    """Viscous and Coulomb friction and offset of each drive, the friction model of URDF files.
-
-    It is estimated with the rigid bodies and rotor inertias fixed at their consistent values, as an
-    alternative to the full friction model.
-
-    Attributes:
-        values: Values by name, such as `elbow.coulomb` [N·m·s/rad, N·m; N·s/m, N if prismatic].
-        std: Their standard errors, same names and units.
-    """
-
-    values: Mapping[str, float]
-    std: Mapping[str, float]
+from .simple_friction import SimpleFriction
+from .torque_deviation import TorqueDeviation
 
 
 @dataclass(frozen=True)
@@ -40,15 +26,14 @@ class Identification:
 
     Attributes:
         problem: Robot, logs and signal settings that were fitted, after all preparation.
-        gathered: Information of all rows, on the columns of the base parameters β and of simple
-            friction.
+        information: Of all rows about the base parameters β, with what was given.
         estimate: Base parameters β with covariance and residual noise.
         calibrated: Physically consistent parameters π, as in the model file, and drive gains.
         deviations: D with DᵀD the jackknife covariance of the consistent parameters, shape
             (blocks, n).
         moments: For each channel the moments `Yᵀ(τ − Y β)` of blocks, shape (blocks, b).
         misfits: What the model leaves over of each drive's effort, by drive.
-        simple: Simple friction, with all other parameters fixed.
+        simple: Simple friction of what slides in these logs, all other parameters fixed.
         bounds: Smallest and largest mass [kg] and centre of mass [m] of each link over all
             physically consistent parameters that fit the data.
         left_out: Number of rows removed as outliers, by log.
@@ -65,7 +50,7 @@ class Identification:
     """
 
     problem: Problem[RobotPlant]
-    gathered: Information
+    information: Information
     estimate: Estimate
     calibrated: ConsistentFit
     deviations: Array
@@ -112,6 +97,13 @@ class Identification:
     def calibrated_problem(self) -> Problem[RobotPlant]:
         """The problem with torques scaled by the identified drive gains, for predictions."""
         return with_gains(self.problem, self.calibrated.gains)
+
+    @cached_property
+    def deviation(self) -> TorqueDeviation:
+        """What the standard deviation of predicted torques is made of."""
+        matrix = self.problem.plant.space.matrix
+        size = matrix.shape[1]
+        return TorqueDeviation(self.deviations[:, :size] @ matrix.T, self.misfits)
 
     @property
     def links(self) -> dict[str, Array]:

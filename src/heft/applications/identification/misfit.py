@@ -80,7 +80,8 @@ def since_reversal(
     """Return the distance that each drive has gone since its last reversal.
 
     Args:
-        position, velocity: Shape (N, drives) [rad or m, and per s].
+        position: Shape (N, drives) [rad or m].
+        velocity: Shape (N, drives) [rad/s or m/s].
         before: State at the end of the stretch before; without it distances count from the first
             row.
 

@@ -34,7 +34,7 @@ from heft.information import frame_change
 
 from .identification import Identification
 from .limits import Limit, Limits
-from .results import NORMAL, base_entries, friction_curve, parameter_entries, to_json
+from .results import NORMAL, SEEN, base_entries, friction_curve, parameter_entries, to_json
 from .settings import Settings
 
 SEEN_MARKS = {"alone": "●", "in combination": "◐", "prior": "○", "not at all": "–"}
@@ -59,14 +59,31 @@ def _links(found: Identification) -> list[list[str]]:
         mass, std, share = numbers["mass"]
         given = f"{link.written[0]:.3g}" if link.given else "–"
         com = _vector([(numbers[f"com.{x}"][0], numbers[f"com.{x}"][1]) for x in "xyz"])
-        rows.append([link.name, given, rounded(mass, std), f"±{std:.2g}", com, f"{share:.0%}"])
+        low, high = found.bounds.mass[k]
+        # A deviation that is the model file's, or an interval wider than the mass, says nothing.
+        spread = f"±{std:.2g}" if share >= SEEN else "–"
+        strict = f"{rounded(low, std)} … {rounded(high, std)}" if high - low < mass else "–"
+        rows.append([link.name, given, rounded(mass, std), spread, strict, com, f"{share:.0%}"])
     return rows
+
+
+def _strict_masses(found: Identification) -> str:
+    """Return how wide the strict intervals of the masses are, as a sentence."""
+    widths = np.diff(found.bounds.mass, axis=1)[:, 0]
+    if not len(widths):
+        return ""
+    middle, open_ends = float(np.median(widths)), int(np.sum(~np.isfinite(widths)))
+    width = f"{middle:.2g} kg wide" if math.isfinite(middle) else "open"
+    return (
+        f"Strict 95 % intervals of the masses, without the model file: median {width}, "
+        f"{open_ends} of {len(widths)} open."
+    )
 
 
 def _joints(found: Identification) -> list[list[str]]:
     parameters = found.consistent.parameters
     std = dict(zip(parameters.labels.names, parameters.std.tolist(), strict=True))
-    std |= found.simple.std
+    std |= found.simple.std  # where both have a name, the simple model's number is printed
     simple = found.friction["simple"]
     scored = [
         s
@@ -81,6 +98,8 @@ def _joints(found: Identification) -> list[list[str]]:
             value = simple.get(name)
             if value is None:
                 cells.append("–")
+            elif not math.isfinite(std[name]):
+                cells.append(f"{rounded(value)} ±∞" if value else "–")
             elif value == 0.0:
                 cells.append("0*")
             else:
@@ -90,7 +109,15 @@ def _joints(found: Identification) -> list[list[str]]:
     return rows
 
 
-LINK_HEAD = ("link", "before [kg]", "mass [kg]", "±", "centre of mass [m]", "mass seen")
+LINK_HEAD = (
+    "link",
+    "before [kg]",
+    "mass [kg]",
+    "±",
+    "strictly [kg]",
+    "centre of mass [m]",
+    "mass seen",
+)
 JOINT_HEAD = (
     "joint",
     "viscous [N·m·s/rad]",
@@ -101,7 +128,9 @@ JOINT_HEAD = (
 )
 LEGEND = (
     "± is one standard deviation, for masses widened by what the model file may be wrong; “seen” "
-    "is the share of that doubt which the data took away: at 0% the number is the model file's. "
+    "is the share of that doubt which the data took away: at 0% the number is the model file's, "
+    "and below 50% no ± is stated. “Strictly” is the 95 % range over all bodies that can exist and "
+    "fit the data, where it is narrower than the mass. "
     "Friction here is the simple one that URDFs take, the masses are from the full one. "
     "0* is held at zero, where the data ask for less. Sliding joints: N, m and kg. “Error” is the "
     "joint's own torque left over with full friction, filtered, on held-out logs if there are any."
@@ -129,7 +158,7 @@ def text(found: Identification) -> str:
         "\n".join(verdict.not_passed(found.checks)) or "all checks passed",
         table(LINK_HEAD, _links(found)),
         table(JOINT_HEAD, _joints(found)),
-        "\n".join(textwrap.wrap(LEGEND, 96)),
+        "\n".join(textwrap.wrap(f"{LEGEND} {_strict_masses(found)}", 96)),
         table(SCORE_HEAD, _scores(found)),
     ]
     parts += _remarks(found)
@@ -418,7 +447,7 @@ def _of_the_robot(found: Identification) -> dict[str, object]:
         "robot": _scene(found),
         "links": Table("Links", LINK_HEAD, _links(found)),
         "joints": Table("Joints", JOINT_HEAD, _joints(found)),
-        "columns": LEGEND,
+        "columns": f"{LEGEND} {_strict_masses(found)}",
         "model": next(iter(found.files)),
         "remarks": _remarks(found),
         "friction": _plots_of_friction(found),

@@ -19,7 +19,6 @@ import numpy as np
 from heft import __version__
 from heft.arrays import Array
 from heft.dynamics import FRICTION, TERMS, Drive, make_term, steady
-from heft.dynamics import effort as friction_of
 from heft.errors import InputError, InvalidSetting
 from heft.estimators import PhysicallyConsistent, Stated, stated_numbers
 from heft.files import UNREADABLE, put, read_arrays, read_text, require_own, workshop
@@ -31,7 +30,7 @@ from heft.signals import Smoothing, limited
 
 from .earlier import stored
 from .identification import Identification
-from .scores import rigid_torques
+from .scores import model_effort, rigid_torques
 from .torque_deviation import TorqueDeviation, misfits_of
 
 SCHEMA = 1
@@ -155,7 +154,7 @@ def write(
         assert covariance is not None
         assert found.estimate.parameters.covariance is not None
         sliding = found.fastest
-        found.gathered.save(
+        found.information.save(
             new / "information.npz",
             base_matrix=found.problem.base.matrix,
             standard_names=np.array(found.problem.base.standard.names),
@@ -402,7 +401,7 @@ def base_entries(found: Identification) -> list[dict[str, Any]]:
     inside = {
         robot.drives.name((d, t))
         for d, t in robot.drive_columns
-        if robot.drives[d].simple_terms and t.nonnegative and not t.inertial
+        if any(own.dictionary for own in robot.drives[d].terms) and t.nonnegative and not t.inertial
     }
     return [
         {
@@ -556,7 +555,8 @@ class Identified:
         stated = self.deviation if friction == "full" else None
         reversal = None
         for s, rigid in rigid_torques(problem, self.robot.written_bodies()):
-            rest = friction_of(self.robot.drives, drives, problem.plant.drive_state(s, rigid))
+            state = problem.plant.drive_state(s, rigid)
+            rest = model_effort(friction, self.robot, drives, state)
             std = np.full(rigid.T.shape, np.nan)
             if stated is not None:
                 std, reversal = stated.std(problem.plant, s, rigid, reversal)

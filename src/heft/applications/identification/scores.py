@@ -12,8 +12,9 @@ import numpy as np
 from heft import signals
 from heft.arrays import Array
 from heft.display import Stretch, Trace, Tracer
-from heft.dynamics import drive_columns
+from heft.dynamics import DriveState, drive_columns
 from heft.engine import in_order
+from heft.models import Robot
 from heft.plants import Plant, Problem, RobotMotion, RobotPlant, Samples
 from heft.recordings import Recording
 
@@ -82,6 +83,19 @@ def rigid_torques(
     )
 
 
+def model_effort(model: str, robot: Robot, values: Mapping[str, float], state: DriveState) -> Array:
+    """Return the drives' effort predicted with a friction model, shape (channels, N) [N·m or N].
+
+    Args:
+        model: `full`, `simple` or `none`.
+        robot: Robot whose drives they are.
+        values: The drives' parameters by name, with this model.
+        state: State of the drives at N samples.
+    """
+    predicted = drive_columns.simple_effort if model == "simple" else drive_columns.effort
+    return predicted(robot.drives, values, state)
+
+
 def stretches(problem: Problem[RobotPlant], bodies: Array, models: Models) -> Iterator[Stretch]:
     """Yield measured and predicted effort in stretches without gaps.
 
@@ -99,10 +113,9 @@ def stretches(problem: Problem[RobotPlant], bodies: Array, models: Models) -> It
 
     def part(s: Samples[RobotMotion], rigid: Array) -> Stretch:
         state = problem.plant.drive_state(s, rigid)
-        efforts = [
-            (rigid + drive_columns.effort(robot.drives, drives, state))[robot.measured].T
-            for drives in (*models.values(), rotors)
-        ]
+        rest = [model_effort(name, robot, drives, state) for name, drives in models.items()]
+        rest.append(drive_columns.effort(robot.drives, rotors, state))
+        efforts = [(rigid + effort)[robot.measured].T for effort in rest]
         return Stretch(
             s.recording,
             s.time,
