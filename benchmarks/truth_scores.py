@@ -210,12 +210,6 @@ def record(found: Identification, truth: SimulatedExperiment) -> dict[str, Any]:
         "true delay": truth.simulator.condition.sensors.delay,
         "verdict": str(stored["verdict"]),
         "score": score.total,
-        "expected": expected_error(found),
+        "expected": found.predicted_error.total,
         "corner": found.problem.corner,
     }
-
-
-def expected_error(found: Identification) -> float | None:
-    """Return the error on another motion that is stated beside the verdict, if there is one."""
-    stated = getattr(found, "expected_error", None)
-    return None if stated is None else float(stated)

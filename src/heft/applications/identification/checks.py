@@ -17,6 +17,7 @@ from heft.information import Check, inertia
 from heft.plants import Problem, RobotPlant
 
 from .limits import Limit, Limits
+from .predicted_error import PredictedError
 from .scores import Score
 
 CURE = "check units, gains, signs, the order of the joints, and the delay between motion and torque"
@@ -32,7 +33,8 @@ class Words:
         measured: Measured quantity.
         cure: Remedy for a poor fit.
         faint: Remedy for a channel with a low signal-to-noise ratio.
-        validate: How held-out logs are given.
+        elsewhere: Motion of another kind.
+        slower: Remedy for a large predicted error.
         guess: Source of the prior masses.
     """
 
@@ -41,7 +43,8 @@ class Words:
     measured: str
     cure: str
     faint: str
-    validate: str
+    elsewhere: str
+    slower: str
     guess: str
 
 
@@ -51,7 +54,8 @@ JOINTS = Words(
     "torque",
     CURE,
     "friction or noise rules this joint: move it faster, or through more gravity",
-    "--validate",
+    "slow motion from point to point",
+    "log slow motion with reversals, too, or look for what is wrong with the logs: heft check",
     "the model file",
 )
 CHANNELS = Words(
@@ -60,7 +64,8 @@ CHANNELS = Words(
     "measurement",
     "check units, signs, frames, and the delay between motion and measurement",
     "noise rules this channel: move faster and farther",
-    "logs to validate",
+    "motion alike",
+    "log more, and see what is left over",
     "what was believed",
 )
 
@@ -70,6 +75,7 @@ def judge(
     estimate: Estimate,
     fit: Iterable[Score],
     held_out: Iterable[Score],
+    predicted: PredictedError,
     velocities: Array,
     consistent: ConsistentEstimate,
     margin: float,
@@ -83,6 +89,7 @@ def judge(
         estimate: Base parameters β.
         fit: Prediction errors on the fitted logs.
         held_out: Prediction errors on held-out logs.
+        predicted: Predicted error on motion of another kind.
         velocities: Each joint's RMS velocity in the logs, shape (joints,) [rad/s or m/s].
         consistent: Physically consistent parameters of the model file.
         margin: Smallest eigenvalue of the links' pseudo-inertias, as written to the model file.
@@ -100,7 +107,7 @@ def judge(
         *_of_the_drives(problem, velocities, limits),
         *_of_the_logs(problem, limits),
         *_of_the_channels(held or best, limits),
-        *_of_the_torque(best, held, limits),
+        *_of_the_torque(best, held, predicted, limits),
         *_of_the_residual(estimate, span, limits),
         *_of_the_masses(guesses, consistent, limits),
         *_of_the_bodies(guesses, consistent, margin, limits),
@@ -112,6 +119,7 @@ def judge_plant(
     estimate: Estimate,
     fit: Iterable[Score],
     held_out: Iterable[Score],
+    predicted: PredictedError,
     consistent: ConsistentEstimate,
     span: Array,
     limits: Limits,
@@ -123,6 +131,7 @@ def judge_plant(
         estimate: Base parameters β.
         fit: Prediction errors on the fitted logs.
         held_out: Prediction errors on held-out logs.
+        predicted: Predicted error on motion of another kind.
         consistent: Physically consistent parameters.
         span: Range of each channel's measurement, shape (channels,) [the channel's unit].
         limits: Limits of the checks.
@@ -139,7 +148,7 @@ def judge_plant(
         *_of_the_rank(estimate, limits),
         *_of_the_logs(problem, limits),
         *_of_the_channels(held or best, limits, CHANNELS),
-        *_of_the_torque(best, held, limits, CHANNELS),
+        *_of_the_torque(best, held, predicted, limits, CHANNELS),
         *_of_the_residual(estimate, span, limits, CHANNELS),
     ]
     if guesses:
@@ -233,20 +242,24 @@ def _of_the_channels(scored: list[Score], limits: Limits, words: Words = JOINTS)
 
 
 def _of_the_torque(
-    fit: list[Score], held_out: list[Score], limits: Limits, words: Words = JOINTS
+    fit: list[Score],
+    held_out: list[Score],
+    predicted: PredictedError,
+    limits: Limits,
+    words: Words = JOINTS,
 ) -> Iterator[Check]:
-    inside = max((s.total for s in fit), default=np.nan)
+    worst = max(predicted.per_joint, key=lambda c: predicted.per_joint[c], default="none")
+    yield _at_most(
+        "predicted error",
+        predicted.total,
+        limits.predicted_error,
+        f"{words.measured} error to be expected in {words.elsewhere}, relative"
+        + (f"; most in '{worst}'" if predicted.per_joint else ""),
+        words.slower,
+    )
     if not held_out:
-        yield _at_most(
-            "fit error",
-            inside,
-            limits.held_out_error,
-            f"{words.measured} on the logs fitted, relative, filtered; give {words.validate} to "
-            "see more",
-            words.cure,
-        )
         return
-    outside = max(s.total for s in held_out)
+    inside, outside = max((s.total for s in fit), default=np.nan), max(s.total for s in held_out)
     yield _at_most(
         "held-out error",
         outside,
