@@ -27,6 +27,7 @@ TORQUE_ROWS = 40  # of another motion, evenly spaced
 SLOWEST = 0.03  # speed at which the friction curve is judged [rad/s]
 FASTEST = 0.9  # likewise, of the fastest of the log
 CURVE_POINTS = 6  # either way
+SLOW_MOTIONS = (2, 3, 4)  # slow motions from point to point that expected errors are held against
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,6 +206,9 @@ def record(found: Identification, truth: SimulatedExperiment) -> dict[str, Any]:
         **{name: q.to_json() for name, q in quantities.items()},
         "alike": held_out(left, alike),
         "other": held_out(left, other),
+        "slow": [
+            held_out(left, truth.other("slow point to point", n))["full"] for n in SLOW_MOTIONS
+        ],
         "masses": masses(stored, truth),
         "delay": found.problem.delay,
         "true delay": truth.simulator.condition.sensors.delay,
