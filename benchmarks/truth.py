@@ -15,6 +15,7 @@ given), and is not made twice: a run that was interrupted goes on, and rows are 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the jobs share the cores
@@ -33,12 +34,22 @@ import scipy.stats
 from tests.experiments import ROBOTS
 
 from benchmarks.results_file import ROOT, Row, at_least, at_most, commit, store, table
-from benchmarks.truth_scores import NORMAL, record
+from benchmarks.scoring import Left
+from benchmarks.truth_scores import NORMAL, held_out, record
 from heft.applications.identification.identify import identify
 from heft.applications.identification.settings import Settings
 from heft.errors import FitError
-from heft.experiments import Arm, Condition, DriveRanges, Sensors, SimulatedExperiment, Simulator
+from heft.experiments import (
+    Arm,
+    Condition,
+    Controller,
+    DriveRanges,
+    Sensors,
+    SimulatedExperiment,
+    Simulator,
+)
 from heft.models import Robot
+from heft.signals import Smoothing
 
 LATE = (0.003, 0.0015, 0.008, 0.02)  # delays, seed by seed [s]
 
@@ -65,6 +76,7 @@ DEVELOPMENT: Mapping[str, File] = {
     "panda": File("panda_description/urdf/panda.urdf"),
     "ur5": File("ur_description/urdf/ur5_robot.urdf"),
     "so101": File("so_arm_description/urdf/so101.urdf", "wrist_roll", 6.0),
+    "double": File("double_pendulum_description/urdf/double_pendulum.urdf", None, 8.0),
 }
 SCORED: Mapping[str, File] = {
     "xarm7": File("xarm_description/urdf/xarm7.urdf"),
@@ -73,7 +85,8 @@ SCORED: Mapping[str, File] = {
     "tiago": File("tiago_description/robots/tiago_no_hand.urdf", "arm_7_joint", 2.5, "arm_1_joint"),
     "finger": File("finger_edu_description/robots/finger_edu.urdf", None, 8.0),
 }
-LIGHT = ("so101", "finger")  # the arms of `light direct drive`, and only these
+LIGHTLY = "light direct drive"
+LIGHT = ("double", "finger")  # the arms of `light direct drive`, and of nothing else
 FIRST_SCORED = 1000  # seed; 0 to 99 are for development
 
 IN_CLASS = DriveRanges()
@@ -108,7 +121,7 @@ CONDITIONS: Mapping[str, Condition] = {
     "lugre base tilted": Condition(drives=LUGRE, sensors=FAST, tilt=np.radians(1.5)),
     "slow": Condition(drives=LUGRE, motion="slow"),
     "ordinary work": Condition(drives=LUGRE, motion="ordinary work"),
-    "light direct drive": Condition(
+    LIGHTLY: Condition(
         drives=replace(
             LUGRE,
             coulomb=(0.02, 0.06),
@@ -118,6 +131,8 @@ CONDITIONS: Mapping[str, Condition] = {
             least_armature=0.005,
         ),
         sensors=replace(FAST, bits=14, torque_noise=0.01),
+        # Loosely held, so that it swings almost freely: torque is a small difference.
+        controller=Controller(position=3.0, velocity=2.0, integral=0.0, ahead=0.0),
     ),
 }
 
@@ -167,7 +182,7 @@ def planned(arms: Sequence[str], conditions: Sequence[str], seeds: Sequence[int]
 
 def fits_arm(name: str, condition: str) -> bool:
     """Return whether an arm is looked at under a condition."""
-    return name in LIGHT if condition == "light direct drive" else name != "finger"
+    return (name in LIGHT) is (condition == LIGHTLY)
 
 
 def one(key: Key) -> Record:
@@ -179,7 +194,20 @@ def one(key: Key) -> Record:
         found = identify(robot, [truth.recording], settings=Settings(threads=1))
     except FitError as error:
         return {"failed": error.message}
-    return {"seconds": time.process_time() - begin, **record(found, truth)}
+    seconds = time.process_time() - begin
+    swept = at_corners(truth) if key[1] == LIGHTLY else {}
+    return {"seconds": seconds, "swept": swept, **record(found, truth)}
+
+
+def at_corners(truth: SimulatedExperiment) -> dict[str, float]:
+    """Return the held-out error on a motion alike by corners that are given [Hz]."""
+    robot, motion, errors = Robot.from_urdf_text(truth.prior), truth.other(), {}
+    for corner in SWEPT:
+        settings = Settings(threads=1, smoothing=Smoothing(corner=corner))
+        with contextlib.suppress(FitError):
+            found = identify(robot, [truth.recording], settings=settings)
+            errors[f"{corner:g}"] = held_out(Left.by(found), motion)["full"]
+    return errors
 
 
 def stored(label: str) -> dict[Key, Record]:
@@ -232,6 +260,7 @@ COVERED: Mapping[str, tuple[float, float]] = {  # what share of truths intervals
     "torque other": (0.85, 1.0),
 }
 VERDICTS = ("good", "usable", "poor")
+SWEPT = (2.1, 3.0, 4.2, 6.0, 8.5, 12.0, 17.0, 24.0)  # corners [Hz]
 WIDEST = 2.5  # median half width over the 95th percentile of the error
 GOOD = 0.10  # error on another motion above which no verdict may be good
 SAME_DELAY = (0.15, 3e-4)  # share and time [s] within which a delay is found
@@ -254,7 +283,7 @@ def of_intervals(label: str, records: Sequence[Record], judged: bool) -> Iterato
     """Yield coverage and width of each kind of number."""
     count = f"{len(records)} fits"
     for name, (least, most) in COVERED.items():
-        share = float(np.mean([inside(r[name]) for r in records]))
+        share = float(np.mean([inside(r[name]) for r in records if r[name]["error"]]))
         error, half = together(records, name)
         ratio = float(np.median(half) / np.quantile(error, 0.95))
         title = f"{label}: {name}, truths within intervals"
@@ -309,6 +338,15 @@ def of_errors(label: str, records: Sequence[Record], before: Sequence[Record]) -
             yield Row(title, middle, "", against=None if was is None else f"{was:.4g} before")
             if was is not None and motion == "other" and kind == "full":
                 yield at_most(f"{title}, over that of before", middle / was, "", BETTER)
+
+
+def of_corner(label: str, records: Sequence[Record]) -> Iterator[Row]:
+    """Yield the error with the corner that was chosen over that with the best one swept."""
+    ratios = [r["alike"]["full"] / min(r["swept"].values()) for r in records if r["swept"]]
+    if ratios:
+        title = f"{label}: error on a motion alike over that with the best corner"
+        yield at_most(f"{title}, median", float(np.median(ratios)), "", 1.1)
+        yield Row(f"{title}, worst", float(max(ratios)), "")
 
 
 def of_verdict(label: str, records: Sequence[Record]) -> Iterator[Row]:
@@ -369,6 +407,7 @@ def rows_of(records: Mapping[Key, Record], before: Mapping[Key, Record]) -> Iter
         yield from of_delay(label, found)
         yield from of_errors(label, found, was)
         yield from of_masses(label, found)
+        yield from of_corner(label, found)
         if len(found) > 2 and not label.startswith("["):
             yield from of_verdict(label, found)
 

@@ -553,7 +553,7 @@ CASES = (
     urdf(
         "a floating joint",
         (ELBOW, 'name="elbow" type="floating"'),
-        'base = "free"',
+        "fixed = true",
         "joint 'elbow'",
     ),
     urdf(
@@ -928,7 +928,7 @@ CASES = (
     options("a header of 5000 parts", "[gravity" + ".a" * 5000 + "]", "nested too deeply"),
     options("a table for a number", "gravity" + ".a" * 150 + " = 1", "3 numbers", "gravity"),
     options("2 MB", "#" * 2**21, "too large"),
-    options("a joint that mimics", "[joint.follow]\narmature = true", "no joint", "follow"),
+    options("a joint that mimics", "[joint.follow]\narmature = true", "mimics another", "follow"),
     options("a coupling without matrix", PAIR, "list of rows", "[coupling], matrix"),
     options("a coupling that is a number", "coupling = 3", "a table is expected", "[coupling]"),
     options(

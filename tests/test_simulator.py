@@ -103,7 +103,9 @@ def test_work_of_motors_is_energy_and_what_friction_takes() -> None:
 @pytest.mark.parametrize("condition", KINDS_OF_FRICTION[:4])
 def test_friction_takes_power_where_it_slides(condition: str) -> None:
     found = run(condition)
-    offset = np.array([sum(k.effort for k in d.laws if isinstance(k, Offset)) for d in found.drives])
+    offset = np.array(
+        [sum(k.effort for k in d.laws if isinstance(k, Offset)) for d in found.drives]
+    )
     power = (found.exact.friction - offset) * found.exact.v
     sliding = np.abs(found.exact.v) > 0.2
     assert sliding.mean() > 0.3
@@ -169,8 +171,12 @@ def test_hard_friction_sticks() -> None:
     condition = replace(short("in class, hard", motion="point to point"), duration=8.0)
     found = Simulator(arm("ur5"), condition).run(0)
     stuck = np.abs(found.exact.v) < 1e-12
-    level = np.array([next(k.effort for k in d.laws if isinstance(k, Coulomb)) for d in found.drives])
-    offset = np.array([next(k.effort for k in d.laws if isinstance(k, Offset)) for d in found.drives])
+    level = np.array(
+        [next(k.effort for k in d.laws if isinstance(k, Coulomb)) for d in found.drives]
+    )
+    offset = np.array(
+        [next(k.effort for k in d.laws if isinstance(k, Offset)) for d in found.drives]
+    )
     assert stuck.mean() > 0.02
     assert (np.abs(found.exact.friction - offset) <= level * (1.0 + 1e-9))[stuck].all()
     moved = np.abs(np.diff(found.exact.q, axis=0))[stuck[1:] & stuck[:-1]]
@@ -337,7 +343,10 @@ def test_mujoco_and_pinocchio_agree_on_every_arm() -> None:
 
 def _configuration(model: pin.Model, q: Array) -> Array:
     """Return pinocchio's configuration, in which a joint without limits is a cosine and a sine."""
-    parts = [[x] if joint.nq == 1 else [np.cos(x), np.sin(x)] for joint, x in zip(model.joints[1:], q)]
+    parts = [
+        [x] if joint.nq == 1 else [np.cos(x), np.sin(x)]
+        for joint, x in zip(list(model.joints)[1:], q, strict=True)
+    ]
     return np.array([x for part in parts for x in part])
 
 

@@ -106,18 +106,31 @@ def acts(drives: Drives, columns: Sequence[Column]) -> NDArray[np.int64]:
     return np.array(pairs, dtype=np.int64).reshape(-1, 2)
 
 
-def columns(drives: Drives, chosen: Sequence[Column], state: DriveState) -> DriveColumns:
+def columns(
+    drives: Drives,
+    chosen: Sequence[Column],
+    state: DriveState,
+    channels: NDArray[np.intp] | None = None,
+) -> DriveColumns:
     """Return the values of drives' columns at N samples, with the channels they act on.
 
     Args:
         drives: Of the robot.
         chosen: Which columns: (drive, term).
         state: State of the drives at N samples.
+        channels: Those that are asked for, all if not given; values of columns that act on none
+            of them are zero.
     """
-    values = np.empty((len(chosen), state.velocity.shape[1]))
-    motions = {d: motion_of(drives, d, state) for d in {d for d, _ in chosen}}
+    values = np.zeros((len(chosen), state.velocity.shape[1]))
+    felt = slice(None) if channels is None else channels
+    motions = {
+        d: motion_of(drives, d, state)
+        for d in {d for d, _ in chosen}
+        if drives[d].ratio[felt].any()
+    }
     for column, (d, term) in enumerate(chosen):
-        values[column] = term.column(motions[d])
+        if d in motions:
+            values[column] = term.column(motions[d])
     actions = acts(drives, chosen)
     weights = np.array([drives[chosen[k][0]].ratio[c] for c, k in actions])
     return DriveColumns(values, actions, weights)

@@ -334,7 +334,10 @@ class Stribeck(Term):
         return np.sign(velocity) * self._fall(velocity)
 
     def _fall(self, velocity: Array) -> Array:
-        return np.asarray(np.exp(-((velocity / self.scale) ** 2)))
+        # Beyond six scales it is below a double's rounding: no column of next to nothing, whose
+        # squares would underflow in the triangles.
+        square = (velocity / self.scale) ** 2
+        return np.where(square < 36.0, np.exp(-square), 0.0)
 
 
 # All kinds, in the order of a robot's columns; a new one comes last.
@@ -456,6 +459,11 @@ class Drive:
             return ()
         joint = np.count_nonzero(self.ratio) == 1
         return tuple(t for t in FRICTION["simple"] if joint or not t.joints_only)
+
+    @property
+    def rubs(self) -> bool:
+        """Whether it has friction that takes power, and so may stick."""
+        return any(t.nonnegative for t in self.friction)
 
 
 Column = tuple[int, Term]  # position of the drive, and which of its terms

@@ -212,10 +212,13 @@ def _limits(joint: ET.Element) -> tuple[float, float, float, float]:
     """Return a joint's limits: position, lower and upper, speed, torque."""
     found = joint.find("limit")
     said = {} if found is None else found.attrib
-    lower, upper = float(said.get("lower", "-3.1")), float(said.get("upper", "3.1"))
-    if joint.get("type") == "continuous" or upper - lower > 2.0 * np.pi:
+    lower, upper, speed, effort = (
+        float(said.get(k, "0")) for k in ("lower", "upper", "velocity", "effort")
+    )
+    if joint.get("type") == "continuous" or not 0.0 < upper - lower <= 2.0 * np.pi:
         lower, upper = -np.pi, np.pi
-    return lower, upper, float(said.get("velocity", "2")), float(said.get("effort", "inf"))
+    # A limit of zero is none that was thought of.
+    return lower, upper, speed or np.inf, effort or np.inf
 
 
 def rotation(rpy: Array) -> Array:

@@ -3,7 +3,8 @@
 A leapfrog of second order: velocities live between the positions. Friction of bristles follows
 from the way since the step before and is known; that of Coulomb is solved for together with the
 acceleration, at the velocity in the middle, `v = v₋ + a h/2`, so that it may be as steep as it
-likes; where it jumps, at that of the step's end, so that it sticks. With M and h of the links, at every step
+likes; where it jumps, at that of the step's end, so that it sticks. With M and h of the links, at
+every step
 
     τ = M a + h(q, v) + R α + friction,        τ = s + R α + friction,  s = M a + h
 

@@ -11,7 +11,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.dynamics import PRISMATIC, DriveState, drive_columns, kernels
+from heft.dynamics import LINEAR_SCALE, PRISMATIC, DriveState, drive_columns, kernels
 from heft.errors import InvalidSetting, MissingSignal
 from heft.information import (
     PARAMETER_COUNT,
@@ -22,11 +22,14 @@ from heft.information import (
     Triangle,
     column_order,
 )
-from heft.models import Robot
+from heft.models import Robot, joint_lines
 from heft.recordings import Recording
 from heft.signals import Smoothed
 
 from .plant import Channel, Inputs, Measured, MotionSignal, Plant, Rows, Samples, Sides
+
+# Rounding of angles leaves at most this of a dependent column (`benchmarks/rounding.py`).
+SHARE_PER_RADIAN = 4.0
 
 
 def random_states(robot: Robot, count: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
@@ -144,11 +147,12 @@ def random_drive_state(
     return DriveState(of_channels(robot, q), slow, a.T, stops, rng.normal(size=v.T.shape))
 
 
-@lru_cache(maxsize=8)
-def _plan(robot: Robot, columns: tuple[int, ...]) -> kernels.Plan:
-    """Return how the kernels reduce these columns."""
+@lru_cache(maxsize=32)
+def _plan(robot: Robot, columns: tuple[int, ...], channels: tuple[int, ...]) -> kernels.Plan:
+    """Return how the kernels reduce these columns of these of the tree's channels."""
     acts = drive_columns.acts(robot.drives, robot.drive_columns)
-    return kernels.plan(robot.tree, np.array(columns, dtype=np.intp), acts, robot.measured)
+    measured = np.array(channels, dtype=np.intp)
+    return kernels.plan(robot.tree, np.array(columns, dtype=np.intp), acts, measured)
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,6 +254,11 @@ class RobotPlant(Plant[RobotMotion]):
         return column_order(len(self.robot.tree.names), plain)
 
     @property
+    def rounding(self) -> float:
+        """What rounding of the model file's angles can leave, a share of the longest column."""
+        return SHARE_PER_RADIAN * self.robot.angle_error
+
+    @property
     def structure(self) -> object:
         """The robot: base parameters do not depend on the point."""
         return self.robot
@@ -294,6 +303,7 @@ class RobotPlant(Plant[RobotMotion]):
         first = len(self.robot.channels) - len(self.robot.joints)
         found: list[tuple[str, int, float]] = []
         without_gain: list[str] = []
+        missing: list[str] = []
         for channel in self.robot.measured:
             if channel < first:
                 continue
@@ -306,20 +316,44 @@ class RobotPlant(Plant[RobotMotion]):
             elif f"current.{joint}" in recording.sources:
                 without_gain.append(joint)
             else:
-                recording.require(
-                    f"tau.{joint}",
-                    f"is needed to identify joint '{joint}' (or current.{joint} and its gain; if "
-                    f"neither is measured, say [joint.{joint}] measured = false)",
-                )
+                missing.append(joint)
+        if missing:
+            self._require_positions(recording)  # a joint that is not there at all is rather fixed
+            self._refuse_missing(
+                recording,
+                [f"tau.{j}" for j in missing],
+                "is what a joint's drive measures",
+                "where neither torque nor current is measured, say so in the file of --with:\n"
+                + joint_lines(missing, "measured = false"),
+            )
         if without_gain:
             raise MissingSignal(
                 "currents are logged in place of torques, and no gains are given",
                 argument=recording.name,
                 got=f"a current of {', '.join(without_gain)}",
-                cure="give the gain of each in N·m/A in the file of --with, such as "
-                f"[joint.{without_gain[0]}] gain = 10.6",
+                cure="give the gain of each in N·m/A in the file of --with, such as\n"
+                + joint_lines(without_gain, "gain = 10.6"),
             )
         return tuple(found)
+
+    def _require_positions(self, recording: Recording) -> None:
+        """Raise `MissingSignal` for all joints whose position a log lacks."""
+        missing = [n for n in self.position_signals if n not in recording.sources]
+        if missing:
+            self._refuse_missing(
+                recording,
+                missing,
+                "says where a joint is",
+                "where it stood still, say so in the file of --with (and where: position = …):\n"
+                + joint_lines([n.partition(".")[2] for n in missing], "fixed = true"),
+            )
+
+    def _refuse_missing(
+        self, recording: Recording, names: Sequence[str], purpose: str, cure: str
+    ) -> None:
+        """Raise `MissingSignal` for all signals that a log lacks, with the lines that mend it."""
+        own = {f"{kind}.{j}" for kind in ("q", "tau") for j in self.robot.joints}
+        recording.require(names, purpose, own, cure)
 
     def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
         """Return joint positions, and torques or currents.
@@ -327,13 +361,7 @@ class RobotPlant(Plant[RobotMotion]):
         Raises:
             MissingSignal: If one is not there.
         """
-        for name in self.position_signals:
-            joint = name.partition(".")[2]
-            recording.require(
-                name,
-                f"says where joint '{joint}' is (if it was held still, say "
-                f"[joint.{joint}] position = …)",
-            )
+        self._require_positions(recording)
         motion = tuple(MotionSignal(name) for name in self.position_signals)
         if not measured:
             return Inputs(motion)
@@ -417,16 +445,38 @@ class RobotPlant(Plant[RobotMotion]):
         chosen = list(columns)
         return Sides(*(side[:, self.robot.measured][:, :, chosen] for side in made))
 
-    def reduce(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> tuple[Triangle, ...]:
+    def reduce(
+        self,
+        samples: Samples[RobotMotion],
+        columns: Sequence[int],
+        channels: Sequence[int] | None = None,
+    ) -> tuple[Triangle, ...]:
         """Return a triangle a joint, in cache, without spelling rows out."""
-        robot, plan = self.robot, _plan(self.robot, tuple(columns))
-        state = self.drive_state(samples)
-        scatter = drive_columns.columns(robot.drives, robot.drive_columns, state)
+        robot = self.robot
+        chosen = robot.measured if channels is None else robot.measured[list(channels)]
+        plan = _plan(robot, tuple(columns), tuple(chosen.tolist()))
+        every = robot.drive_columns
+        scatter = drive_columns.columns(robot.drives, every, self.drive_state(samples), chosen)
         effort = np.zeros((robot.tree.channels, len(samples.time)))
         effort[robot.measured] = samples.measured.T
         factors = kernels.reduce(plan, samples.motion.bodies, scatter, effort)
         rows = len(samples.time)
-        return tuple(Triangle(plan.columns[c], factors[c], rows) for c in robot.measured)
+        return tuple(Triangle(plan.columns[c], factors[c], rows) for c in chosen)
+
+    def sliding(self, samples: Samples[RobotMotion], speed: float) -> NDArray[np.int64]:
+        """Return which way all drives that rub on a joint slide; see `Plant.sliding`."""
+        robot, velocity = self.robot, samples.motion.velocity
+        ways = np.ones((len(robot.channels), len(samples.time)), dtype=np.int64)
+        sticks = np.zeros(ways.shape, dtype=bool)
+        for drive in robot.drives:
+            if not drive.rubs:
+                continue
+            w = drive.ratio @ velocity
+            slow = speed * (LINEAR_SCALE if drive.linear else 1.0)
+            for c in np.flatnonzero(drive.ratio):
+                ways[c] = 2 * ways[c] + (w > 0.0)  # a bit for each
+                sticks[c] |= np.abs(w) <= slow
+        return np.where(sticks, 0, ways)[robot.measured].T
 
     def predict(self, samples: Samples[RobotMotion], values: Array) -> Array:
         """Return the torque of standard parameters, shape (N, measured joints) [N·m or N]."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import math
+import threading
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -21,16 +23,18 @@ from heft.applications.identification import Inputs, Limits, Progress, silent
 from heft.errors import FitError, InvalidRecording, InvalidSetting
 from heft.files import put, require_writable, workshop
 from heft.information import SEVERITIES, DataRank, Finding
-from heft.models import Robot
-from heft.recordings import Recording, draft_map, read_table
+from heft.models import Robot, joint_lines
+from heft.recordings import ColumnMap, Recording, draft_map, read_table
 
 from .clock_and_signals import LogFacts, look
 from .corrections import Correction, Told
 from .evidence import Evidence
 from .judging import Explained, StepEvidence
+from .matching import Matching
 from .mending import effort_kind, mended_map, unwrapped
+from .pace import Pace
 from .search import explain
-from .settings import DoctorSettings, PhysicsThresholds
+from .settings import CorrectionSearch, DoctorSettings, PhysicsThresholds
 
 CONDITION = Limits().condition  # of the motion, as an identification judges it
 MARKS = {"spoils": "✗", "warns": "!", "tells": "·"}
@@ -71,6 +75,7 @@ def diagnose(
     robot: Robot | None = None,
     progress: Progress = silent,
     settings: DoctorSettings | None = None,
+    stop: threading.Event | None = None,
 ) -> Diagnosis:
     """Diagnose logs of one robot.
 
@@ -79,6 +84,7 @@ def diagnose(
         robot: Robot model; without it only clock, rows and signals are checked.
         progress: Called with a line of text at each step.
         settings: Thresholds; the defaults if not given.
+        stop: Set by a user who wants what was found so far.
 
     Raises:
         InvalidRecording: If a log cannot be read.
@@ -86,22 +92,26 @@ def diagnose(
     """
     settings = settings or DoctorSettings()
     logs, findings, readable = [], [], []
+    matching = None if robot is None else Matching.of(robot, recordings)
     for recording in recordings:
         progress(f"looking at {recording.name}")
         facts, found = look(recording, settings.clock, settings.signals)
         readable.append(unwrapped(recording, found))
         logs.append((recording.name, facts))
+        found = tuple(f for f in found if matching is None or matching.concerns(f))
         prefix = f"{Path(recording.name).name}: " if len(recordings) > 1 else ""
         findings += [replace(f, about=prefix + f.about) for f in found]
+    findings += matching.findings() if matching is not None else ()
     seen = Diagnosis(tuple(logs), _sorted(findings), settings=settings)
-    if robot is None:
+    if matching is None:
         return seen
     progress("asking the robot's physics")
-    return _by_physics(seen, robot, readable, effort_kind(recordings[0]))
+    pace = Pace(settings.search.longest_s, progress=progress, stop=stop)
+    return _by_physics(seen, matching.robot, readable, effort_kind(recordings[0]), pace)
 
 
 def _by_physics(
-    seen: Diagnosis, robot: Robot, recordings: Sequence[Recording], effort: str
+    seen: Diagnosis, robot: Robot, recordings: Sequence[Recording], effort: str, pace: Pace
 ) -> Diagnosis:
     """Return what the logs themselves show, and what physics finds in them."""
     settings, findings = seen.settings, list(seen.findings)
@@ -109,13 +119,14 @@ def _by_physics(
         evidence = Evidence.of(robot, recordings, settings.evidence)
         if not evidence.stretches or not evidence.channels:
             raise InvalidRecording("no piece of the logs is long enough, or holds no torque")
-        explained = explain(evidence, settings.search)
+        explained = explain(evidence, settings.search, pace)
     except (InvalidRecording, FitError) as problem:
         cure = "cure the other findings first"
         findings.append(Finding("physics not asked", problem.message, cure=cure))
         return replace(seen, findings=_sorted(findings))
     told = Told(robot.joints, effort, robot.gravity)
     findings += [_of_a_step(s, told, settings.physics) for s in explained.steps]
+    findings += _of_the_time(pace)
     findings += _of_what_is_left(explained, evidence, settings.physics)
     motion = evidence.shown(explained.correction)
     findings += _of_the_motion(motion)
@@ -137,6 +148,7 @@ def diagnose_files(
     columns: Path | None = None,
     progress: Progress = silent,
     settings: DoctorSettings | None = None,
+    stop: threading.Event | None = None,
 ) -> Diagnosis:
     """Diagnose log files of one robot; see `diagnose`.
 
@@ -147,6 +159,7 @@ def diagnose_files(
         columns: TOML file that maps the logs' columns to signals.
         progress: Called with a line of text at each step.
         settings: Thresholds; the defaults if not given.
+        stop: Set by a user who wants what was found so far.
 
     Raises:
         InvalidSetting: If no log is given.
@@ -154,9 +167,20 @@ def diagnose_files(
     if not logs:
         raise InvalidSetting("no log is given", argument="LOGS")
     inputs = Inputs.open(robot, options, columns).with_logs(log=logs)
-    found = diagnose(inputs.logs["log"], inputs.robot, progress, settings)
+    found = diagnose(inputs.logs["log"], inputs.robot, progress, settings, stop)
     inputs.refuse_changed()
     return found
+
+
+def settings(longest_s: float) -> DoctorSettings:
+    """Return the default settings with a bound on the time of the search [s].
+
+    Raises:
+        InvalidSetting: If it is not positive.
+    """
+    if not longest_s > 0.0:
+        raise InvalidSetting("a time is positive", argument="--longest", got=longest_s)
+    return DoctorSettings(search=CorrectionSearch(longest_s=longest_s))
 
 
 def _sorted(findings: Sequence[Finding]) -> tuple[Finding, ...]:
@@ -187,6 +211,18 @@ def _of_a_step(found: StepEvidence, told: Told, thresholds: PhysicsThresholds) -
         cure=described.cure,
         lines=described.lines,
     )
+
+
+def _of_the_time(pace: Pace) -> Iterator[Finding]:
+    if pace.was_cut:
+        why = "stopped" if pace.is_stopped else f"after {pace.longest_s:g} s"
+        yield Finding(
+            "search cut short",
+            f"{pace.tried} corrections were tried ({why}); what is said here is of these",
+            severity="tells",
+            evidence={"tried": pace.tried},
+            cure="" if pace.is_stopped else "allow more time with --longest",
+        )
 
 
 def _of_what_is_left(
@@ -266,6 +302,8 @@ def text(found: Diagnosis) -> str:
         for place, content in f.lines.items():
             where = {"map": "--map", "options": "--with", "flag": "flag"}[place]
             lines += [f"    {where}:  " + content.replace("\n", f"\n    {' ' * len(where)}   ")]
+    if found.correction is not None and any("map" in f.lines for f in found.findings):
+        lines.append("the whole column map, with what is mended: add --mended map.toml")
     return "\n".join(lines)
 
 
@@ -319,9 +357,28 @@ def write_mended(
 
 
 def write_draft(path: Path, log: Path, robot: Path | None = None) -> None:
-    """Write a first draft of a log's column map, atomically; see `drafting`."""
+    """Write a first draft of a log's column map, atomically; see `drafting`.
+
+    What `--with` must say of joints that the map does not name stands there as comments.
+    """
     joints = Robot.from_file(robot).joints if robot is not None else ()
-    _write(path, draft_map(read_table(log), joints))
+    drafted = draft_map(read_table(log), joints)
+    _write(path, drafted + "".join(f"# {line}\n" for line in _of_others(drafted, joints)))
+
+
+def _of_others(drafted: str, joints: Sequence[str]) -> Iterator[str]:
+    """Yield lines about joints of which a drafted map names no position, or no torque."""
+    columns = ColumnMap.from_dict(tomllib.loads(drafted))
+    named = {name for signal in columns.signals for name in signal.names}
+    absent = [j for j in joints if f"q.{j}" not in named]
+    unmeasured = [j for j in joints if j not in absent and not named & {f"tau.{j}", f"current.{j}"}]
+    for chosen, says, line in (
+        (absent, "have no position here; where they stand still", "fixed = true"),
+        (unmeasured, "have no torque here", "measured = false"),
+    ):
+        if chosen and len(chosen) < len(joints):
+            yield f"CHECK: these joints {says}, say in the file of --with:"
+            yield from joint_lines(chosen, line).splitlines()
 
 
 def _write(path: Path, content: str) -> None:

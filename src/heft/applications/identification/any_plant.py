@@ -274,9 +274,9 @@ def _plots(trace: Trace, units: Mapping[str, str], logs: int) -> Iterator[Plot]:
         curve = whole.thinned(DRAWN_POINTS // max(logs * len(trace.curves), 1))
         time = curve.time - np.nanmin(curve.time)
         series = (
-            Series("measured", "measured", time, curve.measured),
-            Series("predicted", "predicted", time, curve.predicted),
             Series("residual", "residual", time, curve.measured, minus=curve.predicted),
+            Series("predicted", "predicted", time, curve.predicted, "broad"),
+            Series("measured", "measured", time, curve.measured),
         )
         title = f"{trace.path}: {curve.name} [{units[curve.name]}]"
         yield Plot(title, "time [s]", series, f"time {trace.path}")

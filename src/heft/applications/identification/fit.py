@@ -27,7 +27,7 @@ from heft.estimators import (
     robust,
 )
 from heft.information import DataRank, Information, data_rank
-from heft.models import Options, Robot
+from heft.models import Options, Robot, joint_lines
 from heft.plants import Plant, Problem, RobotPlant, point_moments
 from heft.recordings import Recording
 
@@ -190,8 +190,7 @@ def fit_experiment(
     problem, rows, _ = _about_first_fit(problem, settings)
     shared: list[tuple[Array, ...]] = []  # for each channel, of errors that are no noise
     if settings.smoothing.delay is None:
-        delay, late = settings.delay_search.refine(problem, delay, rows)
-        problem = problem.delayed(delay.delay)
+        delay, late = settings.delay_search.delay_error(problem, delay, rows)
         shared.append(late)
     # The first fit ignored load-dependent gear friction, so that its bodies are biased, and with
     # them the torque that this friction takes: once more, with it.
@@ -214,7 +213,7 @@ def fit_experiment(
     estimate = replace(estimate, rank=_data_rank(problem, information, estimate))
     moments: tuple[Array, ...] = ()
     if not isinstance(solver, LeastSquares) or solver.coloured:
-        progress("looking at what is left over")
+        progress("analysing the residuals")
         shared += _other_errors(problem, settings, estimate, rough, rows)
         together = tuple(np.vstack(errors) for errors in zip(*shared, strict=True))
         if isinstance(solver, LeastSquares):
@@ -281,15 +280,21 @@ def limits_of(options: Options) -> Limits:
 def _refuse_dead(problem: Problem[RobotPlant]) -> None:
     """Raise `InvalidRecording` for a torque that never changes in any of the logs."""
     channels = problem.plant.robot.channels
-    for signal, channel, _ in problem.plant.effort_signals(problem.recordings[0]):
-        if all(signal in t.constant for t in problem.timelines):
-            raise InvalidRecording(
-                f"the log's signal '{signal}' never changes: its sensor is dead, or it was not "
-                "recorded",
-                argument=problem.recordings[0].name,
-                cure=f"if it is not measured, say [joint.{channels[channel]}] measured = false "
-                "in the file of --with",
-            )
+    dead = {
+        signal: channels[channel]
+        for signal, channel, _ in problem.plant.effort_signals(problem.recordings[0])
+        if all(signal in t.constant for t in problem.timelines)
+    }
+    if dead:
+        names = ", ".join(f"'{signal}'" for signal in dead)
+        many = "signals {} never change: their sensors are dead, or they were"
+        one = "signal {} never changes: its sensor is dead, or it was"
+        raise InvalidRecording(
+            f"the log's {(one if len(dead) == 1 else many).format(names)} not recorded",
+            argument=problem.recordings[0].name,
+            cure="what is not measured, say in the file of --with:\n"
+            + joint_lines(dead.values(), "measured = false"),
+        )
 
 
 def _point_spread(problem: Problem[Any], rough: ConsistentEstimate) -> Array:

@@ -91,10 +91,10 @@ def _identify(
     known = calibrated.consistent
     calibrated, deviations = run.widened(settings.consistent, settings.jackknife, calibrated)
     calibrated_problem = with_gains(problem, calibrated.gains)
-    progress("fitting simple friction to what slides")
+    progress("fitting simple friction to sliding rows")
     weights = run.estimate.weights()
     simple = settings.sliding.fit(calibrated_problem, calibrated.consistent, weights)
-    progress("looking what else would fit")
+    progress("bounding the feasible set")
     bounds = strict_bounds(calibrated.triangle, calibrated.space, limits=settings.consistent.limits)
     links = link_parameters(problem, calibrated.consistent)
     friction = drive_terms(problem, calibrated.consistent, simple)

@@ -52,16 +52,21 @@ def sharpened_and_delayed(
         The problem at the chosen cutoff and delay, and the result of the delay search [s].
     """
     searched = asked.corner is None and problem.resolved.method == "butterworth"
+    # Rows of the weak form and filtered rows are others at each cutoff, so that their residuals do
+    # not compare.
+    plain, factor = problem.blurred(1.0), 1.0
     if searched:
-        progress("looking how sharp the motion may be")
-        problem = problem.sharpened(bandwidth.fit(problem)) or problem
+        progress("choosing the cutoff frequency")
+        factor = bandwidth.fit(plain)
     found = DelayFound(problem.delay, problem.delay, 1.0, 0.0)
     if asked.delay is None:
-        progress("looking for a delay of the torque")
-        found = delay.fit(problem)
+        progress("estimating the delay of the torque")
+        found = delay.fit(plain)
     problem = problem.delayed(found.delay)
     if searched and asked.delay is None and found.delay:
-        problem = problem.sharpened(bandwidth.refine(problem)) or problem
+        known = (plain.sharpened(factor) or plain).delayed(found.delay)
+        factor *= bandwidth.refine(known)
+    problem = problem.sharpened(factor) or problem
     return problem, found
 
 
@@ -121,7 +126,7 @@ def without_outliers(
     """
     if method == "none":
         return problem, {}
-    progress(f"looking for rows that do not belong ({method})")
+    progress(f"searching for outliers ({method})")
     estimate = robust_methods()[method]().fit(problem)
     values = estimate.fitted
     masks = [np.ones(t.rows, dtype=bool) for t in problem.timelines]
