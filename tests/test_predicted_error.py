@@ -36,7 +36,9 @@ def identified(truth: SimulatedExperiment, turns: float = 1.0, unit: float = 1.0
     """Identify from a log whose second joint's position, or all of whose forces, are multiplied."""
     names = truth.arm.joints
     table = truth.recording.table
-    columns = dict(zip(table.columns, np.concatenate(list(table.read(table.columns))).T, strict=True))
+    columns = dict(
+        zip(table.columns, np.concatenate(list(table.read(table.columns))).T, strict=True)
+    )
     gears = np.ones(len(names))
     gears[1] = turns
     q = {j: g * columns[f"q.{j}"] for j, g in zip(names, gears, strict=True)}

@@ -123,7 +123,7 @@ class BandwidthSearch:
         return min((k for k in equal if k * best > 0.0), key=abs)
 
     def cutoff_error(self, problem: DelayedLike, rows: int) -> tuple[Array, ...]:
-        """Return the torque error that the cutoff's uncertainty causes, one for each channel.
+        """Return the moments of the torque error that the cutoff's uncertainty causes.
 
         Joints move at different speeds. The cutoff that is best for most of them may blur the
         reversals of one, and the error of its friction at low speed then exceeds its noise.

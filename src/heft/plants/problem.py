@@ -47,7 +47,9 @@ def _some(rows: Array, chosen: NDArray[np.intp]) -> Array:
 
 @dataclass(frozen=True)
 class Problem(Generic[P]):
-    """A plant and the logs of an experiment with it, ready to be walked.
+    """A plant and the logs of an experiment with it: what estimators receive.
+
+    Make one to use an estimator by itself; `identify` and `identify_plant` make their own.
 
     Attributes:
         plant: What makes the rows.

@@ -33,11 +33,18 @@ SHARE_PER_RADIAN = 4.0
 
 
 def random_states(robot: Robot, count: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
-    """Return random positions, velocities and accelerations; fixed joints are at rest.
+    """Return random positions q, velocities v and accelerations a; fixed joints are at rest.
+
+    They are in general position: use them where rows are to show all that motion could ever show.
+
+    Args:
+        robot: The plant.
+        count: Number N of states.
+        rng: Random numbers.
 
     Returns:
-        q, shape (count, positions) [rad or m], and v and a, each of shape (count, channels)
-        [rad/s, rad/s² or m/s, m/s²].
+        q, shape (N, positions) [rad or m], and v and a, each of shape (N, channels) [rad/s, rad/s²
+        or m/s, m/s²].
     """
     tree = robot.tree
     first = tree.channels - len(robot.joints)
@@ -59,13 +66,16 @@ def random_states(robot: Robot, count: int, rng: np.random.Generator) -> tuple[A
 def standard_rows(
     robot: Robot, q: Array, v: Array, a: Array, state: DriveState | None = None
 ) -> Array:
-    """Return rows of all standard parameters, shape (N, channels, p), as `robot.labels`.
+    """Return the regressor Y(q, v, a) of all standard parameters, shape (N, channels, p).
+
+    Columns are as `robot.labels` names them; entry (·, i, j) is in the unit of effort i per unit of
+    parameter j.
 
     Args:
         robot: The plant.
         q: Positions, shape (N, positions) [rad or m].
-        v: Velocities, shape (N, channels).
-        a: Accelerations, shape (N, channels).
+        v: Velocities, shape (N, channels) [rad/s or m/s].
+        a: Accelerations, shape (N, channels) [rad/s² or m/s²].
         state: What friction is a function of; without, its memory and loads are zero.
     """
     if state is None:
@@ -94,12 +104,15 @@ def rows_of(
     state: DriveState,
     threads: int = 1,
 ) -> Array:
-    """Return the rows of all standard parameters at a motion, shape (N, channels, p).
+    """Return the regressor Y of all standard parameters at a motion, shape (N, channels, p).
+
+    Entry (·, i, j) is in the unit of effort i per unit of parameter j. Use it where the kernels'
+    motion is at hand; `standard_rows` makes it from q, v and a.
 
     Args:
         robot: The plant.
-        motion: Of the bodies.
-        state: Of the drives.
+        motion: Of the bodies, N samples.
+        state: Of the drives, at the same samples.
         threads: How many threads share the work.
     """
     own = PARAMETER_COUNT * len(robot.tree.names)
@@ -115,8 +128,13 @@ def rows_of(
 def both_sides(robot: Robot, motion: kernels.Motion, state: DriveState) -> tuple[Array, Array]:
     """Return W₂ and F of the weak form `∫(−φ̇ W₂ − φ F) π dt = ∫φ τ dt`, each (N, channels, p).
 
-    W₂ π is the generalised momentum, rotors' included; F π = W₁ π less friction. Arguments as
-    those of `rows_of`.
+    W₂ π is the generalised momentum [N·m·s or N·s], rotors' included; F π = W₁ π less friction
+    [N·m or N], with W₁ as of `dynamics.kernels.momentum`.
+
+    Args:
+        robot: The plant.
+        motion: Of the bodies, N samples; their acceleration is not used.
+        state: Of the drives, at the same samples.
     """
     own = PARAMETER_COUNT * len(robot.tree.names)
     columns = robot.drive_columns
@@ -141,6 +159,13 @@ def random_drive_state(
     """Return drives' random states: its memory and loads are drawn, not lived through.
 
     Speeds are made slower, by up to four decades: at common ones all sigmoids are the sign.
+
+    Args:
+        robot: The plant.
+        q: Positions, shape (N, positions) [rad or m].
+        v: Velocities, shape (N, channels) [rad/s or m/s].
+        a: Accelerations, shape (N, channels) [rad/s² or m/s²].
+        rng: Random numbers.
     """
     stops = rng.uniform(-1.0, 1.0, size=(len(robot.drives.stops), len(v)))
     slow = v.T * 10.0 ** rng.uniform(-4.0, 0.0, size=v.T.shape)
@@ -180,7 +205,7 @@ class RobotMotion:
 
 @dataclass(frozen=True, eq=False)
 class RobotPlant(Plant[RobotMotion]):
-    """A robot with a fixed base, whose joints' torques are measured.
+    """A robot with a fixed base, whose joints' torques are measured, as a plant: `Y π = τ`.
 
     Attributes:
         robot: Tree, drives, and what is believed of them.
@@ -297,6 +322,15 @@ class RobotPlant(Plant[RobotMotion]):
     def effort_signals(self, recording: Recording) -> tuple[tuple[str, int, float], ...]:
         """Return signal, channel and factor of each measured effort in a recording.
 
+        A torque is taken where it is logged, else a current times its gain.
+
+        Args:
+            recording: The log.
+
+        Returns:
+            For each measured joint the signal's name, its channel's position among the robot's, and
+            the factor that makes it an effort: 1 or the gain [N·m/A].
+
         Raises:
             MissingSignal: If neither torque nor a current with a gain is there.
         """
@@ -358,8 +392,13 @@ class RobotPlant(Plant[RobotMotion]):
     def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
         """Return joint positions, and torques or currents.
 
+        Args:
+            recording: The log.
+            measured: Whether efforts are needed, or motion alone.
+
         Raises:
             MissingSignal: If one is not there.
+            InvalidSetting: If the base floats.
         """
         self._require_positions(recording)
         motion = tuple(MotionSignal(name) for name in self.position_signals)
@@ -392,7 +431,12 @@ class RobotPlant(Plant[RobotMotion]):
     def remember(
         self, samples: Samples[RobotMotion], state: drive_columns.Presliding | None
     ) -> tuple[Samples[RobotMotion], drive_columns.Presliding]:
-        """Return samples with the presliding memory of friction."""
+        """Return samples with the presliding memory of friction, and the state to go on with.
+
+        Args:
+            samples: N of them, as they follow one another.
+            state: As the samples before left it; None at a recording's begin.
+        """
         position = samples.motion.position
         state = drive_columns.presliding(self.robot.drives, samples.time, position, state)
         return replace(samples, memory=state.values.T), state
@@ -434,12 +478,12 @@ class RobotPlant(Plant[RobotMotion]):
         return DriveState(motion.position, motion.velocity, acceleration, stops, load)
 
     def rows(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> Rows:
-        """Return rows of the measured joints."""
+        """Return the regressor Y of the measured joints; arguments as of `Plant.rows`."""
         rows = rows_of(self.robot, samples.motion.bodies, self.drive_state(samples))
         return Rows(rows[:, self.robot.measured][:, :, list(columns)])
 
     def sides(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> Sides:
-        """Return generalised momentum and remainder of the measured joints."""
+        """Return W₂ and F of the measured joints; see `both_sides`, arguments as of `rows`."""
         state = self.drive_state(samples)
         made = both_sides(self.robot, samples.motion.bodies, state)
         chosen = list(columns)
@@ -451,7 +495,13 @@ class RobotPlant(Plant[RobotMotion]):
         columns: Sequence[int],
         channels: Sequence[int] | None = None,
     ) -> tuple[Triangle, ...]:
-        """Return a triangle a joint, in cache, without spelling rows out."""
+        """Return a triangle `[R z; 0 ρ]` a joint, in cache, without spelling rows out.
+
+        Args:
+            samples: N of them.
+            columns: Positions of columns of `labels`, ascending.
+            channels: Positions among the measured joints; all of them if not given.
+        """
         robot = self.robot
         chosen = robot.measured if channels is None else robot.measured[list(channels)]
         plan = _plan(robot, tuple(columns), tuple(chosen.tolist()))
@@ -464,7 +514,16 @@ class RobotPlant(Plant[RobotMotion]):
         return tuple(Triangle(plan.columns[c], factors[c], rows) for c in chosen)
 
     def sliding(self, samples: Samples[RobotMotion], speed: float) -> NDArray[np.int64]:
-        """Return which way all drives that rub on a joint slide; see `Plant.sliding`."""
+        """Return which way all drives that rub on a joint slide, shape (N, measured joints).
+
+        Args:
+            samples: N of them.
+            speed: Above which a revolute drive slides [rad/s]; of a prismatic one `LINEAR_SCALE`
+                times that [m/s].
+
+        Returns:
+            Numbers as those of `Plant.sliding`: 0 where a drive may stick.
+        """
         robot, velocity = self.robot, samples.motion.velocity
         ways = np.ones((len(robot.channels), len(samples.time)), dtype=np.int64)
         sticks = np.zeros(ways.shape, dtype=bool)
@@ -479,7 +538,12 @@ class RobotPlant(Plant[RobotMotion]):
         return np.where(sticks, 0, ways)[robot.measured].T
 
     def predict(self, samples: Samples[RobotMotion], values: Array) -> Array:
-        """Return the torque of standard parameters, shape (N, measured joints) [N·m or N]."""
+        """Return the torque Y π of standard parameters, shape (N, measured joints) [N·m or N].
+
+        Args:
+            samples: N of them.
+            values: π, shape (p,), in the order and units of `labels`.
+        """
         names = self.labels.names[self.bodies_size :]
         drives = dict(zip(names, values[self.bodies_size :].tolist(), strict=True))
         rigid = self.rigid(samples.motion, values)
@@ -489,7 +553,15 @@ class RobotPlant(Plant[RobotMotion]):
     def sensitivity(self, samples: Samples[RobotMotion], values: Array, directions: Array) -> Array:
         """Return the derivative of load-dependent friction torque by the bodies' parameters.
 
-        Shape (N, measured joints, k); arguments as of `PointSensitive.sensitivity`.
+        Use it to count what the uncertainty of the point adds to that of the torque.
+
+        Args:
+            samples: N of them.
+            values: π, shape (p,).
+            directions: Of the point, shape (p, k).
+
+        Returns:
+            Shape (N, measured joints, k) [N·m or N per unit of a direction].
         """
         robot, own = self.robot, self.bodies_size
         rigid = self.loads(samples.motion)
@@ -507,7 +579,7 @@ class RobotPlant(Plant[RobotMotion]):
         return np.asarray(errors[:, robot.measured])
 
     def random_samples(self, count: int, rng: np.random.Generator) -> Samples[RobotMotion]:
-        """Return random states; see `random_states` and `random_drive_state`."""
+        """Return N = `count` random states; see `random_states` and `random_drive_state`."""
         robot = self.robot
         q, v, a = random_states(robot, count, rng)
         state = random_drive_state(robot, q, v, a, rng)

@@ -61,7 +61,7 @@ class Number:
 
 @dataclass(frozen=True)
 class PlantIdentification(Generic[P]):
-    """Result of identifying a plant.
+    """Result of identifying a plant: estimates, scores, checks; for robots see `Identification`.
 
     Attributes:
         experiment: Fit of the experiment: cutoff, delay, outliers, base parameters β.
@@ -218,7 +218,11 @@ def _consistent(
 def text(found: PlantIdentification[Any]) -> str:
     """Return parameters, verdict and failed checks as text for a terminal."""
     head = ("", "value", "± 95 %", "unit", "seen")
-    lines = [table(head, _rows(found)), "", f"verdict: {found.verdict}, predicted error {found.predicted_error.total:.1%}"]
+    lines = [
+        table(head, _rows(found)),
+        "",
+        f"verdict: {found.verdict}, predicted error {found.predicted_error.total:.1%}",
+    ]
     lines += shown_verdict.not_passed(found.checks)
     if found.problem.delay:
         lines.append(f"measurements come {1e3 * found.problem.delay:.3g} ms behind motion")

@@ -370,7 +370,11 @@ class _Friction:
 
     def unseen(self, velocity: Array) -> Array:
         """Return what another motion may show at velocities that were hardly seen, shape (N,)."""
-        return np.zeros(len(velocity)) if self.misfit is None else UNSEEN * self.misfit.unseen(velocity)
+        return (
+            np.zeros(len(velocity))
+            if self.misfit is None
+            else UNSEEN * self.misfit.unseen(velocity)
+        )
 
     def std(self, looks: Array, unseen: Array) -> Array:
         """Return the deviation of linear combinations of the terms, shape (looks,)."""

@@ -68,10 +68,15 @@ class ExperimentFit(Generic[P]):
     ) -> tuple[ConsistentFit, Array]:
         """Return the consistent fit with its deviations judged by the data, and `deviations`.
 
+        Use it in place of the fit wherever intervals are stated.
+
         Args:
             solver: Physically consistent fit.
             jackknife: Settings.
             found: Result of that fit for this experiment.
+
+        Returns:
+            The fit, its covariance widened, and the deviations D of x, shape (any, n).
         """
         deviations = self.deviations(solver, jackknife, found)
         return found.widened(deviations, self._shift(found)), deviations

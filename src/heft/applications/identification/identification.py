@@ -25,6 +25,8 @@ from .torque_deviation import TorqueDeviation
 class Identification:
     """Result of identifying a robot: estimates, new model file, scores, checks.
 
+    `heft.write` makes a folder of it, which `Identified` reads again.
+
     Attributes:
         problem: Robot, logs and signal settings that were fitted, after all preparation.
         information: Of all rows about the base parameters β, with what was given.

@@ -128,9 +128,7 @@ def predicted_error(
         return predicted_error_alike(problem.information(), consistent, space, fit)
     path = motion.through(*_poses(problem, motion.poses))
     slow = _recording(problem, path, motion.rate)
-    smoothing = signals.Smoothing(
-        corner=signals.LARGEST_CORNER * motion.rate, trim=0.0, delay=0.0
-    )
+    smoothing = signals.Smoothing(corner=signals.LARGEST_CORNER * motion.rate, trim=0.0, delay=0.0)
     moved = Problem(problem.plant, (slow,), smoothing, problem.threads).information()
     scored = _used(fit)
     variance, energy = _known(moved, consistent, space)
