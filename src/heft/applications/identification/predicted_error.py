@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -63,7 +64,7 @@ class OtherMotion:
         """
         rest = max(1, round(self.dwell * self.rate))
         parts = [np.repeat(poses[:1], rest, axis=0)]
-        for k, (here, aim) in enumerate(zip(poses[:-1], poses[1:], strict=True)):
+        for k, (here, aim) in enumerate(pairwise(poses)):
             top = self.speeds[k % len(self.speeds)] * np.sqrt(2.0) * speed
             moving = (aim != here) & (top > 0.0)
             length = STEEPEST * float(np.max(np.abs(aim - here)[moving] / top[moving], initial=0.0))
