@@ -200,7 +200,10 @@ class Simulator:
             )
 
     def run(
-        self, seed: int, torque: Callable[[ExactMotion], Array] | None = None
+        self,
+        seed: int,
+        torque: Callable[[ExactMotion], Array] | None = None,
+        number: int = 0,
     ) -> SimulatedExperiment:
         """Return the experiment of a seed, the same each time.
 
@@ -208,6 +211,7 @@ class Simulator:
             seed: Of all random numbers.
             torque: What the torque sensors see of a motion, shape (steps, joints) [N·m]; the
                 motors' torque if not given.
+            number: One number, one motion and noise of sensors, of the same robot.
 
         Raises:
             InvalidSetting: If MuJoCo is not installed.
@@ -215,8 +219,9 @@ class Simulator:
             SolverFailure: If the simulated arm does not stay finite.
         """
         condition, sensors = self.condition, self.condition.sensors
-        of_torque, of_clock = self._random(seed, "torque"), self._random(seed, "clock")
-        whole, readings = self._moved(seed, condition.motion, 0, condition.duration)
+        of_torque = self._random(seed, "torque", number)
+        of_clock = self._random(seed, "clock", number)
+        whole, readings = self._moved(seed, condition.motion, number, condition.duration)
         rows = self._rows(condition.duration, sensors.rate)
         exact = whole.part(rows)
         effort = whole.tau if torque is None else torque(whole)
@@ -226,7 +231,7 @@ class Simulator:
         names = self.arm.joints
         recording = Recording.from_arrays(
             sensors.stamps(exact.time, of_clock),
-            f"{self.arm.name} {seed}",
+            f"{self.arm.name} {seed}" + (f" {number}" if number else ""),
             q={j: readings[rows, k] for k, j in enumerate(names)},
             tau={j: logged[:, k] for k, j in enumerate(names)},
         )
