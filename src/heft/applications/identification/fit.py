@@ -224,10 +224,7 @@ def fit_experiment(
         if isinstance(solver, LeastSquares):
             earlier = _earlier(given, estimate)
             widened = solver.colour(problem, estimate, together, earlier.noise if earlier else None)
-            moments = block_moments(blocks, estimate.fitted)
-            if earlier is not None:
-                pairs = zip(moments, earlier.moments, strict=True)
-                moments = tuple(np.vstack(pair) for pair in pairs)
+            moments = _all_moments(blocks, estimate, earlier)
             own = [m[len(blocks) :] for m in moments]
             weights = estimate.fit_weights
             left_without = Block.of(blocks, weights, estimate.fitted, None, own)
@@ -236,6 +233,16 @@ def fit_experiment(
             widened = estimate.with_common_errors(together)
         estimate = replace(widened, rank=estimate.rank)
     return ExperimentFit(problem, information, estimate, left_out, delay, blocks, moments)
+
+
+def _all_moments(
+    blocks: tuple[Information, ...], estimate: Estimate, earlier: Earlier | None
+) -> tuple[Array, ...]:
+    """Return the blocks' moments Yᵀ(τ − Y β) of each channel, those of earlier experiments last."""
+    moments = block_moments(blocks, estimate.fitted)
+    if earlier is None:
+        return moments
+    return tuple(np.vstack(pair) for pair in zip(moments, earlier.moments, strict=True))
 
 
 def _earlier(given: Earlier | Information | None, estimate: Estimate) -> Earlier | None:
