@@ -129,6 +129,10 @@ class Told:
         """Return joints' names as a sentence has them."""
         return " and ".join(f"'{self.joints[j]}'" for j in joints) or "all joints"
 
+    def about(self, joints: Sequence[int]) -> str:
+        """Return joints' names as what a finding is about."""
+        return ", ".join(self.joints[j] for j in joints) or "all joints"
+
     def line(self, kind: str, key: str, value: float, rest: float, joints: Sequence[int]) -> str:
         """Return lines of a column map: a value for some joints or all, and one for the rest."""
         about = set(joints or range(len(self.joints)))

@@ -34,7 +34,8 @@ from .settings import DoctorSettings, PhysicsThresholds
 
 CONDITION = Limits().condition  # of the motion, as an identification judges it
 MARKS = {"spoils": "✗", "warns": "!", "tells": "·"}
-FIELDS = ("name", "about", "severity", "message", "evidence", "sure", "cure", "lines")  # in JSON
+FIELDS = ("name", "about", "severity", "message", "evidence", "sure", "cure", "lines",
+          "others")  # in JSON
 NAMED_RIVALS = 3  # other steps that a finding's sentence names
 
 
@@ -175,7 +176,7 @@ def _of_a_step(found: StepEvidence, told: Told, thresholds: PhysicsThresholds) -
         described.name,
         f"{described.what}: with that {found.after:.1%} instead of {found.before:.1%} of the "
         f"torque of '{found.channel}' is not explained{like}",
-        about=", ".join(told.joints[j] for j in found.step.joints) or "all joints",
+        about=told.about(found.step.joints),
         severity="spoils",
         evidence={
             "evidence": found.evidence,
@@ -186,6 +187,9 @@ def _of_a_step(found: StepEvidence, told: Told, thresholds: PhysicsThresholds) -
         sure=1.0 / (1.0 + odds),
         cure=described.cure,
         lines=described.lines,
+        others=tuple(
+            f"{step.describe(told).name}, {told.about(step.joints)}" for step, _ in found.others
+        ),
     )
 
 
