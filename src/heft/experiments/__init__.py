@@ -1,4 +1,21 @@
-"""What an experiment would look like: forward dynamics."""
+"""What an experiment would look like: forward dynamics, and a simulator apart from heft's models."""
 
+from .arms import Arm, Inertial
 from .equation_of_motion import Dynamics
 from .forward_dynamics import Simulate, Trajectory
+from .motions import Limits, Motion, MotionKind, Moves, Sines, draw_motion
+from .sensors import Sensors
+from .simulated_drives import (
+    Coulomb,
+    Dahl,
+    Drive,
+    DriveRanges,
+    Load,
+    LuGre,
+    Offset,
+    Ripple,
+    Spring,
+    Viscous,
+    Warming,
+)
+from .simulator import Condition, Controller, ExactMotion, SimulatedExperiment, Simulator

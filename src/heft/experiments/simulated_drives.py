@@ -1,0 +1,411 @@
+"""Friction and transmission of simulated drives: a frozen dataclass a law.
+
+The laws are those that real gears are described by, and none is chosen to suit an estimator:
+bristles that bend and slip with Stribeck's fall [CanudasDeWit1995; Dahl1968], viscous friction
+that bends, friction that grows with the load and falls as the drive warms up, torque ripple of the
+gear, an elastic gear [Spong1987], and one with play.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+
+from heft.arrays import Array
+
+FrictionKind = Literal["smooth", "hard", "lugre", "dahl"]
+
+# Rows of the table that the compiled step reads, in its order.
+ROWS = (
+    *("armature", "viscous", "bend", "coulomb", "scale", "offset"),
+    *("bristle", "stiffness", "damping", "ratio", "stribeck"),
+    *("load", "warm", "warming", "ripple", "cycles", "phase"),
+    *("spring", "spring_damping", "gap"),
+)
+
+
+class Law(Protocol):
+    """A law of friction or transmission of one drive."""
+
+    def entries(self) -> dict[str, float]:
+        """Return what the compiled step reads of it, by the names of `ROWS`."""
+
+
+class Sliding(Law, Protocol):
+    """A law that says a torque of steady sliding."""
+
+    def steady(self, speed: Array, level: float) -> Array:
+        """Return the torque of steady sliding, shape (N,) [N·m].
+
+        Args:
+            speed: Shape (N,) [rad/s].
+            level: By how much the Coulomb part is greater than without load, cold.
+        """
+
+
+@dataclass(frozen=True)
+class Viscous:
+    """Viscous friction c b asinh(v / b), which bends beyond a speed b; c v where b is infinite.
+
+    Attributes:
+        coefficient: c [N·m·s/rad].
+        bend: b [rad/s].
+    """
+
+    coefficient: float
+    bend: float = np.inf
+
+    def entries(self) -> dict[str, float]:
+        """Return c, and 1/b."""
+        return {"viscous": self.coefficient, "bend": 1.0 / self.bend}
+
+    def steady(self, speed: Array, level: float) -> Array:
+        """Return the torque of steady sliding; see `Sliding`."""
+        if np.isinf(self.bend):
+            return self.coefficient * speed
+        return np.asarray(self.coefficient * self.bend * np.arcsinh(speed / self.bend))
+
+
+@dataclass(frozen=True)
+class Coulomb:
+    """Coulomb friction F tanh(v / s), or F sign(v) with sticking where s is 0.
+
+    Attributes:
+        effort: F [N·m].
+        scale: s [rad/s].
+    """
+
+    effort: float
+    scale: float = 0.02
+
+    def entries(self) -> dict[str, float]:
+        """Return F and s."""
+        return {"coulomb": self.effort, "scale": self.scale}
+
+    def steady(self, speed: Array, level: float) -> Array:
+        """Return the torque of steady sliding; see `Sliding`."""
+        shape = np.tanh(speed / self.scale) if self.scale else np.sign(speed)
+        return np.asarray(level * self.effort * shape)
+
+
+@dataclass(frozen=True)
+class LuGre:
+    """Bristles: F = σ₀ z + σ₁ ż, ż = v − σ₀ |v| z / g(v), g = Fc (1 + (r − 1) exp(−(v/vs)²)).
+
+    [CanudasDeWit1995, eq. (1)-(3)]
+
+    Attributes:
+        effort: Fc [N·m].
+        ratio: r = Fs/Fc.
+        stribeck: vs [rad/s].
+        presliding: Fc/σ₀ [rad].
+        damping: σ₁ [N·m·s/rad].
+    """
+
+    effort: float
+    ratio: float
+    stribeck: float
+    presliding: float
+    damping: float
+
+    def entries(self) -> dict[str, float]:
+        """Return Fc, σ₀, σ₁, r and vs."""
+        return {
+            "bristle": self.effort,
+            "stiffness": self.effort / self.presliding,
+            "damping": self.damping,
+            "ratio": self.ratio,
+            "stribeck": self.stribeck,
+        }
+
+    def steady(self, speed: Array, level: float) -> Array:
+        """Return the torque of steady sliding; see `Sliding`."""
+        fall = 1.0 + (self.ratio - 1.0) * np.exp(-((speed / self.stribeck) ** 2))
+        return np.asarray(level * self.effort * fall * np.sign(speed))
+
+
+@dataclass(frozen=True)
+class Dahl:
+    """Dahl's friction: F = σ z, ż = v − σ |v| z / Fc, without a fall [Dahl1968].
+
+    Attributes:
+        effort: Fc [N·m].
+        presliding: Fc/σ [rad].
+    """
+
+    effort: float
+    presliding: float
+
+    def entries(self) -> dict[str, float]:
+        """Return Fc and σ."""
+        return LuGre(self.effort, 1.0, 1.0, self.presliding, 0.0).entries()
+
+    def steady(self, speed: Array, level: float) -> Array:
+        """Return the torque of steady sliding; see `Sliding`."""
+        return np.asarray(level * self.effort * np.sign(speed))
+
+
+@dataclass(frozen=True)
+class Offset:
+    """A constant torque.
+
+    Attributes:
+        effort: [N·m].
+    """
+
+    effort: float
+
+    def entries(self) -> dict[str, float]:
+        """Return the torque."""
+        return {"offset": self.effort}
+
+    def steady(self, speed: Array, level: float) -> Array:
+        """Return the torque of steady sliding; see `Sliding`."""
+        return np.full(speed.shape, self.effort)
+
+
+@dataclass(frozen=True)
+class Load:
+    """Coulomb friction that grows by a share of the torque that the gear passes on.
+
+    Attributes:
+        share: Friction per torque passed on.
+    """
+
+    share: float
+
+    def entries(self) -> dict[str, float]:
+        """Return the share."""
+        return {"load": self.share}
+
+
+@dataclass(frozen=True)
+class Warming:
+    """All friction is 1 + w exp(−t/T) times that of a warm drive.
+
+    Attributes:
+        share: w.
+        time: T [s].
+    """
+
+    share: float
+    time: float
+
+    def entries(self) -> dict[str, float]:
+        """Return w, and 1/T."""
+        return {"warm": self.share, "warming": 1.0 / self.time}
+
+    def mean(self, duration: float) -> float:
+        """Return the factor's mean from 0 to a time [s]."""
+        x = duration / self.time
+        return 1.0 + self.share * (1.0 - float(np.exp(-x))) / x
+
+
+@dataclass(frozen=True)
+class Ripple:
+    """Torque of a gear's teeth: T sin(n q + φ).
+
+    Attributes:
+        effort: T [N·m].
+        cycles: n, per turn of the joint.
+        phase: φ [rad].
+    """
+
+    effort: float
+    cycles: float
+    phase: float
+
+    def entries(self) -> dict[str, float]:
+        """Return T, n and φ."""
+        return {"ripple": self.effort, "cycles": self.cycles, "phase": self.phase}
+
+
+@dataclass(frozen=True)
+class Spring:
+    """A gear that yields between rotor θ and link q: k · dead(θ − q) + d (θ̇ − q̇).
+
+    Attributes:
+        stiffness: k [N·m/rad].
+        damping: d [N·m·s/rad], where it does not hang in its play.
+        gap: Play, in which nothing is passed on [rad].
+    """
+
+    stiffness: float
+    damping: float
+    gap: float = 0.0
+
+    def entries(self) -> dict[str, float]:
+        """Return k, d and half the play."""
+        return {"spring": self.stiffness, "spring_damping": self.damping, "gap": 0.5 * self.gap}
+
+
+@dataclass(frozen=True)
+class Drive:
+    """Rotor, friction and transmission of a joint.
+
+    Attributes:
+        armature: Inertia of the rotor, at the joint [kg·m²].
+        laws: Friction and transmission; what is not said is not there.
+    """
+
+    armature: float
+    laws: tuple[Law, ...]
+
+    @property
+    def column(self) -> Array:
+        """What the compiled step reads, shape (len(ROWS),)."""
+        found = {"armature": self.armature, "ratio": 1.0, "stribeck": 1.0}
+        for law in self.laws:
+            found |= law.entries()
+        return np.array([found.get(name, 0.0) for name in ROWS])
+
+    @property
+    def elastic(self) -> bool:
+        """Whether the gear yields."""
+        return any(isinstance(k, Spring) for k in self.laws)
+
+    def coefficient(self, kind: type[Viscous] | type[Coulomb]) -> float | None:
+        """Return c of linear viscous or F of Coulomb friction, None where no line is the truth."""
+        for law in self.laws:
+            if isinstance(law, (LuGre, Dahl, Load, Warming)):
+                return None
+        for law in self.laws:
+            if kind is Viscous and isinstance(law, Viscous) and np.isinf(law.bend):
+                return law.coefficient
+            if kind is Coulomb and isinstance(law, Coulomb):
+                return law.effort
+        return None
+
+    def steady(self, speed: Array, duration: float, load: float = 0.0) -> Array:
+        """Return the friction torque of steady sliding, its mean over a log, shape (N,) [N·m].
+
+        Args:
+            speed: Shape (N,) [rad/s].
+            duration: Of the log, in which the drive warms up [s].
+            load: Torque passed on [N·m].
+        """
+        share = sum(k.share for k in self.laws if isinstance(k, Load))
+        cold = [k.mean(duration) for k in self.laws if isinstance(k, Warming)]
+        total = np.zeros(np.shape(speed))
+        for law in self.laws:
+            if not hasattr(law, "steady"):
+                continue
+            effort = getattr(law, "effort", 0.0)
+            level = 1.0 + share * abs(load) / effort if effort else 1.0
+            total = total + law.steady(np.asarray(speed), level)
+        return np.asarray(total * (cold[0] if cold else 1.0))
+
+
+def table(drives: Sequence[Drive]) -> Array:
+    """Return what the compiled step reads of drives, shape (len(ROWS), joints)."""
+    return np.ascontiguousarray(np.stack([d.column for d in drives], axis=1))
+
+
+# --- drives to be drawn
+
+
+@dataclass(frozen=True)
+class DriveRanges:
+    """Between what numbers drives are drawn; torques per a joint's typical torque.
+
+    Attributes:
+        friction: Which law slides.
+        coulomb: Coulomb torque per typical torque.
+        least: Coulomb torque at least, per the arm's largest typical torque.
+        viscous: Viscous torque at 1 rad/s, per Coulomb torque.
+        offset: Standard deviation of a constant torque, per Coulomb torque.
+        armature: Rotor inertia per inertia of the links about the joint.
+        least_armature: Rotor inertia at least, per the arm's largest inertia about a joint.
+        bend: Speeds at which viscous friction bends [rad/s]; none if 0. Of `lugre` and `dahl`.
+        ratio: Fs/Fc.
+        stribeck: [rad/s].
+        presliding: [rad].
+        load: Largest share of the load.
+        warming: Largest share by which friction is greater in the cold.
+        ripple: Largest ripple per Coulomb torque.
+        resonance: Least and largest frequency of an elastic gear [Hz]; rigid if 0.
+        gap: Least and largest play [rad].
+    """
+
+    friction: FrictionKind = "smooth"
+    coulomb: tuple[float, float] = (0.08, 0.2)
+    least: float = 0.015
+    viscous: tuple[float, float] = (0.4, 1.5)
+    offset: float = 0.15
+    armature: tuple[float, float] = (0.3, 0.9)
+    least_armature: float = 0.03
+    bend: tuple[float, float] = (0.0, 0.0)
+    ratio: tuple[float, float] = (1.1, 1.6)
+    stribeck: tuple[float, float] = (0.03, 0.15)
+    presliding: tuple[float, float] = (3e-4, 4e-3)
+    load: float = 0.0
+    warming: float = 0.0
+    ripple: float = 0.0
+    resonance: tuple[float, float] = (0.0, 0.0)
+    gap: tuple[float, float] = (0.0, 0.0)
+
+    def draw(self, torque: Array, inertia: Array, rng: np.random.Generator) -> tuple[Drive, ...]:
+        """Return a drive for each joint.
+
+        Args:
+            torque: Typical torque of the links, shape (joints,) [N·m].
+            inertia: Of the links about each joint, shape (joints,) [kg·m²].
+            rng: Random numbers.
+        """
+        made = []
+        for t, i in zip(torque, inertia, strict=True):
+            effort = rng.uniform(*self.coulomb) * t + self.least * float(torque.max())
+            armature = rng.uniform(*self.armature) * i
+            armature += self.least_armature * float(inertia.max())
+            made.append(Drive(float(armature), self._laws(float(effort), armature, float(i), rng)))
+        return tuple(made)
+
+    def _laws(
+        self, effort: float, armature: float, inertia: float, rng: np.random.Generator
+    ) -> tuple[Law, ...]:
+        bend = rng.uniform(*self.bend)
+        viscous = Viscous(effort * rng.uniform(*self.viscous), bend if bend > 0.0 else np.inf)
+        offset = Offset(effort * self.offset * rng.normal())
+        laws: list[Law] = [viscous, offset, SLIDES[self.friction](self, effort, armature, rng)]
+        if self.load:
+            laws.append(Load(self.load * rng.uniform()))
+        if self.warming:
+            laws.append(Warming(self.warming * rng.uniform(0.3, 1.0), rng.uniform(8.0, 30.0)))
+        if self.ripple:
+            size, cycles = self.ripple * rng.uniform(0.3, 1.0), rng.integers(50, 200)
+            laws.append(Ripple(effort * size, float(cycles), rng.uniform(0.0, 2.0 * np.pi)))
+        if self.resonance[1]:
+            omega = 2.0 * np.pi * rng.uniform(*self.resonance)
+            stiffness = omega**2 / (1.0 / armature + 1.0 / inertia)
+            laws.append(Spring(stiffness, 0.1 * stiffness / omega, rng.uniform(*self.gap)))
+        return tuple(laws)
+
+
+def _smooth(ranges: DriveRanges, effort: float, armature: float, rng: np.random.Generator) -> Law:
+    return Coulomb(effort)
+
+
+def _hard(ranges: DriveRanges, effort: float, armature: float, rng: np.random.Generator) -> Law:
+    return Coulomb(effort, 0.0)
+
+
+def _lugre(ranges: DriveRanges, effort: float, armature: float, rng: np.random.Generator) -> Law:
+    presliding = float(np.exp(rng.uniform(*np.log(ranges.presliding))))
+    damping = 0.5 * float(np.sqrt(effort / presliding * armature))
+    ratio, stribeck = rng.uniform(*ranges.ratio), rng.uniform(*ranges.stribeck)
+    return LuGre(effort, ratio, stribeck, presliding, damping)
+
+
+def _dahl(ranges: DriveRanges, effort: float, armature: float, rng: np.random.Generator) -> Law:
+    return Dahl(effort, float(np.exp(rng.uniform(*np.log(ranges.presliding)))))
+
+
+SLIDES: Mapping[FrictionKind, Callable[[DriveRanges, float, float, np.random.Generator], Law]] = {
+    "smooth": _smooth,
+    "hard": _hard,
+    "lugre": _lugre,
+    "dahl": _dahl,
+}

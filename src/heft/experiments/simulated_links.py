@@ -1,0 +1,96 @@
+"""The links of a simulated arm: mass matrix, Coriolis and gravity torque, as MuJoCo has them.
+
+MuJoCo reads the model file by a parser of its own. The only file that asks for MuJoCo, and only
+when a simulation begins.
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from typing import Any
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.errors import InvalidModel
+
+from .arms import rotation
+
+
+class Links:
+    """The links of an arm in MuJoCo: mass matrix and bias torque.
+
+    Attributes:
+        model: MuJoCo's model.
+        data: MuJoCo's data.
+    """
+
+    def __init__(self, model: Any, data: Any) -> None:
+        self.model, self.data = model, data
+        self._mass = np.zeros((model.nv, model.nv))
+        self._bias = np.zeros(model.nv)
+
+    @staticmethod
+    def of(urdf: bytes, joints: tuple[str, ...]) -> Links:
+        """Return the links of a URDF, as MuJoCo reads it."""
+        import mujoco
+
+        root = ET.fromstring(urdf)
+        said = ET.SubElement(root, "mujoco")
+        ET.SubElement(said, "compiler", balanceinertia="false", fusestatic="true")
+        model = mujoco.MjModel.from_xml_string(ET.tostring(root, encoding="unicode"))
+        names = tuple(
+            mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_JOINT, k) for k in range(model.njnt)
+        )
+        if names != joints:
+            raise InvalidModel("MuJoCo has other joints", argument="urdf", got=names)
+        return Links(model, mujoco.MjData(model))
+
+    def tilt(self, angle: float, heading: float) -> None:
+        """Tilt the base about a level axis."""
+        turn = rotation(np.array([0.0, 0.0, heading])) @ rotation(np.array([angle, 0.0, 0.0]))
+        self.model.opt.gravity[:] = turn.T @ self.model.opt.gravity
+
+    @property
+    def armature(self) -> Array:
+        """Rotor inertia in the mass matrix, shape (joints,) [kg·m²]."""
+        return np.array(self.model.dof_armature)
+
+    @armature.setter
+    def armature(self, value: Array) -> None:
+        self.model.dof_armature[:] = value
+
+    def state(self, q: Array) -> tuple[Array, Array]:
+        """Return MuJoCo's own arrays of q and v, at rest in a position."""
+        self.data.qpos[:], self.data.qvel[:] = q, 0.0
+        return self.data.qpos, self.data.qvel
+
+    def equation(self) -> tuple[Array, Array]:
+        """Return mass matrix and bias torque at MuJoCo's state, arrays that the next call fills."""
+        import mujoco
+
+        mujoco.mj_kinematics(self.model, self.data)
+        mujoco.mj_comPos(self.model, self.data)
+        mujoco.mj_makeM(self.model, self.data)
+        mujoco.mj_fullM(self.model, self.data, self._mass)
+        mujoco.mj_comVel(self.model, self.data)
+        mujoco.mj_rne(self.model, self.data, 0, self._bias)
+        return self._mass, self._bias
+
+    def mass(self, q: Array) -> Array:
+        """Return the mass matrix in a position, shape (joints, joints)."""
+        self.state(q)
+        return self.equation()[0].copy()
+
+    def inverse_dynamics(self, q: Array, v: Array, a: Array) -> Array:
+        """Return the torque of motions, shape (N, joints) [N·m]."""
+        import mujoco
+
+        out = np.zeros(q.shape)
+        for k in range(len(q)):
+            self.data.qpos[:], self.data.qvel[:], self.data.qacc[:] = q[k], v[k], a[k]
+            mujoco.mj_kinematics(self.model, self.data)
+            mujoco.mj_comPos(self.model, self.data)
+            mujoco.mj_comVel(self.model, self.data)
+            mujoco.mj_rne(self.model, self.data, 1, out[k])
+        return out

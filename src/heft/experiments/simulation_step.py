@@ -1,0 +1,197 @@
+"""One step of a simulated arm: controller, friction, transmission, motion. Compiled.
+
+A leapfrog of second order: velocities live between the positions. Friction of bristles follows
+from the way since the step before and is known; that of Coulomb is solved for together with the
+acceleration, at the velocity in the middle, `v = v₋ + a h/2`, so that it may be as steep as it
+likes and stick. With M and h of the links, at every step
+
+    τ = M a + h(q, v) + R α + friction,        τ = s + R α + friction,  s = M a + h
+
+the first where the gear is rigid, the second where it yields and passes on s.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from heft.compiled import Kernels, exact
+
+from .simulated_drives import ROWS
+
+SWEEPS = 30  # of Gauss and Seidel over the joints' Coulomb friction, at most
+SETTLED = 1e-10  # change of a friction torque at which they end, relative
+LOGGED = ("q", "v", "a", "rotor", "rotor_speed", "rotor_acceleration", "tau", "friction", "passed")
+
+
+@exact
+def coulomb_at(free, slope, effort, scale):  # type: ignore[no-untyped-def]
+    """Return f = F tanh(v/s), or F Sgn(v), at v = free − slope · f."""
+    if effort <= 0.0:
+        return 0.0
+    if scale <= 0.0:
+        return min(max(free / slope, -effort), effort)
+    low, high = -effort, effort
+    f = effort * np.tanh(free / (scale + slope * effort))
+    for _ in range(50):
+        shape = np.tanh((free - slope * f) / scale)
+        miss = f - effort * shape
+        if miss > 0.0:
+            high = f
+        else:
+            low = f
+        if abs(miss) < 1e-12 * effort:
+            break
+        step = f - miss / (1.0 + effort * slope / scale * (1.0 - shape * shape))
+        f = step if low < step < high else 0.5 * (low + high)
+    return f
+
+
+@exact
+def advance(k, h, time, mass, bias, now, speed, state, drive, gains, wanted, noise, log, elastic):  # type: ignore[no-untyped-def]
+    """Move an arm on by one step.
+
+    Args:
+        k: Number of the step.
+        h: Its length [s].
+        time: Now [s].
+        mass: Mass matrix, with rotors where gears are rigid, (n, n).
+        bias: Coriolis, centrifugal and gravity torque at `now` and `speed`, (n,).
+        now: q, moved on in place.
+        speed: v predicted for now; written: that predicted for the next step.
+        state: Rows: velocity half a step ago of links and of rotors, position of rotors,
+            predicted speed of rotors, bristle, filtered velocity, integral, last reading, torque
+            passed on, position a step ago.
+        drive: Rows as `simulated_drives.ROWS`.
+        gains: Rows: position, velocity, integral, encoder step, share of the filter kept.
+        wanted: Rows q, v and feed-forward torque.
+        noise: Of the encoders.
+        log: Rows as `LOGGED`, then the reading, each (steps, n).
+        elastic: Whether gears yield.
+    """
+    n = now.shape[0]
+    tau, known, efforts = np.empty(n), np.empty(n), np.zeros(n)
+    for j in range(n):
+        (
+            _armature,
+            viscous,
+            bend,
+            coulomb,
+            _scale,
+            offset,
+            bristle,
+            stiffness,
+            damping,
+            ratio,
+            stribeck,
+            load,
+            warm,
+            warming,
+            ripple,
+            cycles,
+            phase,
+            _spring,
+            _spring_damping,
+            _gap,
+        ) = drive[:, j]
+        place, v = state[2, j], state[3, j]
+        reading = place + noise[j]
+        if gains[3, j] > 0.0:
+            reading = gains[3, j] * np.round(reading / gains[3, j])
+        if k == 0:
+            state[7, j] = reading
+            state[9, j] = place
+        state[5, j] += gains[4, j] * ((reading - state[7, j]) / h - state[5, j])
+        state[7, j] = reading
+        late = wanted[1, j] + gains[0, j] * (wanted[0, j] - reading) - state[5, j]
+        state[6, j] += h * late
+        tau[j] = wanted[2, j] + gains[1, j] * late + gains[2, j] * state[6, j]
+        heat = 1.0 + warm * np.exp(-warming * max(time, 0.0))
+        force = 0.0
+        if bristle > 0.0:
+            way = place - state[9, j]
+            level = bristle * (1.0 + (ratio - 1.0) * np.exp(-((way / h / stribeck) ** 2)))
+            end = level / stiffness
+            z = state[4, j]
+            aim = end if way > 0.0 else -end
+            z = aim + (z - aim) * np.exp(-abs(way) / end)
+            state[4, j] = z
+            rate = v - abs(v) * z / end
+            force = stiffness * z + damping * rate
+            force *= 1.0 + load * abs(state[8, j]) / bristle
+        elif coulomb > 0.0:
+            efforts[j] = heat * (coulomb + load * abs(state[8, j]))
+        curve = viscous * v if bend == 0.0 else viscous / bend * np.arcsinh(bend * v)
+        known[j] = heat * (curve + force + offset) + ripple * np.sin(cycles * place + phase)
+        state[9, j] = place
+    passed = np.zeros(n)
+    if elastic:
+        inverse = np.zeros((n, n))
+        for j in range(n):
+            inverse[j, j] = 1.0 / drive[0, j]
+            bent = state[2, j] - now[j]
+            gap = drive[19, j]
+            if bent > gap:
+                passed[j] = drive[17, j] * (bent - gap)
+            elif bent < -gap:
+                passed[j] = drive[17, j] * (bent + gap)
+            if gap == 0.0 or abs(bent) > gap:
+                passed[j] += drive[18, j] * (state[3, j] - speed[j])
+        free = inverse @ (tau - known - passed)
+    else:
+        inverse = np.ascontiguousarray(np.linalg.inv(mass))
+        free = inverse @ (tau - known - bias)
+    rubbing = np.zeros(n)
+    for _ in range(SWEEPS):
+        change, size = 0.0, 1e-12
+        for j in range(n):
+            if efforts[j] <= 0.0:
+                continue
+            others = 0.0
+            for i in range(n):
+                if i != j:
+                    others += inverse[j, i] * rubbing[i]
+            start = state[1, j] + 0.5 * h * (free[j] - others)
+            found = coulomb_at(start, 0.5 * h * inverse[j, j], efforts[j], drive[4, j])
+            change = max(change, abs(found - rubbing[j]))
+            size = max(size, abs(found))
+            rubbing[j] = found
+        if change <= SETTLED * size:
+            break
+    turning = free - inverse @ rubbing
+    moving = np.linalg.solve(mass, passed - bias) if elastic else turning
+    for j in range(n):
+        if not elastic:
+            passed[j] = tau[j] - known[j] - rubbing[j] - drive[0, j] * turning[j]
+        state[8, j] = passed[j]
+        log[0, k, j] = now[j]
+        log[1, k, j] = state[0, j] + 0.5 * h * moving[j]
+        log[2, k, j] = moving[j]
+        log[3, k, j] = state[2, j]
+        log[4, k, j] = state[1, j] + 0.5 * h * turning[j]
+        log[5, k, j] = turning[j]
+        log[6, k, j] = tau[j]
+        log[7, k, j] = known[j] + rubbing[j]
+        log[8, k, j] = passed[j]
+        log[9, k, j] = state[7, j]
+        state[0, j] += h * moving[j]
+        state[1, j] += h * turning[j]
+        now[j] += h * state[0, j]
+        speed[j] = state[0, j] + 0.5 * h * moving[j]
+        state[2, j] = state[2, j] + h * state[1, j] if elastic else now[j]
+        state[3, j] = state[1, j] + 0.5 * h * turning[j]
+
+
+def warm_up() -> None:
+    """Compile `advance` by a step of one joint."""
+    drive = np.zeros((len(ROWS), 1))
+    drive[0] = 1.0
+    one, state = np.ones((1, 1)), np.zeros((10, 1))
+    rest = [np.zeros(1) for _ in range(3)]
+    gains, wanted, log = np.zeros((5, 1)), np.zeros((3, 1)), np.zeros((10, 1, 1))
+    args: Any = (0, 1e-3, 0.0, one, *rest, state, drive, gains, wanted, np.zeros(1), log)
+    advance(*args, False)
+
+
+KERNELS = Kernels((advance,), warm_up)
