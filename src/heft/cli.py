@@ -171,11 +171,13 @@ def check(
     draft: Path | None = None,
     mended: Path | None = None,
     json: Path | None = None,
+    longest: float = 300.0,
     quiet: bool = False,
 ) -> None:
     """Look whether logs are any good, before a robot is identified from them.
 
-    Exits with 0 if nothing spoils an identification, with 1 if something does.
+    Exits with 0 if nothing spoils an identification, with 1 if something does. Ctrl-C prints what
+    was found so far.
 
     Parameters
     ----------
@@ -195,10 +197,13 @@ def check(
         Column map to write, with the cures that physics asks for in it.
     json
         File to write the findings to, for programs.
+    longest
+        Time for which corrections are searched with the robot's physics, at most [s].
     quiet
         Say nothing while working.
     """
     from heft.applications.doctor import doctor
+    from heft.engine import stopped_by_signals
     from heft.errors import InvalidSetting
 
     if draft is not None:
@@ -207,7 +212,10 @@ def check(
         doctor.write_draft(draft, logs[0], robot)
         message(f"{draft}: look it through, then give it with --map")
         return
-    found = doctor.diagnose_files(logs, robot, options, columns, progress_unless(quiet))
+    told = progress_unless(quiet)
+    settings = doctor.settings(longest)
+    with stopped_by_signals() as stop:
+        found = doctor.diagnose_files(logs, robot, options, columns, told, settings, stop)
     if mended is not None:
         if robot is None:
             raise InvalidSetting("a map is mended by physics only", cure="give --robot")
@@ -418,7 +426,8 @@ def _weighed_by_robot(logs: Sequence[Path], load: LoadOptions) -> Payload:
 
 def _weighed_live(logs: Sequence[Path], load: LoadOptions, live: LiveOptions) -> Payload:
     """Weigh what a wrench sensor holds now, until stopped."""
-    from heft.applications.payload import LiveWeighing, stopped_by_signals
+    from heft.applications.payload import LiveWeighing
+    from heft.engine import stopped_by_signals
     from heft.errors import InvalidSetting
 
     of_logs = (load.empty, load.loaded, load.known_mass, load.frame, load.matched, load.mounting)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -29,8 +30,9 @@ from .corrections import Correction, Told
 from .evidence import Evidence
 from .judging import Explained, StepEvidence
 from .mending import effort_kind, mended_map, unwrapped
+from .pace import Pace
 from .search import explain
-from .settings import DoctorSettings, PhysicsThresholds
+from .settings import CorrectionSearch, DoctorSettings, PhysicsThresholds
 
 CONDITION = Limits().condition  # of the motion, as an identification judges it
 MARKS = {"spoils": "✗", "warns": "!", "tells": "·"}
@@ -72,6 +74,7 @@ def diagnose(
     robot: Robot | None = None,
     progress: Progress = silent,
     settings: DoctorSettings | None = None,
+    stop: threading.Event | None = None,
 ) -> Diagnosis:
     """Diagnose logs of one robot.
 
@@ -80,6 +83,7 @@ def diagnose(
         robot: Robot model; without it only clock, rows and signals are checked.
         progress: Called with a line of text at each step.
         settings: Thresholds; the defaults if not given.
+        stop: Set by a user who wants what was found so far.
 
     Raises:
         InvalidRecording: If a log cannot be read.
@@ -98,11 +102,12 @@ def diagnose(
     if robot is None:
         return seen
     progress("asking the robot's physics")
-    return _by_physics(seen, robot, readable, effort_kind(recordings[0]))
+    pace = Pace(settings.search.longest_s, progress=progress, stop=stop)
+    return _by_physics(seen, robot, readable, effort_kind(recordings[0]), pace)
 
 
 def _by_physics(
-    seen: Diagnosis, robot: Robot, recordings: Sequence[Recording], effort: str
+    seen: Diagnosis, robot: Robot, recordings: Sequence[Recording], effort: str, pace: Pace
 ) -> Diagnosis:
     """Return what the logs themselves show, and what physics finds in them."""
     settings, findings = seen.settings, list(seen.findings)
@@ -110,13 +115,14 @@ def _by_physics(
         evidence = Evidence.of(robot, recordings, settings.evidence)
         if not evidence.stretches or not evidence.channels:
             raise InvalidRecording("no piece of the logs is long enough, or holds no torque")
-        explained = explain(evidence, settings.search)
+        explained = explain(evidence, settings.search, pace)
     except (InvalidRecording, FitError) as problem:
         cure = "cure the other findings first"
         findings.append(Finding("physics not asked", problem.message, cure=cure))
         return replace(seen, findings=_sorted(findings))
     told = Told(robot.joints, effort, robot.gravity)
     findings += [_of_a_step(s, told, settings.physics) for s in explained.steps]
+    findings += _of_the_time(pace)
     findings += _of_what_is_left(explained, evidence, settings.physics)
     motion = evidence.shown(explained.correction)
     findings += _of_the_motion(motion)
@@ -138,6 +144,7 @@ def diagnose_files(
     columns: Path | None = None,
     progress: Progress = silent,
     settings: DoctorSettings | None = None,
+    stop: threading.Event | None = None,
 ) -> Diagnosis:
     """Diagnose log files of one robot; see `diagnose`.
 
@@ -148,6 +155,7 @@ def diagnose_files(
         columns: TOML file that maps the logs' columns to signals.
         progress: Called with a line of text at each step.
         settings: Thresholds; the defaults if not given.
+        stop: Set by a user who wants what was found so far.
 
     Raises:
         InvalidSetting: If no log is given.
@@ -155,9 +163,20 @@ def diagnose_files(
     if not logs:
         raise InvalidSetting("no log is given", argument="LOGS")
     inputs = Inputs.open(robot, options, columns).with_logs(log=logs)
-    found = diagnose(inputs.logs["log"], inputs.robot, progress, settings)
+    found = diagnose(inputs.logs["log"], inputs.robot, progress, settings, stop)
     inputs.refuse_changed()
     return found
+
+
+def settings(longest_s: float) -> DoctorSettings:
+    """Return the default settings with a bound on the time of the search [s].
+
+    Raises:
+        InvalidSetting: If it is not positive.
+    """
+    if not longest_s > 0.0:
+        raise InvalidSetting("a time is positive", argument="--longest", got=longest_s)
+    return DoctorSettings(search=CorrectionSearch(longest_s=longest_s))
 
 
 def _sorted(findings: Sequence[Finding]) -> tuple[Finding, ...]:
@@ -191,6 +210,18 @@ def _of_a_step(found: StepEvidence, told: Told, thresholds: PhysicsThresholds) -
             f"{step.describe(told).name}, {told.about(step.joints)}" for step, _ in found.others
         ),
     )
+
+
+def _of_the_time(pace: Pace) -> Iterator[Finding]:
+    if pace.was_cut:
+        why = "stopped" if pace.is_stopped else f"after {pace.longest_s:g} s"
+        yield Finding(
+            "search cut short",
+            f"{pace.tried} corrections were tried ({why}); what is said here is of these",
+            severity="tells",
+            evidence={"tried": pace.tried},
+            cure="" if pace.is_stopped else "allow more time with --longest",
+        )
 
 
 def _of_what_is_left(

@@ -44,6 +44,13 @@ class Rows:
     regressors: tuple[Array, ...]
     ridge: Array
 
+    @cached_property
+    def grams(self) -> tuple[Array, ...]:
+        """Sum YᵀY = RᵀR of each channel, shape (k, k)."""
+        counts = [len(at) for at in self.columns]
+        own = [t[:n, :n] for t, n in zip(self.triangles, counts, strict=True)]
+        return tuple(R.T @ R for R in own)
+
     def side(self, channel: int, joint: int, factor: float) -> tuple[Array, Array, float]:
         """Return R, z and the unexplained energy of least squares on a joint's scaled torque.
 

@@ -13,8 +13,10 @@ body, which tolerates single bodies that are far off. J is twice a negative log 
 differences of J are evidence: 2 ln of the odds.
 
 The rows of a motion are reduced once to a triangle a channel, which carries every joint's torque:
-swaps, gains and signs of torques are other right-hand sides of it. Sums of YᵀY would take 0.7 to
-0.9 of a search's time (measured, 2 to 7 joints), and the residual would be a difference of sums.
+swaps, gains and signs of torques are other right-hand sides of it. The unknowns of all channels
+together are solved for by the sum of their RᵀR: the prior bounds its condition (1e10 at a noise
+floor of 1e-3), and a robot of 43 joints takes a tenth of the time. The residual is that of the
+triangles, no difference of sums.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import solve_triangular
+from scipy.linalg import cholesky, solve_triangular
 
 from heft.arrays import Array
 from heft.estimators import noise
@@ -168,17 +170,17 @@ class Hypotheses:
             sides: R and z of each channel.
             roots: Of the channels' weights, shape (channels,).
         """
-        start = self.unknowns.start
-        size, count = len(start), len(start) + sum(len(at) for at in rows.columns)
-        stacked, first = np.zeros((count, size + 1), order="F"), size
-        places = np.arange(size)
-        stacked[places, places] = np.sqrt(ridge)
-        stacked[:size, size] = np.sqrt(ridge) * start
-        for at, (R, z, _), root in zip(rows.columns, sides, roots, strict=True):
-            stacked[first : first + len(at), at] = root * R
-            stacked[first : first + len(at), size] = root * z
-            first += len(at)
-        return self._nonnegative(triangulated(stacked))
+        size = len(self.unknowns.start)
+        sums, right = np.diag(ridge), ridge * self.unknowns.start
+        for at, gram, (R, z, _), root in zip(rows.columns, rows.grams, sides, roots, strict=True):
+            sums[np.ix_(at, at)] += root**2 * gram
+            right[at] += root**2 * (R.T @ z)
+        triangle = np.zeros((size + 1, size + 1), order="F")
+        triangle[:size, :size] = cholesky(sums, overwrite_a=True, check_finite=False)
+        triangle[:size, size] = solve_triangular(
+            triangle[:size, :size], right, trans="T", check_finite=False
+        )
+        return self._nonnegative(triangle)
 
     def _nonnegative(self, triangle: Array) -> Array:
         """Return the unknowns of a triangle `[R z; 0 ρ]`: those that come out negative are zero.

@@ -18,6 +18,7 @@ from .corrections import Correction, CorrectionStep, ScalarStep, combined
 from .evidence import Evidence
 from .hypotheses import Fit, Hypotheses
 from .judging import Explained, Judge
+from .pace import Pace
 from .proposals import Proposals
 from .settings import CorrectionSearch
 from .steps import steps_between
@@ -31,8 +32,11 @@ Tried = tuple[CorrectionStep, Fit]
 class Search:
     """State of one search: steps are proposed, refined and followed up."""
 
-    def __init__(self, evidence: Evidence, settings: CorrectionSearch) -> None:
+    def __init__(
+        self, evidence: Evidence, settings: CorrectionSearch, pace: Pace | None = None
+    ) -> None:
         self.settings = settings
+        self.pace = pace or Pace(settings.longest_s)
         self.hypotheses = Hypotheses(evidence)
         self.proposals = Proposals(self.hypotheses, settings.proposals)
         self.judge = Judge(self.hypotheses, settings.acceptance)
@@ -77,8 +81,7 @@ class Search:
     def next(self, best: Fit) -> list[Tried]:
         """Return refined candidate steps, in order of decreasing evidence."""
         base = best.correction
-        proposed = (*self.proposals.steps(best), *self.proposals.small(best))
-        tried = [(step, self.hypotheses.fit(step.apply(base), best.sigma)) for step in proposed]
+        tried = self._tried(best)
         common = best.objective - self.settings.look_evidence
 
         def order(tried: Tried) -> tuple[bool, float]:
@@ -94,6 +97,35 @@ class Search:
         least = self.settings.acceptance
         found = [(s, f) for s, f in leading.values() if f.settled and s.is_large(least, base)]
         return sorted(found, key=order)
+
+    def _tried(self, best: Fit) -> list[Tried]:
+        """Return candidate steps with their fits, as many as time allows."""
+        if self.pace.is_over():
+            return []
+        proposed = (*self.proposals.steps(best), *self.proposals.small(best))
+        suspects = self._suspects(best)
+        chosen = [step for step in proposed if suspects.issuperset(step.joints)]
+        tried: list[Tried] = []
+        for step in chosen:
+            if self.pace.is_over():
+                break
+            tried.append((step, self.hypotheses.fit(step.apply(best.correction), best.sigma)))
+            self.pace.count(len(tried), len(chosen), "corrections")
+        return tried
+
+    def _suspects(self, best: Fit) -> set[int]:
+        """Return the joints of which single ones and pairs are tried: those explained worst.
+
+        Of many joints not all: pairs grow with their square, and what is wrong with a joint
+        shows in its own torque.
+        """
+        evidence = self.hypotheses.evidence
+        joints = range(len(evidence.robot.joints))
+        unexplained = np.zeros(len(joints))
+        sources = [best.correction.tau_source[c] for c in evidence.channels]
+        size = np.maximum(evidence.effort_size, 1e-12)[sources]
+        unexplained[list(evidence.channels)] = best.sigma / size
+        return set(sorted(joints, key=lambda k: -unexplained[k])[: self.settings.suspects])
 
     def followed(self, start: Correction, best: Fit, first: list[Tried]) -> Explained:
         """Return the accepted steps of the searches that begin with the given first steps."""
@@ -132,15 +164,18 @@ class Search:
         return tuple(kept)
 
 
-def explain(evidence: Evidence, settings: CorrectionSearch | None = None) -> Explained:
+def explain(
+    evidence: Evidence, settings: CorrectionSearch | None = None, pace: Pace | None = None
+) -> Explained:
     """Search for the corrections of logs under which the robot model explains the torque.
 
     Args:
         evidence: Data that are compared.
         settings: Settings of the search.
+        pace: Bound on its time, and who hears of its progress; that of the settings if not given.
     """
     settings = settings or CorrectionSearch()
-    search = Search(evidence, settings)
+    search = Search(evidence, settings, pace)
     hypotheses = search.hypotheses
     start = Correction.none(evidence.robot)
     still = hypotheses.settle(start)
@@ -150,10 +185,12 @@ def explain(evidence: Evidence, settings: CorrectionSearch | None = None) -> Exp
     found: list[Explained] = []
     for k in range(min(settings.beginnings, len(first))):
         found.append(search.followed(start, hypotheses.settle(start), first[k : k + 1]))
-        if _is_plain(found[-1], settings):
+        if _is_plain(found[-1], settings) or search.pace.is_over():
             break
     best = min(found, key=lambda f: _left(f, settings))
     for _ in range(settings.looks_again if best.steps else 0):  # what was hidden behind it
+        if search.pace.is_over():
+            break
         mended = hypotheses.settle(best.correction)
         further = search.followed(start, mended, search.next(mended))
         if _left(further, settings) >= _left(best, settings) - settings.step_log_gain:

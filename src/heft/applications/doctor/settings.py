@@ -212,6 +212,8 @@ class CorrectionSearch:
         unsettled_rad: Step of an offset above which its refinement has not converged [rad].
         refinements: Number of Gauss-Newton steps of an offset or tilt.
         narrowings: Number of comparisons of a factor or delay with one on each side.
+        suspects: Number of joints, those explained worst, of which single ones and pairs are tried.
+        longest_s: Time after which no more corrections are tried [s].
         proposals: Candidate steps.
         acceptance: Thresholds of acceptance.
     """
@@ -227,6 +229,8 @@ class CorrectionSearch:
     unsettled_rad: float = 0.1
     refinements: int = 5
     narrowings: int = 6
+    suspects: int = 10
+    longest_s: float = 300.0
     proposals: StepProposals = field(default_factory=StepProposals)
     acceptance: StepAcceptance = field(default_factory=StepAcceptance)
 

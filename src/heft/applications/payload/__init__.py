@@ -5,4 +5,4 @@ from .payload import Payload
 from .by_wrench import Weigh
 from .online import Online
 from .by_torques import WeighCarried
-from .live import LiveWeighing, stopped_by_signals
+from .live import LiveWeighing

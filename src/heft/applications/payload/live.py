@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -235,19 +234,6 @@ def weigh(
     if keep is not None:
         checkpoint.save(keep, node, state)
     return state
-
-
-@contextmanager
-def stopped_by_signals() -> Iterator[threading.Event]:
-    """Yield an event that SIGINT or SIGTERM sets; restore the signal handlers on exit."""
-    stop = threading.Event()
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(n, lambda *_: stop.set()) for n in numbers]
-    try:
-        yield stop
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
 
 
 def _write_events(update: Update, message: Progress) -> None:
