@@ -30,33 +30,18 @@ from tests.experiments import ROBOTS
 
 from benchmarks.doctor_faults import FAULTS, Cause, Experiment, Faulty
 from benchmarks.results_file import Row, at_least, at_most, store, table
+from benchmarks.truth import DEVELOPMENT, IN_CLASS, LUGRE, SCORED, File
 from heft.applications.doctor.doctor import Diagnosis, diagnose
-from heft.experiments.arms import Arm, Inertial
-from heft.experiments.motions import MotionKind
-from heft.experiments.sensors import Sensors
-from heft.experiments.simulated_drives import DriveRanges
-from heft.experiments.simulator import Condition, Links, Simulator
+from heft.experiments import Arm, Condition, Inertial, MotionKind, Sensors, Simulator
+from heft.experiments.simulated_links import Links
 from heft.models.export import write_urdf
 from heft.models.robot import Robot
 
-ARMS = {
-    "Panda": ("panda_description/urdf/panda.urdf", None),
-    "UR5": ("ur_description/urdf/ur5_robot.urdf", None),
-    "SO-101": ("so_arm_description/urdf/so101.urdf", "wrist_roll"),
-    "xArm7": ("xarm_description/urdf/xarm7.urdf", None),
-    "Z1": ("z1_description/urdf/z1.urdf", "joint6"),
-    "Kinova": ("kinova_description/robots/kinova.urdf", None),
-    "finger": ("finger_edu_description/robots/finger_edu.urdf", None),
-    "UR10": ("ur_description/urdf/ur10_robot.urdf", None),
-    "TIAGo arm": ("tiago_description/urdf/tiago_no_hand.urdf", None),
-}
-SETS = {
-    "development": ("Panda", "UR5", "SO-101"),
-    "scored": ("xArm7", "Z1", "Kinova", "finger", "UR10", "TIAGo arm"),
-}
+FURTHER = {"ur10": File("ur_description/urdf/ur10_robot.urdf")}
+SETS = {"development": tuple(DEVELOPMENT), "scored": (*SCORED, *FURTHER)}
 FRICTION = {
-    "in class": DriveRanges(friction="smooth"),
-    "out of class": DriveRanges(friction="lugre", bend=(0.3, 2.0), load=0.03),
+    "in class": IN_CLASS,
+    "out of class": replace(LUGRE, load=0.03),
 }
 MOTIONS: tuple[MotionKind, ...] = ("sines", "point to point", "ordinary work", "slow")
 RE_SIMULATED = {"tilt 5°": 5.0, "tilt 1.5°": 1.5, "tool missing": 0.0}
@@ -95,8 +80,8 @@ def experiment(
     tool: bool = False,
 ) -> Experiment:  # fmt: skip
     """Return a simulated experiment, without noise."""
-    path, last = ARMS[arm]
-    plain = Arm.of(ROBOTS / path, arm, last)
+    file = {**DEVELOPMENT, **SCORED, **FURTHER}[arm]
+    plain = Arm.of(ROBOTS / file.path, arm, file.first, file.last, file.fastest)
     held = with_tool(plain, np.random.default_rng([seed, 7])) if tool else plain
     condition = Condition(
         drives=FRICTION[friction], motion=motion, tilt=float(np.deg2rad(tilt)),
