@@ -22,6 +22,26 @@ Columns = Literal["q", "tau", "both"]  # positions, efforts, or both of a joint
 
 
 @dataclass(frozen=True)
+class Timing:
+    """Course of the logged torque against the motion in time.
+
+    Attributes:
+        delay: Delay of torque behind motion, in the middle of the log [s].
+        drift: Growth of that delay [s per s].
+        order: Order of a Butterworth low-pass that the torque went through; 0 for none.
+        corner: Its cutoff frequency [Hz].
+    """
+
+    delay: float = 0.0
+    drift: float = 0.0
+    order: int = 0
+    corner: float = 0.0
+
+
+IN_TIME = Timing()  # torque as good logs have it
+
+
+@dataclass(frozen=True)
 class Correction:
     """Transformation of a log's columns under which the robot model is to explain it.
 
@@ -34,7 +54,8 @@ class Correction:
         tau_source: Index of the column that holds each joint's torque.
         tau_scale: Scale factor of each joint's torque.
         gravity: Gravity in the base's frame [m/s²].
-        delay: Delay of torque behind motion [s].
+        timing: Delay, drift and low-pass of torque against motion.
+        driven: Indices of the joints whose friction may push, as drives can that compensate it.
     """
 
     q_source: tuple[int, ...]
@@ -43,7 +64,8 @@ class Correction:
     tau_source: tuple[int, ...]
     tau_scale: tuple[float, ...]
     gravity: tuple[float, float, float]
-    delay: float = 0.0
+    timing: Timing = IN_TIME
+    driven: tuple[int, ...] = ()
 
     @staticmethod
     def none(robot: Robot) -> Correction:
@@ -83,6 +105,11 @@ class Correction:
             tau_source=tuple(self.tau_source[k] for k in p),
             tau_scale=tuple(s[j] * self.tau_scale[k] for j, k in enumerate(p)),
         )
+
+    @property
+    def delay(self) -> float:
+        """Delay of torque behind motion [s]."""
+        return self.timing.delay
 
     @property
     def motion(self) -> tuple[object, ...]:

@@ -17,8 +17,8 @@ from heft.models import Robot
 from heft.plants import RobotPlant, structural_base
 from heft.recordings import Recording
 
-from .corrections import Correction
-from .settings import EvidenceSettings
+from .corrections import IN_TIME, Correction, Timing
+from .settings import TURN, EvidenceSettings
 from .stretches import Stretch, stretches_of
 from .unknowns import Unknowns
 
@@ -104,6 +104,11 @@ class Evidence:
         stretches, corner = stretches_of(_without_drives(robot), recordings, settings)
         return Evidence(robot, stretches, corner, settings)
 
+    def blurred(self, corner: float) -> Evidence:
+        """Return the same without what is above a frequency [Hz] in motion and torque."""
+        stretches = tuple(s.blurred(corner) for s in self.stretches)
+        return replace(self, stretches=stretches, corner=corner)
+
     @property
     def count(self) -> int:
         """Number n of instants compared."""
@@ -146,19 +151,22 @@ class Evidence:
         )
         return q + np.array(correction.q_offset), v, a
 
-    def effort(self, delay: float = 0.0) -> Array:
-        """Return torque as logged, shifted by a delay [s], shape (n, joints) [N·m or N]."""
-        if delay == 0.0:
+    def effort(self, timing: Timing = IN_TIME) -> Array:
+        """Return torque as logged, brought in time with the motion, (n, joints) [N·m or N]."""
+        if timing == IN_TIME:
             return np.concatenate([s.effort[s.chosen] for s in self.stretches])
+        middle = 0.5 * (self.stretches[0].time[0] + self.stretches[-1].time[-1])
         parts = []
         for s in self.stretches:
-            at = s.time[s.chosen] + delay
-            parts.append(np.stack([np.interp(at, s.time, x) for x in s.effort.T], 1))
+            effort = unfiltered(s.time, s.effort, timing.order, timing.corner)
+            at = s.time[s.chosen]
+            at = at + timing.delay + timing.drift * (at - middle)
+            parts.append(np.stack([np.interp(at, s.time, x) for x in effort.T], 1))
         return np.concatenate(parts)
 
-    def energies(self, delay: float) -> Array:
+    def energies(self, timing: Timing) -> Array:
         """Return the sum of squares of each joint's torque as logged, shape (joints,)."""
-        return np.asarray(np.sum(self.effort(delay) ** 2, axis=0))
+        return np.asarray(np.sum(self.effort(timing) ** 2, axis=0))
 
     def rows(self, correction: Correction) -> Rows:
         """Return the regressor rows of a correction's motion and delay."""
@@ -166,7 +174,7 @@ class Evidence:
         motion = kernels.motion_of(self.robot.tree, np.array(correction.gravity), q, v, a)
         bodies = _regressor(self.robot.tree, motion)
         drives = self.unknowns.drive_columns(correction, self.stretches, v, a)
-        effort = self.effort(correction.delay)
+        effort = self.effort(correction.timing)
         made = [self._channel(c, bodies, drives) for c in self.channels]
         regressors = tuple(y for _, y in made)
         return Rows(
@@ -216,7 +224,7 @@ class Evidence:
             tree, motion, self.unknowns.parameters(self.unknowns.start)
         )
         source, scale = self.channels, np.array(correction.tau_scale)
-        tau = scale * self.effort(correction.delay)[:, list(correction.tau_source)]
+        tau = scale * self.effort(correction.timing)[:, list(correction.tau_source)]
         held = np.sum(believed[list(source)] ** 2)
         return float(np.sqrt(np.sum(tau[:, list(source)] ** 2) / max(float(held), 1e-12)))
 
@@ -236,6 +244,24 @@ class Evidence:
         moving = [k for k, j in enumerate(robot.joints) if robot.options.of(j).position is None]
         body = {k: int(np.flatnonzero(tree.channel == k)[0]) for k in moving}
         return moving, [k for k in moving if tree.kind[body[k]] == REVOLUTE]
+
+
+def unfiltered(time: Array, effort: Array, order: int, corner: float) -> Array:
+    """Return what went into a Butterworth low-pass, shape (N, joints).
+
+    Args:
+        time: Shape (N,) [s].
+        effort: What came out of it, without what is above the motion's band, shape (N, joints).
+        order: Of the low-pass: 0 (none), 1 or 2.
+        corner: Its cutoff frequency [Hz].
+    """
+    if not order:
+        return effort
+    rate, omega = np.gradient(effort, time, axis=0), TURN * corner
+    if order == 1:
+        return np.asarray(effort + rate / omega)
+    bend = np.gradient(rate, time, axis=0)
+    return np.asarray(effort + np.sqrt(2.0) * rate / omega + bend / omega**2)
 
 
 def triangulated(rows: Array) -> Array:

@@ -114,8 +114,8 @@ class EvidenceSettings:
     longest_delay_s: float = 0.2
     body_deviation: float = 0.5
     tail: float = 4.0
-    sigmoid_speeds_rad_s: tuple[float, ...] = (0.02, 0.15)
-    stop_widths_rad: tuple[float, ...] = (0.006, 0.03)
+    sigmoid_speeds_rad_s: tuple[float, ...] = (0.02, 0.06, 0.15, 0.5)
+    stop_widths_rad: tuple[float, ...] = (6e-4, 0.002, 0.006, 0.03)
     dead_share: float = 1e-9
     floor_share: float = 1e-3
     rounds: int = 3
@@ -132,7 +132,6 @@ class StepProposals:
         unit_log_gain: Least reduction by a unit of the logarithm of the ratio between the torque's
             size and the model file's.
         gear_ratios: Turns of a motor per turn of its joint.
-        delays_s: Delays of torque behind motion [s].
         largest_turns: Range of a joint's positions above which they may be a motor's [turns].
         degrees_share: Share of joints with a larger range, for degrees to be tried of all.
         smallest_turns: Range below which positions may have been converted to radians twice
@@ -147,9 +146,6 @@ class StepProposals:
     torque_units: tuple[float, ...] = (1e-3, 1e3)
     unit_log_gain: float = float(np.log(20.0))
     gear_ratios: tuple[float, ...] = tuple(float(r) for r in np.geomspace(10.0, 250.0, 19))
-    delays_s: tuple[float, ...] = tuple(
-        s * d for d in (0.004, 0.008, 0.016, 0.032, 0.064, 0.128) for s in (1.0, -1.0)
-    )
     largest_turns: float = 2.2
     degrees_share: float = 0.4
     smallest_turns: float = 0.05
@@ -159,11 +155,47 @@ class StepProposals:
 
 
 @dataclass(frozen=True)
+class TimingSearch:
+    """Candidates of how the torque lies to the motion in time.
+
+    Attributes:
+        delays_s: Delays of torque behind motion [s].
+        delay_step_s: First step by which the best is refined [s].
+        drifts: Growths of the delay [s per s].
+        drift_step: First step by which the best is refined [s per s].
+        shortest_lag_s: Delay below which no low-pass is tried in its place [s].
+        corner_step: First step of the logarithm of its cutoff frequency.
+        band: Highest frequency at which a low-pass is looked for, over its cutoff.
+        narrowings: Number of comparisons with one on each side.
+        evidence: Least evidence of a delay, drift or low-pass.
+        least_fall: Largest ratio of residual variances, mean over channels, with it.
+        gate: The same above which the identification's search for a delay is not asked.
+        drift: Least drift [s per s].
+        apart: Evidence beyond which a low-pass and a delay can be told apart.
+    """
+
+    delays_s: tuple[float, ...] = (-0.03, -0.015, -0.008, 0.008, 0.015, 0.03, 0.06)
+    delay_step_s: float = 0.003
+    drifts: tuple[float, ...] = (-1.6e-3, -0.8e-3, -0.4e-3, 0.4e-3, 0.8e-3, 1.6e-3)
+    drift_step: float = 2e-4
+    shortest_lag_s: float = 0.005
+    corner_step: float = 0.2
+    band: float = 3.0
+    narrowings: int = 4
+    evidence: float = 60.0
+    least_fall: float = 0.95
+    gate: float = 0.97
+    drift: float = 2e-4
+    apart: float = 40.0
+
+
+@dataclass(frozen=True)
 class StepAcceptance:
     """Thresholds for the acceptance of a step.
 
     Attributes:
         evidence: Least evidence, given all other steps; some 250 are tried.
+        small_evidence: The same of an offset or a tilt, which is determined to first order.
         residual_ratio: Largest ratio of residual deviations with and without a step, in at least
             one channel.
         harm_ratio: Ratio by which a step of a continuous kind may increase a channel's residual.
@@ -172,27 +204,17 @@ class StepAcceptance:
         offset_rad: Smallest offset [rad].
         tilt_rad: Smallest tilt of the base [rad].
         log_factor: Smallest logarithm of a factor.
-        delay_s: Smallest delay [s].
-        delay_variance_ratio: Ratio of residual variances, averaged over channels, below which a
-            delay is accepted: presliding and flexibility resemble delays, but reduce it less.
-        delay_step_s: Step at which each channel's own delay is probed [s].
-        delay_agreement: Standard errors from zero that the mean of these delays must reach.
-        delay_error_s: Least standard error of that mean [s].
         indistinguishable: Difference of evidence below which two steps cannot be distinguished.
     """
 
     evidence: float = 80.0
+    small_evidence: float = 25.0
     residual_ratio: float = 0.9
     harm_ratio: float = 1.1
     harm_share: float = 0.1
-    offset_rad: float = 2.0 * DEGREE
-    tilt_rad: float = 2.0 * DEGREE
+    offset_rad: float = 1.5 * DEGREE
+    tilt_rad: float = 0.8 * DEGREE
     log_factor: float = float(np.log(1.3))
-    delay_s: float = 0.003
-    delay_variance_ratio: float = 0.85
-    delay_step_s: float = 0.004
-    delay_agreement: float = 5.0
-    delay_error_s: float = 1e-4
     indistinguishable: float = 12.0
 
 
@@ -215,11 +237,12 @@ class CorrectionSearch:
         suspects: Number of joints, those explained worst, of which single ones and pairs are tried.
         longest_s: Time after which no more corrections are tried [s].
         proposals: Candidate steps.
+        timing: Candidates of how torque lies to motion in time.
         acceptance: Thresholds of acceptance.
     """
 
     most_steps: int = 4
-    look_evidence: float = 30.0
+    look_evidence: float = 25.0
     refined_steps: int = 5
     beginnings: int = 2
     looks_again: int = 2
@@ -232,6 +255,7 @@ class CorrectionSearch:
     suspects: int = 10
     longest_s: float = 300.0
     proposals: StepProposals = field(default_factory=StepProposals)
+    timing: TimingSearch = field(default_factory=TimingSearch)
     acceptance: StepAcceptance = field(default_factory=StepAcceptance)
 
 
@@ -245,12 +269,40 @@ class PhysicsThresholds:
         doubted_share: The same, above which the model file is questioned: measured arms have 9 %.
         other_joint_share: Relative residual of one joint's torque above which its column is
             questioned.
+        most_left: Largest residual of all torque over that without corrections, up to which
+            they explain most of what is wrong where much is left.
+        most_sure: Largest probability that is stated: there are faults that nobody thought of.
     """
 
     tried_steps: float = 250.0
     other_robot_share: float = 0.5
     doubted_share: float = 0.15
     other_joint_share: float = 0.9
+    most_left: float = 0.5
+    most_sure: float = 0.99
+
+
+@dataclass(frozen=True)
+class LoadThresholds:
+    """Thresholds of findings about a tool and about torque without friction.
+
+    Attributes:
+        least_bodies: Number of measured bodies, at least, for one of them to be told apart.
+        widening: Factor by which the last body's prior is widened for a tool.
+        evidence: Least evidence that the last body is not the file's.
+        strain: Least distance of the last body from the file, over the median of the others.
+        share: Least mass of a tool over that of the last body in the file.
+        most_friction: Share of friction and rotors in a joint's torque above which there is some.
+        usual_friction: The same of half the joints.
+    """
+
+    least_bodies: int = 3
+    widening: float = 10.0
+    evidence: float = 30.0
+    strain: float = 5.0
+    share: float = 0.5
+    most_friction: float = 0.1
+    usual_friction: float = 0.02
 
 
 @dataclass(frozen=True)
@@ -263,6 +315,7 @@ class DoctorSettings:
         evidence: Data and model by which hypotheses are compared.
         search: Settings of the search for corrections.
         physics: Thresholds of findings about that search.
+        loads: Thresholds of findings about a tool and about torque without friction.
     """
 
     clock: ClockThresholds = field(default_factory=ClockThresholds)
@@ -270,3 +323,4 @@ class DoctorSettings:
     evidence: EvidenceSettings = field(default_factory=EvidenceSettings)
     search: CorrectionSearch = field(default_factory=CorrectionSearch)
     physics: PhysicsThresholds = field(default_factory=PhysicsThresholds)
+    loads: LoadThresholds = field(default_factory=LoadThresholds)

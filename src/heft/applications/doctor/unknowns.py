@@ -88,11 +88,25 @@ class Unknowns:
         """Number of friction terms of each drive."""
         return 3 + len(self.settings.sigmoid_speeds_rad_s) + len(self.settings.stop_widths_rad)
 
-    @cached_property
-    def nonnegative(self) -> NDArray[np.bool_]:
-        """Which unknowns are constrained to be nonnegative, shape (p,): friction dissipates."""
-        own = [t.nonnegative for d in self.rubbing for t in d.terms]
+    def nonnegative(self, driven: Sequence[int] = ()) -> NDArray[np.bool_]:
+        """Return which unknowns are constrained to be nonnegative, shape (p,).
+
+        Friction dissipates; only where a drive compensates it, what slides may push.
+
+        Args:
+            driven: Indices of the drives that may push.
+        """
+        own = [
+            t.nonnegative and not (d in driven and isinstance(t, Sigmoid))
+            for d, drive in enumerate(self.rubbing)
+            for t in drive.terms
+        ]
         return np.concatenate([np.zeros(self.bodies, dtype=bool), np.array(own, dtype=bool)])
+
+    def sliding(self, values: Array) -> Array:
+        """Return each drive's friction torque of fast sliding but for viscous one, (drives,)."""
+        own = np.array([isinstance(t, Sigmoid | Stop) for t in self.rubbing[0].terms])
+        return np.asarray(values[self.bodies :].reshape(-1, self.terms)[:, own].sum(axis=1))
 
     def parameters(self, values: Array) -> Array:
         """Return the inertial parameters of all bodies from unknowns, shape (10 bodies,)."""
