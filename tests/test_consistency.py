@@ -91,7 +91,7 @@ def case(name: str, samples: int = 200) -> Case:
     drives = slice(10 * len(believed.groups), None)
     truth[drives] = rng.uniform(0.1, 0.5, len(truth[drives]))
     q, v, a = random_states(robot, samples, rng)
-    state = random_drive_state(robot, q, v, a, rng) if robot.drives.stop_columns else None
+    state = random_drive_state(robot, q, v, a, rng) if robot.drives.stops else None
     regressor = standard_rows(robot, q, v, a, state)[:, :, list(problem.base.kept)]
     return Case(robot, believed, problem.labels, truth, regressor)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.optimize
 
 from heft.applications.identification.results import schema
 from heft.dynamics import drive_columns, presliding
@@ -24,6 +25,7 @@ from heft.dynamics.drives import (
     TERMS,
     DriveMotion,
     Term,
+    friction_terms,
     make_term,
     term_named,
 )
@@ -77,7 +79,8 @@ def state_of(robot: Robot, count: int = 40, seed: int = 3) -> tuple[FloatArray, 
 
 Law = Callable[[float, float, float, float, float, float], float]
 # The table of laws: a scale, and the definition of one sample as a function of the scale, x, w,
-# dw/dt, the load and z/b. All that the code says of a term is held against its row.
+# dw/dt, the load and z/b, whose width b is `WIDTHS` times the scale. All that the code says of a
+# term is held against its row.
 LAWS: dict[str, tuple[float | None, Law]] = {
     "armature": (None, lambda s, x, w, rate, load, slip: rate),
     "viscous": (None, lambda s, x, w, rate, load, slip: w),
@@ -86,7 +89,9 @@ LAWS: dict[str, tuple[float | None, Law]] = {
     "stop": (0.01, lambda s, x, w, rate, load, slip: slip),
     "load": (0.02, lambda s, x, w, rate, load, slip: math.tanh(w / s) * abs(load)),
     "offset": (None, lambda s, x, w, rate, load, slip: 1.0),
+    "stribeck": (0.05, lambda s, x, w, rate, load, slip: slip * math.exp(-(w * w) / (s * s))),
 }
+WIDTHS = {"stop": 1.0, "stribeck": 0.015}
 COUNT = 400
 
 
@@ -96,14 +101,20 @@ def motion_for(term: Term) -> DriveMotion:
     w = 0.1 * rng.normal(size=COUNT) * (rng.random(COUNT) > 0.2)
     load = rng.uniform(1.0, 30.0, COUNT) * rng.choice([-1.0, 1.0], COUNT)
     x = walk(COUNT)[0]
-    stops = {} if term.scale is None else {term.scale: remembered(x, term.scale)}
+    width = width_of(term)
+    stops = {term.width: remembered(x, width)} if width else {}
     return DriveMotion(x, w, rng.normal(size=COUNT), load, stops)
+
+
+def width_of(term: Term) -> float:
+    """Return the width of a term's stop operator, 0 where it has none."""
+    return WIDTHS.get(term.kind, 0.0) * (term.scale or 0.0)
 
 
 def by_law(term: Term, law: Law, m: DriveMotion) -> FloatArray:
     """Return a term's column by its definition."""
     scale = np.nan if term.scale is None else term.scale
-    slips = m.stops.get(scale, np.zeros(COUNT))
+    slips = m.stops.get(term.width, np.zeros(COUNT))
     samples = zip(m.position, m.velocity, m.acceleration, m.rigid, slips, strict=True)
     return np.array([law(scale, *map(float, row)) for row in samples])
 
@@ -124,7 +135,7 @@ def require_lawful(term: Term, law: Law, folder: Path) -> None:
 
     v = motion.velocity
     still = np.zeros(COUNT)
-    slipped = {scale: np.sign(v) for scale in motion.stops}
+    slipped = {width: np.sign(v) for width in motion.stops}
     sliding = term.column(DriveMotion(still, v, still, still, slipped))
     assert np.array_equal(term.steady(v), sliding)
 
@@ -179,7 +190,7 @@ def test_a_term_is_its_law_wherever_it_is_said(kind: str, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("kind", "scale"),
-    [("stribeck", None), ("viscous", 0.1), ("sigmoid", None), ("stop", 0.0), ("load", math.inf)],
+    [("dahl", None), ("viscous", 0.1), ("sigmoid", None), ("stop", 0.0), ("load", math.inf)],
 )
 def test_what_is_no_term_is_not_made(kind: str, scale: float | None) -> None:
     with pytest.raises(InvalidSetting):
@@ -203,7 +214,7 @@ def test_the_effort_is_the_sum_of_the_terms_by_virtual_work(name: str) -> None:
     rng = np.random.default_rng(1)
     labels = robot.drive_labels(robot.drive_columns).names
     values = dict(zip(labels, rng.uniform(0.1, 1.0, len(labels)).tolist(), strict=True))
-    stops = robot.drives.stop_columns
+    stops = robot.drives.stops
     wanted = np.zeros_like(state.velocity)
     for k in range(wanted.shape[1]):
         for d, drive in enumerate(robot.drives):
@@ -212,7 +223,7 @@ def test_the_effort_is_the_sum_of_the_terms_by_virtual_work(name: str) -> None:
                 for x in (state.velocity, state.acceleration, state.rigid)
             )
             for term in drive.terms:
-                slip = state.stops[stops.index((d, term)), k] if term.remembers else 0.0
+                slip = state.stops[stops.index((d, term.width)), k] if term.remembers else 0.0
                 law, scale = LAWS[term.kind][1], term.scale or np.nan
                 total = law(scale, np.nan, w, rate, load, slip)
                 wanted[:, k] += drive.ratio * values[f"{drive.name}.{term.name}"] * total
@@ -297,6 +308,31 @@ def test_the_dictionary_has_a_stand_in_and_simple_friction_none() -> None:
     assert robot_of("simple").simple_columns == ()
 
 
+@pytest.mark.parametrize("linear", [False, True])
+def test_friction_of_any_fit_takes_power_in_steady_sliding(linear: bool) -> None:
+    v = np.geomspace(1e-5, 10.0, 200)
+    v = np.concatenate([-v, v])
+    for model in FRICTION:
+        for term in friction_terms(model, linear):
+            if term.nonnegative:
+                assert (term.steady(v) * v >= 0.0).all()
+
+
+@pytest.mark.parametrize("speed", [0.025, 0.05, 0.09, 0.14])  # none is one of the dictionary's
+@pytest.mark.parametrize("static", [1.1, 1.6])
+def test_the_dictionary_holds_curves_that_fall(speed: float, static: float) -> None:
+    """Exponents of the survey's Stribeck curve [ArmstrongHelouvry1994], over Coulomb friction."""
+    v = np.geomspace(0.003, 2.0, 120)
+    terms = [t for t in friction_terms("full") if not t.loaded and t.nonnegative]
+    columns = drive_columns.steady(terms, v).T
+    monotone = [k for k, t in enumerate(terms) if t.kind != "stribeck"]
+    size = (static - 1.0) * math.sqrt(len(v))  # of the part that falls, whose share errors are
+    for exponent, bound in ((2.0, 0.01), (1.0, 0.02), (0.5, 0.02)):
+        curve = 1.0 + (static - 1.0) * np.exp(-((v / speed) ** exponent)) + 0.3 * v
+        assert scipy.optimize.nnls(columns, curve)[1] <= bound * size
+        assert scipy.optimize.nnls(columns[:, monotone], curve)[1] > 8.0 * bound * size
+
+
 def test_slides_have_a_tenth_of_the_scales_of_hinges() -> None:
     robot = robot_of(PANDA)
     first = len(robot.channels) - len(robot.joints)
@@ -314,8 +350,8 @@ def test_steady_friction_is_what_is_left_when_stops_have_slipped() -> None:
     terms = robot.drives[0].terms
     speed = np.array([-2.0, -0.02, 1e-4, 0.3])
     velocity = np.stack([speed, np.zeros(4)])
-    stops = np.zeros((len(robot.drives.stop_columns), 4))
-    for k, (d, _) in enumerate(robot.drives.stop_columns):
+    stops = np.zeros((len(robot.drives.stops), 4))
+    for k, (d, _) in enumerate(robot.drives.stops):
         stops[k] = np.sign(speed) if d == 0 else 0.0
     still = np.zeros_like(velocity)
     state = DriveState(still, velocity, still, stops, still)
@@ -382,9 +418,9 @@ def test_memory_in_stretches_is_memory_on_the_whole(name: str, cuts: str) -> Non
     for cut, part in zip(CUTS[cuts], pieces_of(robot, time, q, CUTS[cuts]), strict=True):
         # The last z/b is multiplied by b and divided again at each cut: two roundings each.
         assert np.abs(part.values - whole[:, cut]).max(initial=0.0) <= 2000 * EPS
-    for k, (d, term) in enumerate(robot.drives.stop_columns):
+    for k, (d, width) in enumerate(robot.drives.stops):
         position = robot.drives[d].ratio @ q
-        assert np.abs(whole[k] - remembered(position, term.scale or 0.0)).max() <= 2000 * EPS
+        assert np.abs(whole[k] - remembered(position, width)).max() <= 2000 * EPS
 
 
 def test_a_clock_that_was_set_back_goes_on_from_the_end() -> None:
@@ -425,8 +461,8 @@ def test_memory_lasts_over_windows_and_silences_of_a_log() -> None:
         q = np.concatenate([s.motion.position for s in mine], axis=1)
         found = np.concatenate([s.memory.T for s in mine], axis=1)
         assert q.shape[1] == rows
-        for k, (d, term) in enumerate(robot.drives.stop_columns[::5]):
-            wanted = remembered(robot.drives[d].ratio @ q, term.scale or 0.0)
+        for k, (d, width) in enumerate(robot.drives.stops[::5]):
+            wanted = remembered(robot.drives[d].ratio @ q, width)
             assert np.abs(found[5 * k] - wanted).max() <= 1e-9
 
 

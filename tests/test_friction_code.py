@@ -38,6 +38,7 @@ RICH = full(
     ("stop", 2e-4, 1.0 / 3.0),
     ("load", 0.02, 0.11),
     ("offset", None, -0.3),
+    ("stribeck", 0.04, 0.9),
 )
 SIMPLE = full(("viscous", None, 0.1), ("coulomb", None, 1.7), ("offset", None, 0.05))
 STACKED = full(
@@ -145,6 +146,9 @@ def term(
             return np.tanh(w / s) * load
         case "stop", float(s):
             return memory(x, s) / s
+        case "stribeck", float(s):
+            width = 0.015 * s
+            return memory(x, width) / width * np.exp(-((w / s) ** 2))
     raise AssertionError(kind)
 
 
@@ -418,7 +422,7 @@ def test_friction_is_what_heft_fits(kind: Literal["full", "simple"]) -> None:
 
 BAD: dict[str, tuple[Entries, Entries]] = {
     "no joints": ({}, {}),
-    "an unknown term": ({"j": full(("stribeck", 0.1, 1.0))}, {}),
+    "an unknown term": ({"j": full(("dahl", 0.1, 1.0))}, {}),
     "a stop without a width": ({"j": full(("stop", None, 1.0))}, {}),
     "a width of zero": ({"j": full(("stop", 0.0, 1.0))}, {}),
     "a negative scale": ({"j": full(("sigmoid", -0.1, 1.0))}, {}),

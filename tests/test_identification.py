@@ -19,7 +19,7 @@ from heft.errors import InvalidSetting
 from heft.estimators import ESTIMATORS, Estimate, Method, robust_methods
 from heft.estimators.least_squares import LeastSquares
 from heft.estimators.robust import RowProblem, scale_of, weighted_information
-from heft.estimators.searches import BandwidthSearch, DelaySearch
+from heft.estimators import BandwidthSearch, DelaySearch
 from heft.information import inertia
 from heft.models.options import JointOptions, Options
 from heft.models.robot import Robot

@@ -88,7 +88,7 @@ class Differenced:
 
 def _drive_state(robot: Robot, moved: Moved, acceleration: Array) -> DriveState:
     """Return the drives' state, without presliding and load."""
-    stops = np.zeros((len(robot.drives.stop_columns), len(moved.time)))
+    stops = np.zeros((len(robot.drives.stops), len(moved.time)))
     position, velocity = moved.position.T, moved.velocity.T
     return DriveState(position, velocity, acceleration.T, stops, np.zeros_like(velocity))
 

@@ -3,7 +3,7 @@
 from . import drive_columns, drives, kernels, kinematics, presliding
 from .tree import BASE_CHANNELS, FREE, PRISMATIC, REVOLUTE, Link, Tree
 from .drives import FRICTION, LINEAR_SCALE, TERMS, Column, Drive, DriveMotion, Drives, Term
-from .drives import Armature, Coulomb, Load, Offset, Sigmoid, Stop, Viscous
+from .drives import Armature, Coulomb, Load, Offset, Sigmoid, Stop, Stribeck, Viscous
 from .drives import friction_terms, make_term, simple_terms, term_named
 from .drive_columns import DriveState, effort, steady
 from .kernels import DriveColumns

@@ -22,7 +22,8 @@ class DriveState:
     Attributes:
         position, velocity, acceleration: Of the channels, shape (channels, N) [rad or m, and
             per s, s²]. The position of a floating base is not used.
-        stops: Presliding z/b of each stop, in [−1, 1], shape (stops, N); see `presliding`.
+        stops: Presliding z/b of each stop operator, in [−1, 1], shape (stops, N), in the order of
+            `Drives.stops`; see `presliding`.
         rigid: Rigid-body torque, shape (channels, N) [N·m or N].
     """
 
@@ -54,7 +55,7 @@ def presliding(
     """Return the presliding state z/b along a stretch of a log, continued from the stretch before.
 
     Args:
-        drives: Of the robot; stops stand in the order of `Drives.stop_columns`.
+        drives: Of the robot; stops stand in the order of `Drives.stops`.
         time: Shape (N,) [s].
         position: Shape (channels, N) [rad or m].
         before: The stretch before, which may overlap this one. Without it z = 0 at the first
@@ -63,14 +64,14 @@ def presliding(
     Returns:
         The state at these samples; of shape (0, N) where no term has presliding.
     """
-    columns = drives.stop_columns
-    if not columns or not len(time):
-        empty = np.empty((len(columns), len(time)))
+    operators = drives.stops
+    if not operators or not len(time):
+        empty = np.empty((len(operators), len(time)))
         return Presliding(time, empty, empty.copy())
-    moved = np.stack([_projected(drives[d].ratio, position) for d, _ in columns])
-    widths = np.array([t.scale for _, t in columns])
+    moved = np.stack([_projected(drives[d].ratio, position) for d, _ in operators])
+    widths = np.array([width for _, width in operators])
     if before is None or not len(before.time):
-        last, held = moved[:, 0].copy(), np.zeros(len(columns))
+        last, held = moved[:, 0].copy(), np.zeros(len(operators))
     else:
         k = max(int(np.searchsorted(before.time, time[0], side="right")) - 1, 0)
         if before.time[-1] > time[-1]:  # the clock was set back: go on from the end
@@ -96,18 +97,31 @@ def acts(drives: Drives, columns: Sequence[Column]) -> NDArray[np.int64]:
     return np.array(pairs, dtype=np.int64).reshape(-1, 2)
 
 
-def columns(drives: Drives, chosen: Sequence[Column], state: DriveState) -> DriveColumns:
+def columns(
+    drives: Drives,
+    chosen: Sequence[Column],
+    state: DriveState,
+    channels: NDArray[np.intp] | None = None,
+) -> DriveColumns:
     """Return the values of drives' columns at N samples, with the channels they act on.
 
     Args:
         drives: Of the robot.
         chosen: Which columns: (drive, term).
         state: State of the drives at N samples.
+        channels: Those that are asked for, all if not given; values of columns that act on none
+            of them are zero.
     """
-    values = np.empty((len(chosen), state.velocity.shape[1]))
-    motions = {d: motion_of(drives, d, state) for d in {d for d, _ in chosen}}
+    values = np.zeros((len(chosen), state.velocity.shape[1]))
+    felt = slice(None) if channels is None else channels
+    motions = {
+        d: motion_of(drives, d, state)
+        for d in {d for d, _ in chosen}
+        if drives[d].ratio[felt].any()
+    }
     for column, (d, term) in enumerate(chosen):
-        values[column] = term.column(motions[d])
+        if d in motions:
+            values[column] = term.column(motions[d])
     actions = acts(drives, chosen)
     weights = np.array([drives[chosen[k][0]].ratio[c] for c, k in actions])
     return DriveColumns(values, actions, weights)
@@ -123,9 +137,9 @@ def motion_of(drives: Drives, place: int, state: DriveState) -> DriveMotion:
     """
     ratio = drives[place].ratio
     stops = {
-        term.scale: values
-        for (d, term), values in zip(drives.stop_columns, state.stops, strict=False)
-        if d == place and term.scale is not None
+        width: values
+        for (d, width), values in zip(drives.stops, state.stops, strict=False)
+        if d == place
     }
     return DriveMotion(
         _projected(ratio, state.position),

@@ -3,7 +3,8 @@
 A drive of position x, speed `w` and acceleration `ẇ` takes the effort
 
     armature · ẇ + viscous · w + coulomb · sign(w) + offset
-        + Σ_s sigmoid_s · tanh(w/s) + Σ_b stop_b · z_b/b + load · tanh(w/s) |τ_rigid|
+        + Σ_s sigmoid_s · tanh(w/s) + Σ_b stop_b · z_b/b
+        + Σ_g stribeck_g · z_b/b · exp(−(w/g)²) + load · tanh(w/s) |τ_rigid|
 
 which acts on the channels by the drive's ratios r (virtual work). A joint is a drive of its
 own; a motor coupled to several joints is one more. The *stop* operator has a state: `z_b` follows
@@ -12,8 +13,10 @@ element of the Maxwell-slip model [AlBender2005]); it is 0 at a log's first row.
 rigid-body torque on the drive's joint: load-dependent gear friction grows with it.
 
 The effort is linear in the coefficients, and all but the offset are nonnegative. So a few fixed
-scales approximate any friction curve that rises with speed and travel, and the fitted curve stays
-bounded and monotone outside the data, as polynomials in the speed do not.
+scales approximate any friction curve that rises with speed and travel, falls from standstill to
+slow sliding as a Gaussian does [Stribeck1902; ArmstrongHelouvry1994], or both; the fitted
+curve is passive (in steady sliding every term takes power) and stays bounded outside the data, as
+polynomials in the speed do not.
 
 What a term is stands here and nowhere else: a class that follows `Term`, entered in `TERMS`.
 Rows, units, sign constraints, the presliding state, steady curves, exported code, the schema of
@@ -35,17 +38,15 @@ from heft.arrays import Array
 from heft.errors import InvalidSetting, nearest
 from heft.information import Labels
 
-# Coefficients are not negative, so that sums of a few fixed scales stand for any monotone course
-# between them: one convex problem. A third apart: at twice that, a scale in between leaves errors
-# that repeat with the motion, which no autocorrelation separates from the bodies' torque.
-SIGMOID_SPEEDS = (
-    *(0.003, 0.0055, 0.01, 0.013, 0.018, 0.023, 0.031, 0.041, 0.055),
-    *(0.073, 0.097, 0.13, 0.17, 0.225, 0.3),
-)  # [rad/s]
+# Coefficients are not negative, so that sums of a few fixed scales stand for any course between
+# them: one convex problem. Scales are less than a factor of two apart.
+SIGMOID_SPEEDS = (0.003, 0.01, 0.018, 0.031, 0.055, 0.097, 0.17, 0.3)  # [rad/s]
 STOP_WIDTHS = (
-    *(0.003, 0.004, 0.0054, 0.0072, 0.0096, 0.013, 0.017),
-    *(0.023, 0.031, 0.041, 0.055, 0.074, 0.1),
+    *(0.0003, 0.00055, 0.001, 0.0018),
+    *(0.003, 0.0054, 0.0096, 0.017, 0.031, 0.055, 0.1),
 )  # [rad]
+STRIBECK_SPEEDS = (0.02, 0.04, 0.07, 0.12, 0.2)  # [rad/s]
+STRIBECK_TIME = 0.015  # [s], width over speed: widths of 0.3 to 3 mrad
 LOAD_SPEED = 0.02  # [rad/s]
 LINEAR_SCALE = 0.1  # [m/rad], of sliding joints' speeds and widths
 
@@ -79,7 +80,7 @@ class Term(Protocol):
         kind: Its name in files and labels.
         law: The function in readable ASCII, of w, x, z and scale.
         python, c: The function in exported code: an expression of the doubles `x`, `w`, `scale`,
-            `z` (presliding, where `remembers`) and `rigid` (where `loaded`).
+            `z` and `width` (presliding, where `remembers`) and `rigid` (where `loaded`).
         scale: Speed of a sigmoid or load [rad/s or m/s], width of a stop [rad or m].
         scale_unit: Of the scale of a revolute joint's drive; None where there is no scale.
         nonnegative: Whether its coefficient is constrained to be nonnegative.
@@ -88,7 +89,8 @@ class Term(Protocol):
             counts in the condition number.
         inertial: Whether it is proportional to the acceleration: rotor inertia, no friction.
         loaded: Whether it depends on the rigid-body torque: load-dependent gear friction.
-        remembers: Whether it depends on the presliding state z/b of the width b = scale.
+        remembers: Whether it depends on the presliding state z/b of the width b.
+        width_over_scale: Of a term that remembers: b over scale [1 or s].
         joints_only: Whether only joints have it, not motors coupled to several.
     """
 
@@ -103,12 +105,20 @@ class Term(Protocol):
     inertial: ClassVar[bool] = False
     loaded: ClassVar[bool] = False
     remembers: ClassVar[bool] = False
+    width_over_scale: ClassVar[float] = 1.0
     joints_only: ClassVar[bool] = False
 
     @property
     def name(self) -> str:
         """Name with the scale, such as `viscous` or `sigmoid[0.03]`."""
         return self.kind if self.scale is None else f"{self.kind}[{self.scale:g}]"
+
+    @property
+    def width(self) -> float:
+        """Width b of the presliding state that it depends on [rad or m]; NaN without one."""
+        if not self.remembers or self.scale is None:
+            return math.nan
+        return self.width_over_scale * self.scale
 
     @classmethod
     def unit(cls, linear: bool) -> str:
@@ -230,9 +240,9 @@ class Stop(Term):
     """Presliding friction z/b: an elastic element that slips at the width b (Maxwell slip)."""
 
     kind = "stop"
-    law = "z / scale"
-    python = "z / scale"
-    c = "z / scale"
+    law = "z / width, width = scale"
+    python = "z / width"
+    c = "z / width"
     scale_unit = "rad"
     dictionary = True
     remembers = True
@@ -240,7 +250,7 @@ class Stop(Term):
 
     def column(self, motion: DriveMotion) -> Array:
         """Return the presliding z/b, in [−1, 1]."""
-        return motion.stops[self.scale]
+        return motion.stops[self.width]
 
     def steady(self, velocity: Array) -> Array:
         """Return sign(w): in steady sliding the element has slipped."""
@@ -296,9 +306,39 @@ class Offset(Term):
         return np.ones(len(velocity))
 
 
+@dataclass(frozen=True)
+class Stribeck(Term):
+    """Friction z/b · exp(−(w/g)²) that falls with the speed w over the speed g.
+
+    It takes the state of a stop, not the speed's sign: after a reversal the friction that falls is
+    carried by the same elastic contact, and turns with it [CanudasDeWit1995].
+    """
+
+    kind = "stribeck"
+    law = f"z / width * exp(-(w / scale)^2), width = {STRIBECK_TIME:g} s * scale"
+    python = "z / width * math.exp(-(w / scale) * (w / scale))"
+    c = "z / width * exp(-(w / scale) * (w / scale))"
+    scale_unit = "rad/s"
+    dictionary = True
+    remembers = True
+    width_over_scale = STRIBECK_TIME
+    scale: float
+
+    def column(self, motion: DriveMotion) -> Array:
+        """Return the presliding z/b times exp(−(w/g)²)."""
+        return motion.stops[self.width] * self._fall(motion.velocity)
+
+    def steady(self, velocity: Array) -> Array:
+        """Return sign(w) exp(−(w/g)²): in steady sliding the element has slipped."""
+        return np.sign(velocity) * self._fall(velocity)
+
+    def _fall(self, velocity: Array) -> Array:
+        return np.asarray(np.exp(-((velocity / self.scale) ** 2)))
+
+
 # All kinds, in the order of a robot's columns; a new one comes last.
 TERMS: dict[str, type[Term]] = {
-    t.kind: t for t in (Armature, Viscous, Coulomb, Sigmoid, Stop, Load, Offset)
+    t.kind: t for t in (Armature, Viscous, Coulomb, Sigmoid, Stop, Load, Offset, Stribeck)
 }
 # What friction is made of by the model's name, poorest first: the term classes at the scales of a
 # revolute joint. `simple` is what a URDF takes; where a joint has another, `simple` is fitted
@@ -310,6 +350,7 @@ FRICTION: dict[str, tuple[Term, ...]] = {
         Viscous(),
         *(Sigmoid(s) for s in SIGMOID_SPEEDS),
         *(Stop(w) for w in STOP_WIDTHS),
+        *(Stribeck(g) for g in STRIBECK_SPEEDS),
         Load(LOAD_SPEED),
         Offset(),
     ),
@@ -423,6 +464,11 @@ class Drive:
         """The terms of friction and offset: all but rotor inertia."""
         return tuple(t for t in self.terms if not t.inertial)
 
+    @property
+    def rubs(self) -> bool:
+        """Whether it has friction that takes power, and so may stick."""
+        return any(t.nonnegative for t in self.friction)
+
 
 Column = tuple[int, Term]  # position of the drive, and which of its terms
 
@@ -460,9 +506,13 @@ class Drives(Sequence[Drive]):
         return _by_kind((d, t) for d, drive in enumerate(self) for t in drive.simple_terms)
 
     @cached_property
-    def stop_columns(self) -> tuple[Column, ...]:
-        """Columns with a presliding state, in the order of `DriveState.stops`."""
-        return tuple(c for c in self.columns if c[1].remembers)
+    def stops(self) -> tuple[tuple[int, float], ...]:
+        """Stop operators, (drive, width b) each, in the order of `DriveState.stops`.
+
+        Terms of a drive that depend on the same width share one.
+        """
+        found = {(term.width, d) for d, term in self.columns if term.remembers}
+        return tuple((d, width) for width, d in sorted(found))
 
     def name(self, column: Column) -> str:
         """Return a column's name: that of its drive and its term, such as `elbow.viscous`."""

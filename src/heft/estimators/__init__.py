@@ -4,7 +4,8 @@ from . import noise, robust
 from .noise import autocovariance, autocorrelation_time
 from .estimate import Estimate
 from .least_squares import LeastSquares
-from .searches import DelaySearch, DelayFound, BandwidthSearch
+from .delay_search import DelaySearch, DelayFound
+from .bandwidth_search import BandwidthSearch
 from .robust import Hampel, Huber
 from .segments import BlockMedian, Ransac
 from .registry import ESTIMATORS, Estimator, Method, robust_methods

@@ -5,7 +5,7 @@ A drive of position x and speed w, both summed over the joints that it moves, ta
     Σ value · f(x, w)
 
 which acts on those joints by the same ratios (virtual work); each term defines its own f
-(`dynamics.drives`). Presliding is z ← clip(z + Δx, −scale, +scale), Δx since the last call, and
+(`dynamics.drives`). Presliding is z ← clip(z + Δx, −width, +width), Δx since the last call, and
 z = 0 at the first. Both files have the same numbers in the same order of operations, so they
 differ by no more than their libraries' tanh.
 """
@@ -214,6 +214,12 @@ def _table(start: str) -> str:
     return "\n".join(lines)
 
 
+def _width(kind: type[Term]) -> str:
+    """Return the width of a term's presliding, in both languages."""
+    factor = kind.width_over_scale
+    return "scale" if factor == 1.0 else f"{factor!r} * scale"
+
+
 def _python_cases() -> str:
     """Return the branches that set `f`, one a kind."""
     indent, text = " " * 16, ""
@@ -223,8 +229,9 @@ def _python_cases() -> str:
             text += f"{indent}    rigid = float(tau_rigid[moves[0][0]])\n"
         if kind.remembers:
             text += (
+                f"{indent}    width = {_width(kind)}\n"
                 f"{indent}    last, z = self._stops.get(stop, (x, 0.0))\n"
-                f"{indent}    z = min(max(z + (x - last), -scale), scale)\n"
+                f"{indent}    z = min(max(z + (x - last), -width), width)\n"
                 f"{indent}    self._stops[stop] = x, z\n"
                 f"{indent}    stop += 1\n"
             )
@@ -240,11 +247,12 @@ def _c_case(kind: type[Term]) -> str:
         text += f"{indent}    rigid = tau_rigid[move->joint];\n"
     if kind.remembers:
         text += (
+            f"{indent}    width = {_width(kind)};\n"
             f"{indent}    if (!state->started) {{\n"
             f"{indent}        state->position[stop] = x;\n"
             f"{indent}    }}\n"
             f"{indent}    z = state->memory[stop] + (x - state->position[stop]);\n"
-            f"{indent}    z = z < -scale ? -scale : z > scale ? scale : z;\n"
+            f"{indent}    z = z < -width ? -width : z > width ? width : z;\n"
             f"{indent}    state->position[stop] = x;\n"
             f"{indent}    state->memory[stop] = z;\n"
             f"{indent}    ++stop;\n"
@@ -266,7 +274,7 @@ PYTHON = Template('''\
 $table
 #
 # and acts on each joint by ratio times that. z is the presliding memory: it follows x, held
-# between -scale and +scale, and begins at 0. For a prismatic joint read N for N m and m for rad.
+# between -width and +width, and begins at 0. For a prismatic joint read N for N m and m for rad.
 
 import math
 
@@ -337,7 +345,7 @@ C = Template("""\
 $table
 
    and acts on each joint by ratio times that. z is the presliding memory: it follows x, held
-   between -scale and +scale, and begins at 0. For a prismatic joint read N for N m and m for rad.
+   between -width and +width, and begins at 0. For a prismatic joint read N for N m and m for rad.
 
    C99 or C++, to be included:
 
@@ -438,7 +446,7 @@ static inline void heft_friction_torque(
         }
         for (k = 0; k < drive->terms; ++k, ++term) {
             const double scale = term->scale;
-            double rigid, z, f = 0.0;
+            double rigid, width, z, f = 0.0;
             switch (term->kind) {
 $cases            }
             effort += term->value * f;

@@ -242,6 +242,19 @@ class Plant(Protocol[M]):
         """
         ...
 
+    def sliding(self, samples: Samples[M], speed: float) -> NDArray[np.int64]:
+        """Return which way what rubs on each channel slides, shape (N, c), 0 where it may stick.
+
+        The number stays the same as long as all that rubs on a channel slides the same way; it is
+        1 for all samples where nothing rubs.
+
+        Args:
+            samples: N of them.
+            speed: Above which a hinge slides [rad/s]; what is slow for others follows from it.
+        """
+        del speed
+        return np.ones((len(samples.time), len(self.channels)), dtype=np.int64)
+
     def random_samples(self, count: int, rng: np.random.Generator) -> Samples[M]:
         """Return samples in general position, whose rows show all that motion could ever show."""
         ...
@@ -296,8 +309,16 @@ class Plant(Protocol[M]):
 class Fused(Protocol):
     """A plant that reduces samples without spelling rows out."""
 
-    def reduce(self, samples: Any, columns: Sequence[int]) -> tuple[Triangle, ...]:
-        """Return a triangle a channel, of these columns and what was measured."""
+    def reduce(
+        self, samples: Any, columns: Sequence[int], channels: Sequence[int] | None = None
+    ) -> tuple[Triangle, ...]:
+        """Return a triangle a channel, of these columns and what was measured.
+
+        Args:
+            samples: N of them.
+            columns: Positions of columns.
+            channels: Positions of the channels that are asked for; all if not given.
+        """
         ...
 
 

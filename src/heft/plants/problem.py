@@ -32,6 +32,7 @@ from .base import structural_base
 from .plant import Fused, Plant, PointSensitive, Predicting, Samples
 from .rows import Equations, Residuals
 from .sampling import Sampler, Survey, surveyed
+from .sliding import Counted, information_of, sliding_rows
 from .walk import Walk
 
 SHARED_ROWS = 8_192  # rows that one thread reduces at a time
@@ -61,6 +62,8 @@ class Problem(Generic[P]):
             of the middle one.
         keep_samples: Whether smooth motion stays in memory between one walk and the next, as that
             of short logs may.
+        counted: Which instantaneous rows count, for each recording by index of the sample, shape
+            (samples, channels); all if not given.
         known_survey: What is known of the recordings already; looked for if not given.
     """
 
@@ -73,6 +76,7 @@ class Problem(Generic[P]):
     weak: Weak | None = None
     decimation: int = 1
     keep_samples: bool = False
+    counted: Counted | None = field(default=None, repr=False, compare=False)
     known_survey: Survey | None = field(default=None, repr=False, compare=False)
 
     # --- what is walked
@@ -197,6 +201,10 @@ class Problem(Generic[P]):
     def _reduced(self) -> Iterator[Information]:
         """Yield information, part by part."""
         plant, labels, channels = self.plant, self.gathered_labels, self.channels
+        if self.counted is not None:
+            columns, counted = self._gathered, self.counted
+            yield from information_of(self.walk, labels, channels, columns, counted)
+            return
         if isinstance(plant, Fused) and not self.has_explicit_rows:
             columns = self._gathered
             reduce = plant.reduce
@@ -253,16 +261,21 @@ class Problem(Generic[P]):
     def residual_energy(self, values: Array) -> Array:
         """Return the energy of τ − Y β in the motion's band, shape (c,).
 
+        Rows that do not count have no residual: what friction does there is not to be passed on by
+        the filter.
+
         Args:
             values: β, shape (b,).
         """
-        total = np.zeros(len(self.channels))
+        total, counted = np.zeros(len(self.channels)), self.counted
         step = self.decimation * min(t.step for t in self.timelines)
         for piece in self.residuals(values):
             if self.has_explicit_rows:  # rows that hold nothing above the band
                 total += np.sum(piece.values**2, axis=0)
             elif len(piece.values) > SHORTEST_FILTERED:
-                smooth = signals.low_pass(piece.values, step, self.band_corner)
+                counts = True if counted is None else counted[piece.recording][piece.index]
+                left = np.where(counts, piece.values, 0.0)
+                smooth = np.where(counts, signals.low_pass(left, step, self.band_corner), 0.0)
                 total += np.sum(smooth**2, axis=0)
         return total
 
@@ -302,10 +315,8 @@ class Problem(Generic[P]):
 
     def with_recordings(self, recordings: Sequence[Recording], **changes: Any) -> Problem[P]:
         """Return a problem with other recordings, at the cutoff chosen here."""
-        smoothing = self.resolved
-        return replace(
-            self, recordings=tuple(recordings), smoothing=smoothing, known_survey=None, **changes
-        )
+        changes = {"smoothing": self.resolved, "known_survey": None, "counted": None, **changes}
+        return replace(self, recordings=tuple(recordings), **changes)
 
     def about(self, values: Array) -> Problem[P]:
         """Return the problem with rows taken about values.
@@ -330,6 +341,29 @@ class Problem(Generic[P]):
             return None
         smoothing = replace(self.resolved, corner=corner)
         return self.with_settings(smoothing=smoothing, band_hz=self.band_corner)
+
+    def blurred(self, factor: float) -> Problem[P]:
+        """Return the problem with instantaneous rows at the cutoff times a factor of at most 1.
+
+        Residuals are compared in the band of that cutoff.
+        """
+        corner = factor * self.corner
+        smoothing = replace(
+            self.resolved, corner=corner, corners=None, torque="raw", method="butterworth"
+        )
+        return self.with_settings(smoothing=smoothing, weak=None, band_hz=None)
+
+    def sliding(self, speed: float, settle: float) -> Problem[P]:
+        """Return the problem of which only rows count in which what rubs slides.
+
+        Which they are is found at the delay of this problem, and stays when that changes.
+
+        Args:
+            speed: Above which a hinge slides [rad/s]; see `Plant.sliding`.
+            settle: How long before and after a row it must slide the same way [s].
+        """
+        gaps = [signals.GAP_STEPS * self.decimation * t.step for t in self.timelines]
+        return replace(self, counted=sliding_rows(self.samples(), self.plant, speed, settle, gaps))
 
     def shortened(self, rows: int) -> Problem[P]:
         """Return the problem from the logs' beginnings, for a quick look.

@@ -11,7 +11,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.dynamics import PRISMATIC, DriveState, drive_columns, kernels
+from heft.dynamics import LINEAR_SCALE, PRISMATIC, DriveState, drive_columns, kernels
 from heft.errors import InvalidSetting, MissingSignal
 from heft.information import (
     PARAMETER_COUNT,
@@ -66,7 +66,7 @@ def standard_rows(
         state: What friction is a function of; without, its memory and loads are zero.
     """
     if state is None:
-        stops = len(robot.drives.stop_columns)
+        stops = len(robot.drives.stops)
         state = DriveState(
             of_channels(robot, q), v.T, a.T, np.zeros((stops, len(v))), np.zeros(v.T.shape)
         )
@@ -143,16 +143,17 @@ def random_drive_state(
 
     Speeds are made slower, by up to four decades: at common ones all sigmoids are the sign.
     """
-    stops = rng.uniform(-1.0, 1.0, size=(len(robot.drives.stop_columns), len(v)))
+    stops = rng.uniform(-1.0, 1.0, size=(len(robot.drives.stops), len(v)))
     slow = v.T * 10.0 ** rng.uniform(-4.0, 0.0, size=v.T.shape)
     return DriveState(of_channels(robot, q), slow, a.T, stops, rng.normal(size=v.T.shape))
 
 
-@lru_cache(maxsize=8)
-def _plan(robot: Robot, columns: tuple[int, ...]) -> kernels.Plan:
-    """Return how the kernels reduce these columns."""
+@lru_cache(maxsize=32)
+def _plan(robot: Robot, columns: tuple[int, ...], channels: tuple[int, ...]) -> kernels.Plan:
+    """Return how the kernels reduce these columns of these of the tree's channels."""
     acts = drive_columns.acts(robot.drives, (*robot.drive_columns, *robot.simple_columns))
-    return kernels.plan(robot.tree, np.array(columns, dtype=np.intp), acts, robot.measured)
+    measured = np.array(channels, dtype=np.intp)
+    return kernels.plan(robot.tree, np.array(columns, dtype=np.intp), acts, measured)
 
 
 @dataclass(frozen=True, eq=False)
@@ -416,16 +417,38 @@ class RobotPlant(Plant[RobotMotion]):
         chosen = list(columns)
         return Sides(*(side[:, self.robot.measured][:, :, chosen] for side in made))
 
-    def reduce(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> tuple[Triangle, ...]:
+    def reduce(
+        self,
+        samples: Samples[RobotMotion],
+        columns: Sequence[int],
+        channels: Sequence[int] | None = None,
+    ) -> tuple[Triangle, ...]:
         """Return a triangle a joint, in cache, without spelling rows out."""
-        robot, plan = self.robot, _plan(self.robot, tuple(columns))
+        robot = self.robot
+        chosen = robot.measured if channels is None else robot.measured[list(channels)]
+        plan = _plan(robot, tuple(columns), tuple(chosen.tolist()))
         every = (*robot.drive_columns, *robot.simple_columns)
-        scatter = drive_columns.columns(robot.drives, every, self.drive_state(samples))
+        scatter = drive_columns.columns(robot.drives, every, self.drive_state(samples), chosen)
         effort = np.zeros((robot.tree.channels, len(samples.time)))
         effort[robot.measured] = samples.measured.T
         factors = kernels.reduce(plan, samples.motion.bodies, scatter, effort)
         rows = len(samples.time)
-        return tuple(Triangle(plan.columns[c], factors[c], rows) for c in robot.measured)
+        return tuple(Triangle(plan.columns[c], factors[c], rows) for c in chosen)
+
+    def sliding(self, samples: Samples[RobotMotion], speed: float) -> NDArray[np.int64]:
+        """Return which way all drives that rub on a joint slide; see `Plant.sliding`."""
+        robot, velocity = self.robot, samples.motion.velocity
+        ways = np.ones((len(robot.channels), len(samples.time)), dtype=np.int64)
+        sticks = np.zeros(ways.shape, dtype=bool)
+        for drive in robot.drives:
+            if not drive.rubs:
+                continue
+            w = drive.ratio @ velocity
+            slow = speed * (LINEAR_SCALE if drive.linear else 1.0)
+            for c in np.flatnonzero(drive.ratio):
+                ways[c] = 2 * ways[c] + (w > 0.0)  # a bit for each
+                sticks[c] |= np.abs(w) <= slow
+        return np.where(sticks, 0, ways)[robot.measured].T
 
     def predict(self, samples: Samples[RobotMotion], values: Array) -> Array:
         """Return the torque of standard parameters, shape (N, measured joints) [N·m or N]."""

@@ -52,7 +52,7 @@ def sharpened_and_delayed(
         The problem at the chosen cutoff and delay, and the result of the delay search [s].
     """
     searched = asked.corner is None and problem.resolved.method == "butterworth"
-    raised = 1.0
+    first, raised = problem, 1.0
     if searched:
         progress("looking how sharp the motion may be")
         raised = sharpness.fit(problem, (1,))
@@ -60,7 +60,7 @@ def sharpened_and_delayed(
     found = DelayFound(problem.delay, problem.delay, 1.0, 0.0)
     if asked.delay is None:
         progress("looking for a delay of the torque")
-        found = delay.fit(problem)
+        found = delay.fit(first)
     problem = problem.delayed(found.delay)
     if searched and raised == 1.0:
         problem = problem.sharpened(sharpness.fit(problem, (-1,))) or problem
