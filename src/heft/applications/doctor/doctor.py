@@ -29,7 +29,7 @@ from .clock_and_signals import LogFacts, look
 from .corrections import Correction, Told
 from .evidence import Evidence
 from .judging import StepEvidence
-from .mending import effort_kind, mended_map, unwrapped
+from .mending import effort_kind, mended_map, readable
 from .pace import Pace
 from .physics import Physics, of_the_motion
 from .search import explain
@@ -89,11 +89,11 @@ def diagnose(
         MissingSignal: If the robot needs signals that a log does not hold.
     """
     settings = settings or DoctorSettings()
-    logs, findings, readable = [], [], []
+    logs, findings, pieces = [], [], []
     for recording in recordings:
         progress(f"looking at {recording.name}")
         facts, found = look(recording, settings.clock, settings.signals)
-        readable.append(unwrapped(recording, found))
+        pieces += readable(recording, facts, found)
         logs.append((recording.name, facts))
         prefix = f"{Path(recording.name).name}: " if len(recordings) > 1 else ""
         findings += [replace(f, about=prefix + f.about) for f in found]
@@ -102,7 +102,7 @@ def diagnose(
         return seen
     progress("asking the robot's physics")
     pace = Pace(settings.search.longest_s, progress=progress, stop=stop)
-    return _by_physics(seen, robot, readable, effort_kind(recordings[0]), pace)
+    return _by_physics(seen, robot, pieces, effort_kind(recordings[0]), pace)
 
 
 def _by_physics(
