@@ -26,6 +26,21 @@ BLOCK = 64  # columns that LAPACK may reflect at once
 
 
 @dataclass(frozen=True)
+class Regressor:
+    """Regressor of a corrected motion, n instants.
+
+    Attributes:
+        columns: For each channel, indices of the k unknowns that its torque depends on.
+        rows: For each channel, Yᵀ, shape (k, n).
+        ridge: Precision of the prior on the p unknowns, shape (p,).
+    """
+
+    columns: tuple[NDArray[np.intp], ...]
+    rows: tuple[Array, ...]
+    ridge: Array
+
+
+@dataclass(frozen=True)
 class Rows:
     """Regressor rows of a motion and delay, reduced to triangles, for any torque correction.
 
@@ -168,21 +183,34 @@ class Evidence:
         """Return the sum of squares of each joint's torque as logged, shape (joints,)."""
         return np.asarray(np.sum(self.effort(timing) ** 2, axis=0))
 
-    def rows(self, correction: Correction) -> Rows:
-        """Return the regressor rows of a correction's motion and delay."""
+    def drives(self, correction: Correction) -> Array:
+        """Return each drive's friction columns under a correction, shape (drives, terms, n).
+
+        They depend on `Correction.speeds` alone.
+        """
+        _, v, a = self.motion(correction)
+        return self.unknowns.drive_columns(correction, self.stretches, v, a)
+
+    def regressor(self, correction: Correction, drives: Array) -> Regressor:
+        """Return the regressor of a correction's motion.
+
+        Args:
+            correction: Correction applied.
+            drives: Its friction columns, shape (drives, terms, n).
+        """
         q, v, a = self.motion(correction)
         motion = kernels.motion_of(self.robot.tree, np.array(correction.gravity), q, v, a)
         bodies = _regressor(self.robot.tree, motion)
-        drives = self.unknowns.drive_columns(correction, self.stretches, v, a)
-        effort = self.effort(correction.timing)
         made = [self._channel(c, bodies, drives) for c in self.channels]
-        regressors = tuple(y for _, y in made)
-        return Rows(
-            tuple(at for at, _ in made),
-            tuple(triangulated(np.vstack([y, effort.T]).T) for y in regressors),
-            regressors,
-            self._ridge(drives),
+        return Regressor(
+            tuple(at for at, _ in made), tuple(y for _, y in made), self._ridge(drives)
         )
+
+    def rows(self, regressor: Regressor, timing: Timing) -> Rows:
+        """Return the rows of a motion with torque brought in time with it."""
+        effort = self.effort(timing).T
+        triangles = (triangulated(np.vstack([y, effort]).T) for y in regressor.rows)
+        return Rows(regressor.columns, tuple(triangles), regressor.rows, regressor.ridge)
 
     def _channel(
         self, channel: int, bodies: Array, drives: Array

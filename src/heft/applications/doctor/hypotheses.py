@@ -21,8 +21,9 @@ triangles, no difference of sums.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,10 +34,22 @@ from heft.estimators import noise
 from heft.information import PARAMETER_COUNT
 
 from .corrections import Correction, Timing
-from .evidence import Evidence, Rows, triangulated
+from .evidence import Evidence, Regressor, Rows, triangulated
 
 KEPT_ROWS = 4  # motions whose rows are kept
 CLIPS = 4  # times that nonnegative terms which come out negative are set to zero
+
+
+T = TypeVar("T")
+
+
+def _kept(cache: dict[object, T], key: object, make: Callable[[], T]) -> T:
+    """Return what a cache holds, made if it does not; the oldest of a few leaves."""
+    if key not in cache:
+        while len(cache) >= KEPT_ROWS:
+            del cache[next(iter(cache))]
+        cache[key] = make()
+    return cache[key]
 
 
 @dataclass(frozen=True)
@@ -68,6 +81,8 @@ class Hypotheses:
         self.settings = evidence.settings
         self.memory = np.ones(len(evidence.channels))  # rows that add as much as one, a channel
         self._rows: dict[object, Rows] = {}
+        self._regressors: dict[object, Regressor] = {}
+        self._drives: dict[object, Array] = {}
         self._energies: dict[Timing, Array] = {}
 
     def energies(self, timing: Timing) -> Array:
@@ -78,12 +93,20 @@ class Hypotheses:
 
     def rows(self, correction: Correction) -> Rows:
         """Return the regressor rows of a correction's motion and delay."""
-        key = (correction.motion, correction.timing)
-        if key not in self._rows:
-            if len(self._rows) > KEPT_ROWS:
-                self._rows.clear()
-            self._rows[key] = self.evidence.rows(correction)
-        return self._rows[key]
+        return _kept(
+            self._rows,
+            (correction.motion, correction.timing),
+            lambda: self.evidence.rows(self._regressor(correction), correction.timing),
+        )
+
+    def _regressor(self, correction: Correction) -> Regressor:
+        def made() -> Regressor:
+            drives = _kept(
+                self._drives, correction.speeds, lambda: self.evidence.drives(correction)
+            )
+            return self.evidence.regressor(correction, drives)
+
+        return _kept(self._regressors, correction.motion, made)
 
     def settle(self, correction: Correction, common: bool = True) -> Fit:
         """Fit a correction and keep the autocorrelation times of its residual for later fits.
@@ -100,7 +123,11 @@ class Hypotheses:
         return self.fit(correction, fit.sigma)
 
     def fit(
-        self, correction: Correction, sigma: Array | None = None, rows: Rows | None = None
+        self,
+        correction: Correction,
+        sigma: Array | None = None,
+        rows: Rows | None = None,
+        hopeless: float = np.inf,
     ) -> Fit:
         """Fit the torque under a correction, with the autocorrelation times that are kept.
 
@@ -108,6 +135,7 @@ class Hypotheses:
             correction: The correction.
             sigma: Initial rms residual of each channel's torque as logged, shape (channels,) [N·m].
             rows: Rows with another prior than the correction's own.
+            hopeless: J after one iteration of the weights beyond which there is no second.
         """
         evidence, rows = self.evidence, rows or self.rows(correction)
         channels, count = list(evidence.channels), evidence.count
@@ -130,8 +158,10 @@ class Hypotheses:
                 ]
             )
             left = np.sqrt(rest / count + floor**2)
-        logged = left / np.abs(scale)
-        likelihood = float(np.sum(count / self.memory * 2.0 * np.log(logged)))
+            logged = left / np.abs(scale)
+            likelihood = float(np.sum(count / self.memory * 2.0 * np.log(logged)))
+            if likelihood > hopeless:
+                break
         return Fit(correction, likelihood + self._distance(rows, values), logged, values)
 
     def _distance(self, rows: Rows, values: Array) -> float:

@@ -215,7 +215,9 @@ def _walk_signals(tally: Counts, block: _Block, thresholds: SignalThresholds) ->
         for side, _ in EXTREMES:
             level = sizes.high[k] if side else sizes.low[k]
             tally.plateau[side, k] += _plateau(x, d, level, slope, thresholds.plateau_rows)
-        moves = _own_motion(block, kind, name, change, some_move) & inside
+        moves = _own_motion(block, kind, name, change, some_move)
+        if kind in EFFORTS:
+            moves &= inside
         least = max(thresholds.frozen_rows, thresholds.frozen_s / max(sizes.step, SMALL))
         is_effort = kind in EFFORTS
         for begin, end in _frozen_runs(d, moves, max(size, sizes.quantum[k]), is_effort, least):

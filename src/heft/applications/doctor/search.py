@@ -109,10 +109,12 @@ class Search:
         suspects = self._suspects(best)
         chosen = [step for step in proposed if suspects.issuperset(step.joints)]
         tried: list[Tried] = []
+        hopeless = best.objective + self.settings.hopeless_evidence
         for step in chosen:
             if self.pace.is_over():
                 break
-            tried.append((step, self.hypotheses.fit(step.apply(best.correction), best.sigma)))
+            corrected = step.apply(best.correction)
+            tried.append((step, self.hypotheses.fit(corrected, best.sigma, hopeless=hopeless)))
             self.pace.count(len(tried), len(chosen), "corrections")
         return tried
 

@@ -176,12 +176,12 @@ class TimingSearch:
 
     delays_s: tuple[float, ...] = (-0.03, -0.015, -0.008, 0.008, 0.015, 0.03, 0.06)
     delay_step_s: float = 0.003
-    drifts: tuple[float, ...] = (-1.6e-3, -0.8e-3, -0.4e-3, 0.4e-3, 0.8e-3, 1.6e-3)
+    drifts: tuple[float, ...] = (-1.2e-3, -0.4e-3, 0.4e-3, 1.2e-3)
     drift_step: float = 2e-4
     shortest_lag_s: float = 0.005
     corner_step: float = 0.2
     band: float = 3.0
-    narrowings: int = 4
+    narrowings: int = 3
     evidence: float = 60.0
     least_fall: float = 0.95
     gate: float = 0.97
@@ -225,6 +225,7 @@ class CorrectionSearch:
     Attributes:
         most_steps: Largest number of steps of one correction.
         look_evidence: Least evidence for a step to be followed up, before all are judged together.
+        hopeless_evidence: Evidence against a step beyond which its fit is not settled.
         refined_steps: Number of leading steps whose parameter is refined.
         beginnings: Number of first steps that are followed up, until one leads to an explained log.
         looks_again: Number of times that a corrected log is searched again.
@@ -243,6 +244,7 @@ class CorrectionSearch:
 
     most_steps: int = 4
     look_evidence: float = 25.0
+    hopeless_evidence: float = 100.0
     refined_steps: int = 5
     beginnings: int = 2
     looks_again: int = 2
