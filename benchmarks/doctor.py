@@ -76,7 +76,7 @@ class Log:
 @lru_cache(maxsize=4)
 def experiment(
     arm: str, friction: str, seed: int, motion: MotionKind = "sines", tilt: float = 0.0,
-    tool: bool = False,
+    tool: bool = False, duration: float = DURATION,
 ) -> Experiment:  # fmt: skip
     """Return a simulated experiment, without noise."""
     file = {**DEVELOPMENT, **SCORED, **FURTHER}[arm]
@@ -84,7 +84,7 @@ def experiment(
     held = with_tool(plain, np.random.default_rng([seed, 7])) if tool else plain
     condition = Condition(
         drives=FRICTION[friction], motion=motion, tilt=float(np.deg2rad(tilt)),
-        sensors=Sensors(), duration=DURATION,
+        sensors=Sensors(), duration=duration,
     )  # fmt: skip
     simulator = Simulator(held, condition)
     made, exact = simulator.run(seed), simulator.run(seed).exact
@@ -125,17 +125,18 @@ def with_tool(arm: Arm, rng: np.random.Generator) -> Arm:
     return replace(arm, urdf=write_urdf(arm.urdf, {name: ten}, {}))
 
 
-def faulty(log: Log) -> Faulty:
-    """Return a log of the study."""
+def faulty(log: Log, duration: float = DURATION) -> Faulty:
+    """Return a log of the study, of a duration [s]."""
     rng = np.random.default_rng([log.seed, list(KINDS).index(log.kind)])
     if log.kind == "clean":
-        e = experiment(log.arm, log.friction, log.seed, MOTIONS[log.seed % len(MOTIONS)])
+        motion = MOTIONS[log.seed % len(MOTIONS)]
+        e = experiment(log.arm, log.friction, log.seed, motion, duration=duration)
         return Faulty(e.logged(rng), (), True)
-    good = experiment(log.arm, log.friction, log.seed)
+    good = experiment(log.arm, log.friction, log.seed, duration=duration)
     if log.kind in FAULTS:
         return FAULTS[log.kind](good, rng)
     tilt, tool = RE_SIMULATED[log.kind], log.kind == "tool missing"
-    made = experiment(log.arm, log.friction, log.seed, tilt=tilt, tool=tool)
+    made = experiment(log.arm, log.friction, log.seed, tilt=tilt, tool=tool, duration=duration)
     cause = Cause(("tool missing",)) if tool else Cause(("tilted mounting",))
     moved = np.sqrt(np.mean((made.torque - good.torque) ** 2, axis=0)) > good.noise
     return Faulty(made.logged(rng), (cause,), bool(np.any(moved)))
@@ -168,8 +169,7 @@ def extra(found: Diagnosis, causes: Sequence[Cause]) -> list[str]:
     return [
         f.name
         for f in found.findings
-        if f.name not in FACTS
-        and not any(Diagnosis((), (f,)) and c.is_said(Diagnosis((), (f,))) for c in causes)
+        if f.name not in FACTS and not any(c.is_said(Diagnosis((), (f,))) for c in causes)
     ]
 
 

@@ -185,9 +185,7 @@ def swap(e: Experiment, rng: np.random.Generator) -> Faulty:
     """Columns of two joints, positions and torques, change places."""
     i, j = _chosen(e, rng, 2)
     causes = (Cause(SWAPS[:1], (e.joints[i], e.joints[j])),)
-    return _positions(
-        e, _exchanged(e.position, i, j), causes, rng, _exchanged(e.torque, i, j)
-    )
+    return _positions(e, _exchanged(e.position, i, j), causes, rng, _exchanged(e.torque, i, j))
 
 
 def _flipped(e: Experiment, rng: np.random.Generator, joints: list[int]) -> Faulty:
@@ -268,9 +266,9 @@ def gap(e: Experiment, rng: np.random.Generator) -> Faulty:
     at = int(rng.integers(len(e.time) // 4, 3 * len(e.time) // 4))
     keep = np.ones(len(e.time), dtype=bool)
     keep[at : at + max(12, round(0.05 / e.step))] = False
-    log = replace(
-        e, time=e.time[keep], position=e.position[keep], torque=e.torque[keep]
-    ).logged(rng)
+    log = replace(e, time=e.time[keep], position=e.position[keep], torque=e.torque[keep]).logged(
+        rng
+    )
     return Faulty(log, (Cause(("gaps",)),), True)
 
 

@@ -56,6 +56,7 @@ class Correction:
         gravity: Gravity in the base's frame [m/s²].
         timing: Delay, drift and low-pass of torque against motion.
         driven: Indices of the joints whose friction may push, as drives can that compensate it.
+        carrying: Index of a body of which the model file is believed little, or None.
     """
 
     q_source: tuple[int, ...]
@@ -66,6 +67,7 @@ class Correction:
     gravity: tuple[float, float, float]
     timing: Timing = IN_TIME
     driven: tuple[int, ...] = ()
+    carrying: int | None = None
 
     @staticmethod
     def none(robot: Robot) -> Correction:
@@ -119,7 +121,7 @@ class Correction:
     @property
     def motion(self) -> tuple[object, ...]:
         """The part that determines the regressor; hypotheses that share it share their rows."""
-        return (self.q_source, self.q_scale, self.q_offset, self.gravity)
+        return (self.q_source, self.q_scale, self.q_offset, self.gravity, self.carrying)
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,17 @@ from .search import explain
 from .settings import CorrectionSearch, DoctorSettings
 
 MARKS = {"spoils": "✗", "warns": "!", "tells": "·"}
-FIELDS = ("name", "about", "severity", "message", "evidence", "sure", "cure", "lines",
-          "others")  # in JSON
+FIELDS = (
+    "name",
+    "about",
+    "severity",
+    "message",
+    "evidence",
+    "sure",
+    "cure",
+    "lines",
+    "others",
+)  # in JSON
 
 
 @dataclass(frozen=True)
@@ -114,7 +123,7 @@ def _by_physics(
         evidence = Evidence.of(robot, recordings, settings.evidence)
         if not evidence.stretches or not evidence.channels:
             raise InvalidRecording("no piece of the logs is long enough, or holds no torque")
-        explained, timing = explain(evidence, settings.search, pace)
+        explained, timing = explain(evidence, settings.search, pace, settings.loads)
     except (InvalidRecording, FitError) as problem:
         cure = "cure the other findings first"
         findings.append(Finding("physics not asked", problem.message, cure=cure))

@@ -203,7 +203,7 @@ class Evidence:
         bodies = _regressor(self.robot.tree, motion)
         made = [self._channel(c, bodies, drives) for c in self.channels]
         return Regressor(
-            tuple(at for at, _ in made), tuple(y for _, y in made), self._ridge(drives)
+            tuple(at for at, _ in made), tuple(y for _, y in made), self._ridge(drives, correction)
         )
 
     def rows(self, regressor: Regressor, timing: Timing) -> Rows:
@@ -228,9 +228,12 @@ class Evidence:
                 places.append(np.arange(own.start, own.stop))
         return np.concatenate(places), np.concatenate(parts)
 
-    def _ridge(self, drives: Array) -> Array:
+    def _ridge(self, drives: Array, correction: Correction) -> Array:
         """Return the prior's precision of the unknowns, shape (p,)."""
         ridge = np.full(len(self.unknowns.start), 1.0 / self.settings.body_deviation**2)
+        if correction.carrying is not None:
+            first = PARAMETER_COUNT * correction.carrying
+            ridge[first : first + PARAMETER_COUNT] /= self.settings.unknown_body**2
         for d, drive in enumerate(self.robot.drives):
             strong = np.max(np.abs(drive.ratio) * self.effort_rms, initial=0.0)
             size = np.abs(drive.ratio).max() * np.sqrt(np.mean(drives[d] ** 2, axis=1))

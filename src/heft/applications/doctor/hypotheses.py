@@ -126,7 +126,6 @@ class Hypotheses:
         self,
         correction: Correction,
         sigma: Array | None = None,
-        rows: Rows | None = None,
         hopeless: float = np.inf,
     ) -> Fit:
         """Fit the torque under a correction, with the autocorrelation times that are kept.
@@ -134,10 +133,9 @@ class Hypotheses:
         Args:
             correction: The correction.
             sigma: Initial rms residual of each channel's torque as logged, shape (channels,) [N·m].
-            rows: Rows with another prior than the correction's own.
             hopeless: J after one iteration of the weights beyond which there is no second.
         """
-        evidence, rows = self.evidence, rows or self.rows(correction)
+        evidence, rows = self.evidence, self.rows(correction)
         channels, count = list(evidence.channels), evidence.count
         source = [correction.tau_source[c] for c in channels]
         scale = np.array([correction.tau_scale[c] for c in channels])

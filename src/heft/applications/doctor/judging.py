@@ -144,9 +144,12 @@ class Judge:
 
     def is_seen(self, step: CompensatedFriction, fit: Fit) -> bool:
         """Return whether the friction that a fit finds pushes along the motion."""
-        evidence = self.hypotheses.evidence
-        size = np.maximum(evidence.effort_size, 1e-12)
-        return step.is_seen(self.hypotheses.unknowns.sliding(fit.values)[: len(size)] / size)
+        unknowns = self.hypotheses.unknowns
+        _, v, _ = self.hypotheses.evidence.motion(fit.correction)
+        # Slow sliding, where viscous friction does not hide that the rest of it pushes.
+        slow = np.quantile(np.abs(v), self.least.slow_share, axis=0)
+        speed = np.array([np.abs(d.ratio) @ slow for d in unknowns.rubbing])
+        return step.is_seen(unknowns.sliding(fit.values, speed))
 
     def least_evidence(self, step: CorrectionStep) -> float:
         """Return the evidence that a step must have, given all others."""
@@ -168,7 +171,6 @@ class Judge:
             apart = float(fit.objective - best.objective)
             if apart < self.least.indistinguishable:
                 yield other, apart
-
 
     def _small_rivals(
         self, step: CorrectionStep, without: Fit, best: Fit

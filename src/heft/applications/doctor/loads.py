@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.information import PARAMETER_COUNT
@@ -41,19 +42,15 @@ def tool(hypotheses: Hypotheses, fit: Fit, thresholds: LoadThresholds) -> ToolFo
         fit: Fit of the corrected log.
         thresholds: When it is sure.
     """
-    unknowns, tree = hypotheses.unknowns, hypotheses.evidence.robot.tree
-    rows = hypotheses.rows(fit.correction)
-    measured = tree.ancestry()[list(hypotheses.evidence.channels)].any(axis=0)
-    depth = np.where(measured, tree.ancestry().sum(axis=0), 0)
-    if np.sum(depth == depth.max()) > 1 or np.sum(measured) < thresholds.least_bodies:
-        return None  # a hand, or a tree: nobody knows which is the last
-    last = int(np.argmax(depth))
-    far = hypotheses.far(rows, fit.values)
-    others = float(np.median(np.delete(far, last)[np.delete(measured, last)]))
-    ten = slice(PARAMETER_COUNT * last, PARAMETER_COUNT * (last + 1))
-    ridge = rows.ridge.copy()
-    ridge[ten] /= thresholds.widening**2
-    freed = hypotheses.fit(fit.correction, fit.sigma, replace(rows, ridge=ridge))
+    last = last_body(hypotheses, thresholds)
+    if last is None:
+        return None
+    unknowns = hypotheses.unknowns
+    plain = replace(fit.correction, carrying=None)
+    fit = hypotheses.fit(plain, fit.sigma)
+    freed = hypotheses.fit(replace(plain, carrying=last), fit.sigma)
+    far = hypotheses.far(hypotheses.rows(plain), fit.values)
+    others = float(np.median(np.delete(far, last)[np.delete(_measured(hypotheses), last)]))
     file, found = (_mass(hypotheses, u, last) for u in (unknowns.start, freed.values))
     made = ToolFound(
         last, found - file, fit.objective - freed.objective, far[last] / max(others, 1.0)
@@ -64,6 +61,20 @@ def tool(hypotheses: Hypotheses, fit: Fit, thresholds: LoadThresholds) -> ToolFo
         and made.mass > thresholds.share * file
     )
     return made if is_sure else None
+
+
+def last_body(hypotheses: Hypotheses, thresholds: LoadThresholds) -> int | None:
+    """Return the index of the body at the end of a chain, None of a hand or a tree."""
+    tree, measured = hypotheses.evidence.robot.tree, _measured(hypotheses)
+    depth = np.where(measured, tree.ancestry().sum(axis=0), 0)
+    alone = np.sum(depth == depth.max()) == 1 and np.sum(measured) >= thresholds.least_bodies
+    return int(np.argmax(depth)) if alone else None
+
+
+def _measured(hypotheses: Hypotheses) -> NDArray[np.bool_]:
+    """Return which bodies act on a measured joint, shape (bodies,)."""
+    evidence = hypotheses.evidence
+    return np.asarray(evidence.robot.tree.ancestry()[list(evidence.channels)].any(axis=0))
 
 
 def _mass(hypotheses: Hypotheses, values: Array, body: int) -> float:

@@ -18,9 +18,10 @@ from .corrections import Correction, CorrectionStep, ScalarStep, combined
 from .evidence import Evidence
 from .hypotheses import Fit, Hypotheses
 from .judging import Explained, Judge
+from .loads import tool
 from .pace import Pace
 from .proposals import Proposals
-from .settings import CorrectionSearch
+from .settings import CorrectionSearch, LoadThresholds
 from .steps import CompensatedFriction, steps_between
 from .timings import TimingFound, Timings
 
@@ -170,7 +171,10 @@ class Search:
 
 
 def explain(
-    evidence: Evidence, settings: CorrectionSearch | None = None, pace: Pace | None = None
+    evidence: Evidence,
+    settings: CorrectionSearch | None = None,
+    pace: Pace | None = None,
+    loads: LoadThresholds | None = None,
 ) -> tuple[Explained, TimingFound]:
     """Search for the corrections of logs under which the robot model explains the torque.
 
@@ -181,17 +185,21 @@ def explain(
         evidence: Data that are compared.
         settings: Settings of the search.
         pace: Bound on its time, and who hears of its progress; that of the settings if not given.
+        loads: When a tool is sure that the model file does not name.
 
     Returns:
         The corrections, and the timings that explain the corrected log.
     """
-    settings = settings or CorrectionSearch()
+    settings, loads = settings or CorrectionSearch(), loads or LoadThresholds()
     search = Search(evidence, settings, pace)
     timings = Timings(search.hypotheses, settings.timing)
     start = Correction.none(evidence.robot)
     timing = timings.found(start)
     if timings.hides(timing):
         start = timing.best.correction
+    found = tool(search.hypotheses, search.hypotheses.settle(start, common=False), loads)
+    if found is not None:  # what it explains is no other fault's
+        start = replace(start, carrying=found.body)
     best = _searched(search, start)
     if best.steps:
         timing = timings.found(best.correction)

@@ -99,6 +99,7 @@ class EvidenceSettings:
         instants: Number of instants at which torque is compared.
         longest_delay_s: Largest delay of torque behind motion [s].
         body_deviation: Relative standard deviation of the model file's parameters.
+        unknown_body: Factor by which that is larger for a body that carries what nobody knows.
         tail: Degrees of freedom ν of the Student prior: single bodies may be off by far more.
         sigmoid_speeds_rad_s: Scales of the sigmoids of sliding friction [rad/s].
         stop_widths_rad: Widths of the stop operators of presliding friction [rad].
@@ -113,6 +114,7 @@ class EvidenceSettings:
     instants: int = 400
     longest_delay_s: float = 0.2
     body_deviation: float = 0.5
+    unknown_body: float = 10.0
     tail: float = 4.0
     sigmoid_speeds_rad_s: tuple[float, ...] = (0.02, 0.06, 0.15, 0.5)
     stop_widths_rad: tuple[float, ...] = (6e-4, 0.002, 0.006, 0.03)
@@ -204,6 +206,8 @@ class StepAcceptance:
         offset_rad: Smallest offset [rad].
         tilt_rad: Smallest tilt of the base [rad].
         log_factor: Smallest logarithm of a factor.
+        slow_share: Share of the rows in which a joint is slower than the speed at which its
+            friction must push for a drive to compensate more than there is.
         indistinguishable: Difference of evidence below which two steps cannot be distinguished.
     """
 
@@ -215,6 +219,7 @@ class StepAcceptance:
     offset_rad: float = 1.5 * DEGREE
     tilt_rad: float = 0.8 * DEGREE
     log_factor: float = float(np.log(1.3))
+    slow_share: float = 0.3
     indistinguishable: float = 12.0
 
 
@@ -290,7 +295,6 @@ class LoadThresholds:
 
     Attributes:
         least_bodies: Number of measured bodies, at least, for one of them to be told apart.
-        widening: Factor by which the last body's prior is widened for a tool.
         evidence: Least evidence that the last body is not the file's.
         strain: Least distance of the last body from the file, over the median of the others.
         share: Least mass of a tool over that of the last body in the file.
@@ -299,7 +303,6 @@ class LoadThresholds:
     """
 
     least_bodies: int = 3
-    widening: float = 10.0
     evidence: float = 30.0
     strain: float = 5.0
     share: float = 0.5

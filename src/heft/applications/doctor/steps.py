@@ -355,8 +355,7 @@ class CompensatedFriction(CorrectionStep):
         """Return whether the friction of its joints pushes along the motion, in most of them.
 
         Args:
-            sliding: Each joint's friction torque of sliding, but for viscous one, over the
-                deviation of its torque, shape (joints,).
+            sliding: Each drive's friction torque of slow sliding, shape (drives,) [N·m].
         """
         own = sliding[list(self.joints)] if self.joints else sliding
         return bool(np.median(own) < 0.0)

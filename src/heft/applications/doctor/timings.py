@@ -81,9 +81,7 @@ class Timings:
         delays = [self._at(still, Timing(d)) for d in settings.delays_s]
         late = min([still, *delays], key=_objective)
         late = self._narrowed(late, "delay", settings.delay_step_s)
-        drifts = [
-            self._at(late, replace(late.correction.timing, drift=d)) for d in settings.drifts
-        ]
+        drifts = [self._at(late, replace(late.correction.timing, drift=d)) for d in settings.drifts]
         drifting = min([late, *drifts], key=_objective)
         if drifting is not late:
             for _ in range(2):

@@ -19,6 +19,7 @@ from heft.dynamics import (
     Offset,
     Sigmoid,
     Stop,
+    Term,
     Viscous,
     drive_columns,
 )
@@ -103,10 +104,20 @@ class Unknowns:
         ]
         return np.concatenate([np.zeros(self.bodies, dtype=bool), np.array(own, dtype=bool)])
 
-    def sliding(self, values: Array) -> Array:
-        """Return each drive's friction torque of fast sliding but for viscous one, (drives,)."""
-        own = np.array([isinstance(t, Sigmoid | Stop) for t in self.rubbing[0].terms])
-        return np.asarray(values[self.bodies :].reshape(-1, self.terms)[:, own].sum(axis=1))
+    def sliding(self, values: Array, speed: Array) -> Array:
+        """Return each drive's friction torque of steady sliding, shape (drives,).
+
+        Args:
+            values: The unknowns, shape (p,).
+            speed: Speed of each drive, shape (drives,) [rad/s or m/s].
+        """
+        own = values[self.bodies :].reshape(-1, self.terms)
+        return np.array(
+            [
+                sum(c * _steady(t, v) for c, t in zip(cs, d.terms, strict=True))
+                for cs, d, v in zip(own, self.rubbing, speed, strict=True)
+            ]
+        )
 
     def parameters(self, values: Array) -> Array:
         """Return the inertial parameters of all bodies from unknowns, shape (10 bodies,)."""
@@ -146,3 +157,12 @@ class Unknowns:
         chosen = [(d, t) for d, drive in enumerate(self.rubbing) for t in drive.terms]
         made = drive_columns.columns(self.rubbing, chosen, state).values
         return made.reshape(len(self.rubbing), self.terms, -1)
+
+
+def _steady(term: Term, speed: float) -> float:
+    """Return a term's column at a steady speed; that of what is no friction is 0."""
+    if isinstance(term, Viscous):
+        return speed
+    if isinstance(term, Sigmoid):
+        return float(np.tanh(speed / term.scale))
+    return float(isinstance(term, Stop))
