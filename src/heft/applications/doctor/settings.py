@@ -219,7 +219,7 @@ class StepAcceptance:
     offset_rad: float = 1.5 * DEGREE
     tilt_rad: float = 0.8 * DEGREE
     log_factor: float = float(np.log(1.3))
-    slow_share: float = 0.3
+    slow_share: float = 0.1
     indistinguishable: float = 12.0
 
 
