@@ -27,6 +27,7 @@ from heft.plants.problem import Problem
 from heft.recordings.recording import Recording
 
 Friction = Literal["full", "simple", "none"]
+STANDSTILL = 0.018  # [rad/s], as `docs/predict.md` says; all joints that are scored turn
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,8 @@ class Left:
             effort = (entry["armature"] or 0.0) * a
             if friction == "simple":
                 simple = entry["simple"]
-                effort += simple.get("viscous", 0.0) * v + simple.get("coulomb", 0.0) * np.sign(v)
+                dry = np.tanh(v / STANDSTILL)
+                effort += simple.get("viscous", 0.0) * v + simple.get("coulomb", 0.0) * dry
                 effort += simple.get("offset", 0.0)
             total += effort[:, None] * ratio
         if friction == "full":

@@ -23,7 +23,7 @@ from heft.signals.weak_form import Weak
 
 FACTORS = (0.5, 0.7, 1.0, 1.4, 2.0)  # of the chosen corner
 STRENGTHS = (1.0, 3.0, 10.0, 30.0, 100.0)  # of the prior, in effective samples
-CORNER_WORSE, PRIOR_WORSE = 1.03, 1.05  # than the best swept, at most
+CORNER_WORSE, PRIOR_WORSE = 1.02, 1.05  # than the best swept, at most
 
 
 def scored(case: Case, found: Identification, problem: Problem) -> Error:

@@ -32,10 +32,11 @@ OWNERS = {
     "lz4": "heft.recordings",
     "ruamel": "heft.recordings",
     "http": "heft.streams",
+    "mujoco": "heft.experiments",
 }
 ROOT = Path(__file__).parents[1]
 KEY = r"[A-Z][A-Za-zÀ-ÿ]+(?:1[6-9]|20)\d\d"  # of a source: first author and year
-HIDDEN = {"mujoco", "matplotlib", "cvxpy", "pandas", "pickle", "requests", "urllib"}
+HIDDEN = {"matplotlib", "cvxpy", "pandas", "pickle", "requests", "urllib"}
 
 
 def path_of(module: str) -> Path:

@@ -553,7 +553,7 @@ CASES = (
     urdf(
         "a floating joint",
         (ELBOW, 'name="elbow" type="floating"'),
-        'base = "free"',
+        "fixed = true",
         "joint 'elbow'",
     ),
     urdf(
@@ -928,7 +928,7 @@ CASES = (
     options("a header of 5000 parts", "[gravity" + ".a" * 5000 + "]", "nested too deeply"),
     options("a table for a number", "gravity" + ".a" * 150 + " = 1", "3 numbers", "gravity"),
     options("2 MB", "#" * 2**21, "too large"),
-    options("a joint that mimics", "[joint.follow]\narmature = true", "no joint", "follow"),
+    options("a joint that mimics", "[joint.follow]\narmature = true", "mimics another", "follow"),
     options("a coupling without matrix", PAIR, "list of rows", "[coupling], matrix"),
     options("a coupling that is a number", "coupling = 3", "a table is expected", "[coupling]"),
     options(
@@ -1775,3 +1775,14 @@ def test_a_flipped_bit_never_changes_a_number_that_a_checksum_guards(
             continue
         assert all(np.array_equal(values, good[name]) for name, values in read.items()), place
     assert refused > len(places) // 4  # at least where numbers stand
+
+
+def test_missing_file_names_the_most_similar_beside_it(tmp_path):
+    (tmp_path / "run1.csv").write_text("t\n0\n")
+    (tmp_path / "notes.md").write_text("")
+    with pytest.raises(InvalidRecording) as refused:
+        Recording.open(tmp_path / "run3.csv")
+    assert refused.value.cure == "did you mean 'run1.csv'?"
+    with pytest.raises(InvalidRecording) as refused:
+        Recording.open(tmp_path / "nowhere" / "run1.csv")
+    assert refused.value.cure == "look at the folder's name: that folder cannot be read"

@@ -275,6 +275,33 @@ def test_predict_writes_torques_at_the_logs_times(
     assert left > 0.1 if friction == "none" else left < 0.1
 
 
+def test_a_slow_log_is_scored_and_predicted_at_its_own_corner(files: Path, tmp_path: Path) -> None:
+    table = pyarrow.parquet.read_table(RUN2)
+    columns = {n: table[n].to_numpy() for n in table.column_names}
+    for name, rate in (("slow10Hz.csv", 10.0), ("slow33Hz.csv", 33.0)):
+        time = np.arange(columns["t"][0], columns["t"][-1], 1.0 / rate)
+        slow = {n: np.interp(time, columns["t"], x) for n, x in columns.items()}
+        pyarrow.csv.write_csv(pyarrow.table(slow | {"t": time}), tmp_path / name)
+    logs = [tmp_path / "slow10Hz.csv", RUN2, tmp_path / "slow33Hz.csv"]
+    done = heft("identify", ARM, RUN1, "--validate", *logs, "--out", "found", cwd=tmp_path)
+    assert done.code == 0, done.told
+    found = json.loads((tmp_path / "found" / "estimate.json").read_text())
+    before = json.loads((files / "found" / "estimate.json").read_text())
+    assert found["parameters"] == before["parameters"]
+    fast = [s for s in found["validation"] if s["path"] == str(RUN2)]
+    assert fast == before["validation"]
+    usual = max(s["filter_hz"] or 0.0 for s in before["validation"])
+    own = {s["filter_hz"] for s in found["validation"] if "slow10Hz" in s["path"]}
+    assert max(hz for hz in own if hz) == pytest.approx(4.0, rel=1e-3)
+    assert usual > 4.0
+    for note, rate in zip(found["notes"], (10, 33), strict=True):
+        assert f"slow{rate}Hz.csv is sampled at {rate} Hz" in note
+        assert note in done.said.replace("\n", " ")
+    assert "slow10Hz.csv is sampled at 10 Hz" in (tmp_path / "found" / "report.html").read_text()
+    done = heft("predict", "found", logs[0], "--out", "tau.parquet", cwd=tmp_path)
+    assert done.code == 0, done.told
+
+
 def test_demo_compares_with_the_truth(tmp_path: Path) -> None:
     done = heft("demo", cwd=tmp_path)
     assert done.code == 0

@@ -21,6 +21,8 @@ from heft.dynamics.drives import (
     FRICTION,
     LINEAR_SCALE,
     LOAD_SPEED,
+    SIGMOID_SPEEDS,
+    STANDSTILL_SPEED,
     STOP_WIDTHS,
     TERMS,
     DriveMotion,
@@ -235,7 +237,7 @@ def test_the_effort_is_the_sum_of_the_terms_by_virtual_work(name: str) -> None:
 def test_the_effort_is_columns_times_values(name: str) -> None:
     robot = robot_of(name)
     _, _, _, state = state_of(robot)
-    columns = (*robot.drive_columns, *robot.simple_columns)
+    columns = robot.drive_columns
     values = np.random.default_rng(2).uniform(0.1, 1.0, len(columns))
     made = drive_columns.columns(robot.drives, columns, state)
     total = np.zeros_like(state.velocity)
@@ -244,6 +246,27 @@ def test_the_effort_is_columns_times_values(name: str) -> None:
     named = dict(zip(robot.drive_labels(columns).names, values.tolist(), strict=True))
     found = drive_columns.effort(robot.drives, named, state)
     assert np.abs(found - total).max() <= 8 * EPS * len(columns) * np.abs(total).max()
+
+
+@every_robot
+def test_simple_friction_is_predicted_by_its_formula(name: str) -> None:
+    """`armature·ẇ + viscous·w + coulomb·tanh(w/scale) + offset`: no sign that chatters."""
+    robot = robot_of(name)
+    _, _, _, state = state_of(robot)
+    drawn = np.random.default_rng(2)
+    values: dict[str, float] = {}
+    total = np.zeros_like(state.velocity)
+    for drive in robot.drives:
+        w, rate = drive.ratio @ state.velocity, drive.ratio @ state.acceleration
+        scale = STANDSTILL_SPEED * (0.1 if drive.linear else 1.0)
+        laws = {"armature": rate, "viscous": w, "coulomb": np.tanh(w / scale)}
+        if drive.name in robot.joints:
+            laws["offset"] = np.ones_like(w)
+        for kind, law in laws.items():
+            values[f"{drive.name}.{kind}"] = size = float(drawn.uniform(0.1, 1.0))
+            total += drive.ratio[:, None] * size * law
+    found = drive_columns.simple_effort(robot.drives, values, state)
+    assert np.abs(found - total).max() <= 64 * EPS * np.abs(total).max()
 
 
 @pytest.mark.parametrize("name", [*NAMES, *robots.CHOSEN])
@@ -299,13 +322,27 @@ def test_no_coefficient_but_an_offset_may_be_negative(name: str) -> None:
     assert len(free & drives) == len(robot.joints)
 
 
-def test_the_dictionary_has_a_stand_in_and_simple_friction_none() -> None:
-    for name in ("planar", "coupled", UR10):
+def test_every_drive_with_friction_has_simple_friction_and_only_joints_an_offset() -> None:
+    for name in ("planar", "simple", "coupled", UR10):
         robot = robot_of(name)
-        terms = [(robot.drives[d].name, t.kind) for d, t in robot.simple_columns]
-        assert sorted(terms) == sorted((d.name, "coulomb") for d in robot.drives)
-        assert "coulomb" not in {t.kind for d in robot.drives for t in d.terms}
-    assert robot_of("simple").simple_columns == ()
+        terms = {(robot.drives[d].name, t.kind) for d, t in robot.drives.simple_columns}
+        kinds = {d.name: ("viscous", "coulomb", "offset") for d in robot.drives}
+        kinds |= {
+            d.name: ("viscous", "coulomb") for d in robot.drives if d.name not in robot.joints
+        }
+        assert terms == {(name, kind) for name, own in kinds.items() for kind in own}
+    assert not robots.planar_arm().drives.simple_columns
+
+
+def test_rank_counts_each_dictionary_once_by_its_steepest_term() -> None:
+    for name in ("planar", "coupled", UR10):
+        plant = RobotPlant(robot_of(name))
+        kept = [plant.labels.names[k] for k in set(plant.independent) - set(plant.redundant)]
+        drives = plant.robot.drives
+        unit = {d.name: 0.1 if d.linear else 1.0 for d in drives}
+        wanted = [f"{n}.sigmoid[{SIGMOID_SPEEDS[0] * u:g}]" for n, u in unit.items()]
+        assert sorted(kept) == sorted(wanted)
+    assert RobotPlant(robot_of("simple")).redundant == ()
 
 
 @pytest.mark.parametrize("linear", [False, True])
@@ -527,32 +564,12 @@ def test_residuals_and_information_are_those_of_the_rows(way: str, name: str) ->
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_is_gathered_holds_the_stand_ins_beside(way: str) -> None:
-    robot = robot_of("planar")
-    smoothing, weak = WAYS[way]
-    problem = Problem(RobotPlant(robot), (swing(robot, 3000),), smoothing, 1, weak=weak)
-    whole, labels = problem.gathered(), problem.gathered_labels
-    assert labels.names[len(problem.labels) :] == ("shoulder.coulomb", "elbow.coulomb")
-    # The same robot whose friction is simple gathers the same columns of the same rows.
-    simple = Problem(RobotPlant(robot_of("simple")), problem.recordings, smoothing, 1, weak=weak)
-    for joint in robot.joints:
-        names = (f"{joint}.viscous", f"{joint}.coulomb", f"{joint}.offset")
-        one = [labels.index(n) for n in names]
-        other = [simple.labels.index(n) for n in names]
-        for a, b in zip(whole.triangles, simple.gathered().triangles, strict=True):
-            A = a.spread(len(labels))[:, one]
-            B = b.spread(len(simple.labels))[:, other]
-            scale = np.abs(B.T @ B).max() + EPS
-            assert np.abs(A.T @ A - B.T @ B).max() <= 1e-10 * scale
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_what_is_gathered_does_not_depend_on_threads(way: str) -> None:
+def test_information_does_not_depend_on_threads(way: str) -> None:
     robot = robot_of("coupled")
     smoothing, weak = WAYS[way]
     logs = tuple(swing(robot, n, n // 2) for n in (5000, 1500, 3000))
     one, two = (
-        Problem(RobotPlant(robot), logs, smoothing, k, weak=weak).gathered() for k in (1, 3)
+        Problem(RobotPlant(robot), logs, smoothing, k, weak=weak).information() for k in (1, 3)
     )
     for a, b in zip(one.triangles, two.triangles, strict=True):
         assert np.array_equal(a.factor, b.factor) and a.rows == b.rows > 0

@@ -416,7 +416,7 @@ def test_information_does_not_depend_on_threads(name: str, torque: str) -> None:
     logs = recordings(robot, LOGS[name])
     smoothing = Smoothing(corner=20.0, torque="filtered" if torque == "filtered" else "raw")
     one, two = (
-        Problem(RobotPlant(robot, bodies_of(robot)), logs, smoothing, threads).gathered()
+        Problem(RobotPlant(robot, bodies_of(robot)), logs, smoothing, threads).information()
         for threads in (1, 2)
     )
     for a, b in zip(one.triangles, two.triangles, strict=True):

@@ -73,7 +73,7 @@ def test_rows_are_those_of_an_independent_dynamics(name: str) -> None:
 @every_plant
 def test_a_subset_of_columns_is_that_of_all(name: str) -> None:
     plant, samples = plant_of(name), samples_of(name)
-    count = len(plant.labels) + len(plant.alternatives)
+    count = len(plant.labels)
     whole = plant.rows(samples, range(count)).regressor
     chosen = np.random.default_rng(0).permutation(count)[: max(count // 2, 1)].tolist()
     assert np.array_equal(plant.rows(samples, chosen).regressor, whole[:, :, chosen])

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import html
+import itertools
 import json
 import math
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -239,6 +242,69 @@ def test_friction_of_the_estimate_is_that_of_the_model_file(arm: Run) -> None:
         assert dry == pytest.approx(entry["simple"]["coulomb"], rel=1e-9)
 
 
+def test_deviations_of_the_estimate_are_those_of_the_numbers_beside_them(arm: Run) -> None:
+    found = arm.found
+    consistent = found.consistent.parameters
+    stds = dict(zip(consistent.labels.names, consistent.std.tolist(), strict=True))
+    for joint, entry in arm.estimate["joints"].items():
+        assert entry["std"].keys() == {"armature", *entry["simple"]}
+        assert entry["std"]["armature"] == stds[f"{joint}.armature"]
+        for kind, value in entry["simple"].items():
+            assert value == found.simple.values[f"{joint}.{kind}"]
+            assert entry["std"][kind] == found.simple.std[f"{joint}.{kind}"]
+
+
+def records(estimate: dict[str, Any]) -> dict[str, list[tuple[float, float]]]:
+    """Return the numbers and deviations of each row's name, link, joint or expression."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for entry in estimate["parameters"]:
+        if entry["name"].endswith(".mass"):
+            link = entry["name"].removesuffix(".mass")
+            found.setdefault(link, []).append((entry["value"], entry["std"]))
+    for name, entry in {**estimate["joints"], **estimate["motors"]}.items():
+        numbers = {"armature": entry["armature"], **entry["simple"]}
+        found.setdefault(name, []).extend((v, entry["std"][k]) for k, v in numbers.items())
+    for entry in estimate["base_parameters"]:
+        found[entry["expression"]] = [(entry["value"], entry["std"])]
+    return found
+
+
+def pairs(cells: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield value and deviation of each ± in a row, in one cell or in two."""
+    for before, cell in itertools.pairwise(cells):
+        if said := re.fullmatch(r"(.*?)\s*±\s*([\d.]+(e[+-]\d+)?)", cell):
+            yield said[1] or before, said[2]
+
+
+def rows_of_text(text: str) -> Iterator[list[str]]:
+    for line in text.splitlines():
+        yield re.split(r"\s{2,}", line.strip())
+
+
+def rows_of_page(page: str) -> Iterator[list[str]]:
+    for row in re.findall(r"<tr>(.*?)</tr>", page, re.DOTALL):
+        cells = re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row, re.DOTALL)
+        yield [html.unescape(re.sub(r"<[^>]*>", "", c)).strip() for c in cells]
+
+
+@pytest.mark.parametrize("where", ["terminal", "page"])
+def test_a_deviation_that_is_printed_is_that_of_the_number_beside_it(arm: Run, where: str) -> None:
+    """Each printed pair is found in the one record of its row."""
+    page = (arm.folder / "report.html").read_text(encoding="utf-8")
+    rows = rows_of_text(report.text(arm.found)) if where == "terminal" else rows_of_page(page)
+    known, looked = records(arm.estimate), 0
+    for cells in rows:
+        for value, std in pairs(cells):
+            assert cells[0] in known, cells
+            assert any(
+                float(f"{v:.{len(value.partition('.')[2])}f}") == float(value)
+                and float(std) in (float(f"{s:.1g}"), float(f"{s:.2g}"))
+                for v, s in known[cells[0]]
+            ), cells
+            looked += 1
+    assert looked >= len(TRUTH["links"]) + 3 * len(JOINTS)
+
+
 def test_inputs_are_named_with_their_hashes(arm: Run) -> None:
     named = {(i["path"], i["role"]): i["sha256"] for i in arm.estimate["inputs"]}
     files = {(ARM, "model"), (RUN1, "fit"), (RUN2, "validation")}
@@ -312,7 +378,7 @@ def oracle_effort(
     viscous, coulomb, offset = (
         np.array([k["simple"][t] for k in say]) for t in ("viscous", "coulomb", "offset")
     )
-    return driven + viscous * v + coulomb * np.sign(v) + offset
+    return driven + viscous * v + coulomb * np.tanh(v / 0.018) + offset
 
 
 def predicted(
@@ -457,18 +523,17 @@ def test_what_was_not_seen_is_what_the_model_file_says(arm: Run) -> None:
 
 def test_information_comes_back_with_its_labels(arm: Run) -> None:
     loaded = Information.load(arm.folder / "information.npz")
-    kept = arm.found.gathered
+    kept = arm.found.information
     assert loaded.labels == kept.labels
     assert loaded.channels == kept.channels == JOINTS
     base = arm.found.estimate.information.labels
-    assert loaded.labels.select(range(len(base))) == base
+    assert loaded.labels == base
     # Friction's dictionary is stated by its curves, not term by term.
     listed = [n for n in base.names if "[" not in n and not n.endswith(".viscous")]
     assert len(listed) == len(arm.estimate["base_parameters"])
-    assert loaded.labels.names[len(base) :] == tuple(f"{j}.coulomb" for j in JOINTS)
-    # The rank is counted with simple friction: the dictionary's columns hardly differ.
+    # In the rank one column of a joint's dictionary stands for all: they hardly differ.
     shown = [n for n in loaded.labels.names if "[" not in n]
-    assert len(shown) == arm.estimate["information"]["columns"]
+    assert len(shown) + len(JOINTS) == arm.estimate["information"]["columns"]
     assert loaded.rows == sum(c["rows"] for c in arm.estimate["information"]["channels"])
     for a, b in zip(loaded.triangles, kept.triangles, strict=True):
         assert np.array_equal(a.columns, b.columns)
@@ -480,8 +545,7 @@ def test_information_opens_without_heft_and_without_unpickling(arm: Run) -> None
         arrays = {k: data[k] for k in data.files}
     assert tuple(arrays["channels"]) == JOINTS
     assert len(arrays["names"]) == len(arrays["units"])
-    stand_ins = arrays["names"][len(arrays["base_matrix"]) :]
-    assert stand_ins.tolist() == [f"{j}.coulomb" for j in JOINTS]
+    assert len(arrays["names"]) == len(arrays["base_matrix"])
     assert arrays["base_matrix"].shape[1] == len(arrays["standard_names"])
     size = len(arrays["parameter_names"])
     assert arrays["parameter_values"].shape == (size,)
@@ -503,8 +567,8 @@ def test_information_opens_without_heft_and_without_unpickling(arm: Run) -> None
 
 def test_given_information_adds_to_that_of_the_logs(arm: Run, second: Identification) -> None:
     before = Information.load(arm.folder / "information.npz")
-    both = identify_files(ARM, [RUN2], given=arm.folder).gathered
-    alone = second.gathered
+    both = identify_files(ARM, [RUN2], given=arm.folder).information
+    alone = second.information
     pairs = zip(before.triangles, alone.triangles, strict=True)
     wanted = [a.rows + b.rows for a, b in pairs]
     assert [t.rows for t in both.triangles] == wanted

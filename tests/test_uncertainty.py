@@ -8,10 +8,7 @@ import scipy.linalg
 import scipy.optimize
 
 from heft.estimators import noise
-from heft.estimators.conditional import fit_conditional
 from heft.estimators.noise import Thinned, coloured_factors, thinned
-from heft.information.parameters import Labels
-from heft.information.square_root import Information
 from heft.plants.rows import Residuals
 from tests.robots import FloatArray
 
@@ -123,102 +120,3 @@ def test_rows_thinned_out_say_what_all_rows_say() -> None:
 
 def test_too_few_rows_have_no_influence() -> None:
     assert coloured_factors(Thinned(rows_of(10), np.ones((10, 2)), 1, 1.0)) is None
-
-
-# ---- some parameters fitted, the others held -------------------------------------------------
-
-NAMES = tuple("abcdef")
-
-
-def held_problem(
-    seed: int, rows: int = 400
-) -> tuple[FloatArray, FloatArray, FloatArray, Information]:
-    """Rows (rows, 2, 6) of deviation one, their torque, the truth, and what they say of it."""
-    rng = np.random.default_rng(seed)
-    Y = rng.normal(size=(rows, 2, 6)) * np.array([1.0, 3.0, 0.1, 1.0, 1.0, 2.0])
-    truth = np.array([1.0, -0.5, 2.0, 0.7, 0.0, -0.3])
-    tau = Y @ truth + rng.normal(size=(rows, 2))
-    return Y, tau, truth, Information.from_rows(Labels(NAMES, ("",) * 6), ("x", "y"), Y, tau)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_some_parameters_are_fitted_with_the_others_held(seed: int) -> None:
-    Y, tau, truth, information = held_problem(seed)
-    weights = {"x": 1.0, "y": 0.5}
-    scale = np.array([1.0, 0.5])
-    free, positive = [1, 4, 5], [False, True, True]
-    held = truth.copy()
-    held[free] = 0.0
-    found = fit_conditional(information, weights, np.eye(6), held, np.zeros((6, 6)), free, positive)
-    A = (scale[:, None] * Y).reshape(-1, 6)
-    goal = (scale * tau).reshape(-1) - A @ held
-    lower = np.where(positive, 0.0, -np.inf)
-    wanted = scipy.optimize.lsq_linear(A[:, free], goal, (lower, np.inf), method="bvls").x
-    np.testing.assert_allclose(found.values, wanted, rtol=0, atol=1e-9)
-    assert found.values[1] >= 0.0
-    assert found.values[2] == 0.0  # its truth is negative, and it must not be
-    assert found.std.shape == (3,) and (found.std > 0.0).all()
-
-
-def test_deviations_are_those_of_the_free_and_of_what_is_held() -> None:
-    free, held_at = [1, 5], [0, 2, 3, 4]
-    doubt = np.zeros((6, 6))
-    doubt[np.ix_(held_at, held_at)] = np.diag([0.05, 0.2, 0.05, 0.05]) ** 2
-    values, stated = [], []
-    for seed in range(400):
-        _, _, truth, information = held_problem(seed, 60)
-        rng = np.random.default_rng(1000 + seed)
-        held = truth + rng.normal(size=6) * np.sqrt(np.diag(doubt))
-        held[free] = 0.0
-        found = fit_conditional(
-            information, {"x": 1.0, "y": 1.0}, np.eye(6), held, doubt, free, [False, False]
-        )
-        values.append(found.values)
-        stated.append(found.std)
-    spread = np.std(values, axis=0)
-    # The deviation of 400 draws is right to 1/√800 = 3.5 %; three of these, and what is stated
-    # is never below the deviation of unit noise.
-    ratio = np.sqrt(np.mean(np.square(stated), axis=0)) / spread
-    assert (np.abs(ratio - 1.0) <= 0.11 + 0.05).all()
-
-
-def test_what_no_row_shows_gets_zero_and_no_certainty() -> None:
-    Y, tau, _, _ = held_problem(0)
-    Y[:, :, 4] = 0.0
-    information = Information.from_rows(Labels(NAMES, ("",) * 6), ("x", "y"), Y, tau)
-    weights = {"x": 1.0, "y": 1.0}
-    found = fit_conditional(
-        information, weights, np.eye(6), np.zeros(6), np.zeros((6, 6)), [1, 4], [False, True]
-    )
-    assert found.values[1] == 0.0 and np.isinf(found.std[1])
-    assert np.isfinite(found.std[0])
-    alone = fit_conditional(
-        information, weights, np.eye(6), np.zeros(6), np.zeros((6, 6)), [4], [True]
-    )
-    assert alone.values.tolist() == [0.0] and np.isinf(alone.std).all()
-
-
-def test_what_rows_cannot_tell_apart_gets_no_certainty() -> None:
-    Y, tau, _, _ = held_problem(0)
-    Y[:, :, 4] = -2.0 * Y[:, :, 1]
-    information = Information.from_rows(Labels(NAMES, ("",) * 6), ("x", "y"), Y, tau)
-    weights, free = {"x": 1.0, "y": 1.0}, [1, 4, 5]
-    found = fit_conditional(
-        information, weights, np.eye(6), np.zeros(6), np.zeros((6, 6)), free, [False] * 3
-    )
-    assert np.isinf(found.std).tolist() == [True, True, False]
-
-
-def test_a_misfit_of_the_simple_model_counts_as_noise() -> None:
-    Y, tau, truth, _ = held_problem(1)
-    weights, held = {"x": 1.0, "y": 1.0}, truth * np.array([1, 0, 1, 1, 1, 0])
-    std = []
-    for misfit in (0.0, 3.0):
-        # What the columns do not hold: of deviation three, beside the noise of one.
-        wrong = tau + misfit * np.sign(np.sin(np.arange(len(tau))))[:, None]
-        information = Information.from_rows(Labels(NAMES, ("",) * 6), ("x", "y"), Y, wrong)
-        found = fit_conditional(
-            information, weights, np.eye(6), held, np.zeros((6, 6)), [1, 5], [False, False]
-        )
-        std.append(found.std)
-    np.testing.assert_allclose(std[1] / std[0], np.sqrt(1.0 + 9.0), rtol=0.1)

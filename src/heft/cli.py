@@ -261,6 +261,7 @@ def view(
     log: Path | None = None,
     *,
     columns: Map = None,
+    options: With = None,
     port: int = 8080,
     open_browser: Annotated[bool, Parameter(name="--open")] = True,
 ) -> None:
@@ -276,6 +277,8 @@ def view(
         CSV, Parquet or NPZ with columns t and `q.<joint>`, to be played.
     columns
         TOML that says what the log's columns mean.
+    options
+        TOML that says what the model file cannot: joints that are fixed, and where.
     port
         Where to serve it on this machine; the next free one if taken.
     open_browser
@@ -283,7 +286,7 @@ def view(
     """
     from heft.applications.viewer import serve
 
-    serve(robot, log, columns, port, open_browser, message)
+    serve(robot, log, columns, options, port, open_browser, message)
 
 
 @app.command

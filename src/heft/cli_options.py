@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Map = Annotated[Path | None, Parameter(name="--map")]
 With = Annotated[Path | None, Parameter(name="--with")]
-Logs = Annotated[list[Path] | None, Parameter(consume_multiple=True)]
+Logs = Annotated[list[Path] | None, Parameter(consume_multiple=True, negative="")]
 
 REGISTRY = Path(__file__).with_name("estimators") / "registry.py"
 

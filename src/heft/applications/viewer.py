@@ -25,7 +25,7 @@ from heft.dynamics import PRISMATIC, Link, body_poses
 from heft.errors import InputError, InvalidRecording, InvalidSetting
 from heft.files import xml
 from heft.information import frame_change, matrix_of_rpy, quaternion_of_matrix
-from heft.models import Robot
+from heft.models import Options, Robot
 
 HOST = "127.0.0.1"
 FRAMES_PER_SECOND = 30.0
@@ -69,7 +69,7 @@ class Shape:
 
 
 def read_motion(robot: Robot, log: Path, columns: Path | None = None) -> Motion:
-    """Return the joint positions of a log; joints without positions stay at zero.
+    """Return the joint positions of a log; other joints stay where they are held, or at zero.
 
     Args:
         robot: Robot whose joints are read.
@@ -83,7 +83,8 @@ def read_motion(robot: Robot, log: Path, columns: Path | None = None) -> Motion:
         InputError: If the log cannot be read, is too short, or has no joint position.
     """
     (recording,) = Inputs(robot).with_columns(columns).with_logs(log=[log]).logs["log"]
-    there = [j for j in robot.joints if f"q.{j}" in recording.signals]
+    moving = [j for j in robot.joints if j not in robot.options.still]
+    there = [j for j in moving if f"q.{j}" in recording.signals]
     if not there:
         raise InvalidRecording(
             "the log holds no position of any joint of the robot",
@@ -102,23 +103,40 @@ def read_motion(robot: Robot, log: Path, columns: Path | None = None) -> Motion:
                 last = moment
     if len(moments) < 2:
         raise InvalidRecording("the log is too short to be played", argument=str(log))
-    position = np.zeros((len(rows), len(robot.channels)))
+    position = np.tile(_resting(robot), (len(rows), 1))
     position[:, places] = rows
     return Motion(np.array(moments) - moments[0], position)
 
 
-def read_robot(path: Path) -> tuple[Robot, Path]:
+def _resting(robot: Robot) -> Array:
+    """Return the position of each channel where nothing moves, shape (channels,) [rad or m]."""
+    position = np.zeros(len(robot.channels))
+    for joint in robot.joints:
+        position[robot.channels.index(joint)] = robot.options.of(joint).position or 0.0
+    return position
+
+
+def read_robot(path: Path, options: Path | None = None) -> tuple[Robot, Path]:
     """Return the robot of a model file or folder of results, and the path of its model.
 
     Args:
         path: Model file, or folder that `heft identify` wrote.
+        options: TOML with what a model file cannot state; a folder of results holds its own.
 
     Raises:
         InputError: If it is neither.
+        InvalidSetting: If options are given for a folder.
     """
+    stated = Options.from_toml(options) if options else None
     if path.is_dir():
+        if stated is not None:
+            raise InvalidSetting(
+                "a folder of results holds its own options",
+                argument=f"--with {options}",
+                cure="leave it out",
+            )
         return Identified.load(path).robot, path / "model"
-    return Robot.from_file(path), path
+    return Robot.from_file(path, stated), path
 
 
 def shapes(robot: Robot, model: Path) -> tuple[list[Shape], list[str]]:
@@ -232,6 +250,7 @@ def serve(
     robot: Path,
     log: Path | None,
     columns: Path | None,
+    options: Path | None,
     port: int,
     open_browser: bool,
     say: Callable[[str], None],
@@ -242,6 +261,7 @@ def serve(
         robot: Model file, or folder of results.
         log: Log to be played; None for sliders of the joints.
         columns: TOML that maps log columns to signals.
+        options: TOML with what the model file cannot state.
         port: Port to serve on; if taken, the next free one.
         open_browser: Whether to open the browser.
         say: Callback that receives the address.
@@ -267,7 +287,7 @@ def serve(
             got=str(problem),
             cure="pip install 'heft[view]'",
         ) from problem
-    shown, model = read_robot(robot)
+    shown, model = read_robot(robot, options)
     motion = read_motion(shown, log, columns) if log is not None else None
     with contextlib.redirect_stdout(io.StringIO()):  # the address is said below, and once
         server = viser.ViserServer(host=HOST, port=port, label=f"heft: {shown.name}", verbose=False)
@@ -325,7 +345,7 @@ class Stage:
         for name, handles in self._groups.items():
             if handles:
                 self._box(name, handles, initial=name != "names")
-        self.pose(np.zeros(len(robot.channels)))
+        self.pose(_resting(robot))
 
     def pose(self, position: Array) -> None:
         """Move the joints to given positions.
@@ -341,8 +361,10 @@ class Stage:
     def pose_by_hand(self) -> None:
         """Add a slider for each joint."""
         robot = self._robot
-        position = np.zeros(len(robot.channels))
+        position = _resting(robot)
         for joint in robot.joints:
+            if joint in robot.options.still:
+                continue
             place = robot.channels.index(joint)
             slides = (robot.tree.kind[robot.tree.channel == place] == PRISMATIC).any()
             top = 1.0 if slides else 3.14

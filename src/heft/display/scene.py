@@ -29,7 +29,12 @@ def ends(robot: Robot) -> list[tuple[int, Array]]:
 
 
 def bones(robot: Robot, position: Array) -> Array:
-    """Return lines from each joint to the next, and to the `ends`, shape (n, 6) [m]."""
+    """Return lines from each joint to the next, and to the `ends`, shape (n, 6) [m].
+
+    Args:
+        robot: The tree.
+        position: q, shape (channels,) [rad or m].
+    """
     tree, poses = robot.tree, body_poses(robot.tree, position)
     lines = [
         [*(poses[tree.parent[b]][:3, 3] if tree.parent[b] >= 0 else np.zeros(3)), *poses[b][:3, 3]]

@@ -7,7 +7,12 @@ from collections.abc import Iterable, Sequence
 
 
 def rounded(value: float | None, std: float | None = None) -> str:
-    """Return a number with the digits that its standard deviation leaves it, three at least."""
+    """Return a number with the digits that its standard deviation leaves it, three at least.
+
+    Args:
+        value: May be missing or infinite: then a dash.
+        std: Standard deviation in the same unit, if known.
+    """
     if value is None or not math.isfinite(value):
         return "–"
     if std is None or not math.isfinite(std) or std <= 0.0:
@@ -19,7 +24,12 @@ def rounded(value: float | None, std: float | None = None) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a text table, first column to the left, the others to the right."""
+    """Return a text table, first column to the left, the others to the right.
+
+    Args:
+        head: Of the columns.
+        rows: Cells, as many as columns.
+    """
     cells = [list(head), *(list(r) for r in rows)]
     widths = [max(len(r[k]) for r in cells) for k in range(len(head))]
     lines = []

@@ -4,7 +4,7 @@ from . import drive_columns, drives, kernels, kinematics, presliding
 from .tree import BASE_CHANNELS, FREE, PRISMATIC, REVOLUTE, Link, Tree
 from .drives import FRICTION, LINEAR_SCALE, TERMS, Column, Drive, DriveMotion, Drives, Term
 from .drives import Armature, Coulomb, Load, Offset, Sigmoid, Stop, Stribeck, Viscous
-from .drives import friction_terms, make_term, simple_terms, term_named
+from .drives import friction_terms, make_term, term_named
 from .drive_columns import DriveState, effort, steady
 from .kernels import DriveColumns
 from .kinematics import body_poses

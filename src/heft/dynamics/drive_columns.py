@@ -10,7 +10,16 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 
-from .drives import Column, DriveMotion, Drives, Term
+from .drives import (
+    LINEAR_SCALE,
+    STANDSTILL_SPEED,
+    Column,
+    Coulomb,
+    DriveMotion,
+    Drives,
+    Sigmoid,
+    Term,
+)
 from .kernels import DriveColumns
 from .presliding import stops
 
@@ -166,16 +175,39 @@ def effort(drives: Drives, values: Mapping[str, float], state: DriveState) -> Ar
             missing ones count as zero.
         state: State of the drives at N samples.
     """
-    chosen = [
-        c
-        for c in (*drives.columns, *drives.simple_columns)
-        if values.get(drives.name(c), 0.0) != 0.0
-    ]
+    found = {c: values.get(drives.name(c), 0.0) for c in drives.columns}
+    return _total(drives, found, state)
+
+
+def simple_effort(drives: Drives, values: Mapping[str, float], state: DriveState) -> Array:
+    """Return the drives' effort with simple friction, shape (channels, N) [N·m or N].
+
+    Rotor inertia, viscous friction and offset are those of `effort`. Coulomb friction is
+    `tanh(w / STANDSTILL_SPEED)` times its coefficient: at standstill a drive holds by as much as is
+    needed, and the sign of a measured speed would be of either side by chance.
+
+    Args:
+        drives: Of the robot.
+        values: Coefficients by name, such as `elbow.coulomb`, in the units of `Drives.labels`;
+            missing ones count as zero.
+        state: State of the drives at N samples.
+    """
+    rotors = [c for c in drives.columns if c[1].inertial]
+    found: dict[Column, float] = {}
+    for d, term in (*rotors, *drives.simple_columns):
+        fading = Sigmoid(STANDSTILL_SPEED * (LINEAR_SCALE if drives[d].linear else 1.0))
+        shown = fading if isinstance(term, Coulomb) else term
+        found[d, shown] = values.get(drives.name((d, term)), 0.0)
+    return _total(drives, found, state)
+
+
+def _total(drives: Drives, values: Mapping[Column, float], state: DriveState) -> Array:
+    """Return the effort of columns by their coefficients, shape (channels, N) [N·m or N]."""
+    chosen = [c for c, value in values.items() if value != 0.0]
     made = columns(drives, chosen, state)
     total = np.zeros_like(state.velocity)
     for (channel, column), weight in zip(made.acts, made.weights, strict=True):
-        factor = weight * values[drives.name(chosen[column])]
-        total[channel] += factor * made.values[column]
+        total[channel] += weight * values[chosen[column]] * made.values[column]
     return total
 
 

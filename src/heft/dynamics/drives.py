@@ -48,6 +48,7 @@ STOP_WIDTHS = (
 STRIBECK_SPEEDS = (0.02, 0.04, 0.07, 0.12, 0.2)  # [rad/s]
 STRIBECK_TIME = 0.015  # [s], width over speed: widths of 0.3 to 3 mrad
 LOAD_SPEED = 0.02  # [rad/s]
+STANDSTILL_SPEED = 0.018  # [rad/s], below which Coulomb friction fades in predictions
 LINEAR_SCALE = 0.1  # [m/rad], of sliding joints' speeds and widths
 
 
@@ -333,7 +334,10 @@ class Stribeck(Term):
         return np.sign(velocity) * self._fall(velocity)
 
     def _fall(self, velocity: Array) -> Array:
-        return np.asarray(np.exp(-((velocity / self.scale) ** 2)))
+        # Beyond six scales it is below a double's rounding: no column of next to nothing, whose
+        # squares would underflow in the triangles.
+        square = (velocity / self.scale) ** 2
+        return np.where(square < 36.0, np.exp(-square), 0.0)
 
 
 # All kinds, in the order of a robot's columns; a new one comes last.
@@ -341,8 +345,8 @@ TERMS: dict[str, type[Term]] = {
     t.kind: t for t in (Armature, Viscous, Coulomb, Sigmoid, Stop, Load, Offset, Stribeck)
 }
 # What friction is made of by the model's name, poorest first: the term classes at the scales of a
-# revolute joint. `simple` is what a URDF takes; where a joint has another, `simple` is fitted
-# beside it.
+# revolute joint. `simple` is what a URDF takes; it is fitted to every drive with friction,
+# whatever else describes it.
 FRICTION: dict[str, tuple[Term, ...]] = {
     "none": (),
     "simple": (Viscous(), Coulomb(), Offset()),
@@ -426,20 +430,6 @@ def friction_terms(model: str, linear: bool = False) -> tuple[Term, ...]:
     )
 
 
-def simple_terms(terms: Sequence[Term]) -> tuple[Term, ...]:
-    """Return the terms of the simple friction model that a drive with other friction lacks.
-
-    Their columns are accumulated beside the others', so that simple friction (viscous, Coulomb,
-    offset) can be fitted to the same rows. Empty for a drive without friction.
-
-    Args:
-        terms: Terms of the drive.
-    """
-    if not any(not t.inertial for t in terms):
-        return ()
-    return tuple(t for t in FRICTION["simple"] if t not in terms)
-
-
 @dataclass(frozen=True)
 class Drive:
     """Friction, rotor inertia and offset of a joint, or of a motor coupled to several joints.
@@ -450,19 +440,25 @@ class Drive:
             acts on the channels by the same ratios (virtual work).
         terms: Terms of its effort.
         linear: Whether its speed is in m/s, not rad/s.
-        simple_terms: Terms of simple friction beside these; see `simple_terms`.
     """
 
     name: str
     ratio: Array
     terms: tuple[Term, ...]
     linear: bool
-    simple_terms: tuple[Term, ...] = ()
 
     @property
     def friction(self) -> tuple[Term, ...]:
         """The terms of friction and offset: all but rotor inertia."""
         return tuple(t for t in self.terms if not t.inertial)
+
+    @property
+    def simple_terms(self) -> tuple[Term, ...]:
+        """The terms of its simple friction, whatever else describes it; none without friction."""
+        if not self.friction:
+            return ()
+        joint = np.count_nonzero(self.ratio) == 1
+        return tuple(t for t in FRICTION["simple"] if joint or not t.joints_only)
 
     @property
     def rubs(self) -> bool:
@@ -502,7 +498,7 @@ class Drives(Sequence[Drive]):
 
     @cached_property
     def simple_columns(self) -> tuple[Column, ...]:
-        """Columns of simple friction accumulated beside `columns`: (drive, term)."""
+        """Columns of simple friction, which may be among `columns` too: (drive, term)."""
         return _by_kind((d, t) for d, drive in enumerate(self) for t in drive.simple_terms)
 
     @cached_property

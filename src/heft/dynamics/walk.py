@@ -53,7 +53,13 @@ COS = (
 
 @contracted
 def sine_cosine(angle, sine, cosine):  # type: ignore[no-untyped-def]
-    """Sine and cosine of angles up to 1e5 rad, to an ulp or two, as vector operations."""
+    """Sine and cosine of angles up to 1e5 rad, to an ulp or two, as vector operations.
+
+    Args:
+        angle: Shape (n,) [rad].
+        sine: Shape (n,), written.
+        cosine: Shape (n,), written.
+    """
     for k in range(angle.shape[0]):
         x = angle[k]
         n = np.floor(x * (2.0 / np.pi) + 0.5)

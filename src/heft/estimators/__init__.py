@@ -13,6 +13,6 @@ from .feasible_set import IDENTITY, Limits, cone_metric
 from .consistent import ConsistentEstimate, PhysicallyConsistent, Stated
 from .consistent import body_statistics, stated_numbers
 from .drive_gains import ConsistentFit, DriveGains
-from .conditional import fit_conditional
+from .jackknife import JackknifeFit, fit_jackknife
 from .bounds import StrictBounds, strict_bounds
 from .recursive import CovarianceRecursion, Filter, State

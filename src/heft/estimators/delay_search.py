@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -42,6 +42,11 @@ class DelayedLike(ProblemLike, Protocol):
             speed: Above which a hinge slides [rad/s].
             settle: How long before and after a row it must slide the same way [s].
         """
+        ...
+
+    @property
+    def delay(self) -> float:
+        """Delay of the torque behind the motion [s]."""
         ...
 
     @property
@@ -131,20 +136,19 @@ class _Sliding:
     ridge: Array
 
     @staticmethod
-    def of(still: Information, every: Information, used: Sequence[int], size: float) -> _Sliding:
+    def of(every: Information, used: Sequence[int], size: float) -> _Sliding:
         """Return the least squares of a view.
 
         What rows that slide do not show (friction near standstill) is held at next to nothing by a
         ridge, relative to the size of each column in all rows.
 
         Args:
-            still: Of rows that slide, without a delay.
-            every: Of all rows.
+            every: Of all rows, without a delay.
             used: Positions of the channels.
             size: Of the ridge.
         """
-        bare = _Sliding(tuple(used), {}, np.empty((0, len(still.labels) + 1)))
-        weights = LeastSquares(sweeps=1).solve(bare.some(still)).weights(worth=False)
+        bare = _Sliding(tuple(used), {}, np.empty((0, len(every.labels) + 1)))
+        weights = LeastSquares(sweeps=1).solve(bare.some(every)).weights(worth=False)
         columns = np.linalg.norm(bare.some(every).combined(weights).R, axis=0)
         ridge = np.column_stack([np.diag(size * columns), np.zeros(len(columns))])
         return _Sliding(tuple(used), {**weights, "ridge": 1.0}, ridge)
@@ -170,7 +174,8 @@ class DelaySearch:
     early, in all joints alike. So only rows count in which a joint slides, and cutoffs well below
     the motion's are looked at, each of which may miss a delay that another shows. At one of them
     the residual variance must fall, and the channels' own best delays must agree. Torque that
-    comes early needs more agreement than torque that comes late, which sensors and buses explain.
+    comes late sensors and buses explain. Torque that comes early must show alike at all cutoffs,
+    and needs more agreement: elastic drives make it look so, the less the lower the cutoff.
 
     Attributes:
         cutoffs: Cutoffs of the views relative to the problem's.
@@ -185,8 +190,7 @@ class DelaySearch:
         least_std: Least standard error of a view's mean [s].
         enough: Rows per column that a channel must have to be counted.
         ridge: Of the views' least squares, relative to the size of each column in all rows.
-        nudge: Step of the finite differences in `refine` [s].
-        trust: How far `refine` may go from the delay accepted [its standard errors].
+        nudge: Step of the finite differences in `delay_error` [s].
         usual: Prior standard deviation of a delay that was not accepted [s]: slow motion may not
             reveal it.
         rows: Number of rows used, at most about.
@@ -209,30 +213,40 @@ class DelaySearch:
     enough: float = 3.0
     ridge: float = 0.001
     nudge: float = 0.001
-    trust: float = 2.0
     usual: float = 0.003
     rows: int = 60_000
 
     def fit(self, problem: DelayedLike) -> DelayFound:
         """Return the delay: the mean of the views that speak, each weighted by its certainty.
 
+        These are then looked at once more about that delay, which misjudged rows and a parabola
+        through distant delays made too small.
+
         Args:
             problem: At the cutoff of the motion's band, without load-dependent gear friction, at
                 delay zero.
         """
-        seen = [self._view(problem, factor) for factor in self.cutoffs]
-        views = [view for view in seen if view.channels]
+        seen = {factor: self._view(problem, factor) for factor in self.cutoffs}
+        views = {factor: view for factor, view in seen.items() if view.channels}
         if not views:
             return DelayFound(0.0, 0.0, 1.0, 0.0)
-        speaking = [view for view in views if self._speaks(view)]
-        best = min(speaking or views, key=lambda view: view.ratio)
-        agreement = best.mean / max(best.std, 1e-9)
-        if not speaking:
-            return DelayFound(0.0, best.mean, best.ratio, agreement, best.std)
-        precision = np.array([max(view.std, self.least_std) ** -2 for view in speaking])
-        delay = float(precision @ [view.mean for view in speaking] / precision.sum())
-        std = float(precision.sum() ** -0.5)
+        speaking = {factor: view for factor, view in views.items() if self._speaks(view)}
+        early = [factor for factor, view in speaking.items() if view.mean < 0.0]
+        if len(early) < len(self.cutoffs):
+            speaking = {factor: v for factor, v in speaking.items() if factor not in early}
+        best = min((speaking or views).values(), key=lambda view: view.ratio)
+        agreement = best.mean / max(best.std, self.least_std)
+        delay, std = 0.0, best.std
+        if speaking:
+            about = problem.delayed(self._together(list(speaking.values()))[0])
+            delay, std = self._together([self._view(about, factor) for factor in speaking])
         return DelayFound(delay, best.mean, best.ratio, agreement, std)
+
+    def _together(self, views: Sequence[_View]) -> tuple[float, float]:
+        """Return the mean of the views' delays, weighted by certainty, and its deviation [s]."""
+        certainty = np.array([max(view.std, self.least_std) ** -2 for view in views])
+        mean = float(certainty @ [view.mean for view in views] / certainty.sum())
+        return mean, float(certainty.sum() ** -0.5)
 
     def _speaks(self, view: _View) -> bool:
         """Return whether a view is evidence of a delay."""
@@ -251,12 +265,12 @@ class DelaySearch:
         used = [c for c, t in enumerate(triangles) if t.rows > self.enough * len(t.columns)]
         if not used:
             return _View(0.0, 0.0, 1.0, 0)
-        solve = _Sliding.of(still, blurred.information(), used, self.ridge)
+        solve = _Sliding.of(blurred.information(), used, self.ridge)
         least = short.residual_energy(solve(still))[used]
         least = np.where(least > 0.0, least, np.inf)
 
         def look(delay: float) -> Array:
-            moved = short.delayed(delay)
+            moved = short.delayed(problem.delay + delay)
             return moved.residual_energy(solve(moved.information()))[used] / least
 
         ratios = {0.0: np.where(np.isfinite(least), 1.0, 0.0)}
@@ -266,8 +280,9 @@ class DelaySearch:
             new = self._ahead(ratios)
         delays = sorted(ratios)
         found = np.array([ratios[d] for d in delays])
-        mean, std = _common(delays, found)
-        return _View(mean, std, float(found.mean(axis=1).min()), len(used))
+        mean, std = _common(delays, found, extrapolate=2.0 * self.reach)
+        ratio = _least(delays, found.mean(axis=1)).height
+        return _View(problem.delay + mean, std, ratio, len(used))
 
     def _ahead(self, ratios: Mapping[float, Array]) -> list[float]:
         """Return the delays to be tried next, two at an end."""
@@ -278,57 +293,46 @@ class DelaySearch:
         upper = [d for d in self.delays if d > tried[-1]][:2] if (least == last).any() else []
         return [*lower, *upper]
 
-    def refine(
+    def delay_error(
         self, problem: DelayedLike, found: DelayFound, rows: int
     ) -> tuple[DelayFound, tuple[Array, ...]]:
-        """Return the delay after one parabolic step, and the error its uncertainty causes.
+        """Return what was found with its deviation, and the torque error that this causes.
 
-        Use it once load-dependent gear friction is in the model, which `fit` ignores: that
-        friction reverses with the velocity, as the torque error of a delay does.
+        A delay that was not accepted may exist: its deviation combines what the residuals show of
+        it, at the problem's cutoff, with the prior.
 
         Args:
-            problem: The same with load-dependent gear friction, the torque delayed by
-                `found.delay`.
+            problem: The same with load-dependent gear friction, at the cutoff to be used, the
+                torque delayed by `found.delay`.
             found: As `fit` returns it.
             rows: Number of rows of the problem's whole information, to which moments are scaled.
 
         Returns:
-            The delay, still zero where none was accepted, and for each channel the moments `Yᵀe`,
-            shape (1, b), with e the change of the predicted torque for one standard error of the
-            delay; see `noise.Noise`.
+            What was found, and for each channel the moments `Yᵀe`, shape (1, b), with e the change
+            of the predicted torque for one standard deviation of the delay; see `noise.Noise`.
         """
         short = problem.shortened(self.rows)
-        centre = found.delay
-        around = (centre - self.nudge, centre, centre + self.nudge)
+        around = [found.delay + k * self.nudge for k in (-1, 0, 1)]
+        looks = side_by_side(lambda d: short.delayed(d).information(), around, short.threads)
+        below, middle, above = looks
         quick = _Weighted()
-
-        def look(delay: float) -> tuple[Information, Array, Array]:
-            moved = short.delayed(delay)
-            information = moved.information()
-            values = quick(information)
-            return information, values, moved.residual_energy(values)
-
-        middle = look(centre)  # whose weights the others take
-        below, above = side_by_side(look, (around[0], around[2]), short.threads)
-        scale = np.where(middle[2] > 0.0, middle[2], np.inf)
-        ratios = np.array([below[2], middle[2], above[2]]) / scale
-        mean, std = _common(around, ratios, extrapolate=self.reach)
-        if found.delay:
-            furthest = self.trust * max(found.std, self.least_std)
-            delay = centre + float(np.clip(mean - centre, -furthest, furthest))
-        else:
-            delay = 0.0
+        values = quick(middle)
+        std = found.std
+        if not found.delay:
+            left = [
+                short.delayed(d).residual_energy(quick(look))
+                for d, look in zip(around, looks, strict=True)
+            ]
+            scale = np.where(left[1] > 0.0, left[1], np.inf)
+            mean, std = _common(around, np.array(left) / scale, extrapolate=self.reach)
             if std > 0.0:
-                # The delay was not accepted, but may exist: combine its estimate with the prior.
                 std = 1.0 / float(np.hypot(1.0 / np.hypot(std, mean), 1.0 / self.usual))
-        change = above[0].moments(middle[1]) - below[0].moments(middle[1])
-        change *= rows / max(middle[0].rows, 1) * std / (2.0 * self.nudge)
-        return replace(found, delay=delay, std=std), tuple(change[:, None])
+        change = above.moments(values) - below.moments(values)
+        change *= rows / max(middle.rows, 1) * std / (2.0 * self.nudge)
+        return replace(found, std=std), tuple(change[:, None])
 
 
-def _common(
-    delays: Sequence[float], ratios: Array, extrapolate: float = 0.0
-) -> tuple[float, float]:
+def _common(delays: Sequence[float], ratios: Array, extrapolate: float) -> tuple[float, float]:
     """Return the weighted mean of the single channels' delays and its standard error [s].
 
     Each channel's delay is that of the parabola through its least residual and those beside it,
@@ -342,20 +346,36 @@ def _common(
     Returns:
         The delay of the smallest mean energy and 0 if fewer than three channels have a least.
     """
-    d = np.asarray(delays)
-    lowest, highest = min(d[0], -extrapolate), max(d[-1], extrapolate)
-
-    def least(ratio: Array) -> tuple[float, float]:
-        k = int(np.clip(np.argmin(ratio), 1, len(d) - 2))
-        a, b, _ = np.polyfit(d[k - 1 : k + 2] - d[k], ratio[k - 1 : k + 2], 2)
-        best = d[k] - 0.5 * b / a if a > 0.0 else d[np.argmin(ratio)]
-        return float(np.clip(best, lowest, highest)), float(a)
-
-    own, sharp = np.array([least(ratio) for ratio in ratios.T]).T
+    leasts = [_least(delays, ratio) for ratio in ratios.T]
+    sharp = np.array([least.sharpness for least in leasts])
     used = sharp > 0.0
     if np.sum(used) < 3:
-        return least(ratios.mean(axis=1))[0], 0.0
+        return _least(delays, ratios.mean(axis=1)).delay, 0.0
+    lowest, highest = min(delays[0], -extrapolate), max(delays[-1], extrapolate)
+    own = np.clip([least.delay for least in leasts], lowest, highest)[used]
     weight = sharp[used] / sharp[used].sum()
-    mean = float(weight @ own[used])
-    spread = float(weight @ (own[used] - mean) ** 2) / (np.sum(used) - 1)
+    mean = float(weight @ own)
+    spread = float(weight @ (own - mean) ** 2) / (len(own) - 1)
     return mean, float(np.sqrt(spread))
+
+
+class _Least(NamedTuple):
+    """Least of a curve over delays: where [s], the curve there, and its curvature [1/s²]."""
+
+    delay: float
+    height: float
+    sharpness: float
+
+
+def _least(delays: Sequence[float], curve: Array) -> _Least:
+    """Return the least of the parabola through the curve's lowest point and those beside it."""
+    k = int(np.clip(np.argmin(curve), 1, len(delays) - 2))
+    near = np.asarray(delays[k - 1 : k + 2]) - delays[k]
+    a, b, c = np.polyfit(near, curve[k - 1 : k + 2], 2)
+    lowest = int(np.argmin(curve))
+    if a <= 0.0:
+        return _Least(delays[lowest], float(curve[lowest]), float(a))
+    away = -0.5 * b / a
+    inside = near[0] <= away <= near[2]
+    height = c - 0.25 * b**2 / a if inside else curve[lowest]
+    return _Least(float(delays[k] + away), float(max(height, 0.0)), float(a))

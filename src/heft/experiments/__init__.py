@@ -1,4 +1,4 @@
-"""What an experiment would look like: forward dynamics, and a simulator apart from heft's models."""
+"""What an experiment would look like: forward dynamics, and an independent simulator."""
 
 from .arms import Arm, Inertial
 from .equation_of_motion import Dynamics

@@ -51,7 +51,9 @@ class Inertial:
         """Ten parameters m, m c, Ixx, Ixy, Iyy, Ixz, Iyz, Izz about the link's origin."""
         c = self.center
         about = self.inertia + self.mass * (c @ c * np.eye(3) - np.outer(c, c))
-        return np.array([self.mass, *(self.mass * c), *about[[0, 0, 1, 0, 1, 2], [0, 1, 1, 2, 2, 2]]])
+        return np.array(
+            [self.mass, *(self.mass * c), *about[[0, 0, 1, 0, 1, 2], [0, 1, 1, 2, 2, 2]]]
+        )
 
     def sound(self) -> Inertial:
         """Return the same with a Σ that mass in some places could have."""
@@ -210,10 +212,13 @@ def _limits(joint: ET.Element) -> tuple[float, float, float, float]:
     """Return a joint's limits: position, lower and upper, speed, torque."""
     found = joint.find("limit")
     said = {} if found is None else found.attrib
-    lower, upper = float(said.get("lower", "-3.1")), float(said.get("upper", "3.1"))
-    if joint.get("type") == "continuous" or upper - lower > 2.0 * np.pi:
+    lower, upper, speed, effort = (
+        float(said.get(k, "0")) for k in ("lower", "upper", "velocity", "effort")
+    )
+    if joint.get("type") == "continuous" or not 0.0 < upper - lower <= 2.0 * np.pi:
         lower, upper = -np.pi, np.pi
-    return lower, upper, float(said.get("velocity", "2")), float(said.get("effort", "inf"))
+    # A limit of zero is none that was thought of.
+    return lower, upper, speed or np.inf, effort or np.inf
 
 
 def rotation(rpy: Array) -> Array:
@@ -252,4 +257,6 @@ def _write(link: ET.Element, found: Inertial) -> None:
     ET.SubElement(inertial, "mass", value=repr(float(found.mass)))
     names = ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")
     values = found.inertia[[0, 0, 0, 1, 1, 2], [0, 1, 2, 1, 2, 2]]
-    ET.SubElement(inertial, "inertia", {k: repr(float(v)) for k, v in zip(names, values)})
+    ET.SubElement(
+        inertial, "inertia", {k: repr(float(v)) for k, v in zip(names, values, strict=True)}
+    )

@@ -76,7 +76,12 @@ class Dynamics:
 
     @staticmethod
     def of(robot: Robot, drives: Mapping[str, float] | None = None) -> Dynamics:
-        """Return the dynamics of a robot as its model file has it, with these drives."""
+        """Return the dynamics of a robot as its model file has it, with these drives.
+
+        Args:
+            robot: Tree, inertial parameters and gravity.
+            drives: Values by parameter name, such as `elbow.coulomb`; none without.
+        """
         return Dynamics(robot, robot.written_bodies(), drives or {})
 
     @cached_property
@@ -119,6 +124,10 @@ class Dynamics:
         M has shape (channels, channels) [kg·m², kg·m or kg], h shape (channels,) [N·m or N].
 
         `M @ a + h == inverse_dynamics(q, v, a)`, rotors included, without friction.
+
+        Args:
+            position: q, shape (channels,) [rad or m].
+            velocity: v, shape (channels,) [rad/s or m/s].
         """
         count = len(position)
         q, v = (np.tile(x, (count + 1, 1)) for x in (position, velocity))

@@ -147,7 +147,12 @@ def sines(
     frequency = np.exp(low + (high - low) * rng.uniform(size=shape))
     amplitude = rng.uniform(0.3, 1.0, shape) / frequency**0.7
     plain = Sines(
-        np.zeros(shape[1]), frequency, amplitude, rng.uniform(0, 2 * np.pi, shape), start, limits.fade
+        np.zeros(shape[1]),
+        frequency,
+        amplitude,
+        rng.uniform(0, 2 * np.pi, shape),
+        start,
+        limits.fade,
     )
     q, v, _ = plain.full(np.arange(start, duration, 0.01))
     middle, half = _middle(arm, limits)
@@ -187,7 +192,7 @@ def ordinary_work(
     reach = 0.5 * half * (rng.uniform(size=len(half)) < 0.8)
     stations = home + reach * rng.uniform(-1.0, 1.0, (4, len(half)))
     near = 0.1 * half * rng.uniform(-1.0, 1.0, (4, len(half)))
-    cycle = np.array([x for s, d in zip(stations, near) for x in (s + d, s, s + d)])
+    cycle = np.array([x for s, d in zip(stations, near, strict=True) for x in (s + d, s, s + d)])
     points, begin, length, time = [cycle[0]], [], [], start + 0.3
     while time < duration:
         aim = cycle[len(points) % len(cycle)]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from heft.arrays import Array
-from heft.errors import InvalidModel
+from heft.errors import InvalidModel, InvalidSetting
 
 from .arms import rotation
 
@@ -33,9 +33,18 @@ class Links:
     @staticmethod
     def of(urdf: bytes, joints: tuple[str, ...]) -> Links:
         """Return the links of a URDF, as MuJoCo reads it."""
-        import mujoco
-
+        try:
+            import mujoco
+        except ImportError as problem:
+            raise InvalidSetting(
+                "simulated experiments need MuJoCo",
+                argument="Simulator",
+                cure="pip install 'heft[simulation]'",
+            ) from problem
         root = ET.fromstring(urdf)
+        for joint in root.findall("joint"):
+            for limit in joint.findall("limit"):
+                joint.remove(limit)  # nothing stops a simulated joint
         said = ET.SubElement(root, "mujoco")
         ET.SubElement(said, "compiler", balanceinertia="false", fusestatic="true")
         model = mujoco.MjModel.from_xml_string(ET.tostring(root, encoding="unicode"))

@@ -3,7 +3,8 @@
 A leapfrog of second order: velocities live between the positions. Friction of bristles follows
 from the way since the step before and is known; that of Coulomb is solved for together with the
 acceleration, at the velocity in the middle, `v = v₋ + a h/2`, so that it may be as steep as it
-likes and stick. With M and h of the links, at every step
+likes; where it jumps, at that of the step's end, so that it sticks. With M and h of the links, at
+every step
 
     τ = M a + h(q, v) + R α + friction,        τ = s + R α + friction,  s = M a + h
 
@@ -152,8 +153,10 @@ def advance(k, h, time, mass, bias, now, speed, state, drive, gains, wanted, noi
             for i in range(n):
                 if i != j:
                     others += inverse[j, i] * rubbing[i]
-            start = state[1, j] + 0.5 * h * (free[j] - others)
-            found = coulomb_at(start, 0.5 * h * inverse[j, j], efforts[j], drive[4, j])
+            # What sticks is to stand still after the step, or it would swing from step to step.
+            part = 0.5 * h if drive[4, j] > 0.0 else h
+            start = state[1, j] + part * (free[j] - others)
+            found = coulomb_at(start, part * inverse[j, j], efforts[j], drive[4, j])
             change = max(change, abs(found - rubbing[j]))
             size = max(size, abs(found))
             rubbing[j] = found

@@ -45,6 +45,7 @@ class Controller:
         integral: Of the velocity error [1/s].
         corner: Of the filter of the differentiated position [Hz].
         known: Share of rotor inertia and viscous friction that it knows.
+        ahead: Share of the wrong model's torque that it gives ahead of any error.
     """
 
     position: float = 12.0
@@ -52,6 +53,7 @@ class Controller:
     integral: float = 5.0
     corner: float = 25.0
     known: float = 0.8
+    ahead: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -265,7 +267,8 @@ class Simulator:
         condition, sensors = self.condition, self.condition.sensors
         # A margin behind the end, for torque of a clock that runs fast.
         steps = round((duration + condition.run_in + 0.1) / condition.step)
-        time = condition.step * (np.arange(steps) - round(condition.run_in / condition.step))
+        first = round(condition.run_in / condition.step)
+        time: Array = condition.step * np.arange(-first, steps - first, dtype=np.float64)
         drives = self.drives_of(seed)
         wanted = self._wanted(seed, kind, number, time, drives)
         shape = (steps, len(drives))
@@ -307,6 +310,7 @@ class Simulator:
             raise InvalidModel("the arm is too weak for such a motion", argument=self.arm.name)
         ahead = np.stack([np.interp(time, time[seldom], x) for x in coarse.T], axis=1)
         ahead += condition.controller.known * (rubs[0] * a + rubs[1] * v)
+        ahead *= condition.controller.ahead
         return np.ascontiguousarray(np.stack([q, v, ahead], axis=1))
 
     def _gains(self, inertia: Array, drives: tuple[Drive, ...]) -> Array:

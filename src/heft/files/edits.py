@@ -33,7 +33,12 @@ def format_number(value: float) -> str:
 
 
 def apply(data: bytes, edits: list[Edit]) -> bytes:
-    """Return the bytes with non-overlapping edits made."""
+    """Return the bytes with non-overlapping edits made.
+
+    Args:
+        data: Content of a file.
+        edits: In any order.
+    """
     out, position = [], 0
     for edit in sorted(edits, key=lambda e: (e.start, e.stop)):
         if edit.start < position:
@@ -44,7 +49,13 @@ def apply(data: bytes, edits: list[Edit]) -> bytes:
 
 
 def set_attributes(data: bytes, element: Element, values: Mapping[str, str]) -> list[Edit]:
-    """Return edits that set some attributes of an element and leave the others unchanged."""
+    """Return edits that set some attributes of an element and leave the others unchanged.
+
+    Args:
+        data: The XML file.
+        element: Element of that file.
+        values: New texts by name of the attribute.
+    """
     spans = element.spans(data)
     edits = [
         Edit(*spans[k], v)
@@ -79,7 +90,14 @@ def _indent(data: bytes, element: Element) -> str:
 
 
 def insert_child(data: bytes, parent: Element, tag: str, lines: list[str]) -> list[Edit]:
-    """Return edits that insert lines of XML as the first child of an element."""
+    """Return edits that insert lines of XML as the first child of an element.
+
+    Args:
+        data: The XML file.
+        parent: Element that gets the child.
+        tag: Name of the parent, to open it where it was empty.
+        lines: The child, a line each, without indentation.
+    """
     outer = _indent(data, parent)
     first = next((_indent(data, c) for c in parent.children if _indent(data, c)), outer + "  ")
     newline = "\r\n" if b"\r\n" in data[:4096] else "\n"

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from heft.errors import InputError, InvalidRecording
+from heft.errors import InputError, InvalidRecording, did_you_mean
 
 LARGEST_TEXT = 16 * 1024 * 1024  # [bytes], of a model, of settings, of results
 # A file that unpacks to more than this, and to this many times its size, holds no measurements:
@@ -67,7 +67,10 @@ def require_regular(
         status = path.stat()
     except (FileNotFoundError, NotADirectoryError) as problem:
         reason = "a link to nothing" if path.is_symlink() else None
-        raise error(f"the {what} does not exist", argument=str(path), got=reason) from problem
+        cure = _neighbour(path)
+        raise error(
+            f"the {what} does not exist", argument=str(path), got=reason, cure=cure
+        ) from problem
     except (OSError, ValueError) as problem:  # no right to, a circle of links, a NUL in its name
         raise _unreadable(path, what, error, problem) from problem
     if stat.S_ISDIR(status.st_mode):
@@ -79,6 +82,15 @@ def require_regular(
             got="a pipe, socket or device",
             cure="write it to a file first: it is read more than once",
         )
+
+
+def _neighbour(path: Path) -> str | None:
+    """Return a suggestion of the most similar file name in the folder, None without any."""
+    try:
+        names = (beside.name for beside in path.parent.iterdir())
+        return did_you_mean(path.name, (name for name in names if name != path.name))
+    except OSError:
+        return "look at the folder's name: that folder cannot be read"
 
 
 def _unreadable(path: Path, what: str, error: type[InputError], problem: Exception) -> InputError:

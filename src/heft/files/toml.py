@@ -192,7 +192,12 @@ class Section(Generic[Made]):
 
 
 def named(each: Reader[Scalar], says: str = "a table is expected") -> Section[dict[str, Scalar]]:
-    """Return the reader of a table with arbitrary keys, whose values are all read by `each`."""
+    """Return the reader of a table with arbitrary keys, whose values are all read by `each`.
+
+    Args:
+        each: Reader of a value.
+        says: What a message says where there is no table.
+    """
     return Section(dict, lambda table, _: dict.fromkeys(table, each), says=says)
 
 
@@ -216,6 +221,10 @@ def located(where: str) -> Iterator[None]:
 def check_fields(settings: object, readers: Keys) -> None:
     """Check the fields of a settings dataclass by readers; None is accepted as a default.
 
+    Args:
+        settings: An instance of the dataclass.
+        readers: Readers by name of the field.
+
     Raises:
         InvalidSetting: If a reader refuses a field.
     """
@@ -226,14 +235,24 @@ def check_fields(settings: object, readers: Keys) -> None:
 
 
 def truth(value: object, where: str) -> bool:
-    """Return a Boolean value, or raise `InvalidSetting`."""
+    """Return a Boolean value, or raise `InvalidSetting`.
+
+    Args:
+        value: As the TOML parser returned it.
+        where: Place of the value in its file, for messages.
+    """
     if not isinstance(value, bool):
         raise InvalidSetting("true or false is expected", argument=where, got=shown(value))
     return value
 
 
 def name_list(value: object, where: str) -> tuple[str, ...]:
-    """Return a list of unique, non-empty names, or raise `InvalidSetting`."""
+    """Return a list of unique, non-empty names, or raise `InvalidSetting`.
+
+    Args:
+        value: As the TOML parser returned it.
+        where: Place of the value in its file, for messages.
+    """
     if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
         raise InvalidSetting("a list of names is expected", argument=where, got=shown(value))
     if "" in value:
@@ -285,7 +304,12 @@ def rows_of(each: Reader[Scalar]) -> Reader[tuple[tuple[Scalar, ...], ...]]:
 
 
 def interval(value: object, where: str) -> tuple[float, float]:
-    """Return an interval [least, most] of finite numbers, or raise `InvalidSetting`."""
+    """Return an interval [least, most] of finite numbers, or raise `InvalidSetting`.
+
+    Args:
+        value: As the TOML parser returned it.
+        where: Place of the value in its file, for messages.
+    """
     least, most = list_of(number, 2)(value, where)
     if least > most:
         raise InvalidSetting("the least is above the most", argument=where, got=[least, most])
@@ -293,7 +317,12 @@ def interval(value: object, where: str) -> tuple[float, float]:
 
 
 def box(value: object, where: str) -> tuple[tuple[float, float], ...]:
-    """Return intervals [least, most] of x, y and z, or raise `InvalidSetting`."""
+    """Return intervals [least, most] of x, y and z, or raise `InvalidSetting`.
+
+    Args:
+        value: As the TOML parser returned it.
+        where: Place of the value in its file, for messages.
+    """
     if not isinstance(value, list | tuple) or len(value) != 3:
         raise InvalidSetting(
             "least and most of x, y and z are expected", argument=where, got=shown(value)

@@ -177,6 +177,10 @@ def _swap(new: Path, out: Path) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write a text file atomically; an existing file is replaced.
 
+    Args:
+        path: File to write.
+        text: Its content, stored as UTF-8.
+
     Raises:
         InvalidSetting: If it cannot be written there.
     """

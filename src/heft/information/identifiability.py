@@ -10,7 +10,9 @@ The columns are taken in a fixed order, so the same robot always gives the same 
 bodies from the base outwards; in each body first moments, then the inertia `xx xy yy xz yz
 zz`, then the mass; after the bodies rotor inertias, then friction. A column is dependent
 when its residual after projection on the columns before it is below `TOLERANCE` of its own
-length. Bodies further out are thereby regrouped on those further in, as Khalil's rules do.
+length, or below a stated share of the longest column of its kind: what the rounding of a model
+file's angles leaves of columns that would depend on others, or be zero. Bodies further out are
+thereby regrouped on those further in, as Khalil's rules do.
 """
 
 from __future__ import annotations
@@ -29,8 +31,8 @@ from .inertia import PARAMETER_COUNT
 from .parameters import Labels
 from .square_root import Information, Triangle
 
-# Noise-free columns that depend on each other leave at most 1e-9 of their length, even where a
-# file rounds π/2 to five digits; independent ones of the example robots leave 5e-6 or more.
+# Noise-free columns that depend on each other leave at most 1e-9 of their length where angles are
+# exact; independent ones of the example robots leave half or more.
 TOLERANCE = 1.5e-8
 HIDDEN = 1e-6  # share of a column in directions that are not seen by which it is not determined
 WITHIN_BODY = (1, 2, 3, 4, 5, 6, 7, 8, 9, 0)  # mass last: it regroups on the parent's inertia
@@ -59,7 +61,8 @@ class BaseParameters:
         kept: Positions in π of the b independent columns, ascending.
         matrix: Regrouping matrix K, shape (b, p), with `β = K π` and `Y = Y_kept K`.
         unseen: Positions in π whose column is always zero: they have no effect on the measurement.
-        gap: Largest relative residual of a column called dependent, and smallest of one kept.
+        gap: Largest relative residual of a column called dependent (of the longest of its kind
+            where angles are rounded), and smallest of one kept.
     """
 
     standard: Labels
@@ -117,7 +120,9 @@ class BaseParameters:
         return tuple(lonely)
 
 
-def base_parameters(rows: Array, labels: Labels, order: Sequence[int]) -> BaseParameters:
+def base_parameters(
+    rows: Array, labels: Labels, order: Sequence[int], rounding: float = 0.0
+) -> BaseParameters:
     """Return the base parameters of a regressor, by Gram–Schmidt on its scaled columns.
 
     Args:
@@ -126,34 +131,39 @@ def base_parameters(rows: Array, labels: Labels, order: Sequence[int]) -> BasePa
         labels: The p standard parameters.
         order: The order in which columns are tested, a permutation of `range(p)`; see
             `column_order`.
+        rounding: What is left of a column after those before it, as a share of the longest of its
+            kind (the columns of its unit), up to which it is dependent whatever its own length.
 
     Raises:
         FitError: If no clear gap separates dependent from independent columns, because of
             numerical noise.
     """
     norms = np.linalg.norm(rows, axis=0)
-    largest = norms.max(initial=0.0)
+    longest = np.array([norms[np.array(labels.units) == u].max() for u in labels.units])
+    short = np.maximum(1e-12 * norms.max(initial=0.0), rounding * longest)
     basis = np.zeros((rows.shape[0], 0))
     kept: list[int] = []
     dependent: list[int] = []
     unseen: list[int] = []
     worst_dependent, least_kept = 0.0, 1.0
     for j in order:
-        if norms[j] <= 1e-12 * largest:
+        if norms[j] <= short[j]:
             unseen.append(j)
             continue
         rest = rows[:, j] / norms[j]
         for _ in range(2):  # once more takes out what rounding left [Giraud2005]
             rest = rest - basis @ (basis.T @ rest)
         share = float(np.linalg.norm(rest))
-        if share <= TOLERANCE:
+        if share <= TOLERANCE or share * norms[j] <= short[j]:
             dependent.append(j)
-            worst_dependent = max(worst_dependent, share)
+            worst_dependent = max(
+                worst_dependent, share * norms[j] / longest[j] if rounding else share
+            )
         else:
             kept.append(j)
             least_kept = min(least_kept, share)
             basis = np.column_stack([basis, rest / share])
-    if worst_dependent > 0.0 and least_kept < 10.0 * worst_dependent:
+    if rounding == 0.0 and 0.0 < least_kept < 10.0 * worst_dependent:
         raise FitError(
             "it is not clear which columns are independent",
             got=f"shares left of {worst_dependent:.1e} and {least_kept:.1e}",
@@ -167,7 +177,7 @@ def base_parameters(rows: Array, labels: Labels, order: Sequence[int]) -> BasePa
         answer = scipy.linalg.lstsq(rows[:, kept] / scale, rows[:, dependent])[0] / scale[:, None]
         # Below this the coefficient is the rounding of a zero.
         relative = np.abs(answer) * scale[:, None] / norms[dependent]
-        matrix[:, dependent] = np.where(relative < 1e-9, 0.0, answer)
+        matrix[:, dependent] = np.where(relative < max(1e-9, rounding), 0.0, answer)
     return BaseParameters(
         standard=labels,
         kept=tuple(kept),

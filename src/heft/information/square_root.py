@@ -115,7 +115,12 @@ class Information:
 
     @staticmethod
     def neutral(labels: Labels, channels: Sequence[str]) -> Information:
-        """Return the information of no rows, the neutral element: `neutral + x == x`."""
+        """Return the information of no rows, the neutral element: `neutral + x == x`.
+
+        Args:
+            labels: Of the columns.
+            channels: Names of the channels.
+        """
         empty = Triangle(np.empty(0, dtype=np.intp), np.zeros((1, 1)), 0)
         return Information(labels, tuple(channels), (empty,) * len(channels))
 
@@ -304,6 +309,9 @@ class Information:
     @staticmethod
     def load(path: Path) -> Information:
         """Read a file that `save` wrote.
+
+        Returns:
+            The information, equal to what was saved.
 
         Raises:
             InvalidRecording: If it is missing, damaged or of another format.

@@ -1,7 +1,7 @@
 """Robot models from URDF, MJCF and Denavit-Hartenberg tables, and their export."""
 
 from . import export, load_settings
-from .options import STANDARD_GRAVITY, JointOptions, Coupling, LinkOptions, Options
+from .options import STANDARD_GRAVITY, JointOptions, Coupling, LinkOptions, Options, joint_lines
 from .denavit_hartenberg import Body, Outline, Row, outline
 from .expressions import expression, load_sympy, require_sensible, right_angle
 from .robot import Robot

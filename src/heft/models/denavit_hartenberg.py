@@ -37,7 +37,7 @@ from heft.files import (
 )
 from heft.information import inertia, matrix_of_rpy
 
-from . import urdf
+from . import rounding, urdf
 
 CONVENTIONS = ("modified", "standard")
 KINDS = ("revolute", "prismatic")
@@ -158,7 +158,9 @@ class Table:
                 ]
             above = link
         text = urdf.robot_text(said.name, links, joints)
-        return urdf.Translation(text, frozenset(aids), gravity=said.gravity)
+        printed = [angle for row in said.rows for angle in (row.alpha, row.theta)]
+        error = rounding.angle_error(printed)
+        return urdf.Translation(text, frozenset(aids), gravity=said.gravity, angle_error=error)
 
 
 def read(data: bytes, path: str) -> Table:

@@ -159,7 +159,7 @@ def write_urdf(
             line = " ".join(["<dynamics", *(f'{k}="{v}"' for k, v in values.items())]) + "/>"
             edits += insert_child(data, element, "joint", [line])
     written = apply(data, edits)
-    again = xml.parse(written, "the written model")
+    again = xml.parse(urdf.held_still(written, "the written model"), "the written model")
     urdf.check(again, "the written model")
     found_again = {e.attributes["name"]: urdf.inertial(e) for e in again.all("link")}
     for name in links:

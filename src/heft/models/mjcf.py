@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -32,6 +32,7 @@ from .mjcf_defaults import (
     unit,
     vector,
 )
+from .options import joint_lines
 
 WORLD = "world"
 GRAVITY = (0.0, 0.0, -9.81)
@@ -397,8 +398,8 @@ def _mimics(
                     expected="one joint following one other, linearly",
                     cure=None
                     if master
-                    else f"give [joint.{slave}] position = … in the file of "
-                    '--with, and write active="false"',
+                    else 'write active="false" there, and in the file of --with:\n'
+                    + joint_lines([slave], "fixed = true"),
                 )
             offset = joints[slave].reference + constant - linear * joints[master].reference
             found[slave] = (master, linear, offset)
@@ -502,7 +503,13 @@ def _notes(model: Model, reader: _Reader) -> list[str]:
     return notes
 
 
-def translate(model: Model, free: bool, path: str) -> urdf.Translation:
+def _free_joint(body: Body) -> str:
+    """Return the name of a floating body's free joint, the body's where it has none."""
+    joints = (c for c in walk(body.element) if c.tag in ("freejoint", "joint"))
+    return next((j.attributes["name"] for j in joints if "name" in j.attributes), body.name)
+
+
+def translate(model: Model, free: bool, path: str, still: Collection[str] = ()) -> urdf.Translation:
     """Return the robot of an MJCF file as a URDF.
 
     A body whose joint is not at its origin, or that has several, gets auxiliary links in between,
@@ -512,11 +519,12 @@ def translate(model: Model, free: bool, path: str) -> urdf.Translation:
         model: Content of the file.
         free: Whether the base floats.
         path: The file's name, for messages.
+        still: Names of free joints that do not move.
 
     Raises:
         InvalidModel: If the floating bodies of the file do not agree with `free`.
     """
-    floating = [b for b in model.bodies if b.floats]
+    floating = [b for b in model.bodies if b.floats and _free_joint(b) not in still]
     bodies = model.bodies
     root = WORLD
     if free:
@@ -542,8 +550,8 @@ def translate(model: Model, free: bool, path: str) -> urdf.Translation:
         raise InvalidModel(
             "a body floats freely",
             argument=f"{path}, body '{floating[0].name}', line {floating[0].element.line}",
-            cure='say base = "free" in the file of --with if the robot floats; else take its free '
-            "joint, or the body, out",
+            cure="if it stands still, say so in the file of --with:\n"
+            + joint_lines([_free_joint(floating[0])], "fixed = true"),
         )
     links = [] if free else [urdf.link_text(WORLD)]
     joints: list[urdf.Joint] = []
@@ -555,7 +563,8 @@ def translate(model: Model, free: bool, path: str) -> urdf.Translation:
     links += [urdf.link_text(name) for name in sorted(aids)]
     text = urdf.robot_text(model.name, links, joints)
     solid = frozenset(b.name for b in bodies if b.of_meshes)
-    return urdf.Translation(text, frozenset(aids), solid, model.gravity, model.notes)
+    held = frozenset(_free_joint(b) for b in bodies if b.floats)
+    return urdf.Translation(text, frozenset(aids), solid, model.gravity, model.notes, held)
 
 
 def _chain(body: Body, mimics: Mapping[str, tuple[str, float, float]]) -> list[urdf.Joint]:

@@ -10,8 +10,10 @@ import numpy as np
 
 from heft.arrays import Array
 from heft.errors import InvalidModel
-from heft.files import Element, numbers
+from heft.files import Element, numbers, walk
 from heft.information import inertia, matrix_of_axis_angle, matrix_of_quaternion
+
+from . import rounding
 
 ORIENTATIONS = {"quat": 4, "axisangle": 4, "euler": 3, "xyaxes": 6, "zaxis": 3}
 # Where the six numbers of `fullinertia` stand in the matrix.
@@ -64,6 +66,19 @@ def vector(
 def number(attributes: Mapping[str, str], key: str, where: str, default: float) -> float:
     """Return the number of an attribute."""
     return float(vector(attributes, key, 1, where, (default,))[0])
+
+
+def angle_error(root: Element, compiler: Compiler) -> float:
+    """Return the largest rounding error of the angles of bodies and joint axes [rad]."""
+    errors = [0.0]
+    for element in walk(root):
+        given = element.attributes
+        if element.tag == "body" and "euler" in given and not compiler.degrees:
+            errors.append(rounding.angle_error(numbers(given["euler"], 3, "euler", "")))
+        for key, count in (("quat", 4), ("axis", 3)):
+            if element.tag in ("body", "joint") and key in given:
+                errors.append(rounding.direction_error(numbers(given[key], count, key, "")))
+    return max(errors)
 
 
 def orientation(attributes: Mapping[str, str], compiler: Compiler, where: str) -> Array:

@@ -6,7 +6,8 @@ Unknown keys are refused with the nearest known one; so are values of the wrong 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -47,7 +48,8 @@ class JointOptions:
             given.
         reduction: Motor turns per joint turn, to state rotor inertia on the motor's side.
         measured: Whether its torque is used.
-        position: Constant position [rad or m] of a joint that is not in the log.
+        position: Constant position [rad or m] of a joint that does not move; in a file also said by
+            `fixed = true`, at zero.
     """
 
     friction: str = "full"
@@ -155,6 +157,11 @@ class Options:
         """Return the options of a joint, defaults where none are given."""
         return (self.joint or {}).get(joint, JointOptions())
 
+    @property
+    def still(self) -> frozenset[str]:
+        """Names of the joints that do not move."""
+        return frozenset(n for n, j in (self.joint or {}).items() if j.position is not None)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the table of which `from_dict` makes equal options."""
         table: dict[str, Any] = {"base": self.base}
@@ -191,7 +198,28 @@ def _gravity(value: object, where: str) -> tuple[float, ...]:
     return gravity
 
 
-def _joint_options(**said: Any) -> JointOptions:
+def joint_lines(joints: Iterable[str], line: str) -> str:
+    """Return the TOML of `--with` that says the same of some joints, such as `fixed = true`."""
+    return "\n".join(f"[joint.{_key(j)}]\n{line}" for j in joints)
+
+
+def _key(name: str) -> str:
+    """Return a name as a key of TOML."""
+    if re.fullmatch("[A-Za-z0-9_-]+", name):
+        return name
+    return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _joint_options(fixed: bool | None = None, **said: Any) -> JointOptions:
+    if fixed:
+        said = {"position": 0.0, **said}
+    elif fixed is not None and said.get("position") is not None:
+        raise InvalidSetting(
+            "a joint that has a constant position is fixed",
+            argument="fixed",
+            got="fixed = false",
+            cure="leave one of the two out",
+        )
     spread, gain = said.get("gain_std"), said.get("gain")
     if spread is not None and (gain is None or not 0.0 <= spread < gain):
         raise InvalidSetting(
@@ -212,6 +240,7 @@ JOINT = Section(
         "gain_std": number,
         "reduction": Number("a reduction is a positive number", above=0.0, cure=TURN_ROUND),
         "measured": truth,
+        "fixed": truth,
         "position": number,
     },
 )

@@ -31,18 +31,19 @@ from heft.dynamics import (
     Link,
     Tree,
     friction_terms,
-    simple_terms,
 )
 from heft.errors import InvalidModel, InvalidSetting, nearest
 from heft.files import Element, read_text, xml
 from heft.information import Labels, inertia, matrix_of_rpy
 from heft.recordings import is_log
 
-from . import denavit_hartenberg, mjcf, urdf
-from .options import STANDARD_GRAVITY, Options
+from . import denavit_hartenberg, mjcf, mjcf_defaults, urdf
+from .joint_names import mimics, refuse_astray, refuse_unknown
+from .options import STANDARD_GRAVITY, JointOptions, Options
 
 # A link fixed to another with less than this share of the whole is a frame, not a body.
 FRAME_MASS_SHARE = 1e-7
+SILENT_ROUNDING = 1e-8  # [rad] of angles; no base parameter depends on less
 NOMINAL_MASS = 2.0  # [kg], of a moving link that the file gives no inertial, nor any other link
 NOMINAL_GYRATION = 0.1  # [m]
 
@@ -63,6 +64,7 @@ class Robot:
         source: The model file's bytes.
         notes: Messages to the user on the model file: stand-ins, repairs.
         form: Format of the model file.
+        angle_error: Largest rounding error of the angles that the file prints [rad].
     """
 
     name: str
@@ -74,6 +76,7 @@ class Robot:
     source: bytes
     notes: tuple[str, ...] = ()
     form: Literal["urdf", "mjcf", "toml"] = "urdf"
+    angle_error: float = 0.0
 
     @staticmethod
     def from_file(path: str | Path, options: Options | None = None) -> Robot:
@@ -107,7 +110,11 @@ class Robot:
             return _build(translation, data, options, path, "toml")
         root = xml.parse(data, path)
         if root.tag == "mujoco":
-            translation = mjcf.translate(mjcf.read(root, path), free, path)
+            model = mjcf.read(root, path)
+            error = mjcf_defaults.angle_error(root, mjcf_defaults.compiler_of(root, path))
+            still = options.still
+            translation = mjcf.translate(model, free, path, still)
+            translation = replace(translation, angle_error=error)
             return _build(translation, data, options, path, "mjcf")
         return Robot.from_urdf_text(data, options, path)
 
@@ -128,7 +135,14 @@ class Robot:
     @staticmethod
     def from_urdf_text(data: bytes, options: Options | None = None, path: str = "URDF") -> Robot:
         """Return the robot of a URDF file's bytes; see `from_urdf`."""
-        return _build(urdf.Translation(data), data, options or Options(), path, "urdf")
+        options = options or Options()
+        text = urdf.held_still(data, path, options.still)
+        return _build(urdf.Translation(text), data, options, path, "urdf")
+
+    def with_joints(self, options: Mapping[str, JointOptions]) -> Robot:
+        """Return the robot with other options of some joints, by name."""
+        changed = replace(self.options, joint={**(self.options.joint or {}), **options})
+        return Robot.from_text(self.source, changed, f"model.{self.form}")
 
     @property
     def channels(self) -> tuple[str, ...]:
@@ -155,11 +169,6 @@ class Robot:
     def drive_columns(self) -> tuple[Column, ...]:
         """Columns of the drives' terms, after the bodies': (drive, term), rotor inertias first."""
         return self.drives.columns
-
-    @property
-    def simple_columns(self) -> tuple[Column, ...]:
-        """Columns of simple friction beside the drives' own: (drive, term)."""
-        return self.drives.simple_columns
 
     def drive_labels(self, columns: tuple[Column, ...]) -> Labels:
         """Return names and units of drives' columns."""
@@ -268,34 +277,6 @@ def _bytes(path: str | Path) -> bytes:
     return read_text(Path(path), "model file", InvalidModel)
 
 
-def _mimics(root: Element, path: str) -> dict[str, tuple[str, float, float]]:
-    """Return for each mimicking joint its master, multiplier and offset, chains resolved."""
-    direct = {}
-    for joint in root.all("joint"):
-        mimic = joint.find("mimic")
-        if mimic is not None and joint.attributes["type"] != "fixed":
-            get = mimic.attributes.get
-            direct[joint.attributes["name"]] = (
-                mimic.attributes["joint"],
-                float(get("multiplier", "1")),
-                float(get("offset", "0")),
-            )
-    resolved = {}
-    for name in direct:
-        master, multiplier, offset = direct[name]
-        hops = 0
-        while master in direct:
-            hops += 1
-            if hops > len(direct):
-                raise InvalidModel(
-                    "joints mimic one another in a circle", argument=f"{path}, joint '{name}'"
-                )
-            above, factor, shift = direct[master]
-            master, multiplier, offset = above, multiplier * factor, offset + multiplier * shift
-        resolved[name] = (master, multiplier, offset)
-    return resolved
-
-
 def _build(
     said: urdf.Translation,
     data: bytes,
@@ -309,14 +290,21 @@ def _build(
     free = options.base == "free"
     options = replace(options, gravity=options.gravity or said.gravity or STANDARD_GRAVITY)
     model = _read_by_pinocchio(said.text, free, path)
-    mimics = _mimics(root, path)
+    followers = mimics(root, path)
     first = 6 if free else 0
-    joints = tuple(n for n in list(model.names)[(2 if free else 1) :] if n not in mimics)
-    _refuse_astray(mimics, joints, path)
-    _refuse_unknown(options, joints)
-    tree = _tree(model, joints, mimics, free, first)
+    joints = tuple(n for n in list(model.names)[(2 if free else 1) :] if n not in followers)
+    refuse_astray(followers, joints, path)
+    fixed = {j.attributes["name"] for j in root.all("joint") if j.attributes["type"] == "fixed"}
+    refuse_unknown(options, joints, followers, fixed | said.held)
+    tree = _tree(model, joints, followers, free, first)
     links, notes = _links(root, model, free, said)
     drives = _drives(joints, tree, options, first)
+    rounded = said.angle_error if form != "urdf" else urdf.angle_error(root)
+    if rounded > SILENT_ROUNDING:
+        notes.append(
+            f"angles of the file are rounded by up to {rounded:.1g} rad: they are taken for the "
+            "multiples of 15° that they were meant to be, wherever base parameters are counted"
+        )
     return Robot(
         root.attributes.get("name") or "robot",
         tree,
@@ -327,6 +315,7 @@ def _build(
         data,
         (*said.notes, *notes),
         form,
+        rounded,
     )
 
 
@@ -359,37 +348,10 @@ def _read_by_pinocchio(urdf_text: bytes, free: bool, path: str) -> Any:
     return model
 
 
-def _refuse_astray(
-    mimics: dict[str, tuple[str, float, float]], joints: tuple[str, ...], path: str
-) -> None:
-    """Raise `InvalidModel` if a joint mimics one that does not move."""
-    for slave, (master, *_) in mimics.items():
-        if master not in joints:
-            raise InvalidModel(
-                "a joint mimics a joint that does not move",
-                argument=f"{path}, joint '{slave}'",
-                got=master,
-                valid=joints,
-            )
-
-
-def _refuse_unknown(options: Options, joints: tuple[str, ...]) -> None:
-    """Raise `InvalidSetting` if the options speak of a joint that is not there."""
-    for wanted in options.joint or {}:
-        if wanted not in joints:
-            near = nearest(wanted, joints)
-            raise InvalidSetting(
-                f"the robot has no joint '{wanted}'",
-                argument=f"[joint.{wanted}]",
-                valid=joints,
-                cure=f"did you mean '{near}'?" if near else None,
-            )
-
-
 def _tree(
     model: Any,
     joints: tuple[str, ...],
-    mimics: dict[str, tuple[str, float, float]],
+    followers: dict[str, tuple[str, float, float]],
     free: bool,
     first: int,
 ) -> Tree:
@@ -417,7 +379,7 @@ def _tree(
         motion = np.asarray(data.S).reshape(6)
         kind[b] = REVOLUTE if np.any(motion[3:]) else PRISMATIC
         axis[b] = motion[3:] if kind[b] == REVOLUTE else motion[:3]
-        master, multiplier[b], offset[b] = mimics.get(name, (name, 1.0, 0.0))
+        master, multiplier[b], offset[b] = followers.get(name, (name, 1.0, 0.0))
         channel[b] = first + joints.index(master)
     placements = [model.jointPlacements[b + 1] for b in range(count)]
     return Tree(
@@ -441,7 +403,8 @@ def _links(
 
     frames = {f.name: f for f in model.frames if f.type == pin.FrameType.BODY}
     own = [k for k in root.all("link") if k.attributes["name"] not in said.aids]
-    tens = {k.attributes["name"]: _written(k) for k in own}
+    elements = {k.attributes["name"]: k for k in own}
+    tens = {name: _written(k) for name, k in elements.items()}
     masses = _Masses.of(tens, {name: frames[name].parentJoint for name in tens})
     links, notes = [], []
     for name, ten in tens.items():
@@ -466,7 +429,8 @@ def _links(
             given=not massless,
             frame_only=frame_only,
         )
-        nominal, note = _prior(link, masses.stand_in)
+        shape = urdf.solid(elements[name], float(masses.stand_in[0]))
+        nominal, note = _prior(link, masses.stand_in if shape is None else shape, shape is not None)
         links.append(replace(link, nominal=read_only(nominal)))
         notes += [note] if note else []
     return tuple(links), notes
@@ -505,7 +469,7 @@ class _Masses:
         return mass <= FRAME_MASS_SHARE * self.moving
 
 
-def _prior(link: Link, stand_in: Array) -> tuple[Array, str | None]:
+def _prior(link: Link, stand_in: Array, is_shape: bool) -> tuple[Array, str | None]:
     """Return what is believed of a link, shape (10,), and what a user should know of that."""
     moves = link.body >= 0
     if link.given:
@@ -519,8 +483,9 @@ def _prior(link: Link, stand_in: Array) -> tuple[Array, str | None]:
         return nominal, None
     if moves and not link.frame_only:
         return stand_in, (
-            f"link '{link.name}': the file gives it no mass; a sphere of "
-            f"{stand_in[0]:.3g} kg is used as the prior"
+            f"link '{link.name}': the file gives it no mass; "
+            f"{'its own shape' if is_shape else 'a sphere'} of {stand_in[0]:.3g} kg is used as the "
+            "prior"
         )
     return np.zeros(10), None
 
@@ -547,10 +512,9 @@ def _drives(joints: tuple[str, ...], tree: Tree, options: Options, first: int) -
         slides = first + i in linear
         friction = "none" if held else option.friction
         terms = friction_terms(friction, slides)
-        simple = simple_terms(terms)
         if option.armature and not held:
             terms = (Armature(), *terms)
-        drives.append(Drive(name, read_only(unit[first + i]), terms, slides, simple))
+        drives.append(Drive(name, read_only(unit[first + i]), terms, slides))
     coupling = options.coupling
     if coupling is None:
         return Drives(tuple(drives))
@@ -577,8 +541,6 @@ def _drives(joints: tuple[str, ...], tree: Tree, options: Options, first: int) -
         moved = [options.of(j).friction for j, r in zip(rows, column, strict=True) if r]
         friction = max(moved, key=tuple(FRICTION).index)
         # An offset is the joints' own, and so is load-dependent gear friction.
-        whole = friction_terms(friction)
-        own = tuple(t for t in whole if not t.joints_only)
-        simple = tuple(t for t in simple_terms(whole) if not t.joints_only)
-        drives.append(Drive(name, read_only(ratio), (Armature(), *own), False, simple))
+        own = tuple(t for t in friction_terms(friction) if not t.joints_only)
+        drives.append(Drive(name, read_only(ratio), (Armature(), *own), False))
     return Drives(tuple(drives))

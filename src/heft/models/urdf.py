@@ -9,18 +9,25 @@ from __future__ import annotations
 import math
 import shlex
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from xml.sax.saxutils import quoteattr
 
+import numpy as np
+
 from heft.arrays import Array
 from heft.errors import InvalidModel, nearest
-from heft.files import Element, numbers, walk
-from heft.information import inertia, rpy_of_matrix
+from heft.files import Edit, Element, apply, numbers, walk, xml
+from heft.information import frame_change, inertia, matrix_of_rpy, rpy_of_matrix
+
+from . import mjcf_shapes, rounding
+from .options import joint_lines
 
 MOST_LINKS = 1000
 LARGEST_GYRATION = 30.0  # [m], of a body with a mass; more is in another unit
 SOLID = 1e-3  # [kg]; lighter links stand for frames, and their inertia for nothing
 JOINT_TYPES = ("revolute", "continuous", "prismatic", "fixed")
+FREE_TYPES = ("floating", "planar")
 
 
 def _named(root: Element, tag: str, path: str) -> dict[str, Element]:
@@ -100,9 +107,10 @@ def _check_joint(
             f"joints of type '{kind}' cannot be identified",
             argument=where,
             valid=JOINT_TYPES,
-            cure=f"did you mean '{near}'?"
-            if near
-            else 'make a floating base with base = "free" in the file of --with',
+            cure="if it stands still, say so in the file of --with:\n"
+            + joint_lines([joint.attributes["name"]], "fixed = true")
+            if kind in FREE_TYPES
+            else near and f"did you mean '{near}'?",
         )
     _refuse_two(joint, ("parent", "child", "limit", "mimic"), where)
     _check_ends(joint, links, where)
@@ -270,6 +278,16 @@ def check(root: Element, path: str) -> None:
     _check_tree(links, joints, path)
 
 
+def held_still(data: bytes, path: str, joints: Collection[str] | None = None) -> bytes:
+    """Return a URDF whose floating and planar joints, all or some, are of type fixed."""
+    edits = []
+    for joint in xml.parse(data, path).all("joint"):
+        said = joint.attributes
+        if said.get("type") in FREE_TYPES and (joints is None or said.get("name") in joints):
+            edits.append(Edit(*joint.spans(data)["type"], "fixed"))
+    return apply(data, edits)
+
+
 @dataclass(frozen=True)
 class Inertial:
     """A link's `<inertial>`: mass [kg], pose of the inertial frame, inertia in it [kg·m²]."""
@@ -298,6 +316,44 @@ def inertial(link: Element) -> Inertial | None:
     )
 
 
+def solid(link: Element, mass: float) -> Array | None:
+    """Return the ten inertial parameters of a link that is as its shape, of uniform density.
+
+    Args:
+        link: Its element; the first box, cylinder or ball of its collision or visual counts.
+        mass: Its mass [kg].
+
+    Returns:
+        Shape (10,) [kg, kg·m, kg·m²], in the link's frame; None if it has no such shape.
+    """
+    for element in (*link.all("collision"), *link.all("visual")):
+        geometry, origin = element.find("geometry"), element.find("origin")
+        for shape in geometry.children if geometry is not None else ():
+            size = _size(shape)
+            if size is None:
+                continue
+            place = origin.attributes if origin is not None else {}
+            xyz = numbers(place.get("xyz", "0 0 0"), 3, "origin xyz", "geometry")
+            rpy = numbers(place.get("rpy", "0 0 0"), 3, "origin rpy", "geometry")
+            own = mjcf_shapes.solid(shape.tag, size, mass)
+            return np.asarray(frame_change(matrix_of_rpy(*rpy), np.array(xyz)) @ own)
+    return None
+
+
+def _size(shape: Element) -> tuple[float, ...] | None:
+    """Return radii and half lengths of a shape [m]; None if it is none of positive size."""
+    keys = {"box": ("size",), "cylinder": ("radius", "length"), "sphere": ("radius",)}
+    try:
+        said = [float(x) for k in keys[shape.tag] for x in shape.attributes[k].split()]
+    except (KeyError, ValueError):
+        return None
+    if len(said) != {"box": 3, "cylinder": 2, "sphere": 1}[shape.tag]:
+        return None
+    half = {"box": (0.5, 0.5, 0.5), "cylinder": (1.0, 0.5), "sphere": (1.0,)}[shape.tag]
+    size = tuple(x * h for x, h in zip(said, half, strict=True))
+    return size if all(0.0 < x < LARGEST_GYRATION for x in size) else None
+
+
 @dataclass(frozen=True)
 class Translation:
     """A robot of another file format, as a URDF.
@@ -308,6 +364,8 @@ class Translation:
         solid: Names of links that have a mass which the file does not state.
         gravity: Gravity that the file states [m/s²].
         notes: Messages to the user on the file.
+        held: Names of joints of the file that do not move.
+        angle_error: Largest rounding error of the angles that the file prints [rad].
     """
 
     text: bytes
@@ -315,6 +373,22 @@ class Translation:
     solid: frozenset[str] = frozenset()
     gravity: tuple[float, float, float] | None = None
     notes: tuple[str, ...] = ()
+    held: frozenset[str] = frozenset()
+    angle_error: float = 0.0
+
+
+def angle_error(root: Element) -> float:
+    """Return the largest rounding error of the angles of joints in a URDF [rad]."""
+    errors = [0.0]
+    for joint in root.all("joint"):
+        origin, axis = joint.find("origin"), joint.find("axis")
+        if origin is not None and "rpy" in origin.attributes:
+            errors.append(rounding.angle_error(numbers(origin.attributes["rpy"], 3, "rpy", "")))
+        if axis is not None:
+            errors.append(
+                rounding.direction_error(numbers(axis.attributes.get("xyz"), 3, "axis", ""))
+            )
+    return max(errors)
 
 
 def _triple(vector: Array) -> str:

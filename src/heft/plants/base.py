@@ -21,7 +21,8 @@ def structural_base(plant: Plant[Any]) -> BaseParameters:
 
     Computed from rows of samples in general position, about a point in general position: at a
     point of zero some columns vanish that do not vanish elsewhere, and labels must not depend on
-    the point. The same plant always gives the same base parameters [Gautier1991].
+    the point. The same plant always gives the same base parameters [Gautier1991]. Columns that only
+    the rounding of the description's angles tells apart are dependent: `Plant.rounding`.
     """
     structure = plant.structure
     try:
@@ -46,7 +47,9 @@ def _base(plant: Plant[Any]) -> BaseParameters:
     # says, are kept apart; those of a tree of bodies never depend on them.
     apart = list(plant.independent)
     plain = [k for k in everything if k not in set(apart)]
-    base = base_parameters(triangle_of(rows[:, plain]), labels.select(plain), plant.order)
+    base = base_parameters(
+        triangle_of(rows[:, plain]), labels.select(plain), plant.order, plant.rounding
+    )
     seen = [k for k in apart if np.any(rows[:, k] != 0.0)]
     kept = sorted([plain[k] for k in base.kept] + seen)
     matrix = np.zeros((len(kept), len(labels)))

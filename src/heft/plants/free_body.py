@@ -107,6 +107,10 @@ class FreeBody(Plant[BodyMotion]):
     def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
         """Return pose or inertial signals, and the applied wrench.
 
+        Args:
+            recording: Log of the body.
+            measured: Whether the wrench is needed too, not motion alone.
+
         Raises:
             MissingSignal: If one is not there.
         """
@@ -147,13 +151,31 @@ class FreeBody(Plant[BodyMotion]):
         return BodyMotion(specific, w, alpha, v, np.cross(w, v) - weight)
 
     def rows(self, samples: Samples[BodyMotion], columns: Sequence[int]) -> Rows:
-        """Return rows of force and moment."""
+        """Return rows of force and moment.
+
+        Args:
+            samples: Motion of the body.
+            columns: Numbers of the standard columns wanted.
+
+        Returns:
+            Y, shape (N, 6, columns) [N or N·m, per unit of the
+            column].
+        """
         m = samples.motion
         whole = inertia.wrench_regressor(m.specific, m.angular_velocity, m.angular_acceleration)
         return Rows(whole[:, :, list(columns)])
 
     def sides(self, samples: Samples[BodyMotion], columns: Sequence[int]) -> Sides:
-        """Return momentum, and what of the wrench does not change it."""
+        """Return momentum, and what of the wrench does not change it.
+
+        Args:
+            samples: Motion of the body.
+            columns: Numbers of the standard columns wanted.
+
+        Returns:
+            Two arrays of shape (N, 6, columns): momentum [N·s or
+            N·m·s, per unit of the column] and remainder [N or N·m, likewise].
+        """
         m, chosen = samples.motion, list(columns)
         none = np.zeros_like(m.velocity)
         w = m.angular_velocity
@@ -163,7 +185,12 @@ class FreeBody(Plant[BodyMotion]):
         return Sides(momentum[:, :, chosen], -rest[:, :, chosen])
 
     def random_samples(self, count: int, rng: np.random.Generator) -> Samples[BodyMotion]:
-        """Return random accelerations and turns."""
+        """Return random accelerations and turns.
+
+        Args:
+            count: How many.
+            rng: Source of random numbers.
+        """
         v, w, alpha, rest, change = rng.normal(size=(5, count, 3))
         motion = BodyMotion(rest + change, w, alpha, v, rest)
         return Samples.of_motion(motion, count, len(self.channels))

@@ -40,6 +40,10 @@ def recording_of(held: Held, name: str = "held") -> Recording:
 
     Its signals are `force`, `torque`, `acc` (f, what counts of a − g as it is), `vel` and `omega`
     of the frame `sensor`, and `u.sensor.worldXX`, the elements of Rᵀ, where that is known.
+
+    Args:
+        held: Signals of a wrench sensor and of its motion.
+        name: Of the recording.
     """
     columns = np.concatenate(
         [
@@ -154,6 +158,10 @@ class HeldBody(Plant[HeldMotion]):
     def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
         """Return all signals of `recording_of`; the wrench tells motion, too, by its delay.
 
+        Args:
+            recording: Log of the body.
+            measured: Whether the wrench is needed too, not motion alone.
+
         Raises:
             MissingSignal: If one is not there.
         """
@@ -182,7 +190,16 @@ class HeldBody(Plant[HeldMotion]):
         return Held(np.zeros(count), wrench, specific, velocity, turning, axes)
 
     def rows(self, samples: Samples[HeldMotion], columns: Sequence[int]) -> Rows:
-        """Return rows of the wrench; of poses at rest where derivatives are not known."""
+        """Return rows of the wrench; of poses at rest where derivatives are not known.
+
+        Args:
+            samples: Motion of the body.
+            columns: Numbers of the standard columns wanted.
+
+        Returns:
+            Y, shape (N, 6, columns) [N or N·m, per unit of the
+            column].
+        """
         sides, rates = self._sides(samples, samples.motion.at), samples.motion.rates
         regressor = -sides.remainder
         if rates is not None:  # momentum is linear in what is differentiated
@@ -190,7 +207,16 @@ class HeldBody(Plant[HeldMotion]):
         return Rows(regressor[:, :, list(columns)])
 
     def sides(self, samples: Samples[HeldMotion], columns: Sequence[int]) -> Sides:
-        """Return momentum, and what of the wrench does not change it."""
+        """Return momentum, and what of the wrench does not change it.
+
+        Args:
+            samples: Motion of the body.
+            columns: Numbers of the standard columns wanted.
+
+        Returns:
+            Two arrays of shape (N, 6, columns): momentum [N·s or
+            N·m·s, per unit of the column] and remainder [N or N·m, likewise].
+        """
         sides, chosen = self._sides(samples, samples.motion.at), list(columns)
         return Sides(sides.momentum[:, :, chosen], sides.remainder[:, :, chosen])
 
@@ -203,7 +229,12 @@ class HeldBody(Plant[HeldMotion]):
         return Sides(self.combined @ made.momentum, self.combined @ made.remainder)
 
     def random_samples(self, count: int, rng: np.random.Generator) -> Samples[HeldMotion]:
-        """Return random signals with random derivatives; at rest in random directions."""
+        """Return random signals with random derivatives; at rest in random directions.
+
+        Args:
+            count: How many.
+            rng: Source of random numbers.
+        """
 
         def drawn() -> Held:
             specific, velocity, turning = rng.normal(size=(3, count, 3))

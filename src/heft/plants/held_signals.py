@@ -136,7 +136,12 @@ def at_first(wrench: Array, rotation: Array, translation: Array) -> Array:
 
 
 def wrench_change(rotation: Array, translation: Array) -> Array:
-    """Return the transformation of wrenches in `at_first`, shape (6, 6)."""
+    """Return the transformation of wrenches in `at_first`, shape (6, 6).
+
+    Args:
+        rotation: R, shape (3, 3).
+        translation: Shape (3,) [m].
+    """
     R = np.asarray(rotation, dtype=float)
     change = np.zeros((6, 6))
     change[:3, :3] = change[3:, 3:] = R

@@ -55,7 +55,12 @@ def carrying(robot: Robot, frame: str) -> tuple[slice, Array]:
 
 
 def load_columns(problem: Problem[RobotPlant], frame: str) -> Array:
-    """Return K with `β = β_empty + K p`, shape (b, 10), of a load p; see `carrying`."""
+    """Return K with `β = β_empty + K p`, shape (b, 10), of a load p; see `carrying`.
+
+    Args:
+        problem: The robot without the load.
+        frame: Link or frame that carries the load.
+    """
     body, stated = carrying(problem.plant.robot, frame)
     return problem.base.matrix[:, body] @ stated
 

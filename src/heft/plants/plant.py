@@ -12,9 +12,9 @@ axis of a wrench sensor), and gives each sample an equation; a column is a param
 whose wrenches nobody measures, and loads that several robots share mix channels in an equation:
 how they do is a further field of `Rows`, beside Y.
 
-A plant inherits from `Plant` what it has nothing to add to: it then has no memory, is linear and
-has no stand-ins for its columns. What it can do beyond (`Fused`, `Integrable`, `Predicting`,
-`PointSensitive`) is a protocol of its own each, asked for by `isinstance`.
+A plant inherits from `Plant` what it has nothing to add to: it then has no memory and is linear.
+What it can do beyond (`Fused`, `Integrable`, `Predicting`, `PointSensitive`) is a protocol of its
+own each, asked for by `isinstance`.
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ class Plant(Protocol[M]):
         ...
 
     def rows(self, samples: Samples[M], columns: Sequence[int]) -> Rows:
-        """Return rows of some columns, of `labels` then `alternatives`, about the plant's point.
+        """Return rows of some columns of `labels`, about the plant's point.
 
         Args:
             samples: N of them; what they measured is not looked at.
@@ -260,19 +260,24 @@ class Plant(Protocol[M]):
         ...
 
     @property
-    def alternatives(self) -> Labels:
-        """Columns that stand in for others where a simpler model is asked for; none."""
-        return self.labels.select(())
-
-    @property
     def independent(self) -> tuple[int, ...]:
         """Columns that are a parameter of their own, however near others come to them."""
         return ()
 
     @property
+    def redundant(self) -> tuple[int, ...]:
+        """Columns of `independent` that others all but hold: rank and condition leave them out."""
+        return self.independent
+
+    @property
     def order(self) -> Sequence[int]:
         """Order in which the other columns are taken into a set of base parameters."""
         return range(len(self.labels) - len(self.independent))
+
+    @property
+    def rounding(self) -> float:
+        """What rounding of the description leaves of dependent columns, a share of the longest."""
+        return 0.0
 
     @property
     def structure(self) -> object:

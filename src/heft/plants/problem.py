@@ -110,6 +110,11 @@ class Problem(Generic[P]):
         return self.walk.sampler.cutoff
 
     @property
+    def highest_corner(self) -> float:
+        """Highest cutoff that the sampling rates allow [Hz]."""
+        return signals.LARGEST_CORNER / max(t.step for t in self.timelines)
+
+    @property
     def band_corner(self) -> float:
         """Upper end of the motion's band [Hz]."""
         return self.band_hz or self.corner
@@ -138,18 +143,6 @@ class Problem(Generic[P]):
     def noise_names(self) -> tuple[str, ...]:
         """Name of each channel's standard deviation; channels of one name share it."""
         return tuple(c.noise_name for c in self.plant.channels)
-
-    @cached_property
-    def gathered_labels(self) -> Labels:
-        """Labels of the base parameters, then of the alternatives."""
-        others, base = self.plant.alternatives, self.labels
-        return Labels((*base.names, *others.names), (*base.units, *others.units), base.frame)
-
-    @cached_property
-    def _gathered(self) -> tuple[int, ...]:
-        """Positions of the gathered columns among the plant's."""
-        count = len(self.plant.labels)
-        return (*self.base.kept, *range(count, count + len(self.plant.alternatives)))
 
     # --- samples and rows
 
@@ -180,33 +173,22 @@ class Problem(Generic[P]):
         Raises:
             TooLittleData: If no rows are left.
         """
-        return self.gathered().only(range(len(self.labels)))
-
-    def gathered(self) -> Information:
-        """Return the information about the base parameters and the plant's alternatives.
-
-        Alternatives (Coulomb friction in place of friction's dictionary) are columns beside the
-        others, so that the simpler model is fitted without walking the rows once more.
-
-        Raises:
-            TooLittleData: If no rows are left.
-        """
-        total = Information.neutral(self.gathered_labels, self.channels)
+        total = Information.neutral(self.labels, self.channels)
         for part in self._reduced():
             total = total + part
-        if total.rows == 0:
+        if total.rows == 0 and self.counted is None:
             raise _no_rows(self)
         return total
 
     def _reduced(self) -> Iterator[Information]:
         """Yield information, part by part."""
-        plant, labels, channels = self.plant, self.gathered_labels, self.channels
+        plant, labels, channels = self.plant, self.labels, self.channels
         if self.counted is not None:
-            columns, counted = self._gathered, self.counted
+            columns, counted = self.base.kept, self.counted
             yield from information_of(self.walk, labels, channels, columns, counted)
             return
         if isinstance(plant, Fused) and not self.has_explicit_rows:
-            columns = self._gathered
+            columns = self.base.kept
             reduce = plant.reduce
             yield from in_order(
                 lambda s: Information(labels, channels, reduce(s, columns)),
@@ -214,7 +196,7 @@ class Problem(Generic[P]):
                 self.threads,
             )
             return
-        for r in self.walk.equations(self._gathered):
+        for r in self.walk.equations(self.base.kept):
             yield Information.from_rows(labels, channels, r.regressor, r.effort)
 
     def residuals(self, values: Array) -> Iterator[Residuals]:
@@ -268,11 +250,11 @@ class Problem(Generic[P]):
             values: β, shape (b,).
         """
         total, counted = np.zeros(len(self.channels)), self.counted
-        step = self.decimation * min(t.step for t in self.timelines)
         for piece in self.residuals(values):
             if self.has_explicit_rows:  # rows that hold nothing above the band
                 total += np.sum(piece.values**2, axis=0)
             elif len(piece.values) > SHORTEST_FILTERED:
+                step = self.decimation * self.timelines[piece.recording].step
                 counts = True if counted is None else counted[piece.recording][piece.index]
                 left = np.where(counts, piece.values, 0.0)
                 smooth = np.where(counts, signals.low_pass(left, step, self.band_corner), 0.0)
@@ -318,6 +300,15 @@ class Problem(Generic[P]):
         changes = {"smoothing": self.resolved, "known_survey": None, "counted": None, **changes}
         return replace(self, recordings=tuple(recordings), **changes)
 
+    def held_out(self, recording: Recording) -> Problem[P]:
+        """Return a problem with one other recording, at the cutoff chosen here.
+
+        The cutoff is lower if the recording's sampling rate does not allow it.
+        """
+        return self.with_recordings(
+            [recording], smoothing=signals.limited(self.resolved, recording)
+        )
+
     def about(self, values: Array) -> Problem[P]:
         """Return the problem with rows taken about values.
 
@@ -332,12 +323,12 @@ class Problem(Generic[P]):
         return self.with_settings(smoothing=replace(self.resolved, delay=delay))
 
     def sharpened(self, factor: float) -> Problem[P] | None:
-        """Return the problem with a higher cutoff, None if the sampling leaves no room.
+        """Return the problem with the cutoff times a factor, None if the sampling leaves no room.
 
         Residuals are still compared in the band of the cutoff chosen before.
         """
         corner = factor * self.corner
-        if corner > signals.LARGEST_CORNER / max(t.step for t in self.timelines):
+        if corner > self.highest_corner:
             return None
         smoothing = replace(self.resolved, corner=corner)
         return self.with_settings(smoothing=smoothing, band_hz=self.band_corner)

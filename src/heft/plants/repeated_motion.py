@@ -93,6 +93,10 @@ class RepeatedMotion(Plant[RobotMotion]):
     def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
         """Return joint positions, and differences of torques.
 
+        Args:
+            recording: Both runs as one log: the motion, and the torques' differences.
+            measured: Whether the torques are needed too, not motion alone.
+
         Raises:
             MissingSignal: If one is not there.
         """
@@ -107,7 +111,15 @@ class RepeatedMotion(Plant[RobotMotion]):
         return self.empty.motion(smoothed)
 
     def rows(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> Rows:
-        """Return rows of the measured joints."""
+        """Return rows of the measured joints.
+
+        Args:
+            samples: Motion of the robot.
+            columns: Numbers of the standard columns wanted.
+
+        Returns:
+            Y, shape (N, c, columns) [N·m or N, per unit of the column].
+        """
         robot, motion = self.robot, samples.motion
         body, stated = carrying(robot, self.frame)
         own = PARAMETER_COUNT * len(robot.tree.names)
@@ -126,5 +138,10 @@ class RepeatedMotion(Plant[RobotMotion]):
         return found
 
     def random_samples(self, count: int, rng: np.random.Generator) -> Samples[RobotMotion]:
-        """Return random states; see `RobotPlant.random_samples`."""
+        """Return random states; see `RobotPlant.random_samples`.
+
+        Args:
+            count: How many.
+            rng: Source of random numbers.
+        """
         return self.empty.random_samples(count, rng)

@@ -22,11 +22,14 @@ from heft.information import (
     Triangle,
     column_order,
 )
-from heft.models import Robot
+from heft.models import Robot, joint_lines
 from heft.recordings import Recording
 from heft.signals import Smoothed
 
 from .plant import Channel, Inputs, Measured, MotionSignal, Plant, Rows, Samples, Sides
+
+# Rounding of angles leaves at most this of a dependent column (`benchmarks/rounding.py`).
+SHARE_PER_RADIAN = 4.0
 
 
 def random_states(robot: Robot, count: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
@@ -90,7 +93,6 @@ def rows_of(
     motion: kernels.Motion,
     state: DriveState,
     threads: int = 1,
-    simple: bool = False,
 ) -> Array:
     """Return the rows of all standard parameters at a motion, shape (N, channels, p).
 
@@ -99,10 +101,9 @@ def rows_of(
         motion: Of the bodies.
         state: Of the drives.
         threads: How many threads share the work.
-        simple: Whether the columns of simple friction are appended.
     """
     own = PARAMETER_COUNT * len(robot.tree.names)
-    columns = (*robot.drive_columns, *(robot.simple_columns if simple else ()))
+    columns = robot.drive_columns
     out = np.zeros((robot.tree.channels, own + len(columns), motion.sin.shape[1]))
     kernels.regressor(robot.tree, motion, out, threads)
     scatter = drive_columns.columns(robot.drives, columns, state)
@@ -111,16 +112,14 @@ def rows_of(
     return np.moveaxis(out, 2, 0)
 
 
-def both_sides(
-    robot: Robot, motion: kernels.Motion, state: DriveState, simple: bool = False
-) -> tuple[Array, Array]:
+def both_sides(robot: Robot, motion: kernels.Motion, state: DriveState) -> tuple[Array, Array]:
     """Return W₂ and F of the weak form `∫(−φ̇ W₂ − φ F) π dt = ∫φ τ dt`, each (N, channels, p).
 
     W₂ π is the generalised momentum, rotors' included; F π = W₁ π less friction. Arguments as
     those of `rows_of`.
     """
     own = PARAMETER_COUNT * len(robot.tree.names)
-    columns = (*robot.drive_columns, *(robot.simple_columns if simple else ()))
+    columns = robot.drive_columns
     shape = (robot.tree.channels, own + len(columns), motion.sin.shape[1])
     momentum, remainder = np.zeros(shape), np.zeros(shape)
     kernels.momentum(robot.tree, motion, (momentum, remainder))
@@ -151,7 +150,7 @@ def random_drive_state(
 @lru_cache(maxsize=32)
 def _plan(robot: Robot, columns: tuple[int, ...], channels: tuple[int, ...]) -> kernels.Plan:
     """Return how the kernels reduce these columns of these of the tree's channels."""
-    acts = drive_columns.acts(robot.drives, (*robot.drive_columns, *robot.simple_columns))
+    acts = drive_columns.acts(robot.drives, robot.drive_columns)
     measured = np.array(channels, dtype=np.intp)
     return kernels.plan(robot.tree, np.array(columns, dtype=np.intp), acts, measured)
 
@@ -203,11 +202,6 @@ class RobotPlant(Plant[RobotMotion]):
         return self.robot.labels
 
     @cached_property
-    def alternatives(self) -> Labels:
-        """Simple friction's terms that stand in for the dictionary (Coulomb friction)."""
-        return self.robot.drive_labels(self.robot.simple_columns)
-
-    @cached_property
     def space(self) -> ParameterSpace:
         """Ten a link, then the drives' terms: what a model file states."""
         robot, own = self.robot, self.bodies_size
@@ -240,11 +234,29 @@ class RobotPlant(Plant[RobotMotion]):
         own = self.bodies_size
         return tuple(own + k for k, (_, t) in enumerate(self.robot.drive_columns) if t.dictionary)
 
+    @cached_property
+    def redundant(self) -> tuple[int, ...]:
+        """Columns of friction's dictionary but each drive's steepest, most like Coulomb friction.
+
+        It is the function of the speed alone with the least scale.
+        """
+        steepest: dict[int, tuple[float, int]] = {}
+        for k, (d, term) in enumerate(self.robot.drive_columns, self.bodies_size):
+            if term.dictionary and not term.remembers and not term.loaded:
+                steepest[d] = min(steepest.get(d, (np.inf, k)), (term.scale or 0.0, k))
+        kept = {k for _, k in steepest.values()}
+        return tuple(k for k in self.independent if k not in kept)
+
     @property
     def order(self) -> Sequence[int]:
         """Last bodies first, so that combinations are called after the bodies farthest out."""
         plain = len(self.labels) - len(self.independent)
         return column_order(len(self.robot.tree.names), plain)
+
+    @property
+    def rounding(self) -> float:
+        """What rounding of the model file's angles can leave, a share of the longest column."""
+        return SHARE_PER_RADIAN * self.robot.angle_error
 
     @property
     def structure(self) -> object:
@@ -291,6 +303,7 @@ class RobotPlant(Plant[RobotMotion]):
         first = len(self.robot.channels) - len(self.robot.joints)
         found: list[tuple[str, int, float]] = []
         without_gain: list[str] = []
+        missing: list[str] = []
         for channel in self.robot.measured:
             if channel < first:
                 continue
@@ -303,20 +316,44 @@ class RobotPlant(Plant[RobotMotion]):
             elif f"current.{joint}" in recording.sources:
                 without_gain.append(joint)
             else:
-                recording.require(
-                    f"tau.{joint}",
-                    f"is needed to identify joint '{joint}' (or current.{joint} and its gain; if "
-                    f"neither is measured, say [joint.{joint}] measured = false)",
-                )
+                missing.append(joint)
+        if missing:
+            self._require_positions(recording)  # a joint that is not there at all is rather fixed
+            self._refuse_missing(
+                recording,
+                [f"tau.{j}" for j in missing],
+                "is what a joint's drive measures",
+                "where neither torque nor current is measured, say so in the file of --with:\n"
+                + joint_lines(missing, "measured = false"),
+            )
         if without_gain:
             raise MissingSignal(
                 "currents are logged in place of torques, and no gains are given",
                 argument=recording.name,
                 got=f"a current of {', '.join(without_gain)}",
-                cure="give the gain of each in N·m/A in the file of --with, such as "
-                f"[joint.{without_gain[0]}] gain = 10.6",
+                cure="give the gain of each in N·m/A in the file of --with, such as\n"
+                + joint_lines(without_gain, "gain = 10.6"),
             )
         return tuple(found)
+
+    def _require_positions(self, recording: Recording) -> None:
+        """Raise `MissingSignal` for all joints whose position a log lacks."""
+        missing = [n for n in self.position_signals if n not in recording.sources]
+        if missing:
+            self._refuse_missing(
+                recording,
+                missing,
+                "says where a joint is",
+                "where it stood still, say so in the file of --with (and where: position = …):\n"
+                + joint_lines([n.partition(".")[2] for n in missing], "fixed = true"),
+            )
+
+    def _refuse_missing(
+        self, recording: Recording, names: Sequence[str], purpose: str, cure: str
+    ) -> None:
+        """Raise `MissingSignal` for all signals that a log lacks, with the lines that mend it."""
+        own = {f"{kind}.{j}" for kind in ("q", "tau") for j in self.robot.joints}
+        recording.require(names, purpose, own, cure)
 
     def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
         """Return joint positions, and torques or currents.
@@ -324,13 +361,7 @@ class RobotPlant(Plant[RobotMotion]):
         Raises:
             MissingSignal: If one is not there.
         """
-        for name in self.position_signals:
-            joint = name.partition(".")[2]
-            recording.require(
-                name,
-                f"says where joint '{joint}' is (if it was held still, say "
-                f"[joint.{joint}] position = …)",
-            )
+        self._require_positions(recording)
         motion = tuple(MotionSignal(name) for name in self.position_signals)
         if not measured:
             return Inputs(motion)
@@ -404,16 +435,13 @@ class RobotPlant(Plant[RobotMotion]):
 
     def rows(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> Rows:
         """Return rows of the measured joints."""
-        state = self.drive_state(samples)
-        simple = any(k >= len(self.labels) for k in columns)
-        rows = rows_of(self.robot, samples.motion.bodies, state, simple=simple)
+        rows = rows_of(self.robot, samples.motion.bodies, self.drive_state(samples))
         return Rows(rows[:, self.robot.measured][:, :, list(columns)])
 
     def sides(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> Sides:
         """Return generalised momentum and remainder of the measured joints."""
         state = self.drive_state(samples)
-        simple = any(k >= len(self.labels) for k in columns)
-        made = both_sides(self.robot, samples.motion.bodies, state, simple)
+        made = both_sides(self.robot, samples.motion.bodies, state)
         chosen = list(columns)
         return Sides(*(side[:, self.robot.measured][:, :, chosen] for side in made))
 
@@ -427,7 +455,7 @@ class RobotPlant(Plant[RobotMotion]):
         robot = self.robot
         chosen = robot.measured if channels is None else robot.measured[list(channels)]
         plan = _plan(robot, tuple(columns), tuple(chosen.tolist()))
-        every = (*robot.drive_columns, *robot.simple_columns)
+        every = robot.drive_columns
         scatter = drive_columns.columns(robot.drives, every, self.drive_state(samples), chosen)
         effort = np.zeros((robot.tree.channels, len(samples.time)))
         effort[robot.measured] = samples.measured.T

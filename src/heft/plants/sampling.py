@@ -157,7 +157,12 @@ class Sampler:
         return Smoothed(*out)
 
     def measured(self, k: int, values: Array) -> Array:
-        """Return the measurements of the channels, shape (rows, c) [channel's unit]."""
+        """Return the measurements of the channels, shape (rows, c) [channel's unit].
+
+        Args:
+            k: Number of the recording.
+            values: Signals of the recording, shape (rows, signals) [SI].
+        """
         inputs = self.survey.inputs[k]
         places = {name: j for j, name in enumerate(inputs.names)}
         found = np.zeros((len(values), len(self.plant.channels)))
@@ -172,14 +177,29 @@ class Sampler:
     def chosen(
         self, k: int, window: Window, time: Array, index: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """Return the rows within the margins and the selection, shape (rows,)."""
+        """Return the rows within the margins and the selection, shape (rows,).
+
+        Args:
+            k: Number of the recording.
+            window: Rows of the recording, its margins included.
+            time: Of the rows, shape (rows,) [s].
+            index: Numbers of the rows in the log, shape (rows,).
+        """
         trim = self.survey.smoothing.trim
         inside = (time >= window.begin + trim) & (time <= window.end - trim)
         selection = self.recordings[k].selection
         return inside if selection is None else inside & selection(index)
 
     def sample(self, k: int, window: Window) -> Samples[Any] | None:
-        """Return the samples of a window's core, without presliding memory yet."""
+        """Return the samples of a window's core, without presliding memory yet.
+
+        Args:
+            k: Number of the recording.
+            window: Rows of the recording, its margins included.
+
+        Returns:
+            The samples, or None where the window is too short to be smoothed.
+        """
         if self.smoothers[k] is not None and len(window.time) < 2 * signals.REACH + 2:
             return None
         cut, delay = window.core, self.survey.smoothing.delay or 0.0
@@ -194,6 +214,13 @@ class Sampler:
         """Return a window with its margins on an even grid, what is measured shifted by the delay.
 
         Chosen are as many as a low-pass at the cutoff leaves something of.
+
+        Args:
+            k: Number of the recording.
+            window: Rows of the recording, its margins included.
+
+        Returns:
+            The samples, or None where the window is too short.
         """
         step, time = self.survey.timelines[k].step, window.time
         if len(time) < 2 * signals.REACH + 2:
@@ -227,6 +254,10 @@ def averaged(samples: Samples[Any], decimation: int) -> Samples[Any]:
     """Return samples whose measurements are means over blocks, counted from the log's begin.
 
     Blocks that are not whole are left out. Motion is that of the middle sample.
+
+    Args:
+        samples: Consecutive samples.
+        decimation: Rows a block.
     """
     block, first, count = np.unique(
         samples.index // decimation, return_index=True, return_counts=True

@@ -48,6 +48,12 @@ UNITS = {
     "tau": ("Nm", "mNm", "kNm"),
     "current": ("A", "mA"),
 }
+# Units, in lower case, that name a kind of signal by themselves.
+TELLING_UNITS = {
+    "q": frozenset({"rad", "deg", "turn", "mm"}),
+    "tau": frozenset({"nm", "mnm", "knm"}),
+    "current": frozenset({"ma"}),
+}
 SPELLINGS = {
     "degree": "deg",
     "degrees": "deg",
@@ -141,10 +147,13 @@ def _guess(column: str) -> _Guess | None:
     kind, found = next(
         ((k, w) for k, names in WORDS.items() for w in words if w in names), (None, None)
     )
+    plain = [SPELLINGS.get(w, w) for w in words]
+    if kind is None:  # a unit tells it, too: `x_mm`
+        named = (k for k, units in TELLING_UNITS.items() if not units.isdisjoint(plain))
+        kind = next(named, None)
     if kind is None:
         return None
     numbers = [int(w) for w in words if w.isdecimal()]
-    plain = [SPELLINGS.get(w, w) for w in words]
     unit = next((u for u in UNITS[kind] if u.partition("/")[0].lower() in plain), None)
     rest = tuple(w for w in words if w != found and w not in WISHED and not w.isdecimal())
     wished = any(w in WISHED for w in words)

@@ -8,7 +8,7 @@ by position. Units are converted here and nowhere else. Nothing is unpickled.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -196,29 +196,42 @@ class Recording:
         """Return this recording with all of its rows fitted or scored."""
         return replace(self, selection=None)
 
-    def require(self, name: str, purpose: str) -> None:
-        """Check that a signal is present.
+    def require(
+        self,
+        names: str | Sequence[str],
+        purpose: str,
+        known: Collection[str] = (),
+        cure: str = "",
+    ) -> None:
+        """Check that signals are present.
 
         Args:
-            name: Its canonical name.
-            purpose: What needs it, for the message.
+            names: Their canonical names.
+            purpose: What needs each, for the message.
+            known: Signals whose meaning is known, so that none of them is another misspelt.
+            cure: What else mends it.
 
         Raises:
-            MissingSignal: If the log lacks it, or its column does not hold numbers.
+            MissingSignal: If the log lacks one, or its column does not hold numbers.
         """
-        if name in self.sources:
+        wanted = [names] if isinstance(names, str) else list(names)
+        missing = [n for n in wanted if n not in self.sources]
+        if not missing:
             return
-        if name in self.table.others:
-            raise MissingSignal(
-                f"the log's column '{name}' holds no numbers",
-                argument=self.name,
-                expected=f"numbers, for it {purpose}",
-            )
-        kind = name.partition(".")[0]
+        for name in missing:
+            if name in self.table.others:
+                raise MissingSignal(
+                    f"the log's column '{name}' holds no numbers",
+                    argument=self.name,
+                    expected=f"numbers, for it {purpose}",
+                )
+        kind = missing[0].partition(".")[0]
         same = [n for n in self.sources if n.startswith(kind + ".")]
-        near = nearest(name, same)
+        near = nearest(missing[0], [n for n in same if n not in known])
+        listed = ", ".join(f"'{n}'" for n in missing)
+        many = f"signals {listed}, each of which" if len(missing) > 1 else f"signal {listed}, which"
         raise MissingSignal(
-            f"the log has no signal '{name}', which {purpose}",
+            f"the log has no {many} {purpose}",
             argument=self.name,
             valid=same or self.sources or self.table.columns,
             cure=(
@@ -226,7 +239,8 @@ class Recording:
                 if near
                 else f"name it in the table [{kind}] of a column map (--map)"
             )
-            + f"; {_draft(self.name)}",
+            + f"; {_draft(self.name)}"
+            + (f"; {cure}" if cure else ""),
         )
 
     def canonical(self) -> Table:

@@ -6,6 +6,6 @@ from .clock import GAP_STEPS, Timeline, Window, between_gaps, follows, median_of
 from .clock import survey, windows
 from .outliers import STD_PER_MAD, hampel, replace_outliers, running_median
 from .low_pass import REACH, Smoothed, density, low_pass, remembered, settling, smooth
-from .bandwidth import LARGEST_CORNER, resolve, unsmoothed
+from .bandwidth import LARGEST_CORNER, limited, resolve, unsmoothed
 from .smoothing import Smoother, period_of, smoother
 from .weak_form import Integrals, Samples, Weak, WhiteWeak, Windows, integrate

@@ -189,6 +189,24 @@ def resolve(
     return smoothing
 
 
+def limited(smoothing: Smoothing, recording: Recording) -> Smoothing:
+    """Return the smoothing with no cutoff above what a recording's sampling rate allows.
+
+    Use it for a recording other than those whose cutoff was chosen. The limit is 0.4 of its rate.
+
+    Args:
+        smoothing: As `resolve` returned it for other recordings.
+        recording: The recording to be smoothed.
+    """
+    if smoothing.corner is None:
+        return smoothing
+    highest = LARGEST_CORNER * survey(recording).rate
+    if max(smoothing.corner, *(smoothing.corners or (0.0,))) <= highest:
+        return smoothing
+    corners = smoothing.corners and tuple(min(c, highest) for c in smoothing.corners)
+    return replace(smoothing, corner=min(smoothing.corner, highest), corners=corners)
+
+
 def unsmoothed(smoothing: Smoothing, rate: float) -> Smoothing:
     """Return the smoothing settings of signals that are used without a filter.
 

@@ -101,7 +101,13 @@ def median_of_medians(medians: Sequence[tuple[float, int]]) -> float:
 
 
 def follows(time: float, last: float, longest: float) -> bool:
-    """Return whether a sample continues its segment: 0 < time − last ≤ longest [s]."""
+    """Return whether a sample continues its segment: 0 < time − last ≤ longest [s].
+
+    Args:
+        time: Of the sample [s].
+        last: Of the sample before [s].
+        longest: Longest step within a segment [s].
+    """
     return 0.0 < time - last <= longest
 
 
@@ -205,6 +211,7 @@ def _usual_step(recording: Recording) -> float:
             "the log's time does not advance",
             argument=recording.name,
             expected="at least two rows with times in increasing order [s]",
+            cure="look whether it has rows, from first to last, and which column is the time",
         )
     step = median_of_medians(medians)
     if not SHORTEST_STEP <= step <= LONGEST_STEP:

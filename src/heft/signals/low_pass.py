@@ -121,12 +121,22 @@ class Smoothed:
 
 
 def is_uniform(time: Array, step: float) -> bool:
-    """Return whether times lie on a grid of this step [s], to a thousandth of it."""
+    """Return whether times lie on a grid of this step [s], to a thousandth of it.
+
+    Args:
+        time: Shape (rows,), at least one [s].
+        step: Step of the grid [s].
+    """
     return bool(np.abs(time - time[0] - step * np.arange(len(time))).max() <= 1e-3 * step)
 
 
 def uniform_step(time: Array, step: float) -> float:
-    """Return the mean step [s] of a window of nearly uniform times; `step` for a single row."""
+    """Return the mean step [s] of a window of nearly uniform times; `step` for a single row.
+
+    Args:
+        time: Shape (rows,) [s].
+        step: What is returned for a single row [s].
+    """
     return float((time[-1] - time[0]) / (len(time) - 1)) if len(time) > 1 else step
 
 

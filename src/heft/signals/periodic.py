@@ -290,6 +290,7 @@ def average_periods(time: Array, values: Array, period: float) -> PeriodAverage:
         period: [s], as `find_period` returns it.
 
     Raises:
+        InvalidSetting: If the period is no positive time.
         TooLittleData: If there are fewer than two whole periods.
     """
     if not (math.isfinite(period) and period > 0.0):

@@ -70,6 +70,15 @@ class Butterworth:
     def smooth(self, time: Array, positions: Array, at: Array | None = None) -> Smoothed:
         """Return position, velocity and acceleration of a window; see `Smoother.smooth`.
 
+        Args:
+            time: Strictly increasing, shape (rows,) [s].
+            positions: Of the joints, shape (rows, joints) [rad or m].
+            at: Times at which the result is wanted [s]; those of the rows if None.
+
+        Returns:
+            Position, velocity and acceleration, each of shape (times, joints) [rad or m, per s, per
+            s²].
+
         Raises:
             InvalidRecording: If there are too few rows.
         """
@@ -95,6 +104,15 @@ class PenalisedSpline:
 
     def smooth(self, time: Array, positions: Array, at: Array | None = None) -> Smoothed:
         """Return position, velocity and acceleration of a window; see `Smoother.smooth`.
+
+        Args:
+            time: Strictly increasing, shape (rows,) [s].
+            positions: Of the joints, shape (rows, joints) [rad or m].
+            at: Times at which the result is wanted [s]; those of the rows if None.
+
+        Returns:
+            Position, velocity and acceleration, each of shape (times, joints) [rad or m, per s, per
+            s²].
 
         Raises:
             InvalidRecording: If there are too few rows.
@@ -129,6 +147,15 @@ class Fourier:
         """Return position, velocity and acceleration of the series at a window's times.
 
         The window's positions are not used: they are part of the fit already.
+
+        Args:
+            time: Strictly increasing, shape (rows,) [s].
+            positions: Not used.
+            at: Times at which the result is wanted [s]; those of the rows if None.
+
+        Returns:
+            Position, velocity and acceleration, each of shape (times, joints) [rad or m, per s, per
+            s²].
         """
         wanted = time if at is None else at
         return Smoothed(*(self.series.at(wanted, derivative) for derivative in range(3)))

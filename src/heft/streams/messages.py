@@ -72,6 +72,10 @@ def ros_kind(key: str, topics: Mapping[str, str]) -> tuple[str, str] | None:
 def refuse_types(topics: Mapping[str, str], where: str) -> Mapping[str, str]:
     """Return topics, each with a leading stroke, and full names of their types.
 
+    Args:
+        topics: Names of types by topic.
+        where: Place of the table in its file, for messages.
+
     Raises:
         InvalidSetting: If a type is none that heft reads.
     """

@@ -113,7 +113,15 @@ class Link:
 
     @staticmethod
     def from_dict(table: Mapping[str, Any], path: Path) -> Link:
-        """Return the link of a parsed TOML file, whose folder its files' names start from."""
+        """Return the link of a parsed TOML file, whose folder its files' names start from.
+
+        Args:
+            table: Parsed TOML.
+            path: Of its file.
+
+        Raises:
+            InvalidSetting: If a key is unknown or a value is wrong.
+        """
         return _link_section(path.parent)(table, str(path))
 
     @property
@@ -265,7 +273,12 @@ class Connection:
         return messages
 
     def publish(self, what: str, content: Mapping[str, Any]) -> None:
-        """Publish JSON under `<publish>/<what>`."""
+        """Publish JSON under `<publish>/<what>`.
+
+        Args:
+            what: Last part of the key.
+            content: Of finite numbers, texts, lists and tables.
+        """
         text = json.dumps(content, ensure_ascii=False, allow_nan=False)
         encoding = self._zenoh.Encoding.APPLICATION_JSON
         self._session.put(f"{self.link.publish}/{what}", text, encoding=encoding)
@@ -289,7 +302,12 @@ class Connection:
 
 
 def inertia_key(domain: int, topic: str) -> str:
-    """Return the key of a topic of inertias, as rmw_zenoh makes it."""
+    """Return the key of a topic of inertias, as rmw_zenoh makes it.
+
+    Args:
+        domain: ROS domain.
+        topic: Name of the topic.
+    """
     return f"{domain}/{topic}/{INERTIA_TYPE}/{INERTIA_HASH}"
 
 
@@ -320,6 +338,11 @@ def attachment(sequence: int, stamp: int, gid: bytes) -> bytes:
     Sequence number and source stamp [ns] as little-endian int64, the length 16 of the publisher's
     identity and that identity: zenoh-ext's serialization, see `AttachmentData` in
     rmw_zenoh_cpp/src/detail/attachment_helpers.cpp of ros2/rmw_zenoh.
+
+    Args:
+        sequence: Number of the message.
+        stamp: When it was sent [ns].
+        gid: Identity of the publisher, 16 bytes.
     """
     return struct.pack("<qqB", sequence, stamp, GID) + gid
 

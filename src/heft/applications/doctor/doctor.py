@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import threading
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -22,13 +23,14 @@ from heft.applications.identification import Inputs, Progress, silent
 from heft.errors import FitError, InvalidRecording, InvalidSetting
 from heft.files import put, require_writable, workshop
 from heft.information import SEVERITIES, DataRank, Finding
-from heft.models import Robot
-from heft.recordings import Recording, draft_map, read_table
+from heft.models import Robot, joint_lines
+from heft.recordings import ColumnMap, Recording, draft_map, read_table
 
 from .clock_and_signals import LogFacts, look
 from .corrections import Correction, Told
 from .evidence import Evidence
 from .judging import StepEvidence
+from .matching import Matching
 from .mending import effort_kind, mended_map, readable
 from .pace import Pace
 from .physics import Physics, of_the_motion
@@ -99,19 +101,22 @@ def diagnose(
     """
     settings = settings or DoctorSettings()
     logs, findings, pieces = [], [], []
+    matching = None if robot is None else Matching.of(robot, recordings)
     for recording in recordings:
         progress(f"looking at {recording.name}")
         facts, found = look(recording, settings.clock, settings.signals)
         pieces += readable(recording, facts, found)
         logs.append((recording.name, facts))
+        found = tuple(f for f in found if matching is None or matching.concerns(f))
         prefix = f"{Path(recording.name).name}: " if len(recordings) > 1 else ""
         findings += [replace(f, about=prefix + f.about) for f in found]
+    findings += matching.findings() if matching is not None else ()
     seen = Diagnosis(tuple(logs), _sorted(findings), settings=settings)
-    if robot is None:
+    if matching is None:
         return seen
     progress("asking the robot's physics")
     pace = Pace(settings.search.longest_s, progress=progress, stop=stop)
-    return _by_physics(seen, robot, pieces, effort_kind(recordings[0]), pace)
+    return _by_physics(seen, matching.robot, pieces, effort_kind(recordings[0]), pace)
 
 
 def _by_physics(
@@ -231,6 +236,8 @@ def text(found: Diagnosis) -> str:
         for place, content in f.lines.items():
             where = {"map": "--map", "options": "--with", "flag": "flag"}[place]
             lines += [f"    {where}:  " + content.replace("\n", f"\n    {' ' * len(where)}   ")]
+    if found.correction is not None and any("map" in f.lines for f in found.findings):
+        lines.append("the whole column map, with what is mended: add --mended map.toml")
     return "\n".join(lines)
 
 
@@ -284,9 +291,28 @@ def write_mended(
 
 
 def write_draft(path: Path, log: Path, robot: Path | None = None) -> None:
-    """Write a first draft of a log's column map, atomically; see `drafting`."""
+    """Write a first draft of a log's column map, atomically; see `drafting`.
+
+    What `--with` must say of joints that the map does not name stands there as comments.
+    """
     joints = Robot.from_file(robot).joints if robot is not None else ()
-    _write(path, draft_map(read_table(log), joints))
+    drafted = draft_map(read_table(log), joints)
+    _write(path, drafted + "".join(f"# {line}\n" for line in _of_others(drafted, joints)))
+
+
+def _of_others(drafted: str, joints: Sequence[str]) -> Iterator[str]:
+    """Yield lines about joints of which a drafted map names no position, or no torque."""
+    columns = ColumnMap.from_dict(tomllib.loads(drafted))
+    named = {name for signal in columns.signals for name in signal.names}
+    absent = [j for j in joints if f"q.{j}" not in named]
+    unmeasured = [j for j in joints if j not in absent and not named & {f"tau.{j}", f"current.{j}"}]
+    for chosen, says, line in (
+        (absent, "have no position here; where they stand still", "fixed = true"),
+        (unmeasured, "have no torque here", "measured = false"),
+    ):
+        if chosen and len(chosen) < len(joints):
+            yield f"CHECK: these joints {says}, say in the file of --with:"
+            yield from joint_lines(chosen, line).splitlines()
 
 
 def _write(path: Path, content: str) -> None:

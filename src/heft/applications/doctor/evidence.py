@@ -312,7 +312,7 @@ def triangulated(rows: Array) -> Array:
 
 def _without_drives(robot: Robot) -> Robot:
     """Return a robot of which nothing rubs and no rotor turns."""
-    bare = tuple(replace(d, terms=(), simple_terms=()) for d in robot.drives)
+    bare = tuple(replace(d, terms=()) for d in robot.drives)
     return replace(robot, drives=Drives(bare))
 
 

@@ -82,7 +82,7 @@ class Unknowns:
             *(Stop(unit * b) for b in self.settings.stop_widths_rad),
             Offset(),
         )
-        return replace(drive, terms=terms, simple_terms=())
+        return replace(drive, terms=terms)
 
     @property
     def terms(self) -> int:

@@ -25,7 +25,7 @@ from heft.recordings import Recording
 from . import checks
 from .fit import ExperimentFit, fit_experiment
 from .preparation import Progress, averaged, silent
-from .scores import Score, plant_scores
+from .scores import Score, held_out, plant_scores
 from .settings import Settings
 
 P = TypeVar("P", bound="Plant[Any]")
@@ -69,6 +69,7 @@ class PlantIdentification(Generic[P]):
         checks: Results of all checks.
         traces: Measured and predicted signals over time, for the report.
         settings: Settings of the identification.
+        notes: Remarks on the logs, beside those on the plant.
     """
 
     experiment: ExperimentFit[P]
@@ -78,6 +79,7 @@ class PlantIdentification(Generic[P]):
     checks: tuple[Check, ...]
     traces: tuple[Trace, ...]
     settings: Settings
+    notes: tuple[str, ...] = ()
 
     @property
     def problem(self) -> Problem[P]:
@@ -177,15 +179,22 @@ def _identified(
             "themselves",
             cure=checks.CHANNELS.cure,
         )
-    held: tuple[Score, ...] = ()
-    if validate:
-        others = problem.with_recordings(validate)
-        held = plant_scores(others, values, corner, traces).list
+    others = list(held_out(problem, validate, corner))
+    held = tuple(
+        s for h in others for s in plant_scores(h.problem, values, h.filter_hz, traces).list
+    )
     judged = checks.judge_plant(
         problem, estimate, fitted.list, held, consistent, fitted.span, settings.limits
     )
     return PlantIdentification(
-        found, consistent, fitted.list, held, tuple(judged), tuple(traces), settings
+        found,
+        consistent,
+        fitted.list,
+        held,
+        tuple(judged),
+        tuple(traces),
+        settings,
+        tuple(h.note for h in others if h.note),
     )
 
 
@@ -198,11 +207,12 @@ def _consistent(
 
 def text(found: PlantIdentification[Any]) -> str:
     """Return parameters, verdict and failed checks as text for a terminal."""
-    head = ("", "value", "±", "unit", "seen")
+    head = ("", "value", "± 95 %", "unit", "seen")
     lines = [table(head, _rows(found)), "", f"verdict: {found.verdict}"]
     lines += shown_verdict.not_passed(found.checks)
     if found.problem.delay:
         lines.append(f"measurements come {1e3 * found.problem.delay:.3g} ms behind motion")
+    lines += [f"note: {note}" for note in found.notes]
     return "\n".join(lines)
 
 
@@ -225,7 +235,7 @@ def html(found: PlantIdentification[Any]) -> str:
         title=f"{plant}: what was identified",
         verdict=found.verdict,
         **shown_verdict.for_page(found.checks),
-        notes=found.problem.plant.notes,
+        notes=(*found.problem.plant.notes, *found.notes),
         numbers=Table("Parameters", ("", "value", "± 95 %", "unit", "seen"), _rows(found)),
         scores=Table("Not explained", ("log", "filter", "total", "mean"), _scores(found)),
         base=Table(

@@ -5,7 +5,7 @@ Each check has a sentence that describes its value, and a remedy that is added b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,8 @@ from heft.plants import Problem, RobotPlant
 from .limits import Limit, Limits
 from .scores import Score
 
+KNOWN_SHARE = 0.1  # standard deviation of a sum of masses, relative, up to which it is known
+MOST_NAMES = 8  # in a sentence
 CURE = "check units, gains, signs, the order of the joints, and the delay between motion and torque"
 
 
@@ -102,7 +104,7 @@ def judge(
         *_of_the_channels(held or best, limits),
         *_of_the_torque(best, held, limits),
         *_of_the_residual(estimate, span, limits),
-        *_of_the_masses(guesses, consistent, limits),
+        *_of_the_masses(guesses, consistent, limits, groups=_rigid_groups(problem, consistent)),
         *_of_the_bodies(guesses, consistent, margin, limits),
     ]
 
@@ -295,6 +297,7 @@ def _of_the_masses(
     consistent: ConsistentEstimate,
     limits: Limits,
     words: Words = JOINTS,
+    groups: Sequence[MassGroup] | None = None,
 ) -> Iterator[Check]:
     """Yield checks of masses against their prior values; None for a link without prior mass."""
     masses, seen = consistent.parameters.values[::10], consistent.seen[::10]
@@ -313,15 +316,89 @@ def _of_the_masses(
         f"median times by which masses that the data see are off those of {words.guess}",
         f"{', '.join(far)}: {CURE}",
     )
-    held = [name for name, share in zip(guesses, seen, strict=False) if share < limits.seen]
-    names = f" ({', '.join(held)})" if held else ""
+    if groups is None:
+        groups = [MassGroup((k,), "") for k in range(len(guesses))]
+    listed = list(guesses)
+    held, summed = [], []
+    for group in groups:
+        if max(seen[k] for k in group.links) >= limits.seen:
+            continue
+        named = " with ".join(listed[k] for k in group.links)
+        if group.known_sum:
+            summed.append(f"{named} ({group.known_sum})")
+        else:
+            held.append(named)
+    names = f" ({_folded(held)})" if held else ""
+    sums = f"; known in a sum only: {_folded(summed)}" if summed else ""
     yield _at_most(
         "masses not seen",
-        len(held) / max(len(guesses), 1),
+        len(held) / max(len(groups), 1),
         limits.masses_not_seen,
-        f"share of masses that only {words.guess} holds{names}",
+        f"share of masses that only {words.guess} holds{names}{sums}",
         "move the joints before them, and faster",
     )
+
+
+@dataclass(frozen=True)
+class MassGroup:
+    """Links that are rigidly one body in the logs, and move a measured joint.
+
+    Attributes:
+        links: Their places among the links with mass.
+        known_sum: Base parameter that holds their mass and is known well; empty if there is none.
+    """
+
+    links: tuple[int, ...]
+    known_sum: str
+
+
+def _rigid_groups(problem: Problem[RobotPlant], consistent: ConsistentEstimate) -> list[MassGroup]:
+    """Return the groups of links whose mass a motion could show, beyond joints held still as one.
+
+    Links whose ten parameters are in no base parameter move no measured joint and are left out.
+    """
+    robot = problem.plant.robot
+    still = [robot.options.of(j).position is not None for j in robot.joints]
+    first = len(robot.channels) - len(robot.joints)
+    lead = list(range(len(robot.tree.names)))  # the body that each is rigidly fixed to
+    for b in lead:
+        channel = int(robot.tree.channel[b]) - first
+        parent = int(robot.tree.parent[b])
+        if channel >= 0 and still[channel]:
+            lead[b] = lead[parent] if parent >= 0 else -1
+    effect = problem.space.matrix  # of a link's parameters on the base parameters
+    members: dict[int, list[int]] = {}
+    for k, link in enumerate(robot.bodies_links):
+        ten = slice(inertia.PARAMETER_COUNT * k, inertia.PARAMETER_COUNT * (k + 1))
+        if np.any(effect[:, ten]) and lead[link.body] >= 0:
+            members.setdefault(lead[link.body], []).append(k)
+    sums = _known_masses(problem, consistent)
+    groups = []
+    for links in members.values():
+        columns = [inertia.PARAMETER_COUNT * k for k in links]
+        known = [text for row, text in sums.items() if np.any(effect[row, columns])]
+        groups.append(MassGroup(tuple(links), known[0] if known else ""))
+    return groups
+
+
+def _known_masses(problem: Problem[RobotPlant], consistent: ConsistentEstimate) -> dict[int, str]:
+    """Return the base parameters that are masses and known well, by their places."""
+    covariance, base = consistent.parameters.covariance, problem.base
+    assert covariance is not None
+    found = {}
+    for row, unit in enumerate(base.labels.units):
+        factors = problem.space.matrix[row]
+        value = float(factors @ consistent.parameters.values)
+        std = float(np.sqrt(max(factors @ covariance @ factors, 0.0)))
+        if unit == "kg" and std < KNOWN_SHARE * abs(value):
+            found[row] = f"{base.expression(row)} = {value:.4g} ± {std:.2g} kg"
+    return found
+
+
+def _folded(names: Sequence[str]) -> str:
+    """Return a list of names for a sentence, the first of many."""
+    more = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _of_the_bodies(

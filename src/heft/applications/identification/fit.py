@@ -13,7 +13,7 @@ from heft.dynamics import kernels
 from heft.errors import InvalidRecording, InvalidSetting
 from heft.estimators import ConsistentEstimate, DelayFound, Estimate, LeastSquares, Limits, robust
 from heft.information import DataRank, Information, data_rank
-from heft.models import Options, Robot
+from heft.models import Options, Robot, joint_lines
 from heft.plants import Plant, Problem, RobotPlant, point_moments
 from heft.recordings import Recording
 
@@ -29,7 +29,7 @@ class ExperimentFit(Generic[P]):
 
     Attributes:
         problem: Plant and logs at the chosen cutoff and delay, with load-dependent gear friction.
-        gathered: Information, on the columns of the base parameters β and of simple friction.
+        information: About the base parameters β, with what was given.
         estimate: Base parameters β; the covariance accounts for coloured residuals, and for errors
             of delay, cutoff and linearisation point.
         left_out: Number of rows removed as outliers, by log.
@@ -37,7 +37,7 @@ class ExperimentFit(Generic[P]):
     """
 
     problem: Problem[P]
-    gathered: Information
+    information: Information
     estimate: Estimate
     left_out: Mapping[str, int]
     delay: DelayFound
@@ -120,24 +120,23 @@ def fit_experiment(
     problem, rows, _ = _about_first_fit(problem, settings)
     shared: list[tuple[Array, ...]] = []  # for each channel, of errors that are no noise
     if settings.smoothing.delay is None:
-        delay, moments = settings.delay_search.refine(problem, delay, rows)
-        problem = problem.delayed(delay.delay)
+        delay, moments = settings.delay_search.delay_error(problem, delay, rows)
         shared.append(moments)
     # The first fit ignored load-dependent gear friction, so that its bodies are biased, and with
     # them the torque that this friction takes: once more, with it.
     problem, _, rough = _about_first_fit(problem, settings)
     problem, left_out = without_outliers(problem, settings.robust, progress)
     progress("summing up rows with load-dependent gear friction")
-    gathered = problem.gathered()
+    information = problem.information()
     if given is not None:
-        gathered = gathered + given  # the logs' own noise weights the sum
+        information = information + given  # the logs' own noise weights the sum
     solver = settings.estimator
     if isinstance(solver, LeastSquares):
-        estimate = solver.solve(gathered.only(range(len(problem.labels))))
+        estimate = solver.solve(information)
     else:
         progress(f"estimating base parameters ({settings.method})")
         estimate = solver.fit(problem)
-    estimate = replace(estimate, rank=_data_rank(problem, gathered, estimate))
+    estimate = replace(estimate, rank=_data_rank(problem, information, estimate))
     if not isinstance(solver, LeastSquares) or solver.coloured:
         progress("looking at what is left over")
         if rough is not None:
@@ -145,14 +144,14 @@ def fit_experiment(
             moments = point_moments(problem, estimate.fitted, bodies)
             counted = zip(moments, estimate.noise.rows, strict=True)
             shared.append(tuple(m * n for m, n in counted))
-        shared.append(settings.bandwidth_search.doubt(problem, rows))
+        shared.append(settings.bandwidth_search.cutoff_error(problem, rows))
         together = tuple(np.vstack(moments) for moments in zip(*shared, strict=True))
         if isinstance(solver, LeastSquares):
             widened = solver.colour(problem, estimate, together)
         else:  # which has looked at its residuals itself
             widened = estimate.with_common_errors(together)
         estimate = replace(widened, rank=estimate.rank)
-    return ExperimentFit(problem, gathered, estimate, left_out, delay)
+    return ExperimentFit(problem, information, estimate, left_out, delay)
 
 
 def _refuse_given(settings: Settings, given: Information | None) -> None:
@@ -178,15 +177,21 @@ def limits_of(options: Options) -> Limits:
 def _refuse_dead(problem: Problem[RobotPlant]) -> None:
     """Raise `InvalidRecording` for a torque that never changes in any of the logs."""
     channels = problem.plant.robot.channels
-    for signal, channel, _ in problem.plant.effort_signals(problem.recordings[0]):
-        if all(signal in t.constant for t in problem.timelines):
-            raise InvalidRecording(
-                f"the log's signal '{signal}' never changes: its sensor is dead, or it was not "
-                "recorded",
-                argument=problem.recordings[0].name,
-                cure=f"if it is not measured, say [joint.{channels[channel]}] measured = false "
-                "in the file of --with",
-            )
+    dead = {
+        signal: channels[channel]
+        for signal, channel, _ in problem.plant.effort_signals(problem.recordings[0])
+        if all(signal in t.constant for t in problem.timelines)
+    }
+    if dead:
+        names = ", ".join(f"'{signal}'" for signal in dead)
+        many = "signals {} never change: their sensors are dead, or they were"
+        one = "signal {} never changes: its sensor is dead, or it was"
+        raise InvalidRecording(
+            f"the log's {(one if len(dead) == 1 else many).format(names)} not recorded",
+            argument=problem.recordings[0].name,
+            cure="what is not measured, say in the file of --with:\n"
+            + joint_lines(dead.values(), "measured = false"),
+        )
 
 
 def _point_spread(problem: Problem[Any], rough: ConsistentEstimate) -> Array:
@@ -218,15 +223,15 @@ def _about_first_fit(
     return problem.about(rough.parameters.values), information.rows, rough
 
 
-def _data_rank(problem: Problem[Any], gathered: Information, estimate: Estimate) -> DataRank:
-    """Return rank and conditioning of the data on the inertial and simple-friction columns.
+def _data_rank(problem: Problem[Any], information: Information, estimate: Estimate) -> DataRank:
+    """Return rank and conditioning of the data without the plant's redundant columns.
 
-    The columns of the full friction model are left out: they are nearly collinear by design.
+    Those of friction's dictionary are nearly collinear by design: one stands for all.
     """
-    labels, standard = gathered.labels, problem.plant.labels.names
-    apart = {standard[k] for k in problem.plant.independent}
+    labels, standard = information.labels, problem.plant.labels.names
+    apart = {standard[k] for k in problem.plant.redundant}
     kept = [k for k, name in enumerate(labels.names) if name not in apart]
-    triangle = gathered.only(kept).combined(estimate.weights(worth=False))
+    triangle = information.only(kept).combined(estimate.weights(worth=False))
     return data_rank(triangle.R, labels.select(kept), triangle.rows)
 
 

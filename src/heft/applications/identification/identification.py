@@ -15,22 +15,7 @@ from heft.plants import Problem, RobotPlant
 
 from .scores import Score
 from .settings import Settings
-
-
-@dataclass(frozen=True)
-class SimpleFriction:
-    """Viscous and Coulomb friction and offset of each drive, the friction model of URDF files.
-
-    It is estimated with the rigid bodies and rotor inertias fixed at their consistent values, as an
-    alternative to the full friction model.
-
-    Attributes:
-        values: Values by name, such as `elbow.coulomb` [N·m·s/rad, N·m; N·s/m, N if prismatic].
-        std: Their standard errors, same names and units.
-    """
-
-    values: Mapping[str, float]
-    std: Mapping[str, float]
+from .simple_friction import SimpleFriction
 
 
 @dataclass(frozen=True)
@@ -39,11 +24,10 @@ class Identification:
 
     Attributes:
         problem: Robot, logs and signal settings that were fitted, after all preparation.
-        gathered: Information of all rows, on the columns of the base parameters β and of simple
-            friction.
+        information: Of all rows about the base parameters β, with what was given.
         estimate: Base parameters β with covariance and residual noise.
         calibrated: Physically consistent parameters π, as in the model file, and drive gains.
-        simple: Simple friction, with all other parameters fixed.
+        simple: Simple friction of what slides in these logs, all other parameters fixed.
         bounds: Smallest and largest mass [kg] and centre of mass [m] of each link over all
             physically consistent parameters that fit the data.
         left_out: Number of rows removed as outliers, by log.
@@ -56,10 +40,11 @@ class Identification:
         traces: Measured and predicted torque over time, for the report.
         inputs: Path, role and SHA-256 of each input file.
         settings: Settings of the identification.
+        notes: Remarks on the logs, beside those on the robot's model.
     """
 
     problem: Problem[RobotPlant]
-    gathered: Information
+    information: Information
     estimate: Estimate
     calibrated: ConsistentFit
     simple: SimpleFriction
@@ -73,6 +58,7 @@ class Identification:
     traces: tuple[Trace, ...]
     inputs: tuple[Mapping[str, Any], ...]
     settings: Settings = field(default_factory=Settings)
+    notes: tuple[str, ...] = ()
 
     @property
     def consistent(self) -> ConsistentEstimate:

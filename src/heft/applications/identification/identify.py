@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 
 from heft.arrays import Array
 from heft.display import Trace
-from heft.dynamics import FRICTION
 from heft.engine import one_blas_thread
 from heft.errors import FitError, InvalidSetting, nearest
-from heft.estimators import ConsistentFit, DriveGains, Estimate, fit_conditional, strict_bounds
-from heft.information import Information, Triangle, inertia
+from heft.estimators import DriveGains, strict_bounds
+from heft.information import Information, inertia
 from heft.models import Robot, export
 from heft.plants import Problem, RobotPlant
 from heft.recordings import JOINT_KINDS, ColumnMap, Recording
@@ -25,15 +23,15 @@ from . import checks
 from .fit import fit_experiment, gain_spread, open_experiment
 from .identification import (
     Identification,
-    SimpleFriction,
     drive_terms,
     link_parameters,
     with_gains,
 )
 from .inputs import Inputs
 from .preparation import Progress, silent
-from .scores import Scores, scores
+from .scores import Scores, held_out, scores
 from .settings import Settings
+from .simple_friction import SimpleFriction
 
 
 def identify(
@@ -86,17 +84,20 @@ def _identify(
     calibrated = DriveGains(settings.consistent).fit(
         [run.estimate], problem.space, gain_spread(problem)
     )
-    simple = _simple(problem, run.gathered, run.estimate, calibrated)
+    calibrated_problem = with_gains(problem, calibrated.gains)
+    progress("fitting simple friction to what slides")
+    weights = run.estimate.weights()
+    simple = settings.sliding.fit(calibrated_problem, calibrated.consistent, weights)
     progress("looking what else would fit")
     bounds = strict_bounds(calibrated.triangle, calibrated.space, limits=settings.consistent.limits)
     links = link_parameters(problem, calibrated.consistent)
     friction = drive_terms(problem, calibrated.consistent, simple)
     files = export.write(robot, links, _simple_friction(robot, simple), _armatures(robot, friction))
     progress("scoring")
-    scoring = _Scoring(_written_bodies(robot, files), friction, corner)
-    calibrated_problem = with_gains(problem, calibrated.gains)
-    fitted = scoring.of_fitted(calibrated_problem, settings.limits.unexplained)
-    held = scoring.of(calibrated_problem.with_recordings(validate)).list if validate else ()
+    scoring = _Scoring(_written_bodies(robot, files), friction)
+    fitted = scoring.of_fitted(calibrated_problem, corner, settings.limits.unexplained)
+    others = list(held_out(calibrated_problem, validate, corner))
+    held = tuple(s for h in others for s in scoring.of(h.problem, h.filter_hz).list)
     judged = checks.judge(
         calibrated_problem,
         run.estimate,
@@ -110,7 +111,7 @@ def _identify(
     )
     return Identification(
         problem=problem,
-        gathered=run.gathered,
+        information=run.information,
         estimate=run.estimate,
         calibrated=calibrated,
         simple=simple,
@@ -124,14 +125,14 @@ def _identify(
         traces=tuple(scoring.traces),
         inputs=tuple(inputs),
         settings=settings,
+        notes=tuple(h.note for h in others if h.note),
     )
 
 
 def _refuse_unusable(problem: Problem[RobotPlant], validate: Sequence[Recording]) -> None:
     """Raise `InputError` for a log to validate that cannot be used, before the work begins."""
-    if validate:
-        held_out = problem.with_recordings(validate)
-        _ = held_out.resolved, held_out.timelines
+    for recording in validate:
+        _ = problem.held_out(recording).timelines
 
 
 @dataclass(frozen=True)
@@ -141,22 +142,20 @@ class _Scoring:
     Attributes:
         bodies: Ten inertial parameters of each body, shape (10 bodies,).
         friction: The drives' parameters by name, for each kind of friction.
-        corner: Cutoff frequency of the low-pass [Hz].
         traces: Curves of the logs scored so far, for the report.
     """
 
     bodies: Array
     friction: Mapping[str, Mapping[str, float]]
-    corner: float
     traces: list[Trace] = field(default_factory=list)
 
-    def of(self, problem: Problem[RobotPlant]) -> Scores:
-        """Return the scores of a problem's recordings."""
-        return scores(problem, self.bodies, self.friction, self.corner, self.traces)
+    def of(self, problem: Problem[RobotPlant], corner: float) -> Scores:
+        """Return the scores of a problem's recordings, low-passed at a cutoff [Hz]."""
+        return scores(problem, self.bodies, self.friction, corner, self.traces)
 
-    def of_fitted(self, problem: Problem[RobotPlant], largest: float) -> Scores:
+    def of_fitted(self, problem: Problem[RobotPlant], corner: float, largest: float) -> Scores:
         """Return the scores of the recordings fitted; raise `FitError` if nothing was explained."""
-        found = self.of(problem)
+        found = self.of(problem, corner)
         if found.unexplained > largest:
             raise FitError(
                 "no parameters explain these torques",
@@ -171,44 +170,6 @@ def _written_bodies(robot: Robot, files: Mapping[str, bytes]) -> Array:
     """Return the bodies' inertial parameters as rounded in the model file, shape (10 bodies,)."""
     model = next(iter(files))
     return Robot.from_text(files[model], robot.options, model).written_bodies()
-
-
-def _simple(
-    problem: Problem[RobotPlant],
-    gathered: Information,
-    estimate: Estimate,
-    calibrated: ConsistentFit,
-) -> SimpleFriction:
-    """Return viscous and Coulomb friction and offset, with bodies and rotors fixed."""
-    robot, believed = problem.plant.robot, problem.space
-    beside = robot.simple_columns
-    first = 10 * len(believed.groups)
-    columns = (*robot.drive_columns, *beside)
-    matrix = scipy.linalg.block_diag(believed.matrix, np.eye(len(beside)))
-    kinds = {t.kind for t in FRICTION["simple"]}
-    free = [first + k for k, (_, t) in enumerate(columns) if t.kind in kinds]
-    size = len(believed.labels)
-    held = np.zeros(matrix.shape[1])
-    held[:size] = calibrated.consistent.parameters.values[:size]
-    held[[first + k for k, (_, t) in enumerate(columns) if not t.inertial]] = 0.0
-    covariance = np.zeros((len(held), len(held)))
-    covariance[:size, :size] = calibrated.consistent.noise[:size, :size]
-    weights = {c: w * calibrated.gains[c] for c, w in estimate.weights().items()}
-    scaled = Information(
-        gathered.labels,
-        gathered.channels,
-        tuple(
-            Triangle(t.columns, t.factor * np.append(np.ones(len(t.columns)), 1.0 / g), t.rows)
-            for t, g in zip(gathered.triangles, calibrated.gains.values(), strict=True)
-        ),
-    )
-    positive = [columns[k - first][1].nonnegative for k in free]
-    answer = fit_conditional(scaled, weights, matrix, held, covariance, free, positive)
-    names = [robot.drive_labels(columns).names[k - first] for k in free]
-    return SimpleFriction(
-        dict(zip(names, answer.values.tolist(), strict=True)),
-        dict(zip(names, answer.std.tolist(), strict=True)),
-    )
 
 
 def _simple_friction(robot: Robot, simple: SimpleFriction) -> dict[str, tuple[float, float]]:
@@ -287,7 +248,7 @@ def identify_files(
         *("model", "options", "columns", "given", "fit", "validation"),
         timelines={
             "fit": fitted.timelines,
-            "validation": found.problem.with_recordings(held).timelines,
+            "validation": [t for r in held for t in found.problem.held_out(r).timelines],
         },
     )
     opened.refuse_changed()

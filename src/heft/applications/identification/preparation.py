@@ -31,20 +31,20 @@ def silent(_: str) -> None:
 def sharpened_and_delayed(
     problem: Problem[P],
     asked: Smoothing,
-    sharpness: BandwidthSearch,
+    bandwidth: BandwidthSearch,
     delay: DelaySearch,
     progress: Progress,
 ) -> tuple[Problem[P], DelayFound]:
     """Return the problem at the cutoff frequency and torque delay that the residuals support.
 
     What the settings state is left as it is; only what they leave open is searched for.
-    Oversmoothed reversals of motion look like a delay. So a higher cutoff is tried before the delay
-    is estimated, and a lower one, which only reduces noise, after it.
+    Noisy and oversmoothed motion both hide a delay, so that the cutoff is searched for first; once
+    more if a delay was taken, which had spoilt the residuals at all cutoffs.
 
     Args:
         problem: Problem with the cutoff frequency of the motion's band.
         asked: Smoothing as the settings state it.
-        sharpness: Search for the cutoff frequency.
+        bandwidth: Search for the cutoff frequency.
         delay: Search for the delay.
         progress: Callback for progress messages.
 
@@ -52,18 +52,21 @@ def sharpened_and_delayed(
         The problem at the chosen cutoff and delay, and the result of the delay search [s].
     """
     searched = asked.corner is None and problem.resolved.method == "butterworth"
-    first, raised = problem, 1.0
+    # Rows of the weak form and filtered rows are others at each cutoff, so that their residuals do
+    # not compare.
+    plain, factor = problem.blurred(1.0), 1.0
     if searched:
-        progress("looking how sharp the motion may be")
-        raised = sharpness.fit(problem, (1,))
-        problem = problem.sharpened(raised) or problem
+        progress("choosing the cutoff frequency")
+        factor = bandwidth.fit(plain)
     found = DelayFound(problem.delay, problem.delay, 1.0, 0.0)
     if asked.delay is None:
         progress("looking for a delay of the torque")
-        found = delay.fit(first)
+        found = delay.fit(plain)
     problem = problem.delayed(found.delay)
-    if searched and raised == 1.0:
-        problem = problem.sharpened(sharpness.fit(problem, (-1,))) or problem
+    if searched and asked.delay is None and found.delay:
+        known = (plain.sharpened(factor) or plain).delayed(found.delay)
+        factor *= bandwidth.refine(known)
+    problem = problem.sharpened(factor) or problem
     return problem, found
 
 

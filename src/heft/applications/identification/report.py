@@ -59,14 +59,29 @@ def _links(found: Identification) -> list[list[str]]:
         mass, std, share = numbers["mass"]
         given = f"{link.written[0]:.3g}" if link.given else "–"
         com = _vector([(numbers[f"com.{x}"][0], numbers[f"com.{x}"][1]) for x in "xyz"])
-        rows.append([link.name, given, rounded(mass, std), f"±{std:.2g}", com, f"{share:.0%}"])
+        gone = 1.0 - math.sqrt(max(1.0 - share, 0.0))  # of the deviation, as ± is one
+        rows.append([link.name, given, rounded(mass, std), f"±{std:.2g}", com, f"{gone:.0%}"])
     return rows
+
+
+def _folded_links(found: Identification) -> tuple[list[list[str]], str]:
+    """Return the rows of links that the logs show something of, and a line that names the others.
+
+    Few are not folded: hands have dozens of links that nothing measured moves.
+    """
+    rows = _links(found)
+    unseen = [r for r in rows if r[-1] == "0%"]
+    if len(unseen) <= MOST_UNSEEN:
+        return rows, ""
+    names = textwrap.wrap(", ".join(r[0] for r in unseen), 96)
+    line = f"{len(unseen)} links of which these logs show nothing keep the model file's numbers:"
+    return [r for r in rows if r[-1] != "0%"], "\n".join([line, *names])
 
 
 def _joints(found: Identification) -> list[list[str]]:
     parameters = found.consistent.parameters
     std = dict(zip(parameters.labels.names, parameters.std.tolist(), strict=True))
-    std |= found.simple.std
+    std |= found.simple.std  # where both have a name, the simple model's number is printed
     simple = found.friction["simple"]
     scored = [
         s
@@ -81,6 +96,8 @@ def _joints(found: Identification) -> list[list[str]]:
             value = simple.get(name)
             if value is None:
                 cells.append("–")
+            elif not math.isfinite(std[name]):
+                cells.append(f"{rounded(value)} ±∞" if value else "–")
             elif value == 0.0:
                 cells.append("0*")
             else:
@@ -90,6 +107,7 @@ def _joints(found: Identification) -> list[list[str]]:
     return rows
 
 
+MOST_UNSEEN = 6  # links that a table lists of which the logs show nothing
 LINK_HEAD = ("link", "before [kg]", "mass [kg]", "±", "centre of mass [m]", "mass seen")
 JOINT_HEAD = (
     "joint",
@@ -123,17 +141,19 @@ SCORE_HEAD = ("log", "role", "friction", "filter", "torque error", "mean of join
 
 def text(found: Identification) -> str:
     """Return the terminal report: verdict, checks not passed, then tables of links and joints."""
+    rows, folded = _folded_links(found)
     parts = [
         f"{found.problem.plant.robot.name}: {found.verdict}"
         + ("" if found.validation else ", on the logs fitted only (give --validate)"),
         "\n".join(verdict.not_passed(found.checks)) or "all checks passed",
-        table(LINK_HEAD, _links(found)),
+        table(LINK_HEAD, rows),
+        *([folded] if folded else []),
         table(JOINT_HEAD, _joints(found)),
         "\n".join(textwrap.wrap(LEGEND, 96)),
         table(SCORE_HEAD, _scores(found)),
     ]
     parts += _remarks(found)
-    parts += [f"note: {note}" for note in found.problem.plant.robot.notes]
+    parts += [f"note: {note}" for note in (*found.problem.plant.robot.notes, *found.notes)]
     return "\n\n".join(parts)
 
 
@@ -408,7 +428,7 @@ def _of_the_verdict(found: Identification) -> dict[str, object]:
         "held_out": bool(found.validation),
         "unexplained": _unexplained(found),
         **verdict.for_page(found.checks),
-        "notes": found.problem.plant.robot.notes,
+        "notes": (*found.problem.plant.robot.notes, *found.notes),
         "scores": Table("Torque not explained", SCORE_HEAD, _scores(found)),
     }
 
@@ -429,7 +449,7 @@ def _of_the_data(found: Identification) -> dict[str, object]:
     return {
         "logs": _logs(found),
         "not_drawn": max(len(found.traces) - DRAWN_LOGS, 0),
-        "seen": Table("Held by", SEEN_HEAD, _share_seen(found)),
+        "seen": Table("Share seen, and how", SEEN_HEAD, _share_seen(found)),
         "links_count": len(found.links),
         "numbers": Table("", NUMBER_HEAD, _all_numbers(found)),
         "base": Table("", BASE_HEAD, _base_rows(found)),

@@ -19,7 +19,6 @@ import numpy as np
 from heft import __version__
 from heft.arrays import Array
 from heft.dynamics import FRICTION, TERMS, Drive, make_term, steady
-from heft.dynamics import effort as friction_of
 from heft.errors import InputError, InvalidSetting
 from heft.estimators import PhysicallyConsistent, Stated, stated_numbers
 from heft.files import put, read_text, require_own, workshop
@@ -27,10 +26,10 @@ from heft.information import channel_ranks, inertia
 from heft.models import Options, Robot, c_source, python_source
 from heft.plants import Problem, RobotPlant
 from heft.recordings import Recording
-from heft.signals import Smoothing
+from heft.signals import Smoothing, limited
 
 from .identification import Identification
-from .scores import rigid_torques
+from .scores import model_effort, rigid_torques
 
 SCHEMA = 1
 
@@ -114,7 +113,7 @@ def to_json(found: Identification) -> dict[str, Any]:
         "left_out": dict(found.left_out),
         "fit": [vars(s) for s in found.fit],
         "validation": [vars(s) for s in found.validation],
-        "notes": list(robot.notes),
+        "notes": [*robot.notes, *found.notes],
         "checks": [vars(c) for c in found.checks],
         "verdict": found.verdict,
     }
@@ -152,7 +151,7 @@ def write(
         assert covariance is not None
         assert found.estimate.parameters.covariance is not None
         sliding = found.fastest
-        found.gathered.save(
+        found.information.save(
             new / "information.npz",
             base_matrix=found.problem.base.matrix,
             standard_names=np.array(found.problem.base.standard.names),
@@ -390,7 +389,7 @@ def base_entries(found: Identification) -> list[dict[str, Any]]:
     inside = {
         robot.drives.name((d, t))
         for d, t in robot.drive_columns
-        if robot.drives[d].simple_terms and t.nonnegative and not t.inertial
+        if any(own.dictionary for own in robot.drives[d].terms) and t.nonnegative and not t.inertial
     }
     return [
         {
@@ -518,8 +517,9 @@ class Identified:
             Time, shape (N,) [s]; effort and rigid-body effort, shape (N, channels) each [N·m or N].
         """
         drives = self.friction[friction]
-        smoothing = replace(self.smoothing, trim=0.0, torque="raw")
+        smoothing = replace(limited(self.smoothing, recording), trim=0.0, torque="raw")
         problem = Problem(RobotPlant(self.robot), (recording,), smoothing, threads, "predict")
         for s, rigid in rigid_torques(problem, self.robot.written_bodies()):
-            rest = friction_of(self.robot.drives, drives, problem.plant.drive_state(s, rigid))
+            state = problem.plant.drive_state(s, rigid)
+            rest = model_effort(friction, self.robot, drives, state)
             yield s.time, (rigid + rest).T, rigid.T

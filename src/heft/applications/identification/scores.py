@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from heft import signals
 from heft.arrays import Array
 from heft.display import Stretch, Trace, Tracer
-from heft.dynamics import drive_columns
+from heft.dynamics import DriveState, drive_columns
 from heft.engine import in_order
+from heft.models import Robot
 from heft.plants import Plant, Problem, RobotMotion, RobotPlant, Samples
+from heft.recordings import Recording
 
 PIECE_ROWS = 1_000_000
 
@@ -78,6 +81,19 @@ def rigid_torques(
     )
 
 
+def model_effort(model: str, robot: Robot, values: Mapping[str, float], state: DriveState) -> Array:
+    """Return the drives' effort predicted with a friction model, shape (channels, N) [N·m or N].
+
+    Args:
+        model: `full`, `simple` or `none`.
+        robot: Robot whose drives they are.
+        values: The drives' parameters by name, with this model.
+        state: State of the drives at N samples.
+    """
+    predicted = drive_columns.simple_effort if model == "simple" else drive_columns.effort
+    return predicted(robot.drives, values, state)
+
+
 def stretches(problem: Problem[RobotPlant], bodies: Array, models: Models) -> Iterator[Stretch]:
     """Yield measured and predicted effort in stretches without gaps.
 
@@ -95,10 +111,9 @@ def stretches(problem: Problem[RobotPlant], bodies: Array, models: Models) -> It
 
     def part(s: Samples[RobotMotion], rigid: Array) -> Stretch:
         state = problem.plant.drive_state(s, rigid)
-        efforts = [
-            (rigid + drive_columns.effort(robot.drives, drives, state))[robot.measured].T
-            for drives in (*models.values(), rotors)
-        ]
+        rest = [model_effort(name, robot, drives, state) for name, drives in models.items()]
+        rest.append(drive_columns.effort(robot.drives, rotors, state))
+        efforts = [(rigid + effort)[robot.measured].T for effort in rest]
         return Stretch(
             s.recording,
             s.time,
@@ -185,6 +200,45 @@ def scores(
     return scored(
         problem, tuple(models), lambda p: stretches(p, bodies, models), corner, traces, own
     )
+
+
+@dataclass(frozen=True)
+class HeldOut(Generic[P]):
+    """A held-out log as a problem of its own, and the cutoff at which it is scored.
+
+    Attributes:
+        problem: Plant and log, at the cutoff of the fit or the highest that the log's rate allows.
+        filter_hz: Cutoff frequency of the score's low-pass, limited likewise [Hz].
+        note: What the user is told of a lower cutoff; None if there is none.
+    """
+
+    problem: Problem[P]
+    filter_hz: float
+    note: str | None
+
+
+def held_out(
+    problem: Problem[P], recordings: Sequence[Recording], corner: float
+) -> Iterator[HeldOut[P]]:
+    """Yield held-out logs, each at its own cutoff where it is sampled too slowly for the fit's.
+
+    Args:
+        problem: Problem that was fitted.
+        recordings: Held-out logs.
+        corner: Cutoff frequency of the scores of the fit [Hz].
+    """
+    for recording in recordings:
+        other = problem.held_out(recording)
+        filter_hz = min(corner, other.highest_corner)
+        note = None
+        if filter_hz < corner or other.corner < problem.corner:
+            note = (
+                f"{Path(recording.name).name} is sampled at {other.timelines[0].rate:.3g} Hz, too "
+                f"slowly for the low-pass of the other logs: its motion is smoothed at "
+                f"{other.corner:.3g} Hz (for {problem.corner:.3g} Hz), its errors are filtered at "
+                f"{filter_hz:.3g} Hz (for {corner:.3g} Hz)"
+            )
+        yield HeldOut(other, filter_hz, note)
 
 
 def plant_scores(

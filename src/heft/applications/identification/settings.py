@@ -17,6 +17,7 @@ from heft.files import Keys, Number, Text, check_fields
 from heft.signals import Smoothing, Weak
 
 from .limits import Limits
+from .simple_friction import SlidingFit
 
 MOST_THREADS = 1024
 CHECKS: Keys = {
@@ -35,6 +36,7 @@ class Settings:
             if `smoothing` states none.
         least_squares: Weighted least squares for the base parameters.
         consistent: Physically consistent fit of the standard parameters.
+        sliding: Fit of simple friction to what slides.
         weak: Windows of the weak form; None for differentiated rows.
         method: Estimator of the base parameters, by its name in `heft.estimators.ESTIMATORS`;
             `least-squares` is the attribute above.
@@ -50,6 +52,7 @@ class Settings:
     bandwidth_search: BandwidthSearch = BandwidthSearch()
     least_squares: LeastSquares = LeastSquares()
     consistent: PhysicallyConsistent = PhysicallyConsistent()
+    sliding: SlidingFit = SlidingFit()
     weak: Weak | None = None
     method: str = "least-squares"
     robust: str = "none"

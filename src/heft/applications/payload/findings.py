@@ -80,7 +80,12 @@ def not_shown(kind: str) -> Finding:
 
 
 def of_bias(unknowns: Unknowns, values: Array) -> list[Finding]:
-    """Return findings about a bias that drifts, or differs from log to log."""
+    """Return findings about a bias that drifts, or differs from log to log.
+
+    Args:
+        unknowns: Which columns the bias has.
+        values: The estimate x, in their order.
+    """
     if not (unknowns.drift or unknowns.cuts):
         return []
     time = np.linspace(unknowns.begin, unknowns.end, 101 * (len(unknowns.cuts) + 1))

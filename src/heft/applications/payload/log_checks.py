@@ -93,8 +93,8 @@ def require_usable(held: Held) -> None:
         raise InvalidRecording(
             "the clock goes back or stands",
             argument="t",
-            got=f"at row {back[0] + 1}, {held.time[back[0]]:.6g} s, then "
-            f"{held.time[back[0] + 1]:.6g} s",
+            got=f"at row {back[0] + 1}, {held.time[back[0]] - held.time[0]:.6g} s after the first "
+            f"row, by {held.time[back[0]] - held.time[back[0] + 1]:.3g} s",
             cure="sort the rows, or cut the log there",
         )
     speed = float(np.sqrt(np.mean(np.sum(held.velocity**2, axis=1))))

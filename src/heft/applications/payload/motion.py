@@ -27,7 +27,13 @@ SLOW_POSES = 0.5  # [s] between samples that are poses, not a motion
 
 
 def vector_names(kind: str, frame: str, parts: Sequence[str] = tuple(AXES)) -> tuple[str, ...]:
-    """Return the signal names of a vector's components: `force.tool0.x` and so on."""
+    """Return the signal names of a vector's components: `force.tool0.x` and so on.
+
+    Args:
+        kind: Quantity, such as `force`.
+        frame: Whose axes its components are along.
+        parts: Endings of the names.
+    """
     return tuple(f"{kind}.{frame}.{p}" for p in parts)
 
 

@@ -339,7 +339,12 @@ def difference_files(
 
 
 def of_joints(found: Carried, inputs: Sequence[Mapping[str, Any]] = ()) -> Payload:
-    """Return the payload of an identification by joint torques."""
+    """Return the payload of an identification by joint torques.
+
+    Args:
+        found: The load, and the gains where they were sought.
+        inputs: What was opened, as results state it.
+    """
     body, std = numbers(found.ten, found.covariance)
     checks = list(_mass_check(body, std))
     gains = {j: (found.gains[j], found.gains_std[j]) for j in found.gains}

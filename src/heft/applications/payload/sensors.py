@@ -131,7 +131,15 @@ class Sensors:
 
     @staticmethod
     def from_dict(table: Mapping[str, Any], where: str = "sensors") -> Sensors:
-        """Return the sensors of a parsed TOML table; see `from_toml`."""
+        """Return the sensors of a parsed TOML table; see `from_toml`.
+
+        Args:
+            table: Parsed TOML.
+            where: Its name, for messages.
+
+        Raises:
+            InvalidSetting: If a key is unknown or a value is wrong.
+        """
         return SENSORS(table, where)
 
     @property

@@ -58,6 +58,10 @@ def mcap_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
 def mcap_log(path: Path, damaged: Damaged) -> Log:
     """Return an MCAP file as a log of messages.
 
+    Args:
+        path: File to read.
+        damaged: Called with each defect.
+
     Raises:
         InvalidRecording: If it is no MCAP file.
     """

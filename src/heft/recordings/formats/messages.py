@@ -116,7 +116,12 @@ def unified(channels: Mapping[int, Channel]) -> tuple[tuple[Channel, ...], dict[
 
 
 def following(path: str, logs: Sequence[Log]) -> Log:
-    """Return consecutive logs as one."""
+    """Return consecutive logs as one.
+
+    Args:
+        path: Of the whole, for messages.
+        logs: In the order of time.
+    """
     flat = [(log, k, channel) for log in logs for k, channel in enumerate(log.channels)]
     channels, places = unified({n: channel for n, (_, _, channel) in enumerate(flat)})
 
@@ -137,6 +142,10 @@ def full_name(kind: str) -> str:
 
 def types_of(channel: Channel, path: str) -> Mapping[str, Any]:
     """Return message definitions by name: the log's own, else those that ROS ships.
+
+    Args:
+        channel: Whose messages are to be decoded.
+        path: Of the log, for messages.
 
     Raises:
         InvalidRecording: If the log's own definition cannot be read.

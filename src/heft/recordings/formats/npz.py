@@ -96,6 +96,11 @@ def write_npz(path: Path, table: Table, say: Say) -> Iterator[Write]:
     """Open an NPZ file for writing.
 
     Each column goes to a temporary file first, since the number of rows is known only in the end.
+
+    Args:
+        path: File to write.
+        table: The log; its names, not its rows, are used here.
+        say: Called with what the format cannot store.
     """
     say_lost_epoch(table, say)
     with tempfile.TemporaryDirectory(prefix=f"{path.name}.", dir=path.parent) as folder:

@@ -119,7 +119,16 @@ def _blocks(path: Path, names: Sequence[str], damaged: Damaged) -> Iterator[Arra
 
 
 def write_parquet(path: Path, table: Table, say: Say) -> AbstractContextManager[Write]:
-    """Open a Parquet file with page checksums for writing."""
+    """Open a Parquet file with page checksums for writing.
+
+    Args:
+        path: File to write.
+        table: The log; its names, not its rows, are used here.
+        say: Called with what the format cannot store.
+
+    Returns:
+        A context, which gives a function that takes rows, shape (rows, columns).
+    """
     import pyarrow.parquet
 
     return written_by(

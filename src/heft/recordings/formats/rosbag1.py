@@ -31,12 +31,23 @@ Header = dict[str, bytes]
 
 
 def rosbag1_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
-    """Return the messages of a ROS 1 bag as a table; errors as of `messages_table`."""
+    """Return the messages of a ROS 1 bag as a table; errors as of `messages_table`.
+
+    Args:
+        path: File to read.
+        topics: Which topics are wanted, and as what.
+        damaged: Called with each defect.
+    """
     return messages_table(rosbag1_log(path, damaged), topics, damaged)
 
 
 def rosbag1_log(path: Path, damaged: Damaged) -> Log:
-    """Return a ROS 1 bag as a log of messages."""
+    """Return a ROS 1 bag as a log of messages.
+
+    Args:
+        path: File to read.
+        damaged: Called with each defect.
+    """
     connections = _indexed(path, damaged)
     if not connections:
         for _, header, data in _records(path, damaged):

@@ -30,17 +30,33 @@ UNREADABLE = (sqlite3.Error, OverflowError, UnicodeDecodeError)
 
 
 def rosbag2_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
-    """Return the messages of a rosbag2 folder as a table; errors as of `messages_table`."""
+    """Return the messages of a rosbag2 folder as a table; errors as of `messages_table`.
+
+    Args:
+        path: Folder to read.
+        topics: Which topics are wanted, and as what.
+        damaged: Called with each defect.
+    """
     return messages_table(rosbag2_log(path, damaged), topics, damaged)
 
 
 def sqlite_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
-    """Return the messages of one SQLite file of a rosbag2; errors as of `messages_table`."""
+    """Return the messages of one SQLite file of a rosbag2; errors as of `messages_table`.
+
+    Args:
+        path: File to read.
+        topics: Which topics are wanted, and as what.
+        damaged: Called with each defect.
+    """
     return messages_table(sqlite_log(path, damaged), topics, damaged)
 
 
 def rosbag2_log(path: Path, damaged: Damaged) -> Log:
     """Return a rosbag2 folder as a log of messages: its files in their order.
+
+    Args:
+        path: Folder to read.
+        damaged: Called with each defect.
 
     Raises:
         InvalidRecording: If the storage or the compression is not supported, or the metadata or a
@@ -105,7 +121,12 @@ def _metadata(path: Path) -> dict[str, Any]:
 
 
 def sqlite_log(path: Path, damaged: Damaged) -> Log:
-    """Return one SQLite file of a rosbag2 as a log of messages."""
+    """Return one SQLite file of a rosbag2 as a log of messages.
+
+    Args:
+        path: File to read.
+        damaged: Called with each defect.
+    """
     _refuse_unclosed(path)
     short = _short(path)
     if short:

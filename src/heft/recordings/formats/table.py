@@ -89,7 +89,12 @@ def damaged_file(kind: str, path: object, got: str) -> InvalidRecording:
 
 
 def refuse_many(count: int, path: object) -> None:
-    """Raise `InvalidRecording` if there are more than `MOST_COLUMNS` columns."""
+    """Raise `InvalidRecording` if there are more than `MOST_COLUMNS` columns.
+
+    Args:
+        count: Number of columns.
+        path: Of the log, for the message.
+    """
     if count > MOST_COLUMNS:
         raise InvalidRecording(
             "the log has too many columns",
@@ -100,7 +105,12 @@ def refuse_many(count: int, path: object) -> None:
 
 
 def refuse_twice(names: Sequence[str], path: object) -> None:
-    """Raise `InvalidRecording` if a column name repeats, or there are too many columns."""
+    """Raise `InvalidRecording` if a column name repeats, or there are too many columns.
+
+    Args:
+        names: Of the columns.
+        path: Of the log, for the message.
+    """
     refuse_many(len(names), path)
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
@@ -109,6 +119,10 @@ def refuse_twice(names: Sequence[str], path: object) -> None:
 
 def library(name: str, path: object) -> ModuleType:
     """Return an optional library of the extra `ros`.
+
+    Args:
+        name: Of the module.
+        path: Of the log that needs it, for the message.
 
     Raises:
         InvalidRecording: If it is not installed.

@@ -259,7 +259,16 @@ class _Salvage:
 
 
 def write_csv(path: Path, table: Table, say: Say) -> AbstractContextManager[Write]:
-    """Open a CSV file with commas for writing."""
+    """Open a CSV file with commas for writing.
+
+    Args:
+        path: File to write.
+        table: The log; its names, not its rows, are used here.
+        say: Called with what the format cannot store.
+
+    Returns:
+        A context, which gives a function that takes rows, shape (rows, columns).
+    """
     import pyarrow.csv
 
     options = pyarrow.csv.WriteOptions(quoting_style="needed")

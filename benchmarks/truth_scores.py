@@ -1,0 +1,215 @@
+"""What of one fit is true: quantities with stated deviations, beside what was simulated.
+
+A `Compared` is a list of numbers of one kind: error, stated half width of the 95 % interval, and a
+scale that makes them comparable from joint to joint and arm to arm. `record` gathers all of a fit
+as JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.scoring import Left, Piece
+from heft.applications.identification import results
+from heft.applications.identification.identification import Identification
+from heft.arrays import Array
+from heft.dynamics import kernels
+from heft.dynamics.drive_columns import DriveState, presliding
+from heft.experiments import Coulomb, ExactMotion, SimulatedExperiment, Viscous
+from heft.models import Robot
+from heft.plants import RobotMotion
+from heft.plants.robot import rows_of
+
+NORMAL = 1.96
+TORQUE_ROWS = 40  # of another motion, evenly spaced
+SLOWEST = 0.03  # speed at which the friction curve is judged [rad/s]
+FASTEST = 0.9  # likewise, of the fastest of the log
+CURVE_POINTS = 6  # either way
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """Some numbers of one fit.
+
+    Attributes:
+        error: Estimate less truth.
+        half: Stated half width of the 95 % interval.
+        scale: By which both are divided where numbers are put together.
+    """
+
+    error: Array
+    half: Array
+    scale: Array
+
+    def to_json(self) -> dict[str, list[float]]:
+        """Return errors and half widths over the scale."""
+        return {
+            "error": (self.error / self.scale).ravel().tolist(),
+            "half": (self.half / self.scale).ravel().tolist(),
+        }
+
+
+def base_parameters(found: Identification, truth: SimulatedExperiment) -> Compared:
+    """Base parameters of links and rotors; scaled to the torque that they make in this log."""
+    problem, true = found.problem, Robot.from_urdf_text(truth.arm.urdf)
+    bodies, base = true.written_bodies(), problem.base
+    names = base.standard.names
+    standard = np.zeros(len(names))
+    standard[: len(bodies)] = bodies
+    rotors = {
+        f"{j}.armature": d.armature for j, d in zip(truth.arm.joints, truth.drives, strict=True)
+    }
+    for k, name in enumerate(names):
+        standard[k] = rotors.get(name, standard[k])
+    inertial = np.array([k < len(bodies) or names[k] in rotors for k in base.kept])
+    parameters = found.estimate.parameters
+    assert parameters.covariance is not None
+    columns = {n: k for k, n in enumerate(found.information.labels.names)}
+    at = [columns[n] for n in base.labels.names]
+    made = sum((_energies(t, at) for t in found.information.triangles), np.zeros(len(at)))
+    error = parameters.values - (base.matrix @ standard)
+    half = NORMAL * np.sqrt(np.diag(parameters.covariance))
+    size = float(np.sqrt(np.mean(truth.exact.tau**2)))
+    scale = size / np.sqrt(np.maximum(made, 1e-12))
+    return Compared(error[inertial], half[inertial], scale[inertial])
+
+
+def _energies(triangle: Any, at: list[int]) -> Array:
+    """Return the mean square of some columns in a channel, 0 of those that are not in it."""
+    place = {c: k for k, c in enumerate(triangle.columns)}
+    return np.array(
+        [
+            float(np.sum(triangle.factor[:, place[c]] ** 2)) / triangle.rows if c in place else 0.0
+            for c in at
+        ]
+    )
+
+
+def rotor_inertia(stored: Mapping[str, Any], truth: SimulatedExperiment) -> Compared:
+    """Rotor inertias as `estimate.json` has them; scaled by the true ones."""
+    joints = [stored["joints"][j] for j in truth.arm.joints]
+    true = np.array([d.armature for d in truth.drives])
+    value = np.array([j["armature"] for j in joints])
+    half = NORMAL * np.array([j["std"]["armature"] for j in joints])
+    return Compared(value - true, half, true)
+
+
+def friction_curve(stored: Mapping[str, Any], truth: SimulatedExperiment) -> Compared:
+    """Friction in steady sliding as `estimate.json` has it; scaled by that at 0.1 rad/s."""
+    n = len(truth.arm.joints)
+    level = np.abs(truth.steady(np.full((1, n), 0.1)) - truth.steady(np.full((1, n), -0.1)))[0] / 2
+    error, half, scale = [], [], []
+    for k, joint in enumerate(truth.arm.joints):
+        curve = stored["joints"][joint]["curve"]
+        speed = np.array(curve["velocity"])
+        for sign in (-1.0, 1.0):
+            top = FASTEST * float(np.max(sign * truth.exact.v[:, k]))
+            inside = np.flatnonzero((sign * speed >= SLOWEST) & (sign * speed <= top))
+            picked = np.unique(np.linspace(0, len(inside) - 1, CURVE_POINTS).astype(int))
+            for at in inside[picked] if len(inside) else ():
+                right = truth.steady(np.full((1, n), speed[at]))[0, k]
+                error.append(curve["effort"][at] - right)
+                half.append(NORMAL * curve["std"][at])
+                scale.append(level[k])
+    return Compared(np.array(error), np.array(half), np.array(scale))
+
+
+def predicted(found: Identification, motion: ExactMotion, rows: Array) -> tuple[Array, Array]:
+    """Return torque of an exact motion with its stated deviation, each (rows, joints) [N·m]."""
+    problem = found.problem
+    robot = problem.plant.robot
+    whole = kernels.motion_of(robot.tree, robot.gravity, motion.q, motion.v, motion.a)
+    stops = presliding(robot.drives, motion.time, np.ascontiguousarray(motion.q.T)).values[:, rows]
+    part = whole.part(rows)
+    rigid = problem.plant.loads(RobotMotion(part.velocity, part.velocity, part))
+    state = DriveState(motion.q.T[:, rows], part.velocity, part.acceleration, stops, rigid)
+    regressor = rows_of(robot, part, state)[:, :, list(problem.base.kept)]
+    parameters = found.estimate.parameters
+    assert parameters.covariance is not None
+    spread = np.einsum("njb,bc,njc->nj", regressor, parameters.covariance, regressor)
+    return regressor @ parameters.values, np.sqrt(spread)
+
+
+def torque(found: Identification, motion: ExactMotion) -> Compared:
+    """Whole torque of another motion; scaled by the joints' rms torque on it."""
+    rows = np.linspace(0, len(motion.time) - 1, TORQUE_ROWS).astype(np.intp)
+    value, std = predicted(found, motion, rows)
+    scale = np.ones_like(value) * np.sqrt(np.mean(motion.tau**2, axis=0))
+    return Compared(value - motion.tau[rows], NORMAL * std, scale)
+
+
+def simple_friction(stored: Mapping[str, Any], truth: SimulatedExperiment) -> Compared:
+    """Viscous and Coulomb friction where a line is the truth; scaled by the true ones."""
+    error, half, scale = [], [], []
+    for joint, drive in zip(truth.arm.joints, truth.drives, strict=True):
+        entry = stored["joints"][joint]
+        for kind, name in ((Viscous, "viscous"), (Coulomb, "coulomb")):
+            right = drive.coefficient(kind)
+            if right is not None:
+                error.append(entry["simple"][name] - right)
+                half.append(NORMAL * entry["std"][name])
+                scale.append(right)
+    return Compared(np.array(error), np.array(half), np.array(scale))
+
+
+def held_out(left: Left, motion: ExactMotion) -> dict[str, float]:
+    """Return ‖τ̂ − τ‖ / ‖τ‖ of the files that were written, on exact motion, by friction."""
+    everything = np.ones(len(motion.time), dtype=bool)
+    step = float(motion.time[1] - motion.time[0])
+    arrays = (motion.time, motion.q, motion.v, motion.a, motion.tau)
+    piece = Piece(*arrays, everything, step, everything)
+    size = float(np.linalg.norm(motion.tau))
+    return {
+        kind: float(np.linalg.norm(left.torque(piece, kind) - motion.tau)) / size  # type: ignore[arg-type]
+        for kind in ("full", "simple")
+    }
+
+
+def masses(stored: Mapping[str, Any], truth: SimulatedExperiment) -> dict[str, list[float]]:
+    """Return truth and ends of the strict intervals of the links' masses [kg]."""
+    entries = {e["name"]: e for e in stored["parameters"]}
+    known = [(n, k.mass) for n, k in truth.arm.links.items() if f"{n}.mass" in entries]
+    ends = [entries[f"{n}.mass"]["interval"] for n, _ in known]
+    return {
+        "truth": [m for _, m in known],
+        "low": [e[0] for e in ends],
+        "high": [e[1] for e in ends],
+    }
+
+
+def record(found: Identification, truth: SimulatedExperiment) -> dict[str, Any]:
+    """Return all that is asked of a fit."""
+    stored = results.to_json(found)
+    left = Left.by(found)
+    alike, other = truth.other(), truth.other("slow point to point", 2)
+    score = next(s for s in found.fit if s.friction == "full" and s.filter_hz is not None)
+    quantities = {
+        "base": base_parameters(found, truth),
+        "rotor": rotor_inertia(stored, truth),
+        "curve": friction_curve(stored, truth),
+        "torque alike": torque(found, alike),
+        "torque other": torque(found, other),
+        "simple": simple_friction(stored, truth),
+    }
+    return {
+        **{name: q.to_json() for name, q in quantities.items()},
+        "alike": held_out(left, alike),
+        "other": held_out(left, other),
+        "masses": masses(stored, truth),
+        "delay": found.problem.delay,
+        "true delay": truth.simulator.condition.sensors.delay,
+        "verdict": str(stored["verdict"]),
+        "score": score.total,
+        "expected": expected_error(found),
+        "corner": found.problem.corner,
+    }
+
+
+def expected_error(found: Identification) -> float | None:
+    """Return the error on another motion that is stated beside the verdict, if there is one."""
+    stated = getattr(found, "expected_error", None)
+    return None if stated is None else float(stated)

@@ -1,0 +1,319 @@
+"""Simple friction (viscous, Coulomb, offset) of what slides, with bodies and rotors held.
+
+URDF and simulators take friction as `viscous · w + coulomb · sign(w) + offset`. Near standstill
+friction is not that: it bends within some hundredths of a rad/s, and the sign of a smoothed
+velocity is uncertain there. Rows from there would make Coulomb friction too small and viscous
+friction too large by as much, so that only rows whose drives slide are used. Their torque less that
+of the identified bodies and rotors is fitted; the full friction model is not part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+from heft.dynamics import LINEAR_SCALE, Column, Drive, drive_columns
+from heft.estimators import ConsistentEstimate, fit_jackknife
+from heft.information import Triangle, triangle_of
+from heft.models import Robot
+from heft.plants import Problem, RobotMotion, RobotPlant, Samples
+
+from .scores import rigid_torques
+
+
+@dataclass(frozen=True)
+class SimpleFriction:
+    """Viscous and Coulomb friction and offset of each drive, the friction model of URDF files.
+
+    It is estimated with the rigid bodies and rotor inertias fixed at their consistent values, as an
+    alternative to the full friction model.
+
+    Attributes:
+        values: Values by name, such as `elbow.coulomb` [N·m·s/rad, N·m; N·s/m, N if prismatic].
+        std: Their standard errors, same names and units; infinite where the logs show nothing.
+    """
+
+    values: Mapping[str, float]
+    std: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class SlidingFit:
+    """Least squares for simple friction on the rows whose drives slide.
+
+    Attributes:
+        speed: Speed from which a drive slides [rad/s]; `LINEAR_SCALE` times that in m/s.
+        slowest: Share of a slow drive's moving rows that count as not sliding: its `speed` is at
+            most this quantile of theirs.
+        moving: Speed above which a row counts as moving, as a share of the drive's highest.
+        highest: Quantile of a drive's speeds that is taken for the highest.
+        speeds: Groups of like speed, left out in turn for the deviation.
+        blocks: Groups of contiguous rows, left out in turn for the deviation.
+        looked_at: Number of rows from which quantiles are taken, about.
+    """
+
+    speed: float = 0.05
+    slowest: float = 0.3
+    moving: float = 0.02
+    highest: float = 0.99
+    speeds: int = 6
+    blocks: int = 12
+    looked_at: int = 100_000
+
+    def fit(
+        self,
+        problem: Problem[RobotPlant],
+        consistent: ConsistentEstimate,
+        weights: Mapping[str, float],
+    ) -> SimpleFriction:
+        """Return simple friction, with the bodies and rotors of a consistent estimate.
+
+        Drives that act on the same measured channels (motors coupled to several joints) are fitted
+        together, on rows where all of a channel's drives slide.
+
+        Args:
+            problem: Problem that was fitted, with its torques as calibrated.
+            consistent: Physically consistent parameters x of `problem.space`.
+            weights: Weight of each channel's rows [1 / channel's unit].
+        """
+        drives = problem.plant.robot.drives
+        names = drives.labels(drives.simple_columns).names
+        values, std = dict.fromkeys(names, 0.0), dict.fromkeys(names, np.inf)
+        held = _Held.of(problem, consistent)
+        sums = [
+            _Sums.of(columns, channels, held.errors.shape[1])
+            for columns, channels in self._groups(problem)
+        ]
+        first = 0
+        for s, rigid in rigid_torques(problem, held.values) if sums else ():
+            left, moved = held.left_over(problem, s, rigid), held.moved(problem, s)
+            for each in sums:
+                each.add(problem, s, first, left, moved, weights)
+            first += len(s.time)
+        for each in sums:
+            positive = [t.nonnegative for _, t in each.columns]
+            found = fit_jackknife(each.partitions, positive, each.moments)
+            own = [drives.name(c) for c in each.columns]
+            values |= dict(zip(own, found.values.tolist(), strict=True))
+            std |= dict(zip(own, found.std.tolist(), strict=True))
+        return SimpleFriction(values, std)
+
+    def _groups(
+        self, problem: Problem[RobotPlant]
+    ) -> Iterator[tuple[tuple[Column, ...], list[_Channel]]]:
+        """Yield columns of drives that are fitted together, and what slides of their channels."""
+        robot = problem.plant.robot
+        acting = [d for d, drive in enumerate(robot.drives) if drive.simple_terms]
+        if not acting:
+            return
+        speeds, rows = self._speeds(problem, acting)
+        slow = {d: self._slow(robot.drives[d], v) for d, v in speeds.items()}
+        for members in _connected(robot, acting):
+            channels = []
+            for place, c in enumerate(robot.measured):
+                own = {d: slow[d] for d in members if robot.drives[d].ratio[c]}
+                if not own:
+                    continue
+                margin = np.min([speeds[d] / v for d, v in own.items()], axis=0)
+                slides = margin >= 1.0
+                if slides.any():
+                    by_speed = _edges(margin[slides], self.speeds)
+                    by_time = _edges(rows[slides], self.blocks)
+                    channels.append(_Channel(int(c), place, own, by_speed, by_time))
+            yield tuple(c for c in robot.drives.simple_columns if c[0] in members), channels
+
+    def _speeds(
+        self, problem: Problem[RobotPlant], acting: Sequence[int]
+    ) -> tuple[dict[int, Array], Array]:
+        """Return speeds of drives, shape (n,) each [rad/s or m/s], and their rows' numbers."""
+        drives = problem.plant.robot.drives
+        ratios = np.array([drives[d].ratio for d in acting])
+        every = 1 + sum(t.used for t in problem.timelines) // self.looked_at
+        speeds, rows, first = [np.zeros((len(acting), 0))], [np.zeros(0)], 0
+        for s in problem.samples():
+            chosen = np.arange(-first % every, len(s.time), every)
+            speeds.append(np.abs(ratios @ s.motion.velocity[:, chosen]))
+            rows.append((first + chosen).astype(float))
+            first += len(s.time)
+        together = np.concatenate(speeds, axis=1)
+        return dict(zip(acting, together, strict=True)), np.concatenate(rows)
+
+    def _slow(self, drive: Drive, speeds: Array) -> float:
+        """Return the speed from which a drive slides, of its speeds, shape (n,) [rad/s or m/s]."""
+        top = float(np.quantile(speeds, self.highest)) if len(speeds) else 0.0
+        if top <= 0.0:
+            return np.inf
+        certain = self.speed * (LINEAR_SCALE if drive.linear else 1.0)
+        return min(certain, float(np.quantile(speeds[speeds > self.moving * top], self.slowest)))
+
+
+def _edges(values: Array, groups: int) -> Array:
+    """Return what divides values into groups of equal size, shape (groups − 1,)."""
+    return np.asarray(np.quantile(values, np.arange(1, groups) / groups))
+
+
+def _connected(robot: Robot, drives: Sequence[int]) -> Iterator[set[int]]:
+    """Yield sets of drives that act on common measured channels."""
+    acts = {d: set(np.flatnonzero(robot.drives[d].ratio)) & set(robot.measured) for d in drives}
+    while acts:
+        first, reach = acts.popitem()
+        members = {first}
+        while near := {d for d, channels in acts.items() if channels & reach}:
+            members |= near
+            reach = reach.union(*(acts.pop(d) for d in near))
+        yield members
+
+
+@dataclass(frozen=True)
+class _Channel:
+    """A measured channel, and which of its rows slide.
+
+    Attributes:
+        channel: Position among the robot's channels.
+        place: Position among the measured ones.
+        slow: Speed from which each drive that acts on it slides [rad/s or m/s], by its position.
+        by_speed: Slowest drive's speed as a multiple of that, between groups of like speed.
+        by_time: Numbers of rows between groups of contiguous rows.
+    """
+
+    channel: int
+    place: int
+    slow: Mapping[int, float]
+    by_speed: Array
+    by_time: Array
+
+    def margin(self, robot: Robot, velocity: Array) -> Array:
+        """Return the slowest drive's speed as a multiple of that from which it slides, (N,)."""
+        speeds = [np.abs(robot.drives[d].ratio @ velocity) / v for d, v in self.slow.items()]
+        return np.asarray(np.min(speeds, axis=0))
+
+
+@dataclass(frozen=True)
+class _Held:
+    """Bodies and rotors at their consistent values.
+
+    Attributes:
+        values: Standard parameters π, zero for friction, shape (p,).
+        columns: Positions of those of bodies and rotors among them.
+        errors: Of these, one standard deviation each, shape (columns, errors).
+    """
+
+    values: Array
+    columns: tuple[int, ...]
+    errors: Array
+
+    @staticmethod
+    def of(problem: Problem[RobotPlant], consistent: ConsistentEstimate) -> _Held:
+        """Return what a consistent estimate says of bodies and rotors."""
+        plant, size = problem.plant, len(problem.space.labels)
+        first = plant.bodies_size
+        inertial = [k for k, (_, t) in enumerate(plant.robot.drive_columns, first) if t.inertial]
+        columns = (*range(first), *inertial)
+        matrix = plant.space.matrix[list(columns)]
+        # With what the prior may have biased: where an offset and a moment of mass are hard to tell
+        # apart, the prior decides between them.
+        covariance = consistent.parameters.covariance
+        assert covariance is not None
+        variances, directions = np.linalg.eigh(covariance[:size, :size])
+        values = np.zeros(len(plant.labels))
+        values[list(columns)] = matrix @ consistent.parameters.values[:size]
+        errors = matrix @ directions * np.sqrt(np.maximum(variances, 0.0))
+        return _Held(values, columns, errors)
+
+    def left_over(
+        self, problem: Problem[RobotPlant], s: Samples[RobotMotion], rigid: Array
+    ) -> Array:
+        """Return measured torque less that of bodies and rotors, shape (N, measured joints)."""
+        robot, first = problem.plant.robot, problem.plant.bodies_size
+        names = problem.plant.labels.names
+        rotors = {names[k]: float(self.values[k]) for k in self.columns[first:]}
+        rest = drive_columns.effort(robot.drives, rotors, problem.plant.drive_state(s, rigid))
+        return np.asarray(s.measured - (rigid + rest)[robot.measured].T)
+
+    def moved(
+        self, problem: Problem[RobotPlant], s: Samples[RobotMotion]
+    ) -> tuple[NDArray[np.intp], Array]:
+        """Return samples, and what the errors do to their torque, shape (n, joints, errors).
+
+        Motion hardly changes within an eighth of a period of the cutoff, so that a few do for all.
+        """
+        step = problem.timelines[s.recording].step
+        every = max(1, int(1.0 / (8.0 * problem.corner * step)))
+        chosen = np.arange(every // 2, len(s.time), every)
+        regressor = problem.plant.rows(s.part(chosen), self.columns).regressor
+        return chosen, every * (regressor @ self.errors)
+
+
+@dataclass
+class _Sums:
+    """What rows say of drives that are fitted together.
+
+    Attributes:
+        columns: Of their simple friction.
+        channels: The measured channels on which they act.
+        partitions: Triangles of groups of like speed, and of contiguous rows.
+        moments: `Xᵀe` of the bodies' and rotors' errors e, shape (columns, errors).
+    """
+
+    columns: tuple[Column, ...]
+    channels: Sequence[_Channel]
+    partitions: tuple[list[Triangle], list[Triangle]]
+    moments: Array
+
+    @staticmethod
+    def of(columns: tuple[Column, ...], channels: Sequence[_Channel], errors: int) -> _Sums:
+        """Return the sums of no rows."""
+        size = len(columns)
+        empty = Triangle(np.arange(size), np.zeros((size + 1, size + 1)), 0)
+        by_speed = [empty] * max((len(c.by_speed) + 1 for c in channels), default=0)
+        by_time = [empty] * max((len(c.by_time) + 1 for c in channels), default=0)
+        return _Sums(columns, channels, (by_speed, by_time), np.zeros((size, errors)))
+
+    def add(
+        self,
+        problem: Problem[RobotPlant],
+        s: Samples[RobotMotion],
+        first: int,
+        left: Array,
+        moved: tuple[NDArray[np.intp], Array],
+        weights: Mapping[str, float],
+    ) -> None:
+        """Add the rows of samples that slide.
+
+        Args:
+            problem: Problem that was fitted.
+            s: Samples, N of them.
+            first: Number of the first.
+            left: Torque less that of bodies and rotors, shape (N, measured joints) [N·m or N].
+            moved: Some samples, and what errors of bodies and rotors do there.
+            weights: Weight of each channel's rows [1 / channel's unit].
+        """
+        plant = problem.plant
+        made = drive_columns.columns(plant.robot.drives, self.columns, plant.drive_state(s))
+        ratios = np.array([plant.robot.drives[d].ratio for d, _ in self.columns])
+        for channel in self.channels:
+            margin = channel.margin(plant.robot, s.motion.velocity)
+            slides = margin >= 1.0
+            weight = weights[problem.channels[channel.place]]
+            X = weight * ratios[:, channel.channel] * made.values.T
+            rows = np.column_stack([X, weight * left[:, channel.place]])[slides]
+            by_speed = np.searchsorted(channel.by_speed, margin[slides], side="right")
+            number = first + np.flatnonzero(slides)
+            by_time = np.searchsorted(channel.by_time, number, side="right")
+            for parts, group in zip(self.partitions, (by_speed, by_time), strict=True):
+                _add(parts, group, rows)
+            chosen, errors = moved
+            used = slides[chosen]
+            self.moments += weight * X[chosen[used]].T @ errors[used, channel.place]
+
+
+def _add(parts: list[Triangle], group: NDArray[np.intp], rows: Array) -> None:
+    """Add rows `[X y]` to the triangles of the groups that they belong to, shape (rows,)."""
+    for k in np.unique(group):
+        own = rows[group == k]
+        factor = triangle_of(np.vstack([parts[k].factor, own]))
+        parts[k] = Triangle(parts[k].columns, factor, parts[k].rows + len(own))

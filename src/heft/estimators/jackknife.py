@@ -1,0 +1,90 @@
+"""Least squares whose deviations count misfit, by leaving out groups of rows.
+
+The usual formula takes what a model leaves over for independent noise. Where the model is too
+simple, what is left over depends on the conditions, and estimates depend on which of them were
+seen: so the rows are divided into groups, the fit is repeated without each of them, and its
+scatter is the deviation (delete-a-group jackknife). Contiguous groups in time count coloured noise
+[Kunsch1989, sect. 2.2]; groups of like conditions count misfit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.optimize
+
+from heft.arrays import Array
+from heft.information import Directions, Triangle, triangle_of
+
+
+@dataclass(frozen=True)
+class JackknifeFit:
+    """Fitted parameters θ.
+
+    Attributes:
+        values: θ, shape (k,), in their units; 0 where no row shows one.
+        std: Their standard deviations, shape (k,); infinite where not identified.
+    """
+
+    values: Array
+    std: Array
+
+
+def fit_jackknife(
+    partitions: Sequence[Sequence[Triangle]], nonnegative: Sequence[bool], moments: Array
+) -> JackknifeFit:
+    """Return least squares θ of `X θ = y − e`, with deviations by the jackknife.
+
+    The variance is that of white noise, of errors of y that are known (`moments`), and for each
+    partition `(m − 1)/m Σ (θ₋ᵢ − θ)²`, with θ₋ᵢ the estimate without the i-th of m groups.
+
+    Args:
+        partitions: The same rows, divided into groups in several ways: a triangle of `[X y]` a
+            group, on all k parameters.
+        nonnegative: Which parameters must not be negative, shape (k,).
+        moments: `Xᵀe` of errors e of y of one standard deviation each, shape (k, errors).
+    """
+    total = _sum(partitions[0], len(nonnegative))
+    values, std = np.zeros(len(nonnegative)), np.full(len(nonnegative), np.inf)
+    seen = np.linalg.norm(total.R, axis=0) > 0.0
+    if not seen.any():
+        return JackknifeFit(values, std)
+    lower = np.where(nonnegative, 0.0, -np.inf)
+    values = _solve(total, lower)
+    directions = Directions.of(total.R, total.rows)
+    inverse = directions.inverse
+    white = total.residual_energy(values) / max(total.rows - len(values), 1)
+    variance = np.sum((inverse @ (inverse.T @ moments)) ** 2, axis=1)
+    variance += white * np.sum(inverse**2, axis=1)
+    for parts in partitions:
+        groups = [part for part in parts if part.rows]
+        count = len(groups)
+        if count < 2:
+            variance[:] = np.inf
+            continue
+        for k in range(count):
+            rest = _sum([*groups[:k], *groups[k + 1 :]], len(values))
+            variance += (count - 1) / count * (_solve(rest, lower) - values) ** 2
+    variance[directions.blind | ~seen] = np.inf
+    return JackknifeFit(values, np.sqrt(variance))
+
+
+def _sum(parts: Sequence[Triangle], size: int) -> Triangle:
+    """Return the triangle of all groups' rows."""
+    factor = triangle_of(np.vstack([np.zeros((1, size + 1)), *(t.factor for t in parts)]))
+    return Triangle(np.arange(size), factor, sum(t.rows for t in parts))
+
+
+def _solve(triangle: Triangle, lower: Array) -> Array:
+    """Return θ ≥ lower of least squares, shape (k,); 0 for a column that is zero."""
+    scale = np.linalg.norm(triangle.R, axis=0)
+    seen = scale > 0.0
+    values = np.zeros(len(scale))
+    if seen.any():
+        small = triangle.R[:, seen] / scale[seen]
+        bounds = (lower[seen], np.inf)
+        values[seen] = scipy.optimize.lsq_linear(small, triangle.z, bounds, method="bvls").x
+        values[seen] /= scale[seen]
+    return values

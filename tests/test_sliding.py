@@ -1,0 +1,124 @@
+"""Rows of what slides: which they are, and that only they count."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from heft.dynamics import LINEAR_SCALE
+from heft.plants import Problem, RobotPlant
+from heft.plants.sliding import sliding_rows
+from heft.recordings import Recording
+from heft.signals import Smoothing
+from tests import plants
+from tests.robots import FloatArray
+from tests.test_friction import EPS, PANDA, robot_of, swing
+
+SPEED, SETTLE, STEP = 0.05, 0.041, 0.002  # [rad/s, s, s]
+
+
+def problem_of(name: str, **changes: object) -> Problem[RobotPlant]:
+    robot = robot_of(name)
+    logs = (swing(robot, 2500, 1200), swing(robot, 900))
+    smoothing = Smoothing(corner=20.0, delay=0.0)
+    return Problem(RobotPlant(robot), logs, smoothing, 2, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["planar", "coupled", PANDA])
+def test_rows_count_where_all_that_rubs_on_a_joint_has_slid_and_will(name: str) -> None:
+    """No drive that moves with the joint is slow, or turns, within the time to settle.
+
+    A log's ends are no reversals, the ends of a silence are.
+    """
+    problem = problem_of(name)
+    robot = problem.plant.robot
+    counted = problem.sliding(SPEED, SETTLE).counted
+    assert counted is not None
+    for recording, rows in enumerate(counted):
+        parts = [s for s in problem.samples() if s.recording == recording]
+        time = np.concatenate([s.time for s in parts])
+        index = np.concatenate([s.index for s in parts])
+        velocity = np.concatenate([s.motion.velocity for s in parts], axis=1)
+        w = np.array([d.ratio for d in robot.drives]) @ velocity
+        slow = SPEED * np.array([LINEAR_SCALE if d.linear else 1.0 for d in robot.drives])
+        way = np.where(np.abs(w) > slow[:, None], np.sign(w), 0.0)
+        gap = np.flatnonzero(np.diff(time) > 1.0)
+        edges = [*time[gap], *time[gap + 1]]
+        for k in range(0, len(time), 7):
+            near = np.abs(time - time[k]) < SETTLE + STEP
+            far = all(abs(time[k] - t) >= SETTLE for t in edges)
+            slides = (way[:, near] == way[:, [k]]).all(axis=1) & (way[:, k] != 0.0)
+            for c, channel in enumerate(robot.measured):
+                mine = [d for d, drive in enumerate(robot.drives) if drive.ratio[channel]]
+                assert rows[index[k], c] == (far and slides[mine].all())
+
+
+def test_all_rows_count_where_nothing_rubs() -> None:
+    case = plants.case("free body by its pose")
+    problem = Problem(case.plant, (case.recording(np.arange(0.0, 6.0, 0.01)),), Smoothing())
+    counted = problem.sliding(SPEED, SETTLE).counted
+    assert counted is not None
+    for s in problem.samples():
+        assert counted[s.recording][s.index].all()
+
+
+def test_rows_that_count_do_not_move_with_the_delay() -> None:
+    sliding = problem_of("planar").sliding(SPEED, SETTLE)
+    assert sliding.delayed(0.02).counted is sliding.counted
+
+
+@pytest.mark.parametrize("name", ["planar", "coupled"])
+def test_information_is_that_of_the_rows_that_count(name: str) -> None:
+    problem = problem_of(name, decimation=3)
+    sliding = problem.sliding(SPEED, SETTLE)
+    counted = sliding.counted
+    assert counted is not None
+    rows = [
+        (problem.plant.rows(s, problem.base.kept).regressor, s.measured, counted[s.recording])
+        for s in problem.samples()
+    ]
+    index = [s.index for s in problem.samples()]
+    for c, triangle in enumerate(sliding.information().triangles):
+        block = np.concatenate(
+            [
+                np.column_stack([Y[:, c], tau[:, c]])[mask[k, c]]
+                for (Y, tau, mask), k in zip(rows, index, strict=True)
+            ]
+        )
+        assert 50 < triangle.rows == len(block) < sum(len(k) for k in index)
+        wide, length = triangle.spread(len(problem.labels)), np.linalg.norm(block, axis=0)
+        bound = 4.0 * (len(block) + wide.shape[1]) * EPS * np.outer(length, length)
+        assert (np.abs(wide.T @ wide - block.T @ block) <= bound + 1e-300).all()
+
+
+def test_residuals_of_other_rows_do_not_count() -> None:
+    """However large: here their torque is a hundred times what it was."""
+    time = 0.005 * np.arange(1200)
+    q = {"shoulder": np.sin(3.0 * time), "elbow": 0.7 * np.sin(2.0 * time + 1.0)}
+    tau = np.random.default_rng(1).normal(size=(len(time), 2))
+
+    def of(torque: FloatArray) -> Problem[RobotPlant]:
+        named = {"shoulder": torque[:, 0], "elbow": torque[:, 1]}
+        log = Recording.from_arrays(time, "log", q=q, tau=named)
+        smoothing = Smoothing(corner=15.0, delay=0.0, trim=0.0)
+        return Problem(RobotPlant(robot_of("planar")), (log,), smoothing, 1)
+
+    sliding = of(tau).sliding(SPEED, SETTLE)
+    assert sliding.counted is not None
+    counted = sliding.counted[0]
+    assert 0.5 < counted.mean() < 0.98
+    loud = replace(of(np.where(counted, tau, 100.0 * tau)), counted=sliding.counted)
+    values = np.zeros(len(sliding.labels))
+    energy = sliding.residual_energy(values)
+    assert (energy > 0.0).all()
+    assert np.array_equal(loud.residual_energy(values), energy)
+    every = replace(sliding, counted=(np.ones_like(counted),))
+    assert every.residual_energy(values) == pytest.approx(of(tau).residual_energy(values))
+
+
+def test_samples_of_no_recording_count_nowhere() -> None:
+    plant = RobotPlant(robot_of("planar"))
+    (rows,) = sliding_rows((), plant, SPEED, SETTLE, [0.01])
+    assert rows.shape == (0, 2)
