@@ -1,7 +1,7 @@
 """Faults of logs of an independent simulator, and what the log doctor makes of them.
 
     python -m benchmarks.doctor [--arms development|scored] [--seeds 0:2] [--kinds …]
-                                [--cache FILE] [--jobs 2] [--store] [--show]
+                                [--friction …] [--cache FILE] [--jobs 2] [--store] [--show]
 
 Logs are of simulated arms in closed loop, with a model file that is 30 % and 3 cm off, once with
 friction that is in the dictionary of the identification and once with friction that is not (LuGre
@@ -235,6 +235,7 @@ def main() -> None:
     parser.add_argument("--arms", default="scored", help="development, scored, or names")
     parser.add_argument("--seeds", default="1000:1001", help="first:behind the last")
     parser.add_argument("--kinds", default=",".join(KINDS))
+    parser.add_argument("--friction", default=",".join(FRICTION))
     parser.add_argument("--cache", type=Path, help="file of what is done already")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--show", action="store_true", help="print what was not right")
@@ -245,7 +246,7 @@ def main() -> None:
         Log(arm, friction, seed, kind)
         for seed in range(first, behind)
         for arm in SETS.get(arguments.arms, tuple(arguments.arms.split(",")))
-        for friction in FRICTION
+        for friction in arguments.friction.split(",")
         for kind in arguments.kinds.split(",")
     ]
 
