@@ -124,6 +124,20 @@ class Evidence:
         stretches = tuple(s.blurred(corner) for s in self.stretches)
         return replace(self, stretches=stretches, corner=corner)
 
+    def halves(self) -> tuple[Evidence, Evidence]:
+        """Return the first and the second half of the instants."""
+        ends = np.cumsum([len(s.chosen) for s in self.stretches])
+        middle, made = self.count // 2, []
+        for is_first in (True, False):
+            parts = []
+            for s, end in zip(self.stretches, ends, strict=True):
+                cut = int(np.clip(middle - (end - len(s.chosen)), 0, len(s.chosen)))
+                chosen = s.chosen[:cut] if is_first else s.chosen[cut:]
+                if len(chosen):
+                    parts.append(replace(s, chosen=chosen))
+            made.append(replace(self, stretches=tuple(parts)))
+        return made[0], made[1]
+
     @property
     def count(self) -> int:
         """Number n of instants compared."""

@@ -37,6 +37,7 @@ from .corrections import Correction, Timing
 from .evidence import Evidence, Regressor, Rows, triangulated
 
 KEPT_ROWS = 4  # motions whose rows are kept
+ROUNDING = 1e-11  # that sums of squares may be off by, relative to their diagonal
 CLIPS = 4  # times that nonnegative terms which come out negative are set to zero
 
 
@@ -211,7 +212,10 @@ class Hypotheses:
             sums[np.ix_(at, at)] += root**2 * gram
             right[at] += root**2 * (R.T @ z)
         triangle = np.zeros((size + 1, size + 1), order="F")
-        triangle[:size, :size] = cholesky(sums, overwrite_a=True, check_finite=False)
+        scale = np.sqrt(np.diag(sums))
+        sums /= scale[:, None] * scale
+        sums[np.diag_indices(size)] += ROUNDING
+        triangle[:size, :size] = cholesky(sums, overwrite_a=True, check_finite=False) * scale
         triangle[:size, size] = solve_triangular(
             triangle[:size, :size], right, trans="T", check_finite=False
         )

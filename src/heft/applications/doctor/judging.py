@@ -137,10 +137,30 @@ class Judge:
         if not step.is_large(least, before.correction):
             return False
         if isinstance(step, PositionOffset | Gravity):
-            return True
+            return not any(before.correction.gravity) or self._lasts(step, before)
         if isinstance(step, CompensatedFriction) and not self.is_seen(step, after):
             return False
         return step.is_factor or float(falls.min()) < least.residual_ratio
+
+    def _lasts(self, step: PositionOffset | Gravity, without: Fit) -> bool:
+        """Return whether both halves of the logs ask for a zero or a tilt.
+
+        What sticks holds torques that a zero or a tilt can explain, other ones in each half.
+        """
+        for half in self.hypotheses.evidence.halves():
+            hypotheses = Hypotheses(half)
+            still = hypotheses.settle(without.correction, common=False)
+            small = Proposals(hypotheses, self.proposals.settings).small(still)
+            shares = (
+                s.share_of(step, without.correction)
+                for s in small
+                if isinstance(s, PositionOffset | Gravity)
+                and (s.kind, s.joints) == (step.kind, step.joints)
+            )
+            share = next(shares, 0.0)
+            if not 1.0 - self.least.half_differs < share < 1.0 + self.least.half_differs:
+                return False
+        return True
 
     def is_seen(self, step: CompensatedFriction, fit: Fit) -> bool:
         """Return whether the friction that a fit finds pushes along the motion."""

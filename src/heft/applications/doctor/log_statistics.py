@@ -237,7 +237,8 @@ def _own_motion(
         return some_move
     k = list(block.names).index(own)
     with np.errstate(invalid="ignore"):
-        return some_move & (np.abs(change[:, k]) > 0.2 * block.sizes.change[k])
+        moves = np.abs(change[:, k]) > 0.2 * block.sizes.change[k]
+    return np.asarray(some_move & moves)
 
 
 def _count_jumps(

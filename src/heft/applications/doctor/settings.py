@@ -208,6 +208,7 @@ class StepAcceptance:
         log_factor: Smallest logarithm of a factor.
         slow_share: Share of the rows in which a joint is slower than the speed at which its
             friction must push for a drive to compensate more than there is.
+        half_differs: Share by which a zero or tilt may be another one in each half of the logs.
         indistinguishable: Difference of evidence below which two steps cannot be distinguished.
     """
 
@@ -220,6 +221,7 @@ class StepAcceptance:
     tilt_rad: float = 0.8 * DEGREE
     log_factor: float = float(np.log(1.3))
     slow_share: float = 0.1
+    half_differs: float = 0.6
     indistinguishable: float = 12.0
 
 

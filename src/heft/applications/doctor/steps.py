@@ -193,6 +193,10 @@ class PositionOffset(ScalarStep):
         """`q offset`."""
         return "q offset"
 
+    def share_of(self, other: CorrectionStep, base: Correction) -> float:
+        """Return its size over that of another offset, from the same correction."""
+        return self.value / other.number
+
     @property
     def _shift(self) -> float:
         """The offset within half a turn of zero [rad]."""
@@ -312,6 +316,13 @@ class Gravity(CorrectionStep):
     def is_expandable(self) -> bool:
         """Whether it has a direction to refine; zero gravity has none."""
         return any(self.vector)
+
+    def share_of(self, other: CorrectionStep, base: Correction) -> float:
+        """Return its tilt along another one's over that, from the same correction."""
+        assert isinstance(other, Gravity)
+        plain = np.array(base.gravity)
+        own, whole = np.array(self.vector) - plain, np.array(other.vector) - plain
+        return float(own @ whole / (whole @ whole))
 
     def followed_by(self, further: CorrectionStep) -> Self | None:
         """Return the further direction, which replaces this one."""

@@ -46,9 +46,11 @@ class Stretch:
     def blurred(self, corner: float) -> Stretch:
         """Return the same without what is above a frequency [Hz]."""
         step = float(np.median(np.diff(self.time)))
-        names = ("position", "velocity", "acceleration", "effort")
-        made = (_low_passed(self.time, getattr(self, n), step, corner) for n in names)
-        return replace(self, **dict(zip(names, made, strict=True)))
+        q, v, a, tau = (
+            _low_passed(self.time, x, step, corner)
+            for x in (self.position, self.velocity, self.acceleration, self.effort)
+        )
+        return replace(self, position=q, velocity=v, acceleration=a, effort=tau)
 
 
 def stretches_of(

@@ -9,6 +9,7 @@ frequencies, are nothing that friction imitates.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -131,7 +132,8 @@ class Timings:
             for side in (-step, step):
                 value = getattr(timing, what)
                 moved = value * np.exp(side) if what == "corner" else value + side
-                around.append(self._at(fit, replace(timing, **{what: float(moved)})))
+                changed: dict[str, Any] = {what: float(moved)}
+                around.append(self._at(fit, replace(timing, **changed)))
             better = min(around, key=_objective)
             if better.objective < fit.objective:
                 fit = better
