@@ -7,8 +7,10 @@ as JSON.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,16 +18,15 @@ import numpy as np
 from benchmarks.scoring import Left, Piece
 from heft.applications.identification import results
 from heft.applications.identification.identification import Identification
+from heft.applications.identification.scores import filtered
 from heft.arrays import Array
-from heft.dynamics import kernels
-from heft.dynamics.drive_columns import DriveState, presliding
 from heft.experiments import Coulomb, ExactMotion, SimulatedExperiment, Viscous
 from heft.models import Robot
-from heft.plants import RobotMotion
-from heft.plants.robot import rows_of
+from heft.recordings import Recording
 
 NORMAL = 1.96
 TORQUE_ROWS = 40  # of another motion, evenly spaced
+TRIM = 0.5  # of a motion's ends, where filters settle [s]
 SLOWEST = 0.03  # speed at which the friction curve is judged [rad/s]
 FASTEST = 0.9  # likewise, of the fastest of the log
 CURVE_POINTS = 6  # either way
@@ -118,28 +119,37 @@ def friction_curve(stored: Mapping[str, Any], truth: SimulatedExperiment) -> Com
     return Compared(np.array(error), np.array(half), np.array(scale))
 
 
-def predicted(found: Identification, motion: ExactMotion, rows: Array) -> tuple[Array, Array]:
-    """Return torque of an exact motion with its stated deviation, each (rows, joints) [N·m]."""
-    problem = found.problem
-    robot = problem.plant.robot
-    whole = kernels.motion_of(robot.tree, robot.gravity, motion.q, motion.v, motion.a)
-    stops = presliding(robot.drives, motion.time, np.ascontiguousarray(motion.q.T)).values[:, rows]
-    part = whole.part(rows)
-    rigid = problem.plant.loads(RobotMotion(part.velocity, part.velocity, part))
-    state = DriveState(motion.q.T[:, rows], part.velocity, part.acceleration, stops, rigid)
-    regressor = rows_of(robot, part, state)[:, :, list(problem.base.kept)]
-    parameters = found.estimate.parameters
-    assert parameters.covariance is not None
-    spread = np.einsum("njb,bc,njc->nj", regressor, parameters.covariance, regressor)
-    return regressor @ parameters.values, np.sqrt(spread)
+def predicted(found: Identification, motion: ExactMotion) -> tuple[Array, Array, Array]:
+    """Return time, and torque with its stated deviation as `heft predict` has them, of positions.
+
+    At delay 0: the torques that these are compared with come when they act.
+    """
+    joints = found.problem.plant.robot.joints
+    positions = {j: motion.q[:, k] for k, j in enumerate(joints)}
+    with tempfile.TemporaryDirectory() as scratch:
+        out = Path(scratch) / "identified"
+        results.write(found, out)
+        stated = results.Identified.load(out)
+        undelayed = replace(stated, smoothing=replace(stated.smoothing, delay=0.0))
+        parts = list(undelayed.predict(Recording.from_arrays(motion.time, "other", q=positions)))
+    time, effort, _, std = (np.concatenate(p) for p in zip(*parts, strict=True))
+    return time, effort, std
 
 
 def torque(found: Identification, motion: ExactMotion) -> Compared:
-    """Whole torque of another motion; scaled by the joints' rms torque on it."""
-    rows = np.linspace(0, len(motion.time) - 1, TORQUE_ROWS).astype(np.intp)
-    value, std = predicted(found, motion, rows)
-    scale = np.ones_like(value) * np.sqrt(np.mean(motion.tau**2, axis=0))
-    return Compared(value - motion.tau[rows], NORMAL * std, scale)
+    """Whole torque of another motion, in the band of the score; scaled by the joints' rms torque.
+
+    Above that band are the controller's answers to what encoders and gears do, which are no
+    function of the smooth motion that a user has.
+    """
+    band = next(s.filter_hz for s in found.fit if s.filter_hz is not None)
+    time, value, std = predicted(found, motion)
+    right = np.stack([np.interp(time, motion.time, tau) for tau in motion.tau.T], axis=1)
+    left = filtered(time, value - right, float(np.median(np.diff(time))), band)
+    inside = np.flatnonzero((time >= time[0] + TRIM) & (time <= time[-1] - TRIM))
+    rows = inside[np.linspace(0, len(inside) - 1, TORQUE_ROWS).astype(np.intp)]
+    scale = np.ones((len(rows), 1)) * np.sqrt(np.mean(motion.tau**2, axis=0))
+    return Compared(left[rows], NORMAL * std[rows], scale)
 
 
 def simple_friction(stored: Mapping[str, Any], truth: SimulatedExperiment) -> Compared:

@@ -27,6 +27,9 @@ SECONDS = 120  # that a cell may take
 FORMULA = re.compile(r"\$\$(.+?)\$\$|(?<![\\$\w])\$(?!\s)(.+?)(?<!\s)\$", re.DOTALL)
 CODE = re.compile(r"(```.*?```|`[^`\n]+`)", re.DOTALL)
 DISPLAYED = r"\displaystyle"  # which SymPy says of all its formulas
+MATRIX = re.compile(
+    r"<mo[^>]*>(?:\[|&#x0005B;)</mo><mtable>(.*?)</mtable><mo[^>]*>(?:\]|&#x0005D;)</mo>", re.DOTALL
+)
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 # The same figures give the same bytes, and text in them stays text.
 FIGURES = """
@@ -118,14 +121,27 @@ def formulas(text: str) -> str:
     def formula(found: re.Match[str]) -> str:
         block, inline = found.groups()
         # Inline for Markdown, else a line that begins with a formula would end there.
-        return f"<span>{convert(inline)}</span>" if block is None else f"\n{_block(block)}\n"
+        return (
+            f"<span>{_bracketed(convert(inline))}</span>"
+            if block is None
+            else f"\n{_block(block)}\n"
+        )
 
     pieces = CODE.split(text)
     return "".join(p if k % 2 else FORMULA.sub(formula, p) for k, p in enumerate(pieces))
 
 
 def _block(formula: str) -> str:
-    return f'<div class="formula">{convert(formula.strip(), display="block")}</div>'
+    made = _bracketed(convert(formula.strip(), display="block"))
+    return f'<div class="formula" role="region" aria-label="Formula" tabindex="0">{made}</div>'
+
+
+def _bracketed(mathml: str) -> str:
+    """Return MathML whose matrices have brackets drawn by the style sheet.
+
+    A bracket grows with its matrix only in fonts made for mathematics, which few systems have.
+    """
+    return MATRIX.sub(r'<mtable class="bracketed">\1</mtable>', mathml)
 
 
 def _text(text: str) -> str:

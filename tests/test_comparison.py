@@ -272,6 +272,14 @@ def test_a_browser_draws_the_comparison(
         assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
         assert seen.page.locator("figure canvas").count() == 4
         assert seen.page.locator("tr.changed").count() == 1
+        assert seen.page.locator("tr.changed").is_visible()
+        rows = seen.page.locator("tbody tr")
+        assert [k for k in range(rows.count()) if rows.nth(k).is_visible()] == [0]
+        seen.page.evaluate(
+            "document.querySelectorAll('details').forEach((d) => { d.open = true; })"
+        )
+        assert rows.nth(1).is_visible()
+        assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
         assert seen.page.evaluate("[...document.querySelectorAll('canvas')].every((c) => c.width)")
         assert seen.said + seen.warned == [] and seen.asked == [out.as_uri()]
 

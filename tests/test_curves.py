@@ -65,6 +65,7 @@ def test_a_trace_holds_power_and_friction_in_bounded_room(rows: int) -> None:
     assert np.isnan(curve.time).sum() == 1  # the gap
     power = trace.residual[:, 0].sum() * (trace.frequency[1] - trace.frequency[0])
     assert power == pytest.approx(0.09, rel=5.0 * np.sqrt(2.0 / (2 * rows)) + 0.05)  # Parseval
+    assert trace.rms_residual[0] == pytest.approx(0.3, rel=5.0 / np.sqrt(4 * rows))
     left = sliding.effort - 2.0 * sliding.velocity
     assert np.sqrt(np.mean(left**2)) == pytest.approx(0.3, rel=4.0 / np.sqrt(len(left)))
     assert sliding.fastest == pytest.approx(

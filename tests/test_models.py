@@ -102,7 +102,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Identified]:
 
 
 def predicted(found: Identified) -> FloatArray:
-    return np.concatenate([effort for _, effort, _ in found.predict(recording())])
+    return np.concatenate([part.effort for part in found.predict(recording())])
 
 
 @pytest.mark.parametrize("kind", FILES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from heft.applications.identification import report
 from heft.applications.identification.identification import Identification
 from heft.applications.identification.identify import identify_files
 from heft.applications.identification.results import base_entries
+from heft.display import split_sum
 from tests.browser import browser, opened
 
 
@@ -71,7 +73,8 @@ def test_every_base_parameter_is_there_with_its_interval(
 ) -> None:
     text = written.read_text(encoding="utf-8")
     for row, entry in zip(report._base_rows(found), base_entries(found), strict=True):
-        assert f">{row[0]}</th>" in text and f"<td>{row[3]}</td>" in text
+        assert all(part in text for part in split_sum(row[0], 48))
+        assert f"<td>{row[3]}</td>" in text
         low, high = (float(v) for v in row[3].split(" … "))
         assert low < entry["value"] < high
 
@@ -82,6 +85,95 @@ def test_the_command_makes_it_again(found: Identification) -> None:
         f"heft identify {DEMO / 'arm.urdf'} {DEMO / 'run1.parquet'} "
         f"--validate {DEMO / 'run2.parquet'}"
     )
+
+
+def test_checks_that_passed_are_folded_and_the_others_are_a_table(
+    found: Identification, chromium: object, tmp_path: Path
+) -> None:
+    checks = [replace(c, status=s) for c, s in zip(found.checks, ("fail", "warn"), strict=False)]
+    path = tmp_path / "report.html"
+    path.write_text(report.html(replace(found, checks=(*checks, *found.checks[2:]))), "utf-8")
+    with opened(chromium, path.as_uri()) as seen:
+        tables = seen.page.locator("table.checks")
+        assert [tables.nth(k).is_visible() for k in range(2)] == [True, False]
+        rows = [tables.nth(k).locator("tbody tr") for k in range(2)]
+        assert [r.count() for r in rows] == [2, len(found.checks) - 2]
+        for k, (check, verdict) in enumerate(zip(checks, ("fail", "warning"), strict=True)):
+            cells = rows[0].nth(k).locator("th, td").all_inner_texts()
+            assert cells[0] == check.name and cells[3:] == [verdict, check.message]
+            assert float(cells[2]) == pytest.approx(check.limit, rel=5e-3)
+        seen.page.click("details.passed > summary")
+        assert tables.nth(1).is_visible()
+
+
+def test_measured_torque_is_drawn_over_predicted_and_both_are_seen(
+    written: Path, chromium: object
+) -> None:
+    with opened(chromium, written.as_uri()) as seen:
+        page = seen.page
+        page.wait_for_function("document.querySelector('.stack canvas').width > 0")
+        page.wait_for_timeout(100)
+        shown = page.evaluate(PALETTE)
+    assert shown["roles"] == ["residual", "predicted", "measured"]
+    assert shown["kinds"] == ["line", "broad", "line"]
+    # The colour of the line on top is there unmixed, that of the broad one beside it.
+    assert shown["measured"] > 300 and shown["bluish"] > 1000
+
+
+# Of the first plot of torque: what is drawn in which order, and pixels of either line's colour.
+PALETTE = """() => {
+  const figure = document.querySelector(".stack figure"), canvas = figure.querySelector("canvas");
+  const content = JSON.parse(document.getElementById("numbers").textContent);
+  const { series } = content.drawings[figure.dataset.drawing];
+  const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+  const found = { roles: series.map((s) => s.role), kinds: series.map((s) => s.kind) };
+  found.measured = found.bluish = 0;
+  for (let k = 0; k < data.length; k += 4) {
+    if (data[k + 3] < 100) continue;
+    if (data[k] + data[k + 1] + data[k + 2] < 200) found.measured += 1;
+    else if (data[k + 2] > data[k] + 60) found.bluish += 1;
+  }
+  return found;
+}"""
+
+
+def test_the_error_beside_a_joint_s_name_is_that_of_its_score(
+    found: Identification, written: Path
+) -> None:
+    text = written.read_text(encoding="utf-8")
+    scores = (*found.fit, *found.validation)
+    full = {s.path: s for s in scores if s.filter_hz is None and s.friction == "full"}
+    for trace in found.traces:
+        for c, curve in enumerate(trace.curves):
+            share = full[trace.path].per_joint[curve.name]
+            assert trace.rms_residual[c] == pytest.approx(share * trace.rms_measured[c], rel=1e-6)
+            said = f"{curve.name}: rms error {trace.rms_residual[c]:.3g} N·m ({share:.1%})"
+            assert f"<figcaption>{said}</figcaption>" in text
+
+
+def test_a_page_folds_what_is_long_and_a_wide_table_says_that_it_scrolls(
+    written: Path, chromium: object
+) -> None:
+    with opened(chromium, written.as_uri()) as seen:
+        assert seen.page.evaluate(CLIPPED) == [0, 0]
+        assert seen.page.evaluate("document.documentElement.scrollHeight") < 6000
+    with opened(chromium, written.as_uri(), 390) as seen:
+        wide, hinted = seen.page.evaluate(CLIPPED)
+        assert wide == hinted > 2
+        seen.page.evaluate(
+            "document.querySelectorAll('details').forEach((d) => { d.open = true; })"
+        )
+        opened_wide, opened_hinted = seen.page.evaluate(CLIPPED)
+        assert opened_wide == opened_hinted > wide
+        assert seen.page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+# Tables in sight that are wider than their place, and those that say so.
+CLIPPED = """() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => {
+  const seen = [...document.querySelectorAll(".wide")].filter((one) => one.checkVisibility());
+  const says = (one) => getComputedStyle(one, "::before").content.includes("scroll");
+  done([seen.filter((one) => one.scrollWidth > one.clientWidth).length, seen.filter(says).length]);
+})))"""
 
 
 @pytest.mark.parametrize("width", [1200, 360])

@@ -7,10 +7,12 @@ import pytest
 import scipy.linalg
 import scipy.optimize
 
-from heft.estimators import noise
+from heft.estimators import Estimate, LeastSquares, noise
 from heft.estimators.noise import Thinned, coloured_factors, thinned
+from heft.information import Labels
 from heft.plants.rows import Residuals
 from tests.robots import FloatArray
+from tests.row_problems import RowProblem
 
 COUNT = 6000
 
@@ -120,3 +122,27 @@ def test_rows_thinned_out_say_what_all_rows_say() -> None:
 
 def test_too_few_rows_have_no_influence() -> None:
     assert coloured_factors(Thinned(rows_of(10), np.ones((10, 2)), 1, 1.0)) is None
+
+
+@pytest.mark.parametrize("share", [0.3, 1.0, 4.0])
+def test_a_column_twice_takes_nothing_from_the_certainty_of_the_others(share: float) -> None:
+    """Of two columns that are one nothing is known but their sum; all else is as with one."""
+    rng = np.random.default_rng(3)
+    rows = rng.normal(size=(2000, 1, 4))
+    rows[:, 0, 1] += 2.0 * rows[:, 0, 0]
+    tau = (rows @ [1.0, 2.0, -1.0, 0.5]) + np.array([coloured(0.8, len(rows), 0.1, rng)]).T.reshape(
+        -1, 1
+    )
+    twice = np.concatenate([rows, share * rows[:, :, :1]], axis=2)
+
+    def fitted(regressor: FloatArray) -> Estimate:
+        names = tuple("abcde"[: regressor.shape[2]])
+        units = ("1",) * len(names)
+        problem = RowProblem(Labels(names, units), ("x",), regressor, tau, np.zeros(len(names)))
+        return LeastSquares().fit(problem)
+
+    one, both = fitted(rows).parameters, fitted(twice).parameters
+    assert one.covariance is not None and both.covariance is not None
+    assert np.isinf(both.covariance[[0, 4], [0, 4]]).all() and np.isnan(both.values[[0, 4]]).all()
+    np.testing.assert_allclose(both.values[1:4], one.values[1:4], rtol=1e-9)
+    np.testing.assert_allclose(both.covariance[1:4, 1:4], one.covariance[1:4, 1:4], rtol=1e-2)

@@ -128,8 +128,7 @@ def identify(
     progress("writing the report")
     write(found, out, report.html)
     message(report.text(found))
-    written = (*found.files, "estimate.json", "report.html")
-    message("\n" + "   ".join(str(out / name) for name in written))
+    message("\n" + "\n".join(str(path) for path in sorted(out.iterdir())))
 
 
 @app.command

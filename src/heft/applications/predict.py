@@ -25,8 +25,9 @@ def predict_files(
     Args:
         folder: Results of `heft identify`.
         log: CSV, Parquet or NPZ with joint positions.
-        out: Parquet or CSV file to write: `t` [s], `tau.<joint>` and its rigid-body part
-            `tau_rigid.<joint>` [N·m or N].
+        out: Parquet or CSV file to write: `t` [s], `tau.<joint>`, its rigid-body part
+            `tau_rigid.<joint>` and, with full friction, its standard deviation `tau_std.<joint>`
+            [N·m or N].
         columns: TOML that maps log columns to signals.
         friction: Friction model: `full`, `simple`, or `none` for rigid bodies and rotors only.
 
@@ -70,7 +71,10 @@ def predict_files(
             expected="at least ten rows without a gap",
         )
     channels = identified.robot.channels
-    names = ["t", *(f"tau.{c}" for c in channels), *(f"tau_rigid.{c}" for c in channels)]
+    kinds = ["tau", "tau_rigid"]
+    if friction == "full" and identified.deviation is not None:
+        kinds.append("tau_std")
+    names = ["t", *(f"{kind}.{c}" for kind in kinds for c in channels)]
     schema = pyarrow.schema([(n, pyarrow.float64()) for n in names])
     rows = 0
     with workshop(out) as folder:
@@ -79,11 +83,12 @@ def predict_files(
             pyarrow.csv.CSVWriter if out.suffix.lower() == ".csv" else pyarrow.parquet.ParquetWriter
         )
         with make(new, schema) as writer:
-            for time, effort, rigid in itertools.chain([first], pieces):
-                columns_ = [time, *effort.T, *rigid.T]
+            for piece in itertools.chain([first], pieces):
+                time, *efforts = piece
+                columns_ = [time, *(c for e in efforts[: len(kinds)] for c in e.T)]
                 arrays = [pyarrow.array(np.ascontiguousarray(c)) for c in columns_]
                 writer.write_table(pyarrow.Table.from_arrays(arrays, schema=schema))
-                rows += len(time)
+                rows += len(piece.time)
         inputs.refuse_changed()
         put(new, out)
     return rows

@@ -71,6 +71,7 @@ class Trace:
         curves: Of each channel.
         frequency: Of the spectra, shape (f,) [Hz].
         measured, residual: Power spectral densities, shape (f, channels) [(N·m)²/Hz or N²/Hz].
+        rms_measured, rms_residual: Root mean squares over all rows, shape (channels,) [N·m or N].
         sliding: Of each joint that has friction of its own.
         pose: Position of each channel at the log's first row, shape (channels,) [rad or m].
     """
@@ -80,6 +81,8 @@ class Trace:
     frequency: Array
     measured: Array
     residual: Array
+    rms_measured: Array
+    rms_residual: Array
     sliding: tuple[Sliding, ...]
     pose: Array
 
@@ -159,6 +162,8 @@ class Tracer:
         self._length = min(LONGEST_SEGMENT, 2 ** max(int(np.log2(self._rows / 8.0)), 4))
         self._density = np.zeros((2, self._length // 2 + 1, len(channels)))
         self._dense = 0
+        self._squares = np.zeros((2, len(channels)))
+        self._count = 0
         self._pose: Array | None = None
 
     def add(self, s: Stretch) -> None:
@@ -182,8 +187,11 @@ class Tracer:
                 for name, channel, position in self._own
             ]
         )
+        residual = s.measured - s.predicted[0]
+        self._squares += np.sum(np.stack([s.measured, residual]) ** 2, axis=1)
+        self._count += len(s.time)
         if len(s.time) >= self._length:
-            for k, values in enumerate((s.measured, s.measured - s.predicted[0])):
+            for k, values in enumerate((s.measured, residual)):
                 density = signals.density(s.time, values, self._step, self._length)
                 self._density[k] += len(s.time) * density
             self._dense += len(s.time)
@@ -195,6 +203,7 @@ class Tracer:
         if self._pose is None:
             return None
         measured, residual = self._density[:, 1:] / max(self._dense, 1)
+        rms_measured, rms_residual = np.sqrt(self._squares / max(self._count, 1))
         frequency: Array = np.fft.rfftfreq(self._length, self._step)[1:].astype(float)
         return Trace(
             self._path,
@@ -202,6 +211,8 @@ class Tracer:
             frequency,
             measured,
             residual,
+            rms_measured,
+            rms_residual,
             tuple(_together(parts) for parts in zip(*self._sliding, strict=True)),
             self._pose,
         )

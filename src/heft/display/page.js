@@ -94,8 +94,8 @@
     }
     draw() {
       if (!this.canvas.clientWidth) return;  // closed for now; drawn when it opens
-      const height = 190, [pen, width] = prepare(this.canvas, height);
-      const left = 52, right = width - 10, top = 8, bottom = height - 36;
+      const height = 150, [pen, width] = prepare(this.canvas, height);
+      const left = this.spec.y_label ? 70 : 52, right = width - 10, top = 8, bottom = height - 36;
       const { from, to, cursor } = this.view, [low, high] = this.range();
       this.place = { left, right };
       const px = (v) => left + (v - from) / (to - from) * (right - left);
@@ -112,6 +112,12 @@
         pen.fillText(number(this.spec.log_x ? 10 ** t : t), px(t), bottom + 4);
       }
       pen.fillText(`${this.spec.x_label}`, (left + right) / 2, bottom + 20);
+      if (this.spec.y_label) {
+        pen.save();
+        pen.translate(10, (top + bottom) / 2); pen.rotate(-Math.PI / 2);
+        pen.fillText(this.spec.y_label, 0, -5);
+        pen.restore();
+      }
       pen.save();
       pen.beginPath(); pen.rect(left, top, right - left, bottom - top); pen.clip();
       for (const s of this.series) this.one(pen, s, px, py, right - left);
@@ -143,7 +149,8 @@
         let first = 0, last = s.x.length - 1;
         while (first < last && !(s.x[first + 1] >= from)) first++;
         while (last > first && !(s.x[last - 1] <= to)) last--;
-        pen.lineWidth = 1.2;
+        pen.lineWidth = s.kind === "broad" ? 5 : 1.2;
+        pen.globalAlpha = s.kind === "broad" ? 0.55 : 1;
         if (s.kind === "dashed") pen.setLineDash([5, 4]);
         pen.beginPath();
         // One column of the screen shows no more than its first, least, greatest and last value.
@@ -168,6 +175,7 @@
         flush();
         pen.stroke();
         pen.setLineDash([]);
+        pen.globalAlpha = 1;
       }
     }
     read() {
@@ -254,7 +262,7 @@
     }
     draw() {
       if (!this.canvas.clientWidth) return;
-      const height = Math.min(460, Math.max(300, this.canvas.clientWidth * 0.6));
+      const height = Math.min(400, Math.max(300, this.canvas.clientWidth * 0.6));
       const [pen, width] = prepare(this.canvas, height);
       const shown = Object.fromEntries(this.boxes.map((b) => [b.name, b.checked]));
       const scale = 0.8 * this.zoom * Math.min(width, height) / this.size;
@@ -281,9 +289,10 @@
       for (const body of this.spec.bodies) {
         if (!shown[body.role]) continue;
         const at = place(body.centre);
-        items.push([at[2], () => this.ellipsoid(pen, body, at, body.axes.map(turned), shown.names)]);
+        items.push([at[2], () => this.ellipsoid(pen, body, at, body.axes.map(turned))]);
       }
       items.sort((a, b) => a[0] - b[0]).forEach((item) => item[1]());
+      if (shown.names && shown.after) this.names(pen, place, width, height);
       const corner = [34, height - 34], long = 24 / scale;
       for (const [k, name] of ["x", "y", "z"].entries()) {
         const axis = turned([0, 1, 2].map((i) => (i === k ? long : 0)));
@@ -292,7 +301,27 @@
         pen.fillText(name, corner[0] + 1.25 * axis[0] - 3, corner[1] + 1.25 * axis[1] + 4);
       }
     }
-    ellipsoid(pen, body, at, axes, named) {
+    // Names stand in two columns beside the robot, each at its body's height or below the one before.
+    names(pen, place, width, height) {
+      const line = 15, spots = this.spec.bodies.filter((b) => b.role === "after")
+        .map((b) => ({ name: b.name, at: place(b.centre) }));
+      const middle = spots.map((s) => s.at[0]).sort((a, b) => a - b)[spots.length >> 1];
+      for (const side of ["left", "right"]) {
+        const own = spots.filter((s) => (s.at[0] < middle) === (side === "left")).sort((a, b) => a.at[1] - b.at[1]);
+        const room = Math.max(0, height - line * own.length);
+        let y = -Infinity;
+        own.forEach((s, k) => { y = s.y = Math.min(room + line * (k + 0.5), Math.max(y + line, s.at[1])); });
+        pen.textAlign = side; pen.textBaseline = "middle";
+        const edge = side === "left" ? 8 : width - 8, way = side === "left" ? 1 : -1;
+        for (const s of own) {
+          pen.fillStyle = colour("ink"); pen.fillText(s.name, edge, s.y, width / 2 - 16);
+          const from = edge + way * (Math.min(pen.measureText(s.name).width, width / 2 - 16) + 4);
+          pen.strokeStyle = colour("soft"); pen.lineWidth = 0.6;
+          pen.beginPath(); pen.moveTo(from, s.y); pen.lineTo(s.at[0], s.at[1]); pen.stroke();
+        }
+      }
+    }
+    ellipsoid(pen, body, at, axes) {
       let xx = 0, xy = 0, yy = 0;
       for (const [x, y] of axes) { xx += x * x; xy += x * y; yy += y * y; }
       const middle = (xx + yy) / 2, half = Math.hypot((xx - yy) / 2, xy);
@@ -315,10 +344,6 @@
         pen.stroke();
       }
       pen.setLineDash([]); pen.globalAlpha = 1;
-      if (named && body.role === "after") {
-        pen.fillStyle = colour("ink"); pen.textAlign = "left"; pen.textBaseline = "middle";
-        pen.fillText(body.name, at[0] + 6, at[1] - 8);
-      }
     }
     listen() {
       const canvas = this.canvas;
@@ -361,6 +386,10 @@
     for (const entry of entries) drawn.get(entry.target).draw();
   });
   all.forEach((one) => sizes.observe(one.canvas));
+  const tables = new ResizeObserver((entries) => {  // a table that is wider than its place says so
+    for (const { target } of entries) target.classList.toggle("clipped", target.scrollWidth > target.clientWidth + 1);
+  });
+  document.querySelectorAll(".wide").forEach((one) => tables.observe(one));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
   document.getElementById("theme").addEventListener("click", () => {
     const root = document.documentElement;

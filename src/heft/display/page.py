@@ -18,7 +18,7 @@ from heft.arrays import Array
 
 from .templates import render
 
-Kind = Literal["line", "dashed", "points", "band"]
+Kind = Literal["line", "broad", "dashed", "points", "band"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +29,7 @@ class Series:
         name: As the reader sees it.
         role: Its colour: a variable of the style sheet, such as `measured`.
         x, y: Shape (n,); NaN breaks a curve. Of a band, y is the upper edge.
-        kind: How it is drawn.
+        kind: How it is drawn; a broad line is pale, so that a line over it shows beside it.
         minus: Subtracted from y by the page, for residuals that need no room of their own.
         low: Lower edge of a band.
     """
@@ -52,6 +52,7 @@ class Plot:
         x_label: Under its axis, with a unit in brackets.
         series: What is drawn, the lowest first.
         group: Plots of one group share their horizontal axis.
+        y_label: Beside its axis; may be empty.
         log_x, log_y: Whether an axis is logarithmic.
     """
 
@@ -59,6 +60,7 @@ class Plot:
     x_label: str
     series: tuple[Series, ...]
     group: str
+    y_label: str = ""
     log_x: bool = False
     log_y: bool = False
 
@@ -106,12 +108,14 @@ class Table:
         head: Of the columns.
         rows: Cells, whose first column heads the row.
         marked: Numbers of rows in bold.
+        sums: Whether its first column holds sums, of which long ones are folded.
     """
 
     caption: str
     head: Sequence[str]
     rows: Iterable[Sequence[str]]
     marked: Collection[int] = ()
+    sums: bool = False
 
 
 class Drawings:
@@ -142,6 +146,7 @@ class Drawings:
     def _plot(self, plot: Plot) -> dict[str, Any]:
         return {
             "x_label": plot.x_label,
+            "y_label": plot.y_label,
             "group": plot.group,
             "log_x": plot.log_x,
             "log_y": plot.log_y,

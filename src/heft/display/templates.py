@@ -13,6 +13,8 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from .text import count_terms, split_sum
+
 if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
@@ -44,7 +46,12 @@ def _environment() -> Environment:
         auto_reload=False,
     )
     made.policies["json.dumps_kwargs"] = JSON
-    made.globals |= {"asset": _asset, "policy": _policy}
+    made.globals |= {
+        "asset": _asset,
+        "policy": _policy,
+        "split_sum": split_sum,
+        "count_terms": count_terms,
+    }
     return made
 
 

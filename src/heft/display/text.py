@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 
 def rounded(value: float | None, std: float | None = None) -> str:
@@ -21,6 +23,26 @@ def rounded(value: float | None, std: float | None = None) -> str:
     if value != 0.0:  # never less than three digits, however unsure
         digits = max(digits, 2 - math.floor(math.log10(abs(value))))
     return f"{value:.{max(0, min(6, digits))}f}"
+
+
+def split_sum(expression: str, width: int) -> tuple[str, str]:
+    """Return a sum's first terms, and the others; a short sum has no others.
+
+    Args:
+        expression: Terms joined by ` + ` and ` - `.
+        width: Largest length of the first part [characters]; its first term is always whole.
+    """
+    terms = re.split(r" (?=[+-] )", expression)
+    if len(expression) <= width:
+        return expression, ""
+    lengths = accumulate(len(term) + 1 for term in terms)
+    kept = max(sum(length <= width for length in lengths), 1)
+    return " ".join(terms[:kept]), " ".join(terms[kept:])
+
+
+def count_terms(expression: str) -> int:
+    """Return the number of terms of a sum joined by ` + ` and ` - `, the first with its sign."""
+    return len(re.split(r" (?=[+-] )", expression)) if expression else 0
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from heft.information import Check
 
 MARKS = {"pass": "✓", "warn": "!", "fail": "✗"}
+WORDS = {"pass": "pass", "warn": "warning", "fail": "fail"}
 COLOURS = {"pass": "good", "warn": "usable", "fail": "poor"}
 ORDER = {"fail": 0, "warn": 1, "pass": 2}
 
@@ -32,9 +33,9 @@ def for_page(checks: Sequence[Check]) -> dict[str, Any]:
     ordered = judged(checks)
     first = ordered[0] if ordered and ordered[0].status != "pass" else None
     return {
-        "checks": ordered,
+        "not_passed": [c for c in ordered if c.status != "pass"],
+        "passed": [c for c in ordered if c.status == "pass"],
         "first": first,
-        "finding": finding,
-        "marks": MARKS,
+        "words": WORDS,
         "colours": COLOURS,
     }

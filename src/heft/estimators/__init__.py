@@ -1,7 +1,7 @@
 """Estimators: base and physically consistent parameters from a problem's information."""
 
 from . import noise, robust
-from .noise import autocovariance, autocorrelation_time
+from .noise import Noise, autocovariance, autocorrelation_time
 from .estimate import Estimate
 from .least_squares import LeastSquares
 from .delay_search import DelaySearch, DelayFound
@@ -13,6 +13,7 @@ from .feasible_set import IDENTITY, Limits, cone_metric
 from .consistent import ConsistentEstimate, PhysicallyConsistent, Stated
 from .consistent import body_statistics, stated_numbers
 from .drive_gains import ConsistentFit, DriveGains
+from .block_jackknife import Block, Jackknife, block_moments
 from .jackknife import JackknifeFit, fit_jackknife
 from .bounds import StrictBounds, strict_bounds
 from .recursive import CovarianceRecursion, Filter, State

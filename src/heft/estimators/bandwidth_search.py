@@ -10,7 +10,7 @@ import numpy as np
 from heft.arrays import Array
 from heft.engine import side_by_side
 from heft.errors import HeftError
-from heft.information import Information
+from heft.information import Directions, Information
 
 from .delay_search import DelayedLike, _Weighted
 
@@ -146,8 +146,39 @@ class BandwidthSearch:
         tried = (0.0, -self.std_octaves, self.std_octaves)
         found = zip(tried, side_by_side(moved, tried, short.threads), strict=True)
         looks = {octaves: seen for octaves, seen in found if seen is not None}
-        values, low, high = _Weighted()(looks[0.0]), min(looks), max(looks)
-        change = looks[high].moments(values) - looks[low].moments(values)
-        change *= rows / max(looks[0.0].rows, 1) * self.std_octaves / (high - low)
-        apart = np.eye(len(change))
-        return tuple(apart[c][:, None] * own for c, own in enumerate(change))
+        quick, centre = _Weighted(), looks[0.0]
+        values, low, high = quick(centre), min(looks), max(looks)
+        assert quick.weights is not None
+        ends = (_moved(looks[end], centre, quick.weights, values) for end in (high, low))
+        change = np.subtract(*ends) * self.std_octaves / (high - low)
+        scale = rows / max(centre.rows, 1)
+        size = len(centre.labels)
+        roots = (t.spread(size)[:-1, :-1] for t in centre.triangles)
+        return tuple(scale * (change @ R.T) @ R for R in roots)
+
+
+def _moved(
+    look: Information, centre: Information, weights: Mapping[str, float], values: Array
+) -> Array:
+    """Return by how much β moves with one channel's rows at another cutoff, (channels, b).
+
+    Solved for anew, since a dictionary's coefficients are large where they all but cancel, and
+    what a change of the rows does to their sum is a small difference.
+
+    Args:
+        look: Information at the other cutoff.
+        centre: At the chosen one.
+        weights: Of the channels' rows, by channel.
+        values: β at the chosen cutoff, shape (b,).
+    """
+    whole, size = centre.combined(weights), len(centre.labels)
+    inverse = Directions.of(whole.R, whole.rows).inverse
+    pull = look.moments(values) - centre.moments(values)
+    found = np.zeros((len(weights), size))
+    for c, weight in enumerate(weights.values()):
+        before, after = (
+            weight * i.triangles[c].spread(size)[:-1, :-1] @ inverse for i in (centre, look)
+        )
+        left = np.eye(inverse.shape[1]) - before.T @ before + after.T @ after
+        found[c] = inverse @ np.linalg.solve(left, weight**2 * pull[c] @ inverse)
+    return found

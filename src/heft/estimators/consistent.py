@@ -15,7 +15,7 @@ unknowns are scaled by that metric; the cost of a solution does not depend on th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -46,7 +46,7 @@ from .feasible_set import (
     unstack,
 )
 from .log_determinant import LogDetProblem
-from .noise import posterior
+from .noise import posterior, raised
 
 # 1.96 standard deviations of a number cover the worst-case error of a link's prior of that size,
 # not the typical one: a wrong model file is not noise, and its errors do not average out over ten
@@ -128,9 +128,35 @@ class ConsistentEstimate:
     strength: float
     prior_error: float
 
+    def apart(self, shift: Array) -> ConsistentEstimate:
+        """Return the estimate with a shift by the constraints counted as one deviation.
+
+        Where data alone state a number, constraints that move it contradict them.
+
+        Args:
+            shift: x less what the data alone state, shape (n,); 0 where they state nothing.
+        """
+        covariance = self.parameters.covariance
+        assert covariance is not None
+        parameters = replace(self.parameters, covariance=covariance + np.diag(shift**2))
+        return replace(self, parameters=parameters, noise=self.noise + np.diag(shift**2))
+
+    def at_least(self, deviations: Array) -> ConsistentEstimate:
+        """Return the estimate with each deviation at least that of the jackknife.
+
+        Correlations stay as they are.
+
+        Args:
+            deviations: D with DᵀD the jackknife covariance of x, shape (any, n).
+        """
+        covariance = self.parameters.covariance
+        assert covariance is not None
+        parameters = replace(self.parameters, covariance=raised(covariance, deviations))
+        return replace(self, parameters=parameters, noise=raised(self.noise, deviations))
+
 
 @dataclass(frozen=True)
-class _Scaled:
+class Scaled:
     """Rows and prior on scaled unknowns u, `x = back @ u`: bodies in their metric, then drives.
 
     Attributes:
@@ -229,7 +255,7 @@ class PhysicallyConsistent:
             TooLittleData: If the prior has no strength and the data do not determine x.
             SolverFailure: If the solver finds no solution, or no body satisfies a link's limits.
         """
-        scaled = self._scaled(triangle, space)
+        scaled = self.scaled(triangle, space)
         values, binds, unknown, iterations = self._solved(scaled)
         constraints = scaled.constraints
         bound = tuple(n for n, b in zip(constraints.names, binds, strict=True) if b)
@@ -246,8 +272,17 @@ class PhysicallyConsistent:
             doubt,
         )
 
-    def _scaled(self, triangle: Triangle, space: ParameterSpace) -> _Scaled:
-        """Return rows and prior on scaled unknowns; drives' columns have unit length."""
+    def scaled(self, triangle: Triangle, space: ParameterSpace) -> Scaled:
+        """Return rows and prior on scaled unknowns; drives' columns have unit length.
+
+        Args:
+            triangle: Information about β in independent rows of unit variance.
+            space: The parameters x, their map to β and their nominal values.
+
+        Raises:
+            InvalidSetting: If a limit is of a link that is not there.
+            TooLittleData: If the prior has no strength and the data do not determine x.
+        """
         size = len(space.labels)
         bodies = 10 * len(space.groups)
         metric = scaled_metric(space)
@@ -277,12 +312,12 @@ class PhysicallyConsistent:
                 expected="above 0",
             )
         constraints = linear_constraints(space, self.limits).measured(metric / scale)
-        return _Scaled(
+        return Scaled(
             space, constraints, metric, scale, data, triangle.z, prior, factor, start, strengths,
             drives[lengths[drives] == 0.0],
         )  # fmt: skip
 
-    def _solved(self, scaled: _Scaled) -> tuple[Array, NDArray[np.bool_], Array, int]:
+    def _solved(self, scaled: Scaled) -> tuple[Array, NDArray[np.bool_], Array, int]:
         """Return x, which linear constraints bind, the scaled unknowns and the iterations."""
         space, bodies = scaled.space, len(scaled.strengths)
         if self.prior == "logdet":
@@ -300,7 +335,7 @@ class PhysicallyConsistent:
         return self._inside(scaled.back @ unknown, space), binds, unknown, iterations
 
     def _widened(
-        self, scaled: _Scaled, doubt: float, noise_factor: Array | None
+        self, scaled: Scaled, doubt: float, noise_factor: Array | None
     ) -> tuple[Array, Array, Array]:
         """Return the covariance of x, its part from noise, and the variance reduction."""
         size, bodies = len(scaled.start), len(scaled.strengths)

@@ -9,7 +9,7 @@ is solved by Gauss-Newton on the channels' triangles: at (c₀, β₀) the rows 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -30,6 +30,8 @@ class ConsistentFit:
         std: Standard deviation of each gain factor; 0 where known.
         triangle: Information to which parameters and gains were fitted.
         space: The parameters and gains with their nominal values.
+        maps: For each channel of each run T with `τ = Y T [β; changes of gains]`, shape
+            (columns, columns + gains).
     """
 
     consistent: ConsistentEstimate
@@ -37,6 +39,19 @@ class ConsistentFit:
     std: Mapping[str, float]
     triangle: Triangle
     space: ParameterSpace
+    maps: tuple[tuple[Array, ...], ...] = ()
+
+    def widened(self, deviations: Array, shift: Array) -> ConsistentFit:
+        """Return the fit with deviations at least the jackknife's, and shifts counted.
+
+        Args:
+            deviations: D with DᵀD the jackknife covariance of x, shape (any, n).
+            shift: By the constraints, shape (n,); see `ConsistentEstimate.apart`.
+        """
+        found = self.consistent.at_least(deviations).apart(shift)
+        std = dict(zip(found.parameters.labels.names, found.parameters.std.tolist(), strict=True))
+        gains = {c: std.get(f"{c}.gain", s) for c, s in self.std.items()}
+        return replace(self, consistent=found, std=gains)
 
 
 @dataclass(frozen=True)
@@ -83,10 +98,11 @@ class DriveGains:
         point = np.zeros(size)
         wide = space.beside([f"{c}.gain" for c in unsure], ["1"] * len(unsure))
         for round_ in range(self.rounds + 1):
-            parts, noises = [], []
+            parts, noises, taken = [], [], []
             for estimate, change in zip(estimates, changes, strict=True):
                 maps = [_map(c, gains[c], change, point, unsure) for c in channels]
                 weights = estimate.weights()
+                taken.append(tuple(maps))
                 parts += _rows(estimate, maps)
                 noises.append(
                     estimate.noise.score_factor(
@@ -113,7 +129,9 @@ class DriveGains:
             if not unsure or (round_ and np.abs(steps).max() < self.tolerance):
                 break
         std = dict(zip(unsure, found.parameters.std[count:].tolist(), strict=True))
-        return ConsistentFit(found, gains, dict.fromkeys(channels, 0.0) | std, triangle, wide)
+        return ConsistentFit(
+            found, gains, dict.fromkeys(channels, 0.0) | std, triangle, wide, tuple(taken)
+        )
 
 
 def _map(channel: str, gain: float, change: Array, point: Array, unsure: list[str]) -> Array:

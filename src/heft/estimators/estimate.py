@@ -12,7 +12,7 @@ import numpy as np
 from heft.arrays import Array
 from heft.information import DataRank, Directions, Information, Labels, Parameters, Triangle
 
-from .noise import Noise, ResidualsLike
+from .noise import Noise, ResidualsLike, raised
 
 
 class RowsLike(Protocol):
@@ -101,12 +101,18 @@ class Estimate:
         """
         visible = self.settings.get("visible", 0.0)
         assert isinstance(visible, float)
-        return _shortest(self.information.combined(self._fitted_with), visible)
+        return _shortest(self.information.combined(self.fitted_with), visible)
 
     @property
-    def _fitted_with(self) -> dict[str, float] | None:
-        """Weight of each channel's rows in the fit; None for one."""
+    def fitted_with(self) -> dict[str, float] | None:
+        """Weight of each channel's rows in the fit [1 / channel's unit]; None for one."""
         return None if self.settings.get("weighting") == "none" else self.weights(worth=False)
+
+    @property
+    def fit_weights(self) -> list[float]:
+        """The same in the order of the channels, 1 for none."""
+        weights = self.fitted_with or dict.fromkeys(self.information.channels, 1.0)
+        return [weights[c] for c in self.information.channels]
 
     def with_common_errors(self, errors: tuple[Array, ...]) -> Self:
         """Return the estimate with its covariance widened by systematic errors of all channels.
@@ -117,14 +123,24 @@ class Estimate:
         """
         covariance = self.parameters.covariance
         assert covariance is not None
-        weights = self._fitted_with or dict.fromkeys(self.information.channels, 1.0)
-        triangle = self.information.combined(weights)
+        triangle = self.information.combined(self.fitted_with)
         inverse = Directions.of(triangle.R, triangle.rows).inverse
-        moment = np.sum([w**2 * e for w, e in zip(weights.values(), errors, strict=True)], axis=0)
+        moment = np.sum([w**2 * e for w, e in zip(self.fit_weights, errors, strict=True)], axis=0)
         finite = np.isfinite(np.diag(covariance))
         moved = moment @ inverse @ inverse.T * finite
         parameters = replace(self.parameters, covariance=covariance + moved.T @ moved)
         return replace(self, parameters=parameters, noise=replace(self.noise, common_errors=errors))
+
+    def at_least(self, deviations: Array) -> Self:
+        """Return the estimate with each deviation at least that of the jackknife; see `raised`.
+
+        Args:
+            deviations: D with DᵀD the jackknife covariance of β, shape (any, b).
+        """
+        covariance = self.parameters.covariance
+        assert covariance is not None
+        parameters = replace(self.parameters, covariance=raised(covariance, deviations))
+        return replace(self, parameters=parameters)
 
     def noise_factor(self) -> Array:
         """Return S with `SᵀS = Σ w⁴ Yᵀ Γ Y`, shape (any, b), w as `weights` returns them."""

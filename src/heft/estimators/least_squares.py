@@ -30,16 +30,15 @@ from .noise import Noise, autocorrelation_time, coloured_factors, thinned
 def _least_squares(
     triangle: Triangle, labels: Labels, visible: float
 ) -> tuple[Array, Array, DataRank]:
-    """Return solution, covariance per unit variance, and rank; NaN where unidentifiable."""
+    """Return solution, its change with the score, and rank; the solution NaN where not unique.
+
+    The change with the score Yᵀε is the pseudo-inverse of the information, shape (b, b).
+    """
     seen = Directions.of(triangle.R, triangle.rows, visible)
     values = seen.shortest(triangle.z)
-    covariance = seen.inverse @ seen.inverse.T
     # A parameter with a component in an unidentified direction is not identifiable.
-    blind = seen.blind
-    values[blind] = np.nan
-    covariance[blind, :] = covariance[:, blind] = 0.0
-    covariance[blind, blind] = np.inf
-    return values, covariance, seen.summary(labels)
+    values[seen.blind] = np.nan
+    return values, seen.inverse @ seen.inverse.T, seen.summary(labels)
 
 
 def _together(values: Array, names: Sequence[str]) -> Array:
@@ -52,6 +51,11 @@ def _together(values: Array, names: Sequence[str]) -> Array:
 def _replaced(values: Array, names: Sequence[str], known: Mapping[str, float]) -> Array:
     """Return values with those in place that are known."""
     return np.array([known.get(n, v) for v, n in zip(values, names, strict=True)])
+
+
+def _stacked(own: Sequence[Array], others: Sequence[Array]) -> tuple[Array, ...]:
+    """Return the rows of both for each channel."""
+    return tuple(np.vstack(pair) for pair in zip(own, others, strict=True))
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,7 @@ class LeastSquares:
         problem: ProblemLike,
         estimate: Estimate,
         common_errors: tuple[Array, ...] | None = None,
+        earlier: tuple[tuple[Array, ...], tuple[Array, ...]] | None = None,
     ) -> Estimate:
         """Return the estimate with the covariance of coloured noise, in one pass over the rows.
 
@@ -97,12 +102,18 @@ class LeastSquares:
             problem: The problem that was solved.
             estimate: As `solve` returns it.
             common_errors: Systematic errors that all channels share; see `Noise`.
+            earlier: Coloured factors and common errors of information in the estimate that is not
+                of these rows.
         """
         values = estimate.fitted
         covariance, sample = thinned(problem.residuals(values), problem.spacing, problem.repeats)
         sandwich = coloured_factors(sample)
         times = autocorrelation_time(covariance)
         sigma = estimate.noise.sigma
+        if earlier is not None:
+            if sandwich is not None:
+                sandwich = _stacked(sandwich, earlier[0])
+            common_errors = _stacked(common_errors, earlier[1]) if common_errors else earlier[1]
         return self.conclude(estimate.information, sigma, times, 2, sandwich, common_errors)
 
     def solve(
@@ -175,14 +186,15 @@ class LeastSquares:
         scale = np.ones_like(sigma) if ordinary else sigma
         names = information.channels
         combined = information.combined(dict(zip(names, 1.0 / scale, strict=True)))
-        values, covariance, rank = _least_squares(combined, information.labels, self.visible)
-        finite = np.isfinite(np.diag(covariance))
+        values, change, rank = _least_squares(combined, information.labels, self.visible)
         # With weights 1/scale_c the estimate's covariance is G (Σ_c Yᵀ Γ_c Y / scale_c⁴) G, with
-        # G the inverse of the weighted information.
-        inner = np.where(finite[:, None] & finite[None, :], covariance, 0.0)
-        spread = noise.score_factor(information, 1.0 / scale) @ inner
+        # G the inverse of the weighted information. What is identifiable changes with the score of
+        # what is not, too: only the result is blanked.
+        spread = noise.score_factor(information, 1.0 / scale) @ change
         total = spread.T @ spread
-        total[~finite, ~finite] = np.inf
+        blind = np.isnan(values)
+        total[blind, :] = total[:, blind] = 0.0
+        total[blind, blind] = np.inf
         parameters = Parameters(information.labels, values, total)
         settings: dict[str, object] = {"weighting": self.weighting}
         if self.visible:

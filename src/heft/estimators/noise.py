@@ -353,6 +353,25 @@ def coloured_factors(sample: Thinned) -> tuple[Array, ...] | None:
     return tuple(factors)
 
 
+def raised(covariance: Array, deviations: Array) -> Array:
+    """Return a covariance whose variances are at least those of a jackknife.
+
+    The autoregression of the residual sees all of the noise but only what its model describes; the
+    jackknife sees what differs between blocks, whatever it is, from a dozen of them. The larger of
+    both deviations is stated. Correlations stay those of the covariance.
+
+    Args:
+        covariance: Shape (n, n); infinite variances stay so.
+        deviations: D with DᵀD the jackknife covariance, shape (any, n).
+    """
+    own = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    other = np.sqrt(np.sum(deviations**2, axis=0))
+    known = np.isfinite(own) & (own > 0.0)
+    factor = np.ones(len(own))
+    factor[known] = np.maximum(1.0, other[known] / own[known])
+    return np.asarray(covariance * factor[:, None] * factor[None, :])
+
+
 def posterior(
     data: Array, prior: Array, doubt: float, noise_factor: Array | None = None
 ) -> tuple[Array, Array]:

@@ -33,7 +33,7 @@ from .plant import Fused, Plant, PointSensitive, Predicting, Samples
 from .rows import Equations, Residuals
 from .sampling import Sampler, Survey, surveyed
 from .sliding import Counted, information_of, sliding_rows
-from .walk import Walk
+from .walk import Walk, cuts
 
 SHARED_ROWS = 8_192  # rows that one thread reduces at a time
 SHORTEST_FILTERED = 32  # rows of a piece that can be filtered
@@ -174,14 +174,46 @@ class Problem(Generic[P]):
             TooLittleData: If no rows are left.
         """
         total = Information.neutral(self.labels, self.channels)
-        for part in self._reduced():
+        for part in self._reduced(SHARED_ROWS):
             total = total + part
         if total.rows == 0 and self.counted is None:
             raise _no_rows(self)
         return total
 
-    def _reduced(self) -> Iterator[Information]:
-        """Yield information, part by part."""
+    def information_blocks(self, count: int, rows: int) -> tuple[Information, ...]:
+        """Return the information of contiguous blocks of the logs; their sum is `information()`.
+
+        For the jackknife: leaving a block out needs no rows.
+
+        Args:
+            count: Number of blocks asked for; fewer are returned if there are too few rows.
+            rows: Number of samples of the logs, about; blocks are equal as far as it is right.
+
+        Raises:
+            TooLittleData: If no rows are left.
+        """
+        size = max(1, -(-rows // count))
+        blocks: list[Information] = []
+        room = 0  # samples that the last block may still take
+        for part in self._reduced(min(SHARED_ROWS, size), size):
+            taken = part.triangles[0].rows
+            if room <= 0:
+                if len(blocks) < count:
+                    blocks.append(Information.neutral(self.labels, self.channels))
+                room = size
+            blocks[-1] = blocks[-1] + part
+            room -= taken
+        if not blocks:
+            raise _no_rows(self)
+        return tuple(blocks)
+
+    def _reduced(self, most: int, block: int | None = None) -> Iterator[Information]:
+        """Yield information, part by part.
+
+        Args:
+            most: Samples in a part at most.
+            block: Number of samples at whose multiples parts end; None for wherever they do.
+        """
         plant, labels, channels = self.plant, self.labels, self.channels
         if self.counted is not None:
             columns, counted = self.base.kept, self.counted
@@ -192,12 +224,15 @@ class Problem(Generic[P]):
             reduce = plant.reduce
             yield from in_order(
                 lambda s: Information(labels, channels, reduce(s, columns)),
-                self.walk.parts(SHARED_ROWS),
+                self.walk.parts(most, block),
                 self.threads,
             )
             return
+        done = 0
         for r in self.walk.equations(self.base.kept):
-            yield Information.from_rows(labels, channels, r.regressor, r.effort)
+            for cut in cuts(len(r.time), most if block else len(r.time), block, done):
+                yield Information.from_rows(labels, channels, r.regressor[cut], r.effort[cut])
+            done += len(r.time)
 
     def residuals(self, values: Array) -> Iterator[Residuals]:
         """Yield τ − Y β by pieces without gaps.
@@ -333,6 +368,18 @@ class Problem(Generic[P]):
         smoothing = replace(self.resolved, corner=corner)
         return self.with_settings(smoothing=smoothing, band_hz=self.band_corner)
 
+    def holding_windows(self) -> Problem[P]:
+        """Return the problem with the weak form's windows as they are, whatever the cutoff.
+
+        What another cutoff does to the motion can then be told from what another window does to
+        the noise.
+        """
+        if self.weak is None:
+            return self
+        step = self.decimation * min(t.step for t in self.timelines)
+        length = self.weak.windows(self.corner, step).length
+        return self.with_settings(weak=replace(self.weak, length=length))
+
     def blurred(self, factor: float) -> Problem[P]:
         """Return the problem with instantaneous rows at the cutoff times a factor of at most 1.
 
@@ -340,7 +387,12 @@ class Problem(Generic[P]):
         """
         corner = factor * self.corner
         smoothing = replace(
-            self.resolved, corner=corner, corners=None, torque="raw", method="butterworth"
+            self.resolved,
+            corner=corner,
+            corners=None,
+            torque="raw",
+            method="butterworth",
+            period=None,
         )
         return self.with_settings(smoothing=smoothing, weak=None, band_hz=None)
 
@@ -359,14 +411,15 @@ class Problem(Generic[P]):
     def shortened(self, rows: int) -> Problem[P]:
         """Return the problem from the logs' beginnings, for a quick look.
 
-        Motion and friction hardly change within a thirtieth of a period of the cutoff.
+        Motion and friction hardly change within a thirtieth of a period of the cutoff, nor do
+        residuals in the band.
 
         Args:
             rows: At most about how many samples.
         """
         share = rows // len(self.recordings)
         step = max(t.step for t in self.timelines)
-        decimation = 2 * int(0.5 / (32.0 * self.corner * step)) + 1
+        decimation = 2 * int(0.5 / (32.0 * max(self.corner, self.band_corner) * step)) + 1
         shorter = [r.window(0, share) for r in self.recordings]
         return self.with_recordings(shorter, keep_samples=True, decimation=decimation)
 

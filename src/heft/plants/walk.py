@@ -26,6 +26,22 @@ from .sampling import Sampler, averaged
 DENSE_BYTES = 64 << 20  # of rows that are spelt out, for estimators that need them
 
 
+def cuts(count: int, most: int, block: int | None, done: int) -> Iterator[slice]:
+    """Yield slices of `count` rows, of `most` rows at most, which end at multiples of `block`.
+
+    Args:
+        count: Number of rows.
+        most: Largest number of rows of a slice.
+        block: Rows of a block; None if slices may end anywhere.
+        done: Rows before these, from which multiples are counted.
+    """
+    first = 0
+    while first < count:
+        size = most if block is None else min(most, block - (done + first) % block)
+        yield slice(first, min(first + size, count))
+        first += size
+
+
 @dataclass(frozen=True)
 class Walk:
     """A walk through the samples of an experiment, as often as a method needs.
@@ -74,11 +90,13 @@ class Walk:
         made = in_order(lambda item: sampler.sample(*item), windows, self.threads)
         return sampler.remembered(made)
 
-    def parts(self, rows: int) -> Iterator[Samples[Any]]:
-        """Yield samples, so many at a time at most."""
+    def parts(self, rows: int, block: int | None = None) -> Iterator[Samples[Any]]:
+        """Yield samples, so many at a time at most; no part reaches over a multiple of `block`."""
+        done = 0
         for s in self.samples():
-            for first in range(0, len(s.time), rows):
-                yield s.part(slice(first, first + rows))
+            for cut in cuts(len(s.time), rows, block, done):
+                yield s.part(cut)
+            done += len(s.time)
 
     @property
     def dense_rows(self) -> int:

@@ -45,11 +45,11 @@ class _Section:
 
 def _sections(d: Derivation) -> list[_Section]:
     """Return what is shown, in order."""
-    found = [*_kinematics(d), *_dynamics(d), *_linear(d)]
+    found = [*_dynamics(d), *_linear(d), *_kinematics(d)]
     shown = [value for section in found for _, _, value in section.equations]
     named = d.needed([x for v in shown for x in (v if hasattr(v, "shape") else [v])])
     parts = tuple((s.name, (), value) for s, value in named)
-    return [_Section("Named parts, each made of those before it", parts), *found]
+    return [*found, _Section("Named parts, each made of those before it", parts)]
 
 
 def _section(title: str, *equations: Equation) -> _Section:
@@ -57,7 +57,7 @@ def _section(title: str, *equations: Equation) -> _Section:
 
 
 def _kinematics(d: Derivation) -> Iterator[_Section]:
-    """Yield transforms and their derivatives with respect to the joints."""
+    """Yield the working: transforms, their derivatives by the joints, and velocity terms."""
     n = range(1, len(d.joints) + 1)
     pairs = [(i, j) for i in n for j in range(1, i + 1)]
     steps = [("T", (i - 1, i), d.transforms[i - 1]) for i in n]
@@ -78,23 +78,21 @@ def _kinematics(d: Derivation) -> Iterator[_Section]:
         "Second derivatives U_ijk = dU_ij/dq_k = U_ikj, zero for j > i or k > i",
         *(("U", (i, j, k), second[i - 1][j - 1][k - 1]) for i, j in pairs for k in range(j, i + 1)),
     )
+    tensor = (_entries("h", d.velocity_tensor[i - 1], symmetric=True, first=(i,)) for i in n)
+    yield _section(
+        "Velocity terms h_ikm, symmetric in k and m",
+        *(equation for entries in tensor for equation in entries),
+    )
 
 
 def _dynamics(d: Derivation) -> Iterator[_Section]:
-    """Yield energies and torques."""
+    """Yield the equations of motion, their terms, and energies."""
     n = range(1, len(d.joints) + 1)
-    inertias = (("J", (i,), d.pseudo_inertias[i - 1]) for i in n)
-    yield _section("Pseudo-inertias, about the origins of the links' frames", *inertias)
-    energies = ("K", (), d.kinetic_energy), ("P", (), d.potential_energy)
-    yield _section("Kinetic and potential energy", *energies)
+    friction = " + d" if d.drives else ""
+    title = f"Equations of motion: tau = D ddq + h + C{friction}"
+    yield _section(title, *_entries("tau", d.torque))
     masses = _entries("D", d.inertia_matrix, symmetric=True)
     yield _section("Inertia matrix D(q), symmetric", *masses)
-    if len(d.joints) <= CLOSED:
-        tensor = (_entries("h", d.velocity_tensor[i - 1], symmetric=True, first=(i,)) for i in n)
-        yield _section(
-            "Velocity terms h_ikm, symmetric in k and m",
-            *(equation for entries in tensor for equation in entries),
-        )
     yield _section("Velocity torque h(q, dq)", *_entries("h", d.velocity_torque))
     gravity = _entries("C", d.gravity_torque)
     yield _section("Gravity torque C(q), which holds the robot at rest", *gravity)
@@ -102,8 +100,10 @@ def _dynamics(d: Derivation) -> Iterator[_Section]:
     yield _section("Coriolis matrix N: h = N dq, and dD/dt = N + N'", *coriolis)
     if d.drives:
         yield _section("Friction d(dq)", *_entries("d", d.friction))
-    friction = " + d" if d.drives else ""
-    yield _section(f"Torque tau = D ddq + h + C{friction}", *_entries("tau", d.torque))
+    inertias = (("J", (i,), d.pseudo_inertias[i - 1]) for i in n)
+    yield _section("Pseudo-inertias, about the origins of the links' frames", *inertias)
+    energies = ("K", (), d.kinetic_energy), ("P", (), d.potential_energy)
+    yield _section("Kinetic and potential energy", *energies)
 
 
 def _linear(d: Derivation) -> Iterator[_Section]:
@@ -140,7 +140,8 @@ def _readable(expression: Any) -> Any:
 def text(derivation: Derivation) -> str:
     """Return a derivation as plain text; dq and ddq are joint velocities and accelerations."""
     lines = [f"{derivation.name}: {len(derivation.joints)} joints"]
-    lines += ["entries that are not written are zero"]
+    lines += ["Equations of motion first, the working (frames, derivatives) last; entries that are"]
+    lines += ["not written are zero."]
     for section in _sections(derivation):
         lines += ["", section.title, ""] if section.equations else []
         for name, indices, value in section.equations:

@@ -17,12 +17,13 @@ from heft.display import Plot, Series, Table, Trace, page, rounded, table
 from heft.display import verdict as shown_verdict
 from heft.engine import one_blas_thread
 from heft.errors import FitError, InvalidRecording
-from heft.estimators import ConsistentEstimate, Estimate, PhysicallyConsistent, stated_numbers
+from heft.estimators import ConsistentEstimate, DriveGains, Estimate, stated_numbers
 from heft.information import Check, Information, Verdict, verdict
 from heft.plants import Plant, Problem
 from heft.recordings import Recording
 
 from . import checks
+from .earlier import Earlier
 from .fit import ExperimentFit, fit_experiment
 from .preparation import Progress, averaged, silent
 from .scores import Score, held_out, plant_scores
@@ -123,7 +124,7 @@ def identify_plant(
     logs: Sequence[Recording],
     validate: Sequence[Recording] = (),
     settings: Settings = Settings(),
-    given: Information | None = None,
+    given: Earlier | Information | None = None,
     progress: Progress = silent,
 ) -> PlantIdentification[P]:
     """Identify the parameters of a plant of any kind from its logs.
@@ -157,7 +158,7 @@ def _identified(
     logs: Sequence[Recording],
     validate: Sequence[Recording],
     settings: Settings,
-    given: Information | None,
+    given: Earlier | Information | None,
     progress: Progress,
 ) -> PlantIdentification[P]:
     problem = Problem(plant, tuple(logs), settings.smoothing, settings.threads, weak=settings.weak)
@@ -167,7 +168,7 @@ def _identified(
     found = fit_experiment(problem, settings, given, progress)
     problem, estimate = found.problem, found.estimate
     progress("solving for physically consistent parameters")
-    consistent = _consistent(settings.consistent, problem, estimate)
+    consistent = _consistent(settings, found)
     progress("scoring")
     values = problem.plant.space.matrix @ consistent.parameters.values
     traces: list[Trace] = []
@@ -198,11 +199,11 @@ def _identified(
     )
 
 
-def _consistent(
-    solver: PhysicallyConsistent, problem: Problem[Any], estimate: Estimate
-) -> ConsistentEstimate:
-    triangle = estimate.information.combined(estimate.weights())
-    return solver.fit(triangle, problem.space, estimate.noise_factor())
+def _consistent(settings: Settings, found: ExperimentFit[Any]) -> ConsistentEstimate:
+    """Return the consistent estimate, its deviations at least those of the jackknife."""
+    solver = settings.consistent
+    fitted = DriveGains(solver).fit([found.estimate], found.problem.space, {})
+    return found.widened(solver, settings.jackknife, fitted)[0].consistent
 
 
 def text(found: PlantIdentification[Any]) -> str:
@@ -264,9 +265,9 @@ def _plots(trace: Trace, units: Mapping[str, str], logs: int) -> Iterator[Plot]:
         curve = whole.thinned(DRAWN_POINTS // max(logs * len(trace.curves), 1))
         time = curve.time - np.nanmin(curve.time)
         series = (
-            Series("measured", "measured", time, curve.measured),
-            Series("predicted", "predicted", time, curve.predicted),
             Series("residual", "residual", time, curve.measured, minus=curve.predicted),
+            Series("predicted", "predicted", time, curve.predicted, "broad"),
+            Series("measured", "measured", time, curve.measured),
         )
         title = f"{trace.path}: {curve.name} [{units[curve.name]}]"
         yield Plot(title, "time [s]", series, f"time {trace.path}")

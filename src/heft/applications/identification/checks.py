@@ -388,8 +388,9 @@ def _known_masses(problem: Problem[RobotPlant], consistent: ConsistentEstimate) 
     found = {}
     for row, unit in enumerate(base.labels.units):
         factors = problem.space.matrix[row]
-        value = float(factors @ consistent.parameters.values)
-        std = float(np.sqrt(max(factors @ covariance @ factors, 0.0)))
+        own = slice(len(factors))  # unsure gains stand behind
+        value = float(factors @ consistent.parameters.values[own])
+        std = float(np.sqrt(max(factors @ covariance[own, own] @ factors, 0.0)))
         if unit == "kg" and std < KNOWN_SHARE * abs(value):
             found[row] = f"{base.expression(row)} = {value:.4g} ± {std:.2g} kg"
     return found

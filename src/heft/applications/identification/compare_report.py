@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Iterator
-from itertools import accumulate
 
 import numpy as np
 
 from heft import __version__
 from heft.arrays import Array
-from heft.display import Plot, Series, Table, page, rounded, table
+from heft.display import (
+    Plot,
+    Series,
+    Table,
+    count_terms,
+    page,
+    rounded,
+    split_sum,
+    table,
+)
 
 from .compare import ALARM, Change, Comparison, Curves, Kind
 from .results import NORMAL
 
 RULE = (
-    f"Marked * is what changed, by Holm's rule over all {{count}} numbers compared: where nothing "
-    f"changed and the deviations are right, one or more is marked in {ALARM:.0%} of comparisons. "
-    "Friction and base parameters are least squares without prior or constraints, so that no "
-    "model file makes or hides a change; the deviations of masses count what the model file may "
-    "be wrong, so that they rather miss a change. ± is one standard deviation of the noise: "
-    "friction follows temperature, so compare a robot as warm as it was."
+    f"{{marked}} is what changed, by Holm's rule over all {{count}} numbers compared: where "
+    f"nothing changed and the deviations are right, one or more is marked in {ALARM:.0%} of "
+    "comparisons. Friction and base parameters are least squares without prior or constraints, "
+    "so that no model file makes or hides a change; the deviations of masses count what the model "
+    "file may be wrong, so that they rather miss a change. ± is one standard deviation of the "
+    "noise: friction follows temperature, so compare a robot as warm as it was."
 )
 TITLES: dict[Kind, str] = {
     "friction": "Friction",
@@ -59,7 +66,9 @@ def text(found: Comparison) -> str:
     suspect = _suspect(found)
     if suspect:
         parts.append("\n".join(textwrap.wrap(suspect, 96)))
-    parts.append("\n".join(textwrap.wrap(RULE.format(count=len(found.changes)), 96)))
+    parts.append(
+        "\n".join(textwrap.wrap(RULE.format(marked="Marked *", count=len(found.changes)), 96))
+    )
     return "\n\n".join(parts)
 
 
@@ -74,9 +83,8 @@ def html(found: Comparison) -> str:
         after=found.after,
         notes=found.notes,
         kinds=[_of_kind(found, kind, title) for kind, title in TITLES.items()],
-        plots=[plot for curves in found.curves for plot in _plots(curves)],
         suspect=_suspect(found),
-        rule=RULE.format(count=len(found.changes)),
+        rule=RULE.format(marked="In bold, and first,", count=len(found.changes)),
         version=__version__,
     )
 
@@ -84,14 +92,18 @@ def html(found: Comparison) -> str:
 def _of_kind(found: Comparison, kind: Kind, title: str) -> dict[str, object]:
     """Return a section of the page: the changes of one kind."""
     changes = found.of(kind)
-    rows = [[f"{_mark(c)} {_row(c)[0]}", *_row(c)[1:]] for c in changes]
-    clear = [k for k, c in enumerate(changes) if c.clear]
-    return {
-        "name": kind,
-        "title": title,
-        "count": len(changes),
-        "changes": Table("", HEADS[kind], rows, clear),
-    }
+    sums = kind == "base"
+    groups = {}
+    for group, clear in (("changed", True), ("unchanged", False)):
+        chosen = [c for c in changes if c.clear == clear]
+        marked = range(len(chosen) if clear else 0)
+        drawn = {c.name for c in chosen} if kind == "friction" else set()
+        groups[group] = {
+            "count": len(chosen),
+            "changes": Table("", HEADS[kind], [_row(c) for c in chosen], marked, sums),
+            "plots": [p for c in found.curves if c.name in drawn for p in _plots(c)],
+        }
+    return {"name": kind, "title": title, "count": len(changes), **groups}
 
 
 def _sentence(found: Comparison) -> str:
@@ -119,12 +131,8 @@ def _suspect(found: Comparison) -> str:
 
 def _cut(name: str) -> str:
     """Return an expression shortened to the terminal's width, with the number of terms omitted."""
-    terms = re.split(r" (?=[+-] )", name)
-    if len(name) <= WIDEST or len(terms) == 1:
-        return name
-    lengths = accumulate(len(t) + 1 for t in terms)
-    kept = max(sum(length <= WIDEST for length in lengths), 1)
-    return " ".join([*terms[:kept], f"… ({len(terms) - kept} more)"])
+    first, rest = split_sum(name, WIDEST)
+    return f"{first} … ({count_terms(rest)} more)" if rest else first
 
 
 def _mark(change: Change) -> str:
@@ -165,11 +173,11 @@ def _plots(curves: Curves) -> Iterator[Plot]:
     axis, group = f"speed [{speed}]", f"friction {curves.name}"
     before = drawn("before", "before", curves.before, curves.before_std)
     after = drawn("after", "after", curves.after, curves.after_std)
-    yield Plot(f"{curves.name} [{unit}]", axis, (*before, *after), group)
+    yield Plot(curves.name, axis, (*before, *after), group, f"friction [{unit}]")
     change = drawn(
         "change",
         "residual",
         curves.after - curves.before,
         np.hypot(curves.before_std, curves.after_std),
     )
-    yield Plot(f"{curves.name}, change [{unit}]", axis, change, group)
+    yield Plot(f"{curves.name}, change", axis, change, group, f"change [{unit}]")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -11,12 +13,25 @@ import numpy as np
 from heft.arrays import Array
 from heft.dynamics import kernels
 from heft.errors import InvalidRecording, InvalidSetting
-from heft.estimators import ConsistentEstimate, DelayFound, Estimate, LeastSquares, Limits, robust
+from heft.estimators import (
+    Block,
+    ConsistentEstimate,
+    ConsistentFit,
+    DelayFound,
+    Estimate,
+    Jackknife,
+    LeastSquares,
+    Limits,
+    PhysicallyConsistent,
+    block_moments,
+    robust,
+)
 from heft.information import DataRank, Information, data_rank
 from heft.models import Options, Robot, joint_lines
 from heft.plants import Plant, Problem, RobotPlant, point_moments
 from heft.recordings import Recording
 
+from .earlier import Earlier
 from .preparation import Progress, averaged, sharpened_and_delayed, silent, without_outliers
 from .settings import Settings
 
@@ -34,6 +49,10 @@ class ExperimentFit(Generic[P]):
             of delay, cutoff and linearisation point.
         left_out: Number of rows removed as outliers, by log.
         delay: Result of the delay search [s].
+        blocks: Information about β of contiguous blocks of the logs; none if the estimator weighs
+            rows one by one.
+        moments: For each channel the moments `Yᵀ(τ − Y β)` of all blocks, also those of earlier
+            experiments, shape (blocks, b).
     """
 
     problem: Problem[P]
@@ -41,6 +60,56 @@ class ExperimentFit(Generic[P]):
     estimate: Estimate
     left_out: Mapping[str, int]
     delay: DelayFound
+    blocks: tuple[Information, ...] = ()
+    moments: tuple[Array, ...] = ()
+
+    def widened(
+        self, solver: PhysicallyConsistent, jackknife: Jackknife, found: ConsistentFit
+    ) -> tuple[ConsistentFit, Array]:
+        """Return the consistent fit with its deviations judged by the data, and `deviations`.
+
+        Args:
+            solver: Physically consistent fit.
+            jackknife: Settings.
+            found: Result of that fit for this experiment.
+        """
+        deviations = self.deviations(solver, jackknife, found)
+        return found.widened(deviations, self._shift(found)), deviations
+
+    def _shift(self, found: ConsistentFit) -> Array:
+        """Return x less what the data alone state, of numbers that are base parameters, (n,).
+
+        The dictionary of friction has no numbers of its own, only their sum has; 0 for these.
+        """
+        plant, base = self.problem.plant, self.problem.base
+        matrix, labels = found.space.matrix, self.problem.labels
+        apart = {plant.labels.names[k] for k in plant.independent}
+        shift = np.zeros(matrix.shape[1])
+        alone = (matrix != 0.0).sum(axis=0) == 1
+        for b, row in enumerate(matrix[: len(base.kept)]):
+            (places,) = np.nonzero(row)
+            own = self.estimate.parameters.values[b] if len(places) == 1 else np.nan
+            if len(places) == 1 and alone[places[0]] and labels.names[b] not in apart:
+                channel = labels.names[b].rpartition(".")[0]
+                own /= row[places[0]] * found.gains.get(channel, 1.0)
+                shift[places[0]] = found.consistent.parameters.values[places[0]] - own
+        return np.where(np.isfinite(shift), shift, 0.0)
+
+    def deviations(
+        self, solver: PhysicallyConsistent, jackknife: Jackknife, found: ConsistentFit
+    ) -> Array:
+        """Return deviations of the consistent parameters x by the jackknife, shape (any, n).
+
+        Args:
+            solver: Physically consistent fit.
+            jackknife: Settings.
+            found: Result of that fit for this experiment.
+        """
+        point = found.space.matrix @ found.consistent.parameters.values
+        weights = list(self.estimate.weights().values())
+        earlier = [m[len(self.blocks) :] for m in self.moments]
+        blocks = Block.of(self.blocks, weights, point, found.maps[0], earlier)
+        return jackknife.of_consistent(solver, found, blocks)
 
 
 def open_experiment(
@@ -90,7 +159,7 @@ def open_experiment(
 def fit_experiment(
     problem: Problem[P],
     settings: Settings,
-    given: Information | None = None,
+    given: Earlier | Information | None = None,
     progress: Progress = silent,
 ) -> ExperimentFit[P]:
     """Return the base parameters of one experiment, with cutoff, delay and outliers settled.
@@ -101,7 +170,8 @@ def fit_experiment(
     Args:
         problem: Plant and logs.
         settings: Settings.
-        given: Earlier information on the same columns, to be added; None for none.
+        given: Earlier experiments on the same columns, to be added; None for none. Noise of
+            information alone is taken for like this experiment's.
         progress: Callback for progress messages.
 
     Returns:
@@ -120,41 +190,74 @@ def fit_experiment(
     problem, rows, _ = _about_first_fit(problem, settings)
     shared: list[tuple[Array, ...]] = []  # for each channel, of errors that are no noise
     if settings.smoothing.delay is None:
-        delay, moments = settings.delay_search.delay_error(problem, delay, rows)
-        shared.append(moments)
+        delay, late = settings.delay_search.delay_error(problem, delay, rows)
+        shared.append(late)
     # The first fit ignored load-dependent gear friction, so that its bodies are biased, and with
     # them the torque that this friction takes: once more, with it.
     problem, _, rough = _about_first_fit(problem, settings)
     problem, left_out = without_outliers(problem, settings.robust, progress)
     progress("summing up rows with load-dependent gear friction")
-    information = problem.information()
-    if given is not None:
-        information = information + given  # the logs' own noise weights the sum
     solver = settings.estimator
+    linear = isinstance(solver, LeastSquares)
+    samples = rows // len(problem.channels) - sum(left_out.values())
+    parts = problem.information_blocks(settings.jackknife.blocks, samples)
+    information = reduce(add, parts)
+    blocks = parts if linear else ()
+    if given is not None:  # the logs' own noise weights the sum
+        information = information + (given.information if isinstance(given, Earlier) else given)
     if isinstance(solver, LeastSquares):
         estimate = solver.solve(information)
     else:
         progress(f"estimating base parameters ({settings.method})")
         estimate = solver.fit(problem)
     estimate = replace(estimate, rank=_data_rank(problem, information, estimate))
+    moments: tuple[Array, ...] = ()
     if not isinstance(solver, LeastSquares) or solver.coloured:
-        progress("looking at what is left over")
-        if rough is not None:
-            bodies = _point_spread(problem, rough)
-            moments = point_moments(problem, estimate.fitted, bodies)
-            counted = zip(moments, estimate.noise.rows, strict=True)
-            shared.append(tuple(m * n for m, n in counted))
-        shared.append(settings.bandwidth_search.cutoff_error(problem, rows))
-        together = tuple(np.vstack(moments) for moments in zip(*shared, strict=True))
+        progress("analysing the residuals")
+        shared += _other_errors(problem, settings, estimate, rough, rows)
+        together = tuple(np.vstack(errors) for errors in zip(*shared, strict=True))
         if isinstance(solver, LeastSquares):
-            widened = solver.colour(problem, estimate, together)
+            earlier = _earlier(given, estimate)
+            widened = solver.colour(problem, estimate, together, earlier.noise if earlier else None)
+            moments = block_moments(blocks, estimate.fitted)
+            if earlier is not None:
+                pairs = zip(moments, earlier.moments, strict=True)
+                moments = tuple(np.vstack(pair) for pair in pairs)
+            own = [m[len(blocks) :] for m in moments]
+            weights = estimate.fit_weights
+            left_without = Block.of(blocks, weights, estimate.fitted, None, own)
+            widened = widened.at_least(settings.jackknife.of_base(widened, left_without))
         else:  # which has looked at its residuals itself
             widened = estimate.with_common_errors(together)
         estimate = replace(widened, rank=estimate.rank)
-    return ExperimentFit(problem, information, estimate, left_out, delay)
+    return ExperimentFit(problem, information, estimate, left_out, delay, blocks, moments)
 
 
-def _refuse_given(settings: Settings, given: Information | None) -> None:
+def _earlier(given: Earlier | Information | None, estimate: Estimate) -> Earlier | None:
+    """Return earlier experiments with their noise, as far as it is known."""
+    if isinstance(given, Information):
+        return Earlier.like(given, estimate.noise)
+    return given
+
+
+def _other_errors(
+    problem: Problem[Any],
+    settings: Settings,
+    estimate: Estimate,
+    rough: ConsistentEstimate | None,
+    rows: int,
+) -> list[tuple[Array, ...]]:
+    """Return for each channel moments of errors that are no noise: of the point and the cutoff."""
+    found: list[tuple[Array, ...]] = []
+    if rough is not None:
+        errors = point_moments(problem, estimate.fitted, _point_spread(problem, rough))
+        count = rows / len(problem.channels)
+        found.append(tuple(m * count for m in errors))
+    found.append(settings.bandwidth_search.cutoff_error(problem.holding_windows(), rows))
+    return found
+
+
+def _refuse_given(settings: Settings, given: Earlier | Information | None) -> None:
     if given is not None and not isinstance(settings.estimator, LeastSquares):
         raise InvalidSetting(
             "earlier information adds to least squares only, it has no rows to be judged",

@@ -13,9 +13,11 @@ from heft.estimators import ConsistentEstimate, ConsistentFit, DelayFound, Estim
 from heft.information import Check, Information, Verdict, verdict
 from heft.plants import Problem, RobotPlant
 
+from .misfit import Misfit
 from .scores import Score
 from .settings import Settings
 from .simple_friction import SimpleFriction
+from .torque_deviation import TorqueDeviation
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,10 @@ class Identification:
         information: Of all rows about the base parameters β, with what was given.
         estimate: Base parameters β with covariance and residual noise.
         calibrated: Physically consistent parameters π, as in the model file, and drive gains.
+        deviations: D with DᵀD the jackknife covariance of the consistent parameters, shape
+            (blocks, n).
+        moments: For each channel the moments `Yᵀ(τ − Y β)` of blocks, shape (blocks, b).
+        misfits: What the model leaves over of each drive's effort, by drive.
         simple: Simple friction of what slides in these logs, all other parameters fixed.
         bounds: Smallest and largest mass [kg] and centre of mass [m] of each link over all
             physically consistent parameters that fit the data.
@@ -47,6 +53,9 @@ class Identification:
     information: Information
     estimate: Estimate
     calibrated: ConsistentFit
+    deviations: Array
+    moments: tuple[Array, ...]
+    misfits: Mapping[str, Misfit]
     simple: SimpleFriction
     bounds: StrictBounds
     left_out: Mapping[str, int]
@@ -88,6 +97,13 @@ class Identification:
     def calibrated_problem(self) -> Problem[RobotPlant]:
         """The problem with torques scaled by the identified drive gains, for predictions."""
         return with_gains(self.problem, self.calibrated.gains)
+
+    @cached_property
+    def deviation(self) -> TorqueDeviation:
+        """What the standard deviation of predicted torques is made of."""
+        matrix = self.problem.plant.space.matrix
+        size = matrix.shape[1]
+        return TorqueDeviation(self.deviations[:, :size] @ matrix.T, self.misfits)
 
     @property
     def links(self) -> dict[str, Array]:

@@ -20,6 +20,7 @@ from heft.plants import Problem, RobotPlant
 from heft.recordings import JOINT_KINDS, ColumnMap, Recording
 
 from . import checks
+from .earlier import Earlier
 from .fit import fit_experiment, gain_spread, open_experiment
 from .identification import (
     Identification,
@@ -28,6 +29,7 @@ from .identification import (
     with_gains,
 )
 from .inputs import Inputs
+from .misfit import MisfitGatherer
 from .preparation import Progress, silent
 from .scores import Scores, held_out, scores
 from .settings import Settings
@@ -39,7 +41,7 @@ def identify(
     logs: Sequence[Recording],
     validate: Sequence[Recording] = (),
     settings: Settings = Settings(),
-    given: Information | None = None,
+    given: Earlier | Information | None = None,
     inputs: Sequence[Mapping[str, Any]] = (),
     progress: Progress = silent,
 ) -> Identification:
@@ -50,7 +52,8 @@ def identify(
         logs: Logs of one experiment, in any order.
         validate: Held-out logs, used for scores only.
         settings: Settings.
-        given: Information of earlier experiments with the same robot, to be added.
+        given: Earlier experiments with the same robot, to be added; noise of information alone is
+            taken for like these logs'.
         inputs: Entries of the input files, stored with the results.
         progress: Callback for progress messages.
 
@@ -71,7 +74,7 @@ def _identify(
     logs: Sequence[Recording],
     validate: Sequence[Recording],
     settings: Settings,
-    given: Information | None,
+    given: Earlier | Information | None,
     inputs: Sequence[Mapping[str, Any]],
     progress: Progress,
 ) -> Identification:
@@ -84,18 +87,20 @@ def _identify(
     calibrated = DriveGains(settings.consistent).fit(
         [run.estimate], problem.space, gain_spread(problem)
     )
+    calibrated, deviations = run.widened(settings.consistent, settings.jackknife, calibrated)
     calibrated_problem = with_gains(problem, calibrated.gains)
-    progress("fitting simple friction to what slides")
+    progress("fitting simple friction to sliding rows")
     weights = run.estimate.weights()
     simple = settings.sliding.fit(calibrated_problem, calibrated.consistent, weights)
-    progress("looking what else would fit")
+    progress("bounding the feasible set")
     bounds = strict_bounds(calibrated.triangle, calibrated.space, limits=settings.consistent.limits)
     links = link_parameters(problem, calibrated.consistent)
     friction = drive_terms(problem, calibrated.consistent, simple)
     files = export.write(robot, links, _simple_friction(robot, simple), _armatures(robot, friction))
     progress("scoring")
     scoring = _Scoring(_written_bodies(robot, files), friction)
-    fitted = scoring.of_fitted(calibrated_problem, corner, settings.limits.unexplained)
+    gatherer = MisfitGatherer.of(problem.plant.robot)
+    fitted = scoring.of_fitted(calibrated_problem, corner, settings.limits.unexplained, gatherer)
     others = list(held_out(calibrated_problem, validate, corner))
     held = tuple(s for h in others for s in scoring.of(h.problem, h.filter_hz).list)
     judged = checks.judge(
@@ -114,6 +119,9 @@ def _identify(
         information=run.information,
         estimate=run.estimate,
         calibrated=calibrated,
+        deviations=deviations,
+        moments=run.moments,
+        misfits=gatherer.misfits(),
         simple=simple,
         bounds=bounds,
         left_out=run.left_out,
@@ -149,13 +157,24 @@ class _Scoring:
     friction: Mapping[str, Mapping[str, float]]
     traces: list[Trace] = field(default_factory=list)
 
-    def of(self, problem: Problem[RobotPlant], corner: float) -> Scores:
+    def of(
+        self,
+        problem: Problem[RobotPlant],
+        corner: float,
+        gatherer: MisfitGatherer | None = None,
+    ) -> Scores:
         """Return the scores of a problem's recordings, low-passed at a cutoff [Hz]."""
-        return scores(problem, self.bodies, self.friction, corner, self.traces)
+        return scores(problem, self.bodies, self.friction, corner, self.traces, gatherer)
 
-    def of_fitted(self, problem: Problem[RobotPlant], corner: float, largest: float) -> Scores:
+    def of_fitted(
+        self,
+        problem: Problem[RobotPlant],
+        corner: float,
+        largest: float,
+        gatherer: MisfitGatherer,
+    ) -> Scores:
         """Return the scores of the recordings fitted; raise `FitError` if nothing was explained."""
-        found = self.of(problem, corner)
+        found = self.of(problem, corner, gatherer)
         if found.unexplained > largest:
             raise FitError(
                 "no parameters explain these torques",
@@ -233,10 +252,10 @@ def identify_files(
     if opened.columns is not None and opened.robot is not None:
         _refuse_unknown_joints(opened.columns, opened.robot, f"{columns}")
     opened = opened.with_logs(fit=logs, validation=validate)
-    before = None
+    before: Earlier | Information | None = None
     if given is not None:
         opened = opened.holding(given=given / "information.npz")
-        before = Information.load(given / "information.npz")
+        before = Earlier.load(given / "information.npz")
     assert opened.robot is not None
     fit, held = opened.logs["fit"], opened.logs["validation"]
     found = identify(opened.robot, fit, held, settings, before, (), progress)

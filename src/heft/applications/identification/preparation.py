@@ -60,7 +60,7 @@ def sharpened_and_delayed(
         factor = bandwidth.fit(plain)
     found = DelayFound(problem.delay, problem.delay, 1.0, 0.0)
     if asked.delay is None:
-        progress("looking for a delay of the torque")
+        progress("estimating the delay of the torque")
         found = delay.fit(plain)
     problem = problem.delayed(found.delay)
     if searched and asked.delay is None and found.delay:
@@ -126,7 +126,7 @@ def without_outliers(
     """
     if method == "none":
         return problem, {}
-    progress(f"looking for rows that do not belong ({method})")
+    progress(f"searching for outliers ({method})")
     estimate = robust_methods()[method]().fit(problem)
     values = estimate.fitted
     masks = [np.ones(t.rows, dtype=bool) for t in problem.timelines]

@@ -60,8 +60,25 @@ def _links(found: Identification) -> list[list[str]]:
         given = f"{link.written[0]:.3g}" if link.given else "–"
         com = _vector([(numbers[f"com.{x}"][0], numbers[f"com.{x}"][1]) for x in "xyz"])
         gone = 1.0 - math.sqrt(max(1.0 - share, 0.0))  # of the deviation, as ± is one
-        rows.append([link.name, given, rounded(mass, std), f"±{std:.2g}", com, f"{gone:.0%}"])
+        low, high = found.bounds.mass[k]
+        # A deviation that is the model file's, or an interval wider than the mass, says nothing.
+        spread = f"±{std:.2g}" if gone >= LEAST_SEEN else "–"
+        strict = f"{rounded(low, std)} … {rounded(high, std)}" if high - low < mass else "–"
+        rows.append([link.name, given, rounded(mass, std), spread, strict, com, f"{gone:.0%}"])
     return rows
+
+
+def _strict_masses(found: Identification) -> str:
+    """Return how wide the strict intervals of the masses are, as a sentence."""
+    widths = np.diff(found.bounds.mass, axis=1)[:, 0]
+    if not len(widths):
+        return ""
+    middle, open_ends = float(np.median(widths)), int(np.sum(~np.isfinite(widths)))
+    width = f"{middle:.2g} kg wide" if math.isfinite(middle) else "open"
+    return (
+        f"Strict 95 % intervals of the masses, without the model file: median {width}, "
+        f"{open_ends} of {len(widths)} open."
+    )
 
 
 def _folded_links(found: Identification) -> tuple[list[list[str]], str]:
@@ -107,8 +124,17 @@ def _joints(found: Identification) -> list[list[str]]:
     return rows
 
 
+LEAST_SEEN = 0.25  # share of a mass's doubt that data took away, from which its ± is stated
 MOST_UNSEEN = 6  # links that a table lists of which the logs show nothing
-LINK_HEAD = ("link", "before [kg]", "mass [kg]", "±", "centre of mass [m]", "mass seen")
+LINK_HEAD = (
+    "link",
+    "before [kg]",
+    "mass [kg]",
+    "±",
+    "strictly [kg]",
+    "centre of mass [m]",
+    "mass seen",
+)
 JOINT_HEAD = (
     "joint",
     "viscous [N·m·s/rad]",
@@ -119,7 +145,9 @@ JOINT_HEAD = (
 )
 LEGEND = (
     "± is one standard deviation, for masses widened by what the model file may be wrong; “seen” "
-    "is the share of that doubt which the data took away: at 0% the number is the model file's. "
+    "is the share of that doubt which the data took away: at 0% the number is the model file's, "
+    "and below 25% no ± is stated. “Strictly” is the 95 % range over all bodies that can exist and "
+    "fit the data, where it is narrower than the mass. "
     "Friction here is the simple one that URDFs take, the masses are from the full one. "
     "0* is held at zero, where the data ask for less. Sliding joints: N, m and kg. “Error” is the "
     "joint's own torque left over with full friction, filtered, on held-out logs if there are any."
@@ -149,7 +177,7 @@ def text(found: Identification) -> str:
         table(LINK_HEAD, rows),
         *([folded] if folded else []),
         table(JOINT_HEAD, _joints(found)),
-        "\n".join(textwrap.wrap(LEGEND, 96)),
+        "\n".join(textwrap.wrap(f"{LEGEND} {_strict_masses(found)}", 96)),
         table(SCORE_HEAD, _scores(found)),
     ]
     parts += _remarks(found)
@@ -244,7 +272,11 @@ def _plots_of_friction(found: Identification) -> Iterator[Plot]:
         ]
         speed, unit = ("m/s", "N") if drive.linear else ("rad/s", "N·m")
         yield Plot(
-            f"{drive.name} [{unit}]", f"speed [{speed}]", tuple(series), f"friction {drive.name}"
+            drive.name,
+            f"speed [{speed}]",
+            tuple(series),
+            f"friction {drive.name}",
+            f"friction [{unit}]",
         )
 
 
@@ -255,19 +287,28 @@ def _fitted(found: Identification) -> set[str]:
 def _plots_of_torque(found: Identification, number: int, trace: Trace) -> Iterator[Plot]:
     """Yield measured, predicted and residual effort of each channel over time."""
     drawn = min(len(found.traces), DRAWN_LOGS) * len(trace.curves)
-    for whole in trace.curves:
+    for c, whole in enumerate(trace.curves):
+        unit = _unit(found, whole.name)
         curve = whole.thinned(DRAWN_POINTS // drawn)
         time = curve.time - trace.curves[0].time[0]
         yield Plot(
-            f"{curve.name} [{_unit(found, curve.name)}]",
+            f"{curve.name}: rms error {_rms_error(trace, c, unit)}",
             "time [s]",
             (
-                Series("measured", "measured", time, curve.measured),
-                Series("predicted", "predicted", time, curve.predicted),
                 Series("residual", "residual", time, curve.measured, minus=curve.predicted),
+                Series("predicted", "predicted", time, curve.predicted, "broad"),
+                Series("measured", "measured", time, curve.measured),
             ),
             f"time {number}",
+            f"{'force' if unit == 'N' else 'torque'} [{unit}]",
         )
+
+
+def _rms_error(trace: Trace, channel: int, unit: str) -> str:
+    """Return the residual's root mean square, and relative to the measured effort's."""
+    residual, measured = float(trace.rms_residual[channel]), float(trace.rms_measured[channel])
+    share = f" ({residual / measured:.1%})" if measured > 0.0 else ""
+    return f"{residual:.3g} {unit}{share}"
 
 
 def _plots_of_spectra(found: Identification, number: int, trace: Trace) -> Iterator[Plot]:
@@ -438,7 +479,7 @@ def _of_the_robot(found: Identification) -> dict[str, object]:
         "robot": _scene(found),
         "links": Table("Links", LINK_HEAD, _links(found)),
         "joints": Table("Joints", JOINT_HEAD, _joints(found)),
-        "columns": LEGEND,
+        "columns": f"{LEGEND} {_strict_masses(found)}",
         "model": next(iter(found.files)),
         "remarks": _remarks(found),
         "friction": _plots_of_friction(found),
@@ -452,7 +493,7 @@ def _of_the_data(found: Identification) -> dict[str, object]:
         "seen": Table("Share seen, and how", SEEN_HEAD, _share_seen(found)),
         "links_count": len(found.links),
         "numbers": Table("", NUMBER_HEAD, _all_numbers(found)),
-        "base": Table("", BASE_HEAD, _base_rows(found)),
+        "base": Table("", BASE_HEAD, _base_rows(found), sums=True),
     }
 
 

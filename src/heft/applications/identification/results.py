@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -21,15 +21,17 @@ from heft.arrays import Array
 from heft.dynamics import FRICTION, TERMS, Drive, make_term, steady
 from heft.errors import InputError, InvalidSetting
 from heft.estimators import PhysicallyConsistent, Stated, stated_numbers
-from heft.files import put, read_text, require_own, workshop
+from heft.files import UNREADABLE, put, read_arrays, read_text, require_own, workshop
 from heft.information import channel_ranks, inertia
 from heft.models import Options, Robot, c_source, python_source
 from heft.plants import Problem, RobotPlant
 from heft.recordings import Recording
 from heft.signals import Smoothing, limited
 
+from .earlier import stored
 from .identification import Identification
 from .scores import model_effort, rigid_torques
+from .torque_deviation import TorqueDeviation, misfits_of
 
 SCHEMA = 1
 
@@ -92,6 +94,7 @@ def to_json(found: Identification) -> dict[str, Any]:
             | {"chosen": found.settings.smoothing.corner is None},
             "least_squares": vars(found.settings.least_squares),
             "consistent": _consistent(found.settings.consistent),
+            "jackknife": vars(found.settings.jackknife),
             "weak": None if found.settings.weak is None else asdict(found.settings.weak),
             **_method(found.settings.method),
             "robust": found.settings.robust,
@@ -162,6 +165,8 @@ def write(
             parameter_covariance=covariance,
             base_values=found.estimate.parameters.values,
             base_covariance=found.estimate.parameters.covariance,
+            deviations=found.deviations,
+            **stored(found.estimate.noise, found.moments),
             sliding_joints=np.array(list(sliding)),
             sliding_velocities=np.array(list(sliding.values()), dtype=float).reshape(-1, 2),
         )
@@ -309,7 +314,7 @@ def _drive_entry(found: Identification, drive: Drive) -> dict[str, Any]:
         ],
         "std": stds,
         "curve": friction_curve(found, drive),
-    }
+    } | ({"misfit": found.misfits[drive.name].to_json()} if drive.name in found.misfits else {})
 
 
 def friction_curve(
@@ -323,7 +328,8 @@ def friction_curve(
         top: Largest speed [rad/s or m/s]; None for `LARGEST_CURVE`, a tenth of it if prismatic.
 
     Returns:
-        `velocity` [rad/s or m/s], `effort` and `std` [N·m or N], 50 points each.
+        `velocity` [rad/s or m/s], `effort` and `std` [N·m or N], 50 points each. The deviation
+        counts what the model cannot describe; see `misfit`.
     """
     terms = drive.friction
     top = top or LARGEST_CURVE * (0.1 if drive.linear else 1.0)
@@ -333,12 +339,18 @@ def friction_curve(
     names = parameters.labels.names
     places = [names.index(f"{drive.name}.{t.name}") for t in terms]
     rows = steady(terms, velocity)
-    covariance = found.consistent.noise[np.ix_(places, places)]
-    variance = np.einsum("kn,kl,ln->n", rows, covariance, rows)
+    if len(found.deviations):
+        std = np.linalg.norm(found.deviations[:, places] @ rows, axis=0)
+    else:
+        covariance = found.consistent.noise[np.ix_(places, places)]
+        variance = np.einsum("kn,kl,ln->n", rows, covariance, rows)
+        std = np.sqrt(np.maximum(variance, 0.0))
+    if drive.name in found.misfits:
+        std = np.hypot(std, found.misfits[drive.name].curve(velocity))
     return {
         "velocity": velocity.tolist(),
         "effort": (parameters.values[places] @ rows).tolist(),
-        "std": np.sqrt(np.maximum(variance, 0.0)).tolist(),
+        "std": std.tolist(),
     }
 
 
@@ -427,6 +439,23 @@ def _channel_entries(found: Identification) -> list[dict[str, Any]]:
     ]
 
 
+class Prediction(NamedTuple):
+    """Predicted effort at the times of a log.
+
+    Attributes:
+        time: Shape (N,) [s].
+        effort: Shape (N, channels) [N·m or N].
+        rigid: Its rigid-body part, likewise.
+        std: Standard deviation of the effort, likewise; NaN where it is not known, or friction is
+            not the full one.
+    """
+
+    time: Array
+    effort: Array
+    rigid: Array
+    std: Array
+
+
 @dataclass(frozen=True)
 class Identified:
     """Results of an identification, read from their folder.
@@ -438,6 +467,7 @@ class Identified:
             rotor inertias only.
         smoothing: Smoothing of the motion that the fit used.
         estimate: Content of `estimate.json`.
+        deviation: Of predicted torques; None if the folder does not state it.
     """
 
     folder: Path
@@ -445,6 +475,7 @@ class Identified:
     friction: dict[str, dict[str, float]]
     smoothing: Smoothing
     estimate: Mapping[str, Any]
+    deviation: TorqueDeviation | None = None
 
     @staticmethod
     def load(folder: Path) -> Identified:
@@ -496,15 +527,17 @@ class Identified:
                 expected="the folder that `heft identify --out` wrote",
             ) from problem
         model = next((n for n in MODELS if (folder / n).exists()), MODELS[-1])
-        return Identified(folder, Robot.from_file(folder / model, options), drives, smoothing, data)
+        robot = Robot.from_file(folder / model, options)
+        deviation = _torque_deviation(folder / "information.npz", robot, data)
+        return Identified(folder, robot, drives, smoothing, data, deviation)
 
     def predict(
         self,
         recording: Recording,
         friction: Literal["full", "simple", "none"] = "full",
         threads: int = 2,
-    ) -> Iterator[tuple[Array, Array, Array]]:
-        """Yield the predicted effort and its rigid-body part at the times of a log, in chunks.
+    ) -> Iterator[Prediction]:
+        """Yield the predicted effort and its deviation at the times of a log, in chunks.
 
         Measured efforts in the log are ignored.
 
@@ -514,12 +547,47 @@ class Identified:
             threads: Number of threads.
 
         Yields:
-            Time, shape (N,) [s]; effort and rigid-body effort, shape (N, channels) each [N·m or N].
+            Time, effort, its rigid-body part and, with full friction, its standard deviation.
         """
         drives = self.friction[friction]
         smoothing = replace(limited(self.smoothing, recording), trim=0.0, torque="raw")
         problem = Problem(RobotPlant(self.robot), (recording,), smoothing, threads, "predict")
+        stated = self.deviation if friction == "full" else None
+        reversal = None
         for s, rigid in rigid_torques(problem, self.robot.written_bodies()):
             state = problem.plant.drive_state(s, rigid)
             rest = model_effort(friction, self.robot, drives, state)
-            yield s.time, (rigid + rest).T, rigid.T
+            std = np.full(rigid.T.shape, np.nan)
+            if stated is not None:
+                std, reversal = stated.std(problem.plant, s, rigid, reversal)
+            yield Prediction(s.time, (rigid + rest).T, rigid.T, std)
+
+
+def _torque_deviation(path: Path, robot: Robot, data: Mapping[str, Any]) -> TorqueDeviation | None:
+    """Return the deviation of predicted torques; None if the results do not state it.
+
+    Raises:
+        InputError: If what they state is none.
+    """
+    try:
+        arrays = read_arrays(path)
+        if "deviations" not in arrays or not len(arrays["deviations"]):
+            return None
+        plant = RobotPlant(robot)
+        names = [str(n) for n in arrays["parameter_names"]]
+        places = [names.index(n) for n in plant.space.labels.names]
+        deviations = np.asarray(arrays["deviations"], dtype=float)[:, places]
+        if not np.isfinite(deviations).all():
+            raise ValueError("deviations that are not finite")
+        entries = {**data["joints"], **data["motors"]}
+        misfits = misfits_of(tuple(robot.drives), entries)
+    except FileNotFoundError:
+        return None
+    except UNREADABLE as problem:
+        raise InputError(
+            "the deviations of these results cannot be read",
+            argument=str(path),
+            got=str(problem)[:200],
+            cure="identify again",
+        ) from problem
+    return TorqueDeviation(deviations @ plant.space.matrix.T, misfits)

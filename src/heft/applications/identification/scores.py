@@ -18,6 +18,8 @@ from heft.models import Robot
 from heft.plants import Plant, Problem, RobotMotion, RobotPlant, Samples
 from heft.recordings import Recording
 
+from .misfit import MisfitGatherer
+
 PIECE_ROWS = 1_000_000
 
 
@@ -181,6 +183,7 @@ def scores(
     models: Models,
     corner: float,
     traces: list[Trace] | None = None,
+    gatherer: MisfitGatherer | None = None,
 ) -> Scores:
     """Return the relative torque errors of a robot with each friction model; see `scored`.
 
@@ -190,6 +193,7 @@ def scores(
         models: The drives' parameters by name, for each friction model, the most accurate first.
         corner: Cutoff frequency of the low-pass [Hz].
         traces: List to which curves of the first model are appended; None for none.
+        gatherer: Sums up what the first model leaves over; None for nothing.
 
     Returns:
         The errors of all recordings.
@@ -198,7 +202,13 @@ def scores(
     places = {robot.channels[c]: (k, int(c)) for k, c in enumerate(robot.measured)}
     own = [(d.name, *places[d.name]) for d in robot.drives if d.name in places]
     return scored(
-        problem, tuple(models), lambda p: stretches(p, bodies, models), corner, traces, own
+        problem,
+        tuple(models),
+        lambda p: stretches(p, bodies, models),
+        corner,
+        traces,
+        own,
+        gatherer,
     )
 
 
@@ -273,6 +283,7 @@ def scored(
     corner: float,
     traces: list[Trace] | None = None,
     own: Sequence[tuple[str, int, int]] = (),
+    gatherer: MisfitGatherer | None = None,
 ) -> Scores:
     """Return the relative error of each recording and model, raw and low-pass filtered.
 
@@ -288,6 +299,7 @@ def scored(
         corner: Cutoff frequency of the low-pass [Hz].
         traces: List to which curves of the first model are appended; None for none.
         own: For each joint with friction of its own: name, measured channel, channel.
+        gatherer: Sums up what the first model leaves over; None for nothing.
 
     Returns:
         The errors of all recordings.
@@ -323,6 +335,8 @@ def scored(
             for m, estimate in enumerate(estimates):
                 left = filtered(time, tau - estimate, step, corner)[chosen]
                 error[k, m, 1] += np.sum(left**2, axis=0)
+                if gatherer is not None and m == 0:
+                    gatherer.add(piece, left, chosen, step)
         if traces is not None:
             tracers[k].add(piece)
     if traces is not None:

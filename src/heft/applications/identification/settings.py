@@ -9,6 +9,7 @@ from heft.estimators import (
     BandwidthSearch,
     DelaySearch,
     Estimator,
+    Jackknife,
     LeastSquares,
     PhysicallyConsistent,
     robust_methods,
@@ -36,6 +37,7 @@ class Settings:
             if `smoothing` states none.
         least_squares: Weighted least squares for the base parameters.
         consistent: Physically consistent fit of the standard parameters.
+        jackknife: Blocks of the logs that intervals are judged by.
         sliding: Fit of simple friction to what slides.
         weak: Windows of the weak form; None for differentiated rows.
         method: Estimator of the base parameters, by its name in `heft.estimators.ESTIMATORS`;
@@ -52,6 +54,7 @@ class Settings:
     bandwidth_search: BandwidthSearch = BandwidthSearch()
     least_squares: LeastSquares = LeastSquares()
     consistent: PhysicallyConsistent = PhysicallyConsistent()
+    jackknife: Jackknife = Jackknife()
     sliding: SlidingFit = SlidingFit()
     weak: Weak | None = None
     method: str = "least-squares"

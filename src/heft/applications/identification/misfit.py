@@ -1,0 +1,321 @@
+"""What the model cannot describe, measured from what it leaves over: part of stated intervals.
+
+The deviation of a friction curve at the speed v, each direction by itself, is
+
+    std² = J² + M² + U²
+
+J is the jackknife's (`heft.estimators.Jackknife`). M(v) is the root mean square, over braking and
+accelerating and over the distance since the last reversal, of the mean residual near v: what comes
+again there and no column takes. U(v) = κ m / (1 + t(v)/t₀) says how little was seen: m is the root
+mean square residual of slow motion, t(v) the time of sliding near v, away from reversals. Where
+nothing slides slowly, friction that falls with speed and presliding cannot be told apart.
+
+The deviation of a predicted torque is the jackknife's, the root mean square residual of rows of
+like speed and distance since reversal, and U at the row's speed.
+
+Residuals are taken in the motion's band: an interval that is scaled by noise above it is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+from heft.display import Stretch
+from heft.dynamics import LINEAR_SCALE, Drive
+from heft.models import Robot
+
+SLOWEST, FASTEST = 1e-4, 1e3  # of the bins of speed [rad/s]
+BIN = 0.05  # of the logarithm of the speed
+
+
+@dataclass(frozen=True)
+class MisfitSettings:
+    """How what is left over is sorted. Lengths are of revolute joints; a tenth in metres.
+
+    Attributes:
+        speeds: Lower ends of cells of speed [rad/s].
+        distances: Lower ends of cells of the distance since the last reversal [rad].
+        near: Logarithm of the ratio to a speed within which rows are near it.
+        mean_distances: Lower ends of the distances over which mean residuals are compared [rad].
+        least_rows: Rows of a mean residual, at least.
+        slow: Speed below which motion is slow [rad/s].
+        sliding: Distance since the last reversal from which a joint slides [rad].
+        enough: t₀, time of sliding near a speed that halves what is unknown of it [s].
+        unseen: κ, deviation where nothing was seen, in units of m.
+    """
+
+    speeds: tuple[float, ...] = (0.0, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.6)
+    distances: tuple[float, ...] = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1)
+    near: float = 0.25
+    mean_distances: tuple[float, ...] = (0.0, 0.01, 0.03, 0.1)
+    least_rows: int = 8
+    slow: float = 0.1
+    sliding: float = 0.01
+    enough: float = 0.25
+    unseen: float = 4.0
+
+
+@dataclass(frozen=True)
+class Reversal:
+    """The last reversal of each drive, carried from one stretch of a log to the next.
+
+    Attributes:
+        direction: Of the motion, −1, 0 or 1, shape (drives,).
+        position: Where it began, shape (drives,) [rad or m].
+    """
+
+    direction: Array
+    position: Array
+
+
+def since_reversal(
+    position: Array, velocity: Array, before: Reversal | None = None
+) -> tuple[Array, Reversal]:
+    """Return the distance that each drive has gone since its last reversal.
+
+    Args:
+        position: Shape (N, drives) [rad or m].
+        velocity: Shape (N, drives) [rad/s or m/s].
+        before: State at the end of the stretch before; without it distances count from the first
+            row.
+
+    Returns:
+        Shape (N, drives) [rad or m], and the state at the end.
+    """
+    out = np.empty(position.shape)
+    ends = np.zeros((2, position.shape[1]))
+    for d, (x, w) in enumerate(zip(position.T, velocity.T, strict=True)):
+        sign = np.sign(w)
+        first = before.direction[d] if before is not None else sign[0]
+        # Rest goes on in the direction before it.
+        moving = np.where(sign != 0.0, np.arange(len(sign)), -1)
+        last = np.maximum.accumulate(moving)
+        sign = np.where(last >= 0, sign[np.maximum(last, 0)], first)
+        turned = np.flatnonzero(np.diff(sign, prepend=first) != 0.0)
+        start = np.full(len(x), before.position[d] if before is not None else x[0])
+        place = np.searchsorted(turned, np.arange(len(x)), side="right") - 1
+        begun = place >= 0
+        start[begun] = x[turned[place[begun]]]
+        out[:, d] = np.abs(x - start)
+        ends[:, d] = sign[-1], start[-1]
+    return out, Reversal(*ends)
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """What the model leaves over of one drive's effort.
+
+    Attributes:
+        settings: Of the cells.
+        cells: Root mean square residual by speed and distance since reversal, shape (speeds,
+            distances) [N·m or N]; the largest of all where there are no rows.
+        slow: m, of slow motion [N·m or N].
+        scale: Unit of speeds and distances: 1, or `LINEAR_SCALE` of a sliding joint.
+        sums: Sum of residuals [N·m or N] and number of rows by direction, braking or not, distance
+            and speed, shape (2, 2, 2, distances, bins).
+        seconds: Time of sliding by direction and speed, shape (2, bins) [s].
+    """
+
+    settings: MisfitSettings
+    cells: Array
+    slow: float
+    scale: float
+    sums: Array
+    seconds: Array
+
+    def curve(self, velocity: Array) -> Array:
+        """Return √(M² + U²) in steady sliding at velocities, shape (N,) [N·m or N]."""
+        return np.asarray(np.hypot(self._repeated(velocity), self.unseen(velocity)))
+
+    def unseen(self, velocity: Array) -> Array:
+        """Return U at velocities, shape (N,) [N·m or N]."""
+        way, place = self._places(velocity)
+        reach = round(self.settings.near / BIN)
+        near = _around(self.seconds, reach)
+        return np.asarray(
+            self.settings.unseen * self.slow / (1.0 + near[way, place] / self.settings.enough)
+        )
+
+    def _repeated(self, velocity: Array) -> Array:
+        """Return M at velocities, shape (N,)."""
+        way, place = self._places(velocity)
+        total, rows = _around(self.sums, round(self.settings.near / BIN))
+        enough = rows >= self.settings.least_rows
+        mean = np.where(enough, total / np.maximum(rows, 1.0), 0.0)
+        count = np.maximum(enough.sum(axis=(1, 2)), 1)
+        return np.asarray(np.sqrt(np.sum(mean**2, axis=(1, 2)) / count)[way, place])
+
+    def torque(self, velocity: Array, distance: Array) -> Array:
+        """Return the residual of rows alike with U, shape (N,) [N·m or N].
+
+        Args:
+            velocity: Shape (N,) [rad/s or m/s].
+            distance: Since the last reversal, shape (N,) [rad or m].
+        """
+        row = _cell(np.abs(velocity), self.settings.speeds, self.scale)
+        column = _cell(distance, self.settings.distances, self.scale)
+        return np.asarray(np.hypot(self.cells[row, column], self.unseen(velocity)))
+
+    def _places(self, velocity: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        return _places(velocity / self.scale)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `from_json` needs to state the deviation of a torque."""
+        centres = self.scale * SLOWEST * np.exp(BIN * np.arange(self.seconds.shape[1]))
+        seen = np.flatnonzero(self.seconds.any(axis=0))
+        return {
+            "speed": [self.scale * v for v in self.settings.speeds],
+            "distance": [self.scale * d for d in self.settings.distances],
+            "residual": self.cells.tolist(),
+            "slow_residual": self.slow,
+            "sliding": {
+                "speed": centres[seen].tolist(),
+                "backward": self.seconds[0, seen].tolist(),
+                "forward": self.seconds[1, seen].tolist(),
+            },
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any], linear: bool) -> Misfit:
+        """Return what `to_json` wrote; sums are not kept.
+
+        Raises:
+            ValueError: If the numbers are none or do not fit each other.
+        """
+        scale = LINEAR_SCALE if linear else 1.0
+        settings = MisfitSettings(
+            speeds=tuple(float(v) / scale for v in data["speed"]),
+            distances=tuple(float(v) / scale for v in data["distance"]),
+        )
+        cells = np.array(data["residual"], dtype=float)
+        slow = float(data["slow_residual"])
+        seconds = np.zeros((2, _bins()))
+        sliding = data["sliding"]
+        place = _places(np.array(sliding["speed"], dtype=float) / scale)[1]
+        for way, name in enumerate(("backward", "forward")):
+            seconds[way, place] = np.array(sliding[name], dtype=float)
+        if cells.shape != (len(settings.speeds), len(settings.distances)):
+            raise ValueError("cells of the misfit do not fit their speeds and distances")
+        if not (np.isfinite(cells).all() and np.isfinite(slow) and np.isfinite(seconds).all()):
+            raise ValueError("a misfit is no finite number")
+        return Misfit(settings, cells, slow, scale, np.zeros((2, 2, 2, 0, _bins())), seconds)
+
+
+def _bins() -> int:
+    return int(np.log(FASTEST / SLOWEST) / BIN) + 1
+
+
+def _places(velocity: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return direction (0 backward, 1 forward) and bin of speed."""
+    speed = np.log(np.maximum(np.abs(velocity), SLOWEST) / SLOWEST) / BIN
+    place = np.minimum(np.round(speed), _bins() - 1).astype(np.intp)
+    return (velocity > 0.0).astype(np.intp), place
+
+
+def _cell(values: Array, lower: Sequence[float], scale: float) -> NDArray[np.intp]:
+    ends = scale * np.array(lower[1:])
+    return np.searchsorted(ends, values, side="right")
+
+
+def _around(values: Array, reach: int) -> Array:
+    """Return sums over bins of speed within reach, along the last axis."""
+    total = np.cumsum(np.concatenate([np.zeros((*values.shape[:-1], 1)), values], -1), -1)
+    size = values.shape[-1]
+    high = np.minimum(np.arange(size) + reach + 1, size)
+    low = np.maximum(np.arange(size) - reach, 0)
+    return np.asarray(total[..., high] - total[..., low])
+
+
+@dataclass
+class MisfitGatherer:
+    """Sums up what is left over of a robot's drives, stretch by stretch.
+
+    Attributes:
+        drives: With friction, whose effort acts on a measured channel.
+        measured: Positions of the measured channels.
+        settings: Of the cells.
+    """
+
+    drives: tuple[Drive, ...]
+    measured: NDArray[np.intp]
+    settings: MisfitSettings = field(default_factory=MisfitSettings)
+
+    @staticmethod
+    def of(robot: Robot) -> MisfitGatherer:
+        """Return the gatherer of a robot's drives with friction on measured channels."""
+        drives = (d for d in robot.drives if d.friction and d.ratio[robot.measured].any())
+        return MisfitGatherer(tuple(drives), robot.measured)
+
+    def __post_init__(self) -> None:
+        count, s = len(self.drives), self.settings
+        self._cells = np.zeros((count, 2, len(s.speeds), len(s.distances)))
+        self._slow = np.zeros((count, 2))
+        self._sums = np.zeros((count, 2, 2, 2, len(s.mean_distances), _bins()))
+        self._seconds = np.zeros((count, 2, _bins()))
+
+    def add(self, piece: Stretch, left: Array, chosen: NDArray[np.bool_], step: float) -> None:
+        """Add a stretch of a log.
+
+        Args:
+            piece: Its motion.
+            left: What is left over of the measured channels in the motion's band, of the chosen
+                rows, shape (chosen, channels) [N·m or N].
+            chosen: Which rows count, shape (N,).
+            step: Time from one row to the next [s].
+        """
+        if not self.drives:
+            return
+        ratios = np.array([d.ratio for d in self.drives]).T
+        position, velocity = piece.position @ ratios, piece.velocity @ ratios
+        distance, _ = since_reversal(position, velocity)
+        rise = np.gradient(velocity, axis=0) * velocity if len(velocity) > 1 else velocity
+        for d, drive in enumerate(self.drives):
+            own = drive.ratio[self.measured]
+            residual = left @ own / (own @ own)
+            scale = LINEAR_SCALE if drive.linear else 1.0
+            w, gone, rising = (p[chosen, d] / scale for p in (velocity, distance, rise))
+            self._add(d, residual, w, gone, rising, step)
+
+    def _add(
+        self, d: int, residual: Array, velocity: Array, distance: Array, rise: Array, step: float
+    ) -> None:
+        s = self.settings
+        row, column = _cell(np.abs(velocity), s.speeds, 1.0), _cell(distance, s.distances, 1.0)
+        np.add.at(self._cells[d, 0], (row, column), residual**2)
+        np.add.at(self._cells[d, 1], (row, column), 1.0)
+        slow = np.abs(velocity) < s.slow
+        self._slow[d] += np.sum(residual[slow] ** 2), np.count_nonzero(slow)
+        way, place = _places(velocity)
+        braking = (rise < 0.0).astype(np.intp)
+        part = _cell(distance, s.mean_distances, 1.0)
+        np.add.at(self._sums[d, 0], (way, braking, part, place), residual)
+        np.add.at(self._sums[d, 1], (way, braking, part, place), 1.0)
+        sliding = distance > s.sliding
+        np.add.at(self._seconds[d], (way[sliding], place[sliding]), step)
+
+    def misfits(self) -> dict[str, Misfit]:
+        """Return what is left over by drive; of those with no row, nothing."""
+        found = {}
+        for d, drive in enumerate(self.drives):
+            energy, rows = self._cells[d]
+            if not rows.any():
+                continue
+            mean = np.sqrt(energy / np.maximum(rows, 1.0))
+            cells = np.where(rows > 0.0, mean, mean.max())
+            overall = (energy.sum(), rows.sum())
+            total, count = self._slow[d] if self._slow[d, 1] > 0.0 else overall
+            found[drive.name] = Misfit(
+                self.settings,
+                cells,
+                float(np.sqrt(total / count)),
+                LINEAR_SCALE if drive.linear else 1.0,
+                self._sums[d],
+                self._seconds[d],
+            )
+        return found

@@ -1,0 +1,96 @@
+"""Standard deviation of a predicted torque: what the logs leave open, and what no model takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.dynamics import Drive, drive_columns
+from heft.plants import RobotMotion, RobotPlant, Samples
+
+from .misfit import Misfit, Reversal, since_reversal
+
+
+@dataclass(frozen=True)
+class TorqueDeviation:
+    """What the standard deviation of a robot's predicted torques is made of.
+
+    Attributes:
+        deviations: D of the standard parameters, DᵀD their jackknife covariance, shape (K, p).
+        misfits: What is left over, by joint; without one a joint's deviation is not known.
+    """
+
+    deviations: Array
+    misfits: Mapping[str, Misfit]
+
+    def std(
+        self,
+        plant: RobotPlant,
+        samples: Samples[RobotMotion],
+        rigid: Array,
+        before: Reversal | None = None,
+    ) -> tuple[Array, Reversal]:
+        """Return the standard deviation of the torque with full friction.
+
+        Args:
+            plant: Identified robot.
+            samples: N of them.
+            rigid: Rigid-body torque, shape (channels, N) [N·m or N].
+            before: State of the reversals at the end of the samples before.
+
+        Returns:
+            Shape (N, channels) [N·m or N], NaN where it is not known, and the state at the end.
+        """
+        robot = plant.robot
+        ratios = np.array([d.ratio for d in robot.drives]).reshape(len(robot.drives), -1).T
+        velocity = samples.motion.velocity.T @ ratios
+        distance, state = since_reversal(samples.motion.position.T @ ratios, velocity, before)
+        variance = self._jackknife(plant, samples, rigid)
+        known = np.zeros(len(variance), dtype=bool)
+        for d, drive in enumerate(robot.drives):
+            if drive.name not in self.misfits or drive.name not in robot.channels:
+                continue
+            channel = robot.channels.index(drive.name)
+            rest = self.misfits[drive.name].torque(velocity[:, d], distance[:, d])
+            variance[channel] += rest**2
+            known[channel] = True
+        return np.where(known[:, None], np.sqrt(variance), np.nan).T, state
+
+    def _jackknife(self, plant: RobotPlant, samples: Samples[RobotMotion], rigid: Array) -> Array:
+        """Return the jackknife variance of the torques, shape (channels, N)."""
+        robot, bodies = plant.robot, plant.bodies_size
+        chosen = robot.drive_columns
+        made = drive_columns.columns(robot.drives, chosen, plant.drive_state(samples, rigid))
+        moved = np.array([plant.rigid(samples.motion, d) for d in self.deviations])
+        if not len(moved):
+            return np.zeros(rigid.shape)
+        for channel in range(len(rigid)):
+            acts = [k for k, (c, _) in enumerate(made.acts) if c == channel]
+            columns = [int(made.acts[k][1]) for k in acts]
+            values = made.weights[acts, None] * made.values[columns]
+            moved[:, channel] += self.deviations[:, [bodies + c for c in columns]] @ values
+        return np.asarray(np.sum(moved**2, axis=0))
+
+
+def misfits_of(
+    drives: tuple[Drive, ...], entries: Mapping[str, Mapping[str, object]]
+) -> dict[str, Misfit]:
+    """Return the misfits that `estimate.json` states, by drive.
+
+    Args:
+        drives: Of the robot.
+        entries: Of `joints` and `motors`.
+
+    Raises:
+        ValueError, KeyError, TypeError: If one is none.
+    """
+    linear = {d.name: d.linear for d in drives}
+    found = {}
+    for name, entry in entries.items():
+        stated = entry.get("misfit")
+        if stated is not None and name in linear:
+            found[name] = Misfit.from_json(stated, linear[name])  # type: ignore[arg-type]
+    return found

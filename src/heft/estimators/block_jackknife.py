@@ -1,0 +1,294 @@
+"""Jackknife over contiguous blocks of the logs: what an estimate owes to any one part of them.
+
+With `x_k` the estimate without block k of K, the covariance of the estimate is
+`(K − 1)/K Σ_k (x_k − x̄)(x_k − x̄)ᵀ` [Kunsch1989]. It assumes nothing of the noise but that blocks
+are long against its memory, and counts what no column describes as far as that differs from block
+to block. Blocks are triangles that were summed anyway, so leaving one out needs no rows:
+with R the triangle of all and `W_k = R_k R⁻¹`, the information without block k is
+`Rᵀ(1 − W_kᵀ W_k)R`, formed in coordinates in which that of all is the identity.
+
+Where constraints bind, the estimate without a block is the constrained one: coefficients with a
+sign are solved for again, from the set that is positive in the estimate; a pseudo-inertia on the
+boundary of its cone moves in the boundary's tangent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+from heft.files import Keys, Number, check_fields
+from heft.information import Directions, Information
+
+from .consistent import PhysicallyConsistent, Scaled
+from .drive_gains import ConsistentFit
+from .estimate import Estimate
+from .feasible_set import unstack
+
+CHECKS: Keys = {"blocks": Number("there are too few or too many blocks", 2, 1000, whole=True)}
+BINDING = 1e-6  # distance from a constraint, in scaled unknowns, at which it binds
+
+
+@dataclass(frozen=True)
+class Block:
+    """A contiguous block of rows, as far as leaving it out needs it.
+
+    Attributes:
+        rows: Square root of its weighted information `Σ w² YᵀY`, shape (any, n). Empty for a
+            block of an earlier experiment, of which only the score is kept: it is left out to
+            first order.
+        score: Its weighted score `Σ w² Yᵀ(τ − Y x)` at the estimate, shape (n,).
+    """
+
+    rows: Array
+    score: Array
+
+    @staticmethod
+    def of(
+        parts: Sequence[Information],
+        weights: Sequence[float],
+        values: Array,
+        maps: Sequence[Array] | None = None,
+        earlier: Sequence[Array] | None = None,
+    ) -> list[Block]:
+        """Return blocks on n unknowns x.
+
+        Args:
+            parts: Information of each block about β.
+            weights: w of each channel's rows [1 / channel's unit].
+            values: x, shape (n,).
+            maps: T of each channel, whose regressor of x is Y T, shape (b, n); the identity if
+                not given.
+            earlier: For each channel the moments `Yᵀ(τ − Y β)` of blocks of earlier experiments,
+                shape (blocks, b).
+        """
+        found = []
+        for part in parts:
+            size = len(part.labels)
+            rows = []
+            for c, (weight, triangle) in enumerate(zip(weights, part.triangles, strict=True)):
+                wide = weight * triangle.spread(size)[:-1]
+                mapped = wide[:, :-1] if maps is None else wide[:, :-1] @ maps[c]
+                rows.append(np.column_stack([mapped, wide[:, -1]]))
+            stacked = np.vstack(rows)
+            regressor = stacked[:, :-1]
+            found.append(Block(regressor, regressor.T @ (stacked[:, -1] - regressor @ values)))
+        moments = [
+            weights[c] ** 2 * (m if maps is None else m @ maps[c])
+            for c, m in enumerate(earlier or ())
+        ]
+        scores = np.sum(moments, axis=0) if moments else np.zeros((0, len(values)))
+        return found + [Block(np.zeros((0, len(values))), score) for score in scores]
+
+
+def block_moments(parts: Sequence[Information], values: Array) -> tuple[Array, ...]:
+    """Return for each channel the moments `Yᵀ(τ − Y β)` of all blocks, shape (blocks, b).
+
+    Args:
+        parts: Information of each block about β.
+        values: β, shape (b,).
+    """
+    found = np.array([part.moments(values) for part in parts])
+    return tuple(np.moveaxis(found, 1, 0))
+
+
+@dataclass(frozen=True)
+class Jackknife:
+    """Block jackknife of base parameters and of physically consistent ones.
+
+    Deviations D are returned as rows, with `DᵀD` the covariance.
+
+    Attributes:
+        blocks: Number K of blocks: enough for a deviation that is itself right to 1/√(2K), few
+            enough that blocks are long against the residual's memory.
+        least_left: Share of the information in a direction that is taken to be left without a
+            block, at least. Where one block alone shows a direction, nothing is known without it,
+            and its deviation would be infinite.
+        rounds: Most exchanges between coefficients that are positive and those that are zero.
+
+    Raises:
+        InvalidSetting: If there are fewer than two blocks.
+    """
+
+    blocks: int = 12
+    least_left: float = 0.1
+    rounds: int = 60
+
+    def __post_init__(self) -> None:
+        check_fields(self, CHECKS)
+
+    def of_base(self, estimate: Estimate, blocks: Sequence[Block]) -> Array:
+        """Return deviations of the base parameters β, shape (K, b).
+
+        Args:
+            estimate: Of all rows, by least squares.
+            blocks: On β, with the weights of the fit.
+        """
+        triangle = estimate.information.combined(estimate.fitted_with)
+        inverse = Directions.of(triangle.R, triangle.rows).inverse
+        moved = [
+            -inverse @ self.without(block.rows @ inverse, block.score @ inverse) for block in blocks
+        ]
+        return _centred(moved, len(inverse))
+
+    def of_consistent(
+        self, solver: PhysicallyConsistent, found: ConsistentFit, blocks: Sequence[Block]
+    ) -> Array:
+        """Return deviations of the physically consistent parameters x, shape (K, n).
+
+        Args:
+            solver: That found them.
+            found: The estimate from all rows.
+            blocks: On `found.space.matrix @ x`, of unit variance.
+        """
+        scaled = solver.scaled(found.triangle, found.space)
+        values = found.consistent.parameters.values
+        tangent = _Tangent.of(scaled, values, solver.margin)
+        matrix = found.space.matrix @ tangent.back
+        moved = [
+            tangent.back @ tangent.without(self, block.rows @ matrix, block.score @ matrix)
+            for block in blocks
+        ]
+        return _centred(moved, len(values))
+
+    def without(self, inner: Array, right: Array) -> Array:
+        """Return `(1 − WᵀW)⁻¹ y`, the information that is left bounded below.
+
+        Args:
+            inner: W, shape (any, n).
+            right: y, shape (n,).
+        """
+        if not len(inner):
+            return right
+        left = np.eye(len(right)) - inner.T @ inner
+        try:
+            np.linalg.cholesky(left - self.least_left * np.eye(len(right)))
+        except np.linalg.LinAlgError:
+            values, vectors = np.linalg.eigh(left)
+            return np.asarray(vectors @ (right @ vectors / np.maximum(values, self.least_left)))
+        return np.asarray(scipy.linalg.solve(left, right, assume_a="pos"))
+
+
+def _centred(moved: Sequence[Array], size: int) -> Array:
+    """Return estimates without a block each as deviations D with DᵀD their jackknife covariance."""
+    count = len(moved)
+    if count < 2:
+        return np.zeros((0, size))
+    estimates = np.array(moved)
+    return np.asarray(np.sqrt((count - 1) / count) * (estimates - estimates.mean(axis=0)))
+
+
+@dataclass(frozen=True)
+class _Tangent:
+    """Where the consistent estimate can go to first order: `x = x̂ + back @ y`, signs apart.
+
+    Attributes:
+        back: Of steps y, shape (n, m): scaled unknowns in the tangent of all that binds but signs.
+        rows: Square root of the information of data and prior about y, shape (any, m).
+        gradient: Of half the sum of squares at the estimate, shape (m,).
+        signed: Positions in y of coefficients with a sign.
+        room: How far each of these may fall, shape (signed,).
+    """
+
+    back: Array
+    rows: Array
+    gradient: Array
+    signed: NDArray[np.intp]
+    room: Array
+
+    @staticmethod
+    def of(scaled: Scaled, values: Array, margin: float) -> _Tangent:
+        """Return the tangent at the estimate x, shape (n,), of a solver's `margin`."""
+        space = scaled.space
+        bodies = 10 * len(space.groups)
+        unknown = np.asarray(np.linalg.solve(scaled.back, values), dtype=np.float64)
+        faces = _binding(scaled, unknown, margin)[:, :bodies]
+        free = scipy.linalg.null_space(faces) if len(faces) else np.eye(bodies)
+        basis = scipy.linalg.block_diag(free, np.eye(len(unknown) - bodies))
+        rows = scaled.factor[:-1, :-1] @ basis
+        gradient = rows.T @ (scaled.factor[:-1, :-1] @ unknown - scaled.factor[:-1, -1])
+        signs = np.array(space.nonnegative, dtype=np.intp)
+        shift = free.shape[1] - bodies
+        return _Tangent(
+            scaled.back @ basis, rows, gradient, signs + shift, np.maximum(unknown[signs], 0.0)
+        )
+
+    def without(self, jackknife: Jackknife, inner: Array, score: Array) -> Array:
+        """Return the step y to the estimate without a block.
+
+        Of two coefficients one is positive and the gradient of the other does not fall: the
+        complementary pair is found by exchanging all that are wrong, and one at a time once that
+        does not help [Portugal1994].
+
+        Args:
+            jackknife: Settings.
+            inner: Of the block, shape (any, m).
+            score: Of the block, shape (m,).
+        """
+        gradient = self.gradient + score
+        signed, room = self.signed, self.room
+        positive = room > 0.0
+        best, patience = len(signed) + 1, 3
+        step = np.zeros(len(gradient))
+        scale = np.linalg.norm(self.rows[:, signed], axis=0)
+        for _ in range(jackknife.rounds):
+            step = self._held(jackknife, inner, gradient, positive)
+            slope = gradient + self.rows.T @ (self.rows @ step) - inner.T @ (inner @ step)
+            below = positive & (step[signed] < -room)
+            falling = ~positive & (slope[signed] < -BINDING * scale)
+            wrong = np.flatnonzero(below | falling)
+            if not len(wrong):
+                break
+            if len(wrong) < best:
+                best, patience = len(wrong), 3
+            else:
+                patience -= 1
+            exchanged = wrong if patience > 0 else wrong[-1:]
+            positive[exchanged] = ~positive[exchanged]
+        step[signed] = np.maximum(step[signed], -room)
+        return step
+
+    def _held(
+        self, jackknife: Jackknife, inner: Array, gradient: Array, positive: NDArray[np.bool_]
+    ) -> Array:
+        """Return the step with coefficients that are not positive held at zero."""
+        step = np.zeros(len(gradient))
+        zero = self.signed[~positive]
+        step[zero] = -self.room[~positive]
+        moved = np.ones(len(step), dtype=bool)
+        moved[zero] = False
+        right = gradient
+        if step.any():
+            right = right + self.rows.T @ (self.rows @ step) - inner.T @ (inner @ step)
+        factor = np.linalg.qr(self.rows[:, moved], mode="r")
+        whitened = scipy.linalg.solve_triangular(factor, inner[:, moved].T, trans="T").T
+        pull = scipy.linalg.solve_triangular(factor, right[moved], trans="T")
+        left = jackknife.without(whitened, pull)
+        step[moved] = -scipy.linalg.solve_triangular(factor, left)
+        return step
+
+
+def _binding(scaled: Scaled, unknown: Array, margin: float) -> Array:
+    """Return rows of the constraints that bind, but signs, on the scaled unknowns: shape (k, n)."""
+    space, constraints = scaled.space, scaled.constraints
+    rows = []
+    signs = len(space.nonnegative)
+    slack = constraints.rows @ unknown - constraints.least
+    for k in range(signs, len(slack)):
+        if constraints.equal[k] or slack[k] < BINDING:
+            rows.append(constraints.rows[k])
+    units = unstack(np.eye(10))
+    for first in range(0, 10 * len(space.groups), 10):
+        values, vectors = np.linalg.eigh(unstack(unknown[first : first + 10]))
+        face = vectors[:, values < 2.0 * margin]
+        for i in range(face.shape[1]):
+            for j in range(i + 1):
+                row = np.zeros(len(unknown))
+                row[first : first + 10] = np.einsum("a,kab,b->k", face[:, i], units, face[:, j])
+                rows.append(row)
+    return np.array(rows).reshape(-1, len(unknown))

@@ -1,0 +1,311 @@
+"""Laws of intervals: the jackknife over blocks, what is left over, and noise of earlier logs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import cache, reduce
+from operator import add
+
+import numpy as np
+import pytest
+
+from heft.applications.demo.demo import FOLDER
+from heft.applications.identification import Settings, fit_experiment, open_experiment
+from heft.applications.identification.earlier import Earlier, stored
+from heft.applications.identification.fit import ExperimentFit
+from heft.applications.identification.misfit import (
+    MisfitGatherer,
+    MisfitSettings,
+    Reversal,
+    since_reversal,
+)
+from heft.display import Stretch
+from heft.dynamics import LINEAR_SCALE, Drive, Viscous
+from heft.estimators import (
+    Block,
+    DriveGains,
+    Estimate,
+    Jackknife,
+    LeastSquares,
+    PhysicallyConsistent,
+    block_moments,
+)
+from heft.information import Information, Labels, ParameterSpace
+from heft.models import Robot
+from heft.plants import RobotPlant
+from heft.recordings import Recording
+from heft.signals import Smoothing, Weak
+from tests.robots import FloatArray
+
+K = 12
+JACKKNIFE = Jackknife(K)
+
+
+def rows(seed: int, count: int = 1200, size: int = 6) -> tuple[FloatArray, FloatArray]:
+    """Return Y of two channels, shape (count, 2, size), and the truth; no sign binds by far."""
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(count, 2, size)), rng.uniform(1.0, 2.0, size=size)
+
+
+def blocks_of(Y: FloatArray, tau: FloatArray) -> list[Information]:
+    labels = Labels(tuple("abcdef"[: Y.shape[2]]), ("1",) * Y.shape[2])
+    return [
+        Information.from_rows(labels, ("one", "two"), y, t)
+        for y, t in zip(np.split(Y, K), np.split(tau, K), strict=True)
+    ]
+
+
+def solved(parts: list[Information]) -> Estimate:
+    return LeastSquares(weighting="none").solve(reduce(add, parts))
+
+
+def deviations(parts: list[Information]) -> FloatArray:
+    estimate = solved(parts)
+    blocks = Block.of(parts, estimate.fit_weights, estimate.fitted)
+    return JACKKNIFE.of_base(estimate, blocks)
+
+
+# ---- the jackknife of base parameters --------------------------------------------------------
+
+
+def test_deviations_are_those_of_refits_without_each_block() -> None:
+    Y, truth = rows(0)
+    parts = blocks_of(Y, Y @ truth + np.random.default_rng(1).normal(size=Y.shape[:2]))
+    without = np.array([solved(parts[:k] + parts[k + 1 :]).fitted for k in range(K)])
+    wanted = np.sqrt((K - 1) / K) * (without - without.mean(axis=0))
+    np.testing.assert_allclose(deviations(parts), wanted, rtol=1e-8, atol=1e-12)
+
+
+def test_without_noise_they_vanish() -> None:
+    Y, truth = rows(0)
+    assert np.abs(deviations(blocks_of(Y, Y @ truth))).max() < 1e-12
+
+
+def test_they_have_the_unit_of_the_parameters() -> None:
+    Y, truth = rows(0)
+    noisy = Y @ truth + np.random.default_rng(1).normal(size=Y.shape[:2])
+    scale = np.geomspace(1e-3, 1e3, len(truth))
+    one, other = deviations(blocks_of(Y, noisy)), deviations(blocks_of(Y * scale, noisy))
+    np.testing.assert_allclose(other * scale, one, rtol=1e-8)
+    np.testing.assert_allclose(deviations(blocks_of(Y, 7.0 * noisy)), 7.0 * one, rtol=1e-8)
+
+
+def test_their_intervals_hold_the_truth() -> None:
+    """Coverage of nominal 95 % by a t of 11 degrees of freedom: 1.96 of them hold .924."""
+    inside = []
+    for seed in range(150):
+        Y, truth = rows(seed, 240)
+        parts = blocks_of(Y, Y @ truth + np.random.default_rng(seed + 999).normal(size=Y.shape[:2]))
+        std = np.linalg.norm(deviations(parts), axis=0)
+        inside.append(np.abs(solved(parts).fitted - truth) <= 1.96 * std)
+    # Blocks of 40 rows for 6 parameters widen them; 900 numbers: ± .02 at two deviations.
+    assert 0.90 <= np.mean(inside) <= 0.98
+
+
+def test_a_direction_that_one_block_shows_is_no_more_than_unsure() -> None:
+    Y, truth = rows(0)
+    Y[100:, :, 0] = 0.0
+    noisy = Y @ truth + np.random.default_rng(1).normal(size=Y.shape[:2])
+    assert np.isfinite(deviations(blocks_of(Y, noisy))).all()
+
+
+# ---- of consistent parameters ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("binding", [0, 2])
+def test_coefficients_with_a_sign_are_solved_for_again(binding: int) -> None:
+    """Explicit conic fits without each block, of which signs bind in some and not in others."""
+    Y, truth = rows(3)
+    truth[:binding] = 0.0
+    parts = blocks_of(Y, Y @ truth + np.random.default_rng(4).normal(size=Y.shape[:2]))
+    labels = parts[0].labels
+    space = ParameterSpace(labels, np.eye(6), np.zeros(6), (), tuple(range(6)))
+    solver, estimate = PhysicallyConsistent(), solved(parts)
+    fits = DriveGains(solver)
+
+    def fitted(some: list[Information]) -> FloatArray:
+        whole = replace(estimate, information=reduce(add, some))
+        return fits.fit([whole], space, {}).consistent.parameters.values
+
+    found = fits.fit([estimate], space, {})
+    x = found.consistent.parameters.values
+    weights = list(estimate.weights().values())
+    got = JACKKNIFE.of_consistent(solver, found, Block.of(parts, weights, x, found.maps[0]))
+    without = np.array([fitted(parts[:k] + parts[k + 1 :]) for k in range(K)])
+    wanted = np.sqrt((K - 1) / K) * (without - without.mean(axis=0))
+    assert (without[:, :binding].min(initial=0.0)) >= 0.0
+    np.testing.assert_allclose(got, wanted, atol=0.01 * np.abs(wanted).max())
+
+
+@cache
+def demo(weak: bool = False) -> ExperimentFit[RobotPlant]:
+    """Return the fit of ten seconds of the demonstration's log."""
+    log = Recording.open(FOLDER / "run1.parquet").window(0, 3000)
+    smoothing = Smoothing(corner=8.0, delay=0.003)
+    settings = Settings(smoothing, threads=1, weak=Weak() if weak else None)
+    problem, settings = open_experiment(Robot.from_file(FOLDER / "arm.urdf"), [log], settings)
+    return fit_experiment(problem, settings)
+
+
+def test_on_an_arm_they_are_those_of_conic_fits_without_a_block() -> None:
+    run, solver = demo(), PhysicallyConsistent()
+    space = run.problem.space
+    found = DriveGains(solver).fit([run.estimate], space, {})
+    got = run.deviations(solver, JACKKNIFE, found) / np.sqrt((K - 1) / K)
+    ends = []
+    for k in (0, 7):
+        rest = [b for j, b in enumerate(run.blocks) if j != k]
+        whole = replace(run.estimate, information=reduce(add, rest))
+        ends.append(DriveGains(solver).fit([whole], space, {}).consistent.parameters.values)
+    # In the metric of the estimate's own covariance; the cone's curvature is of second order.
+    moved = space.matrix @ (ends[0] - ends[1] - (got[0] - got[7]))
+    whole = space.matrix @ (ends[0] - ends[1])
+    R = run.estimate.information.combined(run.estimate.fitted_with).R
+    assert np.linalg.norm(R @ moved) < 0.1 * np.linalg.norm(R @ whole)
+
+
+# ---- blocks of logs --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weak", [False, True])
+def test_blocks_add_to_the_whole(weak: bool) -> None:
+    problem = demo(weak).problem
+    whole = problem.information()
+    samples = whole.triangles[0].rows
+    blocks = problem.information_blocks(K, samples)
+    sizes = [b.triangles[0].rows for b in blocks]
+    assert len(blocks) == K
+    assert sum(sizes) == samples
+    assert max(sizes) - min(sizes) <= K
+    one, other = whole.combined().factor, reduce(add, blocks).combined().factor
+    gram = one.T @ one
+    np.testing.assert_allclose(other.T @ other, gram, atol=1e-9 * gram.max())
+
+
+def test_another_cutoff_leaves_held_windows_as_they_are() -> None:
+    held = demo(weak=True).problem.holding_windows()
+    other = held.sharpened(2.0)
+    assert other is not None and other.weak is not None and held.weak is not None
+    step = held.timelines[0].step
+    assert other.weak.windows(other.corner, step) == held.weak.windows(held.corner, step)
+    assert other.information().rows == held.information().rows
+
+
+# ---- earlier experiments ---------------------------------------------------------------------
+
+
+def test_noise_of_earlier_experiments_counts(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Twice the same information with its own noise: deviations fall by √2, no more."""
+    run = demo()
+    path = tmp_path_factory.mktemp("given") / "information.npz"
+    run.information.save(path, **stored(run.estimate.noise, run.moments))
+    given = Earlier.load(path)
+    settings = Settings(run.problem.smoothing, threads=1)
+    problem = run.problem.with_settings(plant=RobotPlant(run.problem.plant.robot))
+    both = fit_experiment(problem, settings, given)
+    ratio = both.estimate.parameters.std / run.estimate.parameters.std
+    # The point of load friction is another and signs of the noise are not: a tenth.
+    assert 0.9 / np.sqrt(2.0) < np.median(ratio) < 1.1 / np.sqrt(2.0)
+    known = fit_experiment(problem, settings, run.information).estimate.parameters.std
+    assert np.median(known / run.estimate.parameters.std) > 0.5
+
+
+def test_moments_of_all_blocks_are_those_of_the_whole() -> None:
+    run = demo()
+    values = run.estimate.fitted
+    total = np.array([m.sum(axis=0) for m in block_moments(run.blocks, values)])
+    scale = np.abs(total).max()
+    np.testing.assert_allclose(total, run.estimate.information.moments(values), atol=1e-8 * scale)
+
+
+# ---- what is left over -----------------------------------------------------------------------
+
+
+def walked(x: FloatArray, w: FloatArray) -> FloatArray:
+    """Return distances since the last reversal, row by row."""
+    out, begun, direction = [], x[0], np.sign(w[0])
+    for position, velocity in zip(x, w, strict=True):
+        if velocity != 0.0 and np.sign(velocity) != direction:
+            direction, begun = np.sign(velocity), position
+        out.append(abs(position - begun))
+    return np.array(out)
+
+
+def test_distance_since_reversal_row_by_row_and_in_pieces() -> None:
+    t = np.arange(0.0, 9.0, 0.01)
+    x = np.stack([np.sin(t) + 0.3 * np.cos(5.1 * t), np.cos(1.7 * t)], axis=1)
+    w = np.gradient(x, t, axis=0)
+    w[200:230] = 0.0
+    wanted = np.stack([walked(x[:, k], w[:, k]) for k in range(2)], axis=1)
+    whole, _ = since_reversal(x, w)
+    np.testing.assert_allclose(whole, wanted)
+    state: Reversal | None = None
+    parts = []
+    for cut in (slice(0, 7), slice(7, 210), slice(210, 215), slice(215, None)):
+        part, state = since_reversal(x[cut], w[cut], state)
+        parts.append(part)
+    np.testing.assert_allclose(np.concatenate(parts), wanted)
+
+
+def gathered(left: FloatArray, scale: float = 1.0, copies: int = 1) -> MisfitGatherer:
+    """Return what is left over of a joint that swings, `left` of its phase, shape (N,)."""
+    drive = Drive("joint", np.array([1.0]), (Viscous(),), scale != 1.0)
+    gatherer = MisfitGatherer((drive,), np.array([0]))
+    t = np.arange(len(left)) * 0.002
+    x, w = -np.cos(2.0 * t)[:, None], 2.0 * np.sin(2.0 * t)[:, None]
+    none = np.zeros((len(t), 1))
+    for _ in range(copies):
+        piece = Stretch(0, t, np.arange(len(t)), scale * x, scale * w, none, none[None], none)
+        gatherer.add(piece, left[:, None], np.ones(len(t), dtype=bool), 0.002)
+    return gatherer
+
+
+PHASE = 2.0 * np.arange(0.0, 4.0 * np.pi, 0.002)
+
+
+def test_what_repeats_is_found_where_it_is() -> None:
+    """0.3 forwards above 1 rad/s, nothing else: M is 0.3 there; noise of mean zero is not."""
+    forward = np.sin(PHASE) > 0.5
+    noise = np.random.default_rng(0).normal(size=len(PHASE))
+    found = gathered(0.3 * forward + 0.2 * noise).misfits()["joint"]
+    assert found.curve(np.array([1.6]))[0] == pytest.approx(0.3, rel=0.2)
+    quiet = gathered(0.2 * noise).misfits()["joint"]
+    assert quiet.curve(np.array([1.6]))[0] < 0.1
+    assert found.curve(np.array([-1.6]))[0] < 0.15
+
+
+def test_the_longer_it_slides_the_surer_it_is() -> None:
+    noise = np.random.default_rng(0).normal(size=len(PHASE))
+    speeds = np.array([0.5, 1.0, -1.5])
+    once, often = (gathered(noise, copies=n).misfits()["joint"] for n in (1, 20))
+    assert (often.unseen(speeds) < 0.2 * once.unseen(speeds)).all()
+    never = MisfitSettings().unseen * once.slow
+    np.testing.assert_allclose(once.unseen(np.array([50.0, -50.0])), never)
+
+
+def test_a_sliding_joint_is_a_joint_in_other_units() -> None:
+    noise = np.random.default_rng(0).normal(size=len(PHASE))
+    one, other = (gathered(noise, s).misfits()["joint"] for s in (1.0, LINEAR_SCALE))
+    speeds, gone = np.array([0.05, 0.5, -1.5]), np.array([0.02, 0.2, 0.0])
+    np.testing.assert_allclose(other.curve(LINEAR_SCALE * speeds), one.curve(speeds), rtol=1e-9)
+    np.testing.assert_allclose(
+        other.torque(LINEAR_SCALE * speeds, LINEAR_SCALE * gone),
+        one.torque(speeds, gone),
+        rtol=1e-9,
+    )
+
+
+@pytest.mark.parametrize("scale", [1.0, LINEAR_SCALE])
+def test_a_file_states_the_same_deviation_of_torque(scale: float) -> None:
+    found = gathered(np.random.default_rng(0).normal(size=len(PHASE)), scale).misfits()["joint"]
+    data = json.loads(json.dumps(found.to_json()))
+    again = type(found).from_json(data, scale != 1.0)
+    speeds, gone = scale * np.array([0.0, 0.05, 0.5, -1.5]), scale * np.array([0.0, 0.02, 0.2, 0.0])
+    np.testing.assert_allclose(again.torque(speeds, gone), found.torque(speeds, gone), rtol=1e-9)
+
+
+def test_without_anything_left_over_nothing_is_stated() -> None:
+    found = gathered(np.zeros(len(PHASE))).misfits()["joint"]
+    assert not found.torque(np.array([0.0, 1.0]), np.array([0.0, 0.1])).any()
+    assert not found.curve(np.array([0.1, -1.0])).any()
