@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 import numpy as np
 
@@ -88,7 +89,8 @@ class Judge:
             weak = [
                 k
                 for k, step in enumerate(kept)
-                if gains[k] < self.least_evidence(step) or not self.is_worth(step, without[k], best)
+                if gains[k] < self.least_evidence(step, without[k].correction)
+                or not self.is_worth(step, without[k], best)
             ]
             if not weak:
                 return self._explained(start, kept, without, best)
@@ -136,8 +138,8 @@ class Judge:
             return False  # what is wrong in one place explains nothing worse in another
         if not step.is_large(least, before.correction):
             return False
-        if isinstance(step, PositionOffset | Gravity):
-            return not any(before.correction.gravity) or self._lasts(step, before)
+        if self.is_small(step, before.correction):
+            return self._lasts(step, before)
         if isinstance(step, CompensatedFriction) and not self.is_seen(step, after):
             return False
         return step.is_factor or float(falls.min()) < least.residual_ratio
@@ -171,10 +173,18 @@ class Judge:
         speed = np.array([np.abs(d.ratio) @ slow for d in unknowns.rubbing])
         return step.is_seen(unknowns.sliding(fit.values, speed))
 
-    def least_evidence(self, step: CorrectionStep) -> float:
+    def least_evidence(self, step: CorrectionStep, base: Correction) -> float:
         """Return the evidence that a step must have, given all others."""
-        small = isinstance(step, PositionOffset | Gravity)
+        small = self.is_small(step, base)
         return self.least.small_evidence if small else self.least.evidence
+
+    def is_small(
+        self, step: CorrectionStep, base: Correction
+    ) -> TypeGuard[PositionOffset | Gravity]:
+        """Return whether a step is a zero or a tilt that is determined to first order."""
+        if not isinstance(step, PositionOffset | Gravity) or not step.is_expandable:
+            return False
+        return any(base.gravity) and step.angle(base) < self.least.small_rad
 
     def _rivals(
         self, step: CorrectionStep, without: Fit, best: Fit

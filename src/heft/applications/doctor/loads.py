@@ -45,13 +45,14 @@ def tool(hypotheses: Hypotheses, fit: Fit, thresholds: LoadThresholds) -> ToolFo
     last = last_body(hypotheses, thresholds)
     if last is None:
         return None
-    unknowns = hypotheses.unknowns
+    unknowns, measured = hypotheses.unknowns, _measured(hypotheses)
     plain = replace(fit.correction, carrying=None)
     fit = hypotheses.fit(plain, fit.sigma)
     freed = hypotheses.fit(replace(plain, carrying=last), fit.sigma)
     far = hypotheses.far(hypotheses.rows(plain), fit.values)
-    others = float(np.median(np.delete(far, last)[np.delete(_measured(hypotheses), last)]))
+    others = float(np.median(np.delete(far, last)[np.delete(measured, last)]))
     file, found = (_mass(hypotheses, u, last) for u in (unknowns.start, freed.values))
+    moving = sum(_mass(hypotheses, unknowns.start, int(b)) for b in np.flatnonzero(measured))
     made = ToolFound(
         last, found - file, fit.objective - freed.objective, far[last] / max(others, 1.0)
     )
@@ -59,6 +60,7 @@ def tool(hypotheses: Hypotheses, fit: Fit, thresholds: LoadThresholds) -> ToolFo
         made.evidence > thresholds.evidence
         and made.strain > thresholds.strain
         and made.mass > thresholds.share * file
+        and made.mass > thresholds.moving_share * moving
     )
     return made if is_sure else None
 

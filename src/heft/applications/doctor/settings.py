@@ -208,6 +208,7 @@ class StepAcceptance:
         log_factor: Smallest logarithm of a factor.
         slow_share: Share of the rows in which a joint is slower than the speed at which its
             friction must push for a drive to compensate more than there is.
+        small_rad: Zero or tilt up to which it is determined to first order [rad].
         half_differs: Share by which a zero or tilt may be another one in each half of the logs.
         indistinguishable: Difference of evidence below which two steps cannot be distinguished.
     """
@@ -221,6 +222,7 @@ class StepAcceptance:
     tilt_rad: float = 0.8 * DEGREE
     log_factor: float = float(np.log(1.3))
     slow_share: float = 0.1
+    small_rad: float = 0.2
     half_differs: float = 0.6
     indistinguishable: float = 12.0
 
@@ -300,6 +302,7 @@ class LoadThresholds:
         evidence: Least evidence that the last body is not the file's.
         strain: Least distance of the last body from the file, over the median of the others.
         share: Least mass of a tool over that of the last body in the file.
+        moving_share: Least mass of a tool over that of all measured bodies in the file.
         most_friction: Share of friction and rotors in a joint's torque above which there is some.
         usual_friction: The same of half the joints.
     """
@@ -308,6 +311,7 @@ class LoadThresholds:
     evidence: float = 30.0
     strain: float = 5.0
     share: float = 0.5
+    moving_share: float = 0.075
     most_friction: float = 0.1
     usual_friction: float = 0.02
 

@@ -193,6 +193,10 @@ class PositionOffset(ScalarStep):
         """`q offset`."""
         return "q offset"
 
+    def angle(self, base: Correction) -> float:
+        """Return its size [rad]."""
+        return abs(self._shift)
+
     def share_of(self, other: CorrectionStep, base: Correction) -> float:
         """Return its size over that of another offset, from the same correction."""
         return self.value / other.number
@@ -306,11 +310,15 @@ class Gravity(CorrectionStep):
 
     def is_large(self, least: StepAcceptance, before: Correction) -> bool:
         """Return whether the base is tilted by enough."""
-        a, b = np.array(self.vector), np.array(before.gravity)
+        return self.angle(before) >= least.tilt_rad
+
+    def angle(self, base: Correction) -> float:
+        """Return the angle between its gravity and a correction's; π if one is zero [rad]."""
+        a, b = np.array(self.vector), np.array(base.gravity)
         if not a.any() or not b.any():
-            return bool(np.pi >= least.tilt_rad)
+            return float(np.pi)
         cosine = float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
-        return bool(np.arccos(np.clip(cosine, -1.0, 1.0)) >= least.tilt_rad)
+        return float(np.arccos(np.clip(cosine, -1.0, 1.0)))
 
     @property
     def is_expandable(self) -> bool:
