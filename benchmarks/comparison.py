@@ -1,10 +1,15 @@
 """How often `heft compare` raises a false alarm, and how small a change it finds.
 
     python -m benchmarks.comparison [--share 1.0]
+    python -m benchmarks.comparison --true [--seeds 5] [--jobs 2] [--label LABEL] [--store]
+    python -m benchmarks.comparison --true --development [--arm NAME ...] [--condition NAME ...]
 
 Pairs of simulated identifications of one arm, each of a log of its own: where nothing changed,
-the share with one or more numbers marked, which the rule puts at 5 %; where one joint's Coulomb
-friction rose, or one link grew heavier, the share that finds it in its joint, or the link.
+the share with one or more numbers marked, which the rule puts at 5 %; where one joint's friction
+rose, or one link grew heavier, the share that finds it in its joint, or the link.
+
+With `--true` the arms are those of `benchmarks.truth`, whose friction heft's models were not made
+for: see `benchmarks.comparison_truth`.
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ import numpy as np
 from scipy.stats import binom
 from tests.experiments import ARMS, Truth, log, true_robot, wrong_prior
 
+from benchmarks import comparison_truth
 from benchmarks.results_file import Row, at_least, at_most, store, table
 from heft.applications.identification.compare import ALARM, Comparison, compare
 from heft.applications.identification.identify import identify
@@ -123,8 +129,19 @@ def main() -> None:
     """Measure, print and store."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--share", type=float, default=1.0, help="of the pairs, for a quicker look")
-    share = parser.parse_args().share
-    rows: list[Row] = []
+    parser.add_argument("--true", action="store_true", help="arms that are not of heft's model")
+    parser.add_argument("--development", action="store_true", help="arms and seeds to choose on")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--arm", nargs="+", help="some of the arms")
+    parser.add_argument("--condition", nargs="+", default=list(comparison_truth.CONDITIONS))
+    parser.add_argument("--label", help="under which fits are kept; the commit if not given")
+    parser.add_argument("--store", action="store_true")
+    chosen = parser.parse_args()
+    if chosen.true:
+        comparison_truth.measure(chosen)
+        return
+    share, rows = chosen.share, list[Row]()
     for whole in CONDITIONS:
         condition = replace(whole, pairs=max(4, round(share * whole.pairs)))
         with tempfile.TemporaryDirectory() as name:

@@ -30,6 +30,7 @@ TRIM = 0.5  # of a motion's ends, where filters settle [s]
 SLOWEST = 0.03  # speed at which the friction curve is judged [rad/s]
 FASTEST = 0.9  # likewise, of the fastest of the log
 CURVE_POINTS = 6  # either way
+SLOW_MOTIONS = (2, 3, 4)  # slow motions from point to point that expected errors are held against
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,17 +210,14 @@ def record(found: Identification, truth: SimulatedExperiment) -> dict[str, Any]:
         **{name: q.to_json() for name, q in quantities.items()},
         "alike": held_out(left, alike),
         "other": held_out(left, other),
+        "slow": [
+            held_out(left, truth.other("slow point to point", n))["full"] for n in SLOW_MOTIONS
+        ],
         "masses": masses(stored, truth),
         "delay": found.problem.delay,
         "true delay": truth.simulator.condition.sensors.delay,
         "verdict": str(stored["verdict"]),
         "score": score.total,
-        "expected": expected_error(found),
+        "expected": found.predicted_error.total,
         "corner": found.problem.corner,
     }
-
-
-def expected_error(found: Identification) -> float | None:
-    """Return the error on another motion that is stated beside the verdict, if there is one."""
-    stated = getattr(found, "expected_error", None)
-    return None if stated is None else float(stated)

@@ -18,7 +18,7 @@ from heft.applications.identification.compare import (
     ALARM,
     Change,
     Side,
-    _together,
+    _probabilities,
     by_holm,
     compare,
 )
@@ -153,19 +153,21 @@ def test_holms_rule_is_holms() -> None:
     assert by_holm([]) == ()
 
 
-@pytest.mark.parametrize("size", [1, 3, 6])
-def test_numbers_together_are_chi_squared(size: int) -> None:
-    rng = np.random.default_rng(size)
-    factor = rng.normal(size=(size, size)) * 10.0 ** rng.uniform(-3, 3, size)[:, None]
-    drawn = [_together(factor @ rng.normal(size=size), factor @ factor.T) for _ in range(400)]
-    assert scipy.stats.kstest(drawn, "uniform").pvalue > 1e-3
-
-
-def test_friction_that_is_one_number_twice_counts_once() -> None:
-    spread = np.ones((2, 2))
-    assert _together(np.array([2.0, 2.0]), spread) == pytest.approx(
-        _together(np.array([2.0]), spread[:1, :1])
+@pytest.mark.parametrize("blocks", [3, 12, 40])
+def test_deviations_from_few_blocks_make_students_test(blocks: int) -> None:
+    rng = np.random.default_rng(blocks)
+    drawn = rng.normal(size=(2000, blocks))
+    std = drawn.std(axis=1, ddof=1) / np.sqrt(blocks)
+    probability = _probabilities(drawn.mean(axis=1), std, blocks - 1.0)
+    assert scipy.stats.kstest(probability, "uniform").pvalue > 1e-3
+    assert scipy.stats.kstest(_probabilities(drawn.mean(axis=1), std, np.inf), "uniform").pvalue < (
+        1e-3 if blocks == 3 else 1.0
     )
+
+
+def test_what_is_known_exactly_differs_or_does_not() -> None:
+    found = _probabilities(np.array([0.0, 1e-9, 5.0]), np.array([0.0, 0.0, np.inf]), 11.0)
+    assert found.tolist() == [1.0, 0.0, 1.0]
 
 
 def other_robot(lab: Lab) -> Path:

@@ -197,6 +197,15 @@ def test_the_same_seed_gives_the_same_bytes(seed: int) -> None:
     assert columns(three, "q").tobytes() != columns(one, "q").tobytes()
 
 
+def test_another_number_is_another_log_of_the_same_robot() -> None:
+    simulator = Simulator(arm("so101"), replace(CONDITIONS["lugre"], duration=SHORT))
+    one, other = simulator.run(3), simulator.run(3, number=1)
+    assert one.prior == other.prior and one.drives == other.drives
+    assert np.abs(one.exact.q - other.exact.q).max() > 0.1
+    same = simulator.run(3, number=1)
+    assert np.array_equal(other.exact.tau, same.exact.tau)
+
+
 @pytest.mark.parametrize("bits", [12, 14])
 def test_encoders_have_whole_steps(bits: int) -> None:
     found = Simulator(arm("so101"), short("in class", sensors=Sensors(bits=bits))).run(0)

@@ -43,7 +43,13 @@ def in_order(
 def side_by_side(
     work: Callable[[Item], Result], items: Sequence[Item], threads: int
 ) -> list[Result]:
-    """Return the list of work(item), in the order of the items; see `in_order`."""
+    """Return the list of work(item), in the order of the items; see `in_order`.
+
+    Args:
+        work: Function of an item.
+        items: All of them.
+        threads: How many at most work at a time; the result does not depend on it.
+    """
     return list(in_order(work, items, min(threads, len(items))))
 
 
@@ -63,6 +69,9 @@ def stopped_by_signals() -> Iterator[threading.Event]:
     """Yield an event that SIGINT or SIGTERM sets; a second one interrupts at once.
 
     Signal handlers are restored on exit.
+
+    Raises:
+        KeyboardInterrupt: At the second signal.
     """
     stop = threading.Event()
 

@@ -21,6 +21,8 @@ SHORT.maxstring = SHORT.maxother = 80  # letters of a value in a message
 class HeftError(Exception):
     """Base class of all errors that heft raises on purpose.
 
+    Catch it to show a user what is wrong and what to do next: its text says both.
+
     Attributes:
         message: What is wrong, in one sentence.
         argument: The argument, file or column at fault, as the caller wrote it.
@@ -133,12 +135,22 @@ def spelt(path: object) -> str:
 
 
 def nearest(name: str, valid: Iterable[str]) -> str | None:
-    """Return the valid name most similar to `name`, or None where none is similar enough."""
+    """Return the valid name most similar to `name`, or None where none is similar enough.
+
+    Args:
+        name: As it was given.
+        valid: Names that would be accepted.
+    """
     found = difflib.get_close_matches(name, list(valid), n=1, cutoff=0.5)
     return found[0] if found else None
 
 
 def did_you_mean(name: object, valid: Iterable[str]) -> str | None:
-    """Return a spelling suggestion for an unknown name, or None where no valid name is similar."""
+    """Return a spelling suggestion for an unknown name, or None where no valid name is similar.
+
+    Args:
+        name: As it was given; nothing is similar to what is no text.
+        valid: Names that would be accepted.
+    """
     near = nearest(name, valid) if isinstance(name, str) else None
     return f"did you mean '{near}'?" if near else None

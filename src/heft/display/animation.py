@@ -45,8 +45,8 @@ def figure(robot: Robot, motion: Played, title: str = "") -> str:
 
     Args:
         robot: Whose motion.
-        motion: Two samples at least.
-        title: Above it.
+        motion: Two samples at least; positions of every channel.
+        title: Above it; the robot's name heads a page without one.
 
     Raises:
         InvalidSetting: If there is nothing to play.
@@ -55,7 +55,7 @@ def figure(robot: Robot, motion: Played, title: str = "") -> str:
 
 
 def page(robot: Robot, motion: Played, title: str = "") -> str:
-    """Return a motion as a whole page, which opens offline; arguments as those of `figure`."""
+    """Return a motion as a whole page, which opens offline; arguments and errors as of `figure`."""
     return render("display/animation_page.html.jinja", **_shown(robot, motion, title))
 
 

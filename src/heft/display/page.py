@@ -126,7 +126,11 @@ class Drawings:
         self._drawings: list[dict[str, Any]] = []
 
     def add(self, shown: Plot | Scene) -> int:
-        """Take the numbers of a plot or scene; return its own number on the page."""
+        """Take the numbers of a plot or scene; return its own number on the page.
+
+        Args:
+            shown: What is drawn; arrays that were taken before are not stored again.
+        """
         drawn = self._plot(shown) if isinstance(shown, Plot) else _scene(shown)
         self._drawings.append(drawn)
         return len(self._drawings) - 1

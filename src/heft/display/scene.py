@@ -53,7 +53,7 @@ def ellipsoid(parameters: Array) -> tuple[Array, Array] | None:
     body can have is drawn as flat.
 
     Args:
-        parameters: Ten of a body, in the frame of the answer.
+        parameters: π of a body, in the frame of the answer, shape (10,) [kg, kg·m, kg·m²].
     """
     mass, com, tensor = inertia.to_body(parameters)
     if not mass > 0.0:

@@ -238,7 +238,10 @@ class Sigmoid(Term):
 
 @dataclass(frozen=True)
 class Stop(Term):
-    """Presliding friction z/b: an elastic element that slips at the width b (Maxwell slip)."""
+    """Presliding friction z/b: an elastic element that slips at the width b.
+
+    It is the element of the Maxwell-slip model [AlBender2005].
+    """
 
     kind = "stop"
     law = "z / width, width = scale"
@@ -309,7 +312,7 @@ class Offset(Term):
 
 @dataclass(frozen=True)
 class Stribeck(Term):
-    """Friction z/b · exp(−(w/g)²) that falls with the speed w over the speed g.
+    """Friction z/b · exp(−(w/g)²) that falls with the speed w over the speed g [Stribeck1902].
 
     It takes the state of a stop, not the speed's sign: after a reversal the friction that falls is
     carried by the same elastic contact, and turns with it [CanudasDeWit1995].

@@ -123,7 +123,7 @@ class BandwidthSearch:
         return min((k for k in equal if k * best > 0.0), key=abs)
 
     def cutoff_error(self, problem: DelayedLike, rows: int) -> tuple[Array, ...]:
-        """Return the torque error that the cutoff's uncertainty causes, one for each channel.
+        """Return the moments of the torque error that the cutoff's uncertainty causes.
 
         Joints move at different speeds. The cutoff that is best for most of them may blur the
         reversals of one, and the error of its friction at low speed then exceeds its noise.
@@ -134,8 +134,8 @@ class BandwidthSearch:
 
         Returns:
             For each channel the moments `Yᵀe`, shape (channels, b), with e the change of the
-            predicted torque for one standard deviation of the cutoff, independent in each channel;
-            see `noise.Noise`.
+            predicted torque when another channel's rows, or its own, are taken at a cutoff that is
+            one standard deviation off: one independent error a channel; see `noise.Noise`.
         """
         short = problem.shortened(self.rows)
 

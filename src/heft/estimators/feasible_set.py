@@ -24,13 +24,16 @@ UPPER = [(i, j) for j in range(4) for i in range(j + 1)]
 
 
 def stack(matrices: Array) -> Array:
-    """Return symmetric matrices (..., 4, 4) as vectors (..., 10) of the same length."""
+    """Return symmetric matrices, shape (..., 4, 4), as vectors of the same length, shape (..., 10).
+
+    Off-diagonal entries are multiplied by √2, so that inner products are those of the matrices.
+    """
     parts = [matrices[..., i, j] * (1.0 if i == j else np.sqrt(2.0)) for i, j in UPPER]
     return np.stack(parts, axis=-1)
 
 
 def unstack(vectors: Array) -> Array:
-    """Return the symmetric matrices (..., 4, 4) of `stack`."""
+    """Return the symmetric matrices, shape (..., 4, 4), of vectors that `stack` returns."""
     matrices = np.zeros((*vectors.shape[:-1], 4, 4))
     for k, (i, j) in enumerate(UPPER):
         entry = vectors[..., k] * (1.0 if i == j else np.sqrt(0.5))
@@ -44,7 +47,11 @@ IDENTITY = stack(np.eye(4))
 def cone_metric(nominal: Array) -> Array:
     """Return the 10×10 matrix G with `π = G u`, u the body measured at its nominal value.
 
-    u stacks `L⁻¹ S(π) L⁻ᵀ`, so that the nominal body is the identity.
+    u stacks `L⁻¹ S(π) L⁻ᵀ`, so that the nominal body is the identity; S is the pseudo-inertia
+    [Wensing2018, eq. 12], and L the Cholesky factor of the nominal one.
+
+    Args:
+        nominal: π of the model file, physically consistent, shape (10,) [kg, kg·m, kg·m²].
     """
     factor = np.linalg.cholesky(inertia.pseudo_inertia(nominal))
     columns = unstack(np.eye(inertia.PARAMETER_COUNT))
@@ -52,7 +59,13 @@ def cone_metric(nominal: Array) -> Array:
 
 
 def scaled_metric(space: ParameterSpace) -> Array:
-    """Return the matrix with `x = matrix @ u`: `cone_metric` of each link, drives as they are."""
+    """Return the matrix with `x = matrix @ u`, shape (n, n).
+
+    It is `cone_metric` of each link, and the identity for the drives.
+
+    Args:
+        space: Parameters x with their nominal values.
+    """
     metric = np.eye(len(space.labels))
     for first in space.groups:
         ten = slice(first, first + 10)
@@ -155,7 +168,7 @@ class Limits:
 
         Args:
             link: Its name.
-            body: Ten parameters; one without mass has no centre, and stays.
+            body: π, shape (10,) [kg, kg·m, kg·m²]; one without mass has no centre, and stays.
             room: Share of each limit's width to stay away from its ends.
         """
         if body[0] <= 0.0:
@@ -181,6 +194,10 @@ def linear_constraints(space: ParameterSpace, limits: Limits) -> LinearConstrain
     """Return what must not be negative, then the limits, as constraints on x.
 
     `com ≥ c` is linear as `h − c m ≥ 0`, since m > 0.
+
+    Args:
+        space: Parameters x, which of them must not be negative, and where bodies' ten begin.
+        limits: On masses [kg] and centres of mass [m], by link.
 
     Raises:
         InvalidSetting: If a limit is of a link that is not there.

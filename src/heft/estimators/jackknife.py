@@ -37,14 +37,20 @@ def fit_jackknife(
 ) -> JackknifeFit:
     """Return least squares θ of `X θ = y − e`, with deviations by the jackknife.
 
-    The variance is that of white noise, of errors of y that are known (`moments`), and for each
-    partition `(m − 1)/m Σ (θ₋ᵢ − θ)²`, with θ₋ᵢ the estimate without the i-th of m groups.
+    Use it where a model is too simple for its residuals to be noise. The variance is that of white
+    noise, of errors of y that are known (`moments`), and for each partition
+    `(m − 1)/m Σ (θ₋ᵢ − θ)²`, with θ₋ᵢ the estimate without the i-th of m groups; by [Kunsch1989] it
+    also counts the correlation of rows where groups are contiguous in time.
 
     Args:
         partitions: The same rows, divided into groups in several ways: a triangle of `[X y]` a
             group, on all k parameters.
         nonnegative: Which parameters must not be negative, shape (k,).
         moments: `Xᵀe` of errors e of y of one standard deviation each, shape (k, errors).
+
+    Returns:
+        θ with its standard deviations; these are infinite where a direction is not identified, or a
+        partition has fewer than two groups with rows.
     """
     total = _sum(partitions[0], len(nonnegative))
     values, std = np.zeros(len(nonnegative)), np.full(len(nonnegative), np.inf)

@@ -52,10 +52,13 @@ class LogDetProblem:
     constraints: LinearConstraints
 
     def solve(self, start: Array) -> tuple[Array, int, NDArray[np.bool_]]:
-        """Return the minimum, the Newton steps, and which linear constraints bind.
+        """Return the minimum w, the number of Newton steps, and which linear constraints bind.
 
         Args:
-            start: A point strictly inside everything but the equations, which it fulfils.
+            start: w strictly inside everything but the equations, which it fulfils, shape (n,).
+
+        Returns:
+            w, shape (n,), the steps, and for each constraint whether it binds, shape (k,).
 
         Raises:
             SolverFailure: If the steps do not converge.

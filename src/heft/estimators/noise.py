@@ -82,7 +82,8 @@ class Noise:
     ) -> Array:
         """Return S with `SᵀS` the covariance of the weighted score `Σ w² Tᵀ Yᵀ ε`.
 
-        The sum is over the channels. Use it as the middle factor of a sandwich covariance.
+        The sum is over the channels. Use it as the middle factor of a sandwich covariance
+        [Huber1967; White1980].
 
         Args:
             information: Information about β, used where residuals are treated as white.

@@ -26,7 +26,7 @@ class Estimator(Protocol):
 
 @dataclass(frozen=True)
 class Method:
-    """An estimator as it is by default.
+    """An estimator with its default settings, as `heft identify --method` offers it.
 
     Attributes:
         make: Makes it.

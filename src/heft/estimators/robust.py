@@ -448,7 +448,12 @@ class Hampel:
         check_fields(self, HAMPEL_CHECKS)
 
     def gate(self, residuals: Array, sigma: Array) -> NDArray[np.bool_]:
-        """Return the rows to keep, shape (rows, channels); arguments as of `hampel_gate`."""
+        """Return the rows to keep, shape (rows, channels); see `hampel_gate`.
+
+        Args:
+            residuals: τ − Y β, shape (rows, channels) [N·m or N].
+            sigma: Standard deviation of each channel, shape (channels,) [N·m or N].
+        """
         return hampel_gate(residuals, sigma, self.window, self.threshold, self.widen)
 
     def fit(self, problem: RowProblem) -> Estimate:

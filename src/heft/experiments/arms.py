@@ -38,7 +38,13 @@ class Inertial:
 
     @staticmethod
     def of_inertia(mass: float, center: Array, inertia: Array) -> Inertial:
-        """Return the mass properties of a link from its inertia about the centre of mass."""
+        """Return the mass properties of a link from its inertia about the centre of mass.
+
+        Args:
+            mass: m [kg].
+            center: c, centre of mass in the link's frame, shape (3,) [m].
+            inertia: I about the centre of mass, in the link's axes, shape (3, 3) [kg·m²].
+        """
         return Inertial(mass, center, 0.5 * np.trace(inertia) * np.eye(3) - inertia)
 
     @property
@@ -48,7 +54,10 @@ class Inertial:
 
     @property
     def parameters(self) -> Array:
-        """Ten parameters m, m c, Ixx, Ixy, Iyy, Ixz, Iyz, Izz about the link's origin."""
+        """Ten parameters m, m c, Ixx, Ixy, Iyy, Ixz, Iyz, Izz about the link's origin.
+
+        Shape (10,) [kg, kg·m, kg·m²].
+        """
         c = self.center
         about = self.inertia + self.mass * (c @ c * np.eye(3) - np.outer(c, c))
         return np.array(
@@ -147,7 +156,13 @@ class Arm:
         return {name: inertial for name, inertial in found if inertial is not None}
 
     def believed(self, rng: np.random.Generator, share: float = 0.3, shift: float = 0.03) -> bytes:
-        """Return a model file that is wrong about all links; see `Inertial.wrong`."""
+        """Return a model file that is wrong about all links; see `Inertial.wrong`.
+
+        Args:
+            rng: Random numbers.
+            share: Standard deviation of ln(mass) and of the bodies' stretch.
+            shift: Rms shift of the centres of mass [m].
+        """
         return self._rewritten(lambda inertial: inertial.wrong(rng, share, shift))
 
     def _rewritten(self, change: Callable[[Inertial], Inertial]) -> bytes:
@@ -222,7 +237,11 @@ def _limits(joint: ET.Element) -> tuple[float, float, float, float]:
 
 
 def rotation(rpy: Array) -> Array:
-    """Return Rz(yaw) Ry(pitch) Rx(roll), shape (3, 3)."""
+    """Return R = Rz(yaw) Ry(pitch) Rx(roll), shape (3, 3).
+
+    Args:
+        rpy: Roll, pitch and yaw, shape (3,) [rad].
+    """
     (cr, cp, cy), (sr, sp, sy) = np.cos(rpy), np.sin(rpy)
     x = np.array([[1, 0, 0], [0, cr, -sr], [0, sr, cr]])
     y = np.array([[cp, 0, sp], [0, 1, 0], [-sp, 0, cp]])

@@ -19,7 +19,9 @@ from heft.models import Robot
 
 @dataclass(frozen=True, eq=False)
 class Dynamics:
-    """A robot all of whose parameters are known.
+    """Equation of motion of a robot all of whose parameters are known.
+
+    Use it as the truth of a simulated experiment (`Simulate`) that an estimate is compared with.
 
     Attributes:
         robot: With a fixed base.

@@ -36,7 +36,9 @@ MOST_AT_ONCE = 100  # switches that may follow one another in no time
 
 @dataclass(frozen=True, eq=False)
 class Trajectory:
-    """A simulated motion.
+    """A simulated motion: q, v and a with efforts and energies over time.
+
+    Its `recording` is what an identification takes as a log.
 
     Attributes:
         joints: Names of the channels.
@@ -84,7 +86,10 @@ class Trajectory:
 
 @dataclass(frozen=True)
 class Simulate:
-    """How motion is integrated.
+    """Settings of forward dynamics: how motion is integrated from efforts.
+
+    Use it for the motion of a robot whose drives stick and slip exactly; `Simulator` is for whole
+    experiments with sensors and a controller.
 
     Attributes:
         method: One of scipy's solvers, `METHODS`; Radau, BDF and LSODA for stiff motion.

@@ -28,7 +28,7 @@ class Motion(Protocol):
 
 @dataclass(frozen=True)
 class Limits:
-    """How much of the joints' limits motions use.
+    """Shares of the joints' limits that motions use.
 
     Attributes:
         reach: Share of the range of position.
@@ -139,7 +139,16 @@ def _middle(arm: Arm, limits: Limits) -> tuple[Array, Array]:
 def sines(
     arm: Arm, rng: np.random.Generator, start: float, duration: float, limits: Limits, slow: bool
 ) -> Motion:
-    """Return sines of frequencies of each joint's own, as far and fast as the limits allow."""
+    """Return sines of frequencies of each joint's own, as far and fast as the limits allow.
+
+    Args:
+        arm: Whose limits hold.
+        rng: Random numbers.
+        start: When motion begins, from rest [s].
+        duration: Until when the limits are heeded [s].
+        limits: How much of the arm's limits is used.
+        slow: Whether speeds are bounded by `limits.slow`.
+    """
     shape = (limits.sines, len(arm.joints))
     top = limits.speed * arm.speed
     top = np.minimum(top, limits.slow) if slow else top
@@ -165,7 +174,16 @@ def sines(
 def point_to_point(
     arm: Arm, rng: np.random.Generator, start: float, duration: float, limits: Limits, slow: bool
 ) -> Motion:
-    """Return moves to random points, each as fast as drawn, with dwells."""
+    """Return moves to random points, each as fast as drawn, with dwells.
+
+    Args:
+        arm: Whose limits hold.
+        rng: Random numbers.
+        start: When motion may begin, from rest [s].
+        duration: Until when moves begin [s].
+        limits: How much of the arm's limits is used.
+        slow: Whether speeds are bounded by `limits.slow`.
+    """
     top = limits.speed * arm.speed
     top = np.minimum(top, limits.slow) if slow else top
     middle, half = _middle(arm, limits)
@@ -186,7 +204,16 @@ def point_to_point(
 def ordinary_work(
     arm: Arm, rng: np.random.Generator, start: float, duration: float, limits: Limits, slow: bool
 ) -> Motion:
-    """Return a cycle of a few points, run again and again at speeds that vary, with dwells."""
+    """Return a cycle of a few points, run again and again at speeds that vary, with dwells.
+
+    Args:
+        arm: Whose limits hold.
+        rng: Random numbers.
+        start: When motion may begin, from rest [s].
+        duration: Until when moves begin [s].
+        limits: How much of the arm's limits is used.
+        slow: Not used: work has its own speeds.
+    """
     middle, half = _middle(arm, limits)
     home = middle + 0.4 * half * rng.uniform(-1.0, 1.0, len(half))
     reach = 0.5 * half * (rng.uniform(size=len(half)) < 0.8)
@@ -222,6 +249,15 @@ def draw_motion(
     duration: float,
     limits: Limits = Limits(),
 ) -> Motion:
-    """Return a motion of a kind, from rest at `start` [s] to `duration` [s]."""
+    """Return a motion of a kind, at rest at its start.
+
+    Args:
+        kind: One of `KINDS`.
+        arm: Whose limits hold.
+        rng: Random numbers.
+        start: When motion may begin [s].
+        duration: Until when it is asked for [s].
+        limits: How much of the arm's limits is used.
+    """
     draw, slow = KINDS[kind]
     return draw(arm, rng, start, duration, limits, slow)

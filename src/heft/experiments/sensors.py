@@ -11,7 +11,7 @@ from heft.arrays import Array
 
 @dataclass(frozen=True)
 class Sensors:
-    """What is between the motion and its log.
+    """Errors of the sensors between the motion and its log: noise, steps, delay, filter, clock.
 
     Attributes:
         rate: Rows a second [Hz].
@@ -50,7 +50,12 @@ class Sensors:
         return quantum * np.round(position / quantum) if quantum else position
 
     def stamps(self, time: Array, rng: np.random.Generator) -> Array:
-        """Return the times as they are logged, shape (N,) [s]."""
+        """Return the times as they are logged, shape (N,) [s].
+
+        Args:
+            time: Of the rows, shape (N,) [s].
+            rng: Random numbers.
+        """
         noise = np.clip(rng.normal(size=len(time)), -3.0, 3.0)
         return np.asarray(time + self.jitter / self.rate * noise)
 
@@ -82,7 +87,12 @@ class Sensors:
 
 
 def coloured(white: Array, correlation: float) -> Array:
-    """Return AR(1) noise of variance 1 from white noise, shape (N, channels)."""
+    """Return AR(1) noise of variance 1 from white noise, shape (N, channels).
+
+    Args:
+        white: Of variance 1, shape (N, channels).
+        correlation: ρ from row to row, −1 < ρ < 1.
+    """
     out = np.array(white)
     fresh = np.sqrt(1.0 - correlation**2)
     if correlation:

@@ -63,7 +63,7 @@ class Viscous:
         return {"viscous": self.coefficient, "bend": 1.0 / self.bend}
 
     def steady(self, speed: Array, level: float) -> Array:
-        """Return the torque of steady sliding; see `Sliding`."""
+        """Return c b asinh(v / b), or c v, whatever the level, shape (N,) [N·m]; see `Sliding`."""
         if np.isinf(self.bend):
             return self.coefficient * speed
         return np.asarray(self.coefficient * self.bend * np.arcsinh(speed / self.bend))
@@ -86,7 +86,7 @@ class Coulomb:
         return {"coulomb": self.effort, "scale": self.scale}
 
     def steady(self, speed: Array, level: float) -> Array:
-        """Return the torque of steady sliding; see `Sliding`."""
+        """Return the level times F tanh(v / s), or F sign(v), shape (N,) [N·m]; see `Sliding`."""
         shape = np.tanh(speed / self.scale) if self.scale else np.sign(speed)
         return np.asarray(level * self.effort * shape)
 
@@ -122,7 +122,7 @@ class LuGre:
         }
 
     def steady(self, speed: Array, level: float) -> Array:
-        """Return the torque of steady sliding; see `Sliding`."""
+        """Return the level times g(v) sign(v), shape (N,) [N·m]; see `Sliding`."""
         fall = 1.0 + (self.ratio - 1.0) * np.exp(-((speed / self.stribeck) ** 2))
         return np.asarray(level * self.effort * fall * np.sign(speed))
 
@@ -144,13 +144,13 @@ class Dahl:
         return LuGre(self.effort, 1.0, 1.0, self.presliding, 0.0).entries()
 
     def steady(self, speed: Array, level: float) -> Array:
-        """Return the torque of steady sliding; see `Sliding`."""
+        """Return the level times Fc sign(v), shape (N,) [N·m]; see `Sliding`."""
         return np.asarray(level * self.effort * np.sign(speed))
 
 
 @dataclass(frozen=True)
 class Offset:
-    """A constant torque.
+    """A constant torque, such as a torque sensor's bias.
 
     Attributes:
         effort: [N·m].
@@ -163,7 +163,7 @@ class Offset:
         return {"offset": self.effort}
 
     def steady(self, speed: Array, level: float) -> Array:
-        """Return the torque of steady sliding; see `Sliding`."""
+        """Return the constant torque at all speeds, shape (N,) [N·m]; see `Sliding`."""
         return np.full(speed.shape, self.effort)
 
 
@@ -309,7 +309,7 @@ def table(drives: Sequence[Drive]) -> Array:
 
 @dataclass(frozen=True)
 class DriveRanges:
-    """Between what numbers drives are drawn; torques per a joint's typical torque.
+    """Ranges from which drives are drawn; torques per a joint's typical torque.
 
     Attributes:
         friction: Which law slides.

@@ -32,7 +32,16 @@ class Links:
 
     @staticmethod
     def of(urdf: bytes, joints: tuple[str, ...]) -> Links:
-        """Return the links of a URDF, as MuJoCo reads it."""
+        """Return the links of a URDF, as MuJoCo reads it.
+
+        Args:
+            urdf: The file's bytes.
+            joints: Names of its joints, base to tip.
+
+        Raises:
+            InvalidSetting: If MuJoCo is not installed.
+            InvalidModel: If MuJoCo finds other joints.
+        """
         try:
             import mujoco
         except ImportError as problem:
@@ -56,8 +65,14 @@ class Links:
         return Links(model, mujoco.MjData(model))
 
     def tilt(self, angle: float, heading: float) -> None:
-        """Tilt the base about a level axis."""
-        turn = rotation(np.array([0.0, 0.0, heading])) @ rotation(np.array([angle, 0.0, 0.0]))
+        """Tilt the base about a level axis: gravity turns in its frame.
+
+        Args:
+            angle: Of the tilt [rad].
+            heading: Of the level axis, from the base's x axis [rad].
+        """
+        about = rotation(np.array([0.0, 0.0, heading]))
+        turn = about @ rotation(np.array([angle, 0.0, 0.0])) @ about.T
         self.model.opt.gravity[:] = turn.T @ self.model.opt.gravity
 
     @property
@@ -70,12 +85,20 @@ class Links:
         self.model.dof_armature[:] = value
 
     def state(self, q: Array) -> tuple[Array, Array]:
-        """Return MuJoCo's own arrays of q and v, at rest in a position."""
+        """Return MuJoCo's own arrays of q and v, at rest in a position; writing to them moves it.
+
+        Args:
+            q: Position, shape (joints,) [rad].
+        """
         self.data.qpos[:], self.data.qvel[:] = q, 0.0
         return self.data.qpos, self.data.qvel
 
     def equation(self) -> tuple[Array, Array]:
-        """Return mass matrix and bias torque at MuJoCo's state, arrays that the next call fills."""
+        """Return mass matrix M and bias torque h = C v + g at MuJoCo's state.
+
+        Both are arrays that the next call fills anew, shapes (joints, joints) [kg·m²] and (joints,)
+        [N·m].
+        """
         import mujoco
 
         mujoco.mj_kinematics(self.model, self.data)
@@ -87,12 +110,22 @@ class Links:
         return self._mass, self._bias
 
     def mass(self, q: Array) -> Array:
-        """Return the mass matrix in a position, shape (joints, joints)."""
+        """Return the mass matrix M(q), rotors among it, shape (joints, joints) [kg·m²].
+
+        Args:
+            q: Position, shape (joints,) [rad].
+        """
         self.state(q)
         return self.equation()[0].copy()
 
     def inverse_dynamics(self, q: Array, v: Array, a: Array) -> Array:
-        """Return the torque of motions, shape (N, joints) [N·m]."""
+        """Return the links' torque τ(q, v, a) without rotors and friction, shape (N, joints) [N·m].
+
+        Args:
+            q: Positions, shape (N, joints) [rad].
+            v: Velocities, shape (N, joints) [rad/s].
+            a: Accelerations, shape (N, joints) [rad/s²].
+        """
         import mujoco
 
         out = np.zeros(q.shape)

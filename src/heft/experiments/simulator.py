@@ -37,7 +37,7 @@ AHEAD = 8  # steps between two evaluations of the wrong model
 
 @dataclass(frozen=True)
 class Controller:
-    """A cascade of position and velocity, with what a wrong model says is needed.
+    """Gains of a cascade of position and velocity, with what a wrong model says is needed.
 
     Attributes:
         position: Speed per error of position [1/s].
@@ -58,7 +58,7 @@ class Controller:
 
 @dataclass(frozen=True)
 class Condition:
-    """What an experiment is like.
+    """Conditions of a simulated experiment: drives, sensors, motion, controller, model errors.
 
     Attributes:
         drives: From what the drives are drawn.
@@ -91,7 +91,9 @@ class Condition:
 
 @dataclass(frozen=True, eq=False)
 class ExactMotion:
-    """What really happens, without any sensor, a row a time.
+    """True motion and torques of a simulated arm, without any sensor, a row a time.
+
+    Use it to score predictions: errors of sensors are not part of it.
 
     Attributes:
         time: Shape (N,) [s].
@@ -124,7 +126,7 @@ class ExactMotion:
 
 @dataclass(frozen=True, eq=False)
 class SimulatedExperiment:
-    """What a user would have, and what is true.
+    """Log and model file of a simulated experiment, as a user would have them, and the truth.
 
     Attributes:
         simulator: What was simulated.
@@ -172,7 +174,9 @@ class SimulatedExperiment:
 
 @dataclass(frozen=True, eq=False)
 class Simulator:
-    """An arm under a condition.
+    """Simulator of experiments with an arm under a condition; `run` makes one for each seed.
+
+    Use it to test estimators: it shares no code with heft's dynamics, signals or plants.
 
     Attributes:
         arm: What is simulated.
@@ -196,7 +200,10 @@ class Simulator:
             )
 
     def run(
-        self, seed: int, torque: Callable[[ExactMotion], Array] | None = None
+        self,
+        seed: int,
+        torque: Callable[[ExactMotion], Array] | None = None,
+        number: int = 0,
     ) -> SimulatedExperiment:
         """Return the experiment of a seed, the same each time.
 
@@ -204,10 +211,17 @@ class Simulator:
             seed: Of all random numbers.
             torque: What the torque sensors see of a motion, shape (steps, joints) [N·m]; the
                 motors' torque if not given.
+            number: One number, one motion and noise of sensors, of the same robot.
+
+        Raises:
+            InvalidSetting: If MuJoCo is not installed.
+            InvalidModel: If the arm is too weak for any motion of this kind.
+            SolverFailure: If the simulated arm does not stay finite.
         """
         condition, sensors = self.condition, self.condition.sensors
-        of_torque, of_clock = self._random(seed, "torque"), self._random(seed, "clock")
-        whole, readings = self._moved(seed, condition.motion, 0, condition.duration)
+        of_torque = self._random(seed, "torque", number)
+        of_clock = self._random(seed, "clock", number)
+        whole, readings = self._moved(seed, condition.motion, number, condition.duration)
         rows = self._rows(condition.duration, sensors.rate)
         exact = whole.part(rows)
         effort = whole.tau if torque is None else torque(whole)
@@ -217,7 +231,7 @@ class Simulator:
         names = self.arm.joints
         recording = Recording.from_arrays(
             sensors.stamps(exact.time, of_clock),
-            f"{self.arm.name} {seed}",
+            f"{self.arm.name} {seed}" + (f" {number}" if number else ""),
             q={j: readings[rows, k] for k, j in enumerate(names)},
             tau={j: logged[:, k] for k, j in enumerate(names)},
         )
@@ -229,7 +243,7 @@ class Simulator:
         return np.random.default_rng([arm, seed, number, PURPOSES.index(purpose)])
 
     def believed(self, seed: int) -> bytes:
-        """Return the model file that the user and the controller have."""
+        """Return the model file that the user and the controller have; see `Arm.believed`."""
         rng = self._random(seed, "prior")
         return self.arm.believed(rng, self.condition.wrong, self.condition.shift)
 
@@ -239,7 +253,10 @@ class Simulator:
 
     @cached_property
     def typical(self) -> tuple[Array, Array]:
-        """Typical torque [N·m] of the links and their inertia about each joint [kg·m²]."""
+        """Typical torque [N·m] of the links and their inertia about each joint [kg·m²].
+
+        Each of shape (joints,); drives are drawn in proportion to them.
+        """
         rng = np.random.default_rng(0)
         links = Links.of(self.arm.urdf, self.arm.joints)
         q = rng.uniform(self.arm.lower, self.arm.upper, (TYPICAL, len(self.arm.joints)))
@@ -249,7 +266,17 @@ class Simulator:
         return np.sqrt(np.mean(weight**2, axis=0) + (HASTE * inertia) ** 2), inertia
 
     def other(self, seed: int, kind: MotionKind, number: int) -> ExactMotion:
-        """Return another motion of a seed's arm; see `SimulatedExperiment.other`."""
+        """Return another motion of a seed's arm, exact; see `SimulatedExperiment.other`.
+
+        Args:
+            seed: Of all random numbers.
+            kind: Of the motion.
+            number: One number, one motion; 0 is that of the log.
+
+        Raises:
+            InvalidModel: If the arm is too weak for any motion of this kind.
+            SolverFailure: If the simulated arm does not stay finite.
+        """
         duration = self.condition.other_duration
         whole, _ = self._moved(seed, kind, number, duration)
         return whole.part(self._rows(duration, min(self.condition.sensors.rate, 250.0)))

@@ -30,9 +30,10 @@ LOOSE = 1.0 + 1e-10  # share of the Coulomb friction above which a stuck drive b
 class Motion:
     """Motion of a robot whose drives stick and slip.
 
-    A state vector contains q, v, the work of actuators and of friction, and ∫τ dt: where all
-    drives stick the solver's step size must still follow the effort. The mode of a drive is +1 or
-    −1 where it slips forwards or backwards, 0 where it sticks or has no Coulomb friction.
+    A state vector, shape (3 channels + 2,), contains q, v, the work of actuators and of friction,
+    and ∫τ dt: where all drives stick the solver's step size must still follow the effort. The mode
+    of a drive is +1 or −1 where it slips forwards or backwards, 0 where it sticks or has no Coulomb
+    friction.
 
     Attributes:
         dynamics: Robot with known parameters.
@@ -84,7 +85,7 @@ class Motion:
 
         Args:
             t: Time [s].
-            state: q, v, the work of actuators and of friction [J], and ∫τ dt.
+            state: q, v, works of actuators and friction [J], ∫τ dt, shape (3 channels + 2,).
             modes: Of each drive: -1 or 1 where it slips, 0 where it sticks, shape (drives,).
 
         Returns:
@@ -107,7 +108,7 @@ class Motion:
 
         Args:
             t: Time [s].
-            state: q, v, the work of actuators and of friction [J], and ∫τ dt.
+            state: q, v, works of actuators and friction [J], ∫τ dt, shape (3 channels + 2,).
             modes: Of each drive: -1 or 1 where it slips, 0 where it sticks, shape (drives,).
         """
         v = self.parts(state)[1]
@@ -119,7 +120,7 @@ class Motion:
 
         Args:
             t: Time [s].
-            state: q, v, the work of actuators and of friction [J], and ∫τ dt.
+            state: q, v, works of actuators and friction [J], ∫τ dt, shape (3 channels + 2,).
         """
         tau = np.array(self.effort(t, *self.parts(state)), dtype=float)
         return replace(self, effort=lambda t, q, v: tau)
@@ -129,7 +130,7 @@ class Motion:
 
         Args:
             t: Time [s].
-            state: q, v, the work of actuators and of friction [J], and ∫τ dt.
+            state: q, v, works of actuators and friction [J], ∫τ dt, shape (3 channels + 2,).
             modes: Of each drive: -1 or 1 where it slips, 0 where it sticks, shape (drives,).
         """
         margins = np.where(
@@ -186,7 +187,7 @@ class Motion:
 
         Args:
             t: Time [s].
-            state: q, v, the work of actuators and of friction [J], and ∫τ dt.
+            state: q, v, works of actuators and friction [J], ∫τ dt, shape (3 channels + 2,).
             modes: Of each drive: -1 or 1 where it slips, 0 where it sticks, shape (drives,).
 
         Returns:
@@ -206,7 +207,7 @@ class Motion:
 
         Args:
             t: Time [s].
-            state: q, v, the work of actuators and of friction [J], and ∫τ dt.
+            state: q, v, works of actuators and friction [J], ∫τ dt, shape (3 channels + 2,).
             modes: Of each drive: -1 or 1 where it slips, 0 where it sticks, shape (drives,).
 
         Returns:

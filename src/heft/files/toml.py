@@ -268,6 +268,8 @@ def list_of(
 ) -> Reader[tuple[Scalar, ...]]:
     """Return the reader of a list whose entries are all read by `each`.
 
+    It raises `InvalidSetting` for what is no list, or one of another length.
+
     Args:
         each: Reader of an entry.
         length: Required length, or None for any.
@@ -290,7 +292,10 @@ def list_of(
 
 
 def rows_of(each: Reader[Scalar]) -> Reader[tuple[tuple[Scalar, ...], ...]]:
-    """Return the reader of a rectangular matrix whose entries are all read by `each`."""
+    """Return the reader of a rectangular matrix whose entries are all read by `each`.
+
+    It raises `InvalidSetting` for what is no list of rows, or rows that differ in length.
+    """
 
     def read(value: object, where: str) -> tuple[tuple[Scalar, ...], ...]:
         if not isinstance(value, list) or not value:

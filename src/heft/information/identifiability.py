@@ -229,7 +229,14 @@ class Directions:
 
     @staticmethod
     def of(R: Array, rows: int, visible: float = 0.0) -> Directions:
-        """Return the decomposition of a triangle R, shape (n, n), that stands for `rows` rows."""
+        """Return the decomposition of a triangle R that stands for rows.
+
+        Args:
+            R: Shape (n, n).
+            rows: Number of rows that it stands for, by which rounding is judged.
+            visible: Share of the largest singular value below which a direction counts as
+                unidentifiable, if that is more than rounding.
+        """
         lengths = np.linalg.norm(R, axis=0)
         return Directions(lengths, *np.linalg.svd(R / _or_one(lengths)), rows, visible)
 

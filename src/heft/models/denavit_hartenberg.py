@@ -164,7 +164,11 @@ class Table:
 
 
 def read(data: bytes, path: str) -> Table:
-    """Return the robot of a TOML file's bytes.
+    """Return the robot of a TOML file's bytes, rows of Denavit-Hartenberg parameters.
+
+    Args:
+        data: The bytes.
+        path: Of the file, for messages.
 
     Raises:
         InvalidModel: If it is no TOML, or no such table; naming the key and the row.

@@ -11,7 +11,21 @@ from .options import Options
 
 
 def mimics(root: Element, path: str) -> dict[str, tuple[str, float, float]]:
-    """Return for each mimicking joint its master, multiplier and offset, chains resolved."""
+    """Return for each mimicking joint its master, multiplier and offset, chains resolved.
+
+    The position of a mimicking joint is multiplier · q + offset, with q its master's; fixed joints
+    are left out.
+
+    Args:
+        root: Root element of a URDF that `urdf.check` has passed.
+        path: Of the file, for messages.
+
+    Returns:
+        By name of the joint: name of a master that mimics none, multiplier, and offset [rad or m].
+
+    Raises:
+        InvalidModel: If joints mimic one another in a circle.
+    """
     direct = {}
     for joint in root.all("joint"):
         mimic = joint.find("mimic")
@@ -41,7 +55,13 @@ def mimics(root: Element, path: str) -> dict[str, tuple[str, float, float]]:
 def refuse_astray(
     mimics: dict[str, tuple[str, float, float]], joints: tuple[str, ...], path: str
 ) -> None:
-    """Raise `InvalidModel` if a joint mimics one that does not move."""
+    """Raise `InvalidModel` if a joint mimics one that does not move.
+
+    Args:
+        mimics: As `mimics` returns them.
+        joints: Names of the joints that move by themselves.
+        path: Of the file, for messages.
+    """
     for slave, (master, *_) in mimics.items():
         if master not in joints:
             raise InvalidModel(
@@ -61,6 +81,12 @@ def refuse_unknown(
     """Raise `InvalidSetting` if the options speak of a joint that is not there, or not alone.
 
     That a joint is fixed may be said of one that the file has fixed already, or floating.
+
+    Args:
+        options: Those of `--with`.
+        joints: Names of the joints that move by themselves.
+        mimics: Those that follow others, as `mimics` returns them.
+        fixed: Names of the joints that the file fixes, or that are held still.
     """
     for wanted in options.joint or {}:
         if wanted in joints or (wanted in options.still and wanted in fixed):

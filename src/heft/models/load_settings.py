@@ -135,6 +135,9 @@ def franka_desk(load: Load, transformation: Array | None = None) -> str:
         load: The end effector as a load of the flange.
         transformation: Of the end effector's frame in the flange's, shape (4, 4); the flange's
             own if not given.
+
+    Raises:
+        InvalidSetting: If the transformation is not rigid.
     """
     place = np.eye(4) if transformation is None else np.asarray(transformation, dtype=float)
     if place.shape != (4, 4) or not np.allclose(

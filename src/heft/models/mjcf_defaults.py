@@ -47,7 +47,13 @@ class Compiler:
 
 
 def unit(said: Array, what: str, where: str) -> Array:
-    """Return a vector of length 1, or raise `InvalidModel` if it has no direction."""
+    """Return a vector of length 1, or raise `InvalidModel` if it has no direction.
+
+    Args:
+        said: The vector, of a length that does not matter, shape (n,).
+        what: Its name in the message.
+        where: Place in the file, for the message.
+    """
     length = float(np.linalg.norm(said))
     if not 1e-10 < length < 1e10:
         raise InvalidModel(f"{what} has no direction", argument=where, got=said.tolist())
@@ -57,19 +63,34 @@ def unit(said: Array, what: str, where: str) -> Array:
 def vector(
     attributes: Mapping[str, str], key: str, count: int, where: str, default: tuple[float, ...]
 ) -> Array:
-    """Return the numbers of an attribute, shape (count,)."""
+    """Return the numbers of an attribute, shape (count,), in the file's unit.
+
+    Args:
+        attributes: Of an element.
+        key: Name of the attribute.
+        count: How many numbers it must hold.
+        where: Place in the file, for messages.
+        default: What is returned where there is no such attribute.
+    """
     if key not in attributes:
         return np.array(default)
     return np.array(numbers(attributes[key], count, key, where))
 
 
 def number(attributes: Mapping[str, str], key: str, where: str, default: float) -> float:
-    """Return the number of an attribute."""
+    """Return the number of an attribute, in the file's unit; arguments as those of `vector`."""
     return float(vector(attributes, key, 1, where, (default,))[0])
 
 
 def angle_error(root: Element, compiler: Compiler) -> float:
-    """Return the largest rounding error of the angles of bodies and joint axes [rad]."""
+    """Return the largest rounding error of the angles of bodies and joint axes [rad].
+
+    Quaternions and axes are looked at, and Euler angles where they are in radians.
+
+    Args:
+        root: Root element of an MJCF file.
+        compiler: Its settings, which state the unit of angles.
+    """
     errors = [0.0]
     for element in walk(root):
         given = element.attributes
@@ -82,7 +103,18 @@ def angle_error(root: Element, compiler: Compiler) -> float:
 
 
 def orientation(attributes: Mapping[str, str], compiler: Compiler, where: str) -> Array:
-    """Return the rotation matrix that an element's attributes state, shape (3, 3)."""
+    """Return the rotation matrix R that an element's attributes state, shape (3, 3).
+
+    Columns are the element's axes in its parent's frame; the identity where nothing is stated.
+
+    Args:
+        attributes: Of an element, one of `ORIENTATIONS` among them at most.
+        compiler: Settings of the file: unit of angles, sequence of Euler angles.
+        where: Place in the file, for messages.
+
+    Raises:
+        InvalidModel: If it is stated twice, or a vector has no direction.
+    """
     stated = [k for k in ORIENTATIONS if k in attributes]
     if not stated:
         return np.eye(3)
@@ -115,10 +147,15 @@ def orientation(attributes: Mapping[str, str], compiler: Compiler, where: str) -
 
 
 def compiler_of(root: Element, path: str) -> Compiler:
-    """Return the combined settings of all `<compiler>` elements.
+    """Return the combined settings of all `<compiler>` elements, the later over the earlier.
+
+    Args:
+        root: Root element of an MJCF file.
+        path: Of the file, for messages.
 
     Raises:
-        InvalidModel: If they make MuJoCo use other masses than those of the file.
+        InvalidModel: If they make MuJoCo use other masses than those of the file, or what they say
+            of angles or coordinates is not known.
     """
     found = Compiler()
     for element in root.all("compiler"):
@@ -167,7 +204,18 @@ def compiler_of(root: Element, path: str) -> Compiler:
 
 
 def defaults_of(root: Element, path: str) -> Defaults:
-    """Return each class's attributes by tag, those of the classes around it included."""
+    """Return each class's attributes by tag, those of the classes around it included.
+
+    Args:
+        root: Root element of an MJCF file.
+        path: Of the file, for messages.
+
+    Returns:
+        Attributes by class, tag and name; the outermost class is also found as `main`.
+
+    Raises:
+        InvalidModel: If a class of defaults has no name of its own.
+    """
     found: dict[str, dict[str, dict[str, str]]] = {"main": {}}
 
     def enter(element: Element, above: str | None) -> None:
@@ -194,7 +242,19 @@ def defaults_of(root: Element, path: str) -> Defaults:
 
 
 def inertial_parameters(element: Element, compiler: Compiler, where: str) -> Array:
-    """Return the ten parameters that an `<inertial>` states, in the body's frame."""
+    """Return the ten parameters π that an `<inertial>` states, in the body's frame.
+
+    Args:
+        element: The `<inertial>`.
+        compiler: Settings of the file: unit of angles, sequence of Euler angles.
+        where: Place in the file, for messages.
+
+    Returns:
+        Shape (10,) [kg, kg·m, kg·m²], about the origin of the body's frame.
+
+    Raises:
+        InvalidModel: If position, mass or inertia is not stated, or the mass is negative.
+    """
     said = element.attributes
     for key in ("pos", "mass"):
         if key not in said:

@@ -135,7 +135,13 @@ class Options:
 
     @staticmethod
     def from_toml(path: Path) -> Options:
-        """Read the options from a TOML file.
+        """Read the options from a TOML file, that of `--with`.
+
+        Args:
+            path: The file.
+
+        Returns:
+            The options; what is not stated has its default.
 
         Raises:
             InvalidSetting: If it is malformed, or holds unknown keys.
@@ -144,7 +150,16 @@ class Options:
 
     @staticmethod
     def from_dict(table: Mapping[str, Any], where: str = "options") -> Options:
-        """Return the options of a parsed TOML table; see `from_toml`."""
+        """Return the options of a parsed TOML table; see `from_toml`.
+
+        Args:
+            table: As TOML's parser returns it.
+            where: What it was read from, for messages.
+
+        Raises:
+            InvalidSetting: If a key is unknown, a value of the wrong type or range, or the table is
+                that of a model file of Denavit-Hartenberg rows.
+        """
         if "link" in table:
             raise InvalidSetting(
                 "rows of Denavit-Hartenberg parameters are a model file of their own",
@@ -199,7 +214,14 @@ def _gravity(value: object, where: str) -> tuple[float, ...]:
 
 
 def joint_lines(joints: Iterable[str], line: str) -> str:
-    """Return the TOML of `--with` that says the same of some joints, such as `fixed = true`."""
+    """Return the TOML of `--with` that says the same of some joints, such as `fixed = true`.
+
+    Use it for the cure of an error.
+
+    Args:
+        joints: Names of the joints.
+        line: What follows each table's head.
+    """
     return "\n".join(f"[joint.{_key(j)}]\n{line}" for j in joints)
 
 

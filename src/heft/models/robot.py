@@ -102,7 +102,18 @@ class Robot:
 
     @staticmethod
     def from_text(data: bytes, options: Options | None = None, path: str = "URDF") -> Robot:
-        """Return the robot of a model file's bytes; see `from_file`."""
+        """Return the robot of a model file's bytes; see `from_file`.
+
+        Args:
+            data: The bytes.
+            options: What the file cannot state.
+            path: Name of the file, for messages; the ending `.toml` says that the bytes are rows of
+                Denavit-Hartenberg parameters.
+
+        Raises:
+            InvalidModel: If it is malformed, or describes no tree of rigid bodies.
+            InvalidSetting: If the options name joints that do not exist.
+        """
         options = options or Options()
         free = options.base == "free"
         if path.lower().endswith(".toml"):
@@ -134,7 +145,17 @@ class Robot:
 
     @staticmethod
     def from_urdf_text(data: bytes, options: Options | None = None, path: str = "URDF") -> Robot:
-        """Return the robot of a URDF file's bytes; see `from_urdf`."""
+        """Return the robot of a URDF file's bytes; see `from_urdf`.
+
+        Args:
+            data: The bytes.
+            options: What the file cannot state.
+            path: Name of the file, for messages.
+
+        Raises:
+            InvalidModel: If it is malformed, or describes no tree of rigid bodies.
+            InvalidSetting: If the options name joints that do not exist.
+        """
         options = options or Options()
         text = urdf.held_still(data, path, options.still)
         return _build(urdf.Translation(text), data, options, path, "urdf")
@@ -211,7 +232,8 @@ class Robot:
     def link_matrix(self) -> Array:
         """Return the matrix of links' to bodies' parameters, shape (10 bodies, 10 links).
 
-        `π_bodies = link_matrix() @ π_links`, links as in `bodies_links`, each in its own frame.
+        `π_bodies = link_matrix() @ π_links`, links as in `bodies_links`, each in its own frame. Use
+        it where what is known of a body is to be stated link by link.
         """
         links = self.bodies_links
         matrix = np.zeros((10 * len(self.tree.names), 10 * len(links)))
@@ -250,7 +272,10 @@ class Robot:
         return total
 
     def structure_hash(self) -> str:
-        """Return a hash of all that determines the regressor, without the inertial values."""
+        """Return a hash of all that determines the regressor, without the inertial values.
+
+        Robots of the same hash have the same columns in the same frames.
+        """
         digest = hashlib.sha256()
         tree = self.tree
         for array in (

@@ -217,7 +217,12 @@ def _check_tree(links: dict[str, Element], joints: dict[str, Element], path: str
 
 
 def refuse_xacro(root: Element, path: str) -> None:
-    """Raise `InvalidModel` if a file still holds macros of xacro."""
+    """Raise `InvalidModel` if a file still holds macros of xacro.
+
+    Args:
+        root: Root element of the file.
+        path: Of the file, for messages.
+    """
     for element in walk(root):
         macro = element.tag.startswith("xacro:")
         inside = [v for v in element.attributes.values() if "${" in v or "$(" in v]
@@ -233,6 +238,10 @@ def refuse_xacro(root: Element, path: str) -> None:
 
 def check(root: Element, path: str) -> None:
     """Raise `InvalidModel` if a file is no URDF of a tree of rigid bodies with finite numbers.
+
+    Args:
+        root: Root element of the file.
+        path: Of the file, for messages.
 
     Raises:
         InvalidModel: Naming the element and its line.
@@ -279,7 +288,13 @@ def check(root: Element, path: str) -> None:
 
 
 def held_still(data: bytes, path: str, joints: Collection[str] | None = None) -> bytes:
-    """Return a URDF whose floating and planar joints, all or some, are of type fixed."""
+    """Return a URDF whose floating and planar joints, all or some, are of type fixed.
+
+    Args:
+        data: The file's bytes.
+        path: Of the file, for messages.
+        joints: Names of the joints to fix, of those that float or are planar; all if not given.
+    """
     edits = []
     for joint in xml.parse(data, path).all("joint"):
         said = joint.attributes
@@ -466,6 +481,12 @@ class Joint:
 
 
 def robot_text(name: str, links: list[str], joints: list[Joint]) -> bytes:
-    """Return a URDF of links, as `link_text` writes them, and joints."""
+    """Return a URDF of links and joints, as bytes.
+
+    Args:
+        name: Of the robot.
+        links: Each as `link_text` writes it.
+        joints: In any order.
+    """
     body = "".join([*links, *(j.text for j in joints)])
     return f"<robot name={quoteattr(name)}>\n{body}</robot>\n".encode()

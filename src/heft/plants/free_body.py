@@ -66,7 +66,9 @@ class BodyMotion:
 
 @dataclass(frozen=True, eq=False)
 class FreeBody(Plant[BodyMotion]):
-    """A free-flying rigid body.
+    """A free-flying rigid body under a known wrench, as a plant: `Y(a − g, ω, α) π = wrench`.
+
+    Use it where pose or inertial signals and the actuators' total wrench are logged.
 
     Attributes:
         frame: Its name in the signals: `pos.FRAME.x`, `quat.FRAME.w`, `omega.FRAME.x`,
@@ -204,8 +206,8 @@ def turning(quaternion: Array, rate: Array, acceleration: Array) -> tuple[Array,
 
     Args:
         quaternion: w, x, y, z, shape (N, 4).
-        rate: Its first derivative [1/s].
-        acceleration: Its second derivative [1/s²].
+        rate: Its first derivative, shape (N, 4) [1/s].
+        acceleration: Its second derivative, shape (N, 4) [1/s²].
     """
     square = np.sum(quaternion**2, axis=1, keepdims=True)
     w = angular_velocity(quaternion, rate)

@@ -106,7 +106,7 @@ class Held:
 
     @staticmethod
     def at_rest(time: Array, wrench: Array, gravity: Array, world: Array | None = None) -> Held:
-        """Return the signals of static poses; arguments as of `with_velocity`."""
+        """Return the signals of static poses, at zero velocity; arguments as of `with_velocity`."""
         still = np.zeros((len(time), 3))
         return Held.with_velocity(time, wrench, still, still, gravity, world)
 
@@ -176,6 +176,8 @@ def noise_covariance(
 
 def whitened(regressor: Array, wrench: Array, covariance: Array) -> Array:
     """Return rows `[Y w]` of unit variance, shape (6 N, p + 1).
+
+    Use it before least squares where the noise of a wrench's components is correlated.
 
     Args:
         regressor: Y, shape (N, 6, p).

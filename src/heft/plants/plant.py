@@ -44,7 +44,7 @@ class Motion(Protocol):
 
 @dataclass(frozen=True)
 class Channel:
-    """A source of noise: what one sensor measures.
+    """A source of noise: what one sensor measures, with a standard deviation of its own or shared.
 
     Attributes:
         name: Such as the joint's.
@@ -165,7 +165,7 @@ class Samples(Generic[M]):
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of some columns, of N samples and c channels.
+    """Regressor Y of some columns, at N samples of c channels.
 
     Attributes:
         regressor: Y, shape (N, c, columns) [channel's unit / column's unit].
@@ -176,7 +176,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Sides:
-    """Both sides of the equations of motion, for the weak form.
+    """Momentum and remainder of the equations of motion, for the weak form.
 
     Attributes:
         momentum: What is differentiated, shape (N, c, columns).
@@ -256,7 +256,12 @@ class Plant(Protocol[M]):
         return np.ones((len(samples.time), len(self.channels)), dtype=np.int64)
 
     def random_samples(self, count: int, rng: np.random.Generator) -> Samples[M]:
-        """Return samples in general position, whose rows show all that motion could ever show."""
+        """Return samples in general position, whose rows show all that motion could ever show.
+
+        Args:
+            count: Number N of samples.
+            rng: Random numbers.
+        """
         ...
 
     @property
@@ -312,7 +317,7 @@ class Plant(Protocol[M]):
 
 @runtime_checkable
 class Fused(Protocol):
-    """A plant that reduces samples without spelling rows out."""
+    """A plant that reduces samples to triangles without spelling rows out, which saves memory."""
 
     def reduce(
         self, samples: Any, columns: Sequence[int], channels: Sequence[int] | None = None
@@ -329,10 +334,15 @@ class Fused(Protocol):
 
 @runtime_checkable
 class Integrable(Protocol):
-    """A plant with a weak form."""
+    """A plant with a weak form, whose rows can do without acceleration."""
 
     def sides(self, samples: Any, columns: Sequence[int]) -> Sides:
-        """Return what is differentiated and what is not, of these columns."""
+        """Return what is differentiated and what is not, of these columns.
+
+        Args:
+            samples: N of them.
+            columns: Positions of columns of `labels`.
+        """
         ...
 
 
@@ -341,7 +351,12 @@ class Predicting(Protocol):
     """A plant that knows `Y x` without spelling Y out."""
 
     def predict(self, samples: Any, values: Array) -> Array:
-        """Return `Y x`, shape (N, c), of values of the standard columns, shape (p,)."""
+        """Return `Y x`, shape (N, c) [channel's unit].
+
+        Args:
+            samples: N of them.
+            values: x of the standard columns, shape (p,).
+        """
         ...
 
 

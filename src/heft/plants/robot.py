@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.dynamics import LINEAR_SCALE, PRISMATIC, DriveState, drive_columns, kernels
-from heft.errors import InvalidSetting, MissingSignal
 from heft.information import (
     PARAMETER_COUNT,
     SYMBOLS,
@@ -22,22 +21,30 @@ from heft.information import (
     Triangle,
     column_order,
 )
-from heft.models import Robot, joint_lines
+from heft.models import Robot
 from heft.recordings import Recording
 from heft.signals import Smoothed
 
-from .plant import Channel, Inputs, Measured, MotionSignal, Plant, Rows, Samples, Sides
+from . import robot_signals
+from .plant import Channel, Inputs, Plant, Rows, Samples, Sides
 
 # Rounding of angles leaves at most this of a dependent column (`benchmarks/rounding.py`).
 SHARE_PER_RADIAN = 4.0
 
 
 def random_states(robot: Robot, count: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
-    """Return random positions, velocities and accelerations; fixed joints are at rest.
+    """Return random positions q, velocities v and accelerations a; fixed joints are at rest.
+
+    They are in general position: use them where rows are to show all that motion could ever show.
+
+    Args:
+        robot: The plant.
+        count: Number N of states.
+        rng: Random numbers.
 
     Returns:
-        q, shape (count, positions) [rad or m], and v and a, each of shape (count, channels)
-        [rad/s, rad/s² or m/s, m/s²].
+        q, shape (N, positions) [rad or m], and v and a, each of shape (N, channels) [rad/s, rad/s²
+        or m/s, m/s²].
     """
     tree = robot.tree
     first = tree.channels - len(robot.joints)
@@ -59,13 +66,16 @@ def random_states(robot: Robot, count: int, rng: np.random.Generator) -> tuple[A
 def standard_rows(
     robot: Robot, q: Array, v: Array, a: Array, state: DriveState | None = None
 ) -> Array:
-    """Return rows of all standard parameters, shape (N, channels, p), as `robot.labels`.
+    """Return the regressor Y(q, v, a) of all standard parameters, shape (N, channels, p).
+
+    Columns are as `robot.labels` names them; entry (·, i, j) is in the unit of effort i per unit of
+    parameter j.
 
     Args:
         robot: The plant.
         q: Positions, shape (N, positions) [rad or m].
-        v: Velocities, shape (N, channels).
-        a: Accelerations, shape (N, channels).
+        v: Velocities, shape (N, channels) [rad/s or m/s].
+        a: Accelerations, shape (N, channels) [rad/s² or m/s²].
         state: What friction is a function of; without, its memory and loads are zero.
     """
     if state is None:
@@ -94,12 +104,15 @@ def rows_of(
     state: DriveState,
     threads: int = 1,
 ) -> Array:
-    """Return the rows of all standard parameters at a motion, shape (N, channels, p).
+    """Return the regressor Y of all standard parameters at a motion, shape (N, channels, p).
+
+    Entry (·, i, j) is in the unit of effort i per unit of parameter j. Use it where the kernels'
+    motion is at hand; `standard_rows` makes it from q, v and a.
 
     Args:
         robot: The plant.
-        motion: Of the bodies.
-        state: Of the drives.
+        motion: Of the bodies, N samples.
+        state: Of the drives, at the same samples.
         threads: How many threads share the work.
     """
     own = PARAMETER_COUNT * len(robot.tree.names)
@@ -115,8 +128,13 @@ def rows_of(
 def both_sides(robot: Robot, motion: kernels.Motion, state: DriveState) -> tuple[Array, Array]:
     """Return W₂ and F of the weak form `∫(−φ̇ W₂ − φ F) π dt = ∫φ τ dt`, each (N, channels, p).
 
-    W₂ π is the generalised momentum, rotors' included; F π = W₁ π less friction. Arguments as
-    those of `rows_of`.
+    W₂ π is the generalised momentum [N·m·s or N·s], rotors' included; F π = W₁ π less friction
+    [N·m or N], with W₁ as of `dynamics.kernels.momentum`.
+
+    Args:
+        robot: The plant.
+        motion: Of the bodies, N samples; their acceleration is not used.
+        state: Of the drives, at the same samples.
     """
     own = PARAMETER_COUNT * len(robot.tree.names)
     columns = robot.drive_columns
@@ -141,6 +159,13 @@ def random_drive_state(
     """Return drives' random states: its memory and loads are drawn, not lived through.
 
     Speeds are made slower, by up to four decades: at common ones all sigmoids are the sign.
+
+    Args:
+        robot: The plant.
+        q: Positions, shape (N, positions) [rad or m].
+        v: Velocities, shape (N, channels) [rad/s or m/s].
+        a: Accelerations, shape (N, channels) [rad/s² or m/s²].
+        rng: Random numbers.
     """
     stops = rng.uniform(-1.0, 1.0, size=(len(robot.drives.stops), len(v)))
     slow = v.T * 10.0 ** rng.uniform(-4.0, 0.0, size=v.T.shape)
@@ -180,7 +205,7 @@ class RobotMotion:
 
 @dataclass(frozen=True, eq=False)
 class RobotPlant(Plant[RobotMotion]):
-    """A robot with a fixed base, whose joints' torques are measured.
+    """A robot with a fixed base, whose joints' torques are measured, as a plant: `Y π = τ`.
 
     Attributes:
         robot: Tree, drives, and what is believed of them.
@@ -278,96 +303,18 @@ class RobotPlant(Plant[RobotMotion]):
         """Return the plant with load-dependent friction of these standard parameters' torque."""
         return replace(self, point=values)
 
-    @cached_property
-    def position_signals(self) -> tuple[str, ...]:
-        """Signals of the joints that move.
-
-        Raises:
-            InvalidSetting: If the base floats: logs hold no pose yet.
-        """
-        if self.robot.tree.free_base:
-            raise InvalidSetting(
-                "a free base needs its pose, which logs do not hold yet",
-                argument='base = "free"',
-                cure="fix the base, and identify its limbs",
-            )
-        moving = [j for j in self.robot.joints if self.robot.options.of(j).position is None]
-        return tuple(f"q.{j}" for j in moving)
-
-    def effort_signals(self, recording: Recording) -> tuple[tuple[str, int, float], ...]:
-        """Return signal, channel and factor of each measured effort in a recording.
-
-        Raises:
-            MissingSignal: If neither torque nor a current with a gain is there.
-        """
-        first = len(self.robot.channels) - len(self.robot.joints)
-        found: list[tuple[str, int, float]] = []
-        without_gain: list[str] = []
-        missing: list[str] = []
-        for channel in self.robot.measured:
-            if channel < first:
-                continue
-            joint = self.robot.joints[channel - first]
-            gain = self.robot.options.of(joint).gain
-            if f"tau.{joint}" in recording.sources:
-                found.append((f"tau.{joint}", int(channel), 1.0))
-            elif f"current.{joint}" in recording.sources and gain is not None:
-                found.append((f"current.{joint}", int(channel), gain))
-            elif f"current.{joint}" in recording.sources:
-                without_gain.append(joint)
-            else:
-                missing.append(joint)
-        if missing:
-            self._require_positions(recording)  # a joint that is not there at all is rather fixed
-            self._refuse_missing(
-                recording,
-                [f"tau.{j}" for j in missing],
-                "is what a joint's drive measures",
-                "where neither torque nor current is measured, say so in the file of --with:\n"
-                + joint_lines(missing, "measured = false"),
-            )
-        if without_gain:
-            raise MissingSignal(
-                "currents are logged in place of torques, and no gains are given",
-                argument=recording.name,
-                got=f"a current of {', '.join(without_gain)}",
-                cure="give the gain of each in N·m/A in the file of --with, such as\n"
-                + joint_lines(without_gain, "gain = 10.6"),
-            )
-        return tuple(found)
-
-    def _require_positions(self, recording: Recording) -> None:
-        """Raise `MissingSignal` for all joints whose position a log lacks."""
-        missing = [n for n in self.position_signals if n not in recording.sources]
-        if missing:
-            self._refuse_missing(
-                recording,
-                missing,
-                "says where a joint is",
-                "where it stood still, say so in the file of --with (and where: position = …):\n"
-                + joint_lines([n.partition(".")[2] for n in missing], "fixed = true"),
-            )
-
-    def _refuse_missing(
-        self, recording: Recording, names: Sequence[str], purpose: str, cure: str
-    ) -> None:
-        """Raise `MissingSignal` for all signals that a log lacks, with the lines that mend it."""
-        own = {f"{kind}.{j}" for kind in ("q", "tau") for j in self.robot.joints}
-        recording.require(names, purpose, own, cure)
-
     def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
         """Return joint positions, and torques or currents.
 
+        Args:
+            recording: Log to be read.
+            measured: Whether what channels measure is needed.
+
         Raises:
             MissingSignal: If one is not there.
+            InvalidSetting: If the base floats.
         """
-        self._require_positions(recording)
-        motion = tuple(MotionSignal(name) for name in self.position_signals)
-        if not measured:
-            return Inputs(motion)
-        places = {int(c): k for k, c in enumerate(self.robot.measured)}
-        efforts = self.effort_signals(recording)
-        return Inputs(motion, tuple(Measured(places[c], ((n, f),)) for n, c, f in efforts))
+        return robot_signals.inputs(self.robot, recording, measured)
 
     def motion(self, smoothed: Smoothed) -> RobotMotion:
         """Return positions, velocities and what the kernels read; joints held still are at rest.
@@ -392,7 +339,12 @@ class RobotPlant(Plant[RobotMotion]):
     def remember(
         self, samples: Samples[RobotMotion], state: drive_columns.Presliding | None
     ) -> tuple[Samples[RobotMotion], drive_columns.Presliding]:
-        """Return samples with the presliding memory of friction."""
+        """Return samples with the presliding memory of friction, and the state to go on with.
+
+        Args:
+            samples: N of them, as they follow one another.
+            state: As the samples before left it; None at a recording's begin.
+        """
         position = samples.motion.position
         state = drive_columns.presliding(self.robot.drives, samples.time, position, state)
         return replace(samples, memory=state.values.T), state
@@ -434,12 +386,12 @@ class RobotPlant(Plant[RobotMotion]):
         return DriveState(motion.position, motion.velocity, acceleration, stops, load)
 
     def rows(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> Rows:
-        """Return rows of the measured joints."""
+        """Return the regressor Y of the measured joints; arguments as of `Plant.rows`."""
         rows = rows_of(self.robot, samples.motion.bodies, self.drive_state(samples))
         return Rows(rows[:, self.robot.measured][:, :, list(columns)])
 
     def sides(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> Sides:
-        """Return generalised momentum and remainder of the measured joints."""
+        """Return W₂ and F of the measured joints; see `both_sides`, arguments as of `rows`."""
         state = self.drive_state(samples)
         made = both_sides(self.robot, samples.motion.bodies, state)
         chosen = list(columns)
@@ -451,7 +403,13 @@ class RobotPlant(Plant[RobotMotion]):
         columns: Sequence[int],
         channels: Sequence[int] | None = None,
     ) -> tuple[Triangle, ...]:
-        """Return a triangle a joint, in cache, without spelling rows out."""
+        """Return a triangle `[R z; 0 ρ]` a joint, in cache, without spelling rows out.
+
+        Args:
+            samples: N of them.
+            columns: Positions of columns of `labels`, ascending.
+            channels: Positions among the measured joints; all of them if not given.
+        """
         robot = self.robot
         chosen = robot.measured if channels is None else robot.measured[list(channels)]
         plan = _plan(robot, tuple(columns), tuple(chosen.tolist()))
@@ -464,7 +422,16 @@ class RobotPlant(Plant[RobotMotion]):
         return tuple(Triangle(plan.columns[c], factors[c], rows) for c in chosen)
 
     def sliding(self, samples: Samples[RobotMotion], speed: float) -> NDArray[np.int64]:
-        """Return which way all drives that rub on a joint slide; see `Plant.sliding`."""
+        """Return which way all drives that rub on a joint slide, shape (N, measured joints).
+
+        Args:
+            samples: N of them.
+            speed: Above which a revolute drive slides [rad/s]; of a prismatic one `LINEAR_SCALE`
+                times that [m/s].
+
+        Returns:
+            Numbers as those of `Plant.sliding`: 0 where a drive may stick.
+        """
         robot, velocity = self.robot, samples.motion.velocity
         ways = np.ones((len(robot.channels), len(samples.time)), dtype=np.int64)
         sticks = np.zeros(ways.shape, dtype=bool)
@@ -479,7 +446,12 @@ class RobotPlant(Plant[RobotMotion]):
         return np.where(sticks, 0, ways)[robot.measured].T
 
     def predict(self, samples: Samples[RobotMotion], values: Array) -> Array:
-        """Return the torque of standard parameters, shape (N, measured joints) [N·m or N]."""
+        """Return the torque Y π of standard parameters, shape (N, measured joints) [N·m or N].
+
+        Args:
+            samples: N of them.
+            values: π, shape (p,), in the order and units of `labels`.
+        """
         names = self.labels.names[self.bodies_size :]
         drives = dict(zip(names, values[self.bodies_size :].tolist(), strict=True))
         rigid = self.rigid(samples.motion, values)
@@ -489,7 +461,15 @@ class RobotPlant(Plant[RobotMotion]):
     def sensitivity(self, samples: Samples[RobotMotion], values: Array, directions: Array) -> Array:
         """Return the derivative of load-dependent friction torque by the bodies' parameters.
 
-        Shape (N, measured joints, k); arguments as of `PointSensitive.sensitivity`.
+        Use it to count what the uncertainty of the point adds to that of the torque.
+
+        Args:
+            samples: N of them.
+            values: π, shape (p,).
+            directions: Of the point, shape (p, k).
+
+        Returns:
+            Shape (N, measured joints, k) [N·m or N per unit of a direction].
         """
         robot, own = self.robot, self.bodies_size
         rigid = self.loads(samples.motion)
@@ -507,7 +487,7 @@ class RobotPlant(Plant[RobotMotion]):
         return np.asarray(errors[:, robot.measured])
 
     def random_samples(self, count: int, rng: np.random.Generator) -> Samples[RobotMotion]:
-        """Return random states; see `random_states` and `random_drive_state`."""
+        """Return N = `count` random states; see `random_states` and `random_drive_state`."""
         robot = self.robot
         q, v, a = random_states(robot, count, rng)
         state = random_drive_state(robot, q, v, a, rng)

@@ -27,6 +27,8 @@ def sliding_rows(
 ) -> Counted:
     """Return which rows of each channel lie in sliding that has lasted and goes on.
 
+    Near standstill friction is not what simple terms say; use this to leave such rows out.
+
     Args:
         samples: Of all recordings, in order.
         plant: What says whether something slides; see `Plant.sliding`.

@@ -91,7 +91,13 @@ class Walk:
         return sampler.remembered(made)
 
     def parts(self, rows: int, block: int | None = None) -> Iterator[Samples[Any]]:
-        """Yield samples, so many at a time at most; no part reaches over a multiple of `block`."""
+        """Yield samples, so many at a time at most; no part reaches over a multiple of `block`.
+
+        Args:
+            rows: Most samples of a part.
+            block: Number of samples, counted over all recordings, whose multiples begin a new part;
+                none if not given.
+        """
         done = 0
         for s in self.samples():
             for cut in cuts(len(s.time), rows, block, done):

@@ -188,7 +188,12 @@ class Point:
         )
 
     def whole(self, unknowns: Unknowns, values: Array) -> Array:
-        """Return a solution with the sensor's parameters in place of their last changes."""
+        """Return a solution with the sensor's parameters in place of their last changes.
+
+        Args:
+            unknowns: Sensor parameters estimated with the body.
+            values: Solution of the last Gauss-Newton step, shape (p,); see `moved`.
+        """
         found = values.copy()
         if unknowns.tilt:
             tilt = rotation_vector_between(self.stated, self.gravity)
@@ -232,7 +237,14 @@ def sides(held: Held, unknowns: Unknowns, turning_noise: float = 0.0) -> Samples
 
 
 def at_rest(held: Held, unknowns: Unknowns) -> tuple[Array, Array]:
-    """Return rows of static poses: Y, shape (N, 6, p), and the wrench, shape (N, 6) [N, N·m]."""
+    """Return rows of static poses: Y, shape (N, 6, p), and the wrench, shape (N, 6) [N, N·m].
+
+    Angular velocity and its products count as zero.
+
+    Args:
+        held: Signals of the sensor.
+        unknowns: Sensor parameters to be estimated with the body.
+    """
     samples = sides(replace(held, angular_velocity=np.zeros_like(held.specific)), unknowns)
     return -samples.remainder, samples.effort
 

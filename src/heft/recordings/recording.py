@@ -47,6 +47,8 @@ class Block:
 class Recording:
     """Named signals over time in SI units, readable any number of times in bounded memory.
 
+    `open` makes one of a log file, `from_arrays` one of arrays.
+
     Attributes:
         name: Path or name of the source.
         table: The file as columns of numbers.
@@ -142,7 +144,14 @@ class Recording:
     def of_table(
         table: Table, columns: ColumnMap | None = None, joints: Sequence[str] = ()
     ) -> Recording:
-        """Return the recording of a table; arguments and errors as for `open`."""
+        """Return the recording of a table; errors as for `open`.
+
+        Args:
+            table: Columns of numbers, of any format of file.
+            columns: Map of the columns to signals; by default their names are canonical, or those
+                of a known tool's logs.
+            joints: The robot's joints, for logs that number their joints instead of naming them.
+        """
         notes = table.notes
         known = None
         if columns is None and "t" not in table.columns:
@@ -178,7 +187,12 @@ class Recording:
         return tuple(self.sources)
 
     def window(self, start: int, stop: int | None) -> Recording:
-        """Return rows start..stop of this recording, counted from 0; None means to the end."""
+        """Return a part of the rows of this recording.
+
+        Args:
+            start: First row, counted from this recording's first.
+            stop: Row behind the last, counted likewise; None means to the end.
+        """
         ends = [
             e for e in (self.stop, None if stop is None else self.start + stop) if e is not None
         ]

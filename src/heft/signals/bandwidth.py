@@ -161,6 +161,8 @@ def resolve(
 ) -> Smoothing:
     """Return the smoothing with its corner chosen from the data, or checked if it is given.
 
+    Call it once for the logs of an experiment, before `smoother`.
+
     Args:
         smoothing: As set by the user.
         recordings: The logs of one experiment.

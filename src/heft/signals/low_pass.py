@@ -164,6 +164,8 @@ def smooth(
 ) -> Smoothed:
     """Return position, velocity and acceleration by zero-phase low-pass and central differences.
 
+    Use it for one piece of a log; `smoother` gives the method that the settings name.
+
     Args:
         time: Strictly increasing, shape (rows,) [s].
         positions: Shape (rows, joints) [rad or m].

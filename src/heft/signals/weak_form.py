@@ -49,6 +49,8 @@ CHECKS: Keys = {
 class Weak:
     """Settings of the weak form: the windows against which the equations of motion are integrated.
 
+    Use it in place of differentiated rows where accelerations are too noisy [Shinbrot1957].
+
     Attributes:
         length: Of a window [s], or None for two periods of the low-pass's corner.
         power: p of the window cos²ᵖ. It has 2p − 1 continuous derivatives.

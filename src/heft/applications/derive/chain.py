@@ -61,7 +61,17 @@ def follow(algebra: Algebra, said: Outline[Any], q: Sequence[Any], gravity: Any)
 
 
 def moves(algebra: Algebra, row: Row[Any], position: Any, modified: bool) -> tuple[Rows, ...]:
-    """Return the three transforms of a row: before the joint, of the joint, and after it."""
+    """Return the three transforms of a row: before the joint, of the joint, and after it.
+
+    The joint comes first by [Denavit1955; Paul1981] and last by the modified convention
+    [Craig1986; Khalil1986]; the transform on its other side is the identity.
+
+    Args:
+        algebra: Algebra of the elements.
+        row: Parameters θ, d, a and α of the row [rad, m].
+        position: Of the joint, q [rad or m].
+        modified: Whether the rows follow the modified convention.
+    """
     link = placed(turn(algebra, row.alpha, "x"), shift(algebra, row.a, "x"))
     joint = turn(algebra, row.theta, "z")
     if row.prismatic:
@@ -74,7 +84,13 @@ def moves(algebra: Algebra, row: Row[Any], position: Any, modified: bool) -> tup
 
 
 def turn(algebra: Algebra, angle: Any, about: str) -> Rows:
-    """Return the transform of a rotation about x or z."""
+    """Return the transform of a rotation about x or z.
+
+    Args:
+        algebra: Algebra of the elements.
+        angle: SymPy expression [rad].
+        about: `x` or `z`.
+    """
     zero, one = _units(algebra)
     cos, sin = (one, zero) if angle.is_zero else algebra.turn(right_angle(angle))
     if about == "x":
@@ -83,20 +99,36 @@ def turn(algebra: Algebra, angle: Any, about: str) -> Rows:
 
 
 def shift(algebra: Algebra, way: Any, along: str) -> Rows:
-    """Return the transform of a translation along x or z."""
+    """Return the transform of a translation along x or z.
+
+    Args:
+        algebra: Algebra of the elements.
+        way: SymPy expression [m].
+        along: `x` or `z`.
+    """
     rows = turn(algebra, load_sympy().Integer(0), "z")
     rows["xyz".index(along)][3] = algebra.lift(way)
     return rows
 
 
 def placed(first: Rows, second: Rows) -> Rows:
-    """Return the product of a transform, or a twist, with a transform (last row 0 0 0 1)."""
+    """Return the product of a transform, or a twist, with a transform (last row 0 0 0 1).
+
+    Args:
+        first: T or X, 3 × 4; what comes out is of its kind.
+        second: Transform, 3 × 4.
+    """
     found = compose(first, second)
     return [[*new[:3], new[3] + old[3]] for new, old in zip(found, first, strict=True)]
 
 
 def compose(first: Rows, second: Rows) -> Rows:
-    """Return the product of a matrix with a twist (last row 0)."""
+    """Return the product of a matrix with a twist (last row 0).
+
+    Args:
+        first: Transform T or twist X, 3 × 4.
+        second: Twist, 3 × 4.
+    """
     columns = [[row[c] for row in second] for c in range(4)]
     return [[_dot(row, column) for column in columns] for row in first]
 
@@ -106,6 +138,10 @@ def seen(place: Rows, twist: Rows) -> Rows:
 
     The angular part is transformed as a vector, so that a rotation about z leaves one about z
     unchanged.
+
+    Args:
+        place: T, 3 × 4.
+        twist: X, 3 × 4.
     """
     axes = [[row[c] for row in place] for c in range(4)]
     turning = (twist[2][1], twist[0][2], twist[1][0])
@@ -129,7 +165,12 @@ def along(acceleration: Sequence[Any]) -> Rows:
 
 
 def scaled(matrix: Rows, factor: Any) -> Rows:
-    """Return a matrix times a scalar of the algebra."""
+    """Return a matrix times a scalar of the algebra.
+
+    Args:
+        matrix: 3 × 4.
+        factor: Element of the algebra.
+    """
     return [[x * factor for x in row] for row in matrix]
 
 
@@ -145,7 +186,13 @@ def added(matrices: Iterable[Rows]) -> Rows:
 
 
 def kept(algebra: Algebra, name: str, matrix: Rows) -> Rows:
-    """Return a matrix for repeated use: with named or reduced entries, as the algebra does."""
+    """Return a matrix for repeated use: with named or reduced entries, as the algebra does.
+
+    Args:
+        algebra: Algebra of the elements.
+        name: Of the matrix; entries are named by it with row and column, counted from 1.
+        matrix: 3 × 4.
+    """
     return [
         [algebra.keep(f"{name}_{r}{c}", x) for c, x in enumerate(row, 1)]
         for r, row in enumerate(matrix, 1)

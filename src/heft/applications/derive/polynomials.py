@@ -43,7 +43,12 @@ class Algebra(Protocol):
         """Return cosine and sine of a constant angle or a joint position."""
 
     def keep(self, name: str, element: Any) -> Any:
-        """Return an element for repeated use: named, reduced or as it is."""
+        """Return an element for repeated use: named, reduced or as it is.
+
+        Args:
+            name: For its symbol, if it is given one.
+            element: Element of the algebra.
+        """
 
     def expression(self, element: Any) -> Any:
         """Return the SymPy expression of an element."""
@@ -130,7 +135,7 @@ class Expanded:
         return self.lift(sympy.cos(angle)), self.lift(sympy.sin(angle))
 
     def keep(self, name: str, element: Any) -> Any:
-        """Return the polynomial in normal form."""
+        """Return the polynomial in normal form; the name is not used."""
         return self.reduced(element)
 
     def reduced(self, element: Any) -> Any:
@@ -258,7 +263,14 @@ class Named:
         return self.keep(f"cos_{name}", cos), self.keep(f"sin_{name}", sin)
 
     def keep(self, name: str, element: Any) -> Any:
-        """Return the symbol of a value; numbers and symbols are returned as they are."""
+        """Return the symbol of a value; numbers and symbols are returned as they are.
+
+        Equal values have one symbol, opposite ones its negative.
+
+        Args:
+            name: Of the symbol; with underscores added where it is taken.
+            element: The value.
+        """
         value = load_sympy().sympify(element)
         if value.is_Atom or (-value).is_Atom:
             return value
@@ -323,7 +335,7 @@ class Constants:
         return self.lift(sympy.cos(angle)), self.lift(sympy.sin(angle))
 
     def keep(self, name: str, element: Any) -> Any:
-        """Return the element as it is."""
+        """Return the element as it is; the name is not used."""
         return element
 
     def expression(self, element: Any) -> Any:
@@ -389,7 +401,7 @@ class Sampled:
         return (one - t * t) / (one + t * t), (t + t) / (one + t * t)
 
     def keep(self, name: str, element: Any) -> Any:
-        """Return the number as it is."""
+        """Return the number as it is; the name is not used."""
         return element
 
     def expression(self, element: Any) -> Any:

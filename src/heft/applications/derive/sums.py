@@ -61,7 +61,12 @@ class LinkSums:
         return self.chain.algebra.expression(element)
 
     def keep(self, name: str, matrix: Rows) -> Rows:
-        """Return a matrix for repeated use, its entries replaced by named subexpressions if apt."""
+        """Return a matrix for repeated use, its entries replaced by named subexpressions if apt.
+
+        Args:
+            name: Of the matrix, of which its entries' names are made.
+            matrix: 3 × 4.
+        """
         return kept(self.chain.algebra, name, matrix)
 
     def body(self, link: int) -> tuple[Any, ...]:
@@ -69,7 +74,12 @@ class LinkSums:
         return self.standard[PARAMETER_COUNT * link : PARAMETER_COUNT * (link + 1)]
 
     def drive(self, symbol: str, joint: int) -> Any:
-        """Return a drive parameter of a joint, by symbol; 0 without drives."""
+        """Return a drive parameter of a joint, by symbol; 0 without drives.
+
+        Args:
+            symbol: `Im` (rotor inertia), `Fs` (Coulomb) or `Fv` (viscous friction).
+            joint: Its position, from 0.
+        """
         if not self.drives:
             return load_sympy().Integer(0)
         count = self.count
@@ -82,11 +92,23 @@ class LinkSums:
         return load_sympy().ImmutableMatrix(rows)
 
     def onto(self, j: int, i: int, motion: Rows) -> list[Any]:
-        """Return the coefficients of link j's parameters in joint i's effort, for a motion."""
+        """Return the coefficients of link j's parameters in joint i's effort, tr(A J_j X_jiᵀ).
+
+        Args:
+            j: Position of the link, from 0.
+            i: Position of the joint, from 0, i ≤ j.
+            motion: A, of the link's points in its frame, 3 × 4.
+        """
         return pair(motion, self.chain.twists[j][i], self.half)
 
     def second(self, j: int, k: int, m: int) -> Rows:
-        """Return the second-order twist X_jkm with U_jkm = T_0^j X_jkm."""
+        """Return the second-order twist X_jkm with U_jkm = T_0^j X_jkm, symmetric in k and m.
+
+        Args:
+            j: Position of the link, from 0.
+            k: Position of a joint, from 0, k ≤ j.
+            m: Position of a joint, from 0, m ≤ j.
+        """
         twists = self.chain.twists[j]
         return compose(twists[min(k, m)], twists[max(k, m)])
 
@@ -148,7 +170,12 @@ class LinkSums:
         return [scaled(x, self.lift(f)) for x, f in zip(matrices, factors, strict=False)]
 
     def total(self, least: int, ten: Callable[[int], list[Any]]) -> Any:
-        """Return Σ_j π_jᵀ ten(j) over links j ≥ `least`."""
+        """Return Σ_j π_jᵀ ten(j) over links j ≥ `least`, as an element of the algebra.
+
+        Args:
+            least: First link of the sum, from 0.
+            ten: Function of j: coefficients of link j's ten parameters.
+        """
         total = self.lift(load_sympy().Integer(0))
         for j in range(least, self.count):
             for factor, value in zip(ten(j), self.body(j), strict=True):
@@ -157,7 +184,11 @@ class LinkSums:
         return total
 
     def column(self, ten: Callable[[int, int], list[Any]]) -> Matrix:
-        """Return the efforts Σ_j π_jᵀ ten(j, i) over links j ≥ i of each joint i, n × 1."""
+        """Return the efforts Σ_j π_jᵀ ten(j, i) over links j ≥ i of each joint i, n × 1.
+
+        Args:
+            ten: Function of j and i: coefficients of link j's ten parameters in joint i's effort.
+        """
 
         def of(i: int) -> Any:
             return self.expression(self.total(i, lambda j: ten(j, i)))
@@ -165,7 +196,12 @@ class LinkSums:
         return load_sympy().ImmutableMatrix([of(i) for i in range(self.count)])
 
     def square(self, entry: Callable[[int, int], Any], symmetric: bool) -> Matrix:
-        """Return an n × n matrix; of a symmetric one only entries with i ≤ k are computed."""
+        """Return an n × n matrix; of a symmetric one only entries with i ≤ k are computed.
+
+        Args:
+            entry: Function of row i and column k: the entry as an element of the algebra.
+            symmetric: Whether entries (k, i) are those of (i, k).
+        """
         count = self.count
         found = load_sympy().zeros(count, count)
         for i in range(count):
@@ -196,6 +232,11 @@ class LinkSums:
         return found.as_immutable()
 
     def homogeneous(self, rows: Rows, corner: int) -> Matrix:
-        """Return three rows as a 4 × 4 matrix; the corner is 1 for a transform, 0 for a twist."""
+        """Return three rows as a 4 × 4 matrix of expressions.
+
+        Args:
+            rows: Of a transform or a twist, 3 × 4.
+            corner: Last entry of the fourth row 0 0 0: 1 for a transform, 0 for a twist.
+        """
         top = [[self.expression(x) for x in row] for row in rows]
         return load_sympy().ImmutableMatrix([*top, [0, 0, 0, corner]])

@@ -25,6 +25,7 @@ from heft.recordings import Recording
 from . import checks
 from .earlier import Earlier
 from .fit import ExperimentFit, fit_experiment
+from .predicted_error import PredictedError, predicted_error_alike
 from .preparation import Progress, averaged, silent
 from .scores import Score, held_out, plant_scores
 from .settings import Settings
@@ -60,13 +61,14 @@ class Number:
 
 @dataclass(frozen=True)
 class PlantIdentification(Generic[P]):
-    """Result of identifying a plant.
+    """Result of identifying a plant: estimates, scores, checks; for robots see `Identification`.
 
     Attributes:
         experiment: Fit of the experiment: cutoff, delay, outliers, base parameters β.
         consistent: Physically consistent standard parameters π.
         fit: Prediction errors on the fitted logs.
         validation: Prediction errors on the held-out logs.
+        predicted_error: Of what the channels measure, on motion alike.
         checks: Results of all checks.
         traces: Measured and predicted signals over time, for the report.
         settings: Settings of the identification.
@@ -77,6 +79,7 @@ class PlantIdentification(Generic[P]):
     consistent: ConsistentEstimate
     fit: tuple[Score, ...]
     validation: tuple[Score, ...]
+    predicted_error: PredictedError
     checks: tuple[Check, ...]
     traces: tuple[Trace, ...]
     settings: Settings
@@ -168,7 +171,7 @@ def _identified(
     found = fit_experiment(problem, settings, given, progress)
     problem, estimate = found.problem, found.estimate
     progress("solving for physically consistent parameters")
-    consistent = _consistent(settings, found)
+    known, consistent = _consistent(settings, found)
     progress("scoring")
     values = problem.plant.space.matrix @ consistent.parameters.values
     traces: list[Trace] = []
@@ -184,14 +187,17 @@ def _identified(
     held = tuple(
         s for h in others for s in plant_scores(h.problem, values, h.filter_hz, traces).list
     )
+    information = estimate.information
+    predicted = predicted_error_alike(information, known, problem.space, fitted.list)
     judged = checks.judge_plant(
-        problem, estimate, fitted.list, held, consistent, fitted.span, settings.limits
+        problem, estimate, fitted.list, held, predicted, consistent, fitted.span, settings.limits
     )
     return PlantIdentification(
         found,
         consistent,
         fitted.list,
         held,
+        predicted,
         tuple(judged),
         tuple(traces),
         settings,
@@ -199,17 +205,24 @@ def _identified(
     )
 
 
-def _consistent(settings: Settings, found: ExperimentFit[Any]) -> ConsistentEstimate:
-    """Return the consistent estimate, its deviations at least those of the jackknife."""
+def _consistent(
+    settings: Settings, found: ExperimentFit[Any]
+) -> tuple[ConsistentEstimate, ConsistentEstimate]:
+    """Return the consistent estimate, then with deviations at least those of the jackknife."""
     solver = settings.consistent
     fitted = DriveGains(solver).fit([found.estimate], found.problem.space, {})
-    return found.widened(solver, settings.jackknife, fitted)[0].consistent
+    widened, _ = found.widened(solver, settings.jackknife, fitted)
+    return fitted.consistent, widened.consistent
 
 
 def text(found: PlantIdentification[Any]) -> str:
     """Return parameters, verdict and failed checks as text for a terminal."""
     head = ("", "value", "± 95 %", "unit", "seen")
-    lines = [table(head, _rows(found)), "", f"verdict: {found.verdict}"]
+    lines = [
+        table(head, _rows(found)),
+        "",
+        f"verdict: {found.verdict}, predicted error {found.predicted_error.total:.1%}",
+    ]
     lines += shown_verdict.not_passed(found.checks)
     if found.problem.delay:
         lines.append(f"measurements come {1e3 * found.problem.delay:.3g} ms behind motion")

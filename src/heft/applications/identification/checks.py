@@ -17,6 +17,7 @@ from heft.information import Check, inertia
 from heft.plants import Problem, RobotPlant
 
 from .limits import Limit, Limits
+from .predicted_error import PredictedError
 from .scores import Score
 
 KNOWN_SHARE = 0.1  # standard deviation of a sum of masses, relative, up to which it is known
@@ -34,7 +35,8 @@ class Words:
         measured: Measured quantity.
         cure: Remedy for a poor fit.
         faint: Remedy for a channel with a low signal-to-noise ratio.
-        validate: How held-out logs are given.
+        elsewhere: Motion of another kind.
+        slower: Remedy for a large predicted error.
         guess: Source of the prior masses.
     """
 
@@ -43,7 +45,8 @@ class Words:
     measured: str
     cure: str
     faint: str
-    validate: str
+    elsewhere: str
+    slower: str
     guess: str
 
 
@@ -53,7 +56,8 @@ JOINTS = Words(
     "torque",
     CURE,
     "friction or noise rules this joint: move it faster, or through more gravity",
-    "--validate",
+    "slow motion from point to point",
+    "log slow motion with reversals, too, or look for what is wrong with the logs: heft check",
     "the model file",
 )
 CHANNELS = Words(
@@ -62,7 +66,8 @@ CHANNELS = Words(
     "measurement",
     "check units, signs, frames, and the delay between motion and measurement",
     "noise rules this channel: move faster and farther",
-    "logs to validate",
+    "motion alike",
+    "log more, and see what is left over",
     "what was believed",
 )
 
@@ -72,6 +77,7 @@ def judge(
     estimate: Estimate,
     fit: Iterable[Score],
     held_out: Iterable[Score],
+    predicted: PredictedError,
     velocities: Array,
     consistent: ConsistentEstimate,
     margin: float,
@@ -85,6 +91,7 @@ def judge(
         estimate: Base parameters β.
         fit: Prediction errors on the fitted logs.
         held_out: Prediction errors on held-out logs.
+        predicted: Predicted error on motion of another kind.
         velocities: Each joint's RMS velocity in the logs, shape (joints,) [rad/s or m/s].
         consistent: Physically consistent parameters of the model file.
         margin: Smallest eigenvalue of the links' pseudo-inertias, as written to the model file.
@@ -102,7 +109,7 @@ def judge(
         *_of_the_drives(problem, velocities, limits),
         *_of_the_logs(problem, limits),
         *_of_the_channels(held or best, limits),
-        *_of_the_torque(best, held, limits),
+        *_of_the_torque(best, held, predicted, limits),
         *_of_the_residual(estimate, span, limits),
         *_of_the_masses(guesses, consistent, limits, groups=_rigid_groups(problem, consistent)),
         *_of_the_bodies(guesses, consistent, margin, limits),
@@ -114,6 +121,7 @@ def judge_plant(
     estimate: Estimate,
     fit: Iterable[Score],
     held_out: Iterable[Score],
+    predicted: PredictedError,
     consistent: ConsistentEstimate,
     span: Array,
     limits: Limits,
@@ -125,6 +133,7 @@ def judge_plant(
         estimate: Base parameters β.
         fit: Prediction errors on the fitted logs.
         held_out: Prediction errors on held-out logs.
+        predicted: Predicted error on motion of another kind.
         consistent: Physically consistent parameters.
         span: Range of each channel's measurement, shape (channels,) [the channel's unit].
         limits: Limits of the checks.
@@ -141,7 +150,7 @@ def judge_plant(
         *_of_the_rank(estimate, limits),
         *_of_the_logs(problem, limits),
         *_of_the_channels(held or best, limits, CHANNELS),
-        *_of_the_torque(best, held, limits, CHANNELS),
+        *_of_the_torque(best, held, predicted, limits, CHANNELS),
         *_of_the_residual(estimate, span, limits, CHANNELS),
     ]
     if guesses:
@@ -235,20 +244,24 @@ def _of_the_channels(scored: list[Score], limits: Limits, words: Words = JOINTS)
 
 
 def _of_the_torque(
-    fit: list[Score], held_out: list[Score], limits: Limits, words: Words = JOINTS
+    fit: list[Score],
+    held_out: list[Score],
+    predicted: PredictedError,
+    limits: Limits,
+    words: Words = JOINTS,
 ) -> Iterator[Check]:
-    inside = max((s.total for s in fit), default=np.nan)
+    worst = max(predicted.per_joint, key=lambda c: predicted.per_joint[c], default="none")
+    yield _at_most(
+        "predicted error",
+        predicted.total,
+        limits.predicted_error,
+        f"{words.measured} error to be expected in {words.elsewhere}, relative"
+        + (f"; most in '{worst}'" if predicted.per_joint else ""),
+        words.slower,
+    )
     if not held_out:
-        yield _at_most(
-            "fit error",
-            inside,
-            limits.held_out_error,
-            f"{words.measured} on the logs fitted, relative, filtered; give {words.validate} to "
-            "see more",
-            words.cure,
-        )
         return
-    outside = max(s.total for s in held_out)
+    inside, outside = max((s.total for s in fit), default=np.nan), max(s.total for s in held_out)
     yield _at_most(
         "held-out error",
         outside,

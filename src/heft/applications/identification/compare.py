@@ -1,10 +1,14 @@
 """Statistical comparison of two identifications of one robot.
 
-Base parameters and friction curves are compared as estimated by least squares without prior or
-constraints, so that the nominal model can neither cause nor hide a change. The two sets of logs
-are independent, so the covariance of a difference is the sum of the two. Many numbers are tested
-at once: Holm's step-down procedure [Holm1979] over all of them keeps the family-wise error rate,
-the probability of one or more false alarms, at `ALARM`.
+Base parameters are compared as estimated by least squares without prior or constraints, so that
+the nominal model can neither cause nor hide a change; friction as the curve of non-negative terms,
+which has no prior either and differs far less from one motion to another than terms that all but
+depend on each other. The two sets of logs are independent, so the covariance of a difference is the
+sum of the two. Deviations are the jackknife's over blocks of the logs, since what no model takes
+differs from block to block as it differs from log to log; they are known from so few blocks that
+tests are Student's, with a degree of freedom less than there are blocks. Many numbers are tested at
+once: Holm's step-down procedure [Holm1979] over all of them keeps the family-wise error rate, the
+probability of one or more false alarms, at `ALARM`.
 """
 
 from __future__ import annotations
@@ -25,10 +29,12 @@ from heft.information import PARAMETER_COUNT, Directions, frame_change
 from heft.models import Robot
 from heft.plants import RobotPlant, structural_base
 
+from .misfit import Misfit
 from .results import SEEN, Identified
 
 ALARM = 0.05  # chance of one or more false alarms in a comparison where nothing changed
-SPEEDS = (0.1, 0.3, 0.6, 1.0)  # of the top speed that both saw, where friction is compared
+SPEEDS = (0.3, 0.6, 1.0)  # of the top speed that both saw, where friction is compared
+UNSEEN = 0.1  # share of what is unknown of speeds hardly seen that another motion shows
 CURVE_POINTS = 60
 DEPENDENT = 1e-8  # relative eigenvalue below which friction at two speeds is one number
 GROUPED = 1e-9  # of a link's ten, what the coefficients of base parameters leave of a zero
@@ -45,6 +51,8 @@ class Side:
         values: Base parameters β by least squares, shape (b,); NaN where not identifiable.
         covariance: Covariance of β, shape (b, b).
         matrix: K with β = K π, shape (b, p) for p standard parameters.
+        deviations: D of the consistent standard parameters, DᵀD their covariance, shape (any, p).
+        freedom: Degrees of freedom of deviations.
         fastest: Range of sliding velocity, backward and forward, of each drive with friction
             [rad/s or m/s].
     """
@@ -53,6 +61,8 @@ class Side:
     values: Array
     covariance: Array
     matrix: Array
+    deviations: Array
+    freedom: float
     fastest: Mapping[str, tuple[float, float]]
 
     @property
@@ -78,11 +88,14 @@ class Side:
         try:
             with np.load(folder / "information.npz", allow_pickle=False) as data:
                 joints, ends = data["sliding_joints"], data["sliding_velocities"]
+                deviations, freedom = _deviations(identified, data)
                 side = Side(
                     identified,
                     np.asarray(data["base_values"], dtype=float),
                     np.asarray(data["base_covariance"], dtype=float),
                     np.asarray(data["base_matrix"], dtype=float),
+                    deviations,
+                    freedom,
                     {str(j): (float(a), float(b)) for j, (a, b) in zip(joints, ends, strict=True)},
                 )
         except (OSError, ValueError, KeyError) as problem:
@@ -219,6 +232,23 @@ def compare(before: Path, after: Path) -> Comparison:
     return Comparison(robot.name, a.name, b.name, changes, tuple(curves), suspects, tuple(notes))
 
 
+def _deviations(identified: Identified, data: Mapping[str, Array]) -> tuple[Array, float]:
+    """Return deviations of the standard parameters, and their degrees of freedom.
+
+    Without a jackknife they are those of the stated covariance.
+    """
+    if identified.deviation is not None:
+        found = identified.deviation.deviations
+        return found, len(found) - 1.0
+    plant = RobotPlant(identified.robot)
+    names = [str(n) for n in data["parameter_names"]]
+    places = [names.index(n) for n in plant.space.labels.names]
+    covariance = np.asarray(data["parameter_covariance"], dtype=float)[np.ix_(places, places)]
+    values, vectors = np.linalg.eigh(covariance)
+    factor = (vectors * np.sqrt(np.maximum(values, 0.0))).T
+    return factor @ plant.space.matrix.T, np.inf
+
+
 def by_holm(changes: Sequence[Change]) -> tuple[Change, ...]:
     """Return the changes with p-values adjusted by Holm's step-down procedure [Holm1979].
 
@@ -243,61 +273,119 @@ def _drive_places(robot: Robot, drive: Drive) -> tuple[list[Term], list[int]]:
 
 def _friction(robot: Robot, drive: Drive, a: Side, b: Side) -> tuple[Change, Curves] | None:
     """Return the change of a drive's friction; None if either data set does not identify it."""
-    terms, places = _drive_places(robot, drive)
+    terms = drive.friction
     ends = [s.fastest.get(drive.name) for s in (a, b)]
     if not terms or any(e is None for e in ends):
         return None
     top = min(min(-e[0], e[1]) for e in ends if e is not None)
-    own = [s.covariance[np.ix_(places, places)] for s in (a, b)]
-    if not top > 0.0 or not all(np.isfinite(c).all() for c in own):
+    if not top > 0.0:
         return None
     speeds = top * np.array(SPEEDS)
-    forwards, backwards = steady(terms, speeds), steady(terms, -speeds)
-    # How it resists at each speed, how far it does otherwise backwards (once if at all speeds
-    # alike: an offset), and each term of which steady sliding without load shows nothing, as what
-    # the load adds: columns, shape (terms, looks).
-    even = 0.5 * (forwards + backwards)
-    even = even[:, :1] if np.all(even == even[:, :1]) else even
-    unseen = np.flatnonzero(~np.any(forwards, axis=1) & ~np.any(backwards, axis=1))
-    looks = np.hstack([0.5 * (forwards - backwards), even, np.eye(len(terms))[:, unseen]])
-    values = [looks.T @ s.values[places] for s in (a, b)]
-    spreads = [looks.T @ c @ looks for c in own]
-    difference, spread = values[1] - values[0], spreads[0] + spreads[1]
-    std = [np.sqrt(np.maximum(np.diag(c), 0.0)) for c in (*spreads, spread)]
-    shown = np.flatnonzero(std[2][: looks.shape[1] - len(unseen)] > 0.0)
-    clearest = int(shown[np.argmax(np.abs(difference[shown]) / std[2][shown])])
+    before, after = _looks(a, drive, speeds), _looks(b, drive, speeds)
+    whole = np.hypot(before.std, after.std)
+    difference = after.values - before.values
+    single = _probabilities(difference, whole, min(a.freedom, b.freedom))
+    clearest = int(np.argmin(single))
     change = Change(
         "friction",
         drive.name,
         "N" if drive.linear else "N·m",
-        (float(values[0][clearest]), float(std[0][clearest])),
-        (float(values[1][clearest]), float(std[1][clearest])),
-        (float(difference[clearest]), float(std[2][clearest])),
-        _together(difference, spread),
+        (float(before.values[clearest]), float(before.std[clearest])),
+        (float(after.values[clearest]), float(after.std[clearest])),
+        (float(difference[clearest]), float(whole[clearest])),
+        # Of looks that depend on each other Bonferroni's bound is nearly what it is.
+        min(1.0, float(np.count_nonzero(whole) * single[clearest])),
         float(speeds[clearest]) if clearest < len(speeds) else None,
     )
+    curves = [_Friction.of(s, drive) for s in (a, b)]
     half = np.geomspace(1e-2 * top, top, CURVE_POINTS // 2)
     velocity = np.concatenate([-half[::-1], half])
     rows = steady(terms, velocity)
-    deviations = [np.sqrt(np.maximum(np.einsum("kn,kl,ln->n", rows, c, rows), 0.0)) for c in own]
     return change, Curves(
         drive.name,
         drive.linear,
         velocity,
-        a.values[places] @ rows,
-        b.values[places] @ rows,
-        *deviations,
+        *(c.values @ rows for c in curves),
+        *(c.std(rows, c.unseen(velocity)) for c in curves),
     )
 
 
-def _together(difference: Array, spread: Array) -> float:
-    """Return the p-value of Wald's test that all differences are zero."""
-    scale = np.sqrt(np.maximum(np.diag(spread), 0.0))
-    kept = scale > 0.0
-    if not kept.any():
-        return 1.0
-    white = _whitening(spread[np.ix_(kept, kept)]) @ difference[kept]
-    return float(scipy.special.gammaincc(0.5 * len(white), 0.5 * np.sum(white**2)))
+@dataclass(frozen=True)
+class _Looks:
+    """What is compared of a drive's friction, of one side.
+
+    Attributes:
+        values, std: Shape (looks,).
+    """
+
+    values: Array
+    std: Array
+
+
+def _looks(side: Side, drive: Drive, speeds: Array) -> _Looks:
+    """Return how a drive resists at each speed, and what steady sliding both ways cancels.
+
+    The latter, an offset and what the load adds, trades with gravity, of which the consistent
+    bodies keep some: it is taken of the least-squares estimate, as base parameters are.
+    """
+    terms = drive.friction
+    forwards, backwards = steady(terms, speeds), steady(terms, -speeds)
+    odd = 0.5 * (forwards - backwards)
+    curve = _Friction.of(side, drive)
+    unseen = 0.5 * np.hypot(curve.unseen(speeds), curve.unseen(-speeds))
+    names, places = _drive_places(side.identified.robot, drive)
+    rest = np.array([not odd[terms.index(t)].any() for t in names], dtype=bool)
+    at = np.array(places, dtype=np.intp)[rest]
+    variance = np.diag(side.covariance)[at]
+    known = np.isfinite(variance)
+    return _Looks(
+        np.append(curve.values @ odd, np.where(known, side.values[at], 0.0)),
+        np.append(curve.std(odd, unseen), np.sqrt(np.where(known, variance, np.inf))),
+    )
+
+
+@dataclass(frozen=True)
+class _Friction:
+    """Friction terms of one drive as one side has them.
+
+    Attributes:
+        values: Coefficients, shape (terms,).
+        deviations: Their deviations, shape (any, terms).
+        misfit: What the model leaves over of the drive's effort; None if it is not known.
+    """
+
+    values: Array
+    deviations: Array
+    misfit: Misfit | None
+
+    @staticmethod
+    def of(side: Side, drive: Drive) -> _Friction:
+        """Return the friction of a drive."""
+        robot, found = side.identified.robot, side.identified
+        names = [f"{drive.name}.{t.name}" for t in drive.friction]
+        places = [RobotPlant(robot).labels.names.index(n) for n in names]
+        misfits = found.deviation.misfits if found.deviation is not None else {}
+        values = np.array([found.friction["full"].get(n, 0.0) for n in names])
+        return _Friction(values, side.deviations[:, places], misfits.get(drive.name))
+
+    def unseen(self, velocity: Array) -> Array:
+        """Return what another motion may show at velocities that were hardly seen, shape (N,)."""
+        return (
+            np.zeros(len(velocity))
+            if self.misfit is None
+            else UNSEEN * self.misfit.unseen(velocity)
+        )
+
+    def std(self, looks: Array, unseen: Array) -> Array:
+        """Return the deviation of linear combinations of the terms, shape (looks,)."""
+        return np.asarray(np.hypot(np.linalg.norm(self.deviations @ looks, axis=0), unseen))
+
+
+def _probabilities(difference: Array, std: Array, freedom: float) -> Array:
+    """Return the two-sided p-value of Student's test of each difference, shape (n,)."""
+    scale = np.where(std > 0.0, std, 1.0)  # infinite of what is not known
+    tails = 2.0 * scipy.special.stdtr(freedom, -np.abs(difference) / scale)
+    return np.asarray(np.where(std > 0.0, tails, np.where(difference == 0.0, 1.0, 0.0)))
 
 
 def _whitening(spread: Array) -> Array:
@@ -323,17 +411,19 @@ def _base(robot: Robot, a: Side, b: Side) -> tuple[list[Change], list[int]]:
             base.labels.units[k],
             (float(a.values[k]), float(std[0][k])),
             (float(b.values[k]), float(std[1][k])),
-            *_alone(float(b.values[k] - a.values[k]), float(np.hypot(std[0][k], std[1][k]))),
+            *_alone(a, b, float(b.values[k] - a.values[k]), std[0][k], std[1][k]),
         )
         for k in rows
     ], rows
 
 
-def _alone(difference: float, std: float) -> tuple[tuple[float, float], float]:
-    """Return a difference with its standard error, and its two-sided normal p-value."""
-    if not std > 0.0:
-        return (difference, std), 1.0 if difference == 0.0 else 0.0
-    return (difference, std), float(scipy.special.erfc(abs(difference) / std / np.sqrt(2.0)))
+def _alone(
+    a: Side, b: Side, difference: float, before: float, after: float
+) -> tuple[tuple[float, float], float]:
+    """Return a difference with its standard error, and the p-value of no change."""
+    std = float(np.hypot(before, after))
+    found = _probabilities(np.array([difference]), np.array([std]), min(a.freedom, b.freedom))
+    return (difference, std), float(found[0])
 
 
 def _masses(a: Side, b: Side) -> list[Change]:
@@ -358,7 +448,7 @@ def _masses(a: Side, b: Side) -> list[Change]:
                 "kg",
                 (first["value"], std[0]),
                 (second["value"], std[1]),
-                *_alone(second["value"] - first["value"], float(np.hypot(std[0], std[1]))),
+                *_alone(a, b, second["value"] - first["value"], std[0], std[1]),
             )
         )
     return changes

@@ -36,7 +36,7 @@ class Earlier:
 
     @property
     def noise(self) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-        """Coloured factors and common errors."""
+        """Coloured factors, shape (any, b), and common errors, shape (errors, b), by channel."""
         return self.coloured, self.common
 
     @staticmethod
@@ -91,6 +91,10 @@ def stored(noise: Noise, moments: Sequence[Array]) -> dict[str, Array]:
     Args:
         noise: Of the estimate.
         moments: For each channel the moments of blocks, shape (blocks, b).
+
+    Returns:
+        Arrays by name: `noise_0`, `common_0`, `moments_0` and so on, a number a channel; none
+        where residuals are treated as white.
     """
     if noise.coloured is None:
         return {}

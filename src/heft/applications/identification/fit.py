@@ -28,7 +28,7 @@ from heft.estimators import (
 )
 from heft.information import DataRank, Information, data_rank
 from heft.models import Options, Robot, joint_lines
-from heft.plants import Plant, Problem, RobotPlant, point_moments
+from heft.plants import Plant, Problem, RobotPlant, effort_signals, point_moments
 from heft.recordings import Recording
 
 from .earlier import Earlier
@@ -68,10 +68,15 @@ class ExperimentFit(Generic[P]):
     ) -> tuple[ConsistentFit, Array]:
         """Return the consistent fit with its deviations judged by the data, and `deviations`.
 
+        Use it in place of the fit wherever intervals are stated.
+
         Args:
             solver: Physically consistent fit.
             jackknife: Settings.
             found: Result of that fit for this experiment.
+
+        Returns:
+            The fit, its covariance widened, and the deviations D of x, shape (any, n).
         """
         deviations = self.deviations(solver, jackknife, found)
         return found.widened(deviations, self._shift(found)), deviations
@@ -282,7 +287,7 @@ def _refuse_dead(problem: Problem[RobotPlant]) -> None:
     channels = problem.plant.robot.channels
     dead = {
         signal: channels[channel]
-        for signal, channel, _ in problem.plant.effort_signals(problem.recordings[0])
+        for signal, channel, _ in effort_signals(problem.plant.robot, problem.recordings[0])
         if all(signal in t.constant for t in problem.timelines)
     }
     if dead:
@@ -342,7 +347,7 @@ def gain_spread(problem: Problem[RobotPlant]) -> dict[str, float]:
     """Return the relative standard deviation of each drive gain whose uncertainty is stated [1]."""
     robot = problem.plant.robot
     spread = {}
-    for signal, channel, gain in problem.plant.effort_signals(problem.recordings[0]):
+    for signal, channel, gain in effort_signals(robot, problem.recordings[0]):
         if signal.startswith("current."):
             stated = robot.options.of(robot.channels[channel]).gain_std
             if stated is not None:

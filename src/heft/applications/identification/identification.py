@@ -14,6 +14,7 @@ from heft.information import Check, Information, Verdict, verdict
 from heft.plants import Problem, RobotPlant
 
 from .misfit import Misfit
+from .predicted_error import PredictedError
 from .scores import Score
 from .settings import Settings
 from .simple_friction import SimpleFriction
@@ -24,6 +25,8 @@ from .torque_deviation import TorqueDeviation
 class Identification:
     """Result of identifying a robot: estimates, new model file, scores, checks.
 
+    `heft.write` makes a folder of it, which `Identified` reads again.
+
     Attributes:
         problem: Robot, logs and signal settings that were fitted, after all preparation.
         information: Of all rows about the base parameters β, with what was given.
@@ -33,6 +36,7 @@ class Identification:
             (blocks, n).
         moments: For each channel the moments `Yᵀ(τ − Y β)` of blocks, shape (blocks, b).
         misfits: What the model leaves over of each drive's effort, by drive.
+        predicted_error: Of torque, on motion of another kind.
         simple: Simple friction of what slides in these logs, all other parameters fixed.
         bounds: Smallest and largest mass [kg] and centre of mass [m] of each link over all
             physically consistent parameters that fit the data.
@@ -56,6 +60,7 @@ class Identification:
     deviations: Array
     moments: tuple[Array, ...]
     misfits: Mapping[str, Misfit]
+    predicted_error: PredictedError
     simple: SimpleFriction
     bounds: StrictBounds
     left_out: Mapping[str, int]

@@ -30,6 +30,7 @@ from .identification import (
 )
 from .inputs import Inputs
 from .misfit import MisfitGatherer
+from .predicted_error import predicted_error
 from .preparation import Progress, silent
 from .scores import Scores, held_out, scores
 from .settings import Settings
@@ -87,6 +88,7 @@ def _identify(
     calibrated = DriveGains(settings.consistent).fit(
         [run.estimate], problem.space, gain_spread(problem)
     )
+    known = calibrated.consistent
     calibrated, deviations = run.widened(settings.consistent, settings.jackknife, calibrated)
     calibrated_problem = with_gains(problem, calibrated.gains)
     progress("fitting simple friction to sliding rows")
@@ -103,11 +105,15 @@ def _identify(
     fitted = scoring.of_fitted(calibrated_problem, corner, settings.limits.unexplained, gatherer)
     others = list(held_out(calibrated_problem, validate, corner))
     held = tuple(s for h in others for s in scoring.of(h.problem, h.filter_hz).list)
+    progress("predicting other motion")
+    misfits = gatherer.misfits()
+    predicted = predicted_error(problem, known, misfits, fitted.list)
     judged = checks.judge(
         calibrated_problem,
         run.estimate,
         fitted.list,
         held,
+        predicted,
         _speeds(calibrated_problem),
         calibrated.consistent,
         min((inertia.consistency_margin(v) for v in links.values()), default=1.0),
@@ -121,7 +127,8 @@ def _identify(
         calibrated=calibrated,
         deviations=deviations,
         moments=run.moments,
-        misfits=gatherer.misfits(),
+        misfits=misfits,
+        predicted_error=predicted,
         simple=simple,
         bounds=bounds,
         left_out=run.left_out,

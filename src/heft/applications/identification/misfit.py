@@ -152,7 +152,9 @@ class Misfit:
         return np.asarray(np.sqrt(np.sum(mean**2, axis=(1, 2)) / count)[way, place])
 
     def torque(self, velocity: Array, distance: Array) -> Array:
-        """Return the residual of rows alike with U, shape (N,) [N·m or N].
+        """Return the residual of rows alike, √(r² + U²), shape (N,) [N·m or N].
+
+        Here r is the root mean square residual of the cell of like speed and distance.
 
         Args:
             velocity: Shape (N,) [rad/s or m/s].
@@ -185,8 +187,13 @@ class Misfit:
     def from_json(data: Mapping[str, Any], linear: bool) -> Misfit:
         """Return what `to_json` wrote; sums are not kept.
 
+        Args:
+            data: As JSON's parser returns it.
+            linear: Whether the drive is prismatic.
+
         Raises:
             ValueError: If the numbers are none or do not fit each other.
+            KeyError: If an entry is missing.
         """
         scale = LINEAR_SCALE if linear else 1.0
         settings = MisfitSettings(

@@ -172,6 +172,7 @@ def text(found: Identification) -> str:
     rows, folded = _folded_links(found)
     parts = [
         f"{found.problem.plant.robot.name}: {found.verdict}"
+        + f", torque error to be expected in slow motion {found.predicted_error.total:.1%}"
         + ("" if found.validation else ", on the logs fitted only (give --validate)"),
         "\n".join(verdict.not_passed(found.checks)) or "all checks passed",
         table(LINK_HEAD, rows),
@@ -467,6 +468,7 @@ def _of_the_verdict(found: Identification) -> dict[str, object]:
     return {
         "verdict": found.verdict,
         "held_out": bool(found.validation),
+        "predicted_error": f"{found.predicted_error.total:.1%}",
         "unexplained": _unexplained(found),
         **verdict.for_page(found.checks),
         "notes": (*found.problem.plant.robot.notes, *found.notes),

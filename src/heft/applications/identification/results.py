@@ -119,6 +119,7 @@ def to_json(found: Identification) -> dict[str, Any]:
         "notes": [*robot.notes, *found.notes],
         "checks": [vars(c) for c in found.checks],
         "verdict": found.verdict,
+        "predicted_error": vars(found.predicted_error),
     }
 
 

@@ -70,7 +70,9 @@ class Carried:
 
 @dataclass(frozen=True)
 class WeighCarried:
-    """Identification of a payload from the joint torques of the robot that carries it.
+    """Identification of a payload's ten inertial parameters π from the robot's joint torques.
+
+    Use it where no wrench sensor carries the payload: it needs runs without it and runs with it.
 
     Attributes:
         frame: Link that it is fixed to; the last one of the model file if not given.

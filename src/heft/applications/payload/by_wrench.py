@@ -43,7 +43,10 @@ KINDS: tuple[Literal["mounting", "tilt"], ...] = ("mounting", "tilt")
 
 @dataclass(frozen=True)
 class Weigh:
-    """Identification of a payload from a wrench sensor.
+    """Identification of a payload's ten inertial parameters π from a wrench sensor that carries it.
+
+    Use it where a wrench and the sensor's motion are logged; without a wrench sensor use
+    `WeighCarried`.
 
     Attributes:
         noise: Standard deviation of one sample's force [N] and moment [N·m]; estimated from the

@@ -84,7 +84,7 @@ def of_bias(unknowns: Unknowns, values: Array) -> list[Finding]:
 
     Args:
         unknowns: Which columns the bias has.
-        values: The estimate x, in their order.
+        values: The estimate x, in their order, shape (p,).
     """
     if not (unknowns.drift or unknowns.cuts):
         return []

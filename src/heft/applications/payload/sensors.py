@@ -162,7 +162,10 @@ class Sensors:
 
     @property
     def others(self) -> list[tuple[Array, Array]]:
-        """Rotation and translation [m] of each further wrench sensor's frame in the first one's."""
+        """Rotation and translation of each further wrench sensor's frame in the first one's.
+
+        Of shapes (3, 3) and (3,) [m].
+        """
         return [(np.array(s.rotation), np.array(s.position)) for s in self.wrenches[1:]]
 
 

@@ -1,0 +1,252 @@
+"""What `heft compare` says of robots that are not made of heft's own model.
+
+Each robot of a seed is identified from several logs, each of a motion of its own: as it was, with
+15 % more viscous friction in one joint, and with 0.3 kg more at its tool. Folders of results stay
+in `benchmarks/.cache/comparison`, and none is made twice: a run that was interrupted goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks import truth
+from benchmarks.results_file import ROOT, Row, at_least, at_most, commit, store, table
+from heft.applications.identification.compare import Comparison, compare
+from heft.applications.identification.identify import identify
+from heft.applications.identification.results import write
+from heft.applications.identification.settings import Settings
+from heft.arrays import Array
+from heft.errors import FitError
+from heft.experiments import Arm, MotionKind, Simulator, Viscous
+from heft.experiments.simulated_drives import Drive
+from heft.models import Robot
+
+CACHE = ROOT / "benchmarks" / ".cache" / "comparison"
+RATE, SECONDS = 125.0, 25.0  # of the logs, at most [Hz], [s]
+VISCOUS = 1.15  # times as much, in one joint
+TOOL = 0.3  # more at the tool [kg]
+SAME = 0.005  # of the share of a change that links explain: equal as it is told
+ALARMS = 0.09  # share of comparisons with an alarm where nothing changed, at most
+NAMED = 0.95  # share of changes that are named, at least
+CONDITIONS = (
+    "in class",
+    "lugre",
+    "lugre load drift late ar1 jitter",
+    "elastic ripple quantised",
+    "backlash",
+    "lugre base tilted",
+    "light direct drive",
+)
+Key = tuple[str, str, int]  # arm, condition, seed
+
+
+@dataclass(frozen=True)
+class Log:
+    """Of what a log is.
+
+    Attributes:
+        motion: Kind of the motion; the condition's own if None.
+        number: Of the motion.
+        change: What has changed: `rubs`, `weighs`, or nothing.
+    """
+
+    motion: MotionKind | None
+    number: int
+    change: str = ""
+
+
+LOGS: Mapping[str, Log] = {
+    "first": Log(None, 0),
+    "other motion": Log(None, 1),
+    "other kind": Log("point to point", 2),
+    "rubs, other motion": Log(None, 3, "rubs"),
+    "rubs, other kind": Log("point to point", 4, "rubs"),
+    "weighs, other motion": Log(None, 5, "weighs"),
+    "weighs, other kind": Log("point to point", 6, "weighs"),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Changed(Simulator):
+    """A simulator of a robot of which something has changed since.
+
+    Attributes:
+        before: Simulator of the robot as it was, whose drives and model file these are.
+        rubbing: Joint that rubs more; none if None.
+    """
+
+    before: Simulator | None = None
+    rubbing: int | None = None
+
+    @cached_property
+    def typical(self) -> tuple[Array, Array]:
+        """Typical torques and inertias of the robot as it was."""
+        assert self.before is not None
+        return self.before.typical
+
+    def believed(self, seed: int) -> bytes:
+        """Return the model file, which knows of no change."""
+        assert self.before is not None
+        return self.before.believed(seed)
+
+    def drives_of(self, seed: int) -> tuple[Drive, ...]:
+        """Return the drives, one of which rubs more."""
+        assert self.before is not None
+        drives = list(self.before.drives_of(seed))
+        if self.rubbing is not None:
+            drives[self.rubbing] = replace(
+                drives[self.rubbing],
+                laws=tuple(
+                    replace(k, coefficient=VISCOUS * k.coefficient) if isinstance(k, Viscous) else k
+                    for k in drives[self.rubbing].laws
+                ),
+            )
+        return tuple(drives)
+
+
+def tool_of(arm: Arm) -> str:
+    """Return the link behind the last joint."""
+    root = ET.fromstring(arm.urdf)
+    joint = next(j for j in root.findall("joint") if j.get("name") == arm.joints[-1])
+    child = joint.find("child")
+    assert child is not None
+    return child.attrib["link"]
+
+
+def heavier(arm: Arm) -> Arm:
+    """Return the arm with a point of `TOOL` more in its last link's centre of mass."""
+    root = ET.fromstring(arm.urdf)
+    link = next(k for k in root.findall("link") if k.get("name") == tool_of(arm))
+    mass = link.find("inertial/mass")
+    assert mass is not None
+    mass.set("value", repr(float(mass.attrib["value"]) + TOOL))
+    return replace(arm, urdf=ET.tostring(root))
+
+
+def rubbing_joint(arm: Arm, seed: int) -> int:
+    """Return the joint that rubs more: another one each seed."""
+    return seed % len(arm.joints)
+
+
+def simulator(key: Key, log: Log) -> Simulator:
+    """Return the simulator of a log."""
+    name, condition, seed = key
+    chosen = truth.CONDITIONS[condition]
+    sensors = replace(chosen.sensors, rate=min(RATE, chosen.sensors.rate))
+    before = Simulator(truth.arm(name), replace(chosen, sensors=sensors, duration=SECONDS))
+    after = replace(before.condition, motion=log.motion or chosen.motion)
+    if not log.change:
+        return replace(before, condition=after)
+    arm = heavier(before.arm) if log.change == "weighs" else before.arm
+    rubbing = rubbing_joint(before.arm, seed) if log.change == "rubs" else None
+    return Changed(arm, after, before, rubbing)
+
+
+def folder(label: str, key: Key, log: str) -> Path:
+    """Return where results are kept."""
+    name, condition, seed = key
+    return CACHE / label / name / condition / str(seed) / log
+
+
+def one(label: str, key: Key, name: str, settings: Settings = Settings(threads=1)) -> str:
+    """Identify a robot from a log, and keep the results; return what is to be told."""
+    experiment = simulator(key, LOGS[name]).run(key[2], number=LOGS[name].number)
+    place = folder(label, key, name)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        robot = Robot.from_urdf_text(experiment.prior)
+        found = identify(robot, [experiment.recording], settings=settings)
+    except FitError as error:
+        return error.message
+    write(found, place)
+    return found.verdict
+
+
+def fitted(label: str, keys: Sequence[Key], jobs: int) -> None:
+    """Identify what is not kept yet."""
+    work = [(k, n) for k in keys for n in LOGS if not folder(label, k, n).exists()]
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, context) as pool:
+        futures = {pool.submit(one, label, k, n): (k, n) for k, n in work}
+        for number, future in enumerate(as_completed(futures), 1):
+            told = f"{number}/{len(work)} {futures[future]}: {future.result()}"
+            print(told, file=sys.stderr, flush=True)
+
+
+def alarms(found: Comparison, key: Key) -> bool:
+    """Return whether anything is marked."""
+    return any(c.clear for c in found.changes)
+
+
+def names_joint(found: Comparison, key: Key) -> bool:
+    """Return whether the joint that rubs more is marked, before any other."""
+    arm = truth.arm(key[0])
+    marked = sorted((c for c in found.of("friction") if c.clear), key=lambda c: c.probability)
+    return bool(marked) and marked[0].name == arm.joints[rubbing_joint(arm, key[2])]
+
+
+def names_tool(found: Comparison, key: Key) -> bool:
+    """Return whether the tool explains the change of the base parameters as well as any link."""
+    shares = dict(found.suspects)
+    return bool(shares) and shares[tool_of(truth.arm(key[0]))] > max(shares.values()) - SAME
+
+
+ASKED: Mapping[str, tuple[str, Callable[[Comparison, Key], bool]]] = {
+    "other motion": ("nothing changed, other motion: false alarms", alarms),
+    "other kind": ("nothing changed, motion of another kind: false alarms", alarms),
+    "rubs, other motion": ("15 % more viscous friction named, other motion", names_joint),
+    "rubs, other kind": ("15 % more viscous friction named, motion of another kind", names_joint),
+    "weighs, other motion": (f"{TOOL} kg more at the tool named, other motion", names_tool),
+    "weighs, other kind": (f"{TOOL} kg more at the tool named, motion of another kind", names_tool),
+}
+
+
+def rows_of(label: str, keys: Sequence[Key]) -> Iterator[Row]:
+    """Yield the rows: all conditions together, then each."""
+    found: dict[str, dict[Key, bool]] = {name: {} for name in ASKED}
+    for key in keys:
+        first = folder(label, key, "first")
+        for name, (_, right) in ASKED.items():
+            after = folder(label, key, name)
+            if first.exists() and after.exists():
+                found[name][key] = right(compare(first, after), key)
+    conditions = list(dict.fromkeys(c for _, c, _ in keys))
+    for which in (None, *conditions):
+        for name, (title, right) in ASKED.items():
+            said = [v for k, v in found[name].items() if which in (None, k[1])]
+            if not said:
+                continue
+            share, count = float(np.mean(said)), f"share of {len(said)}"
+            if which is not None:
+                yield Row(f"[{which}]: {title}", share, count)
+            elif right is alarms:
+                yield at_most(title, share, count, ALARMS)
+            else:
+                yield at_least(title, share, count, NAMED)
+
+
+def measure(chosen: argparse.Namespace) -> None:
+    """Fit, compare, print; store if asked."""
+    arms = chosen.arm or list(truth.DEVELOPMENT if chosen.development else truth.SCORED)
+    first = 0 if chosen.development else truth.FIRST_SCORED
+    seeds = range(first, first + chosen.seeds)
+    truth.refuse_mixed(chosen.development, arms, seeds)
+    keys = truth.planned(arms, chosen.condition, seeds)
+    label = chosen.label or commit()
+    fitted(label, keys, chosen.jobs)
+    rows = list(rows_of(label, keys))
+    print(table(rows))
+    if chosen.store and chosen.development:
+        raise SystemExit("development is not stored")
+    if chosen.store:
+        print(store("comparison_truth", rows))

@@ -1,0 +1,224 @@
+"""Relative error of predicted torque on motion of another kind, as far as the fit can tell.
+
+A model that fits its own logs need not predict: friction that it cannot describe shows where logs
+rarely go, in slow motion with dwells and reversals. So the standard deviation of its torque is
+taken along such a motion through the poses of the logs, made up for it, and divided by the torque:
+
+    e² = Σ (y C yᵀ + r² + U²) / Σ (y β)²
+
+y are the rows of that motion on the base parameters β and C is their covariance; r is the residual
+of rows of like speed and distance since the last reversal, and U what is unknown of speeds that
+were hardly seen (see `misfit`). C is not the jackknife's: where a block of a log alone shows a pose
+that deviation has no bound, and a pose of that kind is not where the model is used.
+
+Without joints that can be made to move the motion is that of the logs, and r what the fit leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from heft import signals
+from heft.arrays import Array
+from heft.errors import TooLittleData
+from heft.estimators import ConsistentEstimate
+from heft.information import Information, ParameterSpace
+from heft.plants import Problem, RobotPlant
+from heft.recordings import Recording
+
+from .misfit import Misfit, since_reversal
+from .scores import Score
+
+STEEPEST = 1.875  # largest speed of a step of least jerk of length and time 1
+
+
+@dataclass(frozen=True)
+class OtherMotion:
+    """Slow motion from point to point, through poses of the logs in their order.
+
+    Attributes:
+        poses: How many.
+        speeds: Largest speeds of the moves, one after another, as shares of each joint's fastest
+            sine of the same rms velocity as in the logs.
+        dwell: Rest between two moves [s].
+        longest: Duration of a move at most [s].
+        rate: Samples a second [Hz].
+    """
+
+    poses: int = 24
+    speeds: tuple[float, ...] = (0.1, 0.18, 0.33)
+    dwell: float = 0.4
+    longest: float = 6.0
+    rate: float = 50.0
+
+    def through(self, poses: Array, speed: Array) -> Array:
+        """Return positions, shape (N, joints) [rad or m].
+
+        Args:
+            poses: Shape (any, joints) [rad or m].
+            speed: Rms velocity of each joint in the logs, shape (joints,) [rad/s or m/s].
+        """
+        rest = max(1, round(self.dwell * self.rate))
+        parts = [np.repeat(poses[:1], rest, axis=0)]
+        for k, (here, aim) in enumerate(pairwise(poses)):
+            top = self.speeds[k % len(self.speeds)] * np.sqrt(2.0) * speed
+            moving = (aim != here) & (top > 0.0)
+            length = STEEPEST * float(np.max(np.abs(aim - here)[moving] / top[moving], initial=0.0))
+            count = max(1, round(min(length, self.longest) * self.rate))
+            x = (np.arange(count) + 1.0)[:, None] / count
+            parts.append(here + x**3 * (10.0 - 15.0 * x + 6.0 * x**2) * (aim - here))
+            parts.append(np.repeat(aim[None], rest, axis=0))
+        return np.concatenate(parts)
+
+
+@dataclass(frozen=True)
+class PredictedError:
+    """Predicted relative error of torque, ‖error‖ / ‖τ‖, on motion of another kind.
+
+    Attributes:
+        total: Over all channels [1].
+        per_joint: Of each measured channel, by name [1]; infinite where the torque is zero.
+    """
+
+    total: float
+    per_joint: Mapping[str, float]
+
+    @staticmethod
+    def of(
+        variance: Array, energy: Array, channels: Sequence[str], fit: Sequence[Score]
+    ) -> PredictedError:
+        """Return the error, at least that of the fit.
+
+        Args:
+            variance: Sum of squared deviations of each channel, shape (channels,).
+            energy: Sum of squared torques, likewise.
+            channels: Names.
+            fit: Scores of the logs fitted that checks use.
+        """
+        own = np.sqrt(variance / np.maximum(energy, 1e-300))
+        least = {c: max((s.per_joint[c] for s in fit), default=0.0) for c in channels}
+        total = float(np.sqrt(variance.sum() / max(float(energy.sum()), 1e-300)))
+        return PredictedError(
+            max(total, max((s.total for s in fit), default=0.0)),
+            {c: max(float(e), least[c]) for c, e in zip(channels, own, strict=True)},
+        )
+
+
+def predicted_error(
+    problem: Problem[RobotPlant],
+    consistent: ConsistentEstimate,
+    misfits: Mapping[str, Misfit],
+    fit: Iterable[Score],
+    motion: OtherMotion = OtherMotion(),
+) -> PredictedError:
+    """Return the predicted error of a robot's torque on slow motion through the logs' poses.
+
+    Args:
+        problem: Problem that was fitted, with its gains.
+        consistent: Physically consistent parameters, with the covariance of the noise.
+        misfits: What the model leaves over, by drive.
+        fit: Prediction errors on the fitted logs.
+        motion: How slow, and how long.
+    """
+    robot, space = problem.plant.robot, problem.space
+    if robot.measured.min(initial=0) < len(robot.channels) - len(robot.joints):
+        return predicted_error_alike(problem.information(), consistent, space, fit)
+    path = motion.through(*_poses(problem, motion.poses))
+    slow = _recording(problem, path, motion.rate)
+    smoothing = signals.Smoothing(corner=signals.LARGEST_CORNER * motion.rate, trim=0.0, delay=0.0)
+    moved = Problem(problem.plant, (slow,), smoothing, problem.threads).information()
+    scored = _used(fit)
+    variance, energy = _known(moved, consistent, space)
+    first = len(robot.channels) - len(robot.joints)
+    rows = moved.triangles[0].rows / len(path)
+    place = {int(c): k for k, c in enumerate(robot.measured)}
+    whole = np.zeros((len(path), len(robot.channels)))
+    whole[:, first:] = path
+    velocity = np.gradient(whole, 1.0 / motion.rate, axis=0)
+    for drive in robot.drives:
+        if drive.name in misfits:
+            w = velocity @ drive.ratio
+            distance, _ = since_reversal((whole @ drive.ratio)[:, None], w[:, None])
+            rest = rows * float(np.sum(misfits[drive.name].torque(w, distance[:, 0]) ** 2))
+            for channel, ratio in enumerate(drive.ratio):
+                if channel in place:
+                    variance[place[channel]] += ratio**2 * rest
+    return PredictedError.of(variance, energy, moved.channels, scored)
+
+
+def predicted_error_alike(
+    information: Information,
+    consistent: ConsistentEstimate,
+    space: ParameterSpace,
+    fit: Iterable[Score],
+) -> PredictedError:
+    """Return the predicted error of a plant's channels on motion like that of the logs.
+
+    Args:
+        information: About the base parameters β, of the logs.
+        consistent: Physically consistent parameters.
+        space: Their map to β.
+        fit: Prediction errors on the fitted logs.
+    """
+    scored = _used(fit)
+    variance, energy = _known(information, consistent, space)
+    for k, channel in enumerate(information.channels):
+        left = max((s.per_joint[channel] for s in scored), default=0.0)
+        variance[k] += left**2 * energy[k]
+    return PredictedError.of(variance, energy, information.channels, scored)
+
+
+def _used(fit: Iterable[Score]) -> list[Score]:
+    return [s for s in fit if s.filter_hz is not None and s.friction == "full"]
+
+
+def _known(
+    information: Information, consistent: ConsistentEstimate, space: ParameterSpace
+) -> tuple[Array, Array]:
+    """Return Σ y C yᵀ and Σ (y β)² of each channel, over the rows of some information."""
+    covariance = consistent.parameters.covariance
+    assert covariance is not None
+    scale = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
+    values, vectors = np.linalg.eigh(covariance / np.outer(scale, scale))
+    factor = space.matrix @ (scale[:, None] * vectors * np.sqrt(np.maximum(values, 0.0)))
+    point = space.matrix @ consistent.parameters.values
+    found = [
+        (np.sum((t.R @ factor[t.columns]) ** 2), np.sum((t.R @ point[t.columns]) ** 2))
+        for t in information.triangles
+    ]
+    variance, energy = np.array(found, dtype=float).reshape(-1, 2).T
+    return variance.copy(), energy
+
+
+def _poses(problem: Problem[RobotPlant], count: int) -> tuple[Array, Array]:
+    """Return poses of the logs, evenly spaced in their rows, and the joints' rms velocity."""
+    robot = problem.plant.robot
+    first = len(robot.channels) - len(robot.joints)
+    rows = sum(t.used for t in problem.timelines)
+    every, at = max(1, rows // count), 0
+    poses, total, seen = [], np.zeros(len(robot.joints)), 0
+    for s in problem.samples():
+        poses.append(s.motion.position[first:, (-at) % every :: every].T)
+        total += np.sum(s.motion.velocity[first:] ** 2, axis=1)
+        at += len(s.time)
+        seen += len(s.time)
+    if not seen:
+        raise TooLittleData("no rows are left of these logs")
+    return np.concatenate(poses), np.sqrt(total / seen)
+
+
+def _recording(problem: Problem[RobotPlant], path: Array, rate: float) -> Recording:
+    """Return a log of a motion, in which no torque acts."""
+    robot = problem.plant.robot
+    first = len(robot.channels) - len(robot.joints)
+    measured = [robot.channels[c] for c in robot.measured if c >= first]
+    return Recording.from_arrays(
+        np.arange(len(path)) / rate,
+        "slow motion through the poses of the logs",
+        q={j: path[:, k] for k, j in enumerate(robot.joints)},
+        tau={j: np.zeros(len(path)) for j in measured},
+    )

@@ -1,0 +1,135 @@
+"""The torque error that is to be expected elsewhere: laws, and logs that spoil it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from heft.applications.identification.identification import Identification
+from heft.applications.identification.identify import identify
+from heft.applications.identification.limits import Limits
+from heft.applications.identification.predicted_error import OtherMotion, PredictedError
+from heft.applications.identification.results import to_json
+from heft.applications.identification.scores import Score
+from heft.applications.identification.settings import Settings
+from heft.experiments import Arm, Condition, DriveRanges, Sensors, SimulatedExperiment, Simulator
+from heft.models.export import write_urdf
+from heft.models.robot import Robot
+from heft.recordings import Recording
+from tests.experiments import ROBOTS
+
+SETTINGS = Settings(threads=1)
+KNOWN = replace(SETTINGS, smoothing=replace(SETTINGS.smoothing, delay=0.0))
+
+
+def experiment(seconds: float = 12.0, seed: int = 5) -> SimulatedExperiment:
+    """Return a short experiment of a small arm with friction that no term describes."""
+    arm = Arm.of(ROBOTS / "so_arm_description/urdf/so101.urdf", "so101", None, "wrist_roll", 6.0)
+    drives = DriveRanges(friction="lugre", bend=(0.5, 2.0))
+    condition = Condition(drives=drives, sensors=Sensors(rate=100.0), duration=seconds)
+    return Simulator(arm, condition).run(seed)
+
+
+def identified(truth: SimulatedExperiment, turns: float = 1.0, unit: float = 1.0) -> Identification:
+    """Identify from a log whose second joint's position, or all of whose forces, are multiplied."""
+    names = truth.arm.joints
+    table = truth.recording.table
+    columns = dict(
+        zip(table.columns, np.concatenate(list(table.read(table.columns))).T, strict=True)
+    )
+    gears = np.ones(len(names))
+    gears[1] = turns
+    q = {j: g * columns[f"q.{j}"] for j, g in zip(names, gears, strict=True)}
+    tau = {j: unit * columns[f"tau.{j}"] for j in names}
+    robot = Robot.from_urdf_text(truth.prior)
+    heavier = {k.name: unit * k.nominal for k in robot.bodies_links}
+    robot = Robot.from_urdf_text(write_urdf(robot.source, heavier, {}))
+    return identify(robot, [Recording.from_arrays(columns["t"], "log", q=q, tau=tau)], (), KNOWN)
+
+
+@pytest.fixture(scope="module")
+def truth() -> SimulatedExperiment:
+    return experiment()
+
+
+@pytest.fixture(scope="module")
+def found(truth: SimulatedExperiment) -> Identification:
+    return identified(truth)
+
+
+def test_it_is_about_what_it_turns_out_to_be(
+    truth: SimulatedExperiment, found: Identification
+) -> None:
+    """The error of the model on slow motion that nobody fitted, by the simulator's own truth."""
+    from benchmarks.scoring import Left
+    from benchmarks.truth_scores import held_out
+
+    left = Left.by(found)
+    errors = [held_out(left, truth.other("slow point to point", n))["full"] for n in (2, 3)]
+    assert 0.25 * np.mean(errors) < found.predicted_error.total < 4.0 * np.mean(errors)
+
+
+def test_it_is_at_least_the_error_of_the_fit(found: Identification) -> None:
+    used = [s for s in found.fit if s.friction == "full" and s.filter_hz is not None]
+    assert found.predicted_error.total >= max(s.total for s in used)
+    for joint, error in found.predicted_error.per_joint.items():
+        assert error >= max(s.per_joint[joint] for s in used)
+
+
+def test_it_is_stated_and_judged(found: Identification) -> None:
+    (check,) = [c for c in found.checks if c.name == "predicted error"]
+    assert check.value == found.predicted_error.total == to_json(found)["predicted_error"]["total"]
+    assert set(found.predicted_error.per_joint) == set(found.problem.channels)
+
+
+def test_a_longer_log_of_the_same_kind_makes_it_smaller() -> None:
+    errors = [identified(experiment(s)).predicted_error.total for s in (4.0, 24.0)]
+    assert errors[1] < errors[0]
+
+
+def test_a_doubled_gear_is_never_good(truth: SimulatedExperiment, found: Identification) -> None:
+    spoilt = identified(truth, turns=2.0)
+    assert spoilt.predicted_error.total > Limits().predicted_error.passes
+    assert spoilt.predicted_error.total > 3.0 * found.predicted_error.total
+    assert spoilt.verdict != "good"
+
+
+def test_the_unit_of_force_cancels(truth: SimulatedExperiment, found: Identification) -> None:
+    scaled = identified(truth, unit=1e3)
+    assert scaled.predicted_error.total == pytest.approx(found.predicted_error.total, rel=0.05)
+
+
+def test_a_factor_of_torque_cancels() -> None:
+    fit = [Score("log", "full", 10.0, 0.01, 0.01, {"a": 0.01, "b": 0.01})]
+    variance, energy = np.array([4.0, 1.0]), np.array([100.0, 300.0])
+    one = PredictedError.of(variance, energy, ("a", "b"), fit)
+    other = PredictedError.of(1e6 * variance, 1e6 * energy, ("a", "b"), fit)
+    assert one.total == pytest.approx(np.sqrt(5.0 / 400.0)) == pytest.approx(other.total)
+    assert one.per_joint == pytest.approx({"a": 0.2, "b": np.sqrt(1.0 / 300.0)})
+    assert other.per_joint == pytest.approx(one.per_joint)
+
+
+def test_a_fit_that_errs_more_is_what_is_stated() -> None:
+    fit = [Score("log", "full", 10.0, 0.5, 0.4, {"a": 0.4})]
+    found = PredictedError.of(np.array([1e-4]), np.array([1.0]), ("a",), fit)
+    assert (found.total, found.per_joint["a"]) == (0.5, 0.4)
+
+
+@pytest.mark.parametrize("speed", [0.01, 1.0, 50.0])
+def test_the_motion_is_slow_rests_and_goes_through_the_poses(speed: float) -> None:
+    motion = OtherMotion(longest=1e4 / speed)
+    poses = np.random.default_rng(3).uniform(-1.0, 1.0, (6, 2))
+    path = motion.through(poses, np.full(2, speed))
+    velocity = np.diff(path, axis=0) * motion.rate
+    assert np.abs(velocity).max() < 1.1 * max(motion.speeds) * np.sqrt(2.0) * speed
+    for pose in poses:
+        same = np.all(np.isclose(path, pose, atol=1e-12), axis=1)
+        assert np.count_nonzero(same) >= motion.dwell * motion.rate
+
+
+def test_a_joint_that_never_moves_is_left_where_it_is() -> None:
+    poses = np.column_stack([np.linspace(0.0, 1.0, 5), np.full(5, 0.3)])
+    path = OtherMotion().through(poses, np.array([1.0, 0.0]))
+    assert np.isfinite(path).all() and (path[:, 1] == 0.3).all()
