@@ -13,7 +13,7 @@ from heft.arrays import Array
 from heft.display import Trace
 from heft.engine import one_blas_thread
 from heft.errors import FitError, InvalidSetting, nearest
-from heft.estimators import DriveGains, strict_bounds
+from heft.estimators import ConsistentFit, DriveGains, strict_bounds
 from heft.information import Information, inertia
 from heft.models import Robot, export
 from heft.plants import Problem, RobotPlant
@@ -21,7 +21,7 @@ from heft.recordings import JOINT_KINDS, ColumnMap, Recording
 
 from . import checks
 from .earlier import Earlier
-from .fit import fit_experiment, gain_spread, open_experiment
+from .fit import ExperimentFit, fit_experiment, gain_spread, open_experiment
 from .identification import (
     Identification,
     drive_terms,
@@ -83,17 +83,25 @@ def _identify(
     corner = problem.corner
     _refuse_unusable(problem, validate)
     run = fit_experiment(problem, settings, given, progress)
+    return _concluded(robot, run, validate, corner, settings, inputs, progress)
+
+
+def _concluded(
+    robot: Robot,
+    run: ExperimentFit[RobotPlant],
+    validate: Sequence[Recording],
+    corner: float,
+    settings: Settings,
+    inputs: Sequence[Mapping[str, Any]],
+    progress: Progress,
+) -> Identification:
+    """Return what follows from an experiment's base parameters: model file, scores and checks."""
     problem = run.problem
     progress("solving for physically consistent parameters")
-    calibrated = DriveGains(settings.consistent).fit(
-        [run.estimate], problem.space, gain_spread(problem)
-    )
-    known = calibrated.consistent
-    calibrated, deviations = run.widened(settings.consistent, settings.jackknife, calibrated)
+    first = DriveGains(settings.consistent).fit([run.estimate], problem.space, gain_spread(problem))
+    calibrated, deviations = run.widened(settings.consistent, settings.jackknife, first)
     calibrated_problem = with_gains(problem, calibrated.gains)
-    progress("fitting simple friction to sliding rows")
-    weights = run.estimate.weights()
-    simple = settings.sliding.fit(calibrated_problem, calibrated.consistent, weights)
+    simple = _simple(calibrated_problem, run, calibrated, settings, progress)
     progress("bounding the feasible set")
     bounds = strict_bounds(calibrated.triangle, calibrated.space, limits=settings.consistent.limits)
     links = link_parameters(problem, calibrated.consistent)
@@ -103,8 +111,7 @@ def _identify(
     scoring = _Scoring(_written_bodies(robot, files), friction)
     fitted, misfits = scoring.of_fitted(calibrated_problem, corner, settings.limits.unexplained)
     held, notes = scoring.of_held_out(calibrated_problem, validate, corner)
-    progress("predicting other motion")
-    predicted = predicted_error(problem, known, misfits, fitted.list)
+    predicted = predicted_error(problem, first.consistent, misfits, fitted.list)
     judged = checks.judge(
         calibrated_problem,
         run.estimate,
@@ -139,6 +146,18 @@ def _identify(
         settings=settings,
         notes=notes,
     )
+
+
+def _simple(
+    problem: Problem[RobotPlant],
+    run: ExperimentFit[RobotPlant],
+    calibrated: ConsistentFit,
+    settings: Settings,
+    progress: Progress,
+) -> SimpleFriction:
+    """Return the viscous and Coulomb friction of the rows that slide."""
+    progress("fitting simple friction to sliding rows")
+    return settings.sliding.fit(problem, calibrated.consistent, run.estimate.weights())
 
 
 def _refuse_unusable(problem: Problem[RobotPlant], validate: Sequence[Recording]) -> None:
