@@ -10,8 +10,7 @@ import pytest
 from heft.applications import demo
 from heft.errors import InvalidRecording, MissingSignal
 from heft.models.robot import Robot
-from heft.plants import RobotPlant
-from heft.plants.problem import Problem
+from heft.plants import effort_signals
 from heft.recordings.known_logs import KNOWN, recognise
 from heft.recordings.recording import Recording
 
@@ -104,7 +103,7 @@ def test_all_gains_that_are_missing_are_named_at_once(tmp_path: Path) -> None:
     robot = Robot.from_urdf(demo.FOLDER / "arm.urdf")
     recording = Recording.open(rtde(tmp_path / "run.csv", " "), joints=robot.joints)
     with pytest.raises(MissingSignal, match=", ".join(robot.joints)):
-        Problem(RobotPlant(robot), (recording,)).plant.effort_signals(recording)
+        effort_signals(robot, recording)
 
 
 def test_a_recording_without_currents_is_told_that_they_would_do(tmp_path: Path) -> None:
@@ -113,7 +112,7 @@ def test_a_recording_without_currents_is_told_that_they_would_do(tmp_path: Path)
     path = save(tmp_path / "run.csv", header, 0.002 * np.arange(10), ",")
     recording = Recording.open(path, joints=robot.joints)
     with pytest.raises(MissingSignal, match=f"or current.{robot.joints[0]} and its gain"):
-        Problem(RobotPlant(robot), (recording,)).plant.effort_signals(recording)
+        effort_signals(robot, recording)
 
 
 def test_a_canonical_log_is_taken_at_its_word(tmp_path: Path) -> None:

@@ -44,15 +44,7 @@ def predict_files(
     import pyarrow.csv
     import pyarrow.parquet
 
-    if out.suffix.lower() not in (".parquet", ".csv"):
-        raise InvalidSetting(
-            "the output is neither Parquet nor CSV",
-            argument=f"--out {out}",
-            valid=(".parquet", ".csv"),
-        )
-    require_writable(out)
-    if out.is_dir():
-        raise InvalidSetting("the output is a folder, not a file", argument=f"--out {out}")
+    _require_output(out)
     identified = Identified.load(folder)
     inputs = Inputs(identified.robot).with_columns(columns).with_logs(log=[log])
     (recording,) = inputs.logs["log"]
@@ -92,3 +84,16 @@ def predict_files(
         inputs.refuse_changed()
         put(new, out)
     return rows
+
+
+def _require_output(out: Path) -> None:
+    """Raise `InvalidSetting` if predictions cannot be written to a path."""
+    if out.suffix.lower() not in (".parquet", ".csv"):
+        raise InvalidSetting(
+            "the output is neither Parquet nor CSV",
+            argument=f"--out {out}",
+            valid=(".parquet", ".csv"),
+        )
+    require_writable(out)
+    if out.is_dir():
+        raise InvalidSetting("the output is a folder, not a file", argument=f"--out {out}")

@@ -134,8 +134,8 @@ class BandwidthSearch:
 
         Returns:
             For each channel the moments `Yᵀe`, shape (channels, b), with e the change of the
-            predicted torque for one standard deviation of the cutoff, independent in each channel;
-            see `noise.Noise`.
+            predicted torque when another channel's rows, or its own, are taken at a cutoff that is
+            one standard deviation off: one independent error a channel; see `noise.Noise`.
         """
         short = problem.shortened(self.rows)
 

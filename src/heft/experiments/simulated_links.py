@@ -65,16 +65,14 @@ class Links:
         return Links(model, mujoco.MjData(model))
 
     def tilt(self, angle: float, heading: float) -> None:
-        """Tilt the base: gravity turns in its frame.
-
-        The base is turned about its own x axis, and then about the vertical, which gravity does not
-        show.
+        """Tilt the base about a level axis: gravity turns in its frame.
 
         Args:
-            angle: Of the turn about x [rad].
-            heading: Of that about the vertical [rad].
+            angle: Of the tilt [rad].
+            heading: Of the level axis, from the base's x axis [rad].
         """
-        turn = rotation(np.array([0.0, 0.0, heading])) @ rotation(np.array([angle, 0.0, 0.0]))
+        about = rotation(np.array([0.0, 0.0, heading]))
+        turn = about @ rotation(np.array([angle, 0.0, 0.0])) @ about.T
         self.model.opt.gravity[:] = turn.T @ self.model.opt.gravity
 
     @property

@@ -62,6 +62,7 @@ class Finding:
         cure: What to do.
         lines: Settings that apply the remedy, by where they go: `map` (the column map), `options`
             (the TOML of `--with`) or `flag` (the command line).
+        others: Other causes that explain the same as well, as `name, about`.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Finding:
     sure: float | None = None
     cure: str = ""
     lines: Mapping[str, str] = field(default_factory=dict)
+    others: tuple[str, ...] = ()
 
 
 def verdict(checks: Iterable[Check]) -> Verdict:

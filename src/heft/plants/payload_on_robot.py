@@ -11,6 +11,7 @@ from heft.models import Robot
 
 from .problem import Problem
 from .robot import RobotPlant
+from .robot_signals import effort_signals
 
 NAME = "payload"
 GUESS = (1.0, 0.1)  # mass [kg] and radius of gyration [m] that the cone's metric is measured at
@@ -28,7 +29,7 @@ def currents(problem: Problem[RobotPlant]) -> dict[str, float]:
     robot = problem.plant.robot
     return {
         robot.channels[channel]: gain
-        for signal, channel, gain in problem.plant.effort_signals(problem.recordings[0])
+        for signal, channel, gain in effort_signals(robot, problem.recordings[0])
         if signal.startswith("current.")
     }
 

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.dynamics import LINEAR_SCALE, PRISMATIC, DriveState, drive_columns, kernels
-from heft.errors import InvalidSetting, MissingSignal
 from heft.information import (
     PARAMETER_COUNT,
     SYMBOLS,
@@ -22,11 +21,12 @@ from heft.information import (
     Triangle,
     column_order,
 )
-from heft.models import Robot, joint_lines
+from heft.models import Robot
 from heft.recordings import Recording
 from heft.signals import Smoothed
 
-from .plant import Channel, Inputs, Measured, MotionSignal, Plant, Rows, Samples, Sides
+from . import robot_signals
+from .plant import Channel, Inputs, Plant, Rows, Samples, Sides
 
 # Rounding of angles leaves at most this of a dependent column (`benchmarks/rounding.py`).
 SHARE_PER_RADIAN = 4.0
@@ -303,110 +303,18 @@ class RobotPlant(Plant[RobotMotion]):
         """Return the plant with load-dependent friction of these standard parameters' torque."""
         return replace(self, point=values)
 
-    @cached_property
-    def position_signals(self) -> tuple[str, ...]:
-        """Signals of the joints that move.
-
-        Raises:
-            InvalidSetting: If the base floats: logs hold no pose yet.
-        """
-        if self.robot.tree.free_base:
-            raise InvalidSetting(
-                "a free base needs its pose, which logs do not hold yet",
-                argument='base = "free"',
-                cure="fix the base, and identify its limbs",
-            )
-        moving = [j for j in self.robot.joints if self.robot.options.of(j).position is None]
-        return tuple(f"q.{j}" for j in moving)
-
-    def effort_signals(self, recording: Recording) -> tuple[tuple[str, int, float], ...]:
-        """Return signal, channel and factor of each measured effort in a recording.
-
-        A torque is taken where it is logged, else a current times its gain.
-
-        Args:
-            recording: The log.
-
-        Returns:
-            For each measured joint the signal's name, its channel's position among the robot's, and
-            the factor that makes it an effort: 1 or the gain [N·m/A].
-
-        Raises:
-            MissingSignal: If neither torque nor a current with a gain is there.
-        """
-        first = len(self.robot.channels) - len(self.robot.joints)
-        found: list[tuple[str, int, float]] = []
-        without_gain: list[str] = []
-        missing: list[str] = []
-        for channel in self.robot.measured:
-            if channel < first:
-                continue
-            joint = self.robot.joints[channel - first]
-            gain = self.robot.options.of(joint).gain
-            if f"tau.{joint}" in recording.sources:
-                found.append((f"tau.{joint}", int(channel), 1.0))
-            elif f"current.{joint}" in recording.sources and gain is not None:
-                found.append((f"current.{joint}", int(channel), gain))
-            elif f"current.{joint}" in recording.sources:
-                without_gain.append(joint)
-            else:
-                missing.append(joint)
-        if missing:
-            self._require_positions(recording)  # a joint that is not there at all is rather fixed
-            self._refuse_missing(
-                recording,
-                [f"tau.{j}" for j in missing],
-                "is what a joint's drive measures",
-                "where neither torque nor current is measured, say so in the file of --with:\n"
-                + joint_lines(missing, "measured = false"),
-            )
-        if without_gain:
-            raise MissingSignal(
-                "currents are logged in place of torques, and no gains are given",
-                argument=recording.name,
-                got=f"a current of {', '.join(without_gain)}",
-                cure="give the gain of each in N·m/A in the file of --with, such as\n"
-                + joint_lines(without_gain, "gain = 10.6"),
-            )
-        return tuple(found)
-
-    def _require_positions(self, recording: Recording) -> None:
-        """Raise `MissingSignal` for all joints whose position a log lacks."""
-        missing = [n for n in self.position_signals if n not in recording.sources]
-        if missing:
-            self._refuse_missing(
-                recording,
-                missing,
-                "says where a joint is",
-                "where it stood still, say so in the file of --with (and where: position = …):\n"
-                + joint_lines([n.partition(".")[2] for n in missing], "fixed = true"),
-            )
-
-    def _refuse_missing(
-        self, recording: Recording, names: Sequence[str], purpose: str, cure: str
-    ) -> None:
-        """Raise `MissingSignal` for all signals that a log lacks, with the lines that mend it."""
-        own = {f"{kind}.{j}" for kind in ("q", "tau") for j in self.robot.joints}
-        recording.require(names, purpose, own, cure)
-
     def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
         """Return joint positions, and torques or currents.
 
         Args:
-            recording: The log.
-            measured: Whether efforts are needed, or motion alone.
+            recording: Log to be read.
+            measured: Whether what channels measure is needed.
 
         Raises:
             MissingSignal: If one is not there.
             InvalidSetting: If the base floats.
         """
-        self._require_positions(recording)
-        motion = tuple(MotionSignal(name) for name in self.position_signals)
-        if not measured:
-            return Inputs(motion)
-        places = {int(c): k for k, c in enumerate(self.robot.measured)}
-        efforts = self.effort_signals(recording)
-        return Inputs(motion, tuple(Measured(places[c], ((n, f),)) for n, c, f in efforts))
+        return robot_signals.inputs(self.robot, recording, measured)
 
     def motion(self, smoothed: Smoothed) -> RobotMotion:
         """Return positions, velocities and what the kernels read; joints held still are at rest.

@@ -29,6 +29,7 @@ class LogFacts:
         duration: Total duration of the segments between gaps [s].
         active: Total time during which a joint moves [s].
         signals: Canonical names of its signals.
+        stalls: First rows, and those behind the last, in which a signal is frozen.
     """
 
     rows: int
@@ -36,6 +37,7 @@ class LogFacts:
     duration: float
     active: float
     signals: tuple[str, ...]
+    stalls: tuple[tuple[int, int], ...] = ()
 
 
 NO_ROWS = Finding(
@@ -69,7 +71,8 @@ def look(
     if not sizes.rows:
         return LogFacts(0, 0.0, 0.0, 0.0, names), (NO_ROWS,)
     counts = counts_of(recording, names, sizes, signals)
-    facts = LogFacts(sizes.rows, sizes.step, counts.duration, counts.active, names)
+    stalls = tuple(sorted(set(counts.stalls)))
+    facts = LogFacts(sizes.rows, sizes.step, counts.duration, counts.active, names, stalls)
     found = [f for of in OF_THE_LOG for f in of(facts, counts, clock)]
     for k, name in enumerate(names):
         found += _Signal(k, name, sizes.rows, sizes, counts, signals).findings()
@@ -92,7 +95,7 @@ def _clock_unit(facts: LogFacts, counts: Counts, clock: ClockThresholds) -> Iter
             f"rows are {step:.4g} s apart",
             about="t",
             severity="spoils",
-            evidence={"step_s": step},
+            evidence={"step_s": step, **({"unit_s": TIME_UNITS[unit]} if unit else {})},
             cure=f"the time is likely in {unit}" if unit else "record faster than 10 rows a second",
             lines={"map": f'[time]\nunit = "{unit}"'} if unit else {},
         )
@@ -358,7 +361,7 @@ class _Signal:
                 evidence={"jumps": wraps[unit], "turn": TURNS[unit]},
                 cure=f"unwrap it: numpy.unwrap(q, period={TURNS[unit]:.9g})",
             )
-        elif self.kind == "q" and jumps and not self.counts.spikes[self.k]:
+        elif self.kind == "q" and jumps and not self._excused():
             yield Finding(
                 "jumps",
                 f"it jumps {_times(jumps)}, by far more than it moves between rows",
@@ -367,6 +370,10 @@ class _Signal:
                 evidence={"jumps": jumps},
                 cure="an encoder was reset, or rows are missing or out of order: cut the log there",
             )
+
+    def _excused(self) -> bool:
+        """Return whether something else that is said of it explains that it jumps."""
+        return bool(self.counts.spikes[self.k] or self.counts.frozen[self.k])
 
     def _spikes(self) -> Iterator[Finding]:
         spikes, kind = int(self.counts.spikes[self.k]), self.kind

@@ -22,6 +22,26 @@ Columns = Literal["q", "tau", "both"]  # positions, efforts, or both of a joint
 
 
 @dataclass(frozen=True)
+class Timing:
+    """Course of the logged torque against the motion in time.
+
+    Attributes:
+        delay: Delay of torque behind motion, in the middle of the log [s].
+        drift: Growth of that delay [s per s].
+        order: Order of a Butterworth low-pass that the torque went through; 0 for none.
+        corner: Its cutoff frequency [Hz].
+    """
+
+    delay: float = 0.0
+    drift: float = 0.0
+    order: int = 0
+    corner: float = 0.0
+
+
+IN_TIME = Timing()  # torque as good logs have it
+
+
+@dataclass(frozen=True)
 class Correction:
     """Transformation of a log's columns under which the robot model is to explain it.
 
@@ -34,7 +54,9 @@ class Correction:
         tau_source: Index of the column that holds each joint's torque.
         tau_scale: Scale factor of each joint's torque.
         gravity: Gravity in the base's frame [m/s²].
-        delay: Delay of torque behind motion [s].
+        timing: Delay, drift and low-pass of torque against motion.
+        driven: Indices of the joints whose friction may push, as drives can that compensate it.
+        carrying: Index of a body of which the model file is believed little, or None.
     """
 
     q_source: tuple[int, ...]
@@ -43,7 +65,9 @@ class Correction:
     tau_source: tuple[int, ...]
     tau_scale: tuple[float, ...]
     gravity: tuple[float, float, float]
-    delay: float = 0.0
+    timing: Timing = IN_TIME
+    driven: tuple[int, ...] = ()
+    carrying: int | None = None
 
     @staticmethod
     def none(robot: Robot) -> Correction:
@@ -85,9 +109,19 @@ class Correction:
         )
 
     @property
+    def delay(self) -> float:
+        """Delay of torque behind motion [s]."""
+        return self.timing.delay
+
+    @property
+    def speeds(self) -> tuple[object, ...]:
+        """The part that determines speeds, and with them the columns of friction."""
+        return (self.q_source, self.q_scale)
+
+    @property
     def motion(self) -> tuple[object, ...]:
         """The part that determines the regressor; hypotheses that share it share their rows."""
-        return (self.q_source, self.q_scale, self.q_offset, self.gravity)
+        return (self.q_source, self.q_scale, self.q_offset, self.gravity, self.carrying)
 
 
 @dataclass(frozen=True)
@@ -128,6 +162,10 @@ class Told:
     def named(self, joints: Sequence[int]) -> str:
         """Return joints' names as a sentence has them."""
         return " and ".join(f"'{self.joints[j]}'" for j in joints) or "all joints"
+
+    def about(self, joints: Sequence[int]) -> str:
+        """Return joints' names as what a finding is about."""
+        return ", ".join(self.joints[j] for j in joints) or "all joints"
 
     def line(self, kind: str, key: str, value: float, rest: float, joints: Sequence[int]) -> str:
         """Return lines of a column map: a value for some joints or all, and one for the rest."""

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from heft import __version__
-from heft.applications.identification import Inputs, Limits, Progress, silent
+from heft.applications.identification import Inputs, Progress, silent
 from heft.errors import FitError, InvalidRecording, InvalidSetting
 from heft.files import put, require_writable, workshop
 from heft.information import SEVERITIES, DataRank, Finding
@@ -29,17 +29,26 @@ from heft.recordings import ColumnMap, Recording, draft_map, read_table
 from .clock_and_signals import LogFacts, look
 from .corrections import Correction, Told
 from .evidence import Evidence
-from .judging import Explained, StepEvidence
+from .judging import StepEvidence
 from .matching import Matching
-from .mending import effort_kind, mended_map, unwrapped
+from .mending import effort_kind, mended_map, readable
 from .pace import Pace
+from .physics import Physics, of_the_motion
 from .search import explain
-from .settings import CorrectionSearch, DoctorSettings, PhysicsThresholds
+from .settings import CorrectionSearch, DoctorSettings
 
-CONDITION = Limits().condition  # of the motion, as an identification judges it
 MARKS = {"spoils": "✗", "warns": "!", "tells": "·"}
-FIELDS = ("name", "about", "severity", "message", "evidence", "sure", "cure", "lines")  # in JSON
-NAMED_RIVALS = 3  # other steps that a finding's sentence names
+FIELDS = (
+    "name",
+    "about",
+    "severity",
+    "message",
+    "evidence",
+    "sure",
+    "cure",
+    "lines",
+    "others",
+)  # in JSON
 
 
 @dataclass(frozen=True)
@@ -91,12 +100,12 @@ def diagnose(
         MissingSignal: If the robot needs signals that a log does not hold.
     """
     settings = settings or DoctorSettings()
-    logs, findings, readable = [], [], []
+    logs, findings, pieces = [], [], []
     matching = None if robot is None else Matching.of(robot, recordings)
     for recording in recordings:
         progress(f"looking at {recording.name}")
         facts, found = look(recording, settings.clock, settings.signals)
-        readable.append(unwrapped(recording, found))
+        pieces += readable(recording, facts, found)
         logs.append((recording.name, facts))
         found = tuple(f for f in found if matching is None or matching.concerns(f))
         prefix = f"{Path(recording.name).name}: " if len(recordings) > 1 else ""
@@ -107,7 +116,7 @@ def diagnose(
         return seen
     progress("asking the robot's physics")
     pace = Pace(settings.search.longest_s, progress=progress, stop=stop)
-    return _by_physics(seen, matching.robot, readable, effort_kind(recordings[0]), pace)
+    return _by_physics(seen, matching.robot, pieces, effort_kind(recordings[0]), pace)
 
 
 def _by_physics(
@@ -119,17 +128,17 @@ def _by_physics(
         evidence = Evidence.of(robot, recordings, settings.evidence)
         if not evidence.stretches or not evidence.channels:
             raise InvalidRecording("no piece of the logs is long enough, or holds no torque")
-        explained = explain(evidence, settings.search, pace)
+        explained, timing = explain(evidence, settings.search, pace, settings.loads)
     except (InvalidRecording, FitError) as problem:
         cure = "cure the other findings first"
         findings.append(Finding("physics not asked", problem.message, cure=cure))
         return replace(seen, findings=_sorted(findings))
     told = Told(robot.joints, effort, robot.gravity)
-    findings += [_of_a_step(s, told, settings.physics) for s in explained.steps]
+    physics = Physics(robot, recordings, evidence, explained, timing, told, settings)
+    findings += physics.findings()
     findings += _of_the_time(pace)
-    findings += _of_what_is_left(explained, evidence, settings.physics)
     motion = evidence.shown(explained.correction)
-    findings += _of_the_motion(motion)
+    findings += of_the_motion(motion)
     names = [robot.joints[c] for c in evidence.channels]
     return replace(
         seen,
@@ -187,32 +196,6 @@ def _sorted(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     return tuple(sorted(findings, key=lambda f: SEVERITIES.index(f.severity)))
 
 
-def _of_a_step(found: StepEvidence, told: Told, thresholds: PhysicsThresholds) -> Finding:
-    """Return the finding of one step of a correction that physics asks for."""
-    described = found.step.describe(told)
-    odds = thresholds.tried_steps * math.exp(-min(found.evidence, 1000.0) / 2.0)
-    odds += sum(math.exp(-max(apart, 0.0) / 2.0) for _, apart in found.others)
-    rivals = [step.describe(told).what for step, _ in found.others[:NAMED_RIVALS]]
-    like = f"; as well explained by: {', '.join(rivals)}" if rivals else ""
-    number = {"value": found.step.number} if found.step.number else {}
-    return Finding(
-        described.name,
-        f"{described.what}: with that {found.after:.1%} instead of {found.before:.1%} of the "
-        f"torque of '{found.channel}' is not explained{like}",
-        about=", ".join(told.joints[j] for j in found.step.joints) or "all joints",
-        severity="spoils",
-        evidence={
-            "evidence": found.evidence,
-            "unexplained_before": found.before,
-            "unexplained_after": found.after,
-            **number,
-        },
-        sure=1.0 / (1.0 + odds),
-        cure=described.cure,
-        lines=described.lines,
-    )
-
-
 def _of_the_time(pace: Pace) -> Iterator[Finding]:
     if pace.was_cut:
         why = "stopped" if pace.is_stopped else f"after {pace.longest_s:g} s"
@@ -222,55 +205,6 @@ def _of_the_time(pace: Pace) -> Iterator[Finding]:
             severity="tells",
             evidence={"tried": pace.tried},
             cure="" if pace.is_stopped else "allow more time with --longest",
-        )
-
-
-def _of_what_is_left(
-    explained: Explained, evidence: Evidence, thresholds: PhysicsThresholds
-) -> Iterator[Finding]:
-    other_robot = explained.total > thresholds.other_robot_share
-    names = [evidence.robot.joints[c] for c in evidence.channels]
-    if explained.total > thresholds.doubted_share:
-        yield Finding(
-            "unexplained torque",
-            f"{explained.total:.0%} of the torque is not explained, whatever single correction",
-            about="all joints",
-            severity="spoils" if other_robot else "warns",
-            evidence={"share": explained.total},
-            cure="is it this robot's model file, with its lengths and axes? look at units, order "
-            "and signs of all joints",
-        )
-    if other_robot:
-        return
-    for name, share in zip(names, explained.unexplained.tolist(), strict=True):
-        if share > thresholds.other_joint_share:
-            yield Finding(
-                "unexplained torque",
-                f"{share:.0%} of its torque is not explained by this robot's motion",
-                about=name,
-                evidence={"share": share},
-                cure="look at what this joint's column holds",
-            )
-
-
-def _of_the_motion(motion: DataRank) -> Iterator[Finding]:
-    weakest = ", ".join(motion.weakest)
-    if motion.rank < motion.columns:
-        yield Finding(
-            "motion shows too little",
-            f"it shows {motion.rank} of the bodies' {motion.columns} base parameters",
-            severity="spoils",
-            evidence={"rank": motion.rank, "columns": motion.columns},
-            cure=f"move all joints at once; least is seen of {weakest}",
-        )
-    elif motion.condition > CONDITION.passes:
-        spoils = motion.condition > CONDITION.fails
-        yield Finding(
-            "motion shows little",
-            f"condition number {motion.condition:.0f} of the bodies' base parameters",
-            severity="spoils" if spoils else "warns",
-            evidence={"condition": motion.condition},
-            cure=f"move all joints at once, faster and farther; least is seen of {weakest}",
         )
 
 

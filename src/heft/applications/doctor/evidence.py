@@ -17,12 +17,27 @@ from heft.models import Robot
 from heft.plants import RobotPlant, structural_base
 from heft.recordings import Recording
 
-from .corrections import Correction
-from .settings import EvidenceSettings
+from .corrections import IN_TIME, Correction, Timing
+from .settings import TURN, EvidenceSettings
 from .stretches import Stretch, stretches_of
 from .unknowns import Unknowns
 
 BLOCK = 64  # columns that LAPACK may reflect at once
+
+
+@dataclass(frozen=True)
+class Regressor:
+    """Regressor of a corrected motion, n instants.
+
+    Attributes:
+        columns: For each channel, indices of the k unknowns that its torque depends on.
+        rows: For each channel, Yᵀ, shape (k, n).
+        ridge: Precision of the prior on the p unknowns, shape (p,).
+    """
+
+    columns: tuple[NDArray[np.intp], ...]
+    rows: tuple[Array, ...]
+    ridge: Array
 
 
 @dataclass(frozen=True)
@@ -104,6 +119,25 @@ class Evidence:
         stretches, corner = stretches_of(_without_drives(robot), recordings, settings)
         return Evidence(robot, stretches, corner, settings)
 
+    def blurred(self, corner: float) -> Evidence:
+        """Return the same without what is above a frequency [Hz] in motion and torque."""
+        stretches = tuple(s.blurred(corner) for s in self.stretches)
+        return replace(self, stretches=stretches, corner=corner)
+
+    def halves(self) -> tuple[Evidence, Evidence]:
+        """Return the first and the second half of the instants."""
+        ends = np.cumsum([len(s.chosen) for s in self.stretches])
+        middle, made = self.count // 2, []
+        for is_first in (True, False):
+            parts = []
+            for s, end in zip(self.stretches, ends, strict=True):
+                cut = int(np.clip(middle - (end - len(s.chosen)), 0, len(s.chosen)))
+                chosen = s.chosen[:cut] if is_first else s.chosen[cut:]
+                if len(chosen):
+                    parts.append(replace(s, chosen=chosen))
+            made.append(replace(self, stretches=tuple(parts)))
+        return made[0], made[1]
+
     @property
     def count(self) -> int:
         """Number n of instants compared."""
@@ -146,35 +180,51 @@ class Evidence:
         )
         return q + np.array(correction.q_offset), v, a
 
-    def effort(self, delay: float = 0.0) -> Array:
-        """Return torque as logged, shifted by a delay [s], shape (n, joints) [N·m or N]."""
-        if delay == 0.0:
+    def effort(self, timing: Timing = IN_TIME) -> Array:
+        """Return torque as logged, brought in time with the motion, (n, joints) [N·m or N]."""
+        if timing == IN_TIME:
             return np.concatenate([s.effort[s.chosen] for s in self.stretches])
+        middle = 0.5 * (self.stretches[0].time[0] + self.stretches[-1].time[-1])
         parts = []
         for s in self.stretches:
-            at = s.time[s.chosen] + delay
-            parts.append(np.stack([np.interp(at, s.time, x) for x in s.effort.T], 1))
+            effort = unfiltered(s.time, s.effort, timing.order, timing.corner)
+            at = s.time[s.chosen]
+            at = at + timing.delay + timing.drift * (at - middle)
+            parts.append(np.stack([np.interp(at, s.time, x) for x in effort.T], 1))
         return np.concatenate(parts)
 
-    def energies(self, delay: float) -> Array:
+    def energies(self, timing: Timing) -> Array:
         """Return the sum of squares of each joint's torque as logged, shape (joints,)."""
-        return np.asarray(np.sum(self.effort(delay) ** 2, axis=0))
+        return np.asarray(np.sum(self.effort(timing) ** 2, axis=0))
 
-    def rows(self, correction: Correction) -> Rows:
-        """Return the regressor rows of a correction's motion and delay."""
+    def drives(self, correction: Correction) -> Array:
+        """Return each drive's friction columns under a correction, shape (drives, terms, n).
+
+        They depend on `Correction.speeds` alone.
+        """
+        _, v, a = self.motion(correction)
+        return self.unknowns.drive_columns(correction, self.stretches, v, a)
+
+    def regressor(self, correction: Correction, drives: Array) -> Regressor:
+        """Return the regressor of a correction's motion.
+
+        Args:
+            correction: Correction applied.
+            drives: Its friction columns, shape (drives, terms, n).
+        """
         q, v, a = self.motion(correction)
         motion = kernels.motion_of(self.robot.tree, np.array(correction.gravity), q, v, a)
         bodies = _regressor(self.robot.tree, motion)
-        drives = self.unknowns.drive_columns(correction, self.stretches, v, a)
-        effort = self.effort(correction.delay)
         made = [self._channel(c, bodies, drives) for c in self.channels]
-        regressors = tuple(y for _, y in made)
-        return Rows(
-            tuple(at for at, _ in made),
-            tuple(triangulated(np.vstack([y, effort.T]).T) for y in regressors),
-            regressors,
-            self._ridge(drives),
+        return Regressor(
+            tuple(at for at, _ in made), tuple(y for _, y in made), self._ridge(drives, correction)
         )
+
+    def rows(self, regressor: Regressor, timing: Timing) -> Rows:
+        """Return the rows of a motion with torque brought in time with it."""
+        effort = self.effort(timing).T
+        triangles = (triangulated(np.vstack([y, effort]).T) for y in regressor.rows)
+        return Rows(regressor.columns, tuple(triangles), regressor.rows, regressor.ridge)
 
     def _channel(
         self, channel: int, bodies: Array, drives: Array
@@ -192,9 +242,12 @@ class Evidence:
                 places.append(np.arange(own.start, own.stop))
         return np.concatenate(places), np.concatenate(parts)
 
-    def _ridge(self, drives: Array) -> Array:
+    def _ridge(self, drives: Array, correction: Correction) -> Array:
         """Return the prior's precision of the unknowns, shape (p,)."""
         ridge = np.full(len(self.unknowns.start), 1.0 / self.settings.body_deviation**2)
+        if correction.carrying is not None:
+            first = PARAMETER_COUNT * correction.carrying
+            ridge[first : first + PARAMETER_COUNT] /= self.settings.unknown_body**2
         for d, drive in enumerate(self.robot.drives):
             strong = np.max(np.abs(drive.ratio) * self.effort_rms, initial=0.0)
             size = np.abs(drive.ratio).max() * np.sqrt(np.mean(drives[d] ** 2, axis=1))
@@ -216,7 +269,7 @@ class Evidence:
             tree, motion, self.unknowns.parameters(self.unknowns.start)
         )
         source, scale = self.channels, np.array(correction.tau_scale)
-        tau = scale * self.effort(correction.delay)[:, list(correction.tau_source)]
+        tau = scale * self.effort(correction.timing)[:, list(correction.tau_source)]
         held = np.sum(believed[list(source)] ** 2)
         return float(np.sqrt(np.sum(tau[:, list(source)] ** 2) / max(float(held), 1e-12)))
 
@@ -236,6 +289,24 @@ class Evidence:
         moving = [k for k, j in enumerate(robot.joints) if robot.options.of(j).position is None]
         body = {k: int(np.flatnonzero(tree.channel == k)[0]) for k in moving}
         return moving, [k for k in moving if tree.kind[body[k]] == REVOLUTE]
+
+
+def unfiltered(time: Array, effort: Array, order: int, corner: float) -> Array:
+    """Return what went into a Butterworth low-pass, shape (N, joints).
+
+    Args:
+        time: Shape (N,) [s].
+        effort: What came out of it, without what is above the motion's band, shape (N, joints).
+        order: Of the low-pass: 0 (none), 1 or 2.
+        corner: Its cutoff frequency [Hz].
+    """
+    if not order:
+        return effort
+    rate, omega = np.gradient(effort, time, axis=0), TURN * corner
+    if order == 1:
+        return np.asarray(effort + rate / omega)
+    bend = np.gradient(rate, time, axis=0)
+    return np.asarray(effort + np.sqrt(2.0) * rate / omega + bend / omega**2)
 
 
 def triangulated(rows: Array) -> Array:

@@ -21,21 +21,36 @@ triangles, no difference of sums.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
 
 from heft.arrays import Array
 from heft.estimators import noise
 from heft.information import PARAMETER_COUNT
 
-from .corrections import Correction
-from .evidence import Evidence, Rows, triangulated
+from .corrections import Correction, Timing
+from .evidence import Evidence, Regressor, Rows, triangulated
 
 KEPT_ROWS = 4  # motions whose rows are kept
+ROUNDING = 1e-11  # that sums of squares may be off by, relative to their diagonal
 CLIPS = 4  # times that nonnegative terms which come out negative are set to zero
+
+
+T = TypeVar("T")
+
+
+def _kept(cache: dict[object, T], key: object, make: Callable[[], T]) -> T:
+    """Return what a cache holds, made if it does not; the oldest of a few leaves."""
+    if key not in cache:
+        while len(cache) >= KEPT_ROWS:
+            del cache[next(iter(cache))]
+        cache[key] = make()
+    return cache[key]
 
 
 @dataclass(frozen=True)
@@ -67,22 +82,32 @@ class Hypotheses:
         self.settings = evidence.settings
         self.memory = np.ones(len(evidence.channels))  # rows that add as much as one, a channel
         self._rows: dict[object, Rows] = {}
-        self._energies: dict[float, Array] = {}
+        self._regressors: dict[object, Regressor] = {}
+        self._drives: dict[object, Array] = {}
+        self._energies: dict[Timing, Array] = {}
 
-    def energies(self, delay: float) -> Array:
+    def energies(self, timing: Timing) -> Array:
         """Return the sum of squares of each joint's torque as logged, shape (joints,)."""
-        if delay not in self._energies:
-            self._energies[delay] = self.evidence.energies(delay)
-        return self._energies[delay]
+        if timing not in self._energies:
+            self._energies[timing] = self.evidence.energies(timing)
+        return self._energies[timing]
 
     def rows(self, correction: Correction) -> Rows:
         """Return the regressor rows of a correction's motion and delay."""
-        key = (correction.motion, correction.delay)
-        if key not in self._rows:
-            if len(self._rows) > KEPT_ROWS:
-                self._rows.clear()
-            self._rows[key] = self.evidence.rows(correction)
-        return self._rows[key]
+        return _kept(
+            self._rows,
+            (correction.motion, correction.timing),
+            lambda: self.evidence.rows(self._regressor(correction), correction.timing),
+        )
+
+    def _regressor(self, correction: Correction) -> Regressor:
+        def made() -> Regressor:
+            drives = _kept(
+                self._drives, correction.speeds, lambda: self.evidence.drives(correction)
+            )
+            return self.evidence.regressor(correction, drives)
+
+        return _kept(self._regressors, correction.motion, made)
 
     def settle(self, correction: Correction, common: bool = True) -> Fit:
         """Fit a correction and keep the autocorrelation times of its residual for later fits.
@@ -98,25 +123,32 @@ class Hypotheses:
             self.memory[:] = np.exp(np.mean(np.log(self.memory)))
         return self.fit(correction, fit.sigma)
 
-    def fit(self, correction: Correction, sigma: Array | None = None) -> Fit:
+    def fit(
+        self,
+        correction: Correction,
+        sigma: Array | None = None,
+        hopeless: float = np.inf,
+    ) -> Fit:
         """Fit the torque under a correction, with the autocorrelation times that are kept.
 
         Args:
             correction: The correction.
             sigma: Initial rms residual of each channel's torque as logged, shape (channels,) [N·m].
+            hopeless: J after one iteration of the weights beyond which there is no second.
         """
         evidence, rows = self.evidence, self.rows(correction)
         channels, count = list(evidence.channels), evidence.count
         source = [correction.tau_source[c] for c in channels]
         scale = np.array([correction.tau_scale[c] for c in channels])
-        energy = scale**2 * self.energies(correction.delay)[source]
+        energy = scale**2 * self.energies(correction.timing)[source]
         floor = self.settings.floor_share * np.abs(scale) * evidence.effort_rms[source] + 1e-12
         left = floor + np.sqrt(energy / count) if sigma is None else np.abs(scale) * sigma
         sides = [rows.side(k, j, scale[k]) for k, j in enumerate(source)]
         values, ridge = self.unknowns.start, rows.ridge
+        must = self.unknowns.nonnegative(correction.driven)
         for _ in range(self.settings.rounds):
             roots = 1.0 / (np.maximum(left, floor) * np.sqrt(self.memory))
-            values = self._solve(rows, ridge, sides, roots)
+            values = self._solve(rows, ridge, sides, roots, must)
             ridge = self.tempered(rows, values)
             rest = np.array(
                 [
@@ -125,18 +157,20 @@ class Hypotheses:
                 ]
             )
             left = np.sqrt(rest / count + floor**2)
-        logged = left / np.abs(scale)
-        likelihood = float(np.sum(count / self.memory * 2.0 * np.log(logged)))
+            logged = left / np.abs(scale)
+            likelihood = float(np.sum(count / self.memory * 2.0 * np.log(logged)))
+            if likelihood > hopeless:
+                break
         return Fit(correction, likelihood + self._distance(rows, values), logged, values)
 
     def _distance(self, rows: Rows, values: Array) -> float:
         """Return what J has by the prior."""
         tail, drives = self.settings.tail, slice(self.unknowns.bodies, None)
-        far = self._far(rows, values)
+        far = self.far(rows, values)
         distance = (tail + PARAMETER_COUNT) * float(np.sum(np.log1p(far / tail)))
         return distance + float(np.sum(rows.ridge[drives] * values[drives] ** 2))
 
-    def _far(self, rows: Rows, values: Array) -> Array:
+    def far(self, rows: Rows, values: Array) -> Array:
         """Return how far each body is from the model file's, squared [standard deviations²]."""
         apart = rows.ridge * (values - self.unknowns.start) ** 2
         bodies = apart[: self.unknowns.bodies].reshape(-1, PARAMETER_COUNT)
@@ -150,7 +184,7 @@ class Hypotheses:
             values: Unknowns u at which the gradients agree, shape (p,).
         """
         tail = self.settings.tail
-        weight = (tail + PARAMETER_COUNT) / (tail + self._far(rows, values))
+        weight = (tail + PARAMETER_COUNT) / (tail + self.far(rows, values))
         weights = np.ones(len(values))
         weights[: self.unknowns.bodies] = np.repeat(np.minimum(weight, 1.0), PARAMETER_COUNT)
         return np.asarray(rows.ridge * weights)
@@ -161,6 +195,7 @@ class Hypotheses:
         ridge: Array,
         sides: Sequence[tuple[Array, Array, float]],
         roots: Array,
+        must: NDArray[np.bool_],
     ) -> Array:
         """Return the unknowns of least weighted squares, nonnegative where they must be.
 
@@ -169,6 +204,7 @@ class Hypotheses:
             ridge: Precision of the prior, shape (p,).
             sides: R and z of each channel.
             roots: Of the channels' weights, shape (channels,).
+            must: Which unknowns are nonnegative, shape (p,).
         """
         size = len(self.unknowns.start)
         sums, right = np.diag(ridge), ridge * self.unknowns.start
@@ -176,18 +212,21 @@ class Hypotheses:
             sums[np.ix_(at, at)] += root**2 * gram
             right[at] += root**2 * (R.T @ z)
         triangle = np.zeros((size + 1, size + 1), order="F")
-        triangle[:size, :size] = cholesky(sums, overwrite_a=True, check_finite=False)
+        scale = np.sqrt(np.diag(sums))
+        sums /= scale[:, None] * scale
+        sums[np.diag_indices(size)] += ROUNDING
+        triangle[:size, :size] = cholesky(sums, overwrite_a=True, check_finite=False) * scale
         triangle[:size, size] = solve_triangular(
             triangle[:size, :size], right, trans="T", check_finite=False
         )
-        return self._nonnegative(triangle)
+        return self._nonnegative(triangle, must[self.unknowns.bodies :])
 
-    def _nonnegative(self, triangle: Array) -> Array:
+    def _nonnegative(self, triangle: Array, must: NDArray[np.bool_]) -> Array:
         """Return the unknowns of a triangle `[R z; 0 ρ]`: those that come out negative are zero.
 
         Those that must not be stand behind the bodies, so less is triangulated again.
         """
-        bodies, must = self.unknowns.bodies, self.unknowns.nonnegative[self.unknowns.bodies :]
+        bodies = self.unknowns.bodies
         drives, beside = triangle[bodies:, bodies:], triangle[:bodies, bodies:-1]
         free, behind = np.ones(len(must), dtype=bool), np.zeros(len(must))
         for _ in range(CLIPS):
@@ -206,7 +245,7 @@ class Hypotheses:
     def residuals(self, fit: Fit) -> Array:
         """Return the residual of the torque as logged, shape (n, channels) [N·m]."""
         correction, rows = fit.correction, self.rows(fit.correction)
-        effort = self.evidence.effort(correction.delay)
+        effort = self.evidence.effort(correction.timing)
         found = []
         for k, c in enumerate(self.evidence.channels):
             scale = correction.tau_scale[c]

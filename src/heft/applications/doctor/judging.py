@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 import numpy as np
 
@@ -11,8 +12,9 @@ from heft.arrays import Array
 
 from .corrections import Columns, Correction, CorrectionStep, combined
 from .hypotheses import Fit, Hypotheses
+from .proposals import Proposals
 from .settings import StepAcceptance
-from .steps import Delay, SignFlip, Swap
+from .steps import CompensatedFriction, Gravity, PositionOffset, SignFlip, Swap
 
 COLUMNS: tuple[Columns, ...] = ("q", "tau", "both")
 
@@ -48,6 +50,7 @@ class Explained:
         correction: All of them combined.
         unexplained: Relative residual of each measured channel's torque, shape (channels,).
         total: Relative residual of all channels together.
+        total_before: The same without the steps.
         rows: Effective number of samples of each channel, shape (channels,).
     """
 
@@ -55,6 +58,7 @@ class Explained:
     correction: Correction
     unexplained: Array
     total: float
+    total_before: float
     rows: Array
 
 
@@ -64,10 +68,12 @@ class Judge:
 
     Attributes:
         hypotheses: Fits that are compared.
+        proposals: Candidate steps, among which a small one's rivals are.
         least: Thresholds of acceptance.
     """
 
     hypotheses: Hypotheses
+    proposals: Proposals
     least: StepAcceptance
 
     def concluded(self, start: Correction, steps: Sequence[CorrectionStep]) -> Explained:
@@ -83,14 +89,19 @@ class Judge:
             weak = [
                 k
                 for k, step in enumerate(kept)
-                if gains[k] < self.least.evidence or not self.is_worth(step, without[k], best)
+                if gains[k] < self.least_evidence(step, without[k].correction)
+                or not self.is_worth(step, without[k], best)
             ]
             if not weak:
-                return self._explained(kept, without, best)
+                return self._explained(start, kept, without, best)
             kept.pop(min(weak, key=lambda k: gains[k]))
 
     def _explained(
-        self, steps: Sequence[CorrectionStep], without: Sequence[Fit], best: Fit
+        self,
+        start: Correction,
+        steps: Sequence[CorrectionStep],
+        without: Sequence[Fit],
+        best: Fit,
     ) -> Explained:
         evidence = self.hypotheses.evidence
         sources = [best.correction.tau_source[c] for c in evidence.channels]
@@ -108,11 +119,13 @@ class Judge:
                     tuple(self._rivals(step, fit, best)),
                 )
             )
+        before = self.hypotheses.fit(start).sigma if steps else best.sigma
         return Explained(
             tuple(found),
             best.correction,
             np.asarray(best.sigma / size),
             float(np.sqrt(np.sum(best.sigma**2) / np.sum(size**2))),
+            float(np.sqrt(np.sum(before**2) / np.sum(size**2))),
             evidence.count / self.hypotheses.memory,
         )
 
@@ -125,32 +138,60 @@ class Judge:
             return False  # what is wrong in one place explains nothing worse in another
         if not step.is_large(least, before.correction):
             return False
-        if isinstance(step, Delay):
-            pooled = bool(np.mean(falls**2) < least.delay_variance_ratio)
-            return pooled and self._agreed(step, before.correction, after) > least.delay_agreement
+        if self.is_small(step, before.correction):
+            return self._lasts(step, before)
+        if isinstance(step, CompensatedFriction) and not self.is_seen(step, after):
+            return False
         return step.is_factor or float(falls.min()) < least.residual_ratio
 
-    def _agreed(self, step: Delay, base: Correction, fit: Fit) -> float:
-        """Return how many standard errors the channels' own delays are together from zero."""
-        width = self.least.delay_step_s
-        around = []
-        for side in (-width, width):
-            other = replace(step, value=step.value + side)
-            around.append(self.hypotheses.fit(other.apply(base), fit.sigma).sigma ** 2)
-        low, middle, high = around[0], fit.sigma**2, around[1]
-        bend = (low + high - 2.0 * middle) / middle
-        sharp = np.maximum(bend, 0.0)
-        if not sharp.any():
-            return 0.0
-        own = step.value + 0.5 * width * (low - high) / middle / np.where(bend > 0, bend, np.inf)
-        mean = float(np.average(own, weights=sharp))
-        variance = np.sum(sharp**2 * (own - mean) ** 2) / np.sum(sharp) ** 2
-        return abs(mean) / max(float(np.sqrt(variance)), self.least.delay_error_s)
+    def _lasts(self, step: PositionOffset | Gravity, without: Fit) -> bool:
+        """Return whether both halves of the logs ask for a zero or a tilt.
+
+        What sticks holds torques that a zero or a tilt can explain, other ones in each half.
+        """
+        for half in self.hypotheses.evidence.halves():
+            hypotheses = Hypotheses(half)
+            still = hypotheses.settle(without.correction, common=False)
+            small = Proposals(hypotheses, self.proposals.settings).small(still)
+            shares = (
+                s.share_of(step, without.correction)
+                for s in small
+                if isinstance(s, PositionOffset | Gravity)
+                and (s.kind, s.joints) == (step.kind, step.joints)
+            )
+            share = next(shares, 0.0)
+            if not 1.0 - self.least.half_differs < share < 1.0 + self.least.half_differs:
+                return False
+        return True
+
+    def is_seen(self, step: CompensatedFriction, fit: Fit) -> bool:
+        """Return whether the friction that a fit finds pushes along the motion."""
+        unknowns = self.hypotheses.unknowns
+        _, v, _ = self.hypotheses.evidence.motion(fit.correction)
+        # Slow sliding, where viscous friction does not hide that the rest of it pushes.
+        slow = np.quantile(np.abs(v), self.least.slow_share, axis=0)
+        speed = np.array([np.abs(d.ratio) @ slow for d in unknowns.rubbing])
+        return step.is_seen(unknowns.sliding(fit.values, speed))
+
+    def least_evidence(self, step: CorrectionStep, base: Correction) -> float:
+        """Return the evidence that a step must have, given all others."""
+        small = self.is_small(step, base)
+        return self.least.small_evidence if small else self.least.evidence
+
+    def is_small(
+        self, step: CorrectionStep, base: Correction
+    ) -> TypeGuard[PositionOffset | Gravity]:
+        """Return whether a step is a zero or a tilt that is determined to first order."""
+        if not isinstance(step, PositionOffset | Gravity) or not step.is_expandable:
+            return False
+        return any(base.gravity) and step.angle(base) < self.least.small_rad
 
     def _rivals(
         self, step: CorrectionStep, without: Fit, best: Fit
     ) -> Iterator[tuple[CorrectionStep, float]]:
         """Yield steps of the same kind of place that explain the torque as well as one found."""
+        if isinstance(step, PositionOffset | Gravity):
+            yield from self._small_rivals(step, without, best)
         live = set(self.hypotheses.evidence.channels)
         for other in _alike(step):
             dead = other.kind != "q sign" and not live >= set(other.joints)
@@ -159,6 +200,20 @@ class Judge:
             fit = self.hypotheses.fit(other.apply(without.correction), best.sigma)
             apart = float(fit.objective - best.objective)
             if apart < self.least.indistinguishable:
+                yield other, apart
+
+    def _small_rivals(
+        self, step: CorrectionStep, without: Fit, best: Fit
+    ) -> Iterator[tuple[CorrectionStep, float]]:
+        """Yield zeros and tilts that explain the torque as well as one found."""
+        for other in self.proposals.small(replace(without, sigma=best.sigma)):
+            if (other.kind, other.joints) == (step.kind, step.joints):
+                continue
+            fit = self.hypotheses.fit(other.apply(without.correction), best.sigma)
+            apart = float(fit.objective - best.objective)
+            if apart < self.least.indistinguishable and other.is_large(
+                self.least, without.correction
+            ):
                 yield other, apart
 
 

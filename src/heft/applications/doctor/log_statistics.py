@@ -5,7 +5,7 @@ The first pass measures the scale of each signal, the second counts anomalies ag
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,6 +19,7 @@ from .settings import TURN, SignalThresholds
 
 SMALL = 1e-12  # relative to numbers, below which differences are rounding
 TURNS = {"rad": TURN, "deg": 360.0}
+EFFORTS = ("tau", "current")
 EXTREMES = ((0, "smallest"), (1, "largest"))
 KEPT = 3  # rows that a block hands on to the next
 
@@ -59,6 +60,7 @@ class Counts:
     spikes: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     plateau: Array = field(default_factory=lambda: np.zeros((2, 0)))
     frozen: Array = field(default_factory=lambda: np.zeros(0))
+    stalls: list[tuple[int, int]] = field(default_factory=list)  # rows of what is frozen
     speeds: Array = field(default_factory=lambda: np.zeros((0, 3)))
 
 
@@ -107,6 +109,7 @@ class _Block:
     Attributes:
         time: Shape (rows,) [s].
         values: NaN where they are not finite, shape (rows, signals).
+        first: Its first row's place in the log.
         fresh: How many rows were in the block before.
         names: Of the signals.
         sizes: Of the signals.
@@ -114,6 +117,7 @@ class _Block:
 
     time: Array
     values: Array
+    first: int
     fresh: int
     names: Sequence[str]
     sizes: Sizes
@@ -134,7 +138,7 @@ def counts_of(
     tally.wraps = {unit: np.zeros(count, dtype=np.int64) for unit in TURNS}
     tally.plateau, tally.frozen = np.zeros((2, count)), np.zeros(count)
     tally.speeds = np.zeros((count, 3))
-    tail_time, tail = np.empty(0), np.empty((0, count))
+    tail_time, tail, rows = np.empty(0), np.empty((0, count)), 0
     for read in recording.blocks(names):
         time = np.concatenate([tail_time, read.time])
         finite = np.where(np.isfinite(read.values), read.values, np.nan)
@@ -142,11 +146,12 @@ def counts_of(
         tally.broken += (~np.isfinite(read.values)).sum(axis=0)
         tally.broken_time += int((~np.isfinite(read.time)).sum())
         if len(time) > 1:
-            block = _Block(time, values, len(tail_time), names, sizes)
+            block = _Block(time, values, rows - len(tail), len(tail), names, sizes)
             _walk_clock(tally, time[block.new], sizes.step)
             _walk_rows(tally, block)
             _walk_signals(tally, block, thresholds)
             _walk_velocities(tally, block)
+        rows += len(read.time)
         keep = min(len(time), KEPT)
         tail_time, tail = time[-keep:], values[-keep:]
     return tally
@@ -210,9 +215,30 @@ def _walk_signals(tally: Counts, block: _Block, thresholds: SignalThresholds) ->
         for side, _ in EXTREMES:
             level = sizes.high[k] if side else sizes.low[k]
             tally.plateau[side, k] += _plateau(x, d, level, slope, thresholds.plateau_rows)
+        moves = _own_motion(block, kind, name, change, some_move)
+        if kind in EFFORTS:
+            moves &= inside
         least = max(thresholds.frozen_rows, thresholds.frozen_s / max(sizes.step, SMALL))
-        rows = _frozen_rows(d, some_move & inside, size, kind in ("tau", "current"), least)
-        tally.frozen[k] = max(tally.frozen[k], rows * sizes.step)
+        is_effort = kind in EFFORTS
+        for begin, end in _frozen_runs(d, moves, max(size, sizes.quantum[k]), is_effort, least):
+            tally.frozen[k] = max(tally.frozen[k], (end - begin) * sizes.step)
+            tally.stalls.append((block.first + begin, block.first + end + 1))
+
+
+def _own_motion(
+    block: _Block, kind: str, name: str, change: Array, some_move: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Return when a signal should change: others do, and of an effort its own joint moves.
+
+    The torque of a joint at rest may be constant: what sticks needs no other one.
+    """
+    own = f"q.{name.partition('.')[2]}"
+    if kind not in EFFORTS or own not in block.names:
+        return some_move
+    k = list(block.names).index(own)
+    with np.errstate(invalid="ignore"):
+        moves = np.abs(change[:, k]) > 0.2 * block.sizes.change[k]
+    return np.asarray(some_move & moves)
 
 
 def _count_jumps(
@@ -262,17 +288,18 @@ def _plateau(x: Array, d: Array, level: float, slope: float, least: int) -> int:
     return rows
 
 
-def _frozen_rows(
-    d: Array, some_move: NDArray[np.bool_], size: float, is_effort: bool, least: float
-) -> int:
-    """Return the longest run of `least` rows or more that do not change while others do."""
-    longest = 0
+def _frozen_runs(
+    d: Array, moves: NDArray[np.bool_], size: float, is_effort: bool, least: float
+) -> Iterator[tuple[int, int]]:
+    """Yield runs of `least` rows or more that do not change while they should.
+
+    A joint may stand still while others move, and leaves as softly as it came. An encoder that
+    stood still is elsewhere when it counts again, or never does.
+    """
     for begin, end in zip(*_runs(d == 0.0), strict=True):
-        if end - begin < least or not some_move[begin:end].mean() > 0.5:
+        if end - begin < least or not moves[begin:end].mean() > 0.5:
             continue
-        behind = abs(d[end]) if end < len(d) else 0.0
-        before = abs(d[begin - 1]) if begin > 0 else 0.0
-        # A joint may stand still while others move; it then leaves as softly as it came.
-        if is_effort or behind > 10.0 * size or before > 0.5 * size:
-            longest = max(longest, int(end - begin))
-    return longest
+        behind = abs(d[end]) > 10.0 * size if end < len(d) else False
+        stays = end == len(d) and begin > 0 and abs(d[begin - 1]) > 0.5 * size
+        if is_effort or behind or stays:
+            yield int(begin), int(end)

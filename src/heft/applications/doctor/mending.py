@@ -12,7 +12,35 @@ from heft.information import Finding
 from heft.models import Robot
 from heft.recordings import UNITS, Recording, SignalMap
 
+from .clock_and_signals import LogFacts
 from .corrections import Correction, quoted, toml_list
+
+LEAST_PIECE = 250  # rows between two stalls that are looked at
+
+
+def readable(recording: Recording, facts: LogFacts, findings: Sequence[Finding]) -> list[Recording]:
+    """Return what physics is asked of: in seconds, unwrapped, without rows in which it stalled.
+
+    Args:
+        recording: The log.
+        facts: Its facts.
+        findings: What it shows itself.
+    """
+    made = unwrapped(_in_seconds(recording, findings), findings)
+    if not facts.stalls:
+        return [made]
+    pieces, first = [], 0
+    for begin, end in (*facts.stalls, (facts.rows, facts.rows)):
+        if begin - first > LEAST_PIECE:
+            pieces.append(made.window(first, begin))
+        first = max(first, end)
+    return pieces or [made]
+
+
+def _in_seconds(recording: Recording, findings: Sequence[Finding]) -> Recording:
+    """Return a recording in the unit of time that findings think likely."""
+    unit = next((f.evidence["unit_s"] for f in findings if "unit_s" in f.evidence), 1.0)
+    return replace(recording, time_scale=unit * recording.time_scale)
 
 
 def unwrapped(recording: Recording, findings: Sequence[Finding]) -> Recording:

@@ -16,7 +16,7 @@ from .evidence import triangulated
 from .hypotheses import Fit, Hypotheses
 from .settings import DEGREE, TURN, StepProposals
 from .steps import (
-    Delay,
+    CompensatedFriction,
     Gravity,
     PositionOffset,
     PositionScale,
@@ -51,9 +51,9 @@ class Proposals:
         for vector in (*np.eye(3), *-np.eye(3), np.zeros(3)):
             x, y, z = (float(weight * c) for c in vector)
             yield Gravity((), (x, y, z))
-        for delay in self.settings.delays_s:
-            if abs(best.correction.delay + delay) < evidence.settings.longest_delay_s:
-                yield Delay((), delay)
+        if len(best.correction.driven) < len(moving):
+            yield CompensatedFriction()
+            yield from (CompensatedFriction((j,)) for j in moving)
 
     def _of_torque(self, best: Fit, measured: Sequence[int]) -> Iterator[CorrectionStep]:
         yield from (SignFlip((j,), "tau") for j in measured)

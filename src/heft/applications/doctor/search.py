@@ -18,10 +18,12 @@ from .corrections import Correction, CorrectionStep, ScalarStep, combined
 from .evidence import Evidence
 from .hypotheses import Fit, Hypotheses
 from .judging import Explained, Judge
+from .loads import tool
 from .pace import Pace
 from .proposals import Proposals
-from .settings import CorrectionSearch
-from .steps import steps_between
+from .settings import CorrectionSearch, LoadThresholds
+from .steps import CompensatedFriction, steps_between
+from .timings import TimingFound, Timings
 
 BETTER = 0.1  # evidence that a refinement must gain to be gone on with
 NARROWER = 0.4  # by which a comparison with both sides narrows where neither is better
@@ -39,7 +41,7 @@ class Search:
         self.pace = pace or Pace(settings.longest_s)
         self.hypotheses = Hypotheses(evidence)
         self.proposals = Proposals(self.hypotheses, settings.proposals)
-        self.judge = Judge(self.hypotheses, settings.acceptance)
+        self.judge = Judge(self.hypotheses, self.proposals, settings.acceptance)
 
     def refined(self, step: CorrectionStep, base: Correction, fit: Fit) -> Tried:
         """Return a step with its parameter refined, and its fit."""
@@ -92,6 +94,8 @@ class Search:
         leading: dict[tuple[str, tuple[int, ...]], Tried] = {}
         for step, fit in sorted(tried, key=order):
             key = (step.kind, step.joints)
+            if isinstance(step, CompensatedFriction) and not self.judge.is_seen(step, fit):
+                continue
             if len(leading) < self.settings.refined_steps and key not in leading:
                 leading[key] = self.refined(step, base, fit)
         least = self.settings.acceptance
@@ -106,10 +110,12 @@ class Search:
         suspects = self._suspects(best)
         chosen = [step for step in proposed if suspects.issuperset(step.joints)]
         tried: list[Tried] = []
+        hopeless = best.objective + self.settings.hopeless_evidence
         for step in chosen:
             if self.pace.is_over():
                 break
-            tried.append((step, self.hypotheses.fit(step.apply(best.correction), best.sigma)))
+            corrected = step.apply(best.correction)
+            tried.append((step, self.hypotheses.fit(corrected, best.sigma, hopeless=hopeless)))
             self.pace.count(len(tried), len(chosen), "corrections")
         return tried
 
@@ -165,19 +171,44 @@ class Search:
 
 
 def explain(
-    evidence: Evidence, settings: CorrectionSearch | None = None, pace: Pace | None = None
-) -> Explained:
+    evidence: Evidence,
+    settings: CorrectionSearch | None = None,
+    pace: Pace | None = None,
+    loads: LoadThresholds | None = None,
+) -> tuple[Explained, TimingFound]:
     """Search for the corrections of logs under which the robot model explains the torque.
+
+    How the torque lies to the motion in time is looked for before, so that it hides nothing, and
+    again where columns were corrected.
 
     Args:
         evidence: Data that are compared.
         settings: Settings of the search.
         pace: Bound on its time, and who hears of its progress; that of the settings if not given.
+        loads: When a tool is sure that the model file does not name.
+
+    Returns:
+        The corrections, and the timings that explain the corrected log.
     """
-    settings = settings or CorrectionSearch()
+    settings, loads = settings or CorrectionSearch(), loads or LoadThresholds()
     search = Search(evidence, settings, pace)
-    hypotheses = search.hypotheses
+    timings = Timings(search.hypotheses, settings.timing)
     start = Correction.none(evidence.robot)
+    timing = timings.found(start)
+    if timings.hides(timing):
+        start = timing.best.correction
+    found = tool(search.hypotheses, search.hypotheses.settle(start, common=False), loads)
+    if found is not None:  # what it explains is no other fault's
+        start = replace(start, carrying=found.body)
+    best = _searched(search, start)
+    if best.steps:
+        timing = timings.found(best.correction)
+    return best, timing
+
+
+def _searched(search: Search, start: Correction) -> Explained:
+    """Return the corrections that are needed beside those that a search begins with."""
+    settings, hypotheses = search.settings, search.hypotheses
     still = hypotheses.settle(start)
     first = search.next(still)
     if not search.leads(first, still):

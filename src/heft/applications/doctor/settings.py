@@ -99,6 +99,7 @@ class EvidenceSettings:
         instants: Number of instants at which torque is compared.
         longest_delay_s: Largest delay of torque behind motion [s].
         body_deviation: Relative standard deviation of the model file's parameters.
+        unknown_body: Factor by which that is larger for a body that carries what nobody knows.
         tail: Degrees of freedom ν of the Student prior: single bodies may be off by far more.
         sigmoid_speeds_rad_s: Scales of the sigmoids of sliding friction [rad/s].
         stop_widths_rad: Widths of the stop operators of presliding friction [rad].
@@ -113,9 +114,10 @@ class EvidenceSettings:
     instants: int = 400
     longest_delay_s: float = 0.2
     body_deviation: float = 0.5
+    unknown_body: float = 10.0
     tail: float = 4.0
-    sigmoid_speeds_rad_s: tuple[float, ...] = (0.02, 0.15)
-    stop_widths_rad: tuple[float, ...] = (0.006, 0.03)
+    sigmoid_speeds_rad_s: tuple[float, ...] = (0.02, 0.06, 0.15, 0.5)
+    stop_widths_rad: tuple[float, ...] = (6e-4, 0.002, 0.006, 0.03)
     dead_share: float = 1e-9
     floor_share: float = 1e-3
     rounds: int = 3
@@ -132,7 +134,6 @@ class StepProposals:
         unit_log_gain: Least reduction by a unit of the logarithm of the ratio between the torque's
             size and the model file's.
         gear_ratios: Turns of a motor per turn of its joint.
-        delays_s: Delays of torque behind motion [s].
         largest_turns: Range of a joint's positions above which they may be a motor's [turns].
         degrees_share: Share of joints with a larger range, for degrees to be tried of all.
         smallest_turns: Range below which positions may have been converted to radians twice
@@ -147,9 +148,6 @@ class StepProposals:
     torque_units: tuple[float, ...] = (1e-3, 1e3)
     unit_log_gain: float = float(np.log(20.0))
     gear_ratios: tuple[float, ...] = tuple(float(r) for r in np.geomspace(10.0, 250.0, 19))
-    delays_s: tuple[float, ...] = tuple(
-        s * d for d in (0.004, 0.008, 0.016, 0.032, 0.064, 0.128) for s in (1.0, -1.0)
-    )
     largest_turns: float = 2.2
     degrees_share: float = 0.4
     smallest_turns: float = 0.05
@@ -159,11 +157,47 @@ class StepProposals:
 
 
 @dataclass(frozen=True)
+class TimingSearch:
+    """Candidates of how the torque lies to the motion in time.
+
+    Attributes:
+        delays_s: Delays of torque behind motion [s].
+        delay_step_s: First step by which the best is refined [s].
+        drifts: Growths of the delay [s per s].
+        drift_step: First step by which the best is refined [s per s].
+        shortest_lag_s: Delay below which no low-pass is tried in its place [s].
+        corner_step: First step of the logarithm of its cutoff frequency.
+        band: Highest frequency at which a low-pass is looked for, over its cutoff.
+        narrowings: Number of comparisons with one on each side.
+        evidence: Least evidence of a delay, drift or low-pass.
+        least_fall: Largest ratio of residual variances, mean over channels, with it.
+        gate: The same above which the identification's search for a delay is not asked.
+        drift: Least drift [s per s].
+        apart: Evidence beyond which a low-pass and a delay can be told apart.
+    """
+
+    delays_s: tuple[float, ...] = (-0.03, -0.015, -0.008, 0.008, 0.015, 0.03, 0.06)
+    delay_step_s: float = 0.003
+    drifts: tuple[float, ...] = (-1.2e-3, -0.4e-3, 0.4e-3, 1.2e-3)
+    drift_step: float = 2e-4
+    shortest_lag_s: float = 0.005
+    corner_step: float = 0.2
+    band: float = 3.0
+    narrowings: int = 3
+    evidence: float = 60.0
+    least_fall: float = 0.95
+    gate: float = 0.97
+    drift: float = 2e-4
+    apart: float = 40.0
+
+
+@dataclass(frozen=True)
 class StepAcceptance:
     """Thresholds for the acceptance of a step.
 
     Attributes:
         evidence: Least evidence, given all other steps; some 250 are tried.
+        small_evidence: The same of an offset or a tilt, which is determined to first order.
         residual_ratio: Largest ratio of residual deviations with and without a step, in at least
             one channel.
         harm_ratio: Ratio by which a step of a continuous kind may increase a channel's residual.
@@ -172,27 +206,24 @@ class StepAcceptance:
         offset_rad: Smallest offset [rad].
         tilt_rad: Smallest tilt of the base [rad].
         log_factor: Smallest logarithm of a factor.
-        delay_s: Smallest delay [s].
-        delay_variance_ratio: Ratio of residual variances, averaged over channels, below which a
-            delay is accepted: presliding and flexibility resemble delays, but reduce it less.
-        delay_step_s: Step at which each channel's own delay is probed [s].
-        delay_agreement: Standard errors from zero that the mean of these delays must reach.
-        delay_error_s: Least standard error of that mean [s].
+        slow_share: Share of the rows in which a joint is slower than the speed at which its
+            friction must push for a drive to compensate more than there is.
+        small_rad: Zero or tilt up to which it is determined to first order [rad].
+        half_differs: Share by which a zero or tilt may be another one in each half of the logs.
         indistinguishable: Difference of evidence below which two steps cannot be distinguished.
     """
 
     evidence: float = 80.0
+    small_evidence: float = 25.0
     residual_ratio: float = 0.9
     harm_ratio: float = 1.1
     harm_share: float = 0.1
-    offset_rad: float = 2.0 * DEGREE
-    tilt_rad: float = 2.0 * DEGREE
+    offset_rad: float = 1.5 * DEGREE
+    tilt_rad: float = 0.8 * DEGREE
     log_factor: float = float(np.log(1.3))
-    delay_s: float = 0.003
-    delay_variance_ratio: float = 0.85
-    delay_step_s: float = 0.004
-    delay_agreement: float = 5.0
-    delay_error_s: float = 1e-4
+    slow_share: float = 0.1
+    small_rad: float = 0.2
+    half_differs: float = 0.6
     indistinguishable: float = 12.0
 
 
@@ -203,6 +234,7 @@ class CorrectionSearch:
     Attributes:
         most_steps: Largest number of steps of one correction.
         look_evidence: Least evidence for a step to be followed up, before all are judged together.
+        hopeless_evidence: Evidence against a step beyond which its fit is not settled.
         refined_steps: Number of leading steps whose parameter is refined.
         beginnings: Number of first steps that are followed up, until one leads to an explained log.
         looks_again: Number of times that a corrected log is searched again.
@@ -215,11 +247,13 @@ class CorrectionSearch:
         suspects: Number of joints, those explained worst, of which single ones and pairs are tried.
         longest_s: Time after which no more corrections are tried [s].
         proposals: Candidate steps.
+        timing: Candidates of how torque lies to motion in time.
         acceptance: Thresholds of acceptance.
     """
 
     most_steps: int = 4
-    look_evidence: float = 30.0
+    look_evidence: float = 25.0
+    hopeless_evidence: float = 100.0
     refined_steps: int = 5
     beginnings: int = 2
     looks_again: int = 2
@@ -232,6 +266,7 @@ class CorrectionSearch:
     suspects: int = 10
     longest_s: float = 300.0
     proposals: StepProposals = field(default_factory=StepProposals)
+    timing: TimingSearch = field(default_factory=TimingSearch)
     acceptance: StepAcceptance = field(default_factory=StepAcceptance)
 
 
@@ -245,12 +280,40 @@ class PhysicsThresholds:
         doubted_share: The same, above which the model file is questioned: measured arms have 9 %.
         other_joint_share: Relative residual of one joint's torque above which its column is
             questioned.
+        most_left: Largest residual of all torque over that without corrections, up to which
+            they explain most of what is wrong where much is left.
+        most_sure: Largest probability that is stated: there are faults that nobody thought of.
     """
 
     tried_steps: float = 250.0
     other_robot_share: float = 0.5
     doubted_share: float = 0.15
     other_joint_share: float = 0.9
+    most_left: float = 0.5
+    most_sure: float = 0.99
+
+
+@dataclass(frozen=True)
+class LoadThresholds:
+    """Thresholds of findings about a tool and about torque without friction.
+
+    Attributes:
+        least_bodies: Number of measured bodies, at least, for one of them to be told apart.
+        evidence: Least evidence that the last body is not the file's.
+        strain: Least distance of the last body from the file, over the median of the others.
+        share: Least mass of a tool over that of the last body in the file.
+        moving_share: Least mass of a tool over that of all measured bodies in the file.
+        most_friction: Share of friction and rotors in a joint's torque above which there is some.
+        usual_friction: The same of half the joints.
+    """
+
+    least_bodies: int = 3
+    evidence: float = 30.0
+    strain: float = 5.0
+    share: float = 0.5
+    moving_share: float = 0.075
+    most_friction: float = 0.1
+    usual_friction: float = 0.02
 
 
 @dataclass(frozen=True)
@@ -263,6 +326,7 @@ class DoctorSettings:
         evidence: Data and model by which hypotheses are compared.
         search: Settings of the search for corrections.
         physics: Thresholds of findings about that search.
+        loads: Thresholds of findings about a tool and about torque without friction.
     """
 
     clock: ClockThresholds = field(default_factory=ClockThresholds)
@@ -270,3 +334,4 @@ class DoctorSettings:
     evidence: EvidenceSettings = field(default_factory=EvidenceSettings)
     search: CorrectionSearch = field(default_factory=CorrectionSearch)
     physics: PhysicsThresholds = field(default_factory=PhysicsThresholds)
+    loads: LoadThresholds = field(default_factory=LoadThresholds)

@@ -8,6 +8,8 @@ from typing import Self
 
 import numpy as np
 
+from heft.arrays import Array
+
 from .corrections import (
     Columns,
     Correction,
@@ -191,6 +193,14 @@ class PositionOffset(ScalarStep):
         """`q offset`."""
         return "q offset"
 
+    def angle(self, base: Correction) -> float:
+        """Return its size [rad]."""
+        return abs(self._shift)
+
+    def share_of(self, other: CorrectionStep, base: Correction) -> float:
+        """Return its size over that of another offset, from the same correction."""
+        return self.value / other.number
+
     @property
     def _shift(self) -> float:
         """The offset within half a turn of zero [rad]."""
@@ -300,16 +310,27 @@ class Gravity(CorrectionStep):
 
     def is_large(self, least: StepAcceptance, before: Correction) -> bool:
         """Return whether the base is tilted by enough."""
-        a, b = np.array(self.vector), np.array(before.gravity)
+        return self.angle(before) >= least.tilt_rad
+
+    def angle(self, base: Correction) -> float:
+        """Return the angle between its gravity and a correction's; π if one is zero [rad]."""
+        a, b = np.array(self.vector), np.array(base.gravity)
         if not a.any() or not b.any():
-            return bool(np.pi >= least.tilt_rad)
+            return float(np.pi)
         cosine = float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
-        return bool(np.arccos(np.clip(cosine, -1.0, 1.0)) >= least.tilt_rad)
+        return float(np.arccos(np.clip(cosine, -1.0, 1.0)))
 
     @property
     def is_expandable(self) -> bool:
         """Whether it has a direction to refine; zero gravity has none."""
         return any(self.vector)
+
+    def share_of(self, other: CorrectionStep, base: Correction) -> float:
+        """Return its tilt along another one's over that, from the same correction."""
+        assert isinstance(other, Gravity)
+        plain = np.array(base.gravity)
+        own, whole = np.array(self.vector) - plain, np.array(other.vector) - plain
+        return float(own @ whole / (whole @ whole))
 
     def followed_by(self, further: CorrectionStep) -> Self | None:
         """Return the further direction, which replaces this one."""
@@ -336,32 +357,35 @@ class Gravity(CorrectionStep):
 
 
 @dataclass(frozen=True)
-class Delay(ScalarStep):
-    """Delay of torque behind motion; `value` is the delay [s]."""
-
-    width = 0.002
+class CompensatedFriction(CorrectionStep):
+    """A drive, or all, that adds more against its friction than there is, and does not log it."""
 
     @property
     def kind(self) -> str:
-        """`delay`."""
-        return "delay"
+        """`driven`."""
+        return "driven"
 
     def apply(self, to: Correction) -> Correction:
         """Return a correction followed by this step."""
-        return replace(to, delay=to.delay + self.value)
+        joints = self.joints or range(len(to.q_source))
+        return replace(to, driven=tuple(sorted({*to.driven, *joints})))
 
-    def is_large(self, least: StepAcceptance, before: Correction) -> bool:
-        """Return whether it is longer than what good logs are off by."""
-        return abs(self.value) >= least.delay_s
+    def is_seen(self, sliding: Array) -> bool:
+        """Return whether the friction of its joints pushes along the motion, in most of them.
+
+        Args:
+            sliding: Each drive's friction torque of slow sliding, shape (drives,) [N·m].
+        """
+        own = sliding[list(self.joints)] if self.joints else sliding
+        return bool(np.median(own) < 0.0)
 
     def describe(self, told: Told) -> Description:
         """Return its description for the user."""
-        side = "behind" if self.value > 0.0 else "ahead of"
         return Description(
-            "delay",
-            f"torque comes {1e3 * abs(self.value):.3g} ms {side} motion",
-            "state the delay, if heft identify does not find it by itself",
-            {"flag": f"--delay {self.value:.4g}"},
+            "friction that drives",
+            f"the friction of {told.named(self.joints)} pushes along the motion",
+            "the drive compensates friction: log what it adds for that, or turn it off",
+            {},
         )
 
 
@@ -370,7 +394,7 @@ def steps_between(
 ) -> tuple[CorrectionStep, ...]:
     """Decompose a correction, relative to another one, into elementary steps.
 
-    Swaps come first, then units, signs, factors and offsets, then gravity and delay.
+    Swaps come first, then units, signs, factors and offsets, then gravity and friction.
 
     Args:
         start: Correction that they are applied to.
@@ -399,9 +423,18 @@ def steps_between(
         found += _steps_of_a_joint(j, float(scale[j]), float(gain[j]), offset)
     if correction.gravity != start.gravity:
         found.append(Gravity((), correction.gravity))
-    if correction.delay:
-        found.append(Delay((), correction.delay))
+    driven = tuple(j for j in correction.driven if j not in start.driven)
+    if driven:
+        found += [CompensatedFriction(j) for j in _together(driven, len(q))]
     return tuple(found)
+
+
+def _together(driven: tuple[int, ...], count: int) -> Iterator[tuple[int, ...]]:
+    """Yield no joint in place of all, or each by itself."""
+    if count > 1 and len(driven) == count:
+        yield ()
+    else:
+        yield from ((j,) for j in driven)
 
 
 def _steps_of_a_joint(j: int, scale: float, gain: float, offset: float) -> Iterator[CorrectionStep]:

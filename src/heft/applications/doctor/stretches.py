@@ -43,6 +43,15 @@ class Stretch:
         """How long it is [s]."""
         return float(self.time[-1] - self.time[0])
 
+    def blurred(self, corner: float) -> Stretch:
+        """Return the same without what is above a frequency [Hz]."""
+        step = float(np.median(np.diff(self.time)))
+        q, v, a, tau = (
+            _low_passed(self.time, x, step, corner)
+            for x in (self.position, self.velocity, self.acceleration, self.effort)
+        )
+        return replace(self, position=q, velocity=v, acceleration=a, effort=tau)
+
 
 def stretches_of(
     bare: Robot, recordings: Sequence[Recording], settings: EvidenceSettings
@@ -118,8 +127,13 @@ def _made(
     time, q, v, a, tau = (np.concatenate([h[k] for h in held]) for k in range(5))
     if len(time) < LEAST_ROWS or time[-1] - time[0] <= shortest:
         return
-    grid = time[0] + step * np.arange(int((time[-1] - time[0]) / step + 1e-9) + 1)
-    even = np.stack([np.interp(grid, time, x) for x in tau.T], 1)
-    smooth = signals.low_pass(even, step, min(corner, signals.LARGEST_CORNER / step))
-    tau = np.stack([np.interp(time, grid, x) for x in smooth.T], 1)
+    tau = _low_passed(time, tau, step, corner)
     yield Stretch(time, q, v, a, tau, np.empty(0, dtype=np.intp))
+
+
+def _low_passed(time: Array, values: Array, step: float, corner: float) -> Array:
+    """Return signals through the motion's low-pass, shape (N, joints)."""
+    grid = time[0] + step * np.arange(int((time[-1] - time[0]) / step + 1e-9) + 1)
+    even = np.stack([np.interp(grid, time, x) for x in values.T], 1)
+    smooth = signals.low_pass(even, step, min(corner, signals.LARGEST_CORNER / step))
+    return np.stack([np.interp(time, grid, x) for x in smooth.T], 1)

@@ -19,6 +19,7 @@ from heft.dynamics import (
     Offset,
     Sigmoid,
     Stop,
+    Term,
     Viscous,
     drive_columns,
 )
@@ -88,11 +89,35 @@ class Unknowns:
         """Number of friction terms of each drive."""
         return 3 + len(self.settings.sigmoid_speeds_rad_s) + len(self.settings.stop_widths_rad)
 
-    @cached_property
-    def nonnegative(self) -> NDArray[np.bool_]:
-        """Which unknowns are constrained to be nonnegative, shape (p,): friction dissipates."""
-        own = [t.nonnegative for d in self.rubbing for t in d.terms]
+    def nonnegative(self, driven: Sequence[int] = ()) -> NDArray[np.bool_]:
+        """Return which unknowns are constrained to be nonnegative, shape (p,).
+
+        Friction dissipates; only where a drive compensates it, what slides may push.
+
+        Args:
+            driven: Indices of the drives that may push.
+        """
+        own = [
+            t.nonnegative and not (d in driven and isinstance(t, Sigmoid))
+            for d, drive in enumerate(self.rubbing)
+            for t in drive.terms
+        ]
         return np.concatenate([np.zeros(self.bodies, dtype=bool), np.array(own, dtype=bool)])
+
+    def sliding(self, values: Array, speed: Array) -> Array:
+        """Return each drive's friction torque of steady sliding, shape (drives,).
+
+        Args:
+            values: The unknowns, shape (p,).
+            speed: Speed of each drive, shape (drives,) [rad/s or m/s].
+        """
+        own = values[self.bodies :].reshape(-1, self.terms)
+        return np.array(
+            [
+                sum(c * _steady(t, v) for c, t in zip(cs, d.terms, strict=True))
+                for cs, d, v in zip(own, self.rubbing, speed, strict=True)
+            ]
+        )
 
     def parameters(self, values: Array) -> Array:
         """Return the inertial parameters of all bodies from unknowns, shape (10 bodies,)."""
@@ -132,3 +157,12 @@ class Unknowns:
         chosen = [(d, t) for d, drive in enumerate(self.rubbing) for t in drive.terms]
         made = drive_columns.columns(self.rubbing, chosen, state).values
         return made.reshape(len(self.rubbing), self.terms, -1)
+
+
+def _steady(term: Term, speed: float) -> float:
+    """Return a term's column at a steady speed; that of what is no friction is 0."""
+    if isinstance(term, Viscous):
+        return speed
+    if isinstance(term, Sigmoid):
+        return float(np.tanh(speed / term.scale))
+    return float(isinstance(term, Stop))

@@ -28,7 +28,7 @@ from heft.estimators import (
 )
 from heft.information import DataRank, Information, data_rank
 from heft.models import Options, Robot, joint_lines
-from heft.plants import Plant, Problem, RobotPlant, point_moments
+from heft.plants import Plant, Problem, RobotPlant, effort_signals, point_moments
 from heft.recordings import Recording
 
 from .earlier import Earlier
@@ -224,10 +224,7 @@ def fit_experiment(
         if isinstance(solver, LeastSquares):
             earlier = _earlier(given, estimate)
             widened = solver.colour(problem, estimate, together, earlier.noise if earlier else None)
-            moments = block_moments(blocks, estimate.fitted)
-            if earlier is not None:
-                pairs = zip(moments, earlier.moments, strict=True)
-                moments = tuple(np.vstack(pair) for pair in pairs)
+            moments = _all_moments(blocks, estimate, earlier)
             own = [m[len(blocks) :] for m in moments]
             weights = estimate.fit_weights
             left_without = Block.of(blocks, weights, estimate.fitted, None, own)
@@ -236,6 +233,16 @@ def fit_experiment(
             widened = estimate.with_common_errors(together)
         estimate = replace(widened, rank=estimate.rank)
     return ExperimentFit(problem, information, estimate, left_out, delay, blocks, moments)
+
+
+def _all_moments(
+    blocks: tuple[Information, ...], estimate: Estimate, earlier: Earlier | None
+) -> tuple[Array, ...]:
+    """Return the blocks' moments Yᵀ(τ − Y β) of each channel, those of earlier experiments last."""
+    moments = block_moments(blocks, estimate.fitted)
+    if earlier is None:
+        return moments
+    return tuple(np.vstack(pair) for pair in zip(moments, earlier.moments, strict=True))
 
 
 def _earlier(given: Earlier | Information | None, estimate: Estimate) -> Earlier | None:
@@ -287,7 +294,7 @@ def _refuse_dead(problem: Problem[RobotPlant]) -> None:
     channels = problem.plant.robot.channels
     dead = {
         signal: channels[channel]
-        for signal, channel, _ in problem.plant.effort_signals(problem.recordings[0])
+        for signal, channel, _ in effort_signals(problem.plant.robot, problem.recordings[0])
         if all(signal in t.constant for t in problem.timelines)
     }
     if dead:
@@ -347,7 +354,7 @@ def gain_spread(problem: Problem[RobotPlant]) -> dict[str, float]:
     """Return the relative standard deviation of each drive gain whose uncertainty is stated [1]."""
     robot = problem.plant.robot
     spread = {}
-    for signal, channel, gain in problem.plant.effort_signals(problem.recordings[0]):
+    for signal, channel, gain in effort_signals(robot, problem.recordings[0]):
         if signal.startswith("current."):
             stated = robot.options.of(robot.channels[channel]).gain_std
             if stated is not None:

@@ -29,10 +29,10 @@ from .identification import (
     with_gains,
 )
 from .inputs import Inputs
-from .misfit import MisfitGatherer
+from .misfit import Misfit, MisfitGatherer
 from .predicted_error import predicted_error
 from .preparation import Progress, silent
-from .scores import Scores, held_out, scores
+from .scores import Score, Scores, held_out, scores
 from .settings import Settings
 from .simple_friction import SimpleFriction
 
@@ -101,12 +101,9 @@ def _identify(
     files = export.write(robot, links, _simple_friction(robot, simple), _armatures(robot, friction))
     progress("scoring")
     scoring = _Scoring(_written_bodies(robot, files), friction)
-    gatherer = MisfitGatherer.of(problem.plant.robot)
-    fitted = scoring.of_fitted(calibrated_problem, corner, settings.limits.unexplained, gatherer)
-    others = list(held_out(calibrated_problem, validate, corner))
-    held = tuple(s for h in others for s in scoring.of(h.problem, h.filter_hz).list)
+    fitted, misfits = scoring.of_fitted(calibrated_problem, corner, settings.limits.unexplained)
+    held, notes = scoring.of_held_out(calibrated_problem, validate, corner)
     progress("predicting other motion")
-    misfits = gatherer.misfits()
     predicted = predicted_error(problem, known, misfits, fitted.list)
     judged = checks.judge(
         calibrated_problem,
@@ -140,7 +137,7 @@ def _identify(
         traces=tuple(scoring.traces),
         inputs=tuple(inputs),
         settings=settings,
-        notes=tuple(h.note for h in others if h.note),
+        notes=notes,
     )
 
 
@@ -178,9 +175,13 @@ class _Scoring:
         problem: Problem[RobotPlant],
         corner: float,
         largest: float,
-        gatherer: MisfitGatherer,
-    ) -> Scores:
-        """Return the scores of the recordings fitted; raise `FitError` if nothing was explained."""
+    ) -> tuple[Scores, dict[str, Misfit]]:
+        """Return the scores of the recordings fitted, and what is left over by drive.
+
+        Raises:
+            FitError: If nothing was explained.
+        """
+        gatherer = MisfitGatherer.of(problem.plant.robot)
         found = self.of(problem, corner, gatherer)
         if found.unexplained > largest:
             raise FitError(
@@ -189,7 +190,15 @@ class _Scoring:
                 "fitted themselves",
                 cure=f"{checks.CURE}: heft check LOG --robot MODEL looks for these",
             )
-        return found
+        return found, gatherer.misfits()
+
+    def of_held_out(
+        self, problem: Problem[RobotPlant], recordings: Sequence[Recording], corner: float
+    ) -> tuple[tuple[Score, ...], tuple[str, ...]]:
+        """Return the scores of other recordings, and notes on how they were scored."""
+        others = list(held_out(problem, recordings, corner))
+        found = tuple(s for h in others for s in self.of(h.problem, h.filter_hz).list)
+        return found, tuple(h.note for h in others if h.note)
 
 
 def _written_bodies(robot: Robot, files: Mapping[str, bytes]) -> Array:

@@ -341,7 +341,25 @@ def scored(
             tracers[k].add(piece)
     if traces is not None:
         traces += [t for tracer in tracers if (t := tracer.trace()) is not None]
-    found = []
+    varying = float(np.sum(moments[1] - moments[0] ** 2 / max(rows, 1)))
+    unexplained = float(error[:, 0, 1].sum())
+    rest = float(np.sqrt(unexplained / varying)) if varying > 0.0 else 0.0
+    found = tuple(_relative(problem, models, corner, error, size))
+    return Scores(found, rest, np.where(np.isfinite(ends[0]), ends[1] - ends[0], 0.0))
+
+
+def _relative(
+    problem: Problem[P], models: Sequence[str], corner: float, error: Array, size: Array
+) -> Iterator[Score]:
+    """Yield the relative errors of each recording and model, raw and filtered.
+
+    Args:
+        problem: Problem whose recordings were predicted.
+        models: Names of the models.
+        corner: Cutoff frequency of the low-pass [Hz].
+        error: Σ (τ − τ̂)², shape (recordings, models, 2, channels), raw and filtered.
+        size: Σ τ², shape (recordings, 2, channels).
+    """
     for k, recording in enumerate(problem.recordings):
         for m, name in enumerate(models):
             for f, hz in enumerate((None, corner)):
@@ -349,9 +367,5 @@ def scored(
                     continue
                 alone = np.sqrt(error[k, m, f] / np.where(size[k, f] > 0.0, size[k, f], np.inf))
                 total = float(np.sqrt(error[k, m, f].sum() / size[k, f].sum()))
-                per_joint = dict(zip(channels, alone.tolist(), strict=True))
-                found.append(Score(recording.name, name, hz, total, float(alone.mean()), per_joint))
-    varying = float(np.sum(moments[1] - moments[0] ** 2 / max(rows, 1)))
-    unexplained = float(error[:, 0, 1].sum())
-    rest = float(np.sqrt(unexplained / varying)) if varying > 0.0 else 0.0
-    return Scores(tuple(found), rest, np.where(np.isfinite(ends[0]), ends[1] - ends[0], 0.0))
+                per_joint = dict(zip(problem.channels, alone.tolist(), strict=True))
+                yield Score(recording.name, name, hz, total, float(alone.mean()), per_joint)

@@ -20,7 +20,15 @@ from heft.errors import InvalidRecording, InvalidSetting
 from heft.estimators import LeastSquares, PhysicallyConsistent
 from heft.information import PARAMETER_COUNT
 from heft.models import Robot
-from heft.plants import NAME, Problem, RepeatedMotion, RobotPlant, last_frame
+from heft.plants import (
+    NAME,
+    Problem,
+    RepeatedMotion,
+    RobotPlant,
+    effort_signals,
+    last_frame,
+    position_signals,
+)
 from heft.recordings import Recording
 from heft.signals import Smoothing
 
@@ -172,8 +180,8 @@ def difference(plant: RobotPlant, loaded: Recording, empty: Run, lag: float) -> 
         empty: Run without it.
         lag: Offset from the loaded run's time to the empty run's [s].
     """
-    efforts = plant.effort_signals(loaded)
-    positions = plant.position_signals
+    efforts = effort_signals(plant.robot, loaded)
+    positions = position_signals(plant.robot)
     blocks = list(loaded.blocks([*positions, *(name for name, _, _ in efforts)]))
     time = np.concatenate([b.time for b in blocks])
     values = np.concatenate([b.values for b in blocks])

@@ -1,0 +1,366 @@
+"""Faults of logs, each a function on what a simulator knows of an experiment.
+
+Nothing here asks heft whether a fault could be found. A fault counts if it changes the signals
+that the simulator would have logged without noise by more than their noise: see `Faulty.counts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.signal
+
+from heft.arrays import Array
+from heft.models import Robot
+from heft.recordings import Recording
+
+if TYPE_CHECKING:
+    from heft.applications.doctor import Diagnosis
+
+Strings = tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """An experiment as the simulator knows it, without noise; N rows, n joints that are logged.
+
+    Attributes:
+        robot: Robot as it is believed to be: of a model file that is off.
+        joints: Names of the joints that are logged.
+        time: Shape (N,) [s].
+        position, velocity: Shape (N, n) [rad, rad/s].
+        torque: Of the drives, shape (N, n) [N·m].
+        link: Torque behind the gears: neither rotors nor friction, shape (N, n) [N·m].
+        gravity: Torque that gravity alone asks for, shape (N, n) [N·m].
+        coulomb: Size of the friction that does not grow with speed, shape (n,) [N·m].
+        quantum: Step of the encoders, shape (n,) [rad].
+        noise: Standard deviation of the torque's noise, shape (n,) [N·m].
+        torque_of: Torque of the links, neither rotors nor friction, in other positions at the
+            same speeds, by the true numbers: positions → shape (N, n) [N·m].
+    """
+
+    robot: Robot
+    joints: Strings
+    time: Array
+    position: Array
+    velocity: Array
+    torque: Array
+    link: Array
+    gravity: Array
+    coulomb: Array
+    quantum: Array
+    noise: Array
+    torque_of: Callable[[Array], Array]
+
+    @property
+    def step(self) -> float:
+        """Time between rows [s]."""
+        return float(np.median(np.diff(self.time)))
+
+    def logged(self, rng: np.random.Generator) -> Recording:
+        """Return the log: encoders that count, torque with noise."""
+        q = self.quantum * np.round(self.position / self.quantum)
+        tau = self.torque + self.noise * rng.normal(size=self.torque.shape)
+        return recorded(self.joints, self.time, q, tau)
+
+
+def recorded(joints: Strings, time: Array, q: Array, tau: Array) -> Recording:
+    """Return a recording of positions and torques."""
+    return Recording.from_arrays(
+        time,
+        "log",
+        q={j: q[:, k] for k, j in enumerate(joints)},
+        tau={j: tau[:, k] for k, j in enumerate(joints)},
+    )
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What a doctor must say of a fault.
+
+    Attributes:
+        names: Names of findings, each of which is the cause.
+        about: Joints that it must name, all of them; empty if it concerns all or the log.
+        value: Number that it must state; None if it need not.
+        near: By how much that may be off.
+    """
+
+    names: Strings
+    about: Strings = ()
+    value: float | None = None
+    near: float = 0.0
+
+    def is_said(self, diagnosis: Diagnosis) -> bool:
+        """Return whether a finding says it, alone or beside one other cause."""
+        return any(
+            self.is_meant(f.name, f.about, f.evidence.get("value"))
+            or any(self.is_meant(*o.partition(", ")[::2], None) for o in f.others[:1])
+            for f in diagnosis.findings
+        )
+
+    def is_meant(self, name: str, about: str, value: float | None) -> bool:
+        """Return whether a finding's name, joints and number are this cause's."""
+        named = name in self.names and all(j in about for j in self.about)
+        if self.value is None or value is None:
+            return named
+        return named and abs(value - self.value) <= self.near
+
+
+@dataclass(frozen=True, eq=False)
+class Faulty:
+    """A log with a fault.
+
+    Attributes:
+        recording: The log.
+        causes: What must be said, all of them.
+        counts: Whether the fault changes signals without noise by more than their noise.
+    """
+
+    recording: Recording
+    causes: tuple[Cause, ...]
+    counts: bool
+
+
+Fault = Callable[[Experiment, np.random.Generator], Faulty]
+
+FLIPS = ("flipped position", "flipped torque", "flipped position and torque")
+SWAPS = ("swapped columns", "swapped positions", "swapped torques")
+
+
+def _moved(e: Experiment, signal: str, changed: Array) -> bool:
+    """Return whether a change of a signal without noise is larger than its noise, in any joint."""
+    before = e.position if signal == "q" else e.torque
+    noise = e.quantum / np.sqrt(12.0) if signal == "q" else e.noise
+    return bool(np.any(np.sqrt(np.mean((changed - before) ** 2, axis=0)) > noise))
+
+
+def _positions(e: Experiment, q: Array, causes: tuple[Cause, ...], rng: np.random.Generator,
+               tau: Array | None = None) -> Faulty:  # fmt: skip
+    """Return a log whose positions, and torques if given, are others than what was measured.
+
+    Encoders count before their columns are changed: noise goes with the change of unit.
+    """
+    clean = e.quantum * np.round(e.position / e.quantum)
+    noisy = np.asarray(q + (clean - e.position) * _slope(e.position, q))
+    effort = e.torque if tau is None else tau
+    effort = effort + e.noise * rng.normal(size=effort.shape)
+    moved = _moved(e, "q", q) or (tau is not None and _moved(e, "tau", tau))
+    return Faulty(recorded(e.joints, e.time, noisy, effort), causes, moved)
+
+
+def _slope(before: Array, behind: Array) -> Array:
+    return np.asarray(np.ptp(behind, axis=0) / np.maximum(np.ptp(before, axis=0), 1e-12))
+
+
+def _torques(
+    e: Experiment, tau: Array, causes: tuple[Cause, ...], rng: np.random.Generator
+) -> Faulty:
+    """Return a log whose torques are others; their noise grows with them."""
+    size = np.maximum(np.std(tau, axis=0) / np.std(e.torque, axis=0), 1e-9)
+    noisy = tau + np.minimum(size, 1e3) * e.noise * rng.normal(size=tau.shape)
+    q = e.quantum * np.round(e.position / e.quantum)
+    return Faulty(recorded(e.joints, e.time, q, noisy), causes, _moved(e, "tau", tau))
+
+
+def _chosen(e: Experiment, rng: np.random.Generator, count: int) -> list[int]:
+    return sorted(int(j) for j in rng.choice(len(e.joints), count, replace=False))
+
+
+def degrees(e: Experiment, rng: np.random.Generator) -> Faulty:
+    """Positions in degrees."""
+    causes = (Cause(("degrees for radians",)),)
+    return _positions(e, np.rad2deg(e.position), causes, rng)
+
+
+def _exchanged(values: Array, i: int, j: int) -> Array:
+    out = values.copy()
+    out[:, [i, j]] = values[:, [j, i]]
+    return out
+
+
+def swap(e: Experiment, rng: np.random.Generator) -> Faulty:
+    """Columns of two joints, positions and torques, change places."""
+    i, j = _chosen(e, rng, 2)
+    causes = (Cause(SWAPS[:1], (e.joints[i], e.joints[j])),)
+    return _positions(e, _exchanged(e.position, i, j), causes, rng, _exchanged(e.torque, i, j))
+
+
+def _flipped(e: Experiment, rng: np.random.Generator, joints: list[int]) -> Faulty:
+    q, tau, causes = e.position.copy(), e.torque.copy(), []
+    for j in joints:
+        of = int(rng.integers(2))
+        (q, tau)[of][:, j] *= -1.0
+        causes.append(Cause((FLIPS[of],), (e.joints[j],)))
+    return _positions(e, q, tuple(causes), rng, tau)
+
+
+def flip(e: Experiment, rng: np.random.Generator) -> Faulty:
+    """One joint's position or torque has the other sign."""
+    return _flipped(e, rng, _chosen(e, rng, 1))
+
+
+def two_flips(e: Experiment, rng: np.random.Generator) -> Faulty:
+    """Two joints' positions or torques have the other sign."""
+    return _flipped(e, rng, _chosen(e, rng, 2))
+
+
+def swap_and_flip(e: Experiment, rng: np.random.Generator) -> Faulty:
+    """Columns of two joints change places, and one joint's torque has the other sign."""
+    i, j = _chosen(e, rng, 2)
+    k = int(rng.integers(len(e.joints)))
+    tau = _exchanged(e.torque, i, j)
+    tau[:, k] *= -1.0
+    holder = j if k == i else i if k == j else k  # joint whose torque stands in the flipped column
+    causes = (
+        Cause(SWAPS[:1], (e.joints[i], e.joints[j])),
+        Cause((FLIPS[1],), (e.joints[holder],)),
+    )
+    return _positions(e, _exchanged(e.position, i, j), causes, rng, tau)
+
+
+def gear(e: Experiment, rng: np.random.Generator) -> Faulty:
+    """One joint's position is logged in front of a gear of 2, and so is its torque."""
+    (j,) = _chosen(e, rng, 1)
+    q = e.position.copy()
+    q[:, j] *= 2.0
+    cause = Cause(("wrong gear or unit of position",), (e.joints[j],), 0.5, 0.1)
+    return _positions(e, q, (cause,), rng)
+
+
+def gain(e: Experiment, rng: np.random.Generator) -> Faulty:
+    """One joint's torque is 1.6 times too large."""
+    (j,) = _chosen(e, rng, 1)
+    tau = e.torque.copy()
+    tau[:, j] *= 1.6
+    cause = Cause(("wrong torque gain",), (e.joints[j],), 1.0 / 1.6, 0.15)
+    return _torques(e, tau, (cause,), rng)
+
+
+def milliamperes(e: Experiment, rng: np.random.Generator) -> Faulty:
+    """All torques are a thousand times too large."""
+    return _torques(e, 1e3 * e.torque, (Cause(("unit of torque",)),), rng)
+
+
+def milliseconds(e: Experiment, rng: np.random.Generator) -> Faulty:
+    """Time is in milliseconds."""
+    log = replace(e, time=1e3 * e.time).logged(rng)
+    return Faulty(log, (Cause(("slow clock",)),), True)
+
+
+def clipping(e: Experiment, rng: np.random.Generator) -> Faulty:
+    """A drive's torque is limited: the largest 4 % of it."""
+    (j,) = _chosen(e, rng, 1)
+    noisy = e.torque + e.noise * rng.normal(size=e.torque.shape)
+    most = np.quantile(np.abs(noisy[:, j]), 0.96)
+    noisy[:, j] = np.clip(noisy[:, j], -most, most)
+    q = e.quantum * np.round(e.position / e.quantum)
+    cause = Cause(("saturated",), (f"tau.{e.joints[j]}",))
+    return Faulty(recorded(e.joints, e.time, q, noisy), (cause,), True)
+
+
+def gap(e: Experiment, rng: np.random.Generator) -> Faulty:
+    """Fifty milliseconds, twelve rows at least, are missing."""
+    at = int(rng.integers(len(e.time) // 4, 3 * len(e.time) // 4))
+    keep = np.ones(len(e.time), dtype=bool)
+    keep[at : at + max(12, round(0.05 / e.step))] = False
+    log = replace(e, time=e.time[keep], position=e.position[keep], torque=e.torque[keep]).logged(
+        rng
+    )
+    return Faulty(log, (Cause(("gaps",)),), True)
+
+
+def stuck_encoder(e: Experiment, rng: np.random.Generator) -> Faulty:
+    """A joint's encoder stands still for one to four seconds, or from some time on."""
+    (j,) = _chosen(e, rng, 1)
+    begin = int(rng.integers(len(e.time) // 4, len(e.time) // 2))
+    rows = round(float(rng.uniform(1.0, 4.0)) / e.step)
+    q = e.position.copy()
+    q[begin : begin + rows, j] = q[begin, j]
+    cause = Cause(("frozen",), (f"q.{e.joints[j]}",))
+    at = e.quantum * np.round(q / e.quantum)
+    tau = e.torque + e.noise * rng.normal(size=e.torque.shape)
+    return Faulty(recorded(e.joints, e.time, at, tau), (cause,), _moved(e, "q", q))
+
+
+def gravity_compensated(e: Experiment, rng: np.random.Generator) -> Faulty:
+    """The controller's torque without what it adds against gravity."""
+    return _torques(e, e.torque - e.gravity, (Cause(("no gravity",)),), rng)
+
+
+def joint_zero(e: Experiment, rng: np.random.Generator) -> Faulty:
+    """One joint's zero is off by 3°."""
+    (j,) = _chosen(e, rng, 1)
+    q, angle = e.position.copy(), float(np.deg2rad(3.0) * rng.choice((-1.0, 1.0)))
+    q[:, j] += angle
+    cause = Cause(("encoder offset",), (e.joints[j],), -angle, float(np.deg2rad(2.0)))
+    # A position has no zero of its own: the fault is in what torque the positions ask for.
+    change = e.torque_of(q) - e.torque_of(e.position)
+    counts = bool(np.any(np.sqrt(np.mean(change**2, axis=0)) > e.noise))
+    return replace(_positions(e, q, (cause,), rng), counts=counts)
+
+
+def late(e: Experiment, rng: np.random.Generator) -> Faulty:
+    """Torque comes 20 ms late."""
+    tau = _at(e.time, e.torque, e.time - 0.02)
+    return _torques(e, tau, (Cause(("delay",), (), 0.02, 0.005),), rng)
+
+
+def _at(time: Array, values: Array, at: Array) -> Array:
+    return np.stack([np.interp(at, time, x) for x in values.T], 1)
+
+
+def low_passed(e: Experiment, rng: np.random.Generator) -> Faulty:
+    """Torque behind a low-pass of 5 Hz, of first or second order."""
+    order = int(rng.integers(1, 3))
+    sos = scipy.signal.butter(order, 5.0, fs=1.0 / e.step, output="sos")
+    start = scipy.signal.sosfilt_zi(sos)[:, :, None] * e.torque[0]
+    tau, _ = scipy.signal.sosfilt(sos, e.torque, axis=0, zi=start)
+    return _torques(e, tau, (Cause(("low-passed torque",)),), rng)
+
+
+def drifting_clocks(e: Experiment, rng: np.random.Generator) -> Faulty:
+    """The torque's clock runs slow or fast by a thousandth."""
+    drift = 1e-3 * float(rng.choice((-1.0, 1.0)))
+    tau = _at(e.time, e.torque, e.time[0] + (1.0 - drift) * (e.time - e.time[0]))
+    return _torques(e, tau, (Cause(("drifting clocks",), (), drift, 5e-4),), rng)
+
+
+def link_side(e: Experiment, rng: np.random.Generator) -> Faulty:
+    """Torque measured behind the gears."""
+    return _torques(e, e.link, (Cause(("torque without friction",)),), rng)
+
+
+def compensated_friction(e: Experiment, rng: np.random.Generator) -> Faulty:
+    """Drives add more against friction than there is, and log what is left: one drive, or all."""
+    joints = range(len(e.joints)) if rng.integers(2) else _chosen(e, rng, 1)
+    tau = e.torque.copy()
+    for j in joints:
+        tau[:, j] -= 1.6 * e.coulomb[j] * np.tanh(e.velocity[:, j] / 0.02)
+    names = tuple(e.joints[j] for j in joints) if len(joints) == 1 else ()
+    return _torques(e, tau, (Cause(("friction that drives",), names),), rng)
+
+
+FAULTS: dict[str, Fault] = {
+    "degrees": degrees,
+    "swap": swap,
+    "flip": flip,
+    "two flips": two_flips,
+    "gear ×2": gear,
+    "gain ×1.6": gain,
+    "mA": milliamperes,
+    "ms": milliseconds,
+    "clipping": clipping,
+    "gap": gap,
+    "stuck encoder": stuck_encoder,
+    "gravity compensated": gravity_compensated,
+    "joint zero 3°": joint_zero,
+    "delay 20 ms": late,
+    "low-passed at 5 Hz": low_passed,
+    "clocks drift 1e-3": drifting_clocks,
+    "link-side torque": link_side,
+    "compensated friction": compensated_friction,
+    "swap and flip": swap_and_flip,
+}

@@ -1,0 +1,246 @@
+"""A plant with the recordings of an experiment and its settings, and the same with others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Generic, Literal, Self, TypeVar
+
+from heft import signals
+from heft.arrays import Array
+from heft.information import BaseParameters, Labels, ParameterSpace
+from heft.recordings import Recording
+from heft.signals import Smoothing, Timeline, Weak
+
+from .base import structural_base
+from .plant import Plant, Samples
+from .sampling import Sampler, Survey, surveyed
+from .sliding import Counted, sliding_rows
+from .walk import Walk
+
+P = TypeVar("P", bound="Plant[Any]")
+
+
+@dataclass(frozen=True)
+class Setup(Generic[P]):
+    """A plant and the logs of an experiment with it: what estimators receive.
+
+    Make one to use an estimator by itself; `identify` and `identify_plant` make their own.
+
+    Attributes:
+        plant: What makes the rows.
+        recordings: Logs that can be read again.
+        smoothing: How motion is made smooth.
+        threads: How many threads share the work; the result does not depend on it.
+        purpose: `fit` needs what channels measure; `predict` does without.
+        band_hz: Upper end of the motion's band [Hz], where it is not the cutoff.
+        weak: Windows of the weak form, whose rows need no acceleration; rows are differentiated
+            if not given.
+        decimation: How many samples' measurements are averaged into one row, odd; motion is that
+            of the middle one.
+        keep_samples: Whether smooth motion stays in memory between one walk and the next, as that
+            of short logs may.
+        counted: Which instantaneous rows count, for each recording by index of the sample, shape
+            (samples, channels); all if not given.
+        known_survey: What is known of the recordings already; looked for if not given.
+    """
+
+    plant: P
+    recordings: tuple[Recording, ...]
+    smoothing: Smoothing = Smoothing()
+    threads: int = 2
+    purpose: Literal["fit", "predict"] = "fit"
+    band_hz: float | None = None
+    weak: Weak | None = None
+    decimation: int = 1
+    keep_samples: bool = False
+    counted: Counted | None = field(default=None, repr=False, compare=False)
+    known_survey: Survey | None = field(default=None, repr=False, compare=False)
+
+    # --- what is walked
+
+    @cached_property
+    def survey(self) -> Survey:
+        """Signals, clocks and smoothing of the recordings."""
+        if self.known_survey is not None:
+            return self.known_survey
+        measured = self.purpose == "fit"
+        return surveyed(self.plant, self.recordings, self.smoothing, measured)
+
+    @property
+    def timelines(self) -> tuple[Timeline, ...]:
+        """Timeline of each recording: its sampling rate and gaps."""
+        return self.survey.timelines
+
+    @property
+    def resolved(self) -> Smoothing:
+        """The smoothing with its cutoff chosen."""
+        return self.survey.smoothing
+
+    @property
+    def delay(self) -> float:
+        """Delay of the measurements behind the motion [s]."""
+        return self.resolved.delay or 0.0
+
+    @property
+    def corner(self) -> float:
+        """Cutoff of the low-pass [Hz]."""
+        return self.walk.sampler.cutoff
+
+    @property
+    def highest_corner(self) -> float:
+        """Highest cutoff that the sampling rates allow [Hz]."""
+        return signals.LARGEST_CORNER / max(t.step for t in self.timelines)
+
+    @property
+    def band_corner(self) -> float:
+        """Upper end of the motion's band [Hz]."""
+        return self.band_hz or self.corner
+
+    @cached_property
+    def base(self) -> BaseParameters:
+        """The plant's base parameters."""
+        return structural_base(self.plant)
+
+    @property
+    def labels(self) -> Labels:
+        """Labels of the base parameters."""
+        return self.base.labels
+
+    @cached_property
+    def space(self) -> ParameterSpace:
+        """Reported parameters x and their map to the base parameters β."""
+        return self.plant.space.seen_through(self.base.matrix)
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """Names of the channels."""
+        return tuple(c.name for c in self.plant.channels)
+
+    @property
+    def noise_names(self) -> tuple[str, ...]:
+        """Name of each channel's standard deviation; channels of one name share it."""
+        return tuple(c.noise_name for c in self.plant.channels)
+
+    # --- samples and rows
+
+    @cached_property
+    def walk(self) -> Walk:
+        """What walks through the recordings."""
+        sampler = Sampler(self.plant, self.recordings, self.survey)
+        return Walk(sampler, self.threads, self.weak, self.decimation, self.keep_samples)
+
+    @property
+    def has_explicit_rows(self) -> bool:
+        """Whether rows combine many samples each and must be formed explicitly."""
+        return self.walk.has_explicit_rows
+
+    def samples(self) -> Iterator[Samples[Any]]:
+        """Yield motion and what was measured, window by window, at the log's own times."""
+        return self.walk.samples()
+
+    # --- the same otherwise
+
+    def with_settings(self, **changes: Any) -> Self:
+        """Return a problem with the same recordings, which need not be looked at again."""
+        smoothing = changes.pop("smoothing", self.resolved)
+        inputs = self.survey.inputs
+        if "plant" in changes:  # which may take signals otherwise, by other gains
+            measured = self.purpose == "fit"
+            inputs = tuple(changes["plant"].inputs(r, measured) for r in self.recordings)
+        survey = replace(self.survey, inputs=inputs, smoothing=smoothing)
+        return replace(self, smoothing=smoothing, known_survey=survey, **changes)
+
+    def with_recordings(self, recordings: Sequence[Recording], **changes: Any) -> Self:
+        """Return a problem with other recordings, at the cutoff chosen here."""
+        changes = {"smoothing": self.resolved, "known_survey": None, "counted": None, **changes}
+        return replace(self, recordings=tuple(recordings), **changes)
+
+    def held_out(self, recording: Recording) -> Self:
+        """Return a problem with one other recording, at the cutoff chosen here.
+
+        The cutoff is lower if the recording's sampling rate does not allow it.
+        """
+        return self.with_recordings(
+            [recording], smoothing=signals.limited(self.resolved, recording)
+        )
+
+    def about(self, values: Array) -> Self:
+        """Return the problem with rows taken about values.
+
+        Args:
+            values: Of what is stated, `space.labels`, shape (n,).
+        """
+        point = self.plant.space.matrix @ values
+        return self.with_settings(plant=self.plant.about(point))
+
+    def delayed(self, delay: float) -> Self:
+        """Return the problem with what is measured that much behind motion [s]."""
+        return self.with_settings(smoothing=replace(self.resolved, delay=delay))
+
+    def sharpened(self, factor: float) -> Self | None:
+        """Return the problem with the cutoff times a factor, None if the sampling leaves no room.
+
+        Residuals are still compared in the band of the cutoff chosen before.
+        """
+        corner = factor * self.corner
+        if corner > self.highest_corner:
+            return None
+        smoothing = replace(self.resolved, corner=corner)
+        return self.with_settings(smoothing=smoothing, band_hz=self.band_corner)
+
+    def holding_windows(self) -> Self:
+        """Return the problem with the weak form's windows as they are, whatever the cutoff.
+
+        What another cutoff does to the motion can then be told from what another window does to
+        the noise.
+        """
+        if self.weak is None:
+            return self
+        step = self.decimation * min(t.step for t in self.timelines)
+        length = self.weak.windows(self.corner, step).length
+        return self.with_settings(weak=replace(self.weak, length=length))
+
+    def blurred(self, factor: float) -> Self:
+        """Return the problem with instantaneous rows at the cutoff times a factor of at most 1.
+
+        Residuals are compared in the band of that cutoff.
+        """
+        corner = factor * self.corner
+        smoothing = replace(
+            self.resolved,
+            corner=corner,
+            corners=None,
+            torque="raw",
+            method="butterworth",
+            period=None,
+        )
+        return self.with_settings(smoothing=smoothing, weak=None, band_hz=None)
+
+    def sliding(self, speed: float, settle: float) -> Self:
+        """Return the problem of which only rows count in which what rubs slides.
+
+        Which they are is found at the delay of this problem, and stays when that changes.
+
+        Args:
+            speed: Above which a hinge slides [rad/s]; see `Plant.sliding`.
+            settle: How long before and after a row it must slide the same way [s].
+        """
+        gaps = [signals.GAP_STEPS * self.decimation * t.step for t in self.timelines]
+        return replace(self, counted=sliding_rows(self.samples(), self.plant, speed, settle, gaps))
+
+    def shortened(self, rows: int) -> Self:
+        """Return the problem from the logs' beginnings, for a quick look.
+
+        Motion and friction hardly change within a thirtieth of a period of the cutoff, nor do
+        residuals in the band.
+
+        Args:
+            rows: At most about how many samples.
+        """
+        share = rows // len(self.recordings)
+        step = max(t.step for t in self.timelines)
+        decimation = 2 * int(0.5 / (32.0 * max(self.corner, self.band_corner) * step)) + 1
+        shorter = [r.window(0, share) for r in self.recordings]
+        return self.with_recordings(shorter, keep_samples=True, decimation=decimation)

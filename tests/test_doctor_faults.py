@@ -1,0 +1,85 @@
+"""The log doctor on logs of a simulator that is not its twin: silent, or the right cause."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from benchmarks.doctor import KINDS, Log, experiment, extra, faulty
+from benchmarks.doctor_faults import FAULTS
+
+from heft.applications.doctor.doctor import Diagnosis, diagnose
+
+DURATION = 10.0
+SEED = 14
+DISTURBING = "out of class"
+
+
+def examined(log: Log) -> Diagnosis:
+    robot = experiment(log.arm, log.friction, log.seed, duration=DURATION).robot
+    return diagnose([faulty(log, DURATION).recording], robot)
+
+
+@pytest.mark.parametrize("arm", ["panda", "ur5", "so101"])
+def test_nothing_is_claimed_of_a_clean_log_whatever_its_friction(arm: str) -> None:
+    assert extra(examined(Log(arm, DISTURBING, SEED, "clean")), ()) == []
+
+
+# What the wrist of this arm carries explains its zero as well: see the test below.
+@pytest.mark.parametrize("kind", [k for k in KINDS[1:] if k != "joint zero 3°"])
+def test_the_right_cause_is_named_and_no_other(kind: str) -> None:
+    log = Log("so101", DISTURBING, SEED, kind)
+    made, found = faulty(log, DURATION), examined(log)
+    if not made.counts:
+        pytest.skip("the fault is within the noise")
+    findings = [(f.name, f.about, f.message) for f in found.findings]
+    assert all(cause.is_said(found) for cause in made.causes), findings
+    assert extra(found, made.causes) == [], findings
+    assert all(f.sure is None or f.sure <= 0.99 for f in found.findings)
+
+
+def test_a_zero_off_by_three_degrees_is_found_where_gravity_tells_it() -> None:
+    e = experiment("panda", DISTURBING, SEED, duration=DURATION)
+    shift = np.deg2rad(3.0) * np.eye(len(e.joints))[1]
+    log = replace(e, position=e.position + shift).logged(np.random.default_rng(1))
+    (finding,) = [f for f in diagnose([log], e.robot).findings if f.sure is not None]
+    assert (finding.name, finding.about) == ("encoder offset", e.joints[1])
+    assert finding.evidence["value"] == pytest.approx(-shift[1], abs=np.deg2rad(1.0))
+
+
+def test_a_joint_at_rest_is_not_frozen() -> None:
+    e = experiment("so101", DISTURBING, SEED, duration=DURATION)
+    log = e.logged(np.random.default_rng(1))
+    block = next(log.blocks(log.signals))
+    values = dict(zip(log.signals, block.values.T.copy(), strict=True))
+    joint = e.joints[1]
+    q, rows = values[f"q.{joint}"], slice(900, 1300)
+    # It slows down, rests, and moves on: what sticks needs no other torque than before.
+    still = np.linspace(0.0, 1.0, 100)
+    blend = still**3 * (10.0 - 15.0 * still + 6.0 * still**2)
+    q[800:900] += blend * (q[899] - q[800:900])
+    q[rows] = q[899]
+    q[1300:1400] = q[899] + blend * (q[1300:1400] - q[899])
+    values[f"tau.{joint}"][rows] = values[f"tau.{joint}"][899]
+    kinds: dict[str, dict[str, np.ndarray]] = {"q": {}, "tau": {}}
+    for name, x in values.items():
+        kinds[name.partition(".")[0]][name.partition(".")[2]] = x
+    at_rest = type(log).from_arrays(block.time, "at rest", **kinds)
+    assert "frozen" not in {f.name for f in diagnose([at_rest]).findings}
+
+
+def test_every_kind_of_fault_changes_a_log() -> None:
+    """A fault that is none would be found by nobody."""
+    good = experiment("so101", DISTURBING, SEED, duration=DURATION)
+    clean = good.logged(np.random.default_rng(3))
+    rows = next(clean.blocks(clean.signals))
+    for name, fault in FAULTS.items():
+        spoilt = fault(good, np.random.default_rng(3)).recording
+        block = next(spoilt.blocks(spoilt.signals))
+        same = block.values.shape == rows.values.shape
+        assert not (
+            same
+            and np.allclose(block.values, rows.values, rtol=1e-3)
+            and np.array_equal(block.time, rows.time)
+        ), name
