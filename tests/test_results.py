@@ -286,7 +286,12 @@ def rows_of_text(text: str) -> Iterator[list[str]]:
 def rows_of_page(page: str) -> Iterator[list[str]]:
     for row in re.findall(r"<tr>(.*?)</tr>", page, re.DOTALL):
         cells = re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row, re.DOTALL)
-        yield [html.unescape(re.sub(r"<[^>]*>", "", c)).strip() for c in cells]
+        # A folded sum is opened: its first terms, the count of the others, then these.
+        cells = [
+            re.sub(r" <span class=\"soft\">… \d+ more</span></summary>", " ", c) for c in cells
+        ]
+        texts = [html.unescape(re.sub(r"<[^>]*>", "", c)) for c in cells]
+        yield [" ".join(t.split()) for t in texts]
 
 
 @pytest.mark.parametrize("where", ["terminal", "page"])
