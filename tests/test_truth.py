@@ -26,12 +26,13 @@ def record(seed: int, spread: float, bias: float = 0.0, delay: float = 0.0) -> R
         **{k: numbers() for k in kinds},
         "alike": {"full": true, "simple": true},
         "other": {"full": true, "simple": true},
+        "slow": [true, true, true],
         "masses": {"truth": [1.0], "low": [0.5], "high": [np.inf]},
         "delay": delay,
         "true delay": 0.0,
         "verdict": "good",
         "score": true,
-        "expected": None,
+        "expected": true,
         "swept": {},
     }
 

@@ -180,12 +180,13 @@ def _known(
     information: Information, consistent: ConsistentEstimate, space: ParameterSpace
 ) -> tuple[Array, Array]:
     """Return Σ y C yᵀ and Σ (y β)² of each channel, over the rows of some information."""
-    covariance = consistent.parameters.covariance
-    assert covariance is not None
+    assert consistent.parameters.covariance is not None
+    size = space.matrix.shape[1]  # gains that are estimated, too, stand behind
+    covariance = consistent.parameters.covariance[:size, :size]
     scale = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
     values, vectors = np.linalg.eigh(covariance / np.outer(scale, scale))
     factor = space.matrix @ (scale[:, None] * vectors * np.sqrt(np.maximum(values, 0.0)))
-    point = space.matrix @ consistent.parameters.values
+    point = space.matrix @ consistent.parameters.values[:size]
     found = [
         (np.sum((t.R @ factor[t.columns]) ** 2), np.sum((t.R @ point[t.columns]) ** 2))
         for t in information.triangles
