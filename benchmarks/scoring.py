@@ -92,8 +92,22 @@ def rigid(urdf: bytes, gravity: Array, piece: Piece) -> Array:
     model = pin.buildModelFromXML(urdf.decode())
     model.gravity.linear = gravity
     data = model.createData()
-    rows = zip(piece.q, piece.v, piece.a, strict=True)
+    rows = zip(configurations(model, piece.q), piece.v, piece.a, strict=True)
     return np.array([pin.rnea(model, data, *row) for row in rows])
+
+
+def configurations(model: pin.Model, q: Array) -> Array:
+    """Return pinocchio's configurations, in which a joint without limits is a cosine and a sine.
+
+    Args:
+        model: Of hinges and slides.
+        q: Positions, shape (N, joints) [rad or m].
+    """
+    parts = [
+        x[:, None] if joint.nq == 1 else np.stack([np.cos(x), np.sin(x)], axis=1)
+        for joint, x in zip(list(model.joints)[1:], q.T, strict=True)
+    ]
+    return np.concatenate(parts, axis=1)
 
 
 @dataclass(frozen=True)
