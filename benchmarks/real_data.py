@@ -39,8 +39,6 @@ from heft.plants import RobotPlant
 from heft.plants.problem import Problem
 from heft.plants.robot import standard_rows
 
-OFF_DELAY = 0.5  # [ms], by how much a delay may be off what is known of it
-
 
 def peer_input(case: Case, problem: Problem, scored: Sequence[Piece], folder: Path) -> None:
     """Write what the peers read: smooth motion, filtered torque, the model file."""
@@ -137,9 +135,8 @@ def delay_rows(case: Case, found: Identification) -> Iterator[Row]:
         yield at_most(name, 1e3 * abs(taken.delay), "ms", 0.0, seen)
         return
     yield Row(f"{case.name}: delay taken", 1e3 * taken.delay, "ms", against=seen)
-    off = 1e3 * abs(taken.delay - case.delay)
-    known = f"{1e3 * case.delay:.1f} ms"
-    yield at_most(f"{case.name}: delay taken, off the known one", off, "ms", OFF_DELAY, known)
+    # Said in the literature, by fits of models like these: whose truth nobody knows.
+    yield Row(f"{case.name}: delay in the literature", 1e3 * case.delay, "ms")
 
 
 def run(case: Case, found: Identification, elapsed: float, with_peers: bool) -> Iterator[Row]:
