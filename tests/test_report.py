@@ -111,8 +111,7 @@ def test_measured_torque_is_drawn_over_predicted_and_both_are_seen(
 ) -> None:
     with opened(chromium, written.as_uri()) as seen:
         page = seen.page
-        page.wait_for_function("document.querySelector('.stack canvas').width > 0")
-        page.wait_for_timeout(100)
+        page.wait_for_function(f"({PALETTE})().measured > 0")  # drawn, on a busy machine later
         shown = page.evaluate(PALETTE)
     assert shown["roles"] == ["residual", "predicted", "measured"]
     assert shown["kinds"] == ["line", "broad", "line"]
