@@ -185,7 +185,8 @@ def test_a_browser_draws_every_plot(
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
         page.wait_for_function("[...document.querySelectorAll('canvas')].every((c) => c.width)")
-        page.wait_for_timeout(100)
+        some = "(c) => Object.values(c).some((n) => n > 0)"
+        page.wait_for_function(f"Object.values(({PIXELS})()).every({some})")
         drawn = page.evaluate(PIXELS)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert seen.said + seen.warned == [] and seen.asked == [written.as_uri()]
