@@ -523,7 +523,8 @@ def test_an_interrupt_exits_with_130_and_writes_nothing(
             process.send_signal(signal.SIGINT)
             break
     said, told = process.communicate(timeout=60)
-    assert process.returncode == 130
+    # Python ends by the signal itself, 130 to a shell, where the interrupt fell into an `exec`.
+    assert process.returncode in (130, -signal.SIGINT)
     assert said == ""
     assert told.endswith("heft: interrupted; nothing was written\n")
     assert is_clean(told)

@@ -30,6 +30,7 @@ from heft.cli_options import (
     With,
 )
 from heft.errors import HeftError
+from heft.interrupts import interruptible
 
 if TYPE_CHECKING:
     from heft.applications.payload import Payload
@@ -202,8 +203,8 @@ def check(
         Say nothing while working.
     """
     from heft.applications.doctor import doctor
-    from heft.engine import stopped_by_signals
     from heft.errors import InvalidSetting
+    from heft.interrupts import stopped_by_signals
 
     if draft is not None:
         if len(logs) != 1:
@@ -429,8 +430,8 @@ def _weighed_by_robot(logs: Sequence[Path], load: LoadOptions) -> Payload:
 def _weighed_live(logs: Sequence[Path], load: LoadOptions, live: LiveOptions) -> Payload:
     """Weigh what a wrench sensor holds now, until stopped."""
     from heft.applications.payload import LiveWeighing
-    from heft.engine import stopped_by_signals
     from heft.errors import InvalidSetting
+    from heft.interrupts import stopped_by_signals
 
     of_logs = (load.empty, load.loaded, load.known_mass, load.frame, load.matched, load.mounting)
     if load.sensor is None or logs or any(of_logs):
@@ -512,7 +513,8 @@ def demo(*, out: Path = Path("demo-out"), quiet: bool = False) -> None:
 def main() -> None:
     """Run the command line."""
     try:
-        app(sys.argv[1:], exit_on_error=False, print_error=True)
+        with interruptible():
+            app(sys.argv[1:], exit_on_error=False, print_error=True)
     except HeftError as error:
         sys.stderr.write(f"heft: {error.explain()}\n")
         sys.exit(error.exit_code)

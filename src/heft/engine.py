@@ -1,14 +1,11 @@
-"""Parallel execution: ordered maps over threads, BLAS limited to one, an end on a signal."""
+"""Parallel execution: ordered maps over threads, BLAS limited to one."""
 
 from __future__ import annotations
 
-import signal
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
-from types import FrameType
+from contextlib import AbstractContextManager
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -62,28 +59,3 @@ def one_blas_thread() -> AbstractContextManager[object]:
     from threadpoolctl import threadpool_limits
 
     return threadpool_limits(1, user_api="blas")  # type: ignore[no-any-return]
-
-
-@contextmanager
-def stopped_by_signals() -> Iterator[threading.Event]:
-    """Yield an event that SIGINT or SIGTERM sets; a second one interrupts at once.
-
-    Signal handlers are restored on exit.
-
-    Raises:
-        KeyboardInterrupt: At the second signal.
-    """
-    stop = threading.Event()
-
-    def handler(number: int, frame: FrameType | None) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
-        stop.set()
-
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(n, handler) for n in numbers]
-    try:
-        yield stop
-    finally:
-        for number, former in zip(numbers, before, strict=True):
-            signal.signal(number, former)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import math
+import threading
 import time
 import webbrowser
 from collections.abc import Callable, Iterator
@@ -25,6 +26,7 @@ from heft.dynamics import PRISMATIC, Link, body_poses
 from heft.errors import InputError, InvalidRecording, InvalidSetting
 from heft.files import xml
 from heft.information import frame_change, matrix_of_rpy, quaternion_of_matrix
+from heft.interrupts import stopped_by_signals
 from heft.models import Options, Robot
 
 HOST = "127.0.0.1"
@@ -302,20 +304,15 @@ def serve(
             )
         if open_browser:
             webbrowser.open(address)
-        if motion is None:
-            stage.pose_by_hand()
-            _wait()
-        else:
-            stage.play(motion)
-    except KeyboardInterrupt:
+        with stopped_by_signals() as stop:
+            if motion is None:
+                stage.pose_by_hand()
+                stop.wait()
+            else:
+                stage.play(motion, stop)
         say("ended")
     finally:
         server.stop()
-
-
-def _wait() -> None:
-    while True:
-        time.sleep(1.0)
 
 
 class Stage:
@@ -376,15 +373,15 @@ class Stage:
 
             slider.on_update(move)
 
-    def play(self, motion: Motion) -> None:
-        """Play a recording in a loop, until interrupted."""
+    def play(self, motion: Motion, stop: threading.Event) -> None:
+        """Play a recording in a loop, until told to stop."""
         gui, end = self._server.gui, float(motion.time[-1])
         playing = gui.add_checkbox("play", True)
         moment = gui.add_slider("time [s]", 0.0, round(end, 3), 1e-3, 0.0)
         speed = gui.add_slider("speed", *SPEEDS, 0.1, 1.0)
         last = time.monotonic()
         shown = -1.0
-        while True:
+        while not stop.is_set():
             now = time.monotonic()
             if playing.value:
                 moment.value = round((moment.value + speed.value * (now - last)) % end, 3)
@@ -392,7 +389,7 @@ class Stage:
             if moment.value != shown:
                 shown = moment.value
                 self.pose(motion.at(shown))
-            time.sleep(1.0 / FRAMES_PER_SECOND)
+            stop.wait(1.0 / FRAMES_PER_SECOND)
 
     def _under(self, link: Link) -> str:
         return f"/robot/{link.body}" if link.body >= 0 else "/world"
