@@ -110,6 +110,14 @@ def test_one_cutoff_may_miss_what_another_shows() -> None:
         assert DelaySearch().fit(curves).delay == pytest.approx(3e-3, rel=0.05)  # type: ignore[arg-type]
 
 
+def test_a_cutoff_that_speaks_for_no_delay_denies_what_another_shows() -> None:
+    shown = [9e-3, 9.5e-3, 8.5e-3]
+    for other, delay in (([1e-3, -1e-3, 0.5e-3], 0.0), ([5e-3, 6e-3, 7e-3], 9e-3)):
+        for least in ({0.5: shown, 0.25: other}, {0.5: other, 0.25: shown}):
+            found = DelaySearch().fit(Curves(least, 0.2)).delay  # type: ignore[arg-type]
+            assert found == pytest.approx(delay, rel=0.3)
+
+
 def test_fewer_than_three_channels_need_a_deep_fall() -> None:
     assert found([4.0, 4.0], depth=0.3) == pytest.approx(4.0, rel=0.05)
     assert found([4.0, 4.0], depth=0.05) == 0.0

@@ -172,8 +172,9 @@ class DelaySearch:
     torque pass through zero before the motion reverses, and near the cutoff motion is the
     controller's answer to disturbances that no column describes: both look like torque that comes
     early, in all joints alike. So only rows count in which a joint slides, and cutoffs well below
-    the motion's are looked at, each of which may miss a delay that another shows. At one of them
-    the residual variance must fall, and the channels' own best delays must agree. Torque that
+    the motion's are looked at, each of which may miss a delay that another shows but must not
+    speak against it. At one of them the residual variance must fall, and the channels' own best
+    delays must agree. Torque that
     comes late sensors and buses explain. Torque that comes early must show alike at all cutoffs,
     and needs more agreement: elastic drives make it look so, the less the lower the cutoff.
 
@@ -233,7 +234,11 @@ class DelaySearch:
         views = {factor: view for factor, view in seen.items() if view.channels}
         if not views:
             return DelayFound(0.0, 0.0, 1.0, 0.0)
-        speaking = {factor: view for factor, view in views.items() if self._speaks(view)}
+        speaking = {
+            factor: view
+            for factor, view in views.items()
+            if self._speaks(view) and not any(self._denies(v, view.mean) for v in views.values())
+        }
         early = [factor for factor, view in speaking.items() if view.mean < 0.0]
         if len(early) < len(self.cutoffs):
             speaking = {factor: v for factor, v in speaking.items() if factor not in early}
@@ -258,6 +263,10 @@ class DelaySearch:
         least = self.late if view.mean > 0.0 else self.early
         agree = abs(view.mean) > least * max(view.std, self.least_std)
         return view.ratio < self.gate and agree and abs(view.mean) < self.reach
+
+    def _denies(self, view: _View, delay: float) -> bool:
+        """Return whether a view speaks for no delay and against another's [s]."""
+        return abs(view.mean) + 2.0 * max(view.std, self.least_std) < abs(view.mean - delay)
 
     def _view(self, problem: DelayedLike, factor: float) -> _View:
         """Return what rows that slide say at a cutoff."""
