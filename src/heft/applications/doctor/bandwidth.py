@@ -14,18 +14,28 @@ import numpy as np
 from .corrections import Correction
 from .evidence import Evidence
 from .hypotheses import Hypotheses
+from .settings import TimingSearch
+from .timings import Timings
 
 
-def at_best_bandwidth(evidence: Evidence, correction: Correction) -> Evidence:
+def at_best_bandwidth(
+    evidence: Evidence, correction: Correction, settings: TimingSearch
+) -> Evidence:
     """Return evidence without what is above the bandwidth of the least residual.
 
     Where a fault makes up most of the residual, that is the same at all bandwidths, and the
-    evidence stays as it is.
+    evidence stays as it is. How the torque lies to the motion in time is taken along: one that
+    lacks its upper frequencies would ask for a motion without them.
 
     Args:
         evidence: At the bandwidth of the motion.
         correction: What is corrected beforehand.
+        settings: Of the search for the timing.
     """
+    timings = Timings(Hypotheses(evidence), settings)
+    timing = timings.found(correction)
+    if timings.hides(timing):
+        correction = timing.best.correction
     initial = Hypotheses(evidence).settle(correction, common=False).sigma
 
     def look(octaves: float) -> float:

@@ -159,14 +159,15 @@ def _explained(
 
     A fault hides what bandwidth is best, so it is asked for again without those that are found.
     """
-    evidence = at_best_bandwidth(whole, Correction.none(whole.robot))
-    explained, timing = explain(evidence, settings.search, pace, settings.loads)
+    timing = settings.search.timing
+    evidence = at_best_bandwidth(whole, Correction.none(whole.robot), timing)
+    explained, found = explain(evidence, settings.search, pace, settings.loads)
     if explained.steps and not pace.is_over():
-        better = at_best_bandwidth(whole, explained.correction)
+        better = at_best_bandwidth(whole, explained.correction, timing)
         if better.corner < evidence.corner:
             evidence = better
-            explained, timing = explain(evidence, settings.search, pace, settings.loads)
-    return evidence, explained, timing
+            explained, found = explain(evidence, settings.search, pace, settings.loads)
+    return evidence, explained, found
 
 
 def diagnose_files(
