@@ -9,7 +9,13 @@ import pytest
 from benchmarks.doctor import KINDS, Log, clean, experiment, extra, faulty, robot_of
 from benchmarks.doctor_faults import FAULTS
 
+from heft.applications.doctor.bandwidth import at_best_bandwidth
+from heft.applications.doctor.corrections import Correction
 from heft.applications.doctor.doctor import Diagnosis, diagnose
+from heft.applications.doctor.evidence import Evidence
+from heft.applications.doctor.hypotheses import Hypotheses
+from heft.applications.doctor.settings import StepAcceptance, TimingSearch
+from heft.applications.doctor.steps import TorqueGain
 
 DURATION = 10.0
 SEED = 14
@@ -41,6 +47,34 @@ def test_nothing_is_claimed_of_a_clean_log_at_rest_or_slow(
     log = Log(arm, condition, seed, "clean")
     found = diagnose([clean(log)[0]], clean(log)[1])
     assert extra(found, ()) == []
+
+
+def test_the_bandwidth_falls_where_noise_is_most_of_what_is_left() -> None:
+    log = Log("so101", "lugre load drift late ar1 jitter", 2, "clean")  # at rest for most of it
+    recording, robot = clean(log)
+    whole, none = Evidence.of(robot, [recording]), Correction.none(robot)
+    best = at_best_bandwidth(whole, none, TimingSearch())
+
+    def left(evidence: Evidence) -> np.ndarray:
+        return Hypotheses(evidence).settle(none, common=False).sigma / evidence.effort_size
+
+    assert best.corner < whole.corner / 2.0
+    assert np.max(left(best) / left(whole)) < 0.7
+
+
+@pytest.mark.parametrize(("kind", "factor"), [("clean", 0.015), ("gain ×1.6", 1.0 / 1.6)])
+def test_a_gain_is_bound_by_the_bodies_only_where_there_is_one(kind: str, factor: float) -> None:
+    """Where a joint's torque is mostly friction, a gain next to nothing explains it best."""
+    log = Log("ur5", DISTURBING, 7 if kind == "clean" else 6, kind)
+    recording, robot = faulty(log).recording, robot_of(log)
+    hypotheses = Hypotheses(Evidence.of(robot, [recording]))
+    start = Correction.none(robot)
+    gain = TorqueGain((robot.joints.index("wrist_2_joint"),), factor)
+    fit = hypotheses.settle(gain.apply(start), common=False)
+    rivals = [hypotheses.fit(c).objective for c in (start, gain.unbound().apply(start))]
+    least = StepAcceptance().evidence
+    assert rivals[0] - fit.objective > least
+    assert (rivals[1] - fit.objective > least) == (kind != "clean")
 
 
 def test_every_kind_of_fault_counts() -> None:

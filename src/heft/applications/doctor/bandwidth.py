@@ -23,9 +23,9 @@ def at_best_bandwidth(
 ) -> Evidence:
     """Return evidence without what is above the bandwidth of the least residual.
 
-    Where a fault makes up most of the residual, that is the same at all bandwidths, and the
-    evidence stays as it is. How the torque lies to the motion in time is taken along: one that
-    lacks its upper frequencies would ask for a motion without them.
+    A fault that makes up most of the residual hides what bandwidth is best, so ask again with it
+    corrected. How the torque lies to the motion in time is taken along: a torque without upper
+    frequencies would ask for a motion without them.
 
     Args:
         evidence: At the bandwidth of the motion.
