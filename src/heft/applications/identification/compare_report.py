@@ -24,9 +24,9 @@ from .results import NORMAL
 RULE = (
     f"{{marked}} is what changed, by Holm's rule over all {{count}} quantities compared, the "
     "clearest first, then what it leaves: where nothing changed and the deviations are right, one "
-    f"or more is marked in {ALARM:.0%} of comparisons. A change is what least squares of both logs, "
-    "without prior or constraints, give if this alone changed; ± is one standard deviation. A body "
-    "is tested with all of its ten parameters, of which the mass is told. Friction follows "
+    f"or more is marked in {ALARM:.0%} of comparisons. A change is what least squares of both "
+    "logs, without prior or constraints, give if this alone changed; ± is one standard deviation. "
+    "A body is tested with all of its ten parameters, of which the mass is told. Friction follows "
     "temperature, so compare a robot as warm as it was."
 )
 TITLES: dict[Kind, str] = {"friction": "Friction", "body": "Bodies"}
@@ -34,7 +34,7 @@ HEADS: dict[Kind, tuple[str, ...]] = {
     "friction": ("joint", "what", "before", "change", "p"),
     "body": ("body", "what", "before", "change", "p"),
 }
-SAID: dict[Kind, str] = {"friction": "friction changed in", "body": "the mass changed of"}
+SAID: dict[Kind, str] = {"friction": "friction changed in", "body": "bodies changed:"}
 EXPLAINS = 0.9  # of the change, from where a link is named for it
 SHOWN_SUSPECTS = 3
 
@@ -84,15 +84,16 @@ def html(found: Comparison) -> str:
 def _of_kind(found: Comparison, kind: Kind, title: str) -> dict[str, object]:
     """Return a section of the page: the changes of one kind."""
     changes = found.of(kind)
+    changed = {c.name for c in changes if c.clear}
     groups = {}
     for group, clear in (("changed", True), ("unchanged", False)):
         chosen = [c for c in changes if c.clear == clear]
         marked = range(len(chosen) if clear else 0)
-        drawn = {c.name for c in chosen} if kind == "friction" else set()
+        curves = found.curves if kind == "friction" else ()
         groups[group] = {
             "count": len(chosen),
             "changes": Table("", HEADS[kind], [_row(c) for c in chosen], marked),
-            "plots": [p for c in found.curves if c.name in drawn for p in _plots(c)],
+            "plots": [p for c in curves if (c.name in changed) == clear for p in _plots(c)],
         }
     return {"name": kind, "title": title, "count": len(changes), **groups}
 
@@ -101,10 +102,11 @@ def _sentence(found: Comparison) -> str:
     clear = [c for c in found.changes if c.clear]
     if not clear:
         return "nothing changed that these data can tell"
-    found = [
-        (kind, list(dict.fromkeys(c.name for c in clear if c.kind == kind))) for kind in TITLES
-    ]
-    said = [f"{SAID[kind]} {', '.join(names)}" for kind, names in found if names]
+    said = []
+    for kind, begin in SAID.items():
+        names = dict.fromkeys(c.name for c in clear if c.kind == kind)
+        if names:
+            said.append(f"{begin} {', '.join(names)}")
     return ", and ".join(said)
 
 

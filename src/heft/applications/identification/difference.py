@@ -24,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 import scipy.stats
+from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.estimators import Noise
@@ -169,7 +170,7 @@ class Difference:
             self.whole,
         )
 
-    def _basis(self, columns: Array) -> tuple[Array, Array]:
+    def _basis(self, columns: Array) -> tuple[Array, NDArray[np.bool_]]:
         """Return B with `(K B)ᵀ P K B = 1`, shape (d, rank), and which of d it determines."""
         own = self.coordinates @ columns
         lengths, whole = (
@@ -186,7 +187,7 @@ class Difference:
             back = np.zeros((columns.shape[1], np.count_nonzero(kept)))
             back[seen] = vectors[:, kept] / np.sqrt(values[kept]) / lengths[seen, None]
             hidden[seen] = np.linalg.norm(vectors[:, ~kept], axis=1)
-        return back, hidden < LEFT
+        return back, np.asarray(hidden < LEFT)
 
 
 def _block_scatter(blocks: Array) -> tuple[Array, float]:
