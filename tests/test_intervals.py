@@ -18,8 +18,10 @@ from heft.applications.identification.misfit import (
     MisfitGatherer,
     MisfitSettings,
     Reversal,
+    noise_in_band,
     since_reversal,
 )
+from heft.applications.identification.scores import filtered
 from heft.display import Stretch
 from heft.dynamics import LINEAR_SCALE, Drive, Viscous
 from heft.estimators import (
@@ -248,7 +250,9 @@ def test_distance_since_reversal_row_by_row_and_in_pieces() -> None:
     np.testing.assert_allclose(np.concatenate(parts), wanted)
 
 
-def gathered(left: FloatArray, scale: float = 1.0, copies: int = 1) -> MisfitGatherer:
+def gathered(
+    left: FloatArray, scale: float = 1.0, copies: int = 1, noise: float = 0.0
+) -> MisfitGatherer:
     """Return what is left over of a joint that swings, `left` of its phase, shape (N,)."""
     drive = Drive("joint", np.array([1.0]), (Viscous(),), scale != 1.0)
     gatherer = MisfitGatherer((drive,), np.array([0]))
@@ -257,7 +261,7 @@ def gathered(left: FloatArray, scale: float = 1.0, copies: int = 1) -> MisfitGat
     none = np.zeros((len(t), 1))
     for _ in range(copies):
         piece = Stretch(0, t, np.arange(len(t)), scale * x, scale * w, none, none[None], none)
-        gatherer.add(piece, left[:, None], np.ones(len(t), dtype=bool), 0.002)
+        gatherer.add(piece, left[:, None], np.ones(len(t), dtype=bool), 0.002, np.full(1, noise))
     return gatherer
 
 
@@ -284,6 +288,50 @@ def test_the_longer_it_slides_the_surer_it_is() -> None:
     np.testing.assert_allclose(once.unseen(np.array([50.0, -50.0])), never)
 
 
+SPEEDS = np.array([0.0, 0.005, 0.05, 0.5, -1.5, 50.0])
+GONE = np.array([0.0, 0.0005, 0.02, 0.2, 0.5, 0.0])
+
+
+@pytest.mark.parametrize("corner", [5.0, 30.0])
+def test_noise_in_the_band_is_what_the_filter_leaves_of_it(corner: float) -> None:
+    """Of white noise, whatever is smooth or happens seldom beside it."""
+    time = 0.002 * np.arange(40_000)
+    white = np.random.default_rng(0).normal(size=(len(time), 2)) * [0.1, 3.0]
+    left = filtered(time, white, 0.002, corner)
+    found = noise_in_band(white, 0.002, corner)
+    np.testing.assert_allclose(found, left.std(axis=0), rtol=0.05)
+    beside = 5.0 * np.sin(2.0 * time)[:, None] + np.sign(np.sin(0.7 * time))[:, None]
+    np.testing.assert_allclose(noise_in_band(white + beside, 0.002, corner), found, rtol=0.02)
+    assert not noise_in_band(beside[:2], 0.002, corner).any()
+
+
+def test_noise_of_the_sensor_is_no_error_of_the_model() -> None:
+    noise = np.random.default_rng(0).normal(size=len(PHASE))
+    taken, left = (gathered(noise, noise=n).misfits()["joint"] for n in (1.0, 0.0))
+    assert (taken.elsewhere(SPEEDS, GONE) < 0.6 * left.elsewhere(SPEEDS, GONE)).all()
+    assert not gathered(noise, noise=9.0).misfits()["joint"].elsewhere(SPEEDS, GONE).any()
+
+
+def test_elsewhere_conditions_count_and_not_how_often_they_were_seen() -> None:
+    """Where nothing was seen; and a few rows of slow sliding that stand out change nothing."""
+    noise = np.random.default_rng(0).normal(size=len(PHASE))
+    never = np.array([50.0]), np.array([1.0])
+    once, often = (gathered(noise, copies=n).misfits()["joint"] for n in (1, 20))
+    np.testing.assert_allclose(once.elsewhere(*never), often.elsewhere(*never))
+    spike = np.where(np.arange(len(noise)) == np.argmin(np.abs(np.sin(PHASE) - 0.02)), 50.0, noise)
+    found = gathered(spike).misfits()["joint"]
+    assert found.slow > 1.5 * once.slow
+    np.testing.assert_allclose(found.elsewhere(*never), once.elsewhere(*never), rtol=0.15)
+
+
+def test_at_rest_no_less_is_expected_than_slow_motion_left_over() -> None:
+    """What sticks shows in the rows about reversals only, of which the median says nothing."""
+    sticking = (np.abs(np.sin(PHASE)) < 0.004).astype(float)
+    found = gathered(sticking).misfits()["joint"]
+    resting, sliding = found.elsewhere(np.array([0.0, 0.012]), np.array([0.5, 0.5]))
+    assert resting >= found.unseen(np.zeros(1))[0] > 2.0 * sliding
+
+
 def test_a_sliding_joint_is_a_joint_in_other_units() -> None:
     noise = np.random.default_rng(0).normal(size=len(PHASE))
     one, other = (gathered(noise, s).misfits()["joint"] for s in (1.0, LINEAR_SCALE))
@@ -292,6 +340,11 @@ def test_a_sliding_joint_is_a_joint_in_other_units() -> None:
     np.testing.assert_allclose(
         other.torque(LINEAR_SCALE * speeds, LINEAR_SCALE * gone),
         one.torque(speeds, gone),
+        rtol=1e-9,
+    )
+    np.testing.assert_allclose(
+        other.elsewhere(LINEAR_SCALE * speeds, LINEAR_SCALE * gone),
+        one.elsewhere(speeds, gone),
         rtol=1e-9,
     )
 
