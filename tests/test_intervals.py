@@ -15,6 +15,7 @@ from heft.applications.identification import Settings, fit_experiment, open_expe
 from heft.applications.identification.earlier import Earlier, stored
 from heft.applications.identification.fit import ExperimentFit
 from heft.applications.identification.misfit import (
+    Misfit,
     MisfitGatherer,
     MisfitSettings,
     Reversal,
@@ -295,7 +296,7 @@ GONE = np.array([0.0, 0.0005, 0.02, 0.2, 0.5, 0.0])
 @pytest.mark.parametrize("corner", [5.0, 30.0])
 def test_noise_in_the_band_is_what_the_filter_leaves_of_it(corner: float) -> None:
     """Of white noise, whatever is smooth or happens seldom beside it."""
-    time = 0.002 * np.arange(40_000)
+    time = 0.002 * np.arange(400_000)
     white = np.random.default_rng(0).normal(size=(len(time), 2)) * [0.1, 3.0]
     left = filtered(time, white, 0.002, corner)
     found = noise_in_band(white, 0.002, corner)
@@ -305,31 +306,51 @@ def test_noise_in_the_band_is_what_the_filter_leaves_of_it(corner: float) -> Non
     assert not noise_in_band(beside[:2], 0.002, corner).any()
 
 
-def test_noise_of_the_sensor_is_no_error_of_the_model() -> None:
-    noise = np.random.default_rng(0).normal(size=len(PHASE))
-    taken, left = (gathered(noise, noise=n).misfits()["joint"] for n in (1.0, 0.0))
-    assert (taken.elsewhere(SPEEDS, GONE) < 0.6 * left.elsewhere(SPEEDS, GONE)).all()
-    assert not gathered(noise, noise=9.0).misfits()["joint"].elsewhere(SPEEDS, GONE).any()
+def stated(cells: FloatArray, slow: float, noise: float = 0.0) -> Misfit:
+    """Return a misfit that was measured elsewhere, of speeds that nothing slid at."""
+    found = gathered(np.zeros(len(PHASE))).misfits()["joint"]
+    none = np.zeros_like(found.seconds)
+    return replace(found, cells=cells, slow=slow, seconds=none, noise=noise)
 
 
-def test_elsewhere_conditions_count_and_not_how_often_they_were_seen() -> None:
-    """Where nothing was seen; and a few rows of slow sliding that stand out change nothing."""
-    noise = np.random.default_rng(0).normal(size=len(PHASE))
-    never = np.array([50.0]), np.array([1.0])
-    once, often = (gathered(noise, copies=n).misfits()["joint"] for n in (1, 20))
-    np.testing.assert_allclose(once.elsewhere(*never), often.elsewhere(*never))
-    spike = np.where(np.arange(len(noise)) == np.argmin(np.abs(np.sin(PHASE) - 0.02)), 50.0, noise)
-    found = gathered(spike).misfits()["joint"]
-    assert found.slow > 1.5 * once.slow
-    np.testing.assert_allclose(found.elsewhere(*never), once.elsewhere(*never), rtol=0.15)
+CELLS = np.random.default_rng(1).uniform(
+    1.0, 2.0, (len(MisfitSettings().speeds), len(MisfitSettings().distances))
+)
+
+
+@pytest.mark.parametrize("noise", [0.2, 0.9])
+def test_noise_of_the_sensor_is_no_error_of_the_model(noise: float) -> None:
+    """Errors and independent noise of the sensor add up to what is left over."""
+    noisy = stated(np.hypot(CELLS, noise), float(np.hypot(1.3, noise)), noise)
+    exact = stated(CELLS, 1.3).elsewhere(SPEEDS, GONE)
+    # The median of an even number of cells is between two of them, whose squares add.
+    np.testing.assert_allclose(noisy.elsewhere(SPEEDS, GONE), exact, rtol=1e-3)
+    assert not stated(CELLS, 1.3, noise=3.0).elsewhere(SPEEDS, GONE).any()
+
+
+def test_a_single_condition_that_stands_out_is_not_all_slow_motion() -> None:
+    out = CELLS.copy()
+    out[2, 3] = 90.0  # [N·m], where nothing of `SPEEDS` and `GONE` is
+    plain = stated(CELLS, 1.3).elsewhere(SPEEDS, GONE)
+    ruled = stated(out, 1.3).elsewhere(SPEEDS, GONE)
+    np.testing.assert_allclose(ruled, plain, rtol=0.05)
 
 
 def test_at_rest_no_less_is_expected_than_slow_motion_left_over() -> None:
     """What sticks shows in the rows about reversals only, of which the median says nothing."""
-    sticking = (np.abs(np.sin(PHASE)) < 0.004).astype(float)
-    found = gathered(sticking).misfits()["joint"]
-    resting, sliding = found.elsewhere(np.array([0.0, 0.012]), np.array([0.5, 0.5]))
-    assert resting >= found.unseen(np.zeros(1))[0] > 2.0 * sliding
+    speeds, gone = np.array([0.0, 0.02]), np.array([0.5, 0.5])
+    little, much = (stated(CELLS, m).elsewhere(speeds, gone) for m in (0.0, 9.0))
+    assert much[0] > MisfitSettings().resting * 9.0 and much[0] > 3.0 * little[0]
+    assert much[1] == little[1] < little[0]
+
+
+def test_elsewhere_the_longer_it_slid_the_surer_it_is() -> None:
+    noise = np.random.default_rng(0).normal(size=len(PHASE))
+    once, often = (gathered(noise, copies=n).misfits()["joint"] for n in (1, 20))
+    speeds, gone = np.array([0.5, 1.0, -1.5]), np.full(3, 0.5)
+    assert (often.elsewhere(speeds, gone) < once.elsewhere(speeds, gone)).all()
+    never = np.array([50.0]), np.array([1.0])
+    np.testing.assert_allclose(often.elsewhere(*never), once.elsewhere(*never))
 
 
 def test_a_sliding_joint_is_a_joint_in_other_units() -> None:

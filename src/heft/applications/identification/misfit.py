@@ -17,9 +17,10 @@ On motion of another kind conditions come in other proportions, and noise of the
 not the model's. So there the rms of slow rows gives way to the median over cells of slow sliding,
 each of which counts once, and noise n is taken off:
 
-    error² = (r² − n²) + (κ / (1 + t(v)/t₀))² (m̃² − n²)
+    error² = (r² − n²) + (λ / (1 + t(v)/t₀))² (m̃² − n²)
 
-with m̃ that median, and at rest at least m: what sticks shows in few cells.
+with m̃ that median. At rest λ is larger and m̃ at least m: what sticks shows in few cells, and a
+dwell keeps it.
 
 Residuals are taken in the motion's band: an interval that is scaled by noise above it is wrong.
 """
@@ -60,6 +61,9 @@ class MisfitSettings:
         sliding: Distance since the last reversal from which a joint slides [rad].
         enough: t₀, time of sliding near a speed that halves what is unknown of it [s].
         unseen: κ, deviation where nothing was seen, in units of m.
+        elsewhere: λ, error of sliding on motion of another kind where nothing was seen, in units
+            of m̃.
+        resting: λ at rest.
     """
 
     speeds: tuple[float, ...] = (0.0, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.6)
@@ -72,6 +76,8 @@ class MisfitSettings:
     sliding: float = 0.01
     enough: float = 0.25
     unseen: float = 4.0
+    elsewhere: float = 2.0
+    resting: float = 5.0
 
 
 def noise_in_band(residual: Array, step: float, corner: float) -> Array:
@@ -171,13 +177,13 @@ class Misfit:
 
     def unseen(self, velocity: Array) -> Array:
         """Return U at velocities, shape (N,) [N·m or N]."""
-        return self.slow * self._unseen(velocity)
+        return self.settings.unseen * self.slow * self._unseen(velocity)
 
     def _unseen(self, velocity: Array) -> Array:
-        """Return κ / (1 + t(v)/t₀) at velocities, shape (N,)."""
+        """Return 1 / (1 + t(v)/t₀) at velocities, shape (N,)."""
         way, place = self._places(velocity)
         near = _around(self.seconds, round(self.settings.near / BIN))
-        return np.asarray(self.settings.unseen / (1.0 + near[way, place] / self.settings.enough))
+        return np.asarray(1.0 / (1.0 + near[way, place] / self.settings.enough))
 
     def _repeated(self, velocity: Array) -> Array:
         """Return M at velocities, shape (N,)."""
@@ -202,18 +208,20 @@ class Misfit:
     def elsewhere(self, velocity: Array, distance: Array) -> Array:
         """Return the error to be expected on motion of another kind, shape (N,) [N·m or N].
 
-        It is √((r² − n²) + (κ / (1 + t(v)/t₀))² (m̃² − n²)), see above; no term is below zero.
+        It is √((r² − n²) + (λ / (1 + t(v)/t₀))² (m̃² − n²)), see above; no term is below zero.
 
         Args:
             velocity: Shape (N,) [rad/s or m/s].
             distance: Since the last reversal, shape (N,) [rad or m].
         """
-        first, last = np.searchsorted(self.settings.speeds, self.settings.slow_cells)
-        sliding = float(np.median(self.cells[first : last + 1, 1:]))
-        resting = np.abs(velocity) < self.scale * self.settings.slow_cells[0]
-        size = np.where(resting, max(sliding, self.slow), sliding)
+        s = self.settings
+        first, last = np.searchsorted(s.speeds, s.slow_cells)
+        typical = np.asarray(np.median(self.cells[first : last + 1, 1:]))
+        sliding = s.elsewhere**2 * self._without_noise(typical)
+        resting = s.resting**2 * self._without_noise(np.maximum(typical, self.slow))
+        slow = np.where(np.abs(velocity) < self.scale * s.slow_cells[0], resting, sliding)
         alike = self._without_noise(self._alike(velocity, distance))
-        return np.asarray(np.sqrt(alike + self._unseen(velocity) ** 2 * self._without_noise(size)))
+        return np.asarray(np.sqrt(alike + self._unseen(velocity) ** 2 * slow))
 
     def _alike(self, velocity: Array, distance: Array) -> Array:
         """Return r, the root mean square residual of the cells of rows, shape (N,)."""
@@ -222,7 +230,8 @@ class Misfit:
         return np.asarray(self.cells[row, column])
 
     def _without_noise(self, size: Array) -> Array:
-        return np.maximum(size**2 - self.noise**2, 0.0)
+        """Return size² − n², none below zero."""
+        return np.asarray(np.maximum(size**2 - self.noise**2, 0.0))
 
     def _places(self, velocity: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         return _places(velocity / self.scale)
