@@ -96,6 +96,7 @@ CONDITIONS: Mapping[str, Condition] = {
     "in class": Condition(drives=IN_CLASS),
     "in class, hard": Condition(drives=replace(IN_CLASS, friction="hard"), sensors=FAST),
     "lugre": Condition(drives=LUGRE, sensors=FAST),
+    "lugre late": Condition(drives=LUGRE, sensors=replace(FAST, delay=LATE[0])),
     "lugre load drift late ar1 jitter": Condition(
         drives=replace(LUGRE, load=0.04, warming=0.2),
         sensors=Sensors(

@@ -110,6 +110,14 @@ def test_one_cutoff_may_miss_what_another_shows() -> None:
         assert DelaySearch().fit(curves).delay == pytest.approx(3e-3, rel=0.05)  # type: ignore[arg-type]
 
 
+def test_a_cutoff_that_speaks_for_no_delay_denies_what_another_shows() -> None:
+    shown = [9e-3, 9.5e-3, 8.5e-3]
+    for other, delay in (([1e-3, -1e-3, 0.5e-3], 0.0), ([5e-3, 6e-3, 7e-3], 9e-3)):
+        for least in ({0.5: shown, 0.25: other}, {0.5: other, 0.25: shown}):
+            found = DelaySearch().fit(Curves(least, 0.2)).delay  # type: ignore[arg-type]
+            assert found == pytest.approx(delay, rel=0.3)
+
+
 def test_fewer_than_three_channels_need_a_deep_fall() -> None:
     assert found([4.0, 4.0], depth=0.3) == pytest.approx(4.0, rel=0.05)
     assert found([4.0, 4.0], depth=0.05) == 0.0
@@ -117,6 +125,21 @@ def test_fewer_than_three_channels_need_a_deep_fall() -> None:
 
 def test_a_delay_beyond_reach_is_not_taken() -> None:
     assert found([50.0] * 4) == 0.0
+
+
+def test_the_second_look_stays_within_reach() -> None:
+    """Where residuals fall towards ever greater delays, none is tried that settings refuse."""
+    tried: list[float] = []
+
+    class Falling(Curves):
+        def delayed(self, delay: float) -> Curves:
+            tried.append(delay)
+            return Falling(self.least, self.depth, delay, self.factor)
+
+    own = [34e-3, 34.5e-3, 33.5e-3]
+    DelaySearch().fit(Falling({0.5: own, 0.25: own}, 0.2))  # type: ignore[arg-type]
+    assert max(tried) == pytest.approx(0.03, abs=0.006)
+    assert max(tried) <= DelaySearch().reach
 
 
 def led(ahead: float, where: Callable[[FloatArray], FloatArray]) -> tuple[RobotPlant, Recording]:

@@ -172,8 +172,9 @@ class DelaySearch:
     torque pass through zero before the motion reverses, and near the cutoff motion is the
     controller's answer to disturbances that no column describes: both look like torque that comes
     early, in all joints alike. So only rows count in which a joint slides, and cutoffs well below
-    the motion's are looked at, each of which may miss a delay that another shows. At one of them
-    the residual variance must fall, and the channels' own best delays must agree. Torque that
+    the motion's are looked at, each of which may miss a delay that another shows but must not
+    speak against it. At one of them the residual variance must fall, and the channels' own best
+    delays must agree. Torque that
     comes late sensors and buses explain. Torque that comes early must show alike at all cutoffs,
     and needs more agreement: elastic drives make it look so, the less the lower the cutoff.
 
@@ -233,7 +234,11 @@ class DelaySearch:
         views = {factor: view for factor, view in seen.items() if view.channels}
         if not views:
             return DelayFound(0.0, 0.0, 1.0, 0.0)
-        speaking = {factor: view for factor, view in views.items() if self._speaks(view)}
+        speaking = {
+            factor: view
+            for factor, view in views.items()
+            if self._speaks(view) and not any(self._denies(v, view.mean) for v in views.values())
+        }
         early = [factor for factor, view in speaking.items() if view.mean < 0.0]
         if len(early) < len(self.cutoffs):
             speaking = {factor: v for factor, v in speaking.items() if factor not in early}
@@ -243,6 +248,7 @@ class DelaySearch:
         if speaking:
             about = problem.delayed(self._together(list(speaking.values()))[0])
             delay, std = self._together([self._view(about, factor) for factor in speaking])
+            delay = delay if abs(delay) < self.reach else 0.0
         return DelayFound(delay, best.mean, best.ratio, agreement, std)
 
     def _together(self, views: Sequence[_View]) -> tuple[float, float]:
@@ -258,6 +264,10 @@ class DelaySearch:
         least = self.late if view.mean > 0.0 else self.early
         agree = abs(view.mean) > least * max(view.std, self.least_std)
         return view.ratio < self.gate and agree and abs(view.mean) < self.reach
+
+    def _denies(self, view: _View, delay: float) -> bool:
+        """Return whether a view speaks for no delay and against another's [s]."""
+        return abs(view.mean) + 2.0 * max(view.std, self.least_std) < abs(view.mean - delay)
 
     def _view(self, problem: DelayedLike, factor: float) -> _View:
         """Return what rows that slide say at a cutoff."""
@@ -277,23 +287,24 @@ class DelaySearch:
             return moved.residual_energy(solve(moved.information()))[used] / least
 
         ratios = {0.0: np.where(np.isfinite(least), 1.0, 0.0)}
-        new = self._ahead(ratios)
+        new = self._ahead(ratios, problem.delay)
         while new:  # as long as a channel's least is at an end of what was tried
             ratios.update(zip(new, side_by_side(look, new, short.threads), strict=True))
-            new = self._ahead(ratios)
+            new = self._ahead(ratios, problem.delay)
         delays = sorted(ratios)
         found = np.array([ratios[d] for d in delays])
         mean, std = _common(delays, found, extrapolate=2.0 * self.reach)
         ratio = _least(delays, found.mean(axis=1)).height
         return _View(problem.delay + mean, std, ratio, len(used))
 
-    def _ahead(self, ratios: Mapping[float, Array]) -> list[float]:
-        """Return the delays to be tried next, two at an end."""
+    def _ahead(self, ratios: Mapping[float, Array], about: float) -> list[float]:
+        """Return the delays to be tried next, relative to one [s], two at an end and in reach."""
         tried = sorted(ratios)
+        delays = [d for d in self.delays if abs(about + d) <= self.reach]
         least = np.argmin([ratios[d] for d in tried], axis=0)
-        lower = [d for d in self.delays if d < tried[0]][-2:] if (least == 0).any() else []
+        lower = [d for d in delays if d < tried[0]][-2:] if (least == 0).any() else []
         last = len(tried) - 1
-        upper = [d for d in self.delays if d > tried[-1]][:2] if (least == last).any() else []
+        upper = [d for d in delays if d > tried[-1]][:2] if (least == last).any() else []
         return [*lower, *upper]
 
     def delay_error(
