@@ -380,7 +380,7 @@ def of_verdict(label: str, records: Sequence[Record]) -> Iterator[Row]:
     count = f"{int(np.sum(verdicts == 0))} good, {int(np.sum(verdicts == 1))} usable"
     yield at_most(f"{label}: good above {GOOD:.0%}", wrong, "fits", 0, count)
     wrong = int(np.sum(whole[verdicts == 0] > GOOD))
-    yield Row(f"{label}: good above {GOOD:.0%} at all frequencies", wrong, "fits")
+    yield Row(f"{label}: at all frequencies above {GOOD:.0%}, and good", wrong, "fits")
 
 
 def of_masses(label: str, records: Sequence[Record]) -> Iterator[Row]:
