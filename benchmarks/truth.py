@@ -188,13 +188,16 @@ def fits_arm(name: str, condition: str) -> bool:
 
 def one(key: Key) -> Record:
     """Return the record of one fit."""
-    truth = experiment(*key)
+    try:
+        truth = experiment(*key)
+    except np.linalg.LinAlgError:  # of the mass matrix: the controlled arm itself is unstable
+        return {"diverged": True}
     begin = time.process_time()
     try:
         robot = Robot.from_urdf_text(truth.prior)
         found = identify(robot, [truth.recording], settings=Settings(threads=1))
-    except FitError as error:
-        return {"failed": error.message}
+    except Exception as error:  # whatever it is, a fit that fails is a figure
+        return {"failed": f"{type(error).__name__}: {error}"}
     seconds = time.process_time() - begin
     swept = at_corners(truth) if key[1] == LIGHTLY else {}
     return {"seconds": seconds, "swept": swept, **record(found, truth)}
@@ -242,8 +245,8 @@ def fitted(keys: Sequence[Key], label: str, jobs: int) -> dict[Key, Record]:
 
 def said(found: Record) -> str:
     """Return a line about a record."""
-    if "failed" in found:
-        return str(found["failed"])
+    if "failed" in found or "diverged" in found:
+        return str(found.get("failed", "diverged"))
     shares = ", ".join(f"{k} {inside(found[k]):.2f}" for k in COVERED if found[k]["error"])
     errors = f"{found['alike']['full']:.3f}/{found['other']['full']:.3f}"
     late = f"{1e3 * found['delay']:.1f} for {1e3 * found['true delay']:.1f} ms"
@@ -399,6 +402,11 @@ def of_masses(label: str, records: Sequence[Record]) -> Iterator[Row]:
 
 def rows_of(records: Mapping[Key, Record], before: Mapping[Key, Record]) -> Iterator[Row]:
     """Yield the rows: in class, out of class, then each condition."""
+    diverged = [k for k, r in records.items() if "diverged" in r]
+    yield Row(
+        "simulations that diverged, left out", len(diverged), "", against=f"of {len(records)}"
+    )
+    records = {k: r for k, r in records.items() if k not in diverged}
     failed = [k for k, r in records.items() if "failed" in r]
     yield at_most("fits that failed", len(failed), "", 0, f"of {len(records)}")
     groups: dict[str, Callable[[str], bool]] = {
