@@ -196,8 +196,8 @@ def one(key: Key) -> Record:
     try:
         robot = Robot.from_urdf_text(truth.prior)
         found = identify(robot, [truth.recording], settings=Settings(threads=1))
-    except Exception as error:  # whatever it is, a fit that fails is a figure
-        return {"failed": f"{type(error).__name__}: {error}"}
+    except FitError as error:
+        return {"failed": error.message}
     seconds = time.process_time() - begin
     swept = at_corners(truth) if key[1] == LIGHTLY else {}
     return {"seconds": seconds, "swept": swept, **record(found, truth)}
@@ -234,7 +234,8 @@ def fitted(keys: Sequence[Key], label: str, jobs: int) -> dict[Key, Record]:
         work = {pool.submit(one, k): k for k in missing}
         for number, future in enumerate(as_completed(work), 1):
             key = work[future]
-            done[key] = future.result()
+            crash = future.exception()
+            done[key] = {"failed": repr(crash)} if crash else future.result()
             entry = dict(zip(("arm", "condition", "seed"), key, strict=True))
             line = {"label": label, **entry, "record": done[key]}
             file.write(json.dumps(line) + "\n")

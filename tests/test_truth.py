@@ -83,7 +83,12 @@ def test_a_good_verdict_on_a_bad_model_is_counted() -> None:
 
 def test_what_failed_is_a_row() -> None:
     rows = list(rows_of({("z1", "lugre", 1000): {"failed": "why"}}, {}))
-    assert [r.holds for r in rows] == [False]
+    assert [(r.value, r.holds) for r in rows] == [(0, None), (1, False)]
+
+
+def test_what_diverged_is_left_out_and_told() -> None:
+    rows = list(rows_of({("z1", "lugre", 1000): {"diverged": True}}, {}))
+    assert [(r.value, r.holds) for r in rows] == [(1, None), (0, True)]
 
 
 def test_errors_are_compared_with_those_of_before() -> None:
