@@ -293,4 +293,4 @@ def test_a_sensor_that_reports_on_itself_is_turned_over(tmp_path: Path) -> None:
     held = sensed(100)
     log = Recording.open(with_imu(tmp_path / "g.npz", held))
     said = Sensors.from_toml(written(tmp_path / "s.toml", WRIST + 'reports = "on_sensor"\n' + IMU))
-    np.testing.assert_array_equal(read(log, said).wrench, -held.wrench)
+    np.testing.assert_array_equal(read(log, said).held.wrench, -held.wrench)

@@ -127,19 +127,22 @@ def weigh_files(
     progress(f"reading {len(logs)} log{'s' if len(logs) > 1 else ''}")
     inputs = inputs.with_logs(fit=logs)
     parts = [read(log, stated, inputs.robot) for log in inputs.logs["fit"]]
+    noise = np.sqrt(np.mean(np.square([part.noise for part in parts]), axis=0))
     settings = replace(
         weigh,
         noise=stated.noise,
-        others=tuple(stated.others),
+        others=stated.others([(float(force), float(torque)) for force, torque in noise]),
         turning_noise=stated.turning_noise,
-        bias=stated.first.bias,
+        bias=stated.bias,
         delay=weigh.delay and stated.first.delay is None,
         tilt=stated.tilt,
         gain_std=stated.first.gain_std,
         known_mass=known_mass,
     )
     progress("weighing")
-    found = settings.fit(*parts)
+    found = settings.fit(*(part.held for part in parts))
+    left_out = [finding for part in parts for finding in part.findings]
+    found = replace(found, findings=(*left_out, *found.findings))
     described = inputs.described("fit", "sensors", "model", "options", "columns")
     inputs.refuse_changed()
     return of_sensor(found, stated.first, described)
