@@ -50,7 +50,7 @@ class Weigh:
 
     Attributes:
         noise: Standard deviation of one sample's force [N] and moment [N·m], of the first sensor;
-            estimated from the residual if not given.
+            raised to that of the residual where that is larger, estimated from it if not given.
         others: Further sensors whose wrench was added, each with the ratio of its noise.
         turning_noise: Standard deviation of the angular velocity ω [rad/s].
         bias: Model of the sensor's bias: `none`, `constant`, or `auto` for a bias of each log and a
