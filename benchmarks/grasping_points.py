@@ -281,12 +281,19 @@ def rows(seeds: range) -> Iterator[Row]:
             label = f"{way}, {fault}"
             spent = (clock.process_time() - begin) / len(found)
             yield at_least(
-                f"{label}: |z| < {SIGMAS:g}, share", float(np.mean(z < SIGMAS)), "", 0.99,
+                f"{label}: |z| < {SIGMAS:g}, share",
+                float(np.mean(z < SIGMAS)),
+                "",
+                0.99,
                 f"{len(found)} grasps, worst {z.max():.2f}; {spent:.1f} s each",
             )
             mean = float(nees.mean())
             yield Row(
-                f"{label}: NEES / 10, mean", mean, "", 0.8, 0.8 <= mean <= 1.2,
+                f"{label}: NEES / 10, mean",
+                mean,
+                "",
+                0.8,
+                0.8 <= mean <= 1.2,
                 f"to 1.2; worst {nees.max():.2f}",
             )
             if fault != "all well":
@@ -294,7 +301,9 @@ def rows(seeds: range) -> Iterator[Row]:
             else:
                 yield at_most(f"{label}: faults said", sum(f.said for f in found), "", 0)
             if way == "live":
-                yield at_most(f"{label}: changes that were none", sum(f.false for f in found), "", 0)
+                yield at_most(
+                    f"{label}: changes that were none", sum(f.false for f in found), "", 0
+                )
 
 
 def main() -> None:

@@ -100,7 +100,10 @@ def test_the_column_map_says_that_efforts_are_held(tmp_path: Path) -> None:
     table = {"q": moved.position[:, 0], "u": moved.effort[:, 0]}
     np.savez(tmp_path / "log.npz", t=moved.time, **table)
     for said in ({}, {"held": True}):
-        columns: dict[str, Any] = {"time": {"column": "t"}, "q": {"columns": ["q"], "joints": ["joint1"]}}
+        columns: dict[str, Any] = {
+            "time": {"column": "t"},
+            "q": {"columns": ["q"], "joints": ["joint1"]},
+        }
         columns["tau"] = {"columns": ["u"], "joints": ["joint1"], **said}
         log = Recording.open(tmp_path / "log.npz", ColumnMap.from_dict(columns))
         found = Differenced.of(log, ["joint1"])

@@ -260,7 +260,10 @@ WRONG = {
     "on the sensor": (lambda w: -w, "may be that on the sensor"),
     "N·mm": (lambda w: w * np.repeat([1.0, 1000.0], 3), "units"),
     "turned": (lambda w: np.concatenate([w[:, :3] @ QUARTER, w[:, 3:] @ QUARTER], 1), "frame"),
-    "saturated": (lambda w: np.clip(w, [-3.0, -99.0, -3.0, -9, -9, -9], 3.0), "not one body's weight"),
+    "saturated": (
+        lambda w: np.clip(w, [-3.0, -99.0, -3.0, -9, -9, -9], 3.0),
+        "not one body's weight",
+    ),
 }
 QUARTER = np.array([[0.0, 1.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
 

@@ -164,9 +164,7 @@ def wrench_change(rotation: Array, translation: Array) -> Array:
     return change
 
 
-def noise_covariance(
-    force: float, torque: float, others: Sequence[GraspingPoint] = ()
-) -> Array:
+def noise_covariance(force: float, torque: float, others: Sequence[GraspingPoint] = ()) -> Array:
     """Return the noise covariance of a summed wrench, shape (6, 6) [N², N²·m, N²·m²].
 
     Args:

@@ -20,7 +20,16 @@ from heft.arrays import Array
 from heft.engine import one_blas_thread
 from heft.errors import InvalidSetting
 from heft.information import PARAMETER_COUNT, Finding
-from heft.plants import GAP_STEPS, GraspingPoint, Held, HeldBody, Point, Problem, Unknowns, recording_of
+from heft.plants import (
+    GAP_STEPS,
+    GraspingPoint,
+    Held,
+    HeldBody,
+    Point,
+    Problem,
+    Unknowns,
+    recording_of,
+)
 from heft.signals import Smoothing, WhiteWeak, weak_form
 
 from . import findings as said

@@ -144,4 +144,3 @@ def _said(name: str, what: str, time: Array, bad: NDArray[np.bool_]) -> Finding:
         f"{what} from {time[begins[longest]]:.3f} s on for {lasts:.3g} s{many}: {int(bad.sum())} "
         f"rows, {share:.2g} % of the log, are left out",
     )
-

@@ -202,8 +202,7 @@ def read(recording: Recording, sensors: Sensors, robot: Robot | None = None) -> 
     findings = tuple(f for _, found in seen for f in found)
     *masks, moves = (good for good, _ in seen)
     late = [
-        _undelayed(time, v, good, d.delay)
-        for d, v, good in zip(devices, told, masks, strict=False)
+        _undelayed(time, v, good, d.delay) for d, v, good in zip(devices, told, masks, strict=False)
     ]
     good = np.logical_and.reduce([mask for _, mask in late])
     wrench = on_load(sensors, np.concatenate([w for w, _ in late], axis=1))
