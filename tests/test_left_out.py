@@ -141,10 +141,8 @@ def test_each_sensors_noise_is_its_own(way: object) -> None:
 
 
 def test_noise_that_is_not_stated_is_each_sensors_own() -> None:
-    grasp = Grasp(DEVELOPMENT + 7)
-    sensors = replace(
-        grasp.sensors, wrenches=tuple(replace(s, noise=None) for s in grasp.sensors.wrenches)
-    )
+    grasp, stated = Grasp(DEVELOPMENT + 7, stated=False), Grasp(DEVELOPMENT + 7)
+    sensors = grasp.sensors
     made: dict[str, dict[str, FloatArray]] = {}
     for name, values in grasp.columns().items():
         made.setdefault(name.partition(".")[0], {})[name.partition(".")[2]] = values
@@ -154,7 +152,7 @@ def test_noise_that_is_not_stated_is_each_sensors_own() -> None:
     found = weighed([recording], sensors)
     error = found.values[:10] - grasp.ten
     assert 0.1 < error @ np.linalg.solve(found.covariance[:10, :10], error) / 10.0 < 3.0
-    partly = replace(sensors, wrenches=(*grasp.sensors.wrenches[:2], sensors.wrenches[2]))
+    partly = replace(sensors, wrenches=(*stated.sensors.wrenches[:2], sensors.wrenches[2]))
     assert partly.noise is None and partly.unstated == ("third",)
     with pytest.raises(InvalidSetting, match="each by its own"):
         Node(partly)

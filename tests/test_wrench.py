@@ -209,7 +209,8 @@ def test_at_two_sensors_the_channels_noise_is_one_sensors() -> None:
     plant = HeldBody(Unknowns(), Point.of(np.zeros(0)), others=(other,), noise=(0.2, 0.01))
     draws = rng.normal(size=(2, 100_000, 6)) * np.repeat([0.2, 0.01], 3)
     assert plant.combined is not None
-    found = np.cov((draws[0] + at_first(np.repeat([2.5, 0.4], 3) * draws[1], R, r)) @ plant.combined.T, rowvar=False)
+    summed = draws[0] + at_first(np.repeat(other.noise_ratio, 3) * draws[1], R, r)
+    found = np.cov(summed @ plant.combined.T, rowvar=False)
     own = np.repeat([0.2, 0.01], 3)
     # Correlations of 1e5 draws: 1/√1e5 = 0.0032 each; four of these.
     np.testing.assert_allclose(found / np.outer(own, own), np.eye(6), rtol=0, atol=0.0135)

@@ -221,7 +221,6 @@ class Growing:
 
     def _doubt(self, parts: Sequence[Integrals], others: Sequence[Array], held: bool) -> None:
         """Warn if the other reading of the efforts fits each step of the motion much better."""
-
         rows = np.concatenate([np.diff(p.regressor, axis=0) for p in parts])
         steps = [
             np.concatenate([np.diff(u, axis=0) for u in efforts])
@@ -232,15 +231,15 @@ class Growing:
             own = rows[:, k, rows[:, k].any(axis=0)]
             both = np.column_stack([own, *(s[:, k] for s in steps)])
             if len(both) > both.shape[1]:
-                triangle = np.linalg.qr(both, mode="r")[own.shape[1] :, own.shape[1] :]
-                left += np.sum(triangle**2, axis=0)
+                triangle = np.asarray(np.linalg.qr(both, mode="r"))
+                left += np.sum(triangle[own.shape[1] :, own.shape[1] :] ** 2, axis=0)
         share = float(left[1] / max(left[0], np.finfo(float).tiny))
         if share < self.doubt:
             now, then = ("held", "joined") if held else ("joined", "held")
             warnings.warn(
                 f"efforts are {now} between samples, and {then} they would leave {100 * share:.2g} "
-                f"% of the residual's energy: say held={not held}, or held = {str(not held).lower()}"
-                " in the table [tau] of the column map",
+                f"% of the residual's energy: say held={not held}, "
+                f"or held = {str(not held).lower()} in the table [tau] of the column map",
                 HeldEffort,
                 stacklevel=3,
             )

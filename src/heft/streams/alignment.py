@@ -321,7 +321,8 @@ class Alignment:
         """Return the buffer without what turns out frozen, and which new samples are not."""
         since = unchanged_since(stamps, values, device.kinds, buffer.newest)
         longest = self.frozen * SECOND
-        bad = np.stack([repeated(stamps, s, longest) for s in since.T]).any(axis=0)
+        runs = np.stack([repeated(stamps, s, longest) for s in since.T])
+        bad: NDArray[np.bool_] = np.asarray(runs.any(axis=0))
         keep = len(buffer.stamps)
         if bad.any():  # samples that repeat themselves have waited, see `Buffer.confirmed`
             keep = int(np.searchsorted(buffer.stamps, since[bad].min()))

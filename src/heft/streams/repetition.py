@@ -64,4 +64,5 @@ def repeated(stamps: Times, since: Times, longest: float) -> NDArray[np.bool_]:
         since: Stamp since which each sample is unchanged, shape (N,); see `unchanged_since`.
         longest: Duration up to which a stretch is accepted, in the stamps' unit.
     """
-    return np.isin(since, since[stamps - since > longest])
+    late = stamps - since > longest
+    return np.isin(since, since[late]) if late.any() else late

@@ -8,7 +8,6 @@ jumps where it begins or ends to do so.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,7 +63,7 @@ class Watch:
                 bad = repeated(time, since, max(longest, self.usual * usual))
                 if bad.any() and not device.noisy:
                     bad &= self._jumps(values[:, list(group)], begins)
-                frozen[np.ix_(bad, list(group))] = True
+                frozen[:, list(group)] |= bad[:, None]
         return frozen
 
     def _jumps(self, values: Array, begins: NDArray[np.intp]) -> NDArray[np.bool_]:
