@@ -22,6 +22,7 @@ from heft.arrays import Array
 from heft.information import continuous_quaternions
 
 from .messages import Piece
+from .repetition import Newest, repeated, unchanged_since
 
 Stamps = NDArray[np.int64]
 
@@ -68,6 +69,14 @@ class Device:
         return np.array([PLAUSIBLE.get(k, PLAUSIBLE_JOINT) for k in kinds])
 
     @cached_property
+    def kinds(self) -> tuple[tuple[int, ...], ...]:
+        """Columns of the signals of each kind, such as forces and torques of a wrench sensor."""
+        kinds = [n.partition(".")[0] for n in self.names]
+        return tuple(
+            tuple(k for k, own in enumerate(kinds) if own == kind) for kind in dict.fromkeys(kinds)
+        )
+
+    @cached_property
     def quaternion(self) -> list[int]:
         """Columns of a unit quaternion's components among the signals, or nothing."""
         return [k for k, n in enumerate(self.names) if n.startswith("quat.")]
@@ -94,7 +103,7 @@ class Buffer:
         taken: How many samples were taken since the start.
         arrival: When the last one came, on the listener's clock [s]; NaN before the first step.
         late_in_a_row: How many that came since the last taken are older than it.
-        unchanged_since: Stamp since which all values were the same [ns].
+        newest: Newest sample that came of a noisy device, and since when it repeats itself.
         silent: Whether nothing came for so long that it was reported.
     """
 
@@ -103,8 +112,15 @@ class Buffer:
     taken: int = 0
     arrival: float = math.nan
     late_in_a_row: int = 0
-    unchanged_since: int = 0
+    newest: Newest | None = None
     silent: bool = False
+
+    @property
+    def confirmed(self) -> Stamps:
+        """Stamps of the samples behind which others came, so that none may yet turn out frozen."""
+        if self.newest is None:
+            return self.stamps
+        return self.stamps[: int(np.searchsorted(self.stamps, self.newest.since.min()))]
 
     @property
     def rate(self) -> float:
@@ -192,7 +208,8 @@ class Alignment:
         devices: Whose signals are taken; the first gives the times.
         bridge: Longest time between two samples of a device across which is interpolated [s].
         hold: Time for which the first device's samples wait for their partners [s].
-        frozen: Time after which a noisy device that repeats all its values counts as frozen [s].
+        frozen: Time for which a noisy device may repeat all values of a kind; what repeats itself
+            for longer is frozen, from its first sample on [s].
         stall: Time without a sample after which a device counts as silent [s].
         reset: How many samples in a row, all older than one before them, say that a clock was set
             back.
@@ -278,11 +295,11 @@ class Alignment:
         if late_in_a_row >= self.reset and counts["late"]:
             counts["clock set back"] = 1
             return Buffer(buffer.stamps[:0], buffer.values[:0], buffer.taken, now), counts
-        stamps, values, unchanged_since = stamps[later], values[later], buffer.unchanged_since
+        stamps, values = stamps[later], values[later]
         if device.noisy and len(stamps):
-            begun = unchanged_since_stamps(buffer, stamps, values)
-            good, unchanged_since = stamps - begun <= self.frozen * SECOND, int(begun[-1])
-            counts["frozen"] = int((~good).sum())
+            before = len(buffer.stamps)
+            buffer, good = self._unfrozen(device, buffer, stamps, values)
+            counts["frozen"] = int((~good).sum()) + before - len(buffer.stamps)
             stamps, values = stamps[good], values[good]
         both = np.concatenate([buffer.stamps, stamps])
         # Where the others are silent, a device's samples wait no longer than they could be used.
@@ -295,9 +312,28 @@ class Alignment:
             taken=buffer.taken + len(stamps),
             arrival=now if len(stamps) else buffer.arrival,
             late_in_a_row=late_in_a_row,
-            unchanged_since=unchanged_since,
         )
         return made, counts
+
+    def _unfrozen(
+        self, device: Device, buffer: Buffer, stamps: Stamps, values: Array
+    ) -> tuple[Buffer, NDArray[np.bool_]]:
+        """Return the buffer without what turns out frozen, and which new samples are not."""
+        since = unchanged_since(stamps, values, device.kinds, buffer.newest)
+        longest = self.frozen * SECOND
+        runs = np.stack([repeated(stamps, s, longest) for s in since.T])
+        bad: NDArray[np.bool_] = np.asarray(runs.any(axis=0))
+        keep = len(buffer.stamps)
+        if bad.any():  # samples that repeat themselves have waited, see `Buffer.confirmed`
+            keep = int(np.searchsorted(buffer.stamps, since[bad].min()))
+        kept = replace(
+            buffer,
+            stamps=buffer.stamps[:keep],
+            values=buffer.values[:keep],
+            taken=buffer.taken - (len(buffer.stamps) - keep),
+            newest=Newest(values[-1], since[-1]),
+        )
+        return kept, ~bad
 
     def _heard(self, state: AlignmentState, now: float) -> tuple[AlignmentState, list[Notice]]:
         """Report devices that fell silent, or are back."""
@@ -311,20 +347,21 @@ class Alignment:
                 notices.append(Notice("stalled", f"nothing new comes from '{name}'"))
             elif buffer.silent and not silent:
                 notices.append(Notice("resumed", f"'{name}' is back"))
+                state = replace(state, last_match=None)  # partners are waited for anew
             buffers[name] = replace(buffer, silent=silent)
         return replace(state, buffers=buffers), notices
 
     def _ready(self, state: AlignmentState) -> Stamps:
         """Return the first device's stamps to be aligned now: partners came, or waited in vain."""
-        stamps = state.buffers[self.devices[0].name].stamps
+        stamps = state.buffers[self.devices[0].name].confirmed
         done = state.aligned_until
         begin = 0 if done is None else int(np.searchsorted(stamps, done, "right"))
-        if begin == len(stamps):
+        if begin >= len(stamps):
             return stamps[:0]
         newest, hold = int(stamps[-1]), round(self.hold * SECOND)
         ends = [newest]
         for device in self.devices[1:]:
-            other = state.buffers[device.name].stamps
+            other = state.buffers[device.name].confirmed
             ahead = round(device.half_step * SECOND)
             ends.append(int(other[-1]) - ahead if len(other) else newest - hold)
         stop = int(np.searchsorted(stamps, max(min(ends), newest - hold), "right"))
@@ -383,26 +420,13 @@ class Alignment:
             return state, []
         if done - match < round(self.hold * SECOND):
             return state, []
-        if any(b.silent or not b.taken for b in buffers.values()):
+        if any(b.silent or not len(b.stamps) for b in buffers.values()):
             return state, []
         newest = {name: int(b.stamps[-1]) for name, b in buffers.items()}
         ahead, behind = max(newest, key=lambda n: newest[n]), min(newest, key=lambda n: newest[n])
         by = (newest[ahead] - newest[behind]) / SECOND
         message = f"the clocks of '{behind}' and '{ahead}' are {by:.3f} s apart"
         return replace(state, clocks_reported=True), [Notice("clocks apart", message)]
-
-
-def unchanged_since_stamps(buffer: Buffer, stamps: Stamps, values: Array) -> Stamps:
-    """Return for each sample the stamp since which all values are the same, shape (N,) [ns].
-
-    Args:
-        buffer: What came before.
-        stamps: Shape (N,) [ns], N > 0.
-        values: Shape (N, signals).
-    """
-    before = buffer.values[-1:] if len(buffer.values) else values[:1] + 1.0
-    changed = (np.diff(np.concatenate([before, values]), axis=0) != 0.0).any(axis=1)
-    return np.maximum.accumulate(np.where(changed, stamps, buffer.unchanged_since))
 
 
 def bridged(stamps: Stamps, at: Stamps, ahead: int, bridge: float) -> NDArray[np.bool_]:
