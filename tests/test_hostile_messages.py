@@ -91,7 +91,7 @@ def test_a_map_of_equal_hashes_takes_no_time() -> None:
 
 @pytest.mark.parametrize("stamp", [2**63 - 1, -(2**63), 2**40, 1e300, "NaN", "null"])
 def test_a_stamp_does_not_begin_again_at_the_far_end(stamp: Any) -> None:
-    text = '{"header": {"stamp": {"sec": %s, "nanosec": 5}, "frame_id": "a"}}' % stamp
+    text = f'{{"header": {{"stamp": {{"sec": {stamp}, "nanosec": 5}}, "frame_id": "a"}}}}'
     channel = Channel("/a", WRENCH, "json")
     with pytest.raises(Malformed):
         for group in Decoder(WRENCH, {}, "json").groups([text.encode()]):

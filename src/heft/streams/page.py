@@ -84,6 +84,7 @@ class Server(ThreadingHTTPServer):
     """Serves a few connections at once, each with a deadline for its request."""
 
     daemon_threads = True
+    request_queue_size = 128
 
     def __init__(self, port: int, handler: type[BaseHTTPRequestHandler]) -> None:
         self._deadlines: dict[socket.socket, float] = {}
