@@ -6,7 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -37,6 +37,21 @@ class Arrival:
     unread: int = 0
 
 
+@dataclass
+class Elapsed:
+    """Time since it was made, by a clock that may go back: then none passes."""
+
+    _total: float = 0.0
+    _read: float = field(default_factory=lambda: time.monotonic())
+
+    def now(self) -> float:
+        """Return the time that has passed [s]."""
+        read = time.monotonic()
+        self._total += max(read - self._read, 0.0)
+        self._read = read
+        return self._total
+
+
 def received(
     connection: Connection, stop: threading.Event, rate: float = 10.0
 ) -> Iterator[Arrival]:
@@ -48,16 +63,13 @@ def received(
         rate: How often what is known is published [Hz]: it is looked twice as often at least.
     """
     reader = Reader(connection.link.topics, connection.link.frames)
-    now, before = 0.0, time.monotonic()
+    elapsed = Elapsed()
     while not stop.wait(min(TICK, 0.5 / rate)):
         try:
             pieces, garbage = reader.read(connection.receive(), DECODING)
         except MemoryError:  # what came is lost; there may be room for what comes
             pieces, garbage = [], 0
-        clock = time.monotonic()
-        now += max(clock - before, 0.0)  # where a clock goes back, no time passes
-        before = clock
-        yield Arrival(now, pieces, garbage, reader.unread)
+        yield Arrival(elapsed.now(), pieces, garbage, reader.unread)
 
 
 def replayed(
@@ -78,7 +90,7 @@ def replayed(
     names = tuple(names)
     for name in names:
         recording.require(name, purpose)
-    begin, now, before = time.monotonic(), 0.0, math.nan
+    elapsed, now, before = Elapsed(), 0.0, math.nan
     for block in recording.blocks(names):
         good = np.isfinite(block.time)
         times, values = block.time[good], block.values[good]
@@ -91,7 +103,7 @@ def replayed(
             if newest > before:  # where the log's clock goes back, no time passes
                 now += newest - before
             before = newest
-            ahead = now / speed - (time.monotonic() - begin)
+            ahead = now / speed - elapsed.now()
             if stop.wait(ahead) if ahead > 0.0 else stop.is_set():
                 return
             yield Arrival(now, [Piece(names, stamps[rows], values[rows])])
