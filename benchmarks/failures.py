@@ -385,7 +385,7 @@ def _identify(folder: Path) -> Command:
     (folder / "inputs").rmdir()
     words = ["identify", "pendulum.urdf", "log.csv", "--out", "out", "--threads", "1"]
     files = frozenset({"robot.urdf", "estimate.json", "information.npz", "report.html"})
-    return Command("identify", words, files, "verdict")
+    return Command("identify", words, files, "kg·m²")
 
 
 def _live(folder: Path) -> Command:
