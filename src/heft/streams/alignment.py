@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -34,11 +34,12 @@ MOST_FOREIGN = 16  # names
 COUNTS = (
     "foreign",  # samples of signals that nobody asked for
     "implausible",  # samples with numbers that are none, or beyond all bounds
-    "late",  # samples older than one before
+    "late",  # samples older than one before, by more than could be sorted in
     "repeated",  # samples with the stamp of the one before
     "frozen",  # samples of a sensor that repeats itself
     "alone",  # samples of the first device without those of the others at their time
     "clock set back",
+    "clock set forward",
 )
 
 
@@ -95,6 +96,8 @@ class Buffer:
         arrival: When the last one came, on the listener's clock [s]; NaN before the first step.
         late_in_a_row: How many that came since the last taken are older than it.
         unchanged_since: Stamp since which all values were the same [ns].
+        latest: Values that came last, shape (signals,), which need not be among those kept; empty
+            before the first.
         silent: Whether nothing came for so long that it was reported.
     """
 
@@ -104,6 +107,7 @@ class Buffer:
     arrival: float = math.nan
     late_in_a_row: int = 0
     unchanged_since: int = 0
+    latest: Array = field(default_factory=lambda: np.zeros(0))
     silent: bool = False
 
     @property
@@ -159,7 +163,7 @@ class Notice:
     """Something that happened to a device.
 
     Attributes:
-        name: `stalled`, `resumed` or `clocks apart`.
+        name: `stalled`, `resumed`, `clocks apart`, `clock set back` or `clock set forward`.
         message: In words.
     """
 
@@ -193,6 +197,11 @@ class Alignment:
         bridge: Longest time between two samples of a device across which is interpolated [s].
         hold: Time for which the first device's samples wait for their partners [s].
         frozen: Time after which a noisy device that repeats all its values counts as frozen [s].
+            Samples wait until it is known that theirs is none of these.
+        reorder: Time by which samples that come after a newer one may be older than it [s]: they
+            are sorted in. Samples wait for them.
+        leap: Time by which a device's stamps must go on by more than passed between their arrivals
+            to say that its clock was set forward [s].
         stall: Time without a sample after which a device counts as silent [s].
         reset: How many samples in a row, all older than one before them, say that a clock was set
             back.
@@ -202,6 +211,8 @@ class Alignment:
     bridge: float = 0.05
     hold: float = 1.0
     frozen: float = 0.05
+    reorder: float = 0.005
+    leap: float = 0.5
     stall: float = 1.0
     reset: int = 100
 
@@ -226,9 +237,11 @@ class Alignment:
         """
         counts: Counter[str] = Counter()
         foreign: dict[str, None] = {}
+        jumps: list[Notice] = []
         for piece in pieces:
-            state, more = self._taken(state, piece, now)
+            state, more, jumped = self._taken(state, piece, now)
             counts.update(more)
+            jumps += jumped
             if "foreign" in more:
                 foreign.update(dict.fromkeys(piece.names))
         state, notices = self._heard(state, now)
@@ -236,66 +249,123 @@ class Alignment:
         counts["alone"] += alone
         state, more_notices = self._compared(state)
         names = tuple(foreign)[:MOST_FOREIGN]
-        return state, Aligned(samples, counts, names, (*notices, *more_notices))
+        return state, Aligned(samples, counts, names, (*jumps, *notices, *more_notices))
 
     def _taken(
         self, state: AlignmentState, piece: Piece, now: float
-    ) -> tuple[AlignmentState, Counter[str]]:
+    ) -> tuple[AlignmentState, Counter[str], list[Notice]]:
         """Put a message's samples into the buffers of all devices whose signals it has."""
         places = {n: k for k, n in enumerate(piece.names)}
         ours = [d for d in self.devices if all(n in places for n in d.names)]
         if not ours:
-            return state, Counter(foreign=len(piece.stamps))
+            return state, Counter(foreign=len(piece.stamps)), []
         counts: Counter[str] = Counter()
+        jumps: list[Notice] = []
         for device in ours:
             values = piece.values[:, [places[n] for n in device.names]]
+            plausible = device.plausible(values)
+            counts["implausible"] += int((~plausible).sum())
+            stamps = piece.stamps[plausible] - round(device.delay * SECOND)
+            if not len(stamps):
+                continue
             old = state.buffers[device.name]
-            buffer, more = self._buffered(device, old, piece.stamps, values, now)
+            buffer, more, jumped = self._buffered(
+                device, old, stamps, values[plausible], now, state.aligned_until
+            )
             counts.update(more)
+            jumps += jumped
             state = replace(state, buffers={**state.buffers, device.name: buffer})
             if device is self.devices[0] and more["clock set back"]:
                 state = replace(state, aligned_until=None)
-        return state, counts
+        return state, counts, jumps
 
     def _buffered(
-        self, device: Device, buffer: Buffer, stamps: Stamps, values: Array, now: float
-    ) -> tuple[Buffer, Counter[str]]:
+        self,
+        device: Device,
+        buffer: Buffer,
+        stamps: Stamps,
+        values: Array,
+        now: float,
+        done: int | None,
+    ) -> tuple[Buffer, Counter[str], list[Notice]]:
         """Return the buffer with those samples that can be used, and the counts of the others."""
-        plausible = device.plausible(values)
-        counts = Counter(implausible=int((~plausible).sum()))
-        stamps, values = stamps[plausible] - round(device.delay * SECOND), values[plausible]
-        if not len(stamps):
-            return buffer, counts
         last = int(buffer.stamps[-1]) if len(buffer.stamps) else int(stamps[0]) - 1
         newest = np.maximum.accumulate(np.concatenate([[last], stamps]))[:-1]
         later = stamps > newest
-        counts["repeated"] = int((stamps == newest).sum())
-        counts["late"] = len(stamps) - int(later.sum()) - counts["repeated"]
-        if later.any():
-            late_in_a_row = len(stamps) - 1 - int(np.flatnonzero(later)[-1])
+        sorted_in = ~later & (stamps >= newest - round(self.reorder * SECOND))
+        if done is not None:  # what was aligned already is not taken back
+            sorted_in &= stamps > done
+        counts = Counter(late=int((~later & ~sorted_in & (stamps < newest)).sum()))
+        counts["repeated"] = int((~later & ~sorted_in).sum()) - counts["late"]
+        used = later | sorted_in
+        if used.any():
+            late_in_a_row = len(stamps) - 1 - int(np.flatnonzero(used)[-1])
         else:
             late_in_a_row = buffer.late_in_a_row + len(stamps)
         if late_in_a_row >= self.reset and counts["late"]:
             counts["clock set back"] = 1
-            return Buffer(buffer.stamps[:0], buffer.values[:0], buffer.taken, now), counts
-        stamps, values, unchanged_since = stamps[later], values[later], buffer.unchanged_since
-        if device.noisy and len(stamps):
-            begun = unchanged_since_stamps(buffer, stamps, values)
-            good, unchanged_since = stamps - begun <= self.frozen * SECOND, int(begun[-1])
-            counts["frozen"] = int((~good).sum())
+            by = (int(newest[-1]) - int(stamps[-1])) / SECOND
+            message = f"the stamps of '{device.name}' are {by:.3f} s behind those before: followed"
+            empty = Buffer(buffer.stamps[:0], buffer.values[:0], buffer.taken, now)
+            return empty, counts, [Notice("clock set back", message)]
+        jumps = self._set_forward(device, buffer, newest[later], stamps[later], now)
+        counts["clock set forward"] = len(jumps)
+        made, more = self._merged(device, buffer, stamps[used], values[used])
+        counts.update(more)
+        made = replace(made, late_in_a_row=late_in_a_row)
+        if made.taken > buffer.taken:
+            made = replace(made, arrival=now)
+        return made, counts, jumps
+
+    def _set_forward(
+        self, device: Device, buffer: Buffer, before: Stamps, stamps: Stamps, now: float
+    ) -> list[Notice]:
+        """Report stamps that go on by more than time has passed: no outage, but another clock."""
+        if not len(stamps) or not len(buffer.stamps) or not buffer.taken:
+            return []
+        leap = float((stamps - before).max()) / SECOND - (now - buffer.arrival)
+        if leap <= self.leap:
+            return []
+        message = f"the stamps of '{device.name}' go on by {leap:.3f} s more than time has passed"
+        return [Notice("clock set forward", message)]
+
+    def _merged(
+        self, device: Device, buffer: Buffer, stamps: Stamps, values: Array
+    ) -> tuple[Buffer, Counter[str]]:
+        """Return the buffer with samples in their order, without repeated and frozen ones."""
+        counts: Counter[str] = Counter()
+        if not len(stamps):
+            return buffer, counts
+        order = np.argsort(stamps, kind="stable")
+        stamps, values = stamps[order], values[order]
+        held, held_values = buffer.stamps, buffer.values
+        since, latest = buffer.unchanged_since, buffer.latest
+        begun = unchanged_since_stamps(buffer, stamps, values)
+        if not len(held) or stamps[-1] > held[-1]:
+            since, latest = int(begun[-1]), values[-1]
+        taken = buffer.taken + len(stamps)
+        if device.noisy:
+            stuck = set(begun[stamps - begun > self.frozen * SECOND].tolist())
+            good = ~np.isin(begun, list(stuck))
+            # What came before its sensor was known to be frozen is not used either.
+            kept = len(held)
+            if buffer.unchanged_since in stuck:
+                kept = int(np.searchsorted(held, buffer.unchanged_since))
+            counts["frozen"] = int((~good).sum()) + len(held) - kept
             stamps, values = stamps[good], values[good]
-        both = np.concatenate([buffer.stamps, stamps])
+            held, held_values = held[:kept], held_values[:kept]
+        both, first = np.unique(np.concatenate([held, stamps]), return_index=True)
+        counts["repeated"] = len(held) + len(stamps) - len(both)
         # Where the others are silent, a device's samples wait no longer than they could be used.
         oldest = int(both[-1]) - 2 * round(self.hold * SECOND) if len(both) else 0
         keep = slice(int(np.searchsorted(both, oldest)), None)
         made = replace(
             buffer,
             stamps=both[keep],
-            values=np.concatenate([buffer.values, values])[keep],
-            taken=buffer.taken + len(stamps),
-            arrival=now if len(stamps) else buffer.arrival,
-            late_in_a_row=late_in_a_row,
-            unchanged_since=unchanged_since,
+            values=np.concatenate([held_values, values])[first][keep],
+            taken=taken - counts["frozen"] - counts["repeated"],
+            unchanged_since=since,
+            latest=latest,
         )
         return made, counts
 
@@ -314,20 +384,31 @@ class Alignment:
             buffers[name] = replace(buffer, silent=silent)
         return replace(state, buffers=buffers), notices
 
+    def _settled(self, device: Device, buffer: Buffer) -> int:
+        """Return the stamp up to which nothing in a buffer changes any more; it has samples."""
+        newest = int(buffer.stamps[-1]) - round(self.reorder * SECOND)
+        if not device.noisy:
+            return newest
+        before = int(np.searchsorted(buffer.stamps, buffer.unchanged_since)) - 1
+        sure = int(buffer.stamps[before]) if before >= 0 else int(buffer.stamps[0]) - 1
+        return min(newest, sure)
+
     def _ready(self, state: AlignmentState) -> Stamps:
         """Return the first device's stamps to be aligned now: partners came, or waited in vain."""
-        stamps = state.buffers[self.devices[0].name].stamps
-        done = state.aligned_until
+        clock, *others = self.devices
+        buffer, done = state.buffers[clock.name], state.aligned_until
+        stamps = buffer.stamps
         begin = 0 if done is None else int(np.searchsorted(stamps, done, "right"))
         if begin == len(stamps):
             return stamps[:0]
-        newest, hold = int(stamps[-1]), round(self.hold * SECOND)
+        newest = self._settled(clock, buffer)
+        waited = newest - round(self.hold * SECOND)
         ends = [newest]
-        for device in self.devices[1:]:
-            other = state.buffers[device.name].stamps
+        for device in others:
+            other = state.buffers[device.name]
             ahead = round(device.half_step * SECOND)
-            ends.append(int(other[-1]) - ahead if len(other) else newest - hold)
-        stop = int(np.searchsorted(stamps, max(min(ends), newest - hold), "right"))
+            ends.append(self._settled(device, other) - ahead if len(other.stamps) else waited)
+        stop = int(np.searchsorted(stamps, max(min(ends), waited), "right"))
         return stamps[begin:stop]
 
     def _aligned(self, state: AlignmentState) -> tuple[AlignmentState, AlignedSamples | None, int]:
@@ -400,7 +481,7 @@ def unchanged_since_stamps(buffer: Buffer, stamps: Stamps, values: Array) -> Sta
         stamps: Shape (N,) [ns], N > 0.
         values: Shape (N, signals).
     """
-    before = buffer.values[-1:] if len(buffer.values) else values[:1] + 1.0
+    before = buffer.latest[None] if len(buffer.latest) else values[:1] + 1.0
     changed = (np.diff(np.concatenate([before, values]), axis=0) != 0.0).any(axis=1)
     return np.maximum.accumulate(np.where(changed, stamps, buffer.unchanged_since))
 

@@ -16,7 +16,7 @@ from .messages import Piece, Reader
 from .network import Connection
 
 TICK = 0.05  # [s] between looks at what came, at most; each costs, however little came
-SLICE = 0.025  # [s] of a log that are replayed at once
+SLICE = 0.025  # [s] of a log that are replayed at once, at most
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,12 @@ def received(
 
 
 def replayed(
-    recording: Recording, names: Sequence[str], purpose: str, speed: float, stop: threading.Event
+    recording: Recording,
+    names: Sequence[str],
+    purpose: str,
+    speed: float,
+    stop: threading.Event,
+    rate: float = 10.0,
 ) -> Iterator[Arrival]:
     """Yield a log as if it happened now.
 
@@ -61,6 +66,7 @@ def replayed(
         purpose: What they are for, if one is missing: `is what the load is weighed by`.
         speed: By how much faster than it was recorded.
         stop: Ends it.
+        rate: How often what is known is published, on the log's clock [Hz].
 
     Raises:
         MissingSignal: If the log lacks a signal.
@@ -69,11 +75,12 @@ def replayed(
     for name in names:
         recording.require(name, purpose)
     begin, now, before = time.monotonic(), 0.0, math.nan
+    at_once = min(SLICE, 0.5 / rate)
     for block in recording.blocks(names):
         good = np.isfinite(block.time)
         times, values = block.time[good], block.values[good]
         stamps = np.round(times * 1e9).astype(np.int64)
-        cuts = np.flatnonzero(np.diff(np.floor(times / SLICE)) != 0.0) + 1
+        cuts = np.flatnonzero(np.diff(np.floor(times / at_once)) != 0.0) + 1
         for rows in np.split(np.arange(len(stamps)), cuts):
             if not len(rows):
                 continue
