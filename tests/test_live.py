@@ -296,6 +296,20 @@ def test_an_empty_hand_has_no_centre_of_mass() -> None:
     )
 
 
+def test_what_is_nothing_stays_nothing() -> None:
+    """However the noise of an empty sensor would be made a body."""
+    held = sensed(10_000)
+    wrench = held.wrench - (sensed(10_000, noise=(0.0, 0.0)).wrench - BIAS)
+    pieces = cut(as_piece(replace(held, wrench=wrench)), 100)
+    state, told = NODE.start(), []
+    for piece in pieces:
+        state, _ = NODE.step(state, float(piece.stamps[-1] - START) / 1e9, [piece])
+        told.append(load_estimate(state))
+    known = [found for found in told if found.held is not None]
+    assert len(known) > 80 and not any(found.held for found in known)
+    assert max(found.body[0] for found in known) < 0.05
+
+
 def test_poses_tell_the_motion_by_their_slopes() -> None:
     count = 3000
     time, rotation, _, _, _, _ = moving(count)

@@ -315,8 +315,10 @@ def load_estimate(state: NodeState) -> LoadEstimate:
     ten = load.body.copy()
     body, std = numbers(ten, load.covariance)
     unknown = online.unknown(load)
-    held = None if "mass" in unknown else bool(body[0] >= online.light)
+    # By the data's own mass: the consistent parameters next to noise about zero may be heavier.
+    held = None if "mass" in unknown else bool(load.ten[0] >= online.light)
     if not held:  # unloaded: a centre of mass is not defined
+        ten[0] = body[0] = max(float(load.ten[0]), 0.0)
         unknown = (*unknown, "com", "inertia")
     places = {"mass": slice(0, 1), "com": slice(1, 4), "inertia": slice(4, 10)}
     for name in unknown:
