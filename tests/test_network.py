@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -139,6 +140,20 @@ def test_what_leads_to_another_machine_in_the_clear_is_known(
     source: str, target: str, stays: bool
 ) -> None:
     assert Link().stays_here(source, target) is stays
+
+
+@pytest.mark.parametrize("insecure", [False, True])
+def test_gossip_leads_nowhere_else_unless_that_was_asked_for(
+    tmp_path: Path, insecure: bool
+) -> None:
+    away = SimpleNamespace(src="tcp/192.168.1.7:5", dst="tcp/192.168.1.8:7447")
+    link = link_of(tmp_path, listen=[f"tcp/127.0.0.1:{free_port()}"])
+    with connected(link, insecure) as connection:
+        if insecure:
+            connection.refuse_strangers([away])
+        else:
+            with pytest.raises(InvalidSetting, match="led to another machine"):
+                connection.refuse_strangers([away])
 
 
 def test_one_address_may_be_a_routers_and_more_are_peers(tmp_path: Path) -> None:

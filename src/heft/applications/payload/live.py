@@ -232,7 +232,8 @@ def weigh(
                 listener(update)
         if due:
             # From when it was due, not from when it was done: or each would be late by the last.
-            next_due = max(next_due, now - 1.0 / rate) + 1.0 / rate
+            next_due += 1.0 / rate
+            next_due = next_due if next_due > now else now + 1.0 / rate
             reported = now if health_due else reported
         if keep is not None and now - kept >= KEPT:
             checkpoint.save(keep, node, state)
