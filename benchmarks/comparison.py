@@ -81,12 +81,12 @@ def weighs(truth: Truth) -> Truth:
 
 def finds_friction(found: Comparison, truth: Truth) -> bool:
     """Return whether the last joint's friction is marked, and no other joint's."""
-    marked = [c.name for c in found.of("friction") if c.clear]
-    return marked == [truth.robot.joints[-1]]
+    marked = {c.name for c in found.of("friction") if c.clear}
+    return marked == {truth.robot.joints[-1]}
 
 
 def finds_link(found: Comparison, truth: Truth) -> bool:
-    """Return whether the last link explains the change of the base parameters best."""
+    """Return whether the last link explains the change of the bodies best."""
     return bool(found.suspects) and found.suspects[0][0] == truth.robot.bodies_links[-1].name
 
 
@@ -110,7 +110,7 @@ def measured(condition: Condition, folder: Path) -> Iterator[Row]:
         alarms / condition.pairs,
         f"share of {condition.pairs}",
         float(binom.ppf(0.95, condition.pairs, ALARM)) / condition.pairs,
-        f"{len(found.changes)} numbers, {ALARM:.0%} by the rule; the bound is its 95 % quantile",
+        f"{len(found.changes)} quantities, {ALARM:.0%} by the rule; the bound is its 95 % quantile",
     )
     trials = condition.pairs // 4
     changes: dict[str, tuple[Callable[[Truth], Truth], Callable[[Comparison, Truth], bool]]] = {

@@ -196,7 +196,7 @@ def names_joint(found: Comparison, key: Key) -> bool:
 
 
 def names_tool(found: Comparison, key: Key) -> bool:
-    """Return whether the tool explains the change of the base parameters as well as any link."""
+    """Return whether the tool explains the change of the bodies as well as any link."""
     shares = dict(found.suspects)
     return bool(shares) and shares[tool_of(truth.arm(key[0]))] > max(shares.values()) - SAME
 

@@ -8,7 +8,9 @@ friction that is in the dictionary of the identification and once with friction 
 with Stribeck, load). Each log has one kind of fault (`doctor_faults`) or none. A fault counts if it
 changes the simulator's signals by more than their noise; whether heft could tell is not asked. It
 is found if every cause is said, alone or beside one other that explains the log as well, and
-nothing else is claimed. A false finding is anything that is claimed of a log without a fault.
+nothing else is claimed. A false finding is anything that is claimed of a log without a fault; logs
+without a fault are looked at under further conditions too: elastic, with backlash, warming, with
+coarse encoders (`CLEAN`).
 
 Thresholds of the doctor were chosen on the development arms and seeds below 100, no others.
 """
@@ -29,18 +31,31 @@ from tests.experiments import ROBOTS
 
 from benchmarks.doctor_faults import FAULTS, Cause, Experiment, Faulty
 from benchmarks.results_file import Row, at_least, at_most, store, table
-from benchmarks.truth import DEVELOPMENT, IN_CLASS, LUGRE, SCORED, File
+from benchmarks.truth import CONDITIONS, DEVELOPMENT, IN_CLASS, LUGRE, SCORED, File
 from heft.applications.doctor.doctor import Diagnosis, diagnose
-from heft.experiments import Arm, Condition, Inertial, MotionKind, Sensors, Simulator
+from heft.experiments import Arm, Condition, Inertial, MotionKind, Simulator
 from heft.experiments.simulated_links import Links
 from heft.models.export import write_urdf
 from heft.models.robot import Robot
+from heft.recordings import Recording
 
 FURTHER = {"ur10": File("ur_description/urdf/ur10_robot.urdf")}
 SETS = {"development": tuple(DEVELOPMENT), "scored": (*SCORED, *FURTHER)}
 FRICTION = {
-    "in class": IN_CLASS,
-    "out of class": replace(LUGRE, load=0.03),
+    "in class": Condition(drives=IN_CLASS),
+    "out of class": Condition(drives=replace(LUGRE, load=0.03)),
+}
+# Of good logs only; the one whose torque is late is in time here.
+CLEAN = {
+    name: replace(CONDITIONS[name], sensors=replace(CONDITIONS[name].sensors, delay=0.0))
+    for name in (
+        "in class, hard",
+        "lugre",
+        "lugre load drift late ar1 jitter",
+        "dahl",
+        "elastic ripple quantised",
+        "backlash",
+    )
 }
 MOTIONS: tuple[MotionKind, ...] = ("sines", "point to point", "ordinary work", "slow")
 RE_SIMULATED = {"tilt 5°": 5.0, "tilt 1.5°": 1.5, "tool missing": 0.0}
@@ -57,7 +72,7 @@ class Log:
 
     Attributes:
         arm: Name of the arm.
-        friction: In or out of class.
+        friction: In or out of class, or the name of a further condition.
         seed: Of all random numbers.
         kind: Of the fault, or `clean`.
     """
@@ -73,22 +88,34 @@ class Log:
         return f"{self.arm} · {self.friction} · {self.seed} · {self.kind}"
 
 
+@lru_cache(maxsize=8)
+def arm_of(name: str) -> Arm:
+    """Return an arm by its short name."""
+    file = {**DEVELOPMENT, **SCORED, **FURTHER}[name]
+    return Arm.of(ROBOTS / file.path, name, file.first, file.last, file.fastest)
+
+
+@lru_cache(maxsize=2)
+def clean(log: Log, duration: float = DURATION) -> tuple[Recording, Robot]:
+    """Return a log without any fault and the model file, as a user would have them."""
+    motion = MOTIONS[log.seed % len(MOTIONS)]
+    condition = replace({**FRICTION, **CLEAN}[log.friction], motion=motion, duration=duration)
+    made = Simulator(arm_of(log.arm), condition).run(log.seed)
+    return made.recording, Robot.from_urdf_text(made.prior)
+
+
 @lru_cache(maxsize=4)
 def experiment(
-    arm: str, friction: str, seed: int, motion: MotionKind = "sines", tilt: float = 0.0,
-    tool: bool = False, duration: float = DURATION,
+    arm: str, friction: str, seed: int, tilt: float = 0.0, tool: bool = False,
+    duration: float = DURATION,
 ) -> Experiment:  # fmt: skip
     """Return a simulated experiment, without noise."""
-    file = {**DEVELOPMENT, **SCORED, **FURTHER}[arm]
-    plain = Arm.of(ROBOTS / file.path, arm, file.first, file.last, file.fastest)
+    plain = arm_of(arm)
     held = with_tool(plain, np.random.default_rng([seed, 7])) if tool else plain
-    condition = Condition(
-        drives=FRICTION[friction], motion=motion, tilt=float(np.deg2rad(tilt)),
-        sensors=Sensors(), duration=duration,
-    )  # fmt: skip
+    condition = replace(FRICTION[friction], tilt=float(np.deg2rad(tilt)), duration=duration)
     simulator = Simulator(held, condition)
-    made, exact = simulator.run(seed), simulator.run(seed).exact
-    believed = Simulator(plain, condition).believed(seed)
+    made = simulator.run(seed)
+    exact, believed = made.exact, Simulator(plain, condition).believed(seed)
     links = Links.of(held.urdf, held.joints)
     still = np.zeros_like(exact.q)
     entries = [{k: v for law in d.laws for k, v in law.entries().items()} for d in made.drives]
@@ -127,11 +154,9 @@ def with_tool(arm: Arm, rng: np.random.Generator) -> Arm:
 
 def faulty(log: Log, duration: float = DURATION) -> Faulty:
     """Return a log of the study, of a duration [s]."""
-    rng = np.random.default_rng([log.seed, list(KINDS).index(log.kind)])
     if log.kind == "clean":
-        motion = MOTIONS[log.seed % len(MOTIONS)]
-        e = experiment(log.arm, log.friction, log.seed, motion, duration=duration)
-        return Faulty(e.logged(rng), (), True)
+        return Faulty(clean(log, duration)[0], (), True)
+    rng = np.random.default_rng([log.seed, list(KINDS).index(log.kind)])
     good = experiment(log.arm, log.friction, log.seed, duration=duration)
     if log.kind in FAULTS:
         return FAULTS[log.kind](good, rng)
@@ -142,10 +167,17 @@ def faulty(log: Log, duration: float = DURATION) -> Faulty:
     return Faulty(made.logged(rng), (cause,), bool(np.any(moved)))
 
 
+def robot_of(log: Log, duration: float = DURATION) -> Robot:
+    """Return the robot of the model file that is believed beside a log."""
+    if log.kind == "clean":
+        return clean(log, duration)[1]
+    return experiment(log.arm, log.friction, log.seed, duration=duration).robot
+
+
 def examined(log: Log) -> dict[str, object]:
     """Return what the doctor says of a log, as a line of the cache."""
     made = faulty(log)
-    robot = experiment(log.arm, log.friction, log.seed).robot
+    robot = robot_of(log)
     begin = time.perf_counter()
     found = diagnose([made.recording], robot)
     seconds = time.perf_counter() - begin
@@ -175,14 +207,14 @@ def extra(found: Diagnosis, causes: Sequence[Cause]) -> list[str]:
 
 def rows_of(lines: Sequence[dict[str, object]]) -> Iterator[Row]:
     """Yield the table of a study."""
-    for friction in FRICTION:
+    for friction in (*FRICTION, *CLEAN):
         mine = [x for x in lines if x["friction"] == friction]
-        clean = [x for x in mine if x["kind"] == "clean"]
-        if clean:
-            false = sum(bool(x["extra"]) for x in clean)
+        good = [x for x in mine if x["kind"] == "clean"]
+        if good:
+            false = sum(bool(x["extra"]) for x in good)
             yield at_most(
-                f"{friction}: false findings, share of clean logs", false / len(clean), "", 0.01,
-                f"{false} of {len(clean)}",
+                f"{friction}: false findings, share of clean logs", false / len(good), "", 0.01,
+                f"{false} of {len(good)}",
             )  # fmt: skip
         total, right = 0, 0
         for kind in KINDS[1:]:
@@ -235,7 +267,8 @@ def main() -> None:
     parser.add_argument("--arms", default="scored", help="development, scored, or names")
     parser.add_argument("--seeds", default="1000:1001", help="first:behind the last")
     parser.add_argument("--kinds", default=",".join(KINDS))
-    parser.add_argument("--friction", default=",".join(FRICTION))
+    # Names of conditions hold commas.
+    parser.add_argument("--friction", default="|".join((*FRICTION, *CLEAN)))
     parser.add_argument("--cache", type=Path, help="file of what is done already")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--show", action="store_true", help="print what was not right")
@@ -246,8 +279,9 @@ def main() -> None:
         Log(arm, friction, seed, kind)
         for seed in range(first, behind)
         for arm in SETS.get(arguments.arms, tuple(arguments.arms.split(",")))
-        for friction in arguments.friction.split(",")
+        for friction in arguments.friction.split("|")
         for kind in arguments.kinds.split(",")
+        if kind == "clean" or friction in FRICTION
     ]
 
     def show(line: dict[str, object]) -> None:

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -167,17 +167,26 @@ def simple_friction(stored: Mapping[str, Any], truth: SimulatedExperiment) -> Co
     return Compared(np.array(error), np.array(half), np.array(scale))
 
 
-def held_out(left: Left, motion: ExactMotion) -> dict[str, float]:
-    """Return ‖τ̂ − τ‖ / ‖τ‖ of the files that were written, on exact motion, by friction."""
+def held_out(left: Left, motion: ExactMotion, band: float | None = None) -> dict[str, float]:
+    """Return ‖τ̂ − τ‖ / ‖τ‖ of the files that were written, on exact motion, by friction.
+
+    Args:
+        left: What the fit left as files.
+        motion: With its torque, without noise.
+        band: Upper end of the band in which both are compared [Hz]; all of it if not given.
+    """
     everything = np.ones(len(motion.time), dtype=bool)
     step = float(motion.time[1] - motion.time[0])
     arrays = (motion.time, motion.q, motion.v, motion.a, motion.tau)
     piece = Piece(*arrays, everything, step, everything)
     size = float(np.linalg.norm(motion.tau))
-    return {
-        kind: float(np.linalg.norm(left.torque(piece, kind) - motion.tau)) / size  # type: ignore[arg-type]
-        for kind in ("full", "simple")
-    }
+
+    def error(kind: Literal["full", "simple"]) -> float:
+        off = left.torque(piece, kind) - motion.tau
+        seen = off if band is None else filtered(motion.time, off, step, band)
+        return float(np.linalg.norm(seen)) / size
+
+    return {"full": error("full"), "simple": error("simple")}
 
 
 def masses(stored: Mapping[str, Any], truth: SimulatedExperiment) -> dict[str, list[float]]:
@@ -198,6 +207,7 @@ def record(found: Identification, truth: SimulatedExperiment) -> dict[str, Any]:
     left = Left.by(found)
     alike, other = truth.other(), truth.other("slow point to point", 2)
     score = next(s for s in found.fit if s.friction == "full" and s.filter_hz is not None)
+    slow = [truth.other("slow point to point", n) for n in SLOW_MOTIONS]
     quantities = {
         "base": base_parameters(found, truth),
         "rotor": rotor_inertia(stored, truth),
@@ -210,9 +220,8 @@ def record(found: Identification, truth: SimulatedExperiment) -> dict[str, Any]:
         **{name: q.to_json() for name, q in quantities.items()},
         "alike": held_out(left, alike),
         "other": held_out(left, other),
-        "slow": [
-            held_out(left, truth.other("slow point to point", n))["full"] for n in SLOW_MOTIONS
-        ],
+        "slow": [held_out(left, m, score.filter_hz)["full"] for m in slow],
+        "slow, all frequencies": [held_out(left, m)["full"] for m in slow],
         "masses": masses(stored, truth),
         "delay": found.problem.delay,
         "true delay": truth.simulator.condition.sensors.delay,

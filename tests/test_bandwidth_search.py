@@ -184,3 +184,9 @@ def test_once_a_delay_is_known_the_cutoff_moves_an_octave_at_most(least: float) 
     problem = both(lambda x: noise(x - least) + blur(x - least))
     assert np.log2(SEARCH.refine(problem)) == np.sign(least) * SEARCH.after_delay
     assert max(np.abs(problem.asked)) <= SEARCH.after_delay
+
+
+@pytest.mark.parametrize("best", [0.0, -0.75, -2.0, -3.25])
+def test_a_score_with_one_least_value_is_found_within_its_quarter_octave(best: float) -> None:
+    factor = BandwidthSearch().searched(lambda k: (1.0 + (k - best) ** 2) / (1.0 + best**2))
+    assert factor == pytest.approx(2.0**best)

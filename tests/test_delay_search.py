@@ -127,6 +127,21 @@ def test_a_delay_beyond_reach_is_not_taken() -> None:
     assert found([50.0] * 4) == 0.0
 
 
+def test_the_second_look_stays_within_reach() -> None:
+    """Where residuals fall towards ever greater delays, none is tried that settings refuse."""
+    tried: list[float] = []
+
+    class Falling(Curves):
+        def delayed(self, delay: float) -> Curves:
+            tried.append(delay)
+            return Falling(self.least, self.depth, delay, self.factor)
+
+    own = [34e-3, 34.5e-3, 33.5e-3]
+    DelaySearch().fit(Falling({0.5: own, 0.25: own}, 0.2))  # type: ignore[arg-type]
+    assert max(tried) == pytest.approx(0.03, abs=0.006)
+    assert max(tried) <= DelaySearch().reach
+
+
 def led(ahead: float, where: Callable[[FloatArray], FloatArray]) -> tuple[RobotPlant, Recording]:
     """Return the arm of `late` with torque that comes early where joints' speeds say so."""
     guess, now = late(0.0)

@@ -183,6 +183,17 @@ def test_motion_in_a_silence_is_no_jump() -> None:
     ]
 
 
+def test_a_coarse_encoder_that_rests_at_its_end_is_not_saturated() -> None:
+    """The last rows before a rest are single steps, of which some are seen as finer ones."""
+    arrays = good_log()
+    step = 4e-3
+    x = np.round(arrays["q.elbow"] / step) * step
+    x += 2e-5 * np.random.default_rng(4).integers(0, 2, ROWS)  # now and then a finer one
+    x[np.isclose(x, x.max(), atol=3e-5)] = x.max()
+    arrays["q.elbow"] = x
+    assert "saturated" not in {f.name for f in found(arrays)}
+
+
 def test_a_log_without_rows_is_that_and_nothing_else() -> None:
     assert [f.name for f in found({n: x[:0] for n, x in good_log().items()})] == ["no rows"]
 

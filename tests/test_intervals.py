@@ -15,11 +15,14 @@ from heft.applications.identification import Settings, fit_experiment, open_expe
 from heft.applications.identification.earlier import Earlier, stored
 from heft.applications.identification.fit import ExperimentFit
 from heft.applications.identification.misfit import (
+    Misfit,
     MisfitGatherer,
     MisfitSettings,
     Reversal,
+    noise_in_band,
     since_reversal,
 )
+from heft.applications.identification.scores import filtered
 from heft.display import Stretch
 from heft.dynamics import LINEAR_SCALE, Drive, Viscous
 from heft.estimators import (
@@ -248,7 +251,9 @@ def test_distance_since_reversal_row_by_row_and_in_pieces() -> None:
     np.testing.assert_allclose(np.concatenate(parts), wanted)
 
 
-def gathered(left: FloatArray, scale: float = 1.0, copies: int = 1) -> MisfitGatherer:
+def gathered(
+    left: FloatArray, scale: float = 1.0, copies: int = 1, noise: float = 0.0
+) -> MisfitGatherer:
     """Return what is left over of a joint that swings, `left` of its phase, shape (N,)."""
     drive = Drive("joint", np.array([1.0]), (Viscous(),), scale != 1.0)
     gatherer = MisfitGatherer((drive,), np.array([0]))
@@ -257,7 +262,7 @@ def gathered(left: FloatArray, scale: float = 1.0, copies: int = 1) -> MisfitGat
     none = np.zeros((len(t), 1))
     for _ in range(copies):
         piece = Stretch(0, t, np.arange(len(t)), scale * x, scale * w, none, none[None], none)
-        gatherer.add(piece, left[:, None], np.ones(len(t), dtype=bool), 0.002)
+        gatherer.add(piece, left[:, None], np.ones(len(t), dtype=bool), 0.002, np.full(1, noise))
     return gatherer
 
 
@@ -284,6 +289,70 @@ def test_the_longer_it_slides_the_surer_it_is() -> None:
     np.testing.assert_allclose(once.unseen(np.array([50.0, -50.0])), never)
 
 
+SPEEDS = np.array([0.0, 0.005, 0.05, 0.5, -1.5, 50.0])
+GONE = np.array([0.0, 0.0005, 0.02, 0.2, 0.5, 0.0])
+
+
+@pytest.mark.parametrize("corner", [5.0, 30.0])
+def test_noise_in_the_band_is_what_the_filter_leaves_of_it(corner: float) -> None:
+    """Of white noise, whatever is smooth or happens seldom beside it."""
+    time = 0.002 * np.arange(400_000)
+    white = np.random.default_rng(0).normal(size=(len(time), 2)) * [0.1, 3.0]
+    left = filtered(time, white, 0.002, corner)
+    found = noise_in_band(white, 0.002, corner)
+    np.testing.assert_allclose(found, left.std(axis=0), rtol=0.05)
+    beside = 5.0 * np.sin(2.0 * time)[:, None] + np.sign(np.sin(0.7 * time))[:, None]
+    np.testing.assert_allclose(noise_in_band(white + beside, 0.002, corner), found, rtol=0.02)
+    assert not noise_in_band(beside[:2], 0.002, corner).any()
+
+
+def stated(cells: FloatArray, slow: float, noise: float = 0.0) -> Misfit:
+    """Return a misfit that was measured elsewhere, of speeds that nothing slid at."""
+    found = gathered(np.zeros(len(PHASE))).misfits()["joint"]
+    none = np.zeros_like(found.seconds)
+    return replace(found, cells=cells, slow=slow, seconds=none, noise=noise)
+
+
+CELLS = np.random.default_rng(1).uniform(
+    1.0, 2.0, (len(MisfitSettings().speeds), len(MisfitSettings().distances))
+)
+
+
+@pytest.mark.parametrize("noise", [0.2, 0.9])
+def test_noise_of_the_sensor_is_no_error_of_the_model(noise: float) -> None:
+    """Errors and independent noise of the sensor add up to what is left over."""
+    noisy = stated(np.hypot(CELLS, noise), float(np.hypot(1.3, noise)), noise)
+    exact = stated(CELLS, 1.3).elsewhere(SPEEDS, GONE)
+    # The median of an even number of cells is between two of them, whose squares add.
+    np.testing.assert_allclose(noisy.elsewhere(SPEEDS, GONE), exact, rtol=1e-3)
+    assert not stated(CELLS, 1.3, noise=3.0).elsewhere(SPEEDS, GONE).any()
+
+
+def test_a_single_condition_that_stands_out_is_not_all_slow_motion() -> None:
+    out = CELLS.copy()
+    out[2, 3] = 90.0  # [N·m], where nothing of `SPEEDS` and `GONE` is
+    plain = stated(CELLS, 1.3).elsewhere(SPEEDS, GONE)
+    ruled = stated(out, 1.3).elsewhere(SPEEDS, GONE)
+    np.testing.assert_allclose(ruled, plain, rtol=0.05)
+
+
+def test_at_rest_no_less_is_expected_than_slow_motion_left_over() -> None:
+    """What sticks shows in the rows about reversals only, of which the median says nothing."""
+    speeds, gone = np.array([0.0, 0.02]), np.array([0.5, 0.5])
+    little, much = (stated(CELLS, m).elsewhere(speeds, gone) for m in (0.0, 9.0))
+    assert much[0] > MisfitSettings().resting * 9.0 and much[0] > 3.0 * little[0]
+    assert much[1] == little[1] < little[0]
+
+
+def test_elsewhere_the_longer_it_slid_the_surer_it_is() -> None:
+    noise = np.random.default_rng(0).normal(size=len(PHASE))
+    once, often = (gathered(noise, copies=n).misfits()["joint"] for n in (1, 20))
+    speeds, gone = np.array([0.5, 1.0, -1.5]), np.full(3, 0.5)
+    assert (often.elsewhere(speeds, gone) < once.elsewhere(speeds, gone)).all()
+    never = np.array([50.0]), np.array([1.0])
+    np.testing.assert_allclose(often.elsewhere(*never), once.elsewhere(*never))
+
+
 def test_a_sliding_joint_is_a_joint_in_other_units() -> None:
     noise = np.random.default_rng(0).normal(size=len(PHASE))
     one, other = (gathered(noise, s).misfits()["joint"] for s in (1.0, LINEAR_SCALE))
@@ -292,6 +361,11 @@ def test_a_sliding_joint_is_a_joint_in_other_units() -> None:
     np.testing.assert_allclose(
         other.torque(LINEAR_SCALE * speeds, LINEAR_SCALE * gone),
         one.torque(speeds, gone),
+        rtol=1e-9,
+    )
+    np.testing.assert_allclose(
+        other.elsewhere(LINEAR_SCALE * speeds, LINEAR_SCALE * gone),
+        one.elsewhere(speeds, gone),
         rtol=1e-9,
     )
 

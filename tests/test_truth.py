@@ -27,6 +27,7 @@ def record(seed: int, spread: float, bias: float = 0.0, delay: float = 0.0) -> R
         "alike": {"full": true, "simple": true},
         "other": {"full": true, "simple": true},
         "slow": [true, true, true],
+        "slow, all frequencies": [true, true, true],
         "masses": {"truth": [1.0], "low": [0.5], "high": [np.inf]},
         "delay": delay,
         "true delay": 0.0,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -84,10 +84,19 @@ class BandwidthSearch:
             score = float(np.exp(np.mean(np.log(ratio))))
             return score if np.isfinite(score) else np.inf
 
+        return self.searched(look, short.threads)
+
+    def searched(self, look: Callable[[float], float], threads: int = 1) -> float:
+        """Return the factor by which to multiply the cutoff, given how to score one.
+
+        Args:
+            look: Score of a cutoff so many octaves above the initial one, whose own is 1.
+            threads: On how many it may be called at a time.
+        """
         scores = {0.0: 1.0}
 
         def look_at(octaves: list[float]) -> None:
-            found = side_by_side(look, octaves, short.threads)
+            found = side_by_side(look, octaves, threads)
             scores.update(zip(octaves, found, strict=True))
 
         # Two at a time, whatever the number of threads, or the result would depend on it.

@@ -248,6 +248,7 @@ class DelaySearch:
         if speaking:
             about = problem.delayed(self._together(list(speaking.values()))[0])
             delay, std = self._together([self._view(about, factor) for factor in speaking])
+            delay = delay if abs(delay) < self.reach else 0.0
         return DelayFound(delay, best.mean, best.ratio, agreement, std)
 
     def _together(self, views: Sequence[_View]) -> tuple[float, float]:
@@ -286,23 +287,24 @@ class DelaySearch:
             return moved.residual_energy(solve(moved.information()))[used] / least
 
         ratios = {0.0: np.where(np.isfinite(least), 1.0, 0.0)}
-        new = self._ahead(ratios)
+        new = self._ahead(ratios, problem.delay)
         while new:  # as long as a channel's least is at an end of what was tried
             ratios.update(zip(new, side_by_side(look, new, short.threads), strict=True))
-            new = self._ahead(ratios)
+            new = self._ahead(ratios, problem.delay)
         delays = sorted(ratios)
         found = np.array([ratios[d] for d in delays])
         mean, std = _common(delays, found, extrapolate=2.0 * self.reach)
         ratio = _least(delays, found.mean(axis=1)).height
         return _View(problem.delay + mean, std, ratio, len(used))
 
-    def _ahead(self, ratios: Mapping[float, Array]) -> list[float]:
-        """Return the delays to be tried next, two at an end."""
+    def _ahead(self, ratios: Mapping[float, Array], about: float) -> list[float]:
+        """Return the delays to be tried next, relative to one [s], two at an end and in reach."""
         tried = sorted(ratios)
+        delays = [d for d in self.delays if abs(about + d) <= self.reach]
         least = np.argmin([ratios[d] for d in tried], axis=0)
-        lower = [d for d in self.delays if d < tried[0]][-2:] if (least == 0).any() else []
+        lower = [d for d in delays if d < tried[0]][-2:] if (least == 0).any() else []
         last = len(tried) - 1
-        upper = [d for d in self.delays if d > tried[-1]][:2] if (least == last).any() else []
+        upper = [d for d in delays if d > tried[-1]][:2] if (least == last).any() else []
         return [*lower, *upper]
 
     def delay_error(

@@ -215,6 +215,13 @@ class CorrectionStep(ABC):
         """Whether its parameter is refined by a first-order expansion of the residual."""
         return False
 
+    def unbound(self) -> Self | None:
+        """Return the step by which its joints' torque says nothing of the bodies any more.
+
+        None if there is none. What the bodies bind must be worse explained by it.
+        """
+        return None
+
     def followed_by(self, further: CorrectionStep) -> Self | None:
         """Return this step and a further one of the same kind as one step; None if kinds differ."""
         return None

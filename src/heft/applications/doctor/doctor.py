@@ -26,16 +26,18 @@ from heft.information import SEVERITIES, DataRank, Finding
 from heft.models import Robot, joint_lines
 from heft.recordings import ColumnMap, Recording, draft_map, read_table
 
+from .bandwidth import at_best_bandwidth
 from .clock_and_signals import LogFacts, look
 from .corrections import Correction, Told
 from .evidence import Evidence
-from .judging import StepEvidence
+from .judging import Explained, StepEvidence
 from .matching import Matching
 from .mending import effort_kind, mended_map, readable
 from .pace import Pace
 from .physics import Physics, of_the_motion
 from .search import explain
 from .settings import CorrectionSearch, DoctorSettings
+from .timings import TimingFound
 
 MARKS = {"spoils": "✗", "warns": "!", "tells": "·"}
 FIELDS = (
@@ -128,7 +130,7 @@ def _by_physics(
         evidence = Evidence.of(robot, recordings, settings.evidence)
         if not evidence.stretches or not evidence.channels:
             raise InvalidRecording("no piece of the logs is long enough, or holds no torque")
-        explained, timing = explain(evidence, settings.search, pace, settings.loads)
+        evidence, explained, timing = _explained(evidence, settings, pace)
     except (InvalidRecording, FitError) as problem:
         cure = "cure the other findings first"
         findings.append(Finding("physics not asked", problem.message, cure=cure))
@@ -148,6 +150,24 @@ def _by_physics(
         correction=explained.correction,
         steps=explained.steps,
     )
+
+
+def _explained(
+    whole: Evidence, settings: DoctorSettings, pace: Pace
+) -> tuple[Evidence, Explained, TimingFound]:
+    """Return the evidence at the bandwidth of the least residual, and what explains it.
+
+    A fault hides what bandwidth is best, so it is asked for again without those that are found.
+    """
+    timing = settings.search.timing
+    evidence = at_best_bandwidth(whole, Correction.none(whole.robot), timing)
+    explained, found = explain(evidence, settings.search, pace, settings.loads)
+    if explained.steps and not pace.is_over():
+        better = at_best_bandwidth(whole, explained.correction, timing)
+        if better.corner < evidence.corner:
+            evidence = better
+            explained, found = explain(evidence, settings.search, pace, settings.loads)
+    return evidence, explained, found
 
 
 def diagnose_files(

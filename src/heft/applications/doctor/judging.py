@@ -85,7 +85,11 @@ class Judge:
                 self.hypotheses.fit(combined(start, [s for s in kept if s is not step]))
                 for step in kept
             ]
-            gains = [fit.objective - best.objective for fit in without]
+            rivals = [
+                min(fit.objective, self._unbound(start, kept, step))
+                for step, fit in zip(kept, without, strict=True)
+            ]
+            gains = [rival - best.objective for rival in rivals]
             weak = [
                 k
                 for k, step in enumerate(kept)
@@ -95,6 +99,20 @@ class Judge:
             if not weak:
                 return self._explained(start, kept, without, best)
             kept.pop(min(weak, key=lambda k: gains[k]))
+
+    def _unbound(
+        self, start: Correction, steps: Sequence[CorrectionStep], step: CorrectionStep
+    ) -> float:
+        """Return J where a step's joint has a torque that the bodies do not bind.
+
+        A gain next to nothing lets a joint's torque be any sum of the bodies' columns, which
+        takes up what its friction leaves. A gain that is there is asked for by their size.
+        """
+        free = step.unbound()
+        if free is None:
+            return np.inf
+        others = [free if s is step else s for s in steps]
+        return self.hypotheses.fit(combined(start, others)).objective
 
     def _explained(
         self,

@@ -214,7 +214,8 @@ def _walk_signals(tally: Counts, block: _Block, thresholds: SignalThresholds) ->
         slope = max(0.2 * size, 3.0 * sizes.quantum[k])
         for side, _ in EXTREMES:
             level = sizes.high[k] if side else sizes.low[k]
-            tally.plateau[side, k] += _plateau(x, d, level, slope, thresholds.plateau_rows)
+            steps = 1 if kind in EFFORTS else 2  # an effort is too noisy for more
+            tally.plateau[side, k] += _plateau(x, d, level, slope, thresholds.plateau_rows, steps)
         moves = _own_motion(block, kind, name, change, some_move)
         if kind in EFFORTS:
             moves &= inside
@@ -276,14 +277,17 @@ def _runs(mask: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     return edges[::2], edges[1::2]
 
 
-def _plateau(x: Array, d: Array, level: float, slope: float, least: int) -> int:
-    """Return how many rows lie on flat tops of `least` rows that are entered with a slope."""
+def _plateau(x: Array, d: Array, level: float, slope: float, least: int, steps: int) -> int:
+    """Return how many rows lie on flat tops of `least` rows with a slope of so many steps beside.
+
+    A motion that comes to rest ends in single steps of a coarse encoder, which are no slope.
+    """
     begins, ends = _runs(x == level)
     rows = 0
     for begin, end in zip(begins, ends, strict=True):
-        entered = abs(d[begin - 1]) if begin > 0 else 0.0
-        left = abs(d[end - 1]) if end - 1 < len(d) else 0.0
-        if end - begin >= least and max(entered, left) > slope:
+        beside = d[max(begin - steps, 0) : begin], d[end - 1 : end - 1 + steps]
+        steep = any(len(e) == steps and max(e.min(), -e.max()) > slope for e in beside)
+        if end - begin >= least and steep:
             rows += int(end - begin)
     return rows
 

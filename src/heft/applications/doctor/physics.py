@@ -24,7 +24,7 @@ from .judging import Explained, StepEvidence
 from .loads import friction_shares, tool
 from .mending import corrected
 from .settings import DoctorSettings
-from .timings import TimingFound
+from .timings import TimingFound, Timings
 
 CONDITION = Limits().condition  # of the motion, as an identification judges it
 NAMED_RIVALS = 3  # other steps that a finding's sentence names
@@ -103,10 +103,9 @@ class Physics:
 
     def _of_the_timing(self) -> Iterator[Finding]:
         timing, settings = self.timing, self.settings.search.timing
-        drift = timing.drifting.correction.timing.drift
-        gain = timing.late.objective - timing.drifting.objective
-        if gain > settings.evidence and abs(drift) > settings.drift:
-            yield self._of_a_drift(drift, gain)
+        if Timings(Hypotheses(self.evidence), settings).drifts(timing):
+            gain = timing.late.objective - timing.drifting.objective
+            yield self._of_a_drift(timing.drifting.correction.timing.drift, gain)
             return
         lag = timing.filtered.correction.timing
         gain = timing.late.objective - timing.filtered.objective

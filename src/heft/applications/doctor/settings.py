@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from heft.estimators import BandwidthSearch
+
 DEGREE = np.pi / 180.0  # [rad]
 TURN = 2.0 * np.pi  # [rad]
 
@@ -107,6 +109,7 @@ class EvidenceSettings:
             ignored.
         floor_share: Smallest share of a joint's torque that is assumed to be unexplained.
         rounds: Iterations of the weights from the residual.
+        bandwidth: Search for the bandwidth of the comparison, by the identification's rule.
     """
 
     rows: int = 60_000
@@ -121,6 +124,7 @@ class EvidenceSettings:
     dead_share: float = 1e-9
     floor_share: float = 1e-3
     rounds: int = 3
+    bandwidth: BandwidthSearch = BandwidthSearch(above=0.0)
 
 
 @dataclass(frozen=True)
@@ -169,7 +173,7 @@ class TimingSearch:
         corner_step: First step of the logarithm of its cutoff frequency.
         band: Highest frequency at which a low-pass is looked for, over its cutoff.
         narrowings: Number of comparisons with one on each side.
-        evidence: Least evidence of a delay, drift or low-pass.
+        evidence: Least evidence of a delay, drift or low-pass; half of it in half the logs.
         least_fall: Largest ratio of residual variances, mean over channels, with it.
         gate: The same above which the identification's search for a delay is not asked.
         drift: Least drift [s per s].

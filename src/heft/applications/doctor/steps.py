@@ -21,6 +21,7 @@ from .corrections import (
 )
 from .settings import DEGREE, TURN, StepAcceptance
 
+UNBOUND = 0.01  # of a gain, by which a joint's torque is no matter of the bodies' size any more
 EFFORT_UNITS = {("tau", 1e-3): "mNm", ("tau", 1e3): "kNm", ("current", 1e-3): "mA"}
 
 
@@ -246,6 +247,10 @@ class TorqueGain(_Factor):
     def kind(self) -> str:
         """`tau gain`."""
         return "tau gain"
+
+    def unbound(self) -> Self:
+        """Return a gain by which the torque is so small that any bodies are like the file's."""
+        return replace(self, value=UNBOUND * self.value)
 
     def apply(self, to: Correction) -> Correction:
         """Return a correction followed by this step."""

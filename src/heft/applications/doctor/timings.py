@@ -2,8 +2,8 @@
 
 A delay that fits best is no finding: friction that the model does not know looks like one in every
 joint. It is taken along so that it hides nothing else, and only the identification's own rule
-(`DelaySearch`) says whether there is one. A delay that grows, and a torque that lacks its upper
-frequencies, are nothing that friction imitates.
+(`DelaySearch`) says whether there is one. A delay that grows, alike in each half of the logs, and a
+torque that lacks its upper frequencies, are nothing that friction imitates.
 """
 
 from __future__ import annotations
@@ -76,6 +76,24 @@ class Timings:
         """Return whether a timing is to be taken along in the search for other corrections."""
         gain = found.still.objective - found.best.objective
         return gain > self.settings.evidence and found.falls(found.best) < self.settings.least_fall
+
+    def drifts(self, found: TimingFound) -> bool:
+        """Return whether the torque's delay grows, in the logs and in each half of them.
+
+        What friction leaves of a slow motion asks for a delay of its own in each half.
+        """
+        settings, drifting = self.settings, found.drifting.correction
+        gain = found.late.objective - found.drifting.objective
+        if not (gain > settings.evidence and abs(drifting.timing.drift) > settings.drift):
+            return False
+        for half in self.hypotheses.evidence.halves():
+            hypotheses = Hypotheses(half)
+            own = hypotheses.settle(drifting, common=False)
+            even = replace(drifting, timing=replace(drifting.timing, drift=0.0))
+            gain = hypotheses.fit(even, own.sigma).objective - own.objective
+            if not gain > 0.5 * settings.evidence:
+                return False
+        return True
 
     def _found(self, still: Fit) -> TimingFound:
         settings = self.settings

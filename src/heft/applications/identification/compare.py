@@ -1,45 +1,44 @@
 """Statistical comparison of two identifications of one robot.
 
-Base parameters are compared as estimated by least squares without prior or constraints, so that
-the nominal model can neither cause nor hide a change; friction as the curve of non-negative terms,
-which has no prior either and differs far less from one motion to another than terms that all but
-depend on each other. The two sets of logs are independent, so the covariance of a difference is the
-sum of the two. Deviations are the jackknife's over blocks of the logs, since what no model takes
-differs from block to block as it differs from log to log; they are known from so few blocks that
-tests are Student's, with a degree of freedom less than there are blocks. Many numbers are tested at
-once: Holm's step-down procedure [Holm1979] over all of them keeps the family-wise error rate, the
-probability of one or more false alarms, at `ALARM`.
+What may have changed is a list of quantities: of each drive's friction what is viscous, what hardly
+depends on the speed (Coulomb friction with all that bends near standstill, in the proportions that
+were fitted), the offset, and any term of its own; of each body its ten inertial parameters. Each is
+estimated and tested as the one change of the base parameters, with all that both sets of logs say
+(`difference`), without prior or constraints, so that the nominal model can neither cause nor hide a
+change.
+
+Many quantities are tested at once, and one change looks like others, only worse. So they are found
+one by one: of those that stand by Holm's step-down procedure [Holm1979], which keeps the
+family-wise error rate, the probability of one or more false alarms, at `ALARM`, the one that
+explains most; then, of what this one leaves, the next, until none stands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import scipy.special
 
 from heft.arrays import Array
 from heft.dynamics import Drive, Term, steady
-from heft.errors import InputError, InvalidSetting
+from heft.errors import InputError, InvalidRecording, InvalidSetting
 from heft.files import file_hash
-from heft.information import PARAMETER_COUNT, Directions, frame_change
-from heft.models import Robot
+from heft.information import PARAMETER_COUNT
 from heft.plants import RobotPlant, structural_base
 
+from .difference import ChangeEstimate, Difference, Evidence
 from .misfit import Misfit
-from .results import SEEN, Identified
+from .results import Identified
 
 ALARM = 0.05  # chance of one or more false alarms in a comparison where nothing changed
-SPEEDS = (0.3, 0.6, 1.0)  # of the top speed that both saw, where friction is compared
 UNSEEN = 0.1  # share of what is unknown of speeds hardly seen that another motion shows
 CURVE_POINTS = 60
-DEPENDENT = 1e-8  # relative eigenvalue below which friction at two speeds is one number
-GROUPED = 1e-9  # of a link's ten, what the coefficients of base parameters leave of a zero
+FAST = 1e3  # [rad/s or m/s], where friction has all its Coulomb part and no Stribeck effect
 
-Kind = Literal["friction", "base", "mass"]
+Kind = Literal["friction", "body"]
 
 
 @dataclass(frozen=True)
@@ -48,21 +47,17 @@ class Side:
 
     Attributes:
         identified: Results, read from their folder.
-        values: Base parameters β by least squares, shape (b,); NaN where not identifiable.
-        covariance: Covariance of β, shape (b, b).
+        evidence: What the logs say of the base parameters β.
         matrix: K with β = K π, shape (b, p) for p standard parameters.
         deviations: D of the consistent standard parameters, DᵀD their covariance, shape (any, p).
-        freedom: Degrees of freedom of deviations.
         fastest: Range of sliding velocity, backward and forward, of each drive with friction
             [rad/s or m/s].
     """
 
     identified: Identified
-    values: Array
-    covariance: Array
+    evidence: Evidence
     matrix: Array
     deviations: Array
-    freedom: float
     fastest: Mapping[str, tuple[float, float]]
 
     @property
@@ -88,17 +83,18 @@ class Side:
         try:
             with np.load(folder / "information.npz", allow_pickle=False) as data:
                 joints, ends = data["sliding_joints"], data["sliding_velocities"]
-                deviations, freedom = _deviations(identified, data)
                 side = Side(
                     identified,
-                    np.asarray(data["base_values"], dtype=float),
-                    np.asarray(data["base_covariance"], dtype=float),
+                    Evidence.load(
+                        folder / "information.npz",
+                        np.asarray(data["sigma"], dtype=float),
+                        np.asarray(data["memory"], dtype=float),
+                    ),
                     np.asarray(data["base_matrix"], dtype=float),
-                    deviations,
-                    freedom,
+                    _deviations(identified, data),
                     {str(j): (float(a), float(b)) for j, (a, b) in zip(joints, ends, strict=True)},
                 )
-        except (OSError, ValueError, KeyError) as problem:
+        except (OSError, ValueError, KeyError, InvalidRecording) as problem:
             raise InputError(
                 "the folder does not hold what a comparison needs",
                 argument=str(folder / "information.npz"),
@@ -106,9 +102,8 @@ class Side:
                 cure="identify again with this version of heft",
             ) from problem
         base = structural_base(RobotPlant(identified.robot))
-        size = len(base.labels)
         same = side.matrix.shape == base.matrix.shape and np.allclose(side.matrix, base.matrix)
-        if not same or side.values.shape != (size,) or side.covariance.shape != (size, size):
+        if not same or len(side.evidence.information.labels) != len(base.labels):
             raise InputError(
                 "the folder's base parameters are not those of its robot",
                 argument=str(folder),
@@ -122,26 +117,25 @@ class Change:
     """Difference of one quantity between two identifications, with its significance.
 
     Attributes:
-        kind: `friction`, `base` or `mass`.
-        name: Joint, base parameter or link.
+        kind: `friction` or `body`.
+        name: Joint or motor, or body.
+        quantity: What of it: a term of friction, or the mass. A body's test is of all of its ten
+            parameters, whatever becomes of the mass.
         unit: Unit of the numbers.
-        before, after: Value and standard error of each side. Friction is given at the velocity
-            where the difference is largest in standard errors.
-        difference: After less before, with its standard error.
+        before: What the earlier identification states, if anything.
+        difference: After less before, with its standard error, if this alone changed; NaN where
+            the logs do not show it.
         probability: p-value of the hypothesis of no change; in a `Comparison` adjusted by Holm's
             rule over all changes.
-        speed: Velocity at which friction is given [rad/s or m/s]; None for other kinds, and for an
-            offset.
     """
 
     kind: Kind
     name: str
+    quantity: str
     unit: str
-    before: tuple[float, float]
-    after: tuple[float, float]
+    before: float | None
     difference: tuple[float, float]
     probability: float
-    speed: float | None = None
 
     @property
     def clear(self) -> bool:
@@ -177,10 +171,10 @@ class Comparison:
     Attributes:
         robot: Name of the robot.
         before, after: The two folders.
-        changes: All quantities compared: friction, then base parameters, then masses.
+        changes: All quantities compared: friction, then bodies.
         curves: Friction curves of each joint that could be compared.
-        suspects: If base parameters or masses changed, each link with the share of the change (of
-            the weighted sum of squares) that a change of this link alone explains, largest first.
+        suspects: If a body changed, each link with the share of the change of all bodies (of the
+            weighted sum of squares) that a change of this link alone explains, largest first.
         notes: Remarks on the validity of the comparison.
     """
 
@@ -215,132 +209,163 @@ def compare(before: Path, after: Path) -> Comparison:
     _require_same_robot(a, b)
     _require_independent(a, b)
     robot = a.identified.robot
-    friction, curves, notes = [], [], _notes(a, b)
-    for drive in robot.drives:
-        if not drive.friction:
-            continue
-        found = _friction(robot, drive, a, b)
-        if found is None:
+    notes = _notes(a, b)
+    asked = [*_of_friction(a, b), *_of_bodies(a)]
+    found, shares = _stepwise(Difference.of(a.evidence, b.evidence), asked)
+    changes = tuple(q.changed(estimate, p) for q, (estimate, p) in zip(asked, found, strict=True))
+    curves = []
+    for drive in (d for d in robot.drives if d.friction):
+        drawn = _curves(drive, a, b)
+        if drawn is None:
             notes.append(f"friction of {drive.name}: not seen in both directions by both")
         else:
-            friction.append(found[0])
-            curves.append(found[1])
-    base, rows = _base(robot, a, b)
-    changes = by_holm([*friction, *base, *_masses(a, b)])
-    changed = any(c.clear and c.kind != "friction" for c in changes)
-    suspects = _suspects(robot, a, b, rows) if changed else ()
+            curves.append(drawn)
+    of_links = [(k.name, shares[k.body]) for k in robot.bodies_links if k.body in shares]
+    suspects = tuple(sorted(of_links, key=lambda item: -item[1]))
     return Comparison(robot.name, a.name, b.name, changes, tuple(curves), suspects, tuple(notes))
 
 
-def _deviations(identified: Identified, data: Mapping[str, Array]) -> tuple[Array, float]:
-    """Return deviations of the standard parameters, and their degrees of freedom.
+def _deviations(identified: Identified, data: Mapping[str, Array]) -> Array:
+    """Return deviations of the standard parameters.
 
     Without a jackknife they are those of the stated covariance.
     """
     if identified.deviation is not None:
-        found = identified.deviation.deviations
-        return found, len(found) - 1.0
+        return identified.deviation.deviations
     plant = RobotPlant(identified.robot)
     names = [str(n) for n in data["parameter_names"]]
     places = [names.index(n) for n in plant.space.labels.names]
     covariance = np.asarray(data["parameter_covariance"], dtype=float)[np.ix_(places, places)]
     values, vectors = np.linalg.eigh(covariance)
     factor = (vectors * np.sqrt(np.maximum(values, 0.0))).T
-    return factor @ plant.space.matrix.T, np.inf
+    return np.asarray(factor @ plant.space.matrix.T)
 
 
-def by_holm(changes: Sequence[Change]) -> tuple[Change, ...]:
-    """Return the changes with p-values adjusted by Holm's step-down procedure [Holm1979].
+@dataclass(frozen=True)
+class _Quantity:
+    """What may have changed.
 
-    The k-th smallest of m p-values is multiplied by m − k + 1, at most 1, and is at least the one
-    before it.
+    Attributes:
+        kind, name, quantity, unit, before: As of `Change`.
+        columns: K, where the difference of the base parameters is K δ, shape (b, d); δ begins with
+            the number that is told.
+        body: Of a body, its place; None of friction.
     """
-    order = np.argsort([c.probability for c in changes], kind="stable")
-    adjusted = np.ones(len(changes))
+
+    kind: Kind
+    name: str
+    quantity: str
+    unit: str
+    before: float | None
+    columns: Array
+    body: int | None = None
+
+    def changed(self, found: ChangeEstimate, probability: float) -> Change:
+        """Return the change that was found of it."""
+        difference = float(found.values[0]), float(found.std[0])
+        told = self.kind, self.name, self.quantity, self.unit, self.before
+        return Change(*told, difference, probability)
+
+
+def _stepwise(
+    difference: Difference, asked: Sequence[_Quantity]
+) -> tuple[list[tuple[ChangeEstimate, float]], dict[int, float]]:
+    """Return changes with p-values by Holm's procedure, and what each body explains of them.
+
+    Args:
+        difference: Of the base parameters.
+        asked: What may have changed.
+
+    Returns:
+        Each quantity's change beside those found before it, with its adjusted p-value; and if a
+        body changed, the share that each explains of the change of all bodies, by its place.
+    """
+    told: dict[int, tuple[ChangeEstimate, float]] = {}
+    shares: dict[int, float] = {}
     least = 0.0
-    for k, place in enumerate(order):
-        least = max(least, min(1.0, (len(changes) - k) * changes[place].probability))
-        adjusted[place] = least
-    return tuple(replace(c, probability=float(p)) for c, p in zip(changes, adjusted, strict=True))
+    while len(told) < len(asked):
+        left = {k: difference.change(q.columns) for k, q in enumerate(asked) if k not in told}
+        adjusted = {k: max(least, min(1.0, len(left) * c.probability)) for k, c in left.items()}
+        clear = [k for k in left if adjusted[k] <= ALARM]
+        if not clear:
+            told |= {k: (left[k], adjusted[k]) for k in left}
+            break
+        chosen = max(clear, key=lambda k: left[k].explained)
+        told[chosen], least = (left[chosen], adjusted[chosen]), adjusted[chosen]
+        if asked[chosen].body is not None and not shares:
+            bodies = [q for q in asked if q.body is not None]
+            whole = difference.change(np.hstack([q.columns for q in bodies])).explained
+            shares = {
+                q.body: difference.change(q.columns).explained / whole
+                for q in bodies
+                if q.body is not None
+            }
+        difference = difference.beside(asked[chosen].columns)
+    return [told[k] for k in range(len(asked))], shares
 
 
-def _drive_places(robot: Robot, drive: Drive) -> tuple[list[Term], list[int]]:
-    """Return a drive's friction terms that are base parameters, and their places."""
-    names = structural_base(RobotPlant(robot)).labels.names
-    terms = [t for t in drive.friction if f"{drive.name}.{t.name}" in names]
-    return terms, [names.index(f"{drive.name}.{t.name}") for t in terms]
+def _of_friction(a: Side, b: Side) -> Iterator[_Quantity]:
+    """Yield what may have changed of the drives' friction."""
+    plant = RobotPlant(a.identified.robot)
+    labels = plant.labels.names
+    stated = {**a.identified.friction["full"], **a.identified.friction["simple"]}
+    for drive in plant.robot.drives:
+        together = [t for t in drive.friction if t.dictionary and not t.loaded]
+        for term in drive.friction:
+            if term.dictionary:
+                continue
+            column = a.matrix[:, [labels.index(f"{drive.name}.{term.name}")]]
+            before = stated.get(f"{drive.name}.{term.name}")
+            unit = term.unit(drive.linear)
+            yield _Quantity("friction", drive.name, term.name, unit, before, column)
+        places = [labels.index(f"{drive.name}.{t.name}") for t in together]
+        column = a.matrix[:, places] @ _proportions(drive, together, a, b)
+        if column.any():
+            before = stated.get(f"{drive.name}.coulomb")
+            unit = "N" if drive.linear else "N·m"
+            yield _Quantity("friction", drive.name, "coulomb", unit, before, column[:, None])
 
 
-def _friction(robot: Robot, drive: Drive, a: Side, b: Side) -> tuple[Change, Curves] | None:
-    """Return the change of a drive's friction; None if either data set does not identify it."""
-    terms = drive.friction
+def _proportions(drive: Drive, terms: Sequence[Term], a: Side, b: Side) -> Array:
+    """Return coefficients of terms as both sides fitted them, of friction 1 in fast sliding."""
+    names = [f"{drive.name}.{t.name}" for t in terms]
+    values = np.array(
+        [sum(s.identified.friction["full"].get(n, 0.0) for s in (a, b)) for n in names]
+    )
+    size = float((values @ steady(terms, np.array([FAST])))[0]) if len(terms) else 0.0
+    return values / size if size > 0.0 else np.zeros(len(terms))
+
+
+def _of_bodies(a: Side) -> Iterator[_Quantity]:
+    """Yield the bodies of which the logs show anything."""
+    robot = a.identified.robot
+    for k, name in enumerate(robot.tree.names):
+        columns = a.matrix[:, PARAMETER_COUNT * k : PARAMETER_COUNT * (k + 1)]
+        if columns.any():
+            links = {f"{link.name}.mass" for link in robot.bodies_links if link.body == k}
+            entries = a.identified.estimate["parameters"]
+            mass = sum(float(e["value"]) for e in entries if e["name"] in links)
+            yield _Quantity("body", name, "mass", "kg", mass, columns, k)
+
+
+def _curves(drive: Drive, a: Side, b: Side) -> Curves | None:
+    """Return a drive's friction curves; None if either side did not see both directions."""
     ends = [s.fastest.get(drive.name) for s in (a, b)]
-    if not terms or any(e is None for e in ends):
+    if any(e is None for e in ends):
         return None
     top = min(min(-e[0], e[1]) for e in ends if e is not None)
     if not top > 0.0:
         return None
-    speeds = top * np.array(SPEEDS)
-    before, after = _looks(a, drive, speeds), _looks(b, drive, speeds)
-    whole = np.hypot(before.std, after.std)
-    difference = after.values - before.values
-    single = _probabilities(difference, whole, min(a.freedom, b.freedom))
-    clearest = int(np.argmin(single))
-    change = Change(
-        "friction",
-        drive.name,
-        "N" if drive.linear else "N·m",
-        (float(before.values[clearest]), float(before.std[clearest])),
-        (float(after.values[clearest]), float(after.std[clearest])),
-        (float(difference[clearest]), float(whole[clearest])),
-        # Of looks that depend on each other Bonferroni's bound is nearly what it is.
-        min(1.0, float(np.count_nonzero(whole) * single[clearest])),
-        float(speeds[clearest]) if clearest < len(speeds) else None,
-    )
     curves = [_Friction.of(s, drive) for s in (a, b)]
     half = np.geomspace(1e-2 * top, top, CURVE_POINTS // 2)
     velocity = np.concatenate([-half[::-1], half])
-    rows = steady(terms, velocity)
-    return change, Curves(
+    rows = steady(drive.friction, velocity)
+    return Curves(
         drive.name,
         drive.linear,
         velocity,
         *(c.values @ rows for c in curves),
         *(c.std(rows, c.unseen(velocity)) for c in curves),
-    )
-
-
-@dataclass(frozen=True)
-class _Looks:
-    """What is compared of a drive's friction, of one side.
-
-    Attributes:
-        values, std: Shape (looks,).
-    """
-
-    values: Array
-    std: Array
-
-
-def _looks(side: Side, drive: Drive, speeds: Array) -> _Looks:
-    """Return how a drive resists at each speed, and what steady sliding both ways cancels.
-
-    The latter, an offset and what the load adds, trades with gravity, of which the consistent
-    bodies keep some: it is taken of the least-squares estimate, as base parameters are.
-    """
-    terms = drive.friction
-    forwards, backwards = steady(terms, speeds), steady(terms, -speeds)
-    odd = 0.5 * (forwards - backwards)
-    curve = _Friction.of(side, drive)
-    unseen = 0.5 * np.hypot(curve.unseen(speeds), curve.unseen(-speeds))
-    names, places = _drive_places(side.identified.robot, drive)
-    rest = np.array([not odd[terms.index(t)].any() for t in names], dtype=bool)
-    at = np.array(places, dtype=np.intp)[rest]
-    variance = np.diag(side.covariance)[at]
-    known = np.isfinite(variance)
-    return _Looks(
-        np.append(curve.values @ odd, np.where(known, side.values[at], 0.0)),
-        np.append(curve.std(odd, unseen), np.sqrt(np.where(known, variance, np.inf))),
     )
 
 
@@ -379,99 +404,6 @@ class _Friction:
     def std(self, looks: Array, unseen: Array) -> Array:
         """Return the deviation of linear combinations of the terms, shape (looks,)."""
         return np.asarray(np.hypot(np.linalg.norm(self.deviations @ looks, axis=0), unseen))
-
-
-def _probabilities(difference: Array, std: Array, freedom: float) -> Array:
-    """Return the two-sided p-value of Student's test of each difference, shape (n,)."""
-    scale = np.where(std > 0.0, std, 1.0)  # infinite of what is not known
-    tails = 2.0 * scipy.special.stdtr(freedom, -np.abs(difference) / scale)
-    return np.asarray(np.where(std > 0.0, tails, np.where(difference == 0.0, 1.0, 0.0)))
-
-
-def _whitening(spread: Array) -> Array:
-    """Return W with `W spread Wᵀ = 1`, shape (rank, n)."""
-    scale = np.sqrt(np.diag(spread))
-    values, vectors = np.linalg.eigh(spread / np.outer(scale, scale))
-    whole = values > DEPENDENT * values[-1]
-    return np.asarray((vectors[:, whole] / np.sqrt(values[whole])).T / scale)
-
-
-def _base(robot: Robot, a: Side, b: Side) -> tuple[list[Change], list[int]]:
-    """Return the changes of the inertial base parameters, and their indices."""
-    base = structural_base(RobotPlant(robot))
-    rubbing = {k for d in robot.drives for k in _drive_places(robot, d)[1]}
-    std = [np.sqrt(np.maximum(np.diag(s.covariance), 0.0)) for s in (a, b)]
-    seen = np.isfinite(std[0]) & np.isfinite(std[1]) & np.isfinite(a.values + b.values)
-    rows = [k for k in range(base.rank) if k not in rubbing and seen[k]]
-    expressions = base.expressions()
-    return [
-        Change(
-            "base",
-            expressions[k],
-            base.labels.units[k],
-            (float(a.values[k]), float(std[0][k])),
-            (float(b.values[k]), float(std[1][k])),
-            *_alone(a, b, float(b.values[k] - a.values[k]), std[0][k], std[1][k]),
-        )
-        for k in rows
-    ], rows
-
-
-def _alone(
-    a: Side, b: Side, difference: float, before: float, after: float
-) -> tuple[tuple[float, float], float]:
-    """Return a difference with its standard error, and the p-value of no change."""
-    std = float(np.hypot(before, after))
-    found = _probabilities(np.array([difference]), np.array([std]), min(a.freedom, b.freedom))
-    return (difference, std), float(found[0])
-
-
-def _masses(a: Side, b: Side) -> list[Change]:
-    """Return the changes of the masses that both data sets identify.
-
-    The standard errors include the prior error of each side, although both may share one model
-    file: the test is conservative.
-    """
-    entries = [{e["name"]: e for e in s.identified.estimate["parameters"]} for s in (a, b)]
-    changes = []
-    for name, first in entries[0].items():
-        second = entries[1].get(name)
-        if not name.endswith(".mass") or second is None:
-            continue
-        if min(first["share"], second["share"]) < SEEN:
-            continue
-        std = [float(e["std"]) for e in (first, second)]
-        changes.append(
-            Change(
-                "mass",
-                name.removesuffix(".mass"),
-                "kg",
-                (first["value"], std[0]),
-                (second["value"], std[1]),
-                *_alone(a, b, second["value"] - first["value"], std[0], std[1]),
-            )
-        )
-    return changes
-
-
-def _suspects(robot: Robot, a: Side, b: Side, rows: list[int]) -> tuple[tuple[str, float], ...]:
-    """Return each link with the share of the change that it alone explains, largest first.
-
-    Weighted least squares of the changes of the base parameters on the ten parameters of a link;
-    the share is of the weighted sum of squares. Links fixed to one another have equal shares.
-    """
-    place = np.ix_(rows, rows)
-    whiten = _whitening(a.covariance[place] + b.covariance[place])
-    target = whiten @ (b.values - a.values)[rows]
-    shares: dict[str, float] = {}
-    for link in robot.bodies_links:
-        first = PARAMETER_COUNT * link.body
-        columns = whiten @ a.matrix[rows, first : first + PARAMETER_COUNT]
-        columns = columns @ frame_change(link.rotation, link.translation)
-        answer = Directions.of(columns, len(target), GROUPED).shortest(target)
-        left = np.sum((target - columns @ answer) ** 2) / np.sum(target**2)
-        shares[link.name] = float(1.0 - left)
-    return tuple(sorted(shares.items(), key=lambda item: -item[1]))
 
 
 def _require_same_robot(a: Side, b: Side) -> None:

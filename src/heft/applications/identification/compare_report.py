@@ -13,10 +13,8 @@ from heft.display import (
     Plot,
     Series,
     Table,
-    count_terms,
     page,
     rounded,
-    split_sum,
     table,
 )
 
@@ -24,26 +22,21 @@ from .compare import ALARM, Change, Comparison, Curves, Kind
 from .results import NORMAL
 
 RULE = (
-    f"{{marked}} is what changed, by Holm's rule over all {{count}} numbers compared: where "
-    f"nothing changed and the deviations are right, one or more is marked in {ALARM:.0%} of "
-    "comparisons. Friction and base parameters are least squares without prior or constraints, "
-    "so that no model file makes or hides a change; the deviations of masses count what the model "
-    "file may be wrong, so that they rather miss a change. ± is one standard deviation of the "
-    "noise: friction follows temperature, so compare a robot as warm as it was."
+    f"{{marked}} is what changed, by Holm's rule over all {{count}} quantities compared, the "
+    "clearest first, then what it leaves: where nothing changed and the deviations are right, one "
+    f"or more is marked in {ALARM:.0%} of comparisons. A change is what least squares of both "
+    "logs, without prior or constraints, give if this alone changed; ± is one standard deviation. "
+    "A body is tested with all of its ten parameters, of which the mass is told. Friction follows "
+    "temperature, so compare a robot as warm as it was."
 )
-TITLES: dict[Kind, str] = {
-    "friction": "Friction",
-    "base": "Base parameters",
-    "mass": "Masses that both see",
-}
+TITLES: dict[Kind, str] = {"friction": "Friction", "body": "Bodies"}
 HEADS: dict[Kind, tuple[str, ...]] = {
-    "friction": ("joint", "where they differ most", "before", "after", "change", "p"),
-    "base": ("base parameter", "before", "after", "change", "p"),
-    "mass": ("link", "before", "after", "change", "p"),
+    "friction": ("joint", "what", "before", "change", "p"),
+    "body": ("body", "what", "before", "change", "p"),
 }
+SAID: dict[Kind, str] = {"friction": "friction changed in", "body": "bodies changed:"}
 EXPLAINS = 0.9  # of the change, from where a link is named for it
 SHOWN_SUSPECTS = 3
-WIDEST = 48  # [characters], of a base parameter's name in a terminal
 
 
 def text(found: Comparison) -> str:
@@ -52,15 +45,14 @@ def text(found: Comparison) -> str:
     parts += [f"note: {note}" for note in found.notes]
     for kind, title in TITLES.items():
         changes = found.of(kind)
-        shown = [c for c in changes if c.clear] if kind == "base" else changes
         count = f"{sum(c.clear for c in changes)} of {len(changes)} changed"
         parts.append(f"{title}: {count}")
-        if shown:
-            rows = [_row(c) for c in shown]
+        if changes:
+            rows = [_row(c) for c in changes]
             parts.append(
                 table(
                     ("", *HEADS[kind]),
-                    [[_mark(c), _cut(r[0]), *r[1:]] for c, r in zip(shown, rows, strict=True)],
+                    [[_mark(c), *r] for c, r in zip(changes, rows, strict=True)],
                 )
             )
     suspect = _suspect(found)
@@ -92,16 +84,16 @@ def html(found: Comparison) -> str:
 def _of_kind(found: Comparison, kind: Kind, title: str) -> dict[str, object]:
     """Return a section of the page: the changes of one kind."""
     changes = found.of(kind)
-    sums = kind == "base"
+    changed = {c.name for c in changes if c.clear}
     groups = {}
     for group, clear in (("changed", True), ("unchanged", False)):
         chosen = [c for c in changes if c.clear == clear]
         marked = range(len(chosen) if clear else 0)
-        drawn = {c.name for c in chosen} if kind == "friction" else set()
+        curves = found.curves if kind == "friction" else ()
         groups[group] = {
             "count": len(chosen),
-            "changes": Table("", HEADS[kind], [_row(c) for c in chosen], marked, sums),
-            "plots": [p for c in found.curves if c.name in drawn for p in _plots(c)],
+            "changes": Table("", HEADS[kind], [_row(c) for c in chosen], marked),
+            "plots": [p for c in curves if (c.name in changed) == clear for p in _plots(c)],
         }
     return {"name": kind, "title": title, "count": len(changes), **groups}
 
@@ -110,29 +102,23 @@ def _sentence(found: Comparison) -> str:
     clear = [c for c in found.changes if c.clear]
     if not clear:
         return "nothing changed that these data can tell"
-    joints = ", ".join(c.name for c in clear if c.kind == "friction")
-    rest = sum(c.kind != "friction" for c in clear)
-    said = [f"friction changed in {joints}"] if joints else []
-    if rest:
-        said.append(f"{rest} numbers of the bodies changed" if rest > 1 else "a body changed")
+    said = []
+    for kind, begin in SAID.items():
+        names = dict.fromkeys(c.name for c in clear if c.kind == kind)
+        if names:
+            said.append(f"{begin} {', '.join(names)}")
     return ", and ".join(said)
 
 
 def _suspect(found: Comparison) -> str:
-    """Return the links whose change alone would explain the change of the base parameters."""
+    """Return the links whose change alone would explain the change of the bodies."""
     if not found.suspects:
         return ""
     named = [(n, s) for n, s in found.suspects if s > EXPLAINS][:SHOWN_SUSPECTS]
     if not named:
-        return "No link's changing alone explains the change of the base parameters."
+        return "No link's changing alone explains the change of the bodies."
     shares = ", ".join(f"{name} {share:.1%}" for name, share in named)
-    return f"Of the change of the base parameters, one link's changing alone explains: {shares}."
-
-
-def _cut(name: str) -> str:
-    """Return an expression shortened to the terminal's width, with the number of terms omitted."""
-    first, rest = split_sum(name, WIDEST)
-    return f"{first} … ({count_terms(rest)} more)" if rest else first
+    return f"Of the change of the bodies, one link's changing alone explains: {shares}."
 
 
 def _mark(change: Change) -> str:
@@ -140,23 +126,15 @@ def _mark(change: Change) -> str:
 
 
 def _row(change: Change) -> list[str]:
-    def stated(pair: tuple[float, float]) -> str:
-        return f"{rounded(*pair)} ±{pair[1]:.2g}"
-
     value, std = change.difference
-    where = []
-    if change.kind == "friction":
-        linear = change.unit == "N"
-        speed = "m/s" if linear else "rad/s"
-        where = ["offset" if change.speed is None else f"at {change.speed:.3g} {speed}"]
+    told = np.isfinite(std)
     sign = "+" if value > 0.0 else ""
     probability = f"{change.probability:.2g}" if change.probability >= 1e-4 else "<0.0001"
     return [
         change.name,
-        *where,
-        stated(change.before),
-        stated(change.after),
-        f"{sign}{stated((value, std))} {change.unit}",
+        change.quantity,
+        "" if change.before is None else rounded(change.before, std if told else 0.0),
+        f"{sign}{rounded(value, std)} ±{std:.2g} {change.unit}" if told else "not seen alone",
         probability,
     ]
 

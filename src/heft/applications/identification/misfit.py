@@ -13,6 +13,15 @@ nothing slides slowly, friction that falls with speed and presliding cannot be t
 The deviation of a predicted torque is the jackknife's, the root mean square residual of rows of
 like speed and distance since reversal, and U at the row's speed.
 
+On motion of another kind conditions come in other proportions, and noise of the torque sensor is
+not the model's. So there the rms of slow rows gives way to the median over cells of slow sliding,
+each of which counts once, and noise n is taken off:
+
+    error² = (r² − n²) + (λ / (1 + t(v)/t₀))² (m̃² − n²)
+
+with m̃ that median. At rest λ is larger and m̃ at least m: what sticks shows in few cells, and a
+dwell keeps it.
+
 Residuals are taken in the motion's band: an interval that is scaled by noise above it is wrong.
 """
 
@@ -25,6 +34,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from heft import signals
 from heft.arrays import Array
 from heft.display import Stretch
 from heft.dynamics import LINEAR_SCALE, Drive
@@ -32,6 +42,8 @@ from heft.models import Robot
 
 SLOWEST, FASTEST = 1e-4, 1e3  # of the bins of speed [rad/s]
 BIN = 0.05  # of the logarithm of the speed
+# ∫ df / (1 + f⁸)², of white noise behind the low-pass of the scores, per cutoff and side.
+NOISE_BANDWIDTH = 0.898
 
 
 @dataclass(frozen=True)
@@ -45,9 +57,13 @@ class MisfitSettings:
         mean_distances: Lower ends of the distances over which mean residuals are compared [rad].
         least_rows: Rows of a mean residual, at least.
         slow: Speed below which motion is slow [rad/s].
+        slow_cells: Lower ends of the first and the last cell of speed of slow sliding [rad/s].
         sliding: Distance since the last reversal from which a joint slides [rad].
         enough: t₀, time of sliding near a speed that halves what is unknown of it [s].
         unseen: κ, deviation where nothing was seen, in units of m.
+        elsewhere: λ, error of sliding on motion of another kind where nothing was seen, in units
+            of m̃.
+        resting: λ at rest.
     """
 
     speeds: tuple[float, ...] = (0.0, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.6)
@@ -56,9 +72,33 @@ class MisfitSettings:
     mean_distances: tuple[float, ...] = (0.0, 0.01, 0.03, 0.1)
     least_rows: int = 8
     slow: float = 0.1
+    slow_cells: tuple[float, float] = (0.01, 0.08)
     sliding: float = 0.01
     enough: float = 0.25
     unseen: float = 4.0
+    elsewhere: float = 2.0
+    resting: float = 5.0
+
+
+def noise_in_band(residual: Array, step: float, corner: float) -> Array:
+    """Return the standard deviation n of a residual's white noise behind the scores' low-pass.
+
+    White is what second differences show in most rows, so what few rows show (a reversal) and what
+    is smooth (ripple, a wrong mass) is none.
+
+    Args:
+        residual: Without any filter, shape (N, channels).
+        step: Time from one row to the next [s].
+        corner: Cutoff frequency of the low-pass [Hz].
+
+    Returns:
+        Shape (channels,), in the unit of the residual; 0 for fewer than three rows.
+    """
+    if len(residual) < 3:
+        return np.zeros(residual.shape[1])
+    second = np.abs(np.diff(residual, 2, axis=0))
+    white = signals.STD_PER_MAD * np.median(second, axis=0) / np.sqrt(6.0)
+    return np.asarray(white * np.sqrt(min(1.0, 2.0 * NOISE_BANDWIDTH * corner * step)))
 
 
 @dataclass(frozen=True)
@@ -120,6 +160,7 @@ class Misfit:
         sums: Sum of residuals [N·m or N] and number of rows by direction, braking or not, distance
             and speed, shape (2, 2, 2, distances, bins).
         seconds: Time of sliding by direction and speed, shape (2, bins) [s].
+        noise: n, standard deviation of the sensor's white noise in the band [N·m or N].
     """
 
     settings: MisfitSettings
@@ -128,6 +169,7 @@ class Misfit:
     scale: float
     sums: Array
     seconds: Array
+    noise: float = 0.0
 
     def curve(self, velocity: Array) -> Array:
         """Return √(M² + U²) in steady sliding at velocities, shape (N,) [N·m or N]."""
@@ -135,12 +177,13 @@ class Misfit:
 
     def unseen(self, velocity: Array) -> Array:
         """Return U at velocities, shape (N,) [N·m or N]."""
+        return self.settings.unseen * self.slow * self._unseen(velocity)
+
+    def _unseen(self, velocity: Array) -> Array:
+        """Return 1 / (1 + t(v)/t₀) at velocities, shape (N,)."""
         way, place = self._places(velocity)
-        reach = round(self.settings.near / BIN)
-        near = _around(self.seconds, reach)
-        return np.asarray(
-            self.settings.unseen * self.slow / (1.0 + near[way, place] / self.settings.enough)
-        )
+        near = _around(self.seconds, round(self.settings.near / BIN))
+        return np.asarray(1.0 / (1.0 + near[way, place] / self.settings.enough))
 
     def _repeated(self, velocity: Array) -> Array:
         """Return M at velocities, shape (N,)."""
@@ -160,9 +203,35 @@ class Misfit:
             velocity: Shape (N,) [rad/s or m/s].
             distance: Since the last reversal, shape (N,) [rad or m].
         """
+        return np.asarray(np.hypot(self._alike(velocity, distance), self.unseen(velocity)))
+
+    def elsewhere(self, velocity: Array, distance: Array) -> Array:
+        """Return the error to be expected on motion of another kind, shape (N,) [N·m or N].
+
+        It is √((r² − n²) + (λ / (1 + t(v)/t₀))² (m̃² − n²)), see above; no term is below zero.
+
+        Args:
+            velocity: Shape (N,) [rad/s or m/s].
+            distance: Since the last reversal, shape (N,) [rad or m].
+        """
+        s = self.settings
+        first, last = np.searchsorted(s.speeds, s.slow_cells)
+        typical = np.asarray(np.median(self.cells[first : last + 1, 1:]))
+        sliding = s.elsewhere**2 * self._without_noise(typical)
+        resting = s.resting**2 * self._without_noise(np.maximum(typical, self.slow))
+        slow = np.where(np.abs(velocity) < self.scale * s.slow_cells[0], resting, sliding)
+        alike = self._without_noise(self._alike(velocity, distance))
+        return np.asarray(np.sqrt(alike + self._unseen(velocity) ** 2 * slow))
+
+    def _alike(self, velocity: Array, distance: Array) -> Array:
+        """Return r, the root mean square residual of the cells of rows, shape (N,)."""
         row = _cell(np.abs(velocity), self.settings.speeds, self.scale)
         column = _cell(distance, self.settings.distances, self.scale)
-        return np.asarray(np.hypot(self.cells[row, column], self.unseen(velocity)))
+        return np.asarray(self.cells[row, column])
+
+    def _without_noise(self, size: Array) -> Array:
+        """Return size² − n², none below zero."""
+        return np.asarray(np.maximum(size**2 - self.noise**2, 0.0))
 
     def _places(self, velocity: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         return _places(velocity / self.scale)
@@ -185,7 +254,7 @@ class Misfit:
 
     @staticmethod
     def from_json(data: Mapping[str, Any], linear: bool) -> Misfit:
-        """Return what `to_json` wrote; sums are not kept.
+        """Return what `to_json` wrote; sums and noise are not kept.
 
         Args:
             data: As JSON's parser returns it.
@@ -263,10 +332,18 @@ class MisfitGatherer:
         count, s = len(self.drives), self.settings
         self._cells = np.zeros((count, 2, len(s.speeds), len(s.distances)))
         self._slow = np.zeros((count, 2))
+        self._noise = np.zeros((count, 2))
         self._sums = np.zeros((count, 2, 2, 2, len(s.mean_distances), _bins()))
         self._seconds = np.zeros((count, 2, _bins()))
 
-    def add(self, piece: Stretch, left: Array, chosen: NDArray[np.bool_], step: float) -> None:
+    def add(
+        self,
+        piece: Stretch,
+        left: Array,
+        chosen: NDArray[np.bool_],
+        step: float,
+        noise: Array,
+    ) -> None:
         """Add a stretch of a log.
 
         Args:
@@ -275,6 +352,8 @@ class MisfitGatherer:
                 rows, shape (chosen, channels) [N·m or N].
             chosen: Which rows count, shape (N,).
             step: Time from one row to the next [s].
+            noise: Standard deviation of the channels' white noise in the band, shape (channels,)
+                [N·m or N].
         """
         if not self.drives:
             return
@@ -288,6 +367,8 @@ class MisfitGatherer:
             scale = LINEAR_SCALE if drive.linear else 1.0
             w, gone, rising = (p[chosen, d] / scale for p in (velocity, distance, rise))
             self._add(d, residual, w, gone, rising, step)
+            variance = np.sum((own * noise) ** 2) / (own @ own) ** 2
+            self._noise[d] += len(residual) * variance, len(residual)
 
     def _add(
         self, d: int, residual: Array, velocity: Array, distance: Array, rise: Array, step: float
@@ -324,5 +405,6 @@ class MisfitGatherer:
                 LINEAR_SCALE if drive.linear else 1.0,
                 self._sums[d],
                 self._seconds[d],
+                float(np.sqrt(self._noise[d, 0] / self._noise[d, 1])),
             )
         return found

@@ -4,12 +4,13 @@ A model that fits its own logs need not predict: friction that it cannot describ
 rarely go, in slow motion with dwells and reversals. So the standard deviation of its torque is
 taken along such a motion through the poses of the logs, made up for it, and divided by the torque:
 
-    e² = Σ (y C yᵀ + r² + U²) / Σ (y β)²
+    e² = Σ (y C yᵀ + m²) / Σ (y β)²
 
-y are the rows of that motion on the base parameters β and C is their covariance; r is the residual
-of rows of like speed and distance since the last reversal, and U what is unknown of speeds that
-were hardly seen (see `misfit`). C is not the jackknife's: where a block of a log alone shows a pose
-that deviation has no bound, and a pose of that kind is not where the model is used.
+y are the rows of that motion on the base parameters β and C is their covariance; m is what the
+model leaves over, without the torque sensor's noise: in rows of like speed and distance since the
+last reversal, and the more in slow motion, the less of its speed was seen (`Misfit.elsewhere`).
+C is not the jackknife's: where a block of a log alone shows a pose that deviation has no bound, and
+a pose of that kind is not where the model is used; it does not tell fits that predict from others.
 
 Without joints that can be made to move the motion is that of the logs, and r what the fit leaves.
 """
@@ -143,7 +144,7 @@ def predicted_error(
         if drive.name in misfits:
             w = velocity @ drive.ratio
             distance, _ = since_reversal((whole @ drive.ratio)[:, None], w[:, None])
-            rest = rows * float(np.sum(misfits[drive.name].torque(w, distance[:, 0]) ** 2))
+            rest = rows * float(np.sum(misfits[drive.name].elsewhere(w, distance[:, 0]) ** 2))
             for channel, ratio in enumerate(drive.ratio):
                 if channel in place:
                     variance[place[channel]] += ratio**2 * rest

@@ -18,7 +18,7 @@ from heft.models import Robot
 from heft.plants import Plant, Problem, RobotMotion, RobotPlant, Samples
 from heft.recordings import Recording
 
-from .misfit import MisfitGatherer
+from .misfit import MisfitGatherer, noise_in_band
 
 PIECE_ROWS = 1_000_000
 
@@ -336,7 +336,8 @@ def scored(
                 left = filtered(time, tau - estimate, step, corner)[chosen]
                 error[k, m, 1] += np.sum(left**2, axis=0)
                 if gatherer is not None and m == 0:
-                    gatherer.add(piece, left, chosen, step)
+                    noise = noise_in_band(tau - estimate, step, corner)
+                    gatherer.add(piece, left, chosen, step, noise)
         if traces is not None:
             tracers[k].add(piece)
     if traces is not None:

@@ -1,0 +1,218 @@
+"""Difference of base parameters between two sets of logs, estimated along what may have changed.
+
+With F_A and F_B the information of the two sets about the base parameters β, in coordinates in
+which F_A + F_B = 1, the difference β_B − β_A has the information P = F_A − F_A², their parallel
+sum. Where one quantity δ changed, β_B − β_A = K δ, and generalized least squares of all the
+difference on K gives δ, with information `Kᵀ P K`: what both sets say of everything else, the
+dictionary of friction included, serves to tell it, so that it is known far better than any number
+of either fit alone. It is the least squares of all rows on [β, δ].
+
+Its deviation is judged by the data, by the sandwich [Huber1967; White1980]: the scatter of the
+score `Kᵀ P (β_B − β_A)` is that between blocks of the logs, about the logs' linear trend, plus
+that of the coloured noise. Blocks show what no column describes as far as it differs from block to
+block, noise what differs within one; of another motion, either alone shows too little. The trend is
+drives that warm up: friction follows it, yet what is compared is a log's mean. Errors that are the
+robot's own and not of a log's noise (of the delay, of the cutoff) are alike on both sides.
+
+From few blocks a scatter is not known well, so that tests are Hotelling's [Hotelling1931].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import scipy.stats
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+from heft.estimators import Noise
+from heft.information import Directions, Information, triangle_of
+
+from .earlier import Earlier
+
+VISIBLE = 1e-6  # relative singular value below which a direction of β is no evidence of a change
+LEFT = 1e-4  # share of a column that is to be left beside what is known to have changed
+MOST_FREEDOM = 1e6  # degrees of freedom of a scatter that is known
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What one set of logs says of the base parameters β.
+
+    Attributes:
+        information: About β.
+        sigma: Standard deviation of each channel's residual, shape (channels,).
+        moments: For each channel `Yᵀ(τ − Y β)` of blocks of the logs, shape (blocks, b).
+        noise: For each channel S with `SᵀS` the covariance of `Yᵀε`, shape (any, b).
+    """
+
+    information: Information
+    sigma: Array
+    moments: tuple[Array, ...]
+    noise: tuple[Array, ...]
+
+    @staticmethod
+    def load(path: Path, sigma: Array, memory: Array) -> Evidence:
+        """Read `information.npz` of a folder of results.
+
+        Args:
+            path: The file.
+            sigma: Standard deviation of each channel's residual, shape (channels,).
+            memory: Its autocorrelation time, shape (channels,) [rows]; taken where nothing else is
+                known of the noise.
+
+        Raises:
+            InvalidRecording: If it is damaged or of another format.
+        """
+        found = Earlier.load(path)
+        if isinstance(found, Information):
+            rows = np.array([t.rows for t in found.triangles], dtype=float)
+            found = Earlier.like(found, Noise(sigma, memory, rows))
+        return Evidence(found.information, sigma, found.moments, found.coloured)
+
+
+@dataclass(frozen=True)
+class ChangeEstimate:
+    """Estimate of a quantity δ that may have changed, if nothing else did.
+
+    Attributes:
+        values: δ, shape (d,); NaN where the logs do not show it.
+        std: Standard deviation, shape (d,); infinite there.
+        explained: Sum of squares that it explains, with white noise of unit variance.
+        probability: p-value of the hypothesis that δ = 0.
+    """
+
+    values: Array
+    std: Array
+    explained: float
+    probability: float
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Difference of the base parameters β between two sets of logs, in n identifiable directions.
+
+    Attributes:
+        coordinates: T of a difference in β, shape (n, b); F_A + F_B = TᵀT.
+        information: P, of the difference, shape (n, n).
+        score: P times the difference, shape (n,).
+        scatter: Covariance of the score, shape (n, n).
+        freedom: Degrees of freedom of the scatter.
+        whole: Information before anything was taken as known to have changed, shape (n, n).
+    """
+
+    coordinates: Array
+    information: Array
+    score: Array
+    scatter: Array
+    freedom: float
+    whole: Array
+
+    @staticmethod
+    def of(before: Evidence, after: Evidence) -> Difference:
+        """Return the difference of two independent sets of logs of one robot."""
+        weights = np.sqrt(2.0 / (before.sigma**2 + after.sigma**2))
+        by_name = dict(zip(before.information.channels, weights.tolist(), strict=True))
+        first, second = (e.information.combined(by_name) for e in (before, after))
+        both = triangle_of(np.vstack([first.factor, second.factor]))
+        triangle, right = both[:-1, :-1], both[:-1, -1]
+        inverse = Directions.of(triangle, first.rows + second.rows, VISIBLE).inverse
+        common = inverse @ ((triangle @ inverse).T @ right)
+        score = inverse.T @ (second.R.T @ (second.z - second.R @ common))
+        share = (first.R @ inverse).T @ (first.R @ inverse)
+        parallel = share - share @ share
+        scatter, freedom = np.zeros_like(share), 0.0
+        for evidence, onto in ((before, share - np.eye(len(share))), (after, share)):
+            maps = [w**2 * inverse @ onto for w in weights]
+            blocks = np.sum([m @ k for m, k in zip(evidence.moments, maps, strict=True)], axis=0)
+            covariance, known = _block_scatter(blocks)
+            scatter, freedom = scatter + covariance, freedom + known
+            for factor, m in zip(evidence.noise, maps, strict=True):
+                scatter = scatter + (factor @ m).T @ (factor @ m)
+        freedom = freedom or MOST_FREEDOM
+        coordinates = (triangle @ inverse).T @ triangle
+        return Difference(coordinates, parallel, score, scatter, freedom, parallel)
+
+    def change(self, columns: Array) -> ChangeEstimate:
+        """Return the change δ of a quantity, where the difference of β is K δ.
+
+        Args:
+            columns: K, shape (b, d).
+        """
+        back, known = self._basis(columns)
+        whitened = self.coordinates @ columns @ back
+        score, scatter = whitened.T @ self.score, whitened.T @ self.scatter @ whitened
+        std = np.sqrt(np.einsum("ij,jk,ik->i", back, scatter, back))
+        return ChangeEstimate(
+            np.where(known, back @ score, np.nan),
+            np.where(known, std, np.inf),
+            float(score @ score),
+            _hotelling(score, scatter, self.freedom),
+        )
+
+    def beside(self, columns: Array) -> Difference:
+        """Return the difference that is left where a quantity has changed, by however much.
+
+        Args:
+            columns: K of the quantity, shape (b, d).
+        """
+        back, _ = self._basis(columns)
+        whitened = self.coordinates @ columns @ back
+        left = np.eye(len(self.score)) - self.information @ whitened @ whitened.T
+        return Difference(
+            self.coordinates,
+            left @ self.information @ left.T,
+            left @ self.score,
+            left @ self.scatter @ left.T,
+            self.freedom,
+            self.whole,
+        )
+
+    def _basis(self, columns: Array) -> tuple[Array, NDArray[np.bool_]]:
+        """Return B with `(K B)ᵀ P K B = 1`, shape (d, rank), and which of d it determines."""
+        own = self.coordinates @ columns
+        lengths, whole = (
+            np.sqrt(np.maximum(np.einsum("ni,nm,mi->i", own, p, own), 0.0))
+            for p in (self.information, self.whole)
+        )
+        seen = lengths > LEFT * whole
+        back = np.zeros((columns.shape[1], 0))
+        hidden = np.ones(columns.shape[1])
+        if seen.any():
+            scaled = own[:, seen] / lengths[seen]
+            values, vectors = np.linalg.eigh(scaled.T @ self.information @ scaled)
+            kept = values > VISIBLE * values[-1]
+            back = np.zeros((columns.shape[1], np.count_nonzero(kept)))
+            back[seen] = vectors[:, kept] / np.sqrt(values[kept]) / lengths[seen, None]
+            hidden[seen] = np.linalg.norm(vectors[:, ~kept], axis=1)
+        return back, np.asarray(hidden < LEFT)
+
+
+def _block_scatter(blocks: Array) -> tuple[Array, float]:
+    """Return the covariance of the sum of blocks about their linear trend, and its freedom.
+
+    Args:
+        blocks: In the logs' order, shape (blocks, n).
+    """
+    count = len(blocks)
+    if count < 3:
+        return np.zeros((blocks.shape[1],) * 2), 0.0
+    place = np.arange(count) - 0.5 * (count - 1)
+    trend = np.outer(place, place @ blocks) / (place @ place)
+    rest = blocks - blocks.mean(axis=0) - trend
+    return count / (count - 2.0) * rest.T @ rest, count - 2.0
+
+
+def _hotelling(values: Array, covariance: Array, freedom: float) -> float:
+    """Return the p-value of Hotelling's test of values that are 0 in the mean, shape (d,).
+
+    Of fewer degrees of freedom than values, one is left.
+    """
+    size = len(values)
+    if not size or not values.any():
+        return 1.0
+    left = max(freedom - size + 1.0, 1.0)
+    squared = values @ np.linalg.pinv(covariance, hermitian=True) @ values
+    return float(scipy.stats.f.sf(squared * left / (freedom * size), size, left))
