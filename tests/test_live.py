@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import replace
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from heft.applications.payload import checkpoint
-from heft.applications.payload.live import Update, weigh
+from heft.applications.payload.live import Update, publish, weigh
 from heft.applications.payload.node import Node, NodeState, load_estimate
 from heft.applications.payload.online import Event
 from heft.applications.payload.sensors import Sensors
@@ -399,6 +400,50 @@ def test_the_rate_is_the_rate(rate: float) -> None:
     source = (Arrival(float(now), []) for now in times)
     weigh(NODE, NODE.start(), source, [lambda u: due.append(u) if u.due else None], rate)
     assert len(due) == pytest.approx(rate * (times[-1] - times[0]), abs=2)
+
+
+@dataclass
+class Heard:
+    """A connection that keeps what is published over it."""
+
+    texts: list[tuple[str, object]] = field(default_factory=list)
+    inertias: list[tuple[float, FloatArray, FloatArray]] = field(default_factory=list)
+
+    def publish(self, what: str, content: object) -> None:
+        json.dumps(content, allow_nan=False)  # as it goes out
+        self.texts.append((what, content))
+
+    def publish_inertia(self, stamp: float, frame: str, body: FloatArray, std: FloatArray) -> None:
+        assert frame == "tool0"
+        self.inertias.append((stamp, body.copy(), std.copy()))
+
+
+def test_no_subscriber_keeps_an_old_load() -> None:
+    """From the first look on it is told what is known, and at last that nothing is held."""
+    held = sensed(6000)
+    clean = sensed(6000, noise=(0.0, 0.0)).wrench - BIAS
+    wrench = held.wrench - np.where(held.time[:, None] >= 3.0, clean, 0.0)
+
+    def source() -> Iterator[Arrival]:
+        yield Arrival(0.0, [])
+        for piece in cut(as_piece(replace(held, wrench=wrench)), 50):
+            yield Arrival(float(piece.stamps[-1] - START) / 1e9, [piece])
+
+    heard = Heard()
+    before = time.time()
+    weigh(NODE, NODE.start(), source(), [lambda u: publish(u, heard)], 20.0)
+    (stamp, body, std), *later = heard.inertias
+    assert before <= stamp <= time.time() and np.isnan(body).all() and np.isinf(std).all()
+    for stamp, body, std in later:
+        # What is no number has no finite deviation, and the other way round.
+        np.testing.assert_array_equal(np.isnan(body), np.isinf(std))
+        since = stamp - START / 1e9
+        if np.isfinite(body[0]):
+            assert (body[0] == 0.0) == (since > 3.1), since
+    assert later[-1][1].tolist() == [0.0] * 10
+    told = [content["held"] for what, content in heard.texts if what == "estimate"]
+    assert len(told) == len(heard.inertias)
+    assert list(dict.fromkeys(told)) == [None, True, False]
 
 
 def test_behind_a_long_pause_nothing_is_made_up_for() -> None:

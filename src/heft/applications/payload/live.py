@@ -112,7 +112,7 @@ class LiveWeighing:
             else:
                 connection = stack.enter_context(self._connected(node, progress))
                 source = received(connection, stop, self.rate)
-                listeners.append(lambda update: _publish(update, connection))
+                listeners.append(lambda update: publish(update, connection))
             if self.serve is not None:
                 page = stack.enter_context(served(self.serve, render(PAGE)))
                 events: deque[dict[str, Any]] = deque(maxlen=MOST_EVENTS)
@@ -249,7 +249,13 @@ def _write_events(update: Update, message: Progress) -> None:
         message(f"{when}  {event['name']}: {event['message']}")
 
 
-def _publish(update: Update, connection: Connection) -> None:
+def publish(update: Update, connection: Connection) -> None:
+    """Publish an update over the network.
+
+    Args:
+        update: Its events at once, the estimate and health where they are due.
+        connection: To the network.
+    """
     for event in update.happened():
         connection.publish("event", event)
     if update.healthy:
