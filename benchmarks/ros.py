@@ -190,7 +190,8 @@ def rows_of(seconds: float, health: dict[str, Any], told: list[Told]) -> Iterato
     # From the stamp of the first sample without a load, which the feeder counts from the last.
     let_go = told[-1].stamp - EMPTY * seconds
     known = [t.mass for t in told if np.isfinite(t.mass) and let_go - 5.0 < t.stamp < let_go]
-    yield at_most(name + "mass off the truth", abs(known[-1] / BODY[0] - 1.0), "", 0.005)
+    mass = known[-1] if known else np.nan
+    yield at_most(name + "mass off the truth", abs(mass / BODY[0] - 1.0), "", 0.005)
     empty = next((t.stamp for t in told if t.stamp > let_go and t.mass == 0.0), np.inf)
     yield at_most(name + "nothing is held: told after", empty - let_go, "s", 2.0)
     later = [t for t in told if t.stamp > empty]
