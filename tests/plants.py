@@ -17,6 +17,7 @@ from heft.information.parameters import Labels
 from heft.models.robot import Robot
 from heft.plants import (
     Channel,
+    GraspingPoint,
     HeldBody,
     Inputs,
     Measured,
@@ -289,7 +290,8 @@ def _held(resting: bool = False, others: bool = False, **unknowns: Any) -> HeldB
     """A body at wrench sensors; its dynamics are compared with pinocchio's in `test_wrench`."""
     world = "tilt" in unknowns
     point = Point.of(GRAVITY if world else np.zeros(0))
-    further = ((Rotation.from_rotvec([0.3, -0.8, 1.1]).as_matrix(), np.array([0.4, 0.1, -0.2])),)
+    rotation = Rotation.from_rotvec([0.3, -0.8, 1.1]).as_matrix()
+    further = (GraspingPoint(rotation, np.array([0.4, 0.1, -0.2]), (3.0, 0.5)),)
     return HeldBody(
         Unknowns(**unknowns), point, resting, world, 0.01, further * others, (0.2, 0.01)
     )

@@ -72,6 +72,7 @@ def test_a_page_is_drawn_and_loads_nothing(tmp_path: Path) -> None:
 def test_one_sample_is_no_motion() -> None:
     robot = example("one_link")
     moved = fall(robot)
-    one = Trajectory(**{k: v if k == "joints" else v[:1] for k, v in vars(moved).items()})
+    fields = vars(moved).items()
+    one = Trajectory(**{k: v[:1] if isinstance(v, np.ndarray) else v for k, v in fields})
     with pytest.raises(InvalidSetting, match="one sample"):
         animation.figure(robot, one)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import get_args, get_type_hints
 
 import numpy as np
@@ -589,3 +590,22 @@ def test_what_is_light_imports_nothing_heavy(code: str, tmp_path: Path) -> None:
     loaded = done.stdout.splitlines()[-1].split()
     assert "heft" in loaded
     assert [m for m in HEAVY if m in loaded] == []
+
+
+@pytest.mark.parametrize("verdict", ["good", "usable", "poor"])
+@pytest.mark.parametrize("fail_on", [None, "usable", "poor"])
+def test_a_verdict_fails_only_where_it_is_asked_to(
+    verdict: str, fail_on: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = "heft.applications.identification"
+    found = SimpleNamespace(verdict=verdict)
+    monkeypatch.setattr(f"{room}.identify_files", lambda *_: found)
+    monkeypatch.setattr(f"{room}.write", lambda _, out, __: out.mkdir())
+    monkeypatch.setattr(f"{room}.report.text", lambda _: "")
+    call = ["heft", "identify", "arm.urdf", "run.csv", "--out", str(tmp_path / "out")]
+    monkeypatch.setattr("sys.argv", [*call, *(["--fail-on", fail_on] if fail_on else [])])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    worse = {"usable": ("usable", "poor"), "poor": ("poor",), None: ()}[fail_on]
+    assert bool(ended.value.code) is (verdict in worse)
+    assert (tmp_path / "out").exists()

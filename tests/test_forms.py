@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,11 +13,21 @@ import scipy.stats
 from benchmarks.lessons import LESSONS, STEP, example, noisy, one_link, rubbing
 
 from heft.applications import textbook
-from heft.applications.textbook import Growing, Moved, chosen, followed, least_squares
+from heft.applications.textbook import (
+    Differenced,
+    Growing,
+    HeldEffort,
+    Moved,
+    chosen,
+    followed,
+    least_squares,
+)
 from heft.errors import InvalidSetting, TooLittleData
 from heft.estimators.recursive import CovarianceRecursion
 from heft.experiments import Simulate, Trajectory
 from heft.models.robot import Robot
+from heft.recordings.columns import ColumnMap
+from heft.recordings.recording import Recording
 from heft.signals.weak_form import Integrals, Windows
 from tests.experiments import fourier
 from tests.robots import FloatArray, load
@@ -66,8 +79,42 @@ def test_exact_integrals_recover_what_rectangles_come_near(name: str) -> None:
 def test_an_effort_that_was_held_is_integrated_as_such() -> None:
     lesson = LESSONS["one link"]
     moved = lesson.moved(STEP)
-    rows = lesson.columns(lambda robot: Growing(held=True).rows(robot, moved))
-    assert least_squares(rows).values == pytest.approx(lesson.truth, rel=1e-4)
+    assert moved.held and not lesson.moved().held
+    for growing in (Growing(), Growing(held=True)):
+        rows = lesson.columns(lambda robot, form=growing: form.rows(robot, moved))  # type: ignore[misc]
+        assert least_squares(rows).values == pytest.approx(lesson.truth, rel=1e-4)
+
+
+@pytest.mark.parametrize("hold", [None, STEP, 5 * STEP])
+def test_a_staircase_that_is_not_declared_is_warned_of(hold: float | None) -> None:
+    moved = LESSONS["one link"].moved(hold)
+    with pytest.warns(HeldEffort, match=f"say held={hold is not None}"):
+        one_link(lambda robot: Growing(held=hold is None).rows(robot, moved))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        one_link(lambda robot: Growing().rows(robot, moved))
+
+
+def test_the_column_map_says_that_efforts_are_held(tmp_path: Path) -> None:
+    moved = LESSONS["one link"].moved(STEP)
+    table = {"q": moved.position[:, 0], "u": moved.effort[:, 0]}
+    np.savez(tmp_path / "log.npz", t=moved.time, **table)
+    for said in ({}, {"held": True}):
+        columns: dict[str, Any] = {
+            "time": {"column": "t"},
+            "q": {"columns": ["q"], "joints": ["joint1"]},
+        }
+        columns["tau"] = {"columns": ["u"], "joints": ["joint1"], **said}
+        log = Recording.open(tmp_path / "log.npz", ColumnMap.from_dict(columns))
+        found = Differenced.of(log, ["joint1"])
+        assert found.held is bool(said)
+        np.testing.assert_array_equal(found.effort, moved.effort)
+    # Exact integrals of the slides' torque want the velocity that they have.
+    seen = replace(moved, held=found.held)
+    rows = one_link(lambda robot: Growing().rows(robot, seen))
+    assert least_squares(rows).values == pytest.approx(LESSONS["one link"].truth, rel=1e-4)
+    with pytest.raises(InvalidSetting):
+        ColumnMap.from_dict({"q": {"columns": ["q"], "joints": ["joint1"], "held": True}})
 
 
 @pytest.mark.parametrize("name", LESSONS)
@@ -205,6 +252,7 @@ class _Given:
     velocity: FloatArray
     acceleration: FloatArray
     effort: FloatArray
+    held: bool = False
 
 
 def _coulomb(robot: Robot, velocity: FloatArray, values: FloatArray) -> FloatArray:

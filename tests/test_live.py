@@ -163,14 +163,31 @@ def test_samples_too_far_apart_are_not_used() -> None:
     assert np.isnan(load_estimate(state).body).all() and not events
 
 
-def test_a_frozen_sensor_is_no_load() -> None:
-    held = sensed(5000)
-    stuck = held.wrench.copy()
-    stuck[2000:4000] = stuck[2000]
-    state, events = fed(cut(as_piece(replace(held, wrench=stuck))))
+STUCK = {
+    "frozen": lambda w: w[:1],
+    "forces frozen": lambda w: np.concatenate([np.repeat(w[:1, :3], len(w), 0), w[:, 3:]], 1),
+    "zero": np.zeros_like,
+    "gyro frozen": None,
+}
+
+
+@pytest.mark.parametrize("size", [1, 25])
+@pytest.mark.parametrize("fault", STUCK)
+def test_a_frozen_sensor_is_no_load(fault: str, size: int) -> None:
+    """Not one sample of the frozen stretch is taken, in whatever parcels it comes."""
+    held, change = sensed(5000), STUCK[fault]
+    name = "wrench" if change else "angular_velocity"
+    stuck = getattr(held, name).copy()
+    stuck[2000:4000] = change(stuck[2000:4000]) if change else stuck[2000]
+    state, events = fed(cut(as_piece(replace(held, **{name: stuck})), size))
     assert state.counts["frozen"] == 2000 and state.counts["lost"] == 0
     assert [e.name for e in events] == ["weighed", "stalled", "resumed"]
     assert load_estimate(state).body[0] == pytest.approx(BODY[0], rel=0.01)
+    rest = np.r_[0:2000, 4000:5000]
+    gap, _ = fed(cut(as_piece(held.part(rest)), size))
+    assert gap.load is not None and state.load is not None
+    assert gap.load.windows == state.load.windows
+    np.testing.assert_allclose(state.load.ten, gap.load.ten, rtol=1e-9)
 
 
 @pytest.mark.parametrize("size", [10, 25])
@@ -254,7 +271,11 @@ def test_standing_still_asks_for_motion() -> None:
     still = Held(*(np.repeat(a[:1], 12_000, axis=0) for a in vars(held).values()))
     noise = 1e-3 * rng.normal(size=(12_000, 3))
     wrench = still.wrench + rng.normal(size=(12_000, 6)) * np.repeat([0.1, 0.005], 3)
-    still = replace(still, time=held.time, wrench=wrench, specific=still.specific + noise)
+    turning = still.angular_velocity + 1e-4 * rng.normal(size=(12_000, 3))
+    specific = still.specific + noise
+    still = replace(
+        still, time=held.time, wrench=wrench, specific=specific, angular_velocity=turning
+    )
     state, events = fed(cut(as_piece(still), 100))
     assert [e.name for e in events] == ["not enough motion"]
     assert "mass, com, inertia" in events[0].message
@@ -265,7 +286,10 @@ WRONG = {
     "on the sensor": (lambda w: -w, "may be that on the sensor"),
     "N·mm": (lambda w: w * np.repeat([1.0, 1000.0], 3), "units"),
     "turned": (lambda w: np.concatenate([w[:, :3] @ QUARTER, w[:, 3:] @ QUARTER], 1), "frame"),
-    "saturated": (lambda w: np.clip(w, -3.0, 3.0), "not one body's weight"),
+    "saturated": (
+        lambda w: np.clip(w, [-3.0, -99.0, -3.0, -9, -9, -9], 3.0),
+        "not one body's weight",
+    ),
 }
 QUARTER = np.array([[0.0, 1.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from heft import cli
 from heft.applications.payload import payload
 from heft.applications.payload.by_wrench import Weigh
 from heft.applications.payload.motion import read
@@ -137,14 +138,33 @@ def test_a_pose_of_another_frame_is_named(tmp_path: Path) -> None:
         payload.weigh_files([log], written(tmp_path / "s.toml", '[sensor.ft]\nkind="wrench"\n'))
 
 
-def test_lines_of_a_poor_answer_say_so(tmp_path: Path) -> None:
+def test_of_a_poor_answer_nothing_is_to_be_pasted(tmp_path: Path) -> None:
     log = with_imu(tmp_path / "grasp.npz", sensed(2000))
     found = payload.weigh_files([log], written(tmp_path / "wrist.toml", WRIST + IMU))
-    poor = [replace(found.checks[0], status="fail"), *found.checks[1:]]
-    assert "poor" not in payload.settings_text(found)
-    assert payload.settings_text(replace(found, checks=tuple(poor))).startswith(
-        "# the verdict is poor"
-    )
+    poor = replace(found, checks=(replace(found.checks[0], status="fail"), *found.checks[1:]))
+    told, kept = payload.text(poor), payload.text(found)
+    for line in ("set_target_payload(", "setLoad(", "<inertial", "bias = ["):
+        assert line in kept and line not in told
+    assert "nothing to set" in told and "payload.mass".partition(".")[2] in told
+    gains = replace(poor, gains={"elbow": (10.0, 0.1)})
+    payload.write(gains, tmp_path / "out")
+    assert not (tmp_path / "out" / "robot.toml").exists()
+    payload.write(replace(gains, checks=found.checks), tmp_path / "out")
+    assert (tmp_path / "out" / "robot.toml").exists()
+
+
+@pytest.mark.parametrize("load", [0.0, 1.0])
+def test_a_poor_verdict_is_a_failing_exit(
+    tmp_path: Path, load: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = sensed(4000)
+    clean = sensed(4000, noise=(0.0, 0.0)).wrench - BIAS
+    log = with_imu(tmp_path / "g.npz", replace(held, wrench=held.wrench - (1.0 - load) * clean))
+    sensor = written(tmp_path / "wrist.toml", WRIST + IMU)
+    monkeypatch.setattr("sys.argv", ["heft", "payload", str(log), "--sensor", str(sensor)])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == (0 if load else 1)
 
 
 def test_a_moving_pose_is_differentiated(tmp_path: Path) -> None:
@@ -293,4 +313,4 @@ def test_a_sensor_that_reports_on_itself_is_turned_over(tmp_path: Path) -> None:
     held = sensed(100)
     log = Recording.open(with_imu(tmp_path / "g.npz", held))
     said = Sensors.from_toml(written(tmp_path / "s.toml", WRIST + 'reports = "on_sensor"\n' + IMU))
-    np.testing.assert_array_equal(read(log, said).wrench, -held.wrench)
+    np.testing.assert_array_equal(read(log, said).held.wrench, -held.wrench)

@@ -12,7 +12,7 @@ from heft.applications.payload.by_wrench import Weigh
 from heft.errors import InvalidRecording, InvalidSetting, TooLittleData
 from heft.information import inertia
 from heft.information.rotation import matrix_of_rpy
-from heft.plants.held_signals import Held, at_first
+from heft.plants.held_signals import GraspingPoint, Held, at_first
 from tests.robots import FloatArray
 from tests.wrists import BIAS, BODY, GRAVITY, carried, posed, poses, sensed
 
@@ -272,7 +272,7 @@ def test_the_noise_of_one_of_two_sensors_is_found() -> None:
         held = sensed(4000, seed)
         other = np.random.default_rng(100 + seed).normal(size=(4000, 6))
         summed = held.wrench + at_first(other * np.repeat([0.1, 0.005], 3), R, r)
-        found = Weigh(others=((R, r),), delay=False).fit(changed(held, wrench=summed))
+        found = Weigh(others=(GraspingPoint(R, r),), delay=False).fit(changed(held, wrench=summed))
         noises.append(found.noise)
         error = found.values[:10] - BODY
         shares.append(error @ np.linalg.solve(found.covariance[:10, :10], error) / 10.0)

@@ -11,7 +11,7 @@ import pytest
 
 from heft.information import inertia
 from heft.information.rotation import matrix_of_rpy
-from heft.plants import HeldBody, HeldMotion, Point, Problem, Samples, recording_of
+from heft.plants import GraspingPoint, HeldBody, HeldMotion, Point, Problem, Samples, recording_of
 from heft.plants.held_signals import (
     Held,
     at_first,
@@ -115,15 +115,16 @@ def test_the_noise_of_several_sensors_is_that_of_their_sum() -> None:
     rng = np.random.default_rng(2)
     R, r = matrix_of_rpy(0.3, -0.8, 1.1), np.array([0.4, 0.1, -0.2])
     draws = rng.normal(size=(2, 200_000, 6)) * np.repeat([0.2, 0.01], 3)
-    summed = draws[0] + at_first(draws[1], R, r)
-    wanted = noise_covariance(0.2, 0.01, [(R, r)])
+    own = np.repeat([2.5, 0.4], 3)
+    summed = draws[0] + at_first(own * draws[1], R, r)
+    wanted = noise_covariance(0.2, 0.01, [GraspingPoint(R, r, (2.5, 0.4))])
     scale = np.sqrt(np.outer(np.diag(wanted), np.diag(wanted)))
     # Correlations of 2e5 draws: 1/√2e5 = 0.0022 each; four of these.
     np.testing.assert_allclose(np.cov(summed.T) / scale, wanted / scale, rtol=0, atol=0.009)
 
 
 def test_whitened_rows_have_unit_variance() -> None:
-    covariance = noise_covariance(0.2, 0.01, [(np.eye(3), np.array([0.3, 0.0, 0.1]))])
+    covariance = noise_covariance(0.2, 0.01, [GraspingPoint(np.eye(3), np.array([0.3, 0.0, 0.1]))])
     wrench = np.linalg.cholesky(covariance) @ np.eye(6)
     rows = whitened(np.zeros((6, 6, 10)), wrench.T, covariance)
     np.testing.assert_allclose(rows[:, -1].reshape(6, 6), np.eye(6), atol=1e-12)
@@ -204,10 +205,12 @@ def test_columns_about_a_point_are_the_wrenchs_slope() -> None:
 def test_at_two_sensors_the_channels_noise_is_one_sensors() -> None:
     rng = np.random.default_rng(5)
     R, r = matrix_of_rpy(0.3, -0.8, 1.1), np.array([0.4, 0.1, -0.2])
-    plant = HeldBody(Unknowns(), Point.of(np.zeros(0)), others=((R, r),), noise=(0.2, 0.01))
+    other = GraspingPoint(R, r, (2.5, 0.4))
+    plant = HeldBody(Unknowns(), Point.of(np.zeros(0)), others=(other,), noise=(0.2, 0.01))
     draws = rng.normal(size=(2, 100_000, 6)) * np.repeat([0.2, 0.01], 3)
     assert plant.combined is not None
-    found = np.cov((draws[0] + at_first(draws[1], R, r)) @ plant.combined.T, rowvar=False)
+    summed = draws[0] + at_first(np.repeat(other.noise_ratio, 3) * draws[1], R, r)
+    found = np.cov(summed @ plant.combined.T, rowvar=False)
     own = np.repeat([0.2, 0.01], 3)
     # Correlations of 1e5 draws: 1/√1e5 = 0.0032 each; four of these.
     np.testing.assert_allclose(found / np.outer(own, own), np.eye(6), rtol=0, atol=0.0135)

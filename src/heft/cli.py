@@ -1,7 +1,8 @@
 """The command line: typed functions as commands.
 
 Bad input prints what is wrong and how to mend it and exits with 2; a fit that cannot stand
-exits with 1; a log salvaged in part exits with 3; never a traceback.
+exits with 1, and so does a poor verdict on a load; a log salvaged in part exits with 3; never a
+traceback.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from heft.interrupts import interruptible
 if TYPE_CHECKING:
     from heft.applications.payload import Payload
 
-SALVAGED = 3  # exit code
+POOR, SALVAGED = 1, 3  # exit codes
 
 app = App(
     name="heft",
@@ -85,6 +86,7 @@ def identify(
     given: Path | None = None,
     smoothing: Smoothed = SMOOTHING,
     estimation: Estimated = ESTIMATION,
+    fail_on: Literal["poor", "usable"] | None = None,
     quiet: bool = False,
 ) -> None:
     """Identify a robot from its logs: masses, inertias, friction, rotor inertia.
@@ -111,6 +113,9 @@ def identify(
         TOML that says what a model file cannot: gains, coupling, gravity, friction.
     given
         Folder of earlier results about the same robot, whose information is added.
+    fail_on
+        Exit with 1 if the verdict is this or worse; all is written nevertheless. If not given, no
+        verdict is a failure.
     quiet
         Say nothing while working.
     """
@@ -130,6 +135,8 @@ def identify(
     write(found, out, report.html)
     message(report.text(found))
     message("\n" + "\n".join(str(path) for path in sorted(out.iterdir())))
+    if found.verdict in {None: (), "poor": ("poor",), "usable": ("usable", "poor")}[fail_on]:
+        sys.exit(POOR)
 
 
 @app.command
@@ -348,6 +355,8 @@ def payload(
 ) -> None:
     """Weigh a load: by a wrench sensor that holds it, or by the robot that carries it.
 
+    Exits with 1 if the verdict on logs is poor; then nothing is printed to be pasted.
+
     Parameters
     ----------
     logs
@@ -371,6 +380,8 @@ def payload(
     message(results.text(found))
     if load.out is not None:
         message(f"\n{load.out / 'estimate.json'}   {load.out / 'payload.txt'}")
+    if found.verdict == "poor" and not live.live:
+        sys.exit(POOR)
 
 
 def _weighed_by_sensor(logs: Sequence[Path], load: LoadOptions, sensor: Path) -> Payload:

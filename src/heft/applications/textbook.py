@@ -14,6 +14,7 @@ the integrals over finite windows do not.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
@@ -29,9 +30,14 @@ from heft.errors import InvalidSetting, TooLittleData
 from heft.estimators import CovarianceRecursion, LeastSquares
 from heft.information import PARAMETER_COUNT, Information, Labels, Parameters
 from heft.models import Robot
+from heft.recordings import Recording
 from heft.signals import Integrals, Windows, weak_form
 
 STENCIL = 4  # samples from one side that say when a speed was zero
+
+
+class HeldEffort(UserWarning):
+    """Efforts look held between samples, and are joined by curves, or the other way round."""
 
 
 class Moved(Protocol):
@@ -60,6 +66,10 @@ class Moved(Protocol):
     def effort(self) -> Array:
         """Actuator efforts τ, shape (N, channels) [N·m or N]."""
 
+    @property
+    def held(self) -> bool:
+        """Whether each effort holds until the next sample (zero-order hold)."""
+
 
 @dataclass(frozen=True, eq=False)
 class Differenced:
@@ -69,11 +79,33 @@ class Differenced:
         time: Times, strictly increasing, shape (N,) [s].
         position: Positions q, shape (N, channels) [rad or m].
         effort: Efforts τ, shape (N, channels) [N·m or N].
+        held: Whether each effort holds until the next sample (zero-order hold), as what a digital
+            controller puts out.
     """
 
     time: Array
     position: Array
     effort: Array
+    held: bool = False
+
+    @staticmethod
+    def of(recording: Recording, joints: Sequence[str]) -> Differenced:
+        """Return the motion of a log; its efforts are held if its column map says so.
+
+        Args:
+            recording: Log with positions `q.<joint>` and efforts `tau.<joint>`.
+            joints: Channels, in the robot's order.
+
+        Raises:
+            MissingSignal: If the log lacks one of them.
+        """
+        names = [f"{kind}.{j}" for kind in ("q", "tau") for j in joints]
+        recording.require(names, "is what the integral form is made of")
+        blocks = list(recording.blocks(names))
+        values = np.concatenate([b.values for b in blocks])
+        position, effort = np.split(values, 2, axis=1)
+        held = recording.held.issuperset(names[len(joints) :])
+        return Differenced(np.concatenate([b.time for b in blocks]), position, effort, held)
 
     @property
     def velocity(self) -> Array:
@@ -153,11 +185,14 @@ class Growing:
             step and motion at its end; or `exact`, by cubic splines, with Coulomb friction split at
             the zero crossings of the velocity.
         held: Whether effort is piecewise constant between samples (zero-order hold); rectangles are
-            then its exact integral.
+            then its exact integral. As the motion says if not given.
+        doubt: Share of the residual's energy that the other reading of the efforts, held or joined,
+            may leave before a warning says so.
     """
 
     sums: Literal["rectangles", "exact"] = "exact"
-    held: bool = False
+    held: bool | None = None
+    doubt: float = 0.5
 
     def rows(self, robot: Robot, moved: Moved) -> Integrals:
         """Return one row for each sample after a window's first.
@@ -168,18 +203,50 @@ class Growing:
 
         Returns:
             Y, shape (rows, channels, p), and ∫ τ dt, shape (rows, channels) [N·m·s or N·s].
+
+        Warns:
+            HeldEffort: If the motion fits efforts that are held much better while they are joined
+                by curves, or the other way round.
         """
+        held = moved.held if self.held is None else self.held
         found = sides(robot, moved)
         speeds = moved.velocity @ np.array([d.ratio for d in robot.drives]).T
-        parts = [
-            self._piece(robot, found.part(piece), speeds[piece])
-            for piece in _moving(robot, speeds)
-            if piece.stop - piece.start > STENCIL
-        ]
+        pieces = [p for p in _moving(robot, speeds) if p.stop - p.start > STENCIL]
+        parts = [self._piece(robot, found.part(p), speeds[p], held) for p in pieces]
+        if self.sums == "exact":
+            others = [_effort_integral(found.part(p), not held) for p in pieces]
+            self._doubt(parts, others, held)
         columns = zip(*(vars(p).values() for p in parts), strict=True)
         return Integrals(*(np.concatenate(c) for c in columns))
 
-    def _piece(self, robot: Robot, found: weak_form.Samples, speeds: Array) -> Integrals:
+    def _doubt(self, parts: Sequence[Integrals], others: Sequence[Array], held: bool) -> None:
+        """Warn if the other reading of the efforts fits each step of the motion much better."""
+        rows = np.concatenate([np.diff(p.regressor, axis=0) for p in parts])
+        steps = [
+            np.concatenate([np.diff(u, axis=0) for u in efforts])
+            for efforts in ([p.effort for p in parts], others)
+        ]
+        left = np.zeros(2)
+        for k in range(rows.shape[1]):  # each channel by itself, with all columns that it has
+            own = rows[:, k, rows[:, k].any(axis=0)]
+            both = np.column_stack([own, *(s[:, k] for s in steps)])
+            if len(both) > both.shape[1]:
+                triangle = np.asarray(np.linalg.qr(both, mode="r"))
+                left += np.sum(triangle[own.shape[1] :, own.shape[1] :] ** 2, axis=0)
+        share = float(left[1] / max(left[0], np.finfo(float).tiny))
+        if share < self.doubt:
+            now, then = ("held", "joined") if held else ("joined", "held")
+            warnings.warn(
+                f"efforts are {now} between samples, and {then} they would leave {100 * share:.2g} "
+                f"% of the residual's energy: say held={not held}, "
+                f"or held = {str(not held).lower()} in the table [tau] of the column map",
+                HeldEffort,
+                stacklevel=3,
+            )
+
+    def _piece(
+        self, robot: Robot, found: weak_form.Samples, speeds: Array, held: bool
+    ) -> Integrals:
         time, remainder, step = found.time, found.remainder, np.diff(found.time)
         if self.sums == "rectangles":
             change = np.cumsum(step[:, None, None] * remainder[1:], axis=0)
@@ -190,12 +257,16 @@ class Growing:
                 if isinstance(term, Coulomb):
                     turned = sign_integral(time, speeds[:, d])[1:]
                     change[:, :, own + k] = -turned[:, None] * robot.drives[d].ratio
-        if self.held or self.sums == "rectangles":
-            effort = np.cumsum(step[:, None] * found.effort[:-1], axis=0)
-        else:
-            effort = _integral(time, found.effort)
+        effort = _effort_integral(found, held or self.sums == "rectangles")
         momentum = found.momentum[1:] - found.momentum[0]
         return Integrals(time[1:], momentum - change, effort)
+
+
+def _effort_integral(found: weak_form.Samples, held: bool) -> Array:
+    """Return ∫ τ dt from the first sample to each of the others, τ held between them or joined."""
+    if held:
+        return np.asarray(np.cumsum(np.diff(found.time)[:, None] * found.effort[:-1], axis=0))
+    return _integral(found.time, found.effort)
 
 
 def _moving(robot: Robot, speeds: Array) -> list[slice]:

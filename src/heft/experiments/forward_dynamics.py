@@ -52,6 +52,7 @@ class Trajectory:
         actuated: Work of the actuators since the start, shape (N,) [J].
         dissipated: Work lost to friction since the start, shape (N,) [J].
         switches: When drives began to stick or to slip, shape (switches,) [s].
+        held: Whether each effort held until the next sample (zero-order hold).
     """
 
     joints: tuple[str, ...]
@@ -65,6 +66,7 @@ class Trajectory:
     actuated: Array
     dissipated: Array
     switches: Array
+    held: bool = False
 
     @property
     def drift(self) -> Array:
@@ -167,6 +169,7 @@ class Simulate:
             actuated=works[:, 0],
             dissipated=works[:, 1],
             switches=np.array(switches),
+            held=self.hold is not None,
         )
 
     def _walked(

@@ -4,9 +4,9 @@ Signals are taken as they are, for the weak form needs no derivative of them; po
 none. So a recording of what a sensor shows (`recording_of`) is all that a problem needs.
 
 Several sensors that hold the body are one whose wrench is their sum, `w = Σ T_k w_k`. Its noise is
-`Σ T_k D T_kᵀ`, D being that of one sensor: forces and moments of the sum are correlated by the
-lever arms. Its channels here are those combinations `D^½ C⁻¹ w`, with C the Cholesky factor of that
-covariance, whose noise is independent and of one sensor's standard deviations again.
+`Σ T_k D_k T_kᵀ`, D_k being that of sensor k: forces and moments of the sum are correlated by the
+lever arms. Its channels here are those combinations `D_1^½ C⁻¹ w`, with C the Cholesky factor of
+that covariance, whose noise is independent and of the first sensor's standard deviations again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from heft.information import AXES, PARAMETER_COUNT, Labels, ParameterSpace, iner
 from heft.recordings import Recording
 from heft.signals import Smoothed
 
-from .held_signals import CHANNEL_UNITS, CHANNELS, Held, noise_covariance
+from .held_signals import CHANNEL_UNITS, CHANNELS, GraspingPoint, Held, noise_covariance
 from .plant import Channel, Inputs, Measured, MotionSignal, Plant, Rows, Samples, Sides
 from .wrench_sensor import Point, Unknowns, linearised
 
@@ -91,9 +91,9 @@ class HeldBody(Plant[HeldMotion]):
         world: Whether the sensor's orientation in the world is known; not with an inertial sensor.
         turning_noise: Standard deviation of the noise of ω [rad/s], whose variance biases the
             squares of ω and is subtracted.
-        others: Rotation and translation of each further sensor; see `at_first`.
-        noise: Standard deviation of one sensor's force [N] and moment [N·m], by whose ratio the
-            channels of several sensors are decorrelated.
+        others: Further sensors that hold the body.
+        noise: Standard deviation of the first sensor's force [N] and moment [N·m], by whose ratio
+            the channels of several sensors are decorrelated.
     """
 
     unknowns: Unknowns
@@ -101,7 +101,7 @@ class HeldBody(Plant[HeldMotion]):
     resting: bool = False
     world: bool = False
     turning_noise: float = 0.0
-    others: tuple[tuple[Array, Array], ...] = ()
+    others: tuple[GraspingPoint, ...] = ()
     noise: tuple[float, float] = (1.0, 1.0)
 
     @cached_property
@@ -147,7 +147,7 @@ class HeldBody(Plant[HeldMotion]):
     def combined(self) -> Array | None:
         """Combinations of the wrench whose noise is independent, shape (6, 6); None of one sensor.
 
-        D^½ C⁻¹ of the module's docstring.
+        D_1^½ C⁻¹ of the module's docstring.
         """
         if not self.others:
             return None

@@ -1,7 +1,7 @@
 """Signals of a wrench sensor that carries a rigid body: wrench and motion in the sensor's frame.
 
 Several sensors that carry one body are treated as one: their wrenches are summed in the first
-one's frame, and so are their noise covariances, which lever arms enlarge.
+one's frame, and so are their noise covariances, each sensor's its own, which lever arms enlarge.
 """
 
 from __future__ import annotations
@@ -20,6 +20,21 @@ from heft.information import AXES, skew
 CHANNELS = (*(f"force.{a}" for a in AXES), *(f"torque.{a}" for a in AXES))
 GAP_STEPS = 3.5  # time steps between samples of a sensor that make a gap
 CHANNEL_UNITS = ("N", "N", "N", "N·m", "N·m", "N·m")
+
+
+@dataclass(frozen=True, eq=False)
+class GraspingPoint:
+    """A further sensor that holds the same body, relative to the first one.
+
+    Attributes:
+        rotation: R, from its axes to the first one's, shape (3, 3).
+        translation: r, from the first sensor to it, in the first one's axes, shape (3,) [m].
+        noise_ratio: Standard deviations of its force and of its moment over those of the first.
+    """
+
+    rotation: Array
+    translation: Array
+    noise_ratio: tuple[float, float] = (1.0, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,15 +164,13 @@ def wrench_change(rotation: Array, translation: Array) -> Array:
     return change
 
 
-def noise_covariance(
-    force: float, torque: float, others: Sequence[tuple[Array, Array]] = ()
-) -> Array:
+def noise_covariance(force: float, torque: float, others: Sequence[GraspingPoint] = ()) -> Array:
     """Return the noise covariance of a summed wrench, shape (6, 6) [N², N²·m, N²·m²].
 
     Args:
-        force: Standard deviation of each sensor's forces [N].
+        force: Standard deviation of the first sensor's forces [N].
         torque: Of its moments [N·m].
-        others: Rotation and translation of each further sensor; see `at_first`.
+        others: Further sensors, each with a noise of its own.
 
     Raises:
         InvalidSetting: If a deviation is not positive and finite.
@@ -166,11 +179,11 @@ def noise_covariance(
         raise InvalidSetting(
             "a sensor's noise must be positive", argument="noise", got=f"{force} N, {torque} N·m"
         )
-    one = np.diag([force**2] * 3 + [torque**2] * 3)
-    total = one.copy()
-    for rotation, translation in others:
-        change = wrench_change(rotation, translation)
-        total += change @ one @ change.T
+    own = np.repeat([force, torque], 3)
+    total = np.diag(own**2)
+    for other in others:
+        change = wrench_change(other.rotation, other.translation)
+        total += change @ np.diag((own * np.repeat(other.noise_ratio, 3)) ** 2) @ change.T
     return total
 
 

@@ -25,6 +25,7 @@ from heft.files import (
     number,
     read_toml,
     rows_of,
+    truth,
 )
 
 from .formats.table import Topics
@@ -92,6 +93,8 @@ class SignalMap:
         unit: Unit in the file.
         matrix: Signals per column, in the file's unit, shape (joints, columns).
         offset: Added last, shape (joints,) [SI unit of the kind].
+        held: Whether each value holds until the next sample (zero-order hold), as what a digital
+            controller puts out; of `tau` and `current`.
     """
 
     kind: str
@@ -100,6 +103,7 @@ class SignalMap:
     unit: str
     matrix: Array
     offset: Array
+    held: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -125,6 +129,7 @@ class ColumnMap:
     # or: matrix = [[..], [..]]   joints = matrix @ columns
     # or: inverse = [[..], [..]]  columns = inverse @ joints
     [tau]
+    held = true                 # each value until the next, as a controller puts it out
     ...
     [force]
     frame = "tool0"             # a frame instead of joints; three columns: x, y, z
@@ -225,7 +230,7 @@ def _signal_map(
     gains = sign * scale * (ratio if kind in ("tau", "current") else 1.0 / ratio)
     offset = np.array(said.get("offset", np.zeros(count)))
     unit = said.get("unit", next(iter(UNITS[kind])))
-    return SignalMap(kind, columns, names, unit, matrix * gains, offset)
+    return SignalMap(kind, columns, names, unit, matrix * gains, offset, said.get("held", False))
 
 
 def _owners(kind: str) -> str:
@@ -249,6 +254,7 @@ def _signal_keys(kind: str, table: Mapping[str, Any], _: str) -> Keys:
         "offset": list_of(number, count),
         "matrix": _square(count),
         "inverse": _square(count, inverted=True),
+        **({"held": truth} if kind in ("tau", "current") else {}),
     }
 
 

@@ -182,6 +182,11 @@ class Recording:
             file.refuse_changed()
 
     @property
+    def held(self) -> frozenset[str]:
+        """Signals each of whose values holds until the next sample, by the column map."""
+        return frozenset(name for name, (source, _) in self.sources.items() if source.held)
+
+    @property
     def signals(self) -> tuple[str, ...]:
         """Canonical names of the signals in this recording."""
         return tuple(self.sources)

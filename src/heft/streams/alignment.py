@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -22,6 +22,7 @@ from heft.arrays import Array
 from heft.information import continuous_quaternions
 
 from .messages import Piece
+from .repetition import Newest, repeated, unchanged_since
 
 Stamps = NDArray[np.int64]
 
@@ -69,6 +70,14 @@ class Device:
         return np.array([PLAUSIBLE.get(k, PLAUSIBLE_JOINT) for k in kinds])
 
     @cached_property
+    def kinds(self) -> tuple[tuple[int, ...], ...]:
+        """Columns of the signals of each kind, such as forces and torques of a wrench sensor."""
+        kinds = [n.partition(".")[0] for n in self.names]
+        return tuple(
+            tuple(k for k, own in enumerate(kinds) if own == kind) for kind in dict.fromkeys(kinds)
+        )
+
+    @cached_property
     def quaternion(self) -> list[int]:
         """Columns of a unit quaternion's components among the signals, or nothing."""
         return [k for k, n in enumerate(self.names) if n.startswith("quat.")]
@@ -95,9 +104,7 @@ class Buffer:
         taken: How many samples were taken since the start.
         arrival: When the last one came, on the listener's clock [s]; NaN before the first step.
         late_in_a_row: How many that came since the last taken are older than it.
-        unchanged_since: Stamp since which all values were the same [ns].
-        latest: Values that came last, shape (signals,), which need not be among those kept; empty
-            before the first.
+        newest: Newest sample that came of a noisy device, and since when it repeats itself.
         silent: Whether nothing came for so long that it was reported.
     """
 
@@ -106,9 +113,15 @@ class Buffer:
     taken: int = 0
     arrival: float = math.nan
     late_in_a_row: int = 0
-    unchanged_since: int = 0
-    latest: Array = field(default_factory=lambda: np.zeros(0))
+    newest: Newest | None = None
     silent: bool = False
+
+    @property
+    def confirmed(self) -> Stamps:
+        """Stamps of the samples behind which others came, so that none may yet turn out frozen."""
+        if self.newest is None:
+            return self.stamps
+        return self.stamps[: int(np.searchsorted(self.stamps, self.newest.since.min()))]
 
     @property
     def rate(self) -> float:
@@ -196,8 +209,8 @@ class Alignment:
         devices: Whose signals are taken; the first gives the times.
         bridge: Longest time between two samples of a device across which is interpolated [s].
         hold: Time for which the first device's samples wait for their partners [s].
-        frozen: Time after which a noisy device that repeats all its values counts as frozen [s].
-            Samples wait until it is known that theirs is none of these.
+        frozen: Time for which a noisy device may repeat all values of a kind; what repeats itself
+            for longer is frozen, from its first sample on [s].
         reorder: Time by which samples that come after a newer one may be older than it [s]: they
             are sorted in. Samples wait for them.
         leap: Time by which a device's stamps must go on by more than passed between their arrivals
@@ -338,36 +351,47 @@ class Alignment:
             return buffer, counts
         order = np.argsort(stamps, kind="stable")
         stamps, values = stamps[order], values[order]
-        held, held_values = buffer.stamps, buffer.values
-        since, latest = buffer.unchanged_since, buffer.latest
-        begun = unchanged_since_stamps(buffer, stamps, values)
-        if not len(held) or stamps[-1] > held[-1]:
-            since, latest = int(begun[-1]), values[-1]
-        taken = buffer.taken + len(stamps)
         if device.noisy:
-            stuck = set(begun[stamps - begun > self.frozen * SECOND].tolist())
-            good = ~np.isin(begun, list(stuck))
-            # What came before its sensor was known to be frozen is not used either.
-            kept = len(held)
-            if buffer.unchanged_since in stuck:
-                kept = int(np.searchsorted(held, buffer.unchanged_since))
-            counts["frozen"] = int((~good).sum()) + len(held) - kept
+            before = len(buffer.stamps)
+            buffer, good = self._unfrozen(device, buffer, stamps, values)
+            counts["frozen"] = int((~good).sum()) + before - len(buffer.stamps)
             stamps, values = stamps[good], values[good]
-            held, held_values = held[:kept], held_values[:kept]
-        both, first = np.unique(np.concatenate([held, stamps]), return_index=True)
-        counts["repeated"] = len(held) + len(stamps) - len(both)
+        every = np.concatenate([buffer.stamps, stamps])
+        both, first = np.unique(every, return_index=True)
+        counts["repeated"] = len(every) - len(both)
         # Where the others are silent, a device's samples wait no longer than they could be used.
         oldest = int(both[-1]) - 2 * round(self.hold * SECOND) if len(both) else 0
         keep = slice(int(np.searchsorted(both, oldest)), None)
         made = replace(
             buffer,
             stamps=both[keep],
-            values=np.concatenate([held_values, values])[first][keep],
-            taken=taken - counts["frozen"] - counts["repeated"],
-            unchanged_since=since,
-            latest=latest,
+            values=np.concatenate([buffer.values, values])[first][keep],
+            taken=buffer.taken + len(stamps) - counts["repeated"],
         )
         return made, counts
+
+    def _unfrozen(
+        self, device: Device, buffer: Buffer, stamps: Stamps, values: Array
+    ) -> tuple[Buffer, NDArray[np.bool_]]:
+        """Return the buffer without what turns out frozen, and which new samples are not."""
+        since = unchanged_since(stamps, values, device.kinds, buffer.newest)
+        longest = self.frozen * SECOND
+        runs = np.stack([repeated(stamps, s, longest) for s in since.T])
+        bad: NDArray[np.bool_] = np.asarray(runs.any(axis=0))
+        keep = len(buffer.stamps)
+        if bad.any():  # samples that repeat themselves have waited, see `Buffer.confirmed`
+            keep = int(np.searchsorted(buffer.stamps, since[bad].min()))
+        newest = Newest(values[-1], since[-1])
+        if len(buffer.stamps) and stamps[-1] < buffer.stamps[-1]:
+            newest = buffer.newest or newest  # all were late: another came last
+        kept = replace(
+            buffer,
+            stamps=buffer.stamps[:keep],
+            values=buffer.values[:keep],
+            taken=buffer.taken - (len(buffer.stamps) - keep),
+            newest=newest,
+        )
+        return kept, ~bad
 
     def _heard(self, state: AlignmentState, now: float) -> tuple[AlignmentState, list[Notice]]:
         """Report devices that fell silent, or are back."""
@@ -381,34 +405,33 @@ class Alignment:
                 notices.append(Notice("stalled", f"nothing new comes from '{name}'"))
             elif buffer.silent and not silent:
                 notices.append(Notice("resumed", f"'{name}' is back"))
+                state = replace(state, last_match=None)  # partners are waited for anew
             buffers[name] = replace(buffer, silent=silent)
         return replace(state, buffers=buffers), notices
 
-    def _settled(self, device: Device, buffer: Buffer) -> int:
-        """Return the stamp up to which nothing in a buffer changes any more; it has samples."""
+    def _settled(self, device: Device, state: AlignmentState) -> Stamps:
+        """Return the stamps of samples that none may come before, and that are not frozen."""
+        buffer = state.buffers[device.name]
+        stamps = buffer.confirmed
+        if not len(stamps):
+            return stamps
         newest = int(buffer.stamps[-1]) - round(self.reorder * SECOND)
-        if not device.noisy:
-            return newest
-        before = int(np.searchsorted(buffer.stamps, buffer.unchanged_since)) - 1
-        sure = int(buffer.stamps[before]) if before >= 0 else int(buffer.stamps[0]) - 1
-        return min(newest, sure)
+        return stamps[: int(np.searchsorted(stamps, newest, "right"))]
 
     def _ready(self, state: AlignmentState) -> Stamps:
         """Return the first device's stamps to be aligned now: partners came, or waited in vain."""
-        clock, *others = self.devices
-        buffer, done = state.buffers[clock.name], state.aligned_until
-        stamps = buffer.stamps
+        stamps = self._settled(self.devices[0], state)
+        done = state.aligned_until
         begin = 0 if done is None else int(np.searchsorted(stamps, done, "right"))
-        if begin == len(stamps):
+        if begin >= len(stamps):
             return stamps[:0]
-        newest = self._settled(clock, buffer)
-        waited = newest - round(self.hold * SECOND)
+        newest, hold = int(stamps[-1]), round(self.hold * SECOND)
         ends = [newest]
-        for device in others:
-            other = state.buffers[device.name]
+        for device in self.devices[1:]:
+            other = self._settled(device, state)
             ahead = round(device.half_step * SECOND)
-            ends.append(self._settled(device, other) - ahead if len(other.stamps) else waited)
-        stop = int(np.searchsorted(stamps, max(min(ends), waited), "right"))
+            ends.append(int(other[-1]) - ahead if len(other) else newest - hold)
+        stop = int(np.searchsorted(stamps, max(min(ends), newest - hold), "right"))
         return stamps[begin:stop]
 
     def _aligned(self, state: AlignmentState) -> tuple[AlignmentState, AlignedSamples | None, int]:
@@ -464,26 +487,13 @@ class Alignment:
             return state, []
         if done - match < round(self.hold * SECOND):
             return state, []
-        if any(b.silent or not b.taken for b in buffers.values()):
+        if any(b.silent or not len(b.stamps) for b in buffers.values()):
             return state, []
         newest = {name: int(b.stamps[-1]) for name, b in buffers.items()}
         ahead, behind = max(newest, key=lambda n: newest[n]), min(newest, key=lambda n: newest[n])
         by = (newest[ahead] - newest[behind]) / SECOND
         message = f"the clocks of '{behind}' and '{ahead}' are {by:.3f} s apart"
         return replace(state, clocks_reported=True), [Notice("clocks apart", message)]
-
-
-def unchanged_since_stamps(buffer: Buffer, stamps: Stamps, values: Array) -> Stamps:
-    """Return for each sample the stamp since which all values are the same, shape (N,) [ns].
-
-    Args:
-        buffer: What came before.
-        stamps: Shape (N,) [ns], N > 0.
-        values: Shape (N, signals).
-    """
-    before = buffer.latest[None] if len(buffer.latest) else values[:1] + 1.0
-    changed = (np.diff(np.concatenate([before, values]), axis=0) != 0.0).any(axis=1)
-    return np.maximum.accumulate(np.where(changed, stamps, buffer.unchanged_since))
 
 
 def bridged(stamps: Stamps, at: Stamps, ahead: int, bridge: float) -> NDArray[np.bool_]:

@@ -94,6 +94,7 @@ def corrected(recording: Recording, robot: Robot, correction: Correction) -> Rec
                         given.unit,
                         scale[j] * given.matrix[place : place + 1],
                         scale[j] * given.offset[place : place + 1] + offset[j],
+                        given.held,
                     ),
                     0,
                 )
@@ -131,6 +132,8 @@ def _map_of(kind: str, sources: Mapping[str, tuple[SignalMap, int]]) -> Iterator
     yield f"columns = {toml_list((columns[c] for c in chosen) if single else columns)}"
     yield f"joints = {toml_list(n.partition('.')[2] for n in sources)}"
     yield f"unit = {quoted(unit)}"
+    if all(source.held for source, _ in sources.values()):
+        yield "held = true"
     if not single:
         yield f"matrix = {[[float(x) for x in row] for row in matrix]}"
     elif not np.all(matrix[range(len(matrix)), chosen] == 1.0):

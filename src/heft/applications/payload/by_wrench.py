@@ -20,7 +20,16 @@ from heft.arrays import Array
 from heft.engine import one_blas_thread
 from heft.errors import InvalidSetting
 from heft.information import PARAMETER_COUNT, Finding
-from heft.plants import GAP_STEPS, Held, HeldBody, Point, Problem, Unknowns, recording_of
+from heft.plants import (
+    GAP_STEPS,
+    GraspingPoint,
+    Held,
+    HeldBody,
+    Point,
+    Problem,
+    Unknowns,
+    recording_of,
+)
 from heft.signals import Smoothing, WhiteWeak, weak_form
 
 from . import findings as said
@@ -49,10 +58,9 @@ class Weigh:
     `WeighCarried`.
 
     Attributes:
-        noise: Standard deviation of one sample's force [N] and moment [N·m]; estimated from the
-            residual if not given.
-        others: Pose of each further sensor whose wrench was added: rotation, shape (3, 3), and
-            translation, shape (3,) [m].
+        noise: Standard deviation of one sample's force [N] and moment [N·m], of the first sensor;
+            raised to that of the residual where that is larger, estimated from it if not given.
+        others: Further sensors whose wrench was added, each with the ratio of its noise.
         turning_noise: Standard deviation of the angular velocity ω [rad/s].
         bias: Model of the sensor's bias: `none`, `constant`, or `auto` for a bias of each log and a
             polynomial drift of the order that the data select.
@@ -71,7 +79,7 @@ class Weigh:
     """
 
     noise: tuple[float, float] | None = None
-    others: tuple[tuple[Array, Array], ...] = ()
+    others: tuple[GraspingPoint, ...] = ()
     turning_noise: float = 0.0
     bias: Bias = "auto"
     delay: bool = True

@@ -142,7 +142,7 @@ class LiveWeighing:
         self, node: Node, state: NodeState, inputs: Sequence[Mapping[str, Any]]
     ) -> Payload:
         estimate, bias = load_estimate(state), None
-        if state.load is not None and node.sensors.first.bias != "none":
+        if state.load is not None and node.sensors.bias != "none":
             filter, ours = state.load.filter, slice(PARAMETER_COUNT, None)
             bias = filter.values[ours], filter.covariance[ours, ours]
         return payload.of_online(

@@ -6,21 +6,31 @@ frame (`quat.<frame>.w` …, `pos.<frame>.x` …), else from the joints by forwa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heft import signals
 from heft.arrays import Array
 from heft.dynamics import kinematics
 from heft.errors import MissingSignal
-from heft.information import AXES, angular_velocity, continuous_quaternions, matrix_of_quaternion
+from heft.information import (
+    AXES,
+    Finding,
+    angular_velocity,
+    continuous_quaternions,
+    matrix_of_quaternion,
+)
 from heft.models import Robot
 from heft.plants import Held, at_first
 from heft.recordings import Recording
 from heft.signals import Smoothing
+from heft.streams import Device
 
+from .left_out import usable
 from .sensors import Sensor, Sensors
 
 SLOW_POSES = 0.5  # [s] between samples that are poses, not a motion
@@ -133,8 +143,39 @@ def _by_pose(sensors: Sensors) -> Motion:
     return Motion(f"pose of {frame}", names, noisy=False, slopes=True, make=make)
 
 
-def read(recording: Recording, sensors: Sensors, robot: Robot | None = None) -> Held:
-    """Return the load's wrench and motion of a recording, in the first wrench sensor's frame.
+@dataclass(frozen=True, eq=False)
+class Sensed:
+    """What a log tells of a load.
+
+    Attributes:
+        held: Wrench and motion in the first wrench sensor's frame, of the rows that can be used.
+        noise: Standard deviation of each wrench sensor's force [N] and moment [N·m], from its own
+            samples; all equal where poses one by one show none.
+        findings: What was left out.
+    """
+
+    held: Held
+    noise: tuple[tuple[float, float], ...]
+    findings: tuple[Finding, ...]
+
+
+def devices_of(sensors: Sensors, motion: Motion, half_step: float = 0.0) -> tuple[Device, ...]:
+    """Return the devices whose signals are taken: wrench sensors, then the source of motion.
+
+    Args:
+        sensors: Sensors that the signals come from.
+        motion: Source of motion.
+        half_step: Half the step of central differences, where the motion's slopes are needed [s].
+    """
+    wrenches = [Device(s.name, wrench_names(s), delay=s.delay or 0.0) for s in sensors.wrenches]
+    half_step = half_step if motion.slopes else 0.0
+    return (*wrenches, Device(motion.device, motion.names, motion.noisy, half_step=half_step))
+
+
+def read(recording: Recording, sensors: Sensors, robot: Robot | None = None) -> Sensed:
+    """Return what a recording tells of a load, in the first wrench sensor's frame.
+
+    Rows in which a sensor tells no numbers, or is frozen, are left out; see `left_out`.
 
     Args:
         recording: Recording with the sensors' signals.
@@ -143,44 +184,133 @@ def read(recording: Recording, sensors: Sensors, robot: Robot | None = None) -> 
 
     Raises:
         MissingSignal: If a wrench, or every source of motion, is missing.
+        InvalidRecording: If no row of a device can be used.
     """
     pose = _by_pose(sensors)
     posed = sensors.imu is None and all(n in recording.sources for n in pose.names[:4])
     if not posed and sensors.imu is None and robot is None:
         raise _no_motion(recording, pose.names[0])
     motion = pose if posed else motion_of(sensors, robot)
-    placed = not posed or all(n in recording.sources for n in pose.names[4:])
-    names = motion.names if placed else motion.names[:4]
-    wrenches = [n for sensor in sensors.wrenches for n in wrench_names(sensor)]
-    time, values = _read(recording, [*wrenches, *names], "is what the load is weighed by")
-    wrench, values = on_load(sensors, values[:, : len(wrenches)]), values[:, len(wrenches) :]
-    if sensors.first.delay:
-        late = sensors.first.delay
-        wrench = np.stack([np.interp(time + late, time, c) for c in wrench.T], axis=1)
-    if not motion.slopes:
-        return motion.make(time, wrench, values, np.zeros((len(time), 0)))
-    if posed:  # smoothing would round off a jump of the quaternion's sign
-        values = np.hstack([continuous_quaternions(values[:, :4]), values[:, 4:]])
+    if posed and not all(n in recording.sources for n in pose.names[4:]):
+        motion = replace(motion, names=motion.names[:4])
+    devices = devices_of(sensors, motion)
+    time, values = _read(recording, [n for d in devices for n in d.names])
     step = float(np.median(np.diff(time))) if len(time) > 1 else 1.0
-    if posed and (not placed or step > SLOW_POSES):
-        rotation = matrix_of_quaternion(values[:, :4])
-        gravity = np.einsum("nji,j->ni", rotation, np.array(sensors.gravity))
-        return Held.at_rest(time, wrench, gravity, np.swapaxes(rotation, 1, 2))
-    smoothing = signals.resolve(Smoothing(), [recording], names)
+    still = posed and (len(motion.names) == 4 or step > SLOW_POSES)
+    told = np.split(values, np.cumsum([len(d.names) for d in devices])[:-1], axis=1)
+    seen = [usable(d, time, v, not still) for d, v in zip(devices, told, strict=True)]
+    findings = tuple(f for _, found in seen for f in found)
+    *masks, moves = (good for good, _ in seen)
+    late = [
+        _undelayed(time, v, good, d.delay) for d, v, good in zip(devices, told, masks, strict=False)
+    ]
+    good = np.logical_and.reduce([mask for _, mask in late])
+    wrench = on_load(sensors, np.concatenate([w for w, _ in late], axis=1))
+    noise = tuple(
+        (1.0, 1.0) if still or mask.sum() < 3 else estimated_noise(v[mask])
+        for v, mask in zip(told, masks, strict=False)
+    )
+    if still:
+        rows = good & moves
+        return Sensed(_at_rest(sensors, time[rows], wrench[rows], told[-1][rows]), noise, findings)
+    held = _moving(motion, time, wrench, told[-1], good, moves, step)
+    return Sensed(held, noise, findings)
+
+
+def _at_rest(sensors: Sensors, time: Array, wrench: Array, values: Array) -> Held:
+    """Return static poses."""
+    rotation = matrix_of_quaternion(values[:, :4])
+    gravity = np.einsum("nji,j->ni", rotation, np.array(sensors.gravity))
+    return Held.at_rest(time, wrench, gravity, np.swapaxes(rotation, 1, 2))
+
+
+def _moving(
+    motion: Motion,
+    time: Array,
+    wrench: Array,
+    values: Array,
+    good: NDArray[np.bool_],
+    moves: NDArray[np.bool_],
+    step: float,
+) -> Held:
+    """Return wrench and motion where both are usable; differentiated piece by piece if need be.
+
+    Args:
+        motion: Source of motion.
+        time: Shape (N,) [s].
+        wrench: On the load, shape (N, 6) [N, N·m].
+        values: Of the motion's signals, shape (N, signals).
+        good: Where the wrench is usable, shape (N,).
+        moves: Where the motion is, shape (N,).
+        step: Usual one of the log [s].
+    """
+    if not motion.slopes:
+        rows = good & moves
+        return motion.make(time[rows], wrench[rows], values[rows], np.zeros((int(rows.sum()), 0)))
+    time, wrench, values, good = time[moves], wrench[moves], values[moves], good[moves]
+    if motion.names[0].startswith("quat."):  # smoothing would round off a jump of its sign
+        values = np.hstack([continuous_quaternions(values[:, :4]), values[:, 4:]])
+    signal = [n.partition(".") for n in motion.names]
+    columns: dict[str, dict[str, Array]] = {kind: {} for kind, _, _ in signal}
+    for (kind, _, rest), column in zip(signal, values.T, strict=True):
+        columns[kind][rest] = column
+    usual = Recording.from_arrays(time, "motion", **columns)
+    smoothing = signals.resolve(Smoothing(), [usual], motion.names)
     assert smoothing.corner is not None
-    smooth = signals.smooth(time, values, step, smoothing.corner, smoothing.order)
-    return motion.make(time, wrench, smooth.position, smooth.velocity)
+    corner, order = smoothing.corner, smoothing.order
+    pieces = list(signals.between_gaps(time, signals.GAP_STEPS * step))
+    long = [p for p in pieces if p.stop - p.start >= 2 * signals.REACH + 2]
+    parts = []
+    for piece in long or pieces:
+        smooth = signals.smooth(time[piece], values[piece], step, corner, order)
+        made = motion.make(time[piece], wrench[piece], smooth.position, smooth.velocity)
+        parts.append(made.part(np.flatnonzero(good[piece])))
+    columns_of = (vars(part).values() for part in parts)
+    return Held(*(np.concatenate(arrays) for arrays in zip(*columns_of, strict=True)))
 
 
-def _read(recording: Recording, names: Sequence[str], purpose: str) -> tuple[Array, Array]:
-    """Return time, shape (N,), and signals, shape (N, names), without rows that are not finite."""
+def _undelayed(
+    time: Array, values: Array, good: NDArray[np.bool_], delay: float
+) -> tuple[Array, NDArray[np.bool_]]:
+    """Return signals that come late by a delay [s] at their own times, and where they are usable.
+
+    Signals that are not usable are zero, or interpolated between others that are not either.
+    """
+    values = np.where(good[:, None], values, 0.0)
+    if not delay:
+        return values, good
+    at = time + delay
+    moved = np.stack([np.interp(at, time, column) for column in values.T], axis=1)
+    return moved, np.interp(at, time, (~good).astype(float)) == 0.0
+
+
+def _read(recording: Recording, names: Sequence[str]) -> tuple[Array, Array]:
+    """Return time, shape (N,), and signals, shape (N, names), of the rows that have a time."""
     for name in names:
-        recording.require(name, purpose)
+        recording.require(name, "is what the load is weighed by")
     blocks = list(recording.blocks(names))
     time = np.concatenate([b.time for b in blocks])
     values = np.concatenate([b.values for b in blocks])
-    good = np.isfinite(values).all(axis=1) & np.isfinite(time)
+    good = np.isfinite(time)
     return time[good], values[good]
+
+
+def estimated_noise(wrench: Array) -> tuple[float, float]:
+    """Estimate the white noise of a wrench sensor from its samples.
+
+    Uses second differences, in which motion is negligible at the sampling rate, and their median
+    absolute deviation, which is robust to outliers.
+
+    Args:
+        wrench: Force and moment, shape (N, 6) [N, N·m].
+
+    Returns:
+        Standard deviation of one sample's force [N] and moment [N·m], each pooled over the axes.
+    """
+    bend = np.diff(wrench, 2, axis=0) / math.sqrt(6.0)
+    deviation = 1.4826 * np.median(np.abs(bend - np.median(bend, axis=0)), axis=0)
+    force, moment = np.sqrt((deviation.reshape(2, 3) ** 2).mean(axis=1))
+    return max(float(force), 1e-4), max(float(moment), 1e-6)
 
 
 def _no_motion(recording: Recording, quaternion: str) -> MissingSignal:

@@ -23,7 +23,7 @@ from heft.plants import GAP_STEPS, Held
 from heft.streams import AlignedSamples, Alignment, AlignmentState, Device, Piece
 
 from .estimate import numbers
-from .motion import Motion, motion_of, on_load, wrench_names
+from .motion import Motion, devices_of, estimated_noise, motion_of, on_load
 from .online import Event, Online, OnlineState
 from .sensors import Sensors
 
@@ -131,10 +131,10 @@ class Node:
                     cure="heft payload LOG --sensor … once, and put the gravity or gain that it "
                     "finds into the file instead",
                 )
-        if len(self.sensors.wrenches) > 1 and self.sensors.noise is None:
+        if len(self.sensors.wrenches) > 1 and self.sensors.unstated:
             raise InvalidSetting(
-                "several wrench sensors are weighed by their noise",
-                argument=f"[sensor.{self.sensors.first.name}], noise",
+                "several wrench sensors are weighed by their noise, each by its own",
+                argument=f"[sensor.{self.sensors.unstated[0]}], noise",
                 cure="noise = {force = 0.2, torque = 0.01}",
             )
 
@@ -146,12 +146,7 @@ class Node:
     @cached_property
     def devices(self) -> tuple[Device, ...]:
         """Devices listened to: the first gives the sample times, the last the motion."""
-        wrenches = [
-            Device(s.name, wrench_names(s), delay=s.delay or 0.0) for s in self.sensors.wrenches
-        ]
-        half_step = HALF_STEP if self.motion.slopes else 0.0
-        names, noisy = self.motion.names, self.motion.noisy
-        return (*wrenches, Device(self.motion.device, names, noisy, half_step=half_step))
+        return devices_of(self.sensors, self.motion, HALF_STEP)
 
     @cached_property
     def alignment(self) -> Alignment:
@@ -245,8 +240,8 @@ class Node:
             noise,
             rate,
             turning_noise=self.sensors.turning_noise,
-            others=tuple(self.sensors.others),
-            bias=self.sensors.first.bias,
+            others=self.sensors.others(),
+            bias=self.sensors.bias,
         )
 
     def health(self, state: NodeState) -> dict[str, Any]:
@@ -325,24 +320,6 @@ def load_estimate(state: NodeState) -> LoadEstimate:
         ten[places[name]] = body[places[name]] = np.nan
         std[places[name]] = np.inf
     return LoadEstimate(state.stamp(load.time), held, ten, body, std)
-
-
-def estimated_noise(wrench: Array) -> tuple[float, float]:
-    """Estimate the white noise of a wrench sensor from its samples.
-
-    Uses second differences, in which motion is negligible at the sampling rate, and their median
-    absolute deviation, which is robust to outliers.
-
-    Args:
-        wrench: Force and moment, shape (N, 6) [N, N·m].
-
-    Returns:
-        Standard deviation of one sample's force [N] and moment [N·m], each pooled over the axes.
-    """
-    bend = np.diff(wrench, 2, axis=0) / math.sqrt(6.0)
-    deviation = 1.4826 * np.median(np.abs(bend - np.median(bend, axis=0)), axis=0)
-    force, moment = np.sqrt((deviation.reshape(2, 3) ** 2).mean(axis=1))
-    return max(float(force), 1e-4), max(float(moment), 1e-6)
 
 
 def _weighed(state: NodeState) -> tuple[NodeState, list[Event]]:

@@ -20,7 +20,7 @@ from heft.arrays import Array
 from heft.errors import InvalidSetting
 from heft.estimators import Filter, State
 from heft.information import PARAMETER_COUNT, inertia
-from heft.plants import GAP_STEPS, Held, Unknowns, noise_covariance, sides, whitened
+from heft.plants import GAP_STEPS, GraspingPoint, Held, Unknowns, noise_covariance, sides, whitened
 from heft.signals import follows, replace_outliers, weak_form
 
 from .by_wrench import Bias
@@ -125,7 +125,7 @@ class Online:
     """Settings of the recursive identification of a load.
 
     Attributes:
-        noise: Standard deviation of one sample's force [N] and moment [N·m].
+        noise: Standard deviation of one sample's force [N] and moment [N·m]; of the first sensor.
         rate: Sampling rate [Hz].
         turning_noise: Standard deviation of one sample of the angular velocity ω [rad/s].
         window: Length of a window of the weak form [s].
@@ -140,8 +140,7 @@ class Online:
         spread: Radius r [m]: the inertia counts as identified when the standard deviations of the
             moments of inertia are within m r².
         patience: Time since the last change after which insufficient motion is announced [s].
-        others: Pose of each further sensor relative to the first: rotation, shape (3, 3), and
-            translation, shape (3,) [m]; see `plants.held_signals.at_first`.
+        others: Further sensors that hold the load, each with a noise of its own.
         bias: Model of the sensor's bias: `none`, `constant`, or `auto` for a random walk.
 
     Raises:
@@ -161,7 +160,7 @@ class Online:
     placed: float = 0.01
     spread: float = 0.03
     patience: float = 10.0
-    others: tuple[tuple[Array, Array], ...] = ()
+    others: tuple[GraspingPoint, ...] = ()
     bias: Bias = "auto"
 
     def __post_init__(self) -> None:

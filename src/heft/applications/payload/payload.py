@@ -16,8 +16,9 @@ from heft.applications.identification import Inputs, Progress, silent
 from heft.arrays import Array
 from heft.files import format_number, put, require_own, workshop
 from heft.information import AXES, PARAMETER_COUNT, Check, Finding, Verdict, inertia, verdict
-from heft.models import load_settings
+from heft.models import Robot, load_settings
 from heft.plants import CHANNEL_UNITS, CHANNELS
+from heft.recordings import Recording
 
 from .by_repeated_motion import MatchedMotions
 from .by_torques import Carried, WeighCarried
@@ -126,23 +127,47 @@ def weigh_files(
     stated = Sensors.from_toml(sensors)
     progress(f"reading {len(logs)} log{'s' if len(logs) > 1 else ''}")
     inputs = inputs.with_logs(fit=logs)
-    parts = [read(log, stated, inputs.robot) for log in inputs.logs["fit"]]
-    settings = replace(
-        weigh,
-        noise=stated.noise,
-        others=tuple(stated.others),
-        turning_noise=stated.turning_noise,
-        bias=stated.first.bias,
-        delay=weigh.delay and stated.first.delay is None,
-        tilt=stated.tilt,
-        gain_std=stated.first.gain_std,
-        known_mass=known_mass,
-    )
-    progress("weighing")
-    found = settings.fit(*parts)
+    found = weighed(inputs.logs["fit"], stated, inputs.robot, weigh, progress, known_mass)
     described = inputs.described("fit", "sensors", "model", "options", "columns")
     inputs.refuse_changed()
     return of_sensor(found, stated.first, described)
+
+
+def weighed(
+    logs: Sequence[Recording],
+    sensors: Sensors,
+    robot: Robot | None = None,
+    weigh: Weigh = WEIGH,
+    progress: Progress = silent,
+    known_mass: float | None = None,
+) -> Weighed:
+    """Return the estimate of a load from recordings of the sensors that hold it.
+
+    Args:
+        logs: Recordings of one experiment with the same load.
+        sensors: Their description.
+        robot: Model whose joints give the motion, where they do.
+        weigh: Settings; statements of the sensors take precedence.
+        progress: Called with a line of text at each step.
+        known_mass: Mass of a reference load [kg], where the sensor's gains are to be identified.
+    """
+    parts = [read(log, sensors, robot) for log in logs]
+    noise = np.sqrt(np.mean(np.square([part.noise for part in parts]), axis=0))
+    settings = replace(
+        weigh,
+        noise=sensors.noise,
+        others=sensors.others([(float(force), float(torque)) for force, torque in noise]),
+        turning_noise=sensors.turning_noise,
+        bias=sensors.bias,
+        delay=weigh.delay and sensors.first.delay is None,
+        tilt=sensors.tilt,
+        gain_std=sensors.first.gain_std,
+        known_mass=known_mass,
+    )
+    progress("weighing")
+    found = settings.fit(*(part.held for part in parts))
+    left_out = [finding for part in parts for finding in part.findings]
+    return replace(found, findings=(*left_out, *found.findings))
 
 
 def of_sensor(found: Weighed, stated: Sensor, inputs: Sequence[Mapping[str, Any]] = ()) -> Payload:
@@ -402,26 +427,13 @@ def text(payload: Payload) -> str:
         "",
         f"in frame {payload.frame}, inertia about the centre of mass; ± one standard deviation",
     ]
-    if payload.sensor.get("bias"):
-        shown = ", ".join(f"{v['value']:.4g}" for v in payload.sensor["bias"].values())
-        lines.append(f"bias = [{shown}]  # [N, N·m]")
     if "delay" in payload.sensor:
         late = payload.sensor["delay"]
         lines.append(
             f"wrench behind motion: {1e3 * late['value']:.2f} ± {1e3 * late['std']:.2f} ms"
         )
-    if "turned" in payload.sensor:
-        rows = [[round(x, 6) for x in row] for row in payload.sensor["rotation"]]
-        turned = _degrees(payload.sensor["turned"])
-        lines.append(f"rotation = {rows}  # {turned} off what was stated")
-    if "gravity" in payload.sensor:
-        three = ", ".join(f"{x:.4f}" for x in payload.sensor["gravity"]["value"])
-        tilted = _degrees(payload.sensor["tilt"])
-        lines.append(f"gravity = [{three}]  # [m/s²], {tilted} off what was stated")
-    if "gain" in payload.sensor:
-        six = payload.sensor["gain"].values()
-        shown = ", ".join(f"{v['value']:.4f}" for v in six)
-        lines.append(f"gain = [{shown}]  # ± {max(v['std'] for v in six):.2g} at most")
+    if payload.verdict != "poor":
+        lines += _sensor_lines(payload.sensor)
     for joint, (gain, std) in payload.gains.items():
         lines.append(f"gain of {joint}: {gain:.4g} ± {std:.2g} N·m/A")
     lines += [f"note: {n.name}: {n.message}" for n in payload.notes]
@@ -431,6 +443,27 @@ def text(payload: Payload) -> str:
         if c.status != "pass" and c.name not in {n.name for n in payload.notes}
     ]
     return "\n".join([*lines, "", settings_text(payload)])
+
+
+def _sensor_lines(sensor: Mapping[str, Any]) -> list[str]:
+    """Return what was found of the sensor as its file takes it."""
+    lines = []
+    if sensor.get("bias"):
+        shown = ", ".join(f"{v['value']:.4g}" for v in sensor["bias"].values())
+        lines.append(f"bias = [{shown}]  # [N, N·m]")
+    if "turned" in sensor:
+        rows = [[round(x, 6) for x in row] for row in sensor["rotation"]]
+        turned = _degrees(sensor["turned"])
+        lines.append(f"rotation = {rows}  # {turned} off what was stated")
+    if "gravity" in sensor:
+        three = ", ".join(f"{x:.4f}" for x in sensor["gravity"]["value"])
+        tilted = _degrees(sensor["tilt"])
+        lines.append(f"gravity = [{three}]  # [m/s²], {tilted} off what was stated")
+    if "gain" in sensor:
+        six = sensor["gain"].values()
+        shown = ", ".join(f"{v['value']:.4f}" for v in six)
+        lines.append(f"gain = [{shown}]  # ± {max(v['std'] for v in six):.2g} at most")
+    return lines
 
 
 def _degrees(angle: Mapping[str, Any]) -> str:
@@ -446,8 +479,13 @@ def _number(value: float, std: float) -> str:
 
 
 def settings_text(payload: Payload) -> str:
-    """Return the load settings of robots and the elements of model files, ready to paste."""
+    """Return the load settings of robots and the elements of model files, ready to paste.
+
+    Of a poor answer there are none.
+    """
     body = payload.body
+    if payload.verdict == "poor":
+        return "the verdict is poor: nothing to set before what failed is mended"
     if not (body[0] > 0.0 and np.isfinite(body[:4]).all()):
         return "no load: nothing to set"
     tensor = np.zeros((3, 3))
@@ -458,8 +496,7 @@ def settings_text(payload: Payload) -> str:
     xyz = " ".join(format_number(x) for x in body[1:4])
     six = [format_number(x) for x in body[4:]] if payload.whole else ["0"] * 6
     xx, xy, yy, xz, yz, zz = six
-    lines = ["# the verdict is poor: mend what failed first"] if payload.verdict == "poor" else []
-    lines += [
+    lines = [
         f"# in frame {payload.frame}; where that is not the robot's flange, turn and shift it",
         "# Universal Robots",
         load_settings.urscript(load),
@@ -528,6 +565,6 @@ def write(payload: Payload, out: Path) -> None:
         contract = json.dumps(to_json(payload), indent=1, ensure_ascii=False, allow_nan=False)
         (new / "estimate.json").write_text(contract + "\n", encoding="utf-8")
         (new / "payload.txt").write_text(text(payload) + "\n", encoding="utf-8")
-        if payload.gains:
+        if payload.gains and payload.verdict != "poor":
             (new / "robot.toml").write_text(gains_toml(payload), encoding="utf-8")
         put(new, place)

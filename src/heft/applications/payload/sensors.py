@@ -14,6 +14,7 @@ kind = "wrench"
 frame = "left"
 position = [0.4, 0.0, 0.1]             # of its frame in the first one's [m]
 rotation = [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
+noise = {force = 0.5, torque = 0.02}   # its own
 
 [sensor.imu]                           # beside the wrench sensor, on the same body
 kind = "imu"
@@ -25,14 +26,13 @@ noise = {gyro = 0.002}                 # [rad/s]
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from heft.arrays import Array
 from heft.errors import InvalidSetting
 from heft.files import (
     Keys,
@@ -47,6 +47,7 @@ from heft.files import (
     truth,
 )
 from heft.models import STANDARD_GRAVITY
+from heft.plants import GraspingPoint
 
 from .by_wrench import Bias
 
@@ -86,6 +87,13 @@ class Sensor:
     gain: tuple[float, ...] = (1.0,) * 6
     gain_std: float | None = None
     known_bias: tuple[float, ...] = (0.0,) * 6
+
+    @property
+    def wrench_noise(self) -> tuple[float, float] | None:
+        """Standard deviation of a wrench sensor's force [N] and moment [N·m]; None if unstated."""
+        stated = self.noise or {}
+        both = set(stated) >= {"force", "torque"}
+        return (stated["force"], stated["torque"]) if both else None
 
     def __post_init__(self) -> None:
         if self.gain_std is not None and not np.array_equal(self.rotation, np.eye(3)):
@@ -154,19 +162,39 @@ class Sensors:
 
     @property
     def noise(self) -> tuple[float, float] | None:
-        """Standard deviation of one wrench sensor's force [N] and moment [N·m], if stated."""
-        stated = self.first.noise or {}
-        if set(stated) != {"force", "torque"}:
-            return None
-        return stated["force"], stated["torque"]
+        """Standard deviation of the first wrench sensor's force [N] and moment [N·m].
+
+        None unless the file states those of every wrench sensor.
+        """
+        return None if self.unstated else self.first.wrench_noise
 
     @property
-    def others(self) -> list[tuple[Array, Array]]:
-        """Rotation and translation of each further wrench sensor's frame in the first one's.
+    def unstated(self) -> tuple[str, ...]:
+        """Names of the wrench sensors whose noise the file does not state."""
+        return tuple(s.name for s in self.wrenches if s.wrench_noise is None)
 
-        Of shapes (3, 3) and (3,) [m].
+    @property
+    def bias(self) -> Bias:
+        """Model of the bias of the summed wrench: that of the sensor of which least is known."""
+        models = {s.bias for s in self.wrenches}
+        return "auto" if "auto" in models else "constant" if "constant" in models else "none"
+
+    def others(self, found: Sequence[tuple[float, float]] = ()) -> tuple[GraspingPoint, ...]:
+        """Return the further wrench sensors relative to the first one.
+
+        Args:
+            found: Standard deviations of each wrench sensor's force [N] and moment [N·m], taken
+                where the file states none; all alike if not given.
         """
-        return [(np.array(s.rotation), np.array(s.position)) for s in self.wrenches[1:]]
+        noise = [
+            s.wrench_noise or (found[k] if found else (self.first.wrench_noise or (1.0, 1.0)))
+            for k, s in enumerate(self.wrenches)
+        ]
+        force, torque = noise[0]
+        return tuple(
+            GraspingPoint(np.array(s.rotation), np.array(s.position), (f / force, t / torque))
+            for s, (f, t) in zip(self.wrenches[1:], noise[1:], strict=True)
+        )
 
 
 def _sensors(sensor: Mapping[str, Sensor] | None = None, **said: Any) -> Sensors:

@@ -33,8 +33,8 @@ class Known:
     """Prior knowledge that enters the least squares.
 
     Attributes:
-        noise: Standard deviation of one sample's force [N] and moment [N·m]; estimated from the
-            residual if not given.
+        noise: Standard deviation of one sample's force [N] and moment [N·m], raised to that of the
+            residual where that is larger; estimated from the residual if not given.
         gain_std: Prior standard deviation of each channel's gain, whose nominal value is one.
         mass: Known mass of the payload [kg].
     """
@@ -217,7 +217,12 @@ def solve(problem: Problem[HeldBody], known: Known) -> Found:
                 cure="record longer",
             )
         estimator = LeastSquares(sweeps=SWEEPS, visible=VISIBLE)
-        estimate = estimator.solve(information, names, {**sigma, STATED: 1.0})
+        estimate = estimator.solve(information, names, {STATED: 1.0})
+        if sigma:
+            # Noise of the motion, which nobody states, is left over beside the wrench's own.
+            left = dict(zip(names, estimate.noise.sigma, strict=True))
+            known_noise = {name: max(stated, float(left[name])) for name, stated in sigma.items()}
+            estimate = estimator.solve(information, names, {**known_noise, STATED: 1.0})
         found = Found(problem, estimate)
         if repeated:
             problem = problem.with_settings(plant=replace(problem.plant, noise=found.noise))
