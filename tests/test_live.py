@@ -422,7 +422,7 @@ def test_the_rate_is_the_rate(rate: float) -> None:
     times = np.cumsum(min(0.05, 0.5 / rate) + rng.uniform(0.0, 0.2 / rate, 4000))
     due: list[Update] = []
     source = (Arrival(float(now), []) for now in times)
-    weigh(NODE, NODE.start(), source, [lambda u: due.append(u) if u.due else None], rate)
+    weigh(NODE, NODE.start(), source, {"test": lambda u: due.append(u) if u.due else None}, rate)
     assert len(due) == pytest.approx(rate * (times[-1] - times[0]), abs=2)
 
 
@@ -455,7 +455,8 @@ def test_no_subscriber_keeps_an_old_load() -> None:
 
     heard = Heard()
     before = time.time()
-    weigh(NODE, NODE.start(), source(), [lambda u: publish(u, heard)], 20.0)
+    state = weigh(NODE, NODE.start(), source(), {"test": lambda u: publish(u, heard)}, 20.0)
+    assert state.counts["untold"] == 0
     (stamp, body, std), *later = heard.inertias
     assert before <= stamp <= time.time() and np.isnan(body).all() and np.isinf(std).all()
     for stamp, body, std in later:
@@ -474,7 +475,7 @@ def test_behind_a_long_pause_nothing_is_made_up_for() -> None:
     times = np.r_[np.arange(0.0, 1.0, 0.05), np.arange(100.0, 101.0, 0.05)]
     due: list[bool] = []
     source = (Arrival(float(now), []) for now in times)
-    weigh(NODE, NODE.start(), source, [lambda update: due.append(update.due)], 10.0)
+    weigh(NODE, NODE.start(), source, {"test": lambda update: due.append(update.due)}, 10.0)
     assert sum(due) == pytest.approx(20, abs=2)
 
 
@@ -483,7 +484,7 @@ def test_before_the_first_sample_nothing_is_stamped() -> None:
     told: list[dict[str, object]] = []
     source = (Arrival(now, []) for now in np.arange(0.0, 3.0, 0.05).tolist())
     listener = told.extend
-    weigh(NODE, NODE.start(), source, [lambda update: listener(update.happened())])
+    weigh(NODE, NODE.start(), source, {"test": lambda update: listener(update.happened())})
     assert [e["name"] for e in told] == ["stalled", "stalled"]
     assert all(e["stamp"] is None for e in told)
 

@@ -95,8 +95,15 @@ def workshop(out: Path) -> Iterator[Path]:
                             shutil.rmtree(left, ignore_errors=True)
             folder = Path(tempfile.mkdtemp(prefix=prefix, dir=out.parent))
             held.enter_context(_lock(folder))
-        held.callback(shutil.rmtree, folder, ignore_errors=True)
+        held.callback(_remove, folder)
         yield folder
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder; where no file handle is had to look into it, if it is empty."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):
+        folder.rmdir()
 
 
 @contextmanager

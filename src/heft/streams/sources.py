@@ -6,7 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from .messages import Piece, Reader
 from .network import Connection
 
 TICK = 0.05  # [s] between looks at what came, at most; each costs, however little came
+DECODING = 0.2  # [s] in which what came is decoded; what is left then is not read
 SLICE = 0.025  # [s] of a log that are replayed at once, at most
 
 
@@ -27,11 +28,28 @@ class Arrival:
         now: When, on the source's clock [s].
         pieces: Signals; none where nothing came.
         garbage: Number of messages that could not be decoded.
+        unread: Number of messages beyond what their senders may ask of a node.
     """
 
     now: float
     pieces: Sequence[Piece]
     garbage: int = 0
+    unread: int = 0
+
+
+@dataclass
+class Elapsed:
+    """Time since it was made, by a clock that may go back: then none passes."""
+
+    _total: float = 0.0
+    _read: float = field(default_factory=lambda: time.monotonic())
+
+    def now(self) -> float:
+        """Return the time that has passed [s]."""
+        read = time.monotonic()
+        self._total += max(read - self._read, 0.0)
+        self._read = read
+        return self._total
 
 
 def received(
@@ -45,9 +63,13 @@ def received(
         rate: How often what is known is published [Hz]: it is looked twice as often at least.
     """
     reader = Reader(connection.link.topics, connection.link.frames)
+    elapsed = Elapsed()
     while not stop.wait(min(TICK, 0.5 / rate)):
-        pieces, garbage = reader.read(connection.receive())
-        yield Arrival(time.monotonic(), pieces, garbage)
+        try:
+            pieces, garbage = reader.read(connection.receive(), DECODING)
+        except MemoryError:  # what came is lost; there may be room for what comes
+            pieces, garbage = [], 0
+        yield Arrival(elapsed.now(), pieces, garbage, reader.unread)
 
 
 def replayed(
@@ -74,7 +96,7 @@ def replayed(
     names = tuple(names)
     for name in names:
         recording.require(name, purpose)
-    begin, now, before = time.monotonic(), 0.0, math.nan
+    elapsed, now, before = Elapsed(), 0.0, math.nan
     at_once = min(SLICE, 0.5 / rate)
     for block in recording.blocks(names):
         good = np.isfinite(block.time)
@@ -88,7 +110,7 @@ def replayed(
             if newest > before:  # where the log's clock goes back, no time passes
                 now += newest - before
             before = newest
-            ahead = now / speed - (time.monotonic() - begin)
+            ahead = now / speed - elapsed.now()
             if stop.wait(ahead) if ahead > 0.0 else stop.is_set():
                 return
             yield Arrival(now, [Piece(names, stamps[rows], values[rows])])
