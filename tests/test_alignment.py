@@ -220,6 +220,22 @@ def test_a_clock_set_forward_is_no_outage(by: float) -> None:
         assert sum(len(a.samples.time) for a in results if a.samples is not None) >= 990
 
 
+def test_what_is_held_up_and_lost_in_part_is_no_other_clock() -> None:
+    """A listener that was kept from listening for 3 s, whose queue holds 1 s."""
+    time, values = noisy(6000)
+    state, names = ONE.start(), list[str]()
+    for begin in range(0, 6000, 50):
+        rows = slice(begin, begin + 50)
+        arrival = float(time[rows][-1])
+        if 2000 <= begin < 3000:
+            arrival = 5.0  # those that were held up
+        elif 3000 <= begin < 5000:
+            continue  # those for which there was no room
+        state, aligned = ONE.step(state, arrival, [piece(SENSOR, time[rows], values[rows])])
+        names += [n.name for n in aligned.notices]
+    assert "clock set forward" not in names
+
+
 @pytest.mark.parametrize("by", [0.2, 5.0, 86_400.0])
 def test_a_clock_set_back_is_told_and_followed(by: float) -> None:
     time, values = noisy(1000)

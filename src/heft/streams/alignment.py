@@ -103,6 +103,7 @@ class Buffer:
         values: Shape (N, signals).
         taken: How many samples were taken since the start.
         arrival: When the last one came, on the listener's clock [s]; NaN before the first step.
+        ahead: By how much its stamps were ahead of the listener's clock at most [s].
         late_in_a_row: How many that came since the last taken are older than it.
         newest: Newest sample that came of a noisy device, and since when it repeats itself.
         silent: Whether nothing came for so long that it was reported.
@@ -112,6 +113,7 @@ class Buffer:
     values: Array
     taken: int = 0
     arrival: float = math.nan
+    ahead: float = -math.inf
     late_in_a_row: int = 0
     newest: Newest | None = None
     silent: bool = False
@@ -325,7 +327,8 @@ class Alignment:
         counts["clock set forward"] = len(jumps)
         made, more = self._merged(device, buffer, stamps[used], values[used])
         counts.update(more)
-        made = replace(made, late_in_a_row=late_in_a_row)
+        ahead = max(buffer.ahead, int(stamps.max()) / SECOND - now)
+        made = replace(made, late_in_a_row=late_in_a_row, ahead=ahead)
         if made.taken > buffer.taken:
             made = replace(made, arrival=now)
         return made, counts, jumps
@@ -337,7 +340,8 @@ class Alignment:
         if not len(stamps) or not len(buffer.stamps) or not buffer.taken:
             return []
         leap = float((stamps - before).max()) / SECOND - (now - buffer.arrival)
-        if leap <= self.leap:
+        # Messages that were held up, and lost in part, catch up: they come no earlier than before.
+        if min(leap, int(stamps[-1]) / SECOND - now - buffer.ahead) <= self.leap:
             return []
         message = f"the stamps of '{device.name}' go on by {leap:.3f} s more than time has passed"
         return [Notice("clock set forward", message)]
