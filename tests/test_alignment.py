@@ -129,8 +129,9 @@ def test_samples_wait_no_longer_than_they_are_told_to() -> None:
         state, results, counts = stepped(alone, Alignment(ALIGNMENT.devices, hold=hold))
         newest = alone[-1].stamps[-1]
         assert state.aligned_until is not None
-        assert (newest - state.aligned_until) / 1e9 == pytest.approx(hold, abs=0.002 + ROUNDING)
-        assert counts["alone"] == pytest.approx((4.0 - hold) / 0.002, abs=1)
+        waited = hold + ALIGNMENT.reorder
+        assert (newest - state.aligned_until) / 1e9 == pytest.approx(waited, abs=0.002 + ROUNDING)
+        assert counts["alone"] == pytest.approx((4.0 - waited) / 0.002, abs=1)
         assert {n.message for a in results for n in a.notices} == {
             "nothing new comes from 'other'",
             "nothing new comes from 'third'",
@@ -146,10 +147,130 @@ def test_signals_of_nobody_are_named_and_counted() -> None:
 
 def test_one_message_may_hold_several_devices_signals() -> None:
     time = np.arange(0.0, 1.0, 0.002)
-    two = Alignment((ARM, Device("b", ("q.c",), noisy=False)))
+    two = Alignment((ARM, Device("b", ("q.c",), noisy=False)), reorder=0.0)
     values = time[:, None] * SPEED
     both = Piece((*ARM.names, "q.c"), START + np.round(time * 1e9).astype(np.int64), values)
     _, results, counts = stepped([both], two)
     _, arm, other, _, _ = gathered(results)
     np.testing.assert_array_equal(np.concatenate([arm, other], axis=1), values)
     assert not any(counts.values())
+
+
+SENSOR = Device("sensor", ("force.x",))
+ONE = Alignment((SENSOR,))
+STEP = 0.001  # [s]
+
+
+def noisy(count: int) -> tuple[FloatArray, FloatArray]:
+    return np.arange(count) * STEP, np.random.default_rng(1).normal(size=(count, 1))
+
+
+def parcels(order: FloatArray, time: FloatArray, values: FloatArray, size: int) -> list[Piece]:
+    return [
+        piece(SENSOR, time[rows], values[rows])
+        for rows in (order[k : k + size] for k in range(0, len(order), size))
+    ]
+
+
+@pytest.mark.parametrize("size", [1, 7, 40])
+@pytest.mark.parametrize("late", [0.002, 0.004])
+def test_samples_a_little_late_are_sorted_in(size: int, late: float) -> None:
+    time, values = noisy(1000)
+    delays = np.random.default_rng(2).uniform(0.0, late, len(time))
+    order = np.argsort(time + delays, kind="stable")
+    assert (np.diff(order) < 0).any()
+    _, results, counts = stepped(parcels(order, time, values, size), ONE)
+    expected = gathered(stepped(parcels(np.arange(1000), time, values, size), ONE)[1])
+    got = gathered(results)
+    ends = min(len(got[0]), len(expected[0]))
+    assert ends >= 1000 - round((ONE.reorder + late) / STEP) - 1 and not any(counts.values())
+    begin = round((got[0][0] - expected[0][0]) / STEP)
+    for one, other in zip(got, expected, strict=True):
+        np.testing.assert_allclose(one[:ends], other[begin : begin + ends], atol=ROUNDING)
+
+
+def test_samples_later_than_that_are_counted() -> None:
+    time, values = noisy(1000)
+    order = np.arange(1000)
+    order[300:320] = np.r_[301:320, 300]  # one comes 20 ms late
+    _, results, counts = stepped(parcels(order, time, values, 1), ONE)
+    assert counts == Counter(late=1)
+    assert 300 not in np.round(gathered(results)[0] / STEP)
+
+
+def told(results: list[Aligned]) -> list[str]:
+    return [n.name for a in results for n in a.notices]
+
+
+@pytest.mark.parametrize("by", [0.7, 30.0, 86_400.0])
+def test_a_clock_set_forward_is_no_outage(by: float) -> None:
+    time, values = noisy(1000)
+    ahead = time + np.where(time >= 0.5, by, 0.0)
+    for name, arrivals in (("clock set forward", time), ("", ahead)):
+        state, results, counts = ONE.start(), [], Counter[str]()
+        for k in range(0, 1000, 25):
+            rows = slice(k, k + 25)
+            state, aligned = ONE.step(
+                state, float(arrivals[k + 24]), [piece(SENSOR, ahead[rows], values[rows])]
+            )
+            results.append(aligned)
+            counts.update(aligned.counts)
+        assert [n for n in told(results) if n != "stalled"] == ([name] if name else [])
+        assert counts["clock set forward"] == (1 if name else 0)
+        assert sum(len(a.samples.time) for a in results if a.samples is not None) >= 990
+
+
+def test_what_is_held_up_and_lost_in_part_is_no_other_clock() -> None:
+    """A listener that was kept from listening for 3 s, whose queue holds 1 s."""
+    time, values = noisy(6000)
+    state, names = ONE.start(), list[str]()
+    for begin in range(0, 6000, 50):
+        rows = slice(begin, begin + 50)
+        arrival = float(time[rows][-1])
+        if 2000 <= begin < 3000:
+            arrival = 5.0  # those that were held up
+        elif 3000 <= begin < 5000:
+            continue  # those for which there was no room
+        state, aligned = ONE.step(state, arrival, [piece(SENSOR, time[rows], values[rows])])
+        names += [n.name for n in aligned.notices]
+    assert "clock set forward" not in names
+
+
+@pytest.mark.parametrize("by", [0.2, 5.0, 86_400.0])
+def test_a_clock_set_back_is_told_and_followed(by: float) -> None:
+    time, values = noisy(1000)
+    stamps = time - np.where(time >= 0.5, by, 0.0)
+    pieces = parcels(np.arange(1000), stamps, values, 25)
+    state, results, counts = ONE.start(), [], Counter[str]()
+    for k, one in enumerate(pieces):
+        state, aligned = ONE.step(state, 0.025 * k, [one])
+        results.append(aligned)
+        counts.update(aligned.counts)
+    assert told(results) == ["clock set back"]
+    message = next(n.message for a in results for n in a.notices)
+    behind = float(message.partition(" are ")[2].partition(" s ")[0])
+    assert 0.0 <= by - behind <= (ONE.reset + 25) * STEP
+    assert counts["clock set back"] == 1 and counts["late"] <= ONE.reset + 25
+    newest = [a.samples.time[-1] for a in results if a.samples is not None][-1]
+    assert newest == pytest.approx(stamps[-1], abs=0.01)
+
+
+@pytest.mark.parametrize("size", [1, 7, 30, 200])
+def test_a_frozen_stretch_is_left_out_from_its_first_sample(size: int) -> None:
+    """Whatever it froze at: a sensor that jumps and then freezes has not felt the jump."""
+    time, values = noisy(1000)
+    values[400:600] = 7.0
+    _, results, counts = stepped(parcels(np.arange(1000), time, values, size), ONE)
+    assert counts == Counter(frozen=200)
+    clean = gathered(results)[1]
+    assert np.abs(clean).max() < 7.0 and len(clean) >= 790
+
+
+@pytest.mark.parametrize("size", [1, 7, 30])
+def test_short_repeats_are_no_freeze(size: int) -> None:
+    """A sensor that is read more often than it measures."""
+    time, values = noisy(1000)
+    values = np.repeat(values[::20], 20, axis=0)
+    _, results, counts = stepped(parcels(np.arange(1000), time, values, size), ONE)
+    assert not any(counts.values())
+    np.testing.assert_array_equal(gathered(results)[1], values[: len(gathered(results)[0])])

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
+import shlex
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
+from ruamel.yaml import YAML
 
 from heft.errors import InvalidSetting
 from heft.information import inertia
 from heft.information.rotation import matrix_of_rpy
-from heft.models.load_settings import Load, franka_desk, libfranka, urscript
+from heft.models.load_settings import (
+    Load,
+    franka_desk,
+    libfranka,
+    universal_robots_ros,
+    urscript,
+)
+from tests.messages import ROS2
 
 COM = np.array([0.01, -0.02, 0.065])
 # No two entries alike, so that no order can be mistaken for another.
@@ -85,3 +97,62 @@ def test_what_the_robot_would_refuse_is_refused_before() -> None:
         urscript(Load(500.0, COM, 200.0 * np.eye(3)))
     with pytest.raises(InvalidSetting, match="no rigid transformation"):
         franka_desk(LOAD, 2.0 * np.eye(4))
+
+
+# Fields of ur_msgs/srv/SetPayload, by docs.ros.org of Jazzy, and by the driver's notes on Makoa.
+FLAT = {"mass", "center_of_gravity", "ixx", "iyy", "izz", "ixy", "ixz", "iyz", "transition_time"}
+NESTED = {"payload", "transition_time"}
+SIX = ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_the_ros_driver_reads_what_urscript_does(nested: bool) -> None:
+    words = shlex.split(universal_robots_ros(LOAD, nested))
+    assert words[:-1] == [
+        *("ros2", "service", "call"),
+        *("/io_and_status_controller/set_payload", "ur_msgs/srv/SetPayload"),
+    ]
+    request = YAML(typ="safe", pure=True).load(words[-1])
+    assert set(request) <= (NESTED if nested else FLAT)
+    body = request["payload"] if nested else request
+    mass, centre = ("m", "com") if nested else ("mass", "center_of_gravity")
+    assert body[mass] == 1.75 and list(body[centre].values()) == COM.tolist()
+    xx, xy, xz, yy, yz, zz = (body[name] for name in SIX)
+    assert np.array_equal([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]], TENSOR)
+
+
+@pytest.fixture(scope="module")
+def example() -> ModuleType:
+    path = Path(__file__).parents[1] / "examples" / "universal_robots_payload.py"
+    spec = importlib.util.spec_from_file_location("universal_robots_payload", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def told(mass: float, moment: float = 0.01) -> SimpleNamespace:
+    """Return a geometry_msgs/Inertia; its fields are those of ROS."""
+    inertia, vector = (ROS2.types[f"geometry_msgs/msg/{k}"] for k in ("Inertia", "Vector3"))
+    made = inertia(mass, vector(0.01, -0.02, 0.065), *[moment] * 6)
+    return SimpleNamespace(**{k: getattr(made, k) for k in ("m", "com", *SIX)})
+
+
+@pytest.mark.parametrize("fields", [FLAT, NESTED])
+def test_the_examples_request_holds_the_load(example: ModuleType, fields: set[str]) -> None:
+    request = SimpleNamespace(**dict.fromkeys(fields))
+    request.transition_time = SimpleNamespace(sec=0, nanosec=0)
+    example.filled(request, told(1.5, np.nan))
+    body = request.payload if "payload" in fields else request
+    assert [getattr(body, k) for k in SIX] == [0.0] * 6  # not seen: a point
+    assert (body.m if "payload" in fields else body.mass) == 1.5
+    assert set(vars(request)) == fields
+
+
+def test_the_example_tells_what_is_known_and_another(example: ModuleType) -> None:
+    assert example.known(told(1.5, np.nan)) and not example.known(told(np.nan))
+    assert example.another(told(1.5), None) and example.another(told(0.0), told(1.5))
+    assert not example.another(told(1.51), told(1.5))
+    moved = told(1.5)
+    moved.com.z += 0.01
+    assert example.another(moved, told(1.5))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,25 +19,18 @@ import zenoh
 import zenoh.ext
 
 from heft.errors import InvalidSetting, NoConnection
-from heft.streams.network import (
+from heft.streams.network import Link, connected, settings_of
+from heft.streams.ros import (
     INERTIA_HASH,
-    Link,
     attachment,
-    connected,
     inertia_key,
     inertia_stamped,
     liveliness,
-    settings_of,
 )
 from tests.messages import ROS2
+from tests.rmw_zenoh import free_port
 
 INERTIA = "geometry_msgs/msg/InertiaStamped"
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 def link_of(tmp_path: Path, **table: Any) -> Link:
@@ -46,7 +39,7 @@ def link_of(tmp_path: Path, **table: Any) -> Link:
 
 @contextmanager
 def robot(port: int) -> Iterator[zenoh.Session]:
-    """Yield a session that listens there, as a robot's router does."""
+    """Yield a session that listens there, a peer that is no router."""
     config = zenoh.Config()
     config.insert_json5("mode", '"peer"')
     config.insert_json5("listen/endpoints", f'["tcp/127.0.0.1:{port}"]')
@@ -84,6 +77,12 @@ BAD_LINKS = {
     "publish to all": ({"publish": "heft/**"}, "no key"),
     "no domain": ({"domain": -1}, "no ROS domain"),
     "unread type": ({"topics": {"/image": "sensor_msgs/Image"}}, "not read"),
+    "no mode": ({"mode": "router"}, "no mode"),
+    "client of two": (
+        {"mode": "client", "connect": ["tcp/127.0.0.1:1", "tcp/127.0.0.1:2"]},
+        "one router",
+    ),
+    "client that listens": ({"mode": "client", "listen": ["tcp/127.0.0.1:1"]}, "listens nowhere"),
     "one certificate": ({"tls": {"ca": "ca.pem"}}, "three files"),
 }
 
@@ -111,16 +110,58 @@ def test_a_private_key_that_others_read_is_refused(tmp_path: Path) -> None:
         link.refuse_open(insecure=True)
     os.chmod(tmp_path / "node.key", 0o600)
     link.refuse_open()
-    settings = settings_of(link)
+    settings = settings_of(link, "peer")
+    assert settings["transport/link/protocols"] == ["tls"]  # whoever gossip tells of
     assert settings["transport/link/tls/enable_mtls"] is True
     assert settings["transport/link/tls/verify_name_on_connect"] is True
 
 
-def test_nothing_is_left_to_find_or_to_be_found_by() -> None:
-    settings = settings_of(Link())
+@pytest.mark.parametrize("mode", ["client", "peer"])
+def test_nothing_is_left_to_find_or_to_be_found_by(mode: str) -> None:
+    settings = settings_of(Link(), mode)
     assert settings["listen/endpoints"] == []  # Zenoh's default is all interfaces
-    for key in ("scouting/multicast/enabled", "scouting/gossip/enabled", "adminspace/enabled"):
+    for key in ("scouting/multicast/enabled", "scouting/gossip/multihop", "adminspace/enabled"):
         assert settings[key] is False
+    assert settings["scouting/gossip/enabled"] is (mode == "peer")
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "stays"),
+    [
+        ("tcp/127.0.0.1:5", "tcp/127.0.0.1:7447", True),
+        ("tcp/[::1]:5", "tcp/[::1]:7447", True),
+        ("tcp/192.168.1.7:5", "tcp/192.168.1.7:7447", True),  # this machine by its other name
+        ("tcp/192.168.1.7:5", "tcp/192.168.1.8:7447", False),
+        ("tcp/[fe80::1]:5", "tcp/[fe80::2]:7447", False),
+        ("tls/192.168.1.7:5", "tls/192.168.1.8:7447", True),  # certified on both sides
+    ],
+)
+def test_what_leads_to_another_machine_in_the_clear_is_known(
+    source: str, target: str, stays: bool
+) -> None:
+    assert Link().stays_here(source, target) is stays
+
+
+@pytest.mark.parametrize("insecure", [False, True])
+def test_gossip_leads_nowhere_else_unless_that_was_asked_for(
+    tmp_path: Path, insecure: bool
+) -> None:
+    away = SimpleNamespace(src="tcp/192.168.1.7:5", dst="tcp/192.168.1.8:7447")
+    link = link_of(tmp_path, listen=[f"tcp/127.0.0.1:{free_port()}"])
+    with connected(link, insecure) as connection:
+        if insecure:
+            connection.refuse_strangers([away])
+        else:
+            with pytest.raises(InvalidSetting, match="led to another machine"):
+                connection.refuse_strangers([away])
+
+
+def test_one_address_may_be_a_routers_and_more_are_peers(tmp_path: Path) -> None:
+    assert Link().first_mode == "client"
+    two = ["tcp/127.0.0.1:1", "tcp/127.0.0.1:2"]
+    assert link_of(tmp_path, connect=two).first_mode == "peer"  # a client has one router
+    assert link_of(tmp_path, listen=two[:1]).first_mode == "peer"
+    assert link_of(tmp_path, mode="peer").first_mode == "peer"
 
 
 def test_nobody_there_is_said_so(tmp_path: Path) -> None:
@@ -144,6 +185,7 @@ def test_messages_come_and_go(tmp_path: Path, key: str) -> None:
     with robot(port) as session:
         told = session.declare_subscriber("heft/payload/**")
         inertias = session.declare_subscriber(inertia_key(0, "heft/payload"))
+        stds = session.declare_subscriber(inertia_key(0, "heft/payload/std"))
         link = link_of(tmp_path, connect=[f"tcp/127.0.0.1:{port}"], topics=topics)
         with connected(link) as connection:
             got: list[tuple[str, bytes]] = []
@@ -155,7 +197,9 @@ def test_messages_come_and_go(tmp_path: Path, key: str) -> None:
                 got += connection.receive()
             assert set(got) == {(key, b"hello")}
             connection.publish("estimate", {"mass": 1.5})
-            connection.publish_inertia(12.5, "tool0", np.arange(10.0))
+            assert connection.mode == "peer"  # nobody routes here
+            body, std = np.arange(10.0), np.r_[0.5, [np.inf] * 9]
+            connection.publish_inertia(12.5, "tool0", body, std)
             sample = told.recv()
             assert (str(sample.key_expr), json.loads(bytes(sample.payload))) == (
                 "heft/payload/estimate",
@@ -164,6 +208,9 @@ def test_messages_come_and_go(tmp_path: Path, key: str) -> None:
             sample = inertias.recv()
             assert ROS2.deserialize_cdr(bytes(sample.payload), INERTIA).inertia.m == 0.0
             assert len(bytes(sample.attachment)) == 33
+            other = stds.recv()
+            assert ROS2.deserialize_cdr(bytes(other.payload), INERTIA).inertia.m == 0.5
+            assert bytes(other.attachment)[17:] != bytes(sample.attachment)[17:]  # who speaks
 
 
 @pytest.mark.parametrize("frame", ["", "tool0", "flange_7", "longer/name"])
@@ -180,14 +227,14 @@ def test_inertias_are_what_ros_reads(frame: str) -> None:
     )
 
 
-def test_what_was_not_seen_of_an_inertia_is_zero() -> None:
+def test_what_is_not_known_of_an_inertia_is_no_number() -> None:
+    """Zero would be an estimate, and an empty hand's is."""
     body = np.array([1.5, 0.1, 0.2, 0.3, *[np.nan] * 6])
     told = ROS2.deserialize_cdr(inertia_stamped(0, "", body), INERTIA).inertia
-    assert [told.ixx, told.iyy, told.izz, told.ixy] == [0.0] * 4
+    assert told.m == 1.5 and np.isnan([told.ixx, told.iyy, told.izz, told.ixy]).all()
 
 
 def test_the_key_of_inertias_is_that_of_rmw_zenoh() -> None:
-    assert ROS2.hash_rihs01(INERTIA) == INERTIA_HASH
     assert (
         inertia_key(7, "load") == f"7/load/geometry_msgs::msg::dds_::InertiaStamped_/{INERTIA_HASH}"
     )
@@ -234,12 +281,14 @@ def test_certificates_of_one_authority_open_and_of_another_do_not(tmp_path: Path
 
 def test_tokens_are_as_rmw_zenoh_writes_them() -> None:
     # The form of the examples in docs/design.md of ros2/rmw_zenoh.
-    node, publisher = liveliness(0, "aac3178e146ba6f1fc6e6a4085e77f21", "heft/payload")
+    session = "aac3178e146ba6f1fc6e6a4085e77f21"
+    node, publisher, std = liveliness(0, session, ("heft/payload", "heft/payload/std"))
     assert node == "@ros2_lv/0/aac3178e146ba6f1fc6e6a4085e77f21/0/0/NN/%/%/heft"
     assert publisher == (
         "@ros2_lv/0/aac3178e146ba6f1fc6e6a4085e77f21/0/1/MP/%/%/heft/%heft%payload/"
         f"geometry_msgs::msg::dds_::InertiaStamped_/{INERTIA_HASH}/::,10:,:,:,,"
     )
+    assert std == publisher.replace("/0/1/", "/0/2/").replace("%payload", "%payload%std")
 
 
 def alive(session: zenoh.Session) -> list[list[str]]:
@@ -252,8 +301,9 @@ def test_ros_knows_the_node_and_its_topic_while_it_lives(tmp_path: Path) -> None
     link = link_of(tmp_path, connect=[f"tcp/127.0.0.1:{port}"], domain=5, publish="arm/load")
     with robot(port) as session:
         with connected(link):
-            node, publisher = wait_for(lambda: alive(session), 2)
-            assert node[2] == publisher[2]
+            node, publisher, std = wait_for(lambda: alive(session), 3)
+            assert node[2] == publisher[2] == std[2]
+            assert std[9] == "%arm%load%std"
             assert node[5:] == ["NN", "%", "%", "heft"]
             assert publisher[5:10] == ["MP", "%", "%", "heft", "%arm%load"]
             told = "/".join(["5", publisher[9][1:].replace("%", "/"), *publisher[10:12]])

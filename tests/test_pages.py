@@ -213,6 +213,43 @@ def test_a_browser_shows_what_the_live_node_tells_as_text() -> None:
     assert all(name in text for name in (ROBOT, JOINT, LINK)) and "1.50 ± 0.10 kg" in text
 
 
+def weighed(mass: float | None, std: float | None) -> dict[str, object]:
+    one = {"name": "payload.mass", "value": mass, "std": std, "unit": "kg"}
+    estimate = {"frame": "tool0", "held": mass and mass > 0.1, "parameters": [one]}
+    return {"estimate": estimate, "events": [], "health": {"counts": {}, "devices": {}}}
+
+
+MASSES = "[...document.querySelectorAll('#axes .left')].map(e => parseFloat(e.textContent))"
+
+
+@pytest.mark.parametrize("mass", [0.02, 2.3, 37.0])
+def test_the_plot_of_a_steady_mass_has_an_axis_that_tells_it(mass: float) -> None:
+    with browser() as running, served(0, render(PAGE)) as page:
+        page.show(weighed(mass, 1e-6))
+        with opened(running, page.address) as seen:
+            seen.page.wait_for_function(f"{MASSES}.length > 1")
+            for value, std in ((mass, 1e-6), (None, None), (mass, 0.01 * mass)):
+                page.show(weighed(value, std))
+                seen.page.wait_for_timeout(100)
+            labels = seen.page.evaluate(MASSES)
+            # From a value to a larger one, none said twice, and the mass between them.
+            assert labels == sorted(set(labels)) and labels[0] <= mass <= labels[-1]
+            assert labels[-1] - labels[0] >= max(0.005 * mass, 0.009)
+            path = seen.page.evaluate("document.getElementById('line').getAttribute('d')")
+            band = seen.page.evaluate("document.getElementById('band').getAttribute('d')")
+            assert path.count("M") == band.count("M") == 2 and "NaN" not in path + band
+            assert seen.said + seen.warned == []
+
+
+def test_an_empty_hand_is_shown_as_one() -> None:
+    with browser() as running, served(0, render(PAGE)) as page:
+        page.show(weighed(0.003, 0.002))
+        with opened(running, page.address) as seen:
+            seen.page.wait_for_function(
+                "document.getElementById('mass').textContent === 'nothing'", timeout=5000
+            )
+
+
 def test_each_array_is_held_once() -> None:
     time = np.linspace(0.0, 1.0, 50)
     plot = Plot("a", "b", (Series("c", "measured", time, np.sin(9.0 * time)),), "d")

@@ -94,17 +94,49 @@ def urscript(load: Load) -> str:
     Raises:
         InvalidSetting: If a moment is beyond what the robot takes.
     """
-    six = np.array(
-        [load.inertia[i][j] for i, j in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))]
-    )
-    if np.abs(six).max() > LARGEST_MOMENT:
+    six = np.array(list(_moments(load).values()))
+    return f"set_target_payload({format_number(load.mass)}, {_list(load.com)}, {_list(six)})"
+
+
+def _moments(load: Load) -> dict[str, float]:
+    """Return Ixx, Iyy, Izz, Ixy, Ixz, Iyz by name, in URScript's order [kg·m²]."""
+    places = {"xx": (0, 0), "yy": (1, 1), "zz": (2, 2), "xy": (0, 1), "xz": (0, 2), "yz": (1, 2)}
+    made = {f"i{name}": float(load.inertia[i][j]) for name, (i, j) in places.items()}
+    largest = max(map(abs, made.values()))
+    if largest > LARGEST_MOMENT:
         raise InvalidSetting(
             "URScript does not take moments of inertia so large",
             argument="inertia",
-            got=float(np.abs(six).max()),
+            got=largest,
             expected=f"at most {LARGEST_MOMENT:g} kg·m²",
         )
-    return f"set_target_payload({format_number(load.mass)}, {_list(load.com)}, {_list(six)})"
+    return made
+
+
+def universal_robots_ros(load: Load, nested: bool = False) -> str:
+    """Return the command that sets the payload through Universal Robots' ROS 2 driver.
+
+    A call of `/io_and_status_controller/set_payload`, `ur_msgs/srv/SetPayload`, whose numbers are
+    those of `urscript`: the driver hands them to `set_target_payload`. Up to Lyrical the request
+    has `mass`, `center_of_gravity` and the six moments; from Makoa on these are a
+    `geometry_msgs/Inertia` called `payload` [Universal Robots, ROS 2 driver, set_payload].
+
+    Args:
+        load: The load, in the tool flange's frame.
+        nested: Whether the driver is of Makoa or later.
+
+    Raises:
+        InvalidSetting: If a moment is beyond what the robot takes.
+    """
+    x, y, z = map(format_number, np.ravel(load.com))
+    centre = f"{{x: {x}, y: {y}, z: {z}}}"
+    moments = ", ".join(f"{name}: {format_number(value)}" for name, value in _moments(load).items())
+    mass = format_number(load.mass)
+    request = f"{{mass: {mass}, center_of_gravity: {centre}, {moments}}}"
+    if nested:
+        request = f"{{payload: {{m: {mass}, com: {centre}, {moments}}}}}"
+    call = "ros2 service call /io_and_status_controller/set_payload ur_msgs/srv/SetPayload"
+    return f'{call} "{request}"'
 
 
 def libfranka(load: Load, robot: str = "robot") -> str:

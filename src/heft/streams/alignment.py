@@ -35,11 +35,12 @@ MOST_FOREIGN = 16  # names
 COUNTS = (
     "foreign",  # samples of signals that nobody asked for
     "implausible",  # samples with numbers that are none, or beyond all bounds
-    "late",  # samples older than one before
+    "late",  # samples older than one before, by more than could be sorted in
     "repeated",  # samples with the stamp of the one before
     "frozen",  # samples of a sensor that repeats itself
     "alone",  # samples of the first device without those of the others at their time
     "clock set back",
+    "clock set forward",
 )
 
 
@@ -102,6 +103,7 @@ class Buffer:
         values: Shape (N, signals).
         taken: How many samples were taken since the start.
         arrival: When the last one came, on the listener's clock [s]; NaN before the first step.
+        ahead: By how much its stamps were ahead of the listener's clock at most [s].
         late_in_a_row: How many that came since the last taken are older than it.
         newest: Newest sample that came of a noisy device, and since when it repeats itself.
         silent: Whether nothing came for so long that it was reported.
@@ -111,6 +113,7 @@ class Buffer:
     values: Array
     taken: int = 0
     arrival: float = math.nan
+    ahead: float = -math.inf
     late_in_a_row: int = 0
     newest: Newest | None = None
     silent: bool = False
@@ -175,7 +178,7 @@ class Notice:
     """Something that happened to a device.
 
     Attributes:
-        name: `stalled`, `resumed` or `clocks apart`.
+        name: `stalled`, `resumed`, `clocks apart`, `clock set back` or `clock set forward`.
         message: In words.
     """
 
@@ -210,6 +213,10 @@ class Alignment:
         hold: Time for which the first device's samples wait for their partners [s].
         frozen: Time for which a noisy device may repeat all values of a kind; what repeats itself
             for longer is frozen, from its first sample on [s].
+        reorder: Time by which samples that come after a newer one may be older than it [s]: they
+            are sorted in. Samples wait for them.
+        leap: Time by which a device's stamps must go on by more than passed between their arrivals
+            to say that its clock was set forward [s].
         stall: Time without a sample after which a device counts as silent [s].
         reset: How many samples in a row, all older than one before them, say that a clock was set
             back.
@@ -219,6 +226,8 @@ class Alignment:
     bridge: float = 0.05
     hold: float = 1.0
     frozen: float = 0.05
+    reorder: float = 0.005
+    leap: float = 0.5
     stall: float = 1.0
     reset: int = 100
 
@@ -243,9 +252,11 @@ class Alignment:
         """
         counts: Counter[str] = Counter()
         foreign: dict[str, None] = {}
+        jumps: list[Notice] = []
         for piece in pieces:
-            state, more = self._taken(state, piece, now)
+            state, more, jumped = self._taken(state, piece, now)
             counts.update(more)
+            jumps += jumped
             if "foreign" in more:
                 foreign.update(dict.fromkeys(piece.names))
         state, notices = self._heard(state, now)
@@ -253,65 +264,113 @@ class Alignment:
         counts["alone"] += alone
         state, more_notices = self._compared(state)
         names = tuple(foreign)[:MOST_FOREIGN]
-        return state, Aligned(samples, counts, names, (*notices, *more_notices))
+        return state, Aligned(samples, counts, names, (*jumps, *notices, *more_notices))
 
     def _taken(
         self, state: AlignmentState, piece: Piece, now: float
-    ) -> tuple[AlignmentState, Counter[str]]:
+    ) -> tuple[AlignmentState, Counter[str], list[Notice]]:
         """Put a message's samples into the buffers of all devices whose signals it has."""
         places = {n: k for k, n in enumerate(piece.names)}
         ours = [d for d in self.devices if all(n in places for n in d.names)]
         if not ours:
-            return state, Counter(foreign=len(piece.stamps))
+            return state, Counter(foreign=len(piece.stamps)), []
         counts: Counter[str] = Counter()
+        jumps: list[Notice] = []
         for device in ours:
             values = piece.values[:, [places[n] for n in device.names]]
+            plausible = device.plausible(values)
+            counts["implausible"] += int((~plausible).sum())
+            stamps = piece.stamps[plausible] - round(device.delay * SECOND)
+            if not len(stamps):
+                continue
             old = state.buffers[device.name]
-            buffer, more = self._buffered(device, old, piece.stamps, values, now)
+            buffer, more, jumped = self._buffered(
+                device, old, stamps, values[plausible], now, state.aligned_until
+            )
             counts.update(more)
+            jumps += jumped
             state = replace(state, buffers={**state.buffers, device.name: buffer})
             if device is self.devices[0] and more["clock set back"]:
                 state = replace(state, aligned_until=None)
-        return state, counts
+        return state, counts, jumps
 
     def _buffered(
-        self, device: Device, buffer: Buffer, stamps: Stamps, values: Array, now: float
-    ) -> tuple[Buffer, Counter[str]]:
+        self,
+        device: Device,
+        buffer: Buffer,
+        stamps: Stamps,
+        values: Array,
+        now: float,
+        done: int | None,
+    ) -> tuple[Buffer, Counter[str], list[Notice]]:
         """Return the buffer with those samples that can be used, and the counts of the others."""
-        plausible = device.plausible(values)
-        counts = Counter(implausible=int((~plausible).sum()))
-        stamps, values = stamps[plausible] - round(device.delay * SECOND), values[plausible]
-        if not len(stamps):
-            return buffer, counts
         last = int(buffer.stamps[-1]) if len(buffer.stamps) else int(stamps[0]) - 1
         newest = np.maximum.accumulate(np.concatenate([[last], stamps]))[:-1]
         later = stamps > newest
-        counts["repeated"] = int((stamps == newest).sum())
-        counts["late"] = len(stamps) - int(later.sum()) - counts["repeated"]
-        if later.any():
-            late_in_a_row = len(stamps) - 1 - int(np.flatnonzero(later)[-1])
+        sorted_in = ~later & (stamps >= newest - round(self.reorder * SECOND))
+        if done is not None:  # what was aligned already is not taken back
+            sorted_in &= stamps > done
+        counts = Counter(late=int((~later & ~sorted_in & (stamps < newest)).sum()))
+        counts["repeated"] = int((~later & ~sorted_in).sum()) - counts["late"]
+        used = later | sorted_in
+        if used.any():
+            late_in_a_row = len(stamps) - 1 - int(np.flatnonzero(used)[-1])
         else:
             late_in_a_row = buffer.late_in_a_row + len(stamps)
         if late_in_a_row >= self.reset and counts["late"]:
             counts["clock set back"] = 1
-            return Buffer(buffer.stamps[:0], buffer.values[:0], buffer.taken, now), counts
-        stamps, values = stamps[later], values[later]
-        if device.noisy and len(stamps):
+            by = (int(newest[-1]) - int(stamps[-1])) / SECOND
+            message = f"the stamps of '{device.name}' are {by:.3f} s behind those before: followed"
+            empty = Buffer(buffer.stamps[:0], buffer.values[:0], buffer.taken, now)
+            return empty, counts, [Notice("clock set back", message)]
+        jumps = self._set_forward(device, buffer, newest[later], stamps[later], now)
+        counts["clock set forward"] = len(jumps)
+        made, more = self._merged(device, buffer, stamps[used], values[used])
+        counts.update(more)
+        ahead = max(buffer.ahead, int(stamps.max()) / SECOND - now)
+        made = replace(made, late_in_a_row=late_in_a_row, ahead=ahead)
+        if made.taken > buffer.taken:
+            made = replace(made, arrival=now)
+        return made, counts, jumps
+
+    def _set_forward(
+        self, device: Device, buffer: Buffer, before: Stamps, stamps: Stamps, now: float
+    ) -> list[Notice]:
+        """Report stamps that go on by more than time has passed: no outage, but another clock."""
+        if not len(stamps) or not len(buffer.stamps) or not buffer.taken:
+            return []
+        leap = float((stamps - before).max()) / SECOND - (now - buffer.arrival)
+        # Messages that were held up, and lost in part, catch up: they come no earlier than before.
+        if min(leap, int(stamps[-1]) / SECOND - now - buffer.ahead) <= self.leap:
+            return []
+        message = f"the stamps of '{device.name}' go on by {leap:.3f} s more than time has passed"
+        return [Notice("clock set forward", message)]
+
+    def _merged(
+        self, device: Device, buffer: Buffer, stamps: Stamps, values: Array
+    ) -> tuple[Buffer, Counter[str]]:
+        """Return the buffer with samples in their order, without repeated and frozen ones."""
+        counts: Counter[str] = Counter()
+        if not len(stamps):
+            return buffer, counts
+        order = np.argsort(stamps, kind="stable")
+        stamps, values = stamps[order], values[order]
+        if device.noisy:
             before = len(buffer.stamps)
             buffer, good = self._unfrozen(device, buffer, stamps, values)
             counts["frozen"] = int((~good).sum()) + before - len(buffer.stamps)
             stamps, values = stamps[good], values[good]
-        both = np.concatenate([buffer.stamps, stamps])
+        every = np.concatenate([buffer.stamps, stamps])
+        both, first = np.unique(every, return_index=True)
+        counts["repeated"] = len(every) - len(both)
         # Where the others are silent, a device's samples wait no longer than they could be used.
         oldest = int(both[-1]) - 2 * round(self.hold * SECOND) if len(both) else 0
         keep = slice(int(np.searchsorted(both, oldest)), None)
         made = replace(
             buffer,
             stamps=both[keep],
-            values=np.concatenate([buffer.values, values])[keep],
-            taken=buffer.taken + len(stamps),
-            arrival=now if len(stamps) else buffer.arrival,
-            late_in_a_row=late_in_a_row,
+            values=np.concatenate([buffer.values, values])[first][keep],
+            taken=buffer.taken + len(stamps) - counts["repeated"],
         )
         return made, counts
 
@@ -326,12 +385,15 @@ class Alignment:
         keep = len(buffer.stamps)
         if bad.any():  # samples that repeat themselves have waited, see `Buffer.confirmed`
             keep = int(np.searchsorted(buffer.stamps, since[bad].min()))
+        newest = Newest(values[-1], since[-1])
+        if len(buffer.stamps) and stamps[-1] < buffer.stamps[-1]:
+            newest = buffer.newest or newest  # all were late: another came last
         kept = replace(
             buffer,
             stamps=buffer.stamps[:keep],
             values=buffer.values[:keep],
             taken=buffer.taken - (len(buffer.stamps) - keep),
-            newest=Newest(values[-1], since[-1]),
+            newest=newest,
         )
         return kept, ~bad
 
@@ -351,9 +413,18 @@ class Alignment:
             buffers[name] = replace(buffer, silent=silent)
         return replace(state, buffers=buffers), notices
 
+    def _settled(self, device: Device, state: AlignmentState) -> Stamps:
+        """Return the stamps of samples that none may come before, and that are not frozen."""
+        buffer = state.buffers[device.name]
+        stamps = buffer.confirmed
+        if not len(stamps):
+            return stamps
+        newest = int(buffer.stamps[-1]) - round(self.reorder * SECOND)
+        return stamps[: int(np.searchsorted(stamps, newest, "right"))]
+
     def _ready(self, state: AlignmentState) -> Stamps:
         """Return the first device's stamps to be aligned now: partners came, or waited in vain."""
-        stamps = state.buffers[self.devices[0].name].confirmed
+        stamps = self._settled(self.devices[0], state)
         done = state.aligned_until
         begin = 0 if done is None else int(np.searchsorted(stamps, done, "right"))
         if begin >= len(stamps):
@@ -361,7 +432,7 @@ class Alignment:
         newest, hold = int(stamps[-1]), round(self.hold * SECOND)
         ends = [newest]
         for device in self.devices[1:]:
-            other = state.buffers[device.name].confirmed
+            other = self._settled(device, state)
             ahead = round(device.half_step * SECOND)
             ends.append(int(other[-1]) - ahead if len(other) else newest - hold)
         stop = int(np.searchsorted(stamps, max(min(ends), newest - hold), "right"))

@@ -2,8 +2,12 @@
 
 A node opens on loopback, or with certificates on both sides; anything else has to be asked for.
 Zenoh's defaults are the other way round: it listens on all interfaces, finds its peers by itself
-and lets everybody in (`docs/live.md`). Addresses are `tcp/HOST:PORT` and `tls/HOST:PORT`, without
-the options that Zenoh takes behind them, which could undo what is set here.
+and lets everybody in (`docs/live.md`).
+
+Where a router answers, a node is its client: routers pass on what clients say and want to hear,
+and rmw_zenoh's does not do so between peers. Elsewhere it is a peer among those that it hears of
+by gossip from the ones that it is connected to. Addresses are `tcp/HOST:PORT` and `tls/HOST:PORT`,
+without the options that Zenoh takes behind them, which could undo what is set here.
 """
 
 from __future__ import annotations
@@ -11,22 +15,21 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
-import struct
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
-
+from heft.arrays import Array
 from heft.errors import InvalidSetting, NoConnection
 from heft.files import Number, Reader, Section, Text, name_list, named, read_toml
 from heft.recordings import KINDS
 
 from .messages import LARGEST, MOST_BYTES, refuse_types
+from .ros import GID, STD, attachment, inertia_key, inertia_stamped, liveliness
 
 HERE = "tcp/127.0.0.1:7447"  # where a robot's router listens
 ADDRESS = Text(
@@ -42,17 +45,15 @@ KEY = Text(
 PATTERN = Text(
     "this is no key", shape=re.compile(r"(?!.{1025})[^/?#\s]+(/[^/?#\s]+)*"), expected=STEPS
 )
+MODE = Text("this is no mode", shape=re.compile("client|peer"), expected="client or peer")
 TOPIC = Text("this is no topic", shape=re.compile(r"(?!.{1025})(/[^/?#$*\s]+)+"))
 MOST_DOMAINS = 232  # of ROS 2, by its ports
 SAMPLES = "heft/samples/**"  # JSON and CBOR
 HELD = 4096  # messages that wait to be taken, a subscription
 PATIENCE = 5000  # [ms] for connections to be made
-# Hash of geometry_msgs/InertiaStamped by REP 2011, as `ros2 topic info -v` shows it.
-INERTIA_HASH = "RIHS01_766be45976252babf7f9d8ac4ae7c912a7ceccf71035622529f27518b695aa09"
-INERTIA_TYPE = "geometry_msgs::msg::dds_::InertiaStamped_"
-GID = 16  # bytes
-NODE = "heft"  # as `ros2 node list` shows it
-QUALITY = "::,10:,:,:,,"  # rmw_zenoh's defaults (reliable, volatile, the last ones kept), depth 10
+# [ms] between attempts to be connected again; Zenoh's own wait up to 4 s.
+RETRY = {"period_init_ms": 250, "period_max_ms": 1000, "period_increase_factor": 2.0}
+EVENTS = 64  # of links, which wait to be looked at
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,8 @@ class Link:
     Attributes:
         connect: Addresses to connect to.
         listen: Addresses to listen on.
+        mode: `client` of a router, or `peer`; None for a client where the one address to connect to
+            is a router's, and a peer elsewhere.
         subscribe: Key expressions of JSON and CBOR messages.
         publish: Key under which estimates go out.
         domain: ROS 2 domain of robots that run rmw_zenoh.
@@ -87,6 +90,7 @@ class Link:
 
     connect: tuple[str, ...] = (HERE,)
     listen: tuple[str, ...] = ()
+    mode: str | None = None
     subscribe: tuple[str, ...] = (SAMPLES,)
     publish: str = "heft/payload"
     domain: int = 0
@@ -131,6 +135,30 @@ class Link:
         ros = [f"{self.domain}/**/{name}/*" for name in types]
         return (*self.subscribe, *ros, *(t[1:] for t in self.topics))
 
+    @property
+    def inertias(self) -> tuple[str, str]:
+        """Topics of the inertia and of its standard deviations, without a stroke before them."""
+        return self.publish, f"{self.publish}/{STD}"
+
+    @property
+    def first_mode(self) -> str:
+        """Mode in which a session is opened first: a peer only where no router could serve."""
+        if self.mode is not None:
+            return self.mode
+        return "client" if len(self.connect) == 1 and not self.listen else "peer"
+
+    def stays_here(self, source: str, target: str) -> bool:
+        """Return whether a link in the clear leads to this machine.
+
+        Args:
+            source: This end's address, as Zenoh prints it.
+            target: The other end's.
+        """
+        if target.startswith("tls/"):
+            return True
+        here, there = (address.partition("/")[2].rpartition(":")[0] for address in (source, target))
+        return _loopback(there) or here == there
+
     def refuse_open(self, insecure: bool = False) -> None:
         """Raise `InvalidSetting` if strangers could listen or speak, or a key is not kept.
 
@@ -169,6 +197,7 @@ class Link:
 def _link(
     connect: tuple[str, ...] | None = None,
     listen: tuple[str, ...] = (),
+    mode: str | None = None,
     topics: Mapping[str, str] | None = None,
     frames: Mapping[str, str] | None = None,
     tls: Certificates | None = None,
@@ -177,11 +206,18 @@ def _link(
     """Return the link of what its file says."""
     if connect is None:
         connect = () if listen else (HERE,)
+    if mode == "client" and (listen or len(connect) != 1):
+        raise InvalidSetting(
+            "a client connects to one router, and listens nowhere",
+            argument="mode",
+            got=f"connect = {list(connect)}, listen = {list(listen)}",
+            cure='mode = "peer"',
+        )
     types = refuse_types(topics or {}, "[topics]")
     for topic in types:
         TOPIC(topic, "[topics]")
     named_by = {"/" + topic.strip("/"): frame for topic, frame in (frames or {}).items()}
-    return Link(connect, listen, topics=types, frames=named_by, certificates=tls, **said)
+    return Link(connect, listen, mode, topics=types, frames=named_by, certificates=tls, **said)
 
 
 def _names_of(each: Text) -> Reader[tuple[str, ...]]:
@@ -203,6 +239,7 @@ def _link_section(folder: Path) -> Section[Link]:
         {
             "connect": _names_of(ADDRESS),
             "listen": _names_of(ADDRESS),
+            "mode": MODE,
             "subscribe": _names_of(PATTERN),
             "publish": KEY,
             "domain": Number("this is no ROS domain", 0, MOST_DOMAINS, whole=True),
@@ -222,22 +259,32 @@ def _loopback(host: str) -> bool:
         return False
 
 
-def settings_of(link: Link) -> dict[str, Any]:
-    """Return what of Zenoh's settings is not left to it, by key."""
+def settings_of(link: Link, mode: str) -> dict[str, Any]:
+    """Return what of Zenoh's settings is not left to it, by key.
+
+    Args:
+        link: Where.
+        mode: `client` or `peer`.
+    """
     made: dict[str, Any] = {
-        "mode": "peer",
+        "mode": mode,
         "connect/endpoints": list(link.connect),
         "connect/timeout_ms": PATIENCE,
         "connect/exit_on_failure": True,
+        "connect/retry": RETRY,
         "listen/endpoints": list(link.listen),
         "listen/exit_on_failure": True,
         "scouting/multicast/enabled": False,
-        "scouting/gossip/enabled": False,
+        "scouting/gossip/enabled": mode == "peer",
+        "scouting/gossip/multihop": False,
         "adminspace/enabled": False,
         "transport/link/rx/max_message_size": LARGEST,
     }
     if link.certificates is not None:
         own = link.certificates
+        # Where gossip tells of others, they are not spoken to in the clear.
+        kinds = {a.partition("/")[0] for a in (*link.connect, *link.listen)}
+        made["transport/link/protocols"] = sorted({"tls", *kinds})
         made |= {
             f"transport/link/tls/{k}": v
             for k, v in {
@@ -259,9 +306,12 @@ class Connection:
     """An open session. Use `connected`."""
 
     link: Link
+    mode: str
     _zenoh: ModuleType
     _session: Any
     _subscribers: list[Any]
+    _links: Any
+    _insecure: bool
     _sent: int = 0
 
     def receive(self) -> list[tuple[str, bytes]]:
@@ -269,7 +319,12 @@ class Connection:
 
         Of each subscription at most `HELD`, and no more once they hold `MOST_BYTES`: whoever sends
         faster than this is called keeps nobody from being called again.
+
+        Raises:
+            InvalidSetting: If gossip led to another machine, and that was not asked for.
         """
+        while (event := self._links.try_recv()) is not None:
+            self.refuse_strangers([event.link])
         messages = []
         for subscriber in self._subscribers:
             size = 0
@@ -280,6 +335,20 @@ class Connection:
                 size += len(data)
                 messages.append((str(sample.key_expr), data))
         return messages
+
+    def refuse_strangers(self, links: Iterable[Any]) -> None:
+        """Raise `InvalidSetting` if a link in the clear leads to another machine.
+
+        Args:
+            links: Of Zenoh, each with `src` and `dst`.
+        """
+        for link in () if self._insecure else links:
+            if not self.link.stays_here(str(link.src), str(link.dst)):
+                raise InvalidSetting(
+                    "a peer led to another machine: anybody between could read and forge messages",
+                    argument=str(link.dst),
+                    cure='mode = "client" in the file of --on (docs/live.md), TLS, or --insecure',
+                )
 
     def publish(self, what: str, content: Mapping[str, Any]) -> None:
         """Publish JSON under `<publish>/<what>`.
@@ -292,84 +361,25 @@ class Connection:
         encoding = self._zenoh.Encoding.APPLICATION_JSON
         self._session.put(f"{self.link.publish}/{what}", text, encoding=encoding)
 
-    def publish_inertia(self, stamp: float, frame: str, body: Any) -> None:
-        """Publish a `geometry_msgs/InertiaStamped` for ROS 2.
+    def publish_inertia(self, stamp: float, frame: str, body: Array, std: Array) -> None:
+        """Publish an inertia and its standard deviations for ROS 2, as `InertiaStamped` both.
 
         Args:
             stamp: Of the newest sample [s].
             frame: In whose axes.
-            body: Mass, centre of mass, inertia about it, shape (10,); no inertia where it is NaN.
+            body: Mass [kg], centre of mass [m] and inertia about it [kg·m²], shape (10,); NaN where
+                it is not known.
+            std: Standard deviations of these, shape (10,); infinite where they are not known.
         """
         own = bytes.fromhex(str(self._session.zid()).zfill(2 * GID))[-GID:]
-        note = attachment(self._sent, time.time_ns(), own)
-        self._session.put(
-            inertia_key(self.link.domain, self.link.publish),
-            inertia_stamped(round(stamp * 1e9), frame, body),
-            attachment=note,
-        )
+        for k, (topic, numbers) in enumerate(zip(self.link.inertias, (body, std), strict=True)):
+            gid = own[:-1] + bytes([own[-1] ^ k])  # a publisher's own
+            self._session.put(
+                inertia_key(self.link.domain, topic),
+                inertia_stamped(round(stamp * 1e9), frame, numbers),
+                attachment=attachment(self._sent, time.time_ns(), gid),
+            )
         self._sent += 1
-
-
-def inertia_key(domain: int, topic: str) -> str:
-    """Return the key of a topic of inertias, as rmw_zenoh makes it.
-
-    Args:
-        domain: ROS domain.
-        topic: Name of the topic.
-    """
-    return f"{domain}/{topic}/{INERTIA_TYPE}/{INERTIA_HASH}"
-
-
-def liveliness(domain: int, session: str, topic: str) -> tuple[str, str]:
-    """Return the tokens by which ROS 2 knows of a node and of its topic of inertias.
-
-    `@ros2_lv/<domain>/<session>/<node>/<entity>/<kind>/<enclave>/<namespace>/<name>`, and of a
-    publisher `/<topic>/<type>/<hash>/<quality of service>` behind it. A stroke within a name is
-    `%`, and so are enclave and namespace that are none; see `Graph Cache` in docs/design.md of
-    ros2/rmw_zenoh.
-
-    Args:
-        domain: ROS_DOMAIN_ID.
-        session: Zenoh's identity of the session, as it prints it.
-        topic: Without a stroke before it.
-    """
-    ours = f"@ros2_lv/{domain}/{session}/0"
-    name = "%" + topic.replace("/", "%")
-    return (
-        f"{ours}/0/NN/%/%/{NODE}",
-        f"{ours}/1/MP/%/%/{NODE}/{name}/{INERTIA_TYPE}/{INERTIA_HASH}/{QUALITY}",
-    )
-
-
-def attachment(sequence: int, stamp: int, gid: bytes) -> bytes:
-    """Return what rmw_zenoh's subscribers want beside a message.
-
-    Sequence number and source stamp [ns] as little-endian int64, the length 16 of the publisher's
-    identity and that identity: zenoh-ext's serialization, see `AttachmentData` in
-    rmw_zenoh_cpp/src/detail/attachment_helpers.cpp of ros2/rmw_zenoh.
-
-    Args:
-        sequence: Number of the message.
-        stamp: When it was sent [ns].
-        gid: Identity of the publisher, 16 bytes.
-    """
-    return struct.pack("<qqB", sequence, stamp, GID) + gid
-
-
-def inertia_stamped(stamp: int, frame: str, body: Any) -> bytes:
-    """Return a `geometry_msgs/InertiaStamped` in CDR.
-
-    Args:
-        stamp: [ns].
-        frame: In whose axes.
-        body: Mass, centre of mass, Ixx, Ixy, Iyy, Ixz, Iyz, Izz about it, shape (10,); what is
-            NaN is 0.
-    """
-    name = frame.encode() + b"\0"
-    head = struct.pack("<iII", stamp // 10**9, stamp % 10**9, len(name)) + name
-    head += bytes(-len(head) % 8)
-    mass, x, y, z, xx, xy, yy, xz, yz, zz = np.nan_to_num(np.asarray(body, dtype=float))
-    return b"\0\1\0\0" + head + struct.pack("<10d", mass, x, y, z, xx, xy, xz, yy, yz, zz)
 
 
 @contextmanager
@@ -393,32 +403,46 @@ def connected(link: Link, insecure: bool = False) -> Iterator[Connection]:
             argument="--on",
             cure="pip install 'heft[live]'",
         ) from problem
+    with ExitStack() as stack:
+        mode = link.first_mode
+        session = _opened(zenoh, link, mode)
+        if mode == "client" and link.mode is None and not session.info.routers_zid():
+            session.close()  # it is a peer that answers, and there may be more of them
+            mode = "peer"
+            session = _opened(zenoh, link, mode)
+        stack.callback(session.close)
+        changes = session.info.declare_link_events_listener(zenoh.handlers.RingChannel(EVENTS))
+        stack.callback(changes.undeclare)
+        subscribers = []
+        for key in link.keys:
+            subscriber = session.declare_subscriber(key, zenoh.handlers.FifoChannel(HELD))
+            stack.callback(subscriber.undeclare)
+            subscribers.append(subscriber)
+        for token in liveliness(link.domain, str(session.zid()), link.inertias):
+            stack.callback(session.liveliness().declare_token(token).undeclare)
+        made = Connection(link, mode, zenoh, session, subscribers, changes, insecure)
+        made.refuse_strangers(session.info.links())
+        yield made
+
+
+def _opened(zenoh: ModuleType, link: Link, mode: str) -> Any:
+    """Return an open session."""
     config = zenoh.Config()
-    wanted = settings_of(link)
+    wanted = settings_of(link, mode)
     for key, value in wanted.items():
         config.insert_json5(key, json.dumps(value))
     for key, value in wanted.items():  # a setting that is not there would be as open as before
         held = json.loads(config.get_json(key))
         if held != value:
             raise InvalidSetting("Zenoh does not take a setting", argument=key, got=held)
-    with ExitStack() as stack:
-        try:
-            session = zenoh.open(config)
-        except zenoh.ZError as problem:
-            raise NoConnection(
-                "no connection could be made",
-                argument=", ".join((*link.connect, *link.listen)),
-                got=str(problem)[:200],
-                expected="a router or a robot that listens there",
-                cure="start it first; with TLS, see that both certificates are of the same "
-                "authority, in date, and name the host: Zenoh calls all of that a timeout",
-            ) from problem
-        stack.callback(session.close)
-        subscribers = []
-        for key in link.keys:
-            subscriber = session.declare_subscriber(key, zenoh.handlers.FifoChannel(HELD))
-            stack.callback(subscriber.undeclare)
-            subscribers.append(subscriber)
-        for token in liveliness(link.domain, str(session.zid()), link.publish):
-            stack.callback(session.liveliness().declare_token(token).undeclare)
-        yield Connection(link, zenoh, session, subscribers)
+    try:
+        return zenoh.open(config)
+    except zenoh.ZError as problem:
+        raise NoConnection(
+            "no connection could be made",
+            argument=", ".join((*link.connect, *link.listen)),
+            got=str(problem)[:200],
+            expected="a router or a robot that listens there",
+            cure="start it first; with TLS, see that both certificates are of the same "
+            "authority, in date, and name the host: Zenoh calls all of that a timeout",
+        ) from problem

@@ -17,7 +17,7 @@ from .network import Connection
 
 TICK = 0.05  # [s] between looks at what came, at most; each costs, however little came
 DECODING = 0.2  # [s] in which what came is decoded; what is left then is not read
-SLICE = 0.025  # [s] of a log that are replayed at once
+SLICE = 0.025  # [s] of a log that are replayed at once, at most
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,12 @@ def received(
 
 
 def replayed(
-    recording: Recording, names: Sequence[str], purpose: str, speed: float, stop: threading.Event
+    recording: Recording,
+    names: Sequence[str],
+    purpose: str,
+    speed: float,
+    stop: threading.Event,
+    rate: float = 10.0,
 ) -> Iterator[Arrival]:
     """Yield a log as if it happened now.
 
@@ -83,6 +88,7 @@ def replayed(
         purpose: What they are for, if one is missing: `is what the load is weighed by`.
         speed: By how much faster than it was recorded.
         stop: Ends it.
+        rate: How often what is known is published, on the log's clock [Hz].
 
     Raises:
         MissingSignal: If the log lacks a signal.
@@ -91,11 +97,12 @@ def replayed(
     for name in names:
         recording.require(name, purpose)
     elapsed, now, before = Elapsed(), 0.0, math.nan
+    at_once = min(SLICE, 0.5 / rate)
     for block in recording.blocks(names):
         good = np.isfinite(block.time)
         times, values = block.time[good], block.values[good]
         stamps = np.round(times * 1e9).astype(np.int64)
-        cuts = np.flatnonzero(np.diff(np.floor(times / SLICE)) != 0.0) + 1
+        cuts = np.flatnonzero(np.diff(np.floor(times / at_once)) != 0.0) + 1
         for rows in np.split(np.arange(len(stamps)), cuts):
             if not len(rows):
                 continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -11,8 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from heft import __version__
 from heft.applications.identification import Inputs, Progress, silent
@@ -117,7 +116,7 @@ class LiveWeighing:
             else:
                 connection = stack.enter_context(self._connected(node, progress))
                 source = received(connection, stop, self.rate)
-                listeners["publication"] = lambda update: _publish(update, connection)
+                listeners["publication"] = lambda update: publish(update, connection)
             if self.serve is not None:
                 html = render(PAGE)
                 page = stack.enter_context(served(self.serve, html, policy_of(html)))
@@ -137,7 +136,7 @@ class LiveWeighing:
     ) -> Iterator[Arrival]:
         progress(f"replaying {self.replay}")
         purpose = "is what the load is weighed by"
-        return replayed(recording, node.names, purpose, self.speed, stop)
+        return replayed(recording, node.names, purpose, self.speed, stop, self.rate)
 
     @contextmanager
     def _connected(self, node: Node, progress: Progress) -> Iterator[Connection]:
@@ -192,13 +191,19 @@ class Update:
             "schema": SCHEMA,
             "stamp": found.stamp if math.isfinite(found.stamp) else None,
             "frame": body.frame,
+            "held": found.held,
             "parameters": body.parameters,
         }
 
     def happened(self) -> list[dict[str, Any]]:
-        """Return the events as JSON values."""
+        """Return the events as JSON values; before the first sample they have no stamp."""
+        begun = self.state.alignment.epoch is not None
         return [
-            {"stamp": self.state.stamp(e.time), "name": e.name, "message": e.message}
+            {
+                "stamp": self.state.stamp(e.time) if begun else None,
+                "name": e.name,
+                "message": e.message,
+            }
             for e in self.events
         ]
 
@@ -224,17 +229,19 @@ def weigh(
         rate: Rate at which the estimate is due [Hz]; events are passed on at once.
         keep: Checkpoint file, or None.
     """
-    published = reported = kept = -math.inf
+    next_due = reported = kept = -math.inf
     guard = Guard()
     for arrival in _arrivals(source, guard):
         now = arrival.now
         state, events = _stepped(node, state, arrival, guard)
-        due, health_due = now - published >= 1.0 / rate, now - reported >= HEALTH
+        due, health_due = now >= next_due, now - reported >= HEALTH
         if due or events:
             update = Update(node, state, events, due, due and health_due)
             _tell(update, listeners, guard)
         if due:
-            published = now
+            # From when it was due, not from when it was done: or each would be late by the last.
+            next_due += 1.0 / rate
+            next_due = next_due if next_due > now else now + 1.0 / rate
             reported = now if health_due else reported
         if keep is not None and now - kept >= KEPT:
             _save(keep, node, state, guard)
@@ -289,10 +296,17 @@ def _save(keep: Path, node: Node, state: NodeState, guard: Guard) -> None:
 
 def _write_events(update: Update, message: Progress) -> None:
     for event in update.happened():
-        message(f"{event['stamp']:.3f} s  {event['name']}: {event['message']}")
+        when = "before any sample" if event["stamp"] is None else f"{event['stamp']:.3f} s"
+        message(f"{when}  {event['name']}: {event['message']}")
 
 
-def _publish(update: Update, connection: Connection) -> None:
+def publish(update: Update, connection: Connection) -> None:
+    """Publish an update over the network.
+
+    Args:
+        update: Its events at once, the estimate and health where they are due.
+        connection: To the network.
+    """
     for event in update.happened():
         connection.publish("event", event)
     if update.healthy:
@@ -300,9 +314,9 @@ def _publish(update: Update, connection: Connection) -> None:
     if update.due:
         connection.publish("estimate", update.estimate())
         found = load_estimate(update.state)
-        if np.isfinite(found.body[:4]).all():
-            frame = update.node.sensors.first.frame
-            connection.publish_inertia(found.stamp, frame, found.body)
+        # Before any sample too: what an earlier run said may still be believed.
+        stamp = found.stamp if math.isfinite(found.stamp) else time.time()
+        connection.publish_inertia(stamp, update.node.sensors.first.frame, *found.told)
 
 
 def _show(

@@ -34,6 +34,7 @@ SLOWEST = 50.0  # [Hz]
 SAME_RATE = 0.2  # relative change of the rate up to which it counts as constant
 RATE_SAMPLES = 100  # steps whose median is the rate
 MOST_FOREIGN = 16  # names
+OUTAGE = 0.05  # [s] without samples beyond which none are counted as lost: there were none
 # As health reports them; `heft.streams.alignment` explains those that are its own.
 COUNTS = (
     "garbage",  # messages that cannot be decoded
@@ -47,9 +48,10 @@ COUNTS = (
     "frozen",
     "alone",
     "slow",  # wrenches too far apart to be of use
-    "lost",  # wrenches that are missing between those that came
+    "lost",  # wrenches that are missing between those that came, in holes that are no outage
     "gaps",  # times without samples across which nothing was taken to continue
     "clock set back",
+    "clock set forward",
 )
 
 
@@ -278,6 +280,7 @@ class LoadEstimate:
 
     Attributes:
         stamp: Time of the newest sample on the stamps' clock [s]; NaN before the first window.
+        held: Whether something is held; None while that is not known.
         ten: Physically consistent inertial parameters about the sensor's origin, NaN where not
             identified, shape (10,) [kg, kg·m, kg·m²].
         body: Mass [kg], centre of mass [m] and inertia about it [kg·m²], ordered as
@@ -286,9 +289,21 @@ class LoadEstimate:
     """
 
     stamp: float
+    held: bool | None
     ten: Array
     body: Array
     std: Array
+
+    @property
+    def told(self) -> tuple[Array, Array]:
+        """What whoever reckons with the load is told: body and standard deviations, shape (10,).
+
+        Of an empty hand all is zero, which no subscriber can take for the load before; what is not
+        known is NaN, and its deviation infinite.
+        """
+        if self.held is not False:
+            return self.body, self.std
+        return np.zeros(10), np.concatenate([self.std[:1], np.zeros(9)])
 
 
 def load_estimate(state: NodeState) -> LoadEstimate:
@@ -296,17 +311,20 @@ def load_estimate(state: NodeState) -> LoadEstimate:
     online, load = state.online, state.load
     if online is None or load is None or not load.windows:
         nothing = np.full(10, np.nan)
-        return LoadEstimate(math.nan, nothing, nothing, np.full(10, np.inf))
+        return LoadEstimate(math.nan, None, nothing, nothing, np.full(10, np.inf))
     ten = load.body.copy()
     body, std = numbers(ten, load.covariance)
     unknown = online.unknown(load)
-    if body[0] < online.light:  # unloaded: a centre of mass is not defined
+    # By the data's own mass: the consistent parameters next to noise about zero may be heavier.
+    held = None if "mass" in unknown else bool(load.ten[0] >= online.light)
+    if not held:  # unloaded: a centre of mass is not defined
+        ten[0] = body[0] = max(float(load.ten[0]), 0.0)
         unknown = (*unknown, "com", "inertia")
     places = {"mass": slice(0, 1), "com": slice(1, 4), "inertia": slice(4, 10)}
     for name in unknown:
         ten[places[name]] = body[places[name]] = np.nan
         std[places[name]] = np.inf
-    return LoadEstimate(state.stamp(load.time), ten, body, std)
+    return LoadEstimate(state.stamp(load.time), held, ten, body, std)
 
 
 def _weighed(state: NodeState) -> tuple[NodeState, list[Event]]:
@@ -329,14 +347,19 @@ def _weighed(state: NodeState) -> tuple[NodeState, list[Event]]:
                 load = replace(load, changed_at=float(piece.time[0]))
             elif math.isfinite(away):
                 gaps += away > GAP_STEPS * step
-                lost += max(round(away / step) - 1, 0)
-            lost += int(np.maximum(np.round(np.diff(piece.time) / step) - 1, 0).sum())
+                lost += _missing(np.array([away]), step)
+            lost += _missing(np.diff(piece.time), step)
             load, more = online.step(load, piece)
             events += more
             begin += len(piece.time)
     rest = waiting.part(slice(begin, None)) if begin < len(waiting.time) else None
     state = replace(state, load=load, waiting=rest)
     return state.counted({"gaps": gaps, "lost": lost}), events
+
+
+def _missing(steps: Array, step: float) -> int:
+    """Return the number of samples that holes of less than an outage lack."""
+    return int(np.maximum(np.round(steps[steps <= OUTAGE] / step) - 1, 0).sum())
 
 
 def _joined(first: Held, other: Held) -> Held:

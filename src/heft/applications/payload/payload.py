@@ -500,6 +500,8 @@ def settings_text(payload: Payload) -> str:
         f"# in frame {payload.frame}; where that is not the robot's flange, turn and shift it",
         "# Universal Robots",
         load_settings.urscript(load),
+        "# Universal Robots' ROS 2 driver, which takes the inertia since 2026",
+        load_settings.universal_robots_ros(load),
         "# Franka",
         load_settings.libfranka(load),
         "# URDF, the link's frame being this one",

@@ -1,0 +1,85 @@
+"""A node and its topics as rmw_zenoh, ROS 2's middleware over Zenoh, writes them.
+
+Keys, type hashes, attachments and liveliness tokens are those of the distributions that it serves,
+Jazzy (from 0.2.4 on), Kilted and Rolling; see docs/design.md and rmw_zenoh_cpp/src/detail of
+ros2/rmw_zenoh.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+
+from heft.arrays import Array
+
+# Hash of geometry_msgs/InertiaStamped by REP 2011, as `ros2 topic info -v` shows it.
+INERTIA_HASH = "RIHS01_766be45976252babf7f9d8ac4ae7c912a7ceccf71035622529f27518b695aa09"
+INERTIA_TYPE = "geometry_msgs::msg::dds_::InertiaStamped_"
+GID = 16  # bytes
+NODE = "heft"  # as `ros2 node list` shows it
+QUALITY = "::,10:,:,:,,"  # rmw_zenoh's defaults (reliable, volatile, the last ones kept), depth 10
+STD = "std"  # last part of the topic of standard deviations
+
+
+def inertia_key(domain: int, topic: str) -> str:
+    """Return the key of a topic of inertias, as rmw_zenoh makes it.
+
+    Args:
+        domain: ROS domain.
+        topic: Name of the topic, without a stroke before it.
+    """
+    return f"{domain}/{topic}/{INERTIA_TYPE}/{INERTIA_HASH}"
+
+
+def liveliness(domain: int, session: str, topics: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the tokens by which ROS 2 knows of a node and of its topics of inertias.
+
+    `@ros2_lv/<domain>/<session>/<node>/<entity>/<kind>/<enclave>/<namespace>/<name>`, and of a
+    publisher `/<topic>/<type>/<hash>/<quality of service>` behind it. A stroke within a name is
+    `%`, and so are enclave and namespace that are none; see `Graph Cache` in docs/design.md of
+    ros2/rmw_zenoh.
+
+    Args:
+        domain: ROS_DOMAIN_ID.
+        session: Zenoh's identity of the session, as it prints it.
+        topics: Without a stroke before them.
+    """
+    ours = f"@ros2_lv/{domain}/{session}/0"
+    kind = f"{INERTIA_TYPE}/{INERTIA_HASH}/{QUALITY}"
+    publishers = (
+        f"{ours}/{k}/MP/%/%/{NODE}/%{topic.replace('/', '%')}/{kind}"
+        for k, topic in enumerate(topics, start=1)
+    )
+    return (f"{ours}/0/NN/%/%/{NODE}", *publishers)
+
+
+def attachment(sequence: int, stamp: int, gid: bytes) -> bytes:
+    """Return what rmw_zenoh's subscribers want beside a message.
+
+    Sequence number and source stamp [ns] as little-endian int64, the length 16 of the publisher's
+    identity and that identity: zenoh-ext's serialization, see `AttachmentData` in
+    rmw_zenoh_cpp/src/detail/attachment_helpers.cpp of ros2/rmw_zenoh.
+
+    Args:
+        sequence: Number of the message.
+        stamp: When it was sent [ns].
+        gid: Identity of the publisher, 16 bytes.
+    """
+    return struct.pack("<qqB", sequence, stamp, GID) + gid
+
+
+def inertia_stamped(stamp: int, frame: str, body: Array) -> bytes:
+    """Return a `geometry_msgs/InertiaStamped` in CDR.
+
+    Args:
+        stamp: [ns].
+        frame: In whose axes.
+        body: Mass, centre of mass, Ixx, Ixy, Iyy, Ixz, Iyz, Izz about it, shape (10,) [kg, m,
+            kg·m²].
+    """
+    name = frame.encode() + b"\0"
+    head = struct.pack("<iII", stamp // 10**9, stamp % 10**9, len(name)) + name
+    head += bytes(-len(head) % 8)
+    mass, x, y, z, xx, xy, yy, xz, yz, zz = np.asarray(body, dtype=float)
+    return b"\0\1\0\0" + head + struct.pack("<10d", mass, x, y, z, xx, xy, xz, yy, yz, zz)
