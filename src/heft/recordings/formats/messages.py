@@ -122,12 +122,13 @@ def following(path: str, logs: Sequence[Log]) -> Log:
         path: Of the whole, for messages.
         logs: In the order of time.
     """
-    flat = [(log, k, channel) for log in logs for k, channel in enumerate(log.channels)]
-    channels, places = unified({n: channel for n, (_, _, channel) in enumerate(flat)})
+    keyed = {(n, k): c for n, log in enumerate(logs) for k, c in enumerate(log.channels)}
+    numbers = {key: number for number, key in enumerate(keyed)}
+    channels, places = unified(dict(enumerate(keyed.values())))
 
     def batches(wanted: Collection[int]) -> Iterator[Batch]:
-        for log in logs:
-            own = {k: places[n] for n, (of, k, _) in enumerate(flat) if of is log}
+        for n, log in enumerate(logs):
+            own = {k: places[numbers[n, k]] for k in range(len(log.channels))}
             for k, logged, messages in log.batches([k for k in own if own[k] in wanted]):
                 yield own[k], logged, messages
 
