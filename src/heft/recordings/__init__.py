@@ -1,7 +1,7 @@
 """Recordings: log files as named signals over time in SI units, and their conversion."""
 
 from .formats import BLOCK_ROWS, Format, Table, is_log, read_table
-from .formats.layouts import Decoder, Malformed
+from .formats.layouts import Decoder, Group, Malformed
 from .formats.messages import KINDS, Channel, full_name, read_group, stamps_of, types_of
 from .columns import JOINT_KINDS, UNITS, ColumnMap, SignalMap
 from .recording import Recording

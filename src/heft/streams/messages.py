@@ -4,15 +4,16 @@ Three kinds: JSON and CBOR maps of canonical names, `{"t": 12.5, "force.tool0.x"
 their first byte tells apart, and ROS 2 messages in CDR, whose type is a part of the key where the
 robot runs rmw_zenoh (`<domain>/<topic>/<type>/<hash>`, `docs/design.md` of ros2/rmw_zenoh) and is
 stated by the user where it is behind zenoh-plugin-ros2dds (`<topic>`). What cannot be decoded is
-counted, never raised: anybody may send anything.
+counted, never raised: anybody may send anything. And as often: what is beyond a sender's budget of
+bytes and time is not read, and counted too.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +26,7 @@ from heft.recordings import (
     KINDS,
     Channel,
     Decoder,
+    Group,
     Malformed,
     full_name,
     read_group,
@@ -32,10 +34,11 @@ from heft.recordings import (
     types_of,
 )
 
+from .maps import MOST_SIGNALS, are_names, read_map
+
 LARGEST = 65_536  # bytes of a message
-MOST_SIGNALS = 512  # of a message
-LATEST = 2**62  # [ns]
-NUMBERS = frozenset({int, float})  # types of a value: bool is none of them
+MOST_BYTES = 16 * 1024 * 1024  # of the messages under one key that are read at once
+MOST_HEARD = 256  # keys whose messages are read before those of others
 ROS_TYPE = re.compile(r"(\w+)::msg::dds_::(\w+)_")
 
 
@@ -95,36 +98,80 @@ def refuse_types(topics: Mapping[str, str], where: str) -> Mapping[str, str]:
 class Reader:
     """Decodes messages; remembers how those of each topic are laid out.
 
+    A key stands for a sender. The time of a call is shared equally by the keys that were last
+    heard to send what can be read; all others have what these leave.
+
     Attributes:
         topics: Types of topics whose keys do not tell them; see `refuse_types`.
         frames: Frames of topics whose messages do not tell them well, by topic.
+        unread: How many messages of the last call were beyond their senders' budget.
     """
 
     topics: Mapping[str, str] = field(default_factory=dict)
     frames: Mapping[str, str] = field(default_factory=dict)
+    unread: int = 0
     _decoders: dict[str, Decoder] = field(default_factory=dict)
+    _heard: set[str] = field(default_factory=set)
 
-    def read(self, messages: Sequence[tuple[str, bytes]]) -> tuple[list[Piece], int]:
+    def read(
+        self, messages: Sequence[tuple[str, bytes]], seconds: float = math.inf
+    ) -> tuple[list[Piece], int]:
         """Return what messages say, in their order for each key, and how many say nothing.
 
         Args:
             messages: Key and payload of each.
+            seconds: Time that it may take [s]; what is not reached by then is `unread`.
         """
         by_key: dict[str, list[bytes]] = {}
         for key, data in messages:
             by_key.setdefault(key, []).append(data)
+        heard = [key for key in by_key if key in self._heard]
+        others = [key for key in by_key if key not in self._heard]
         pieces: list[Piece] = []
-        good = 0
-        for key, some in by_key.items():
-            kind = ros_kind(key, self.topics)
-            short = [m for m in some if len(m) <= LARGEST]
-            made = _maps(short) if kind is None else self._ros(*kind, short)
-            for piece in made:
-                pieces.append(piece)
-                good += len(piece.stamps)
-        return pieces, len(messages) - good
+        self.unread = good = 0
+        end = time.monotonic() + seconds
+        for group in (heard, others):
+            for k, key in enumerate(group):
+                now = time.monotonic()
+                until = now + max(end - now, 0.0) / (len(group) - k)
+                made = self._of(key, by_key[key], until)
+                pieces += made
+                count = sum(len(piece.stamps) for piece in made)
+                good += count
+                self._remember(key, 2 * count > len(by_key[key]))
+        return pieces, len(messages) - good - self.unread
 
-    def _ros(self, topic: str, kind: str, messages: list[bytes]) -> Iterator[Piece]:
+    def _remember(self, key: str, sound: bool) -> None:
+        """Note whether most of the messages under a key could be read."""
+        if not sound:
+            self._heard.discard(key)
+        elif len(self._heard) < MOST_HEARD:
+            self._heard.add(key)
+
+    def _of(self, key: str, messages: list[bytes], until: float) -> list[Piece]:
+        """Return what the messages under one key say that are within its budget."""
+        budget = MOST_BYTES
+        for k, message in enumerate(messages):
+            budget -= len(message)
+            if budget < 0:
+                self.unread += len(messages) - k
+                messages = messages[:k]
+                break
+        short = [m for m in messages if len(m) <= LARGEST]
+        kind = ros_kind(key, self.topics)
+        return list(
+            _maps(self._paced(short, until)) if kind is None else self._ros(*kind, short, until)
+        )
+
+    def _paced(self, messages: Sequence[bytes], until: float) -> Iterator[bytes]:
+        """Yield messages until a time [s] of the monotonic clock; count those left."""
+        for k, message in enumerate(messages):
+            if time.monotonic() > until:
+                self.unread += len(messages) - k
+                return
+            yield message
+
+    def _ros(self, topic: str, kind: str, messages: list[bytes], until: float) -> Iterator[Piece]:
         if kind not in KINDS:
             return
         channel = Channel(topic, kind, "cdr")
@@ -133,23 +180,40 @@ class Reader:
         decoder = self._decoders[kind]
 
         def said(some: list[bytes]) -> list[Piece]:
-            made = []
+            made, left = [], len(some)
             for group in decoder.groups(some):
-                columns, stamps = read_group(channel, group, self.frames)[1], stamps_of(group)
-                assert stamps is not None  # all types that are read have a header
-                values = [group.numbers[path][:, k] for path, k in columns.values()]
-                made.append((group.rows, Piece(tuple(columns), stamps, _beside(values, stamps))))
+                made.append((group.rows, _piece(channel, group, self.frames)))
+                left -= len(group.rows)
+                if left and time.monotonic() > until:
+                    self.unread += left
+                    break
             made.sort(key=lambda one: int(one[0][0]))
             return [piece for _, piece in made]
 
         try:
             yield from said(messages)
         except Malformed:
-            for message in messages:  # without the bad ones
+            for message in self._paced(messages, until):  # without the bad ones
                 try:
                     yield from said([message])
                 except Malformed:
                     continue
+
+
+def _piece(channel: Channel, group: Group, frames: Mapping[str, str]) -> Piece:
+    """Return what messages of one layout say.
+
+    Raises:
+        Malformed: If it is too much, or of names that are none.
+    """
+    if len(group.strings.get("name", ())) > MOST_SIGNALS:
+        raise Malformed("it names too many joints")
+    columns, stamps = read_group(channel, group, frames)[1], stamps_of(group)
+    assert stamps is not None  # all types that are read have a header
+    if len(columns) > MOST_SIGNALS or not are_names(tuple(columns)):
+        raise Malformed("its names are none, or too many")
+    values = [group.numbers[path][:, k] for path, k in columns.values()]
+    return Piece(tuple(columns), stamps, _beside(values, stamps))
 
 
 def _beside(values: Sequence[NDArray[Any]], stamps: NDArray[np.int64]) -> Array:
@@ -158,13 +222,13 @@ def _beside(values: Sequence[NDArray[Any]], stamps: NDArray[np.int64]) -> Array:
     return np.stack([np.asarray(v, dtype=float) for v in values], axis=1)
 
 
-def _maps(messages: Sequence[bytes]) -> Iterator[Piece]:
+def _maps(messages: Iterable[bytes]) -> Iterator[Piece]:
     """Yield JSON and CBOR maps, those of the same names that follow one another together."""
     names: tuple[str, ...] = ()
     stamps: list[int] = []
     rows: list[list[float]] = []
     for message in messages:
-        one = _map(message)
+        one = read_map(message)
         if one is None:
             continue
         if one[0] != names and rows:
@@ -175,28 +239,3 @@ def _maps(messages: Sequence[bytes]) -> Iterator[Piece]:
         rows.append(one[2])
     if rows:
         yield Piece(names, np.array(stamps, dtype=np.int64), np.array(rows))
-
-
-def _map(message: bytes) -> tuple[tuple[str, ...], int, list[float]] | None:
-    """Return names, stamp [ns] and values of one message, or None if it is none."""
-    try:
-        if message[:1] == b"{":
-            held = json.loads(message)
-        elif message and 0xA0 <= message[0] <= 0xBF:  # a CBOR map, RFC 8949, section 3.1
-            import cbor2
-
-            held = cbor2.loads(message)
-        else:
-            return None
-        stamp = held.pop("t")
-        if type(stamp) not in NUMBERS or not math.isfinite(stamp):
-            return None
-        nanoseconds = round(stamp * 1e9)
-        numbers = NUMBERS.issuperset(map(type, held.values()))
-        if not numbers or len(held) > MOST_SIGNALS or abs(nanoseconds) > LATEST:
-            return None
-        return tuple(map(str, held)), nanoseconds, list(map(float, held.values()))
-    except ImportError:
-        raise
-    except Exception:  # parsers of what anybody may send: anything may be in there
-        return None

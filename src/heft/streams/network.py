@@ -26,7 +26,7 @@ from heft.errors import InvalidSetting, NoConnection
 from heft.files import Number, Reader, Section, Text, name_list, named, read_toml
 from heft.recordings import KINDS
 
-from .messages import LARGEST, refuse_types
+from .messages import LARGEST, MOST_BYTES, refuse_types
 
 HERE = "tcp/127.0.0.1:7447"  # where a robot's router listens
 ADDRESS = Text(
@@ -265,11 +265,20 @@ class Connection:
     _sent: int = 0
 
     def receive(self) -> list[tuple[str, bytes]]:
-        """Return the messages that came since the last call, by key."""
+        """Return the messages that came since the last call, by key.
+
+        Of each subscription at most `HELD`, and no more once they hold `MOST_BYTES`: whoever sends
+        faster than this is called keeps nobody from being called again.
+        """
         messages = []
         for subscriber in self._subscribers:
-            while (sample := subscriber.try_recv()) is not None:
-                messages.append((str(sample.key_expr), bytes(sample.payload)))
+            size = 0
+            for _ in range(HELD):
+                if size > MOST_BYTES or (sample := subscriber.try_recv()) is None:
+                    break
+                data = bytes(sample.payload)
+                size += len(data)
+                messages.append((str(sample.key_expr), data))
         return messages
 
     def publish(self, what: str, content: Mapping[str, Any]) -> None:
@@ -377,7 +386,6 @@ def connected(link: Link, insecure: bool = False) -> Iterator[Connection]:
     """
     link.refuse_open(insecure)
     try:
-        import cbor2  # noqa: F401  # of the same extra, and asked for here, not in mid-air
         import zenoh
     except ImportError as problem:
         raise InvalidSetting(

@@ -16,6 +16,7 @@ from .messages import Piece, Reader
 from .network import Connection
 
 TICK = 0.05  # [s] between looks at what came, at most; each costs, however little came
+DECODING = 0.2  # [s] in which what came is decoded; what is left then is not read
 SLICE = 0.025  # [s] of a log that are replayed at once
 
 
@@ -27,11 +28,13 @@ class Arrival:
         now: When, on the source's clock [s].
         pieces: Signals; none where nothing came.
         garbage: Number of messages that could not be decoded.
+        unread: Number of messages beyond what their senders may ask of a node.
     """
 
     now: float
     pieces: Sequence[Piece]
     garbage: int = 0
+    unread: int = 0
 
 
 def received(
@@ -45,9 +48,16 @@ def received(
         rate: How often what is known is published [Hz]: it is looked twice as often at least.
     """
     reader = Reader(connection.link.topics, connection.link.frames)
+    now, before = 0.0, time.monotonic()
     while not stop.wait(min(TICK, 0.5 / rate)):
-        pieces, garbage = reader.read(connection.receive())
-        yield Arrival(time.monotonic(), pieces, garbage)
+        try:
+            pieces, garbage = reader.read(connection.receive(), DECODING)
+        except MemoryError:  # what came is lost; there may be room for what comes
+            pieces, garbage = [], 0
+        clock = time.monotonic()
+        now += max(clock - before, 0.0)  # where a clock goes back, no time passes
+        before = clock
+        yield Arrival(now, pieces, garbage, reader.unread)
 
 
 def replayed(

@@ -37,6 +37,12 @@ SIZES = {
 }
 MOST = 1_000_000  # elements of a sequence, and fields of a message
 ENCODINGS = ("cdr", "ros1", "json")
+# Layouts are kept for messages that come again, within bounds that hold whoever sends.
+MOST_LAYOUTS = 64  # of messages of one size
+MOST_FIXED = 16_384  # bytes of lengths and strings of a layout that is kept
+MOST_HELD = 4 * 1024 * 1024  # bytes of all kept layouts
+FIELD_BYTES = 256  # of a field in a layout, about
+BATCH_BYTES = 4 * 1024 * 1024  # of messages that are compared with layouts at once
 
 
 class Malformed(ValueError):
@@ -60,6 +66,12 @@ class Layout:
     bytes: NDArray[np.uint8]
     numbers: Mapping[str, tuple[str, int, int]]
     strings: Mapping[str, tuple[str, ...]]
+
+    @property
+    def held(self) -> int:
+        """Bytes of memory that it takes, about."""
+        fields = len(self.numbers) + sum(map(len, self.strings.values()))
+        return 2 * self.fixed.nbytes + FIELD_BYTES * fields
 
 
 @dataclass
@@ -160,7 +172,7 @@ def layout_of(data: bytes, kind: str, types: Mapping[str, Any], encoding: str) -
         walk.fixed.append((0, 2))
         walk.at = 4
     walk.message(kind, "")
-    fixed = np.array([k for a, b in walk.fixed for k in range(a, b)], dtype=np.int64)
+    fixed = np.concatenate([np.arange(a, b) for a, b in walk.fixed] or [np.zeros(0, np.int64)])
     template = np.frombuffer(data, np.uint8)[fixed]
     return Layout(len(data), fixed, template, walk.numbers, walk.strings)
 
@@ -181,11 +193,17 @@ class Group:
 
 
 class Decoder:
-    """Decoder of messages of one type, with a cache of the layouts met so far."""
+    """Decoder of messages of one type, with a cache of bounded size of the layouts met so far."""
 
     def __init__(self, kind: str, types: Mapping[str, Any], encoding: str) -> None:
         self.kind, self.types, self.encoding = kind, types, encoding
         self._layouts: dict[int, list[Layout]] = {}
+        self._held = 0
+
+    @property
+    def held(self) -> int:
+        """Bytes of memory that the kept layouts take, about."""
+        return self._held
 
     def groups(self, messages: Sequence[bytes]) -> Iterator[Group]:
         """Yield the messages' numbers, grouped by layout.
@@ -202,25 +220,48 @@ class Decoder:
             size = int(sizes[left[0]])
             same = left[sizes[left] == size]
             left = left[sizes[left] != size]
-            raw = np.frombuffer(b"".join([messages[k] for k in same]), np.uint8)
-            raw = raw.reshape(len(same), size)
-            known = self._layouts.setdefault(size, [])
-            begin = 0
-            while len(same):
-                if begin == len(known):
-                    data = messages[same[0]]
-                    known.append(layout_of(data, self.kind, self.types, self.encoding))
-                layout = known[begin]
-                begin += 1
-                fits = (raw[:, layout.fixed] == layout.bytes).all(axis=1)
-                if fits.all():
-                    yield _group(same, raw, layout)
-                    break
-                if fits.any():
-                    yield _group(same[fits], raw[fits], layout)
-                    same, raw = same[~fits], raw[~fits]
-            if len(known) > 64:  # strings that change: memory stays bounded
-                known.clear()
+            batch = max(BATCH_BYTES // max(size, 1), 1)
+            for begin in range(0, len(same), batch):
+                yield from self._of_one_size(messages, same[begin : begin + batch], size)
+
+    def _of_one_size(
+        self, messages: Sequence[bytes], same: NDArray[np.int64], size: int
+    ) -> Iterator[Group]:
+        """Yield the groups of those messages that are of a size [bytes]."""
+        raw = np.frombuffer(b"".join([messages[k] for k in same]), np.uint8)
+        raw = raw.reshape(len(same), size)
+        known = self._layouts.get(size, [])
+        begin = 0
+        while len(same):
+            if begin == len(known):
+                data = messages[same[0]]
+                layout = layout_of(data, self.kind, self.types, self.encoding)
+                if not self._keep(size, layout):
+                    yield _group(same[:1], raw[:1], layout)
+                    same, raw = same[1:], raw[1:]
+                    continue
+                known = self._layouts[size]
+            layout = known[begin]
+            begin += 1
+            fits = (raw[:, layout.fixed] == layout.bytes).all(axis=1)
+            if fits.all():
+                yield _group(same, raw, layout)
+                break
+            if fits.any():
+                yield _group(same[fits], raw[fits], layout)
+                same, raw = same[~fits], raw[~fits]
+        if len(known) == MOST_LAYOUTS or self._held > MOST_HELD:  # strings that change
+            self._layouts.clear()
+            self._held = 0
+
+    def _keep(self, size: int, layout: Layout) -> bool:
+        """Keep a layout of messages of a size [bytes]; return whether there was room for it."""
+        known = self._layouts.get(size, [])
+        if len(known) == MOST_LAYOUTS or len(layout.fixed) > MOST_FIXED or self._held > MOST_HELD:
+            return False
+        self._layouts[size] = [*known, layout]
+        self._held += layout.held
+        return True
 
 
 def _group(rows: NDArray[np.int64], raw: NDArray[np.uint8], layout: Layout) -> Group:

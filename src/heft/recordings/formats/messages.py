@@ -50,6 +50,7 @@ JOINTS = "sensor_msgs/msg/JointState"
 JOINT_FIELDS = (("position", "q"), ("velocity", "v"), ("effort", "tau"))
 KINDS = (JOINTS, *FRAMED)
 APART = 1.0  # [s] between stamps and logging, above which it is said
+LATEST = 2**32  # [s], and [ns] beside it, of a stamp
 PEEK = 200  # messages of a topic by which its joints and frames are known
 
 
@@ -214,9 +215,10 @@ def read_group(
         its position therein.
 
     Raises:
-        Malformed: If a joint is named twice, the counts of names and values differ, or a field is
-            missing.
+        Malformed: If a joint is named twice, the counts of names and values differ, a field is
+            missing, or a stamp is none.
     """
+    stamps_of(group)
     columns: dict[str, tuple[str, int]] = {}
     if channel.kind == JOINTS:
         names = group.strings.get("name", ())
@@ -254,7 +256,11 @@ def _no_orientation(channel: Channel, group: Group) -> bool:
 
 
 def stamps_of(group: Group) -> NDArray[np.int64] | None:
-    """Return the header stamps of a group of messages, shape (messages,) [ns]; None without."""
+    """Return the header stamps of a group of messages, shape (messages,) [ns]; None without.
+
+    Raises:
+        Malformed: If a stamp is beyond what 64 bits hold in nanoseconds.
+    """
     seconds = group.numbers.get("header.stamp.sec", group.numbers.get("header.stamp.secs"))
     rest = next(
         (
@@ -266,8 +272,10 @@ def stamps_of(group: Group) -> NDArray[np.int64] | None:
     )
     if seconds is None or rest is None:
         return None
-    whole: NDArray[np.int64] = seconds[:, 0].astype(np.int64) * 1_000_000_000
-    return whole + rest[:, 0].astype(np.int64)
+    whole, part = seconds[:, 0], rest[:, 0]
+    if not all(((x >= -LATEST) & (x <= LATEST)).all() for x in (whole, part)):
+        raise Malformed("its stamp is none")  # it would begin again at the far end of the numbers
+    return np.asarray(whole.astype(np.int64) * 1_000_000_000 + part.astype(np.int64))
 
 
 def seconds(nanoseconds: NDArray[np.int64]) -> Array:
