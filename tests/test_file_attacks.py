@@ -6,20 +6,30 @@ is claimed, a list that is searched for each of its entries, a name that steers 
 
 from __future__ import annotations
 
+import gc
+import io
 import resource
 import sqlite3
 import time
+import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from mcap.writer import CompressionType
+from mcap.writer import Writer as McapWriter
 
 from heft.errors import HeftError, InvalidRecording
+from heft.models.robot import Robot
 from heft.recordings.formats.bag_metadata import described
+from heft.recordings.formats.messages import Channel, types_of
 from heft.recordings.recording import Recording
-from tests.messages import Messages, joint_states, save_db3
+from tests.messages import JOINT_STATE as STATE
+from tests.messages import ROS2, Messages, joint_states, save_db3
 
 SOON = 5.0  # [s], for what takes a few hundredths; endless without its bound
 MEGABYTES = 200
@@ -178,7 +188,10 @@ TABLE = "rosbag2_bagfile_information:\n  storage_identifier: mcap\n  compression
 )
 def test_metadata_are_read_as_programs_write_them(files: str) -> None:
     topics = "  topics_with_message_count:\n    - topic_metadata:\n        name: /a\n"
-    expected = {"storage_identifier": "mcap", "compression_mode": ""}, ["a.mcap", "b b.mcap", "c.mcap"]
+    expected = (
+        {"storage_identifier": "mcap", "compression_mode": ""},
+        ["a.mcap", "b b.mcap", "c.mcap"],
+    )
     assert described(TABLE + topics + files) == expected
     assert described(TABLE + files + topics + "other: 3\n") == expected
 
@@ -211,3 +224,152 @@ def test_metadata_are_read_as_programs_write_them(files: str) -> None:
 def test_metadata_that_say_something_else_are_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "metadata.yaml").write_text(text)
     refused_soon(tmp_path, ".")
+
+
+# Definitions of messages in an MCAP file: written by its author, walked by heft.
+
+EMPTY = "\n" + 80 * "=" + "\nMSG: p/E\n"
+DEFINITIONS = {
+    "a thousand million of nothing": "p/E[1000000000] e" + EMPTY,
+    "a sequence of nothing": "p/E[] e" + EMPTY,
+    "a type that holds itself": "sensor_msgs/JointState e",
+    "types that double": "p/T0 e"
+    + "".join(f"\n{80 * '='}\nMSG: p/T{k}\np/T{k + 1} {'a' * 100}\np/T{k + 1} b" for k in range(60))
+    + f"\n{80 * '='}\nMSG: p/T60",
+    "a long name": f"float64 {'a' * 60_000}\n" * 2,
+    "a number of many digits": "p/E[" + "9" * 10_000 + "] e" + EMPTY,
+    "a hundred thousand fields": "".join(f"bool a{k}\n" for k in range(100_000)),
+    "a field a line, and many lines": "float64 a\n" + 500_000 * "\n",
+}
+
+
+def mcap(path: Path, definition: str, topics: int = 1, count: int = 1, kind: str = STATE) -> Path:
+    """Write an MCAP file of messages of one byte-string, under a definition of one's own."""
+    with path.open("wb") as file:
+        writer = McapWriter(file, compression=CompressionType.ZSTD, chunk_size=1 << 20)
+        writer.start()
+        schema = writer.register_schema(kind, "ros2msg", definition.encode())
+        channels = [writer.register_channel(f"/t{k}", "cdr", schema) for k in range(topics)]
+        data = b"\0\1\0\0" + (2**20 - 2**15).to_bytes(4, "little") + bytes(24)
+        for k in range(count):
+            for channel in channels:
+                writer.add_message(channel, 10**9 + k, data, 10**9 + k)
+        writer.finish()
+    return path
+
+
+@pytest.mark.parametrize("name", DEFINITIONS)
+def test_a_definition_without_end_is_refused(name: str, tmp_path: Path) -> None:
+    refused_soon(mcap(tmp_path / "run.mcap", DEFINITIONS[name]), ".")
+
+
+def test_blank_lines_and_comments_of_a_definition_cost_nothing(tmp_path: Path) -> None:
+    text, _ = ROS2.generate_msgdef(STATE, ros_version=2)
+    channel = Channel("/a", STATE, "cdr", text.replace("\n", "\n" + 20_000 * "#\n" + "\n"))
+    start = time.perf_counter()
+    assert types_of(channel, "a")[STATE] == types_of(replace(channel, definition=text), "a")[STATE]
+    assert time.perf_counter() - start < SOON
+
+
+def test_a_chunk_that_unpacks_without_measure_is_refused(tmp_path: Path) -> None:
+    """Chunks of zeros: 64 kB of file that unpack to 1.5 GB, none of them beyond the limit."""
+    path = tmp_path / "run.mcap"
+    zeros = bytes(30 << 20)
+    with path.open("wb") as file:
+        writer = McapWriter(file, compression=CompressionType.ZSTD, chunk_size=1 << 20)
+        writer.start()
+        schema = writer.register_schema(STATE, "ros2msg", b"float64[] position")
+        states = writer.register_channel("/t", "cdr", schema)
+        other = writer.register_channel("/o", "cdr", 0)
+        for k in range(10):
+            writer.add_message(states, k, b"\0\1\0\0" + bytes(4), k)
+            writer.add_message(other, k, zeros, k)
+        writer.finish()
+    assert path.stat().st_size < 2**20
+    refused_soon(path, "claim to hold")
+
+
+# What is searched for each of its entries takes the square of their number.
+
+LARGE = 20_000  # of which the square took seconds
+
+
+def seconds(use: Callable[[], object]) -> float:
+    """Return the processor's time that something takes, the best of three [s], refused or not."""
+    times = []
+    gc.disable()  # its walks over all objects of the tests are none of the reader's
+    for _ in range(3):
+        start = time.process_time()
+        with suppress(HeftError):
+            use()
+        times.append(time.process_time() - start)
+    gc.enable()
+    return min(times)
+
+
+def npz(path: Path, arrays: int) -> Path:
+    with zipfile.ZipFile(path, "w") as file:
+        memory = io.BytesIO()
+        np.save(memory, np.zeros(1))
+        for k in range(arrays):
+            file.writestr(f"a{k}.npy", memory.getvalue())
+    return path
+
+
+def attributes(count: int) -> Callable[[], object]:
+    text = " ".join(f'a{k}="1"' for k in range(count))
+    return partial(
+        Robot.from_urdf_text, f'<robot name="r"><link name="a" {text}/></robot>'.encode()
+    )
+
+
+def files_of_a_bag(folder: Path, count: int) -> Path:
+    folder.mkdir()
+    names = [f"{k}.mcap" for k in range(count)]
+    (folder / "metadata.yaml").write_text(
+        TABLE + "  relative_file_paths:\n" + "".join(f"  - {name}\n" for name in names)
+    )
+    source = mcap(folder / "source", "", 3, 1, "std_msgs/msg/String")
+    for name in names:
+        (folder / name).hardlink_to(source)
+    return folder
+
+
+LISTS: dict[str, tuple[int, Callable[[Path, int], Callable[[], object]]]] = {
+    "attributes of an element": (30_000, lambda _, n: attributes(n)),
+    "elements": (
+        30_000,
+        lambda _, n: partial(Robot.from_urdf_text, ("<robot>" + "<a/>" * n + "</robot>").encode()),
+    ),
+    "arrays of an NPZ file": (9000, lambda p, n: partial(read, npz(p / f"{n}.npz", n))),
+    "channels of an MCAP file": (
+        LARGE,
+        lambda p, n: partial(read, mcap(p / f"{n}.mcap", "", n, 1, "std_msgs/msg/String")),
+    ),
+    "channels of joint states": (
+        LARGE,
+        lambda p, n: partial(read, mcap(p / f"{n}.mcap", "float64[] position", n)),
+    ),
+    "files of a bag": (300, lambda p, n: partial(read, files_of_a_bag(p / f"{n}", n))),
+    "lines of metadata": (40_000, lambda _, n: partial(described, TABLE + "  a:\n  - b\n" * n)),
+    "columns of a CSV file": (
+        50_000,
+        lambda p, n: partial(read, text(p / f"{n}.csv", ",".join(f"a{k}" for k in range(n)))),
+    ),
+}
+
+
+def text(path: Path, content: str) -> Path:
+    path.write_text(content)
+    return path
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_long_list_takes_time_in_proportion(name: str, tmp_path: Path) -> None:
+    count, made = LISTS[name]
+    few, many = (seconds(made(tmp_path, n)) for n in (count // 10, count))
+    assert many / max(few, 0.01) < 15.0
+
+
+def test_more_arrays_than_a_log_has_are_refused(tmp_path: Path) -> None:
+    refused_soon(npz(tmp_path / "run.npz", 10_001), "more than 10000")
