@@ -102,7 +102,9 @@ def live(seconds: float) -> list[Row]:
             time.sleep(0.2)
         with connected(link) as connection:
             source = received(connection, stop)
-            state = weigh(node, node.start(), source, [measure], 10.0, Path(folder) / "kept")
+            state = weigh(
+                node, node.start(), source, {"measure": measure}, 10.0, Path(folder) / "kept"
+            )
             share = (time.process_time() - used) / (time.monotonic() - begun)
     sent, taken = round(seconds * RATE), state.alignment.buffers["wrist"].taken
     mass = load_estimate(state).body[0]

@@ -22,7 +22,7 @@ from heft.applications.identification.identify import identify_files
 from heft.applications.payload.live import PAGE
 from heft.display import animation
 from heft.display.page import Drawings, Plot, Series
-from heft.display.templates import render
+from heft.display.templates import policy_of, render
 from heft.experiments.forward_dynamics import Dynamics, Simulate
 from heft.models.robot import Robot
 from heft.streams.page import served
@@ -201,7 +201,7 @@ def test_a_browser_shows_what_the_live_node_tells_as_text() -> None:
             "devices": {JOINT: {"rate": 100.0, "samples": 7, "silent": True}},
         },
     }
-    with browser() as running, served(0, render(PAGE)) as page:
+    with browser() as running, served(0, render(PAGE), policy_of(render(PAGE))) as page:
         page.show(told)
         with opened(running, page.address) as seen:
             seen.page.on("dialog", lambda dialog: seen.said.append(dialog.message))

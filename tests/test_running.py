@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from heft.applications.payload.live import PAGE, LiveWeighing
-from heft.display.templates import render
+from heft.display.templates import policy_of, render
 from heft.errors import InvalidSetting, MissingSignal
 from heft.streams.page import served
 from tests.test_cli import ENVIRONMENT, HEFT, heft
@@ -179,7 +179,7 @@ def answer(port: int, path: str, host: str | None = None) -> tuple[int, bytes]:
 
 
 def test_the_page_shows_what_comes_to_be_known() -> None:
-    with served(0, render(PAGE)) as page:
+    with served(0, render(PAGE), policy_of(render(PAGE))) as page:
         port = int(page.address.rstrip("/").rpartition(":")[2])
         status, body = answer(port, "/")
         assert status == 200 and b"EventSource" in body
@@ -188,5 +188,8 @@ def test_the_page_shows_what_comes_to_be_known() -> None:
         assert answer(port, "/told") == (200, b'data: {"estimate": {"mass": 1.5}}\n')
         assert answer(port, "/elsewhere")[0] == 404
         assert answer(port, "/told", f"evil.example:{port}")[0] == 403
-        with pytest.raises(InvalidSetting, match="cannot be served"), served(port, render(PAGE)):
+        with (
+            pytest.raises(InvalidSetting, match="cannot be served"),
+            served(port, render(PAGE), policy_of(render(PAGE))),
+        ):
             pass

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -54,9 +55,10 @@ def message(text: str) -> None:
 
 
 def progress(text: str) -> None:
-    """Write a line of progress."""
-    sys.stderr.write(f"heft: {text}\n")
-    sys.stderr.flush()
+    """Write a line of progress; where nobody can be told, the work goes on."""
+    with suppress(OSError):
+        sys.stderr.write(f"heft: {text}\n")
+        sys.stderr.flush()
 
 
 def progress_unless(quiet: bool) -> Callable[[str], None]:
@@ -366,9 +368,11 @@ def payload(
         found = _weighed_by_sensor(logs, load, load.sensor)
     else:
         found = _weighed_by_robot(logs, load)
-    if load.out is not None:
-        results.write(found, load.out)
-    message(results.text(found))
+    try:
+        if load.out is not None:
+            results.write(found, load.out)
+    finally:  # what took days to weigh is said, even where a disk is full
+        message(results.text(found))
     if load.out is not None:
         message(f"\n{load.out / 'estimate.json'}   {load.out / 'payload.txt'}")
 
@@ -526,7 +530,7 @@ def main() -> None:
     except BrokenPipeError:
         sys.exit(0)
     except (OSError, MemoryError) as error:
-        sys.stderr.write(f"heft: {error}; nothing was written\n")
+        sys.stderr.write(f"heft: {str(error) or 'there is no memory left'}; nothing was written\n")
         sys.exit(2)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import reprlib
 import shlex
+import unicodedata
 from collections.abc import Iterable
 from typing import TypeVar
 
@@ -127,6 +128,22 @@ def shown(value: object) -> str:
         return SHORT.repr(value)
     except ValueError:  # an integer of thousands of digits
         return f"a value of type {type(value).__name__}"
+
+
+def visible(text: str) -> str:
+    """Return a text from outside as one that a terminal shows and does not obey.
+
+    Controls, marks that turn the direction of writing, line separators and halves of surrogate
+    pairs are spelt as Python's escapes.
+
+    Args:
+        text: As it came.
+    """
+    hidden = ("Cc", "Cf", "Cs", "Zl", "Zp")
+    return "".join(
+        c.encode("unicode_escape").decode("ascii") if unicodedata.category(c) in hidden else c
+        for c in text
+    )
 
 
 def spelt(path: object) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Iterable
 from functools import cache
 from importlib import resources
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
+POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">')
 JSON: dict[str, Any] = {"ensure_ascii": False, "allow_nan": False, "separators": (",", ":")}
 
 
@@ -76,6 +78,17 @@ def _policy(styles: Iterable[str], scripts: Iterable[str], connect: str) -> Mark
         f"default-src 'none'; style-src {_hashes(styles)}; script-src {_hashes(scripts)}; "
         f"img-src data:; connect-src {connect}; base-uri 'none'; form-action 'none'"
     )
+
+
+def policy_of(page: str) -> str:
+    """Return the Content-Security-Policy of a page, to be sent as a header too.
+
+    Args:
+        page: HTML that `render` made.
+    """
+    found = POLICY.search(page)
+    assert found is not None  # base.html.jinja has one
+    return found[1]
 
 
 def _hashes(texts: Iterable[str]) -> str:

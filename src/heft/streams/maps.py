@@ -16,7 +16,7 @@ from typing import Any
 
 MOST_SIGNALS = 512  # of a message
 LONGEST_NAME = 255  # letters
-LATEST = 2**62  # [ns]
+LATEST = 2**62  # [ns]; the difference of two stamps is a number of 64 bits
 NUMBERS = frozenset({int, float})  # types of a value: bool is none of them
 
 # RFC 8949, section 3: major types, and the short counts that say where the count itself is.
@@ -48,7 +48,7 @@ def read_map(message: bytes) -> tuple[tuple[str, ...], int, list[float]] | None:
         if type(stamp) not in NUMBERS or not math.isfinite(stamp) or len(held) > MOST_SIGNALS:
             return None
         nanoseconds = round(stamp * 1e9)
-        if abs(nanoseconds) > LATEST or not NUMBERS.issuperset(map(type, held.values())):
+        if abs(nanoseconds) >= LATEST or not NUMBERS.issuperset(map(type, held.values())):
             return None
         names = tuple(held)
         if not are_names(names):

@@ -1,15 +1,19 @@
 """A live page in the browser, updated by server-sent events.
 
 Only this machine's browsers are answered, and only at this machine's name, so that no page from
-elsewhere can read along. The page has to hold all that it needs; news come as events of `told`.
+elsewhere can read along or show it in a frame. The page has to hold all that it needs; news come as
+events of `told`. Connections are few, and a request has one deadline, so that whoever only opens
+them takes neither the node's file handles nor its threads.
 """
 
 from __future__ import annotations
 
 import json
+import socket
 import threading
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -19,6 +23,9 @@ from heft.errors import InvalidSetting
 HOST = "127.0.0.1"
 WAIT = 5.0  # [s] between signs of life to a browser
 MOST_READERS = 16
+MOST_CONNECTIONS = 32  # at once; what readers leave is for requests
+DEADLINE = 5.0  # [s] from a connection to the end of its request, and of a write of the answer
+NO_HANDLE = 0.1  # [s] to wait where the system has no file handle for a connection
 
 
 @dataclass
@@ -38,7 +45,7 @@ class Page:
 
     def show(self, update: Mapping[str, Any]) -> None:
         """Send what is known to all browsers, as JSON."""
-        text = json.dumps(update, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(update, allow_nan=False)
         with self._changed:
             self._text, self._number = text, self._number + 1
             self._changed.notify_all()
@@ -73,9 +80,77 @@ class Page:
             self._changed.notify_all()
 
 
-def _handler(page: Page, body: bytes) -> type[BaseHTTPRequestHandler]:
+class Server(ThreadingHTTPServer):
+    """Serves a few connections at once, each with a deadline for its request."""
+
+    daemon_threads = True
+
+    def __init__(self, port: int, handler: type[BaseHTTPRequestHandler]) -> None:
+        self._deadlines: dict[socket.socket, float] = {}
+        self._lock = threading.Lock()
+        super().__init__((HOST, port), handler)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Return a connection; where there is no file handle for it, wait before the next."""
+        try:
+            return super().get_request()
+        except OSError:
+            time.sleep(NO_HANDLE)
+            raise
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Return whether there is room for one more connection."""
+        with self._lock:
+            room = len(self._deadlines) < MOST_CONNECTIONS
+            if room:
+                self._deadlines[request] = time.monotonic() + DEADLINE
+        return room
+
+    def without_deadline(self, request: socket.socket) -> None:
+        """Let a connection last, whose request is made and whose answer goes on."""
+        with self._lock:
+            self._deadlines[request] = float("inf")
+
+    def service_actions(self) -> None:
+        """Cut the connections whose deadline is over; called many times a second."""
+        now = time.monotonic()
+        with self._lock:
+            over = [request for request, end in self._deadlines.items() if now > end]
+        for request in over:
+            with suppress(OSError):
+                request.shutdown(socket.SHUT_RDWR)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection."""
+        with self._lock:
+            self._deadlines.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: anybody may break off."""
+
+
+def _handler(page: Page, body: bytes, policy: str) -> type[BaseHTTPRequestHandler]:
+    headers = {
+        "Content-Security-Policy": f"{policy}; frame-ancestors 'none'",
+        "X-Frame-Options": "DENY",
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Cache-Control": "no-store",
+    }
+
     class Handler(BaseHTTPRequestHandler):
-        timeout = 10.0  # [s] in which a request has to be made
+        timeout = DEADLINE
+        server: Server
+        server_version = "heft"
+        sys_version = ""
+
+        def end_headers(self) -> None:
+            for name, value in headers.items():
+                self.send_header(name, value)
+            super().end_headers()
 
         def do_GET(self) -> None:
             name = (self.headers.get("Host") or "").rpartition(":")[0]
@@ -97,9 +172,9 @@ def _handler(page: Page, body: bytes) -> type[BaseHTTPRequestHandler]:
                 if not page.enter():
                     self.send_error(503)
                     return
+                self.server.without_deadline(self.connection)
                 self.send_response(200)
                 self.send_header("Content-Type", "text/event-stream")
-                self.send_header("Cache-Control", "no-store")
                 self.end_headers()
                 for text in page.news():
                     self.wfile.write(f"data: {text}\n\n".encode() if text else b":\n\n")
@@ -115,24 +190,24 @@ def _handler(page: Page, body: bytes) -> type[BaseHTTPRequestHandler]:
 
 
 @contextmanager
-def served(port: int, html: str) -> Iterator[Page]:
+def served(port: int, html: str, policy: str) -> Iterator[Page]:
     """Yield a page that this machine's browsers can open, until the end.
 
     Args:
         port: Where; 0 for any that is free.
         html: The page, whose script listens to the events of `told`.
+        policy: Its Content-Security-Policy.
 
     Raises:
         InvalidSetting: If the port cannot be had.
     """
     page = Page()
     try:
-        server = ThreadingHTTPServer((HOST, port), _handler(page, html.encode()))
+        server = Server(port, _handler(page, html.encode(), policy))
     except (OSError, OverflowError) as problem:
         raise InvalidSetting(
             "the page cannot be served there", argument=f"--serve {port}", got=problem
         ) from problem
-    server.daemon_threads = True
     page.address = f"http://{HOST}:{server.server_address[1]}/"
     thread = threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True)
     thread.start()

@@ -1,25 +1,39 @@
-"""Checkpoint file of a live node: the state of the identification, to resume after any stop."""
+"""Checkpoint file of a live node: the state of the identification, to resume after any stop.
+
+The file's hash tells damage, not who wrote it: whoever may write there can make a right one. So
+every field is checked against its type, shape and range before anything is computed from it.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from heft import __version__
-from heft.errors import InvalidSetting
+from heft.arrays import Array
+from heft.errors import HeftError, InvalidSetting, shown, visible
 from heft.estimators import State
-from heft.files import put, workshop
+from heft.files import put, read_text, workshop
 
 from .node import Node, NodeState
-from .online import OnlineState
+from .online import Online, OnlineState
 
 SCHEMA = 1
+LARGEST = 1024 * 1024  # [bytes]
+WINDOW_ROWS = 6  # of a block, the components of a wrench
+LARGEST_ENTRY = 1e15  # of the triangle: information of years at kilohertz is far below
+LARGEST_VALUE = 1e9  # of an estimate and its deviation, in SI units
+SMALLEST_NOISE = 1e-9  # [N, N·m]
+LATEST = 2**62  # [ns]
+LONGEST = 1e10  # [s]
+LARGEST_COUNT = 2**53
 # Fields of `OnlineState` beside its filter, by their names in the file.
 KEPT = {
     "time": "time",
@@ -32,6 +46,7 @@ KEPT = {
     "windows": "windows",
     "spikes": "spikes",
 }
+Check = Callable[[object], Any]
 
 
 def settings_hash(node: Node) -> str:
@@ -50,9 +65,13 @@ def save(path: Path, node: Node, state: NodeState) -> None:
         path: File to write.
         node: Node whose settings are hashed into the file.
         state: State to save.
+
+    Raises:
+        OSError: If it cannot be written.
+        ValueError: If a number of the state is not finite: what is written can be read.
     """
     load, online, epoch = state.load, state.online, state.alignment.epoch
-    if load is None or online is None or epoch is None:
+    if load is None or online is None or epoch is None or not load.windows:
         return
     filter = load.filter
     content = {
@@ -71,7 +90,7 @@ def save(path: Path, node: Node, state: NodeState) -> None:
             "skipping": filter.skipping,
         },
     }
-    text = json.dumps(content)
+    text = json.dumps(content, allow_nan=False)
     digest = hashlib.sha256(text.encode()).hexdigest()
     with workshop(path.resolve()) as folder:
         new = folder / "checkpoint"
@@ -89,51 +108,166 @@ def load(path: Path, node: Node) -> NodeState:
     Raises:
         InvalidSetting: If the file is damaged, or was written with other sensors or settings.
     """
-    if not path.exists():
-        return node.start()
     try:
-        digest, _, text = path.read_bytes().decode().partition("\n")
+        if not path.exists():
+            return node.start()
+        digest, _, text = read_text(path, "file", InvalidSetting, LARGEST).decode().partition("\n")
         text = text.removesuffix("\n")
         if hashlib.sha256(text.encode()).hexdigest() != digest:
             raise ValueError("its content is not what was written")
-        content = json.loads(text)
-        if content["schema"] != SCHEMA:
-            raise ValueError(f"its schema is {content['schema']}")
-        if content["settings"] != settings_hash(node):
-            raise ValueError("it was written with other sensors or settings")
-        return _state(node, content)
-    except (OSError, ValueError, KeyError, TypeError) as problem:
-        raise InvalidSetting(
-            "nothing can be resumed from this file",
-            argument=f"--checkpoint {path}",
-            got=str(problem)[:200],
-            cure="name another file, or remove this one to begin anew",
-        ) from problem
+        return _state(node, json.loads(text))
+    except HeftError as problem:
+        raise _refused(path, problem.message) from problem
+    except (OSError, ValueError, OverflowError, RecursionError, np.linalg.LinAlgError) as problem:
+        raise _refused(path, str(problem)) from problem
 
 
-def _state(node: Node, content: dict[str, Any]) -> NodeState:
-    kept = content["filter"]
-    factor = np.array(kept["factor"], dtype=float)
-    force, moment = map(float, content["noise"])
-    online = node.online((force, moment), float(content["rate"]))
-    if factor.shape != online.start().filter.factor.shape or not np.isfinite(factor).all():
-        raise ValueError("its numbers are none")
-    filter = State(
-        factor,
-        int(kept["steps"]),
-        tuple(np.array(rows, dtype=float) for rows in kept["waiting"]),
-        int(kept["doubted"]),
-        int(kept["skipping"]),
+def _refused(path: Path, reason: str) -> InvalidSetting:
+    return InvalidSetting(
+        "nothing can be resumed from this file",
+        argument=f"--checkpoint {path}",
+        got=visible(reason)[:200],
+        cure="name another file, or remove this one to begin anew",
     )
-    known = {ours: content["following"][name] for name, ours in KEPT.items()}
-    load = OnlineState(filter, **known)
-    if not math.isfinite(load.time):
-        raise ValueError("its time is none")
+
+
+def _state(node: Node, content: object) -> NodeState:
+    """Return the state that a file's content describes; ValueError if it describes none."""
+    _refuse_others(node, content)
+    read = _table(
+        content,
+        {
+            "heft": _text,
+            "schema": _whole,
+            "settings": _text,
+            "epoch": partial(_whole, least=-LATEST, most=LATEST),
+            "noise": _noise,
+            "rate": partial(_real, least=1.0, most=1e5),
+            "following": lambda value: value,
+            "filter": lambda value: value,
+        },
+    )
+    online = node.online(read["noise"], read["rate"])
+    known = _table(read["following"], FOLLOWING)
+    filter = _filter(online, read["filter"])
+    load = OnlineState(filter, **{ours: known[name] for name, ours in KEPT.items()})
+    with np.errstate(all="ignore"):  # what overflows is refused
+        told = np.concatenate([filter.values, np.diag(filter.covariance)])
+    if not (np.abs(told) <= LARGEST_VALUE).all():
+        raise ValueError("its estimate is none")
     start = node.start()
     return replace(
         start,
-        alignment=replace(start.alignment, epoch=int(content["epoch"])),
-        noise=(force, moment),
+        alignment=replace(start.alignment, epoch=read["epoch"]),
+        noise=read["noise"],
         online=online,
         load=load,
     )
+
+
+def _refuse_others(node: Node, content: object) -> None:
+    """Raise ValueError where a file is of another schema, or of other sensors."""
+    if not isinstance(content, Mapping):
+        raise ValueError("it holds no table")
+    if content.get("schema") != SCHEMA:
+        raise ValueError(f"its schema is {shown(content.get('schema'))}")
+    if content.get("settings") != settings_hash(node):
+        raise ValueError("it was written with other sensors or settings")
+
+
+def _filter(online: Online, content: object) -> State:
+    """Return the filter's state; its triangle has a row a parameter, and one for the rest."""
+    filter = online.filter
+    size = len(filter.floor) + 1
+
+    def blocks(value: object) -> tuple[Array, ...]:
+        if not isinstance(value, list) or len(value) > filter.lag:
+            raise ValueError(f"waiting: at most {filter.lag} blocks are expected")
+        return tuple(_array(rows, (WINDOW_ROWS, size), LARGEST_ENTRY) for rows in value)
+
+    read = _table(
+        content,
+        {
+            "factor": lambda value: _array(value, (size, size), LARGEST_ENTRY),
+            "waiting": blocks,
+            "steps": _whole,
+            "doubted": partial(_whole, most=filter.confirm),
+            "skipping": partial(_whole, most=filter.lag),
+        },
+    )
+    factor = read["factor"]
+    if np.tril(factor, -1).any() or not (np.diag(factor)[:-1] > 0.0).all():
+        raise ValueError("factor: it is no triangle of information")
+    return State(factor, read["steps"], read["waiting"], read["doubted"], read["skipping"])
+
+
+def _table(value: object, checks: Mapping[str, Check]) -> dict[str, Any]:
+    """Return a table's values, each checked; no other keys, and none missing."""
+    if not isinstance(value, Mapping) or set(value) != set(checks):
+        raise ValueError(f"a table of {', '.join(checks)} is expected")
+    made = {}
+    for name, check in checks.items():
+        try:
+            made[name] = check(value[name])
+        except ValueError as problem:
+            raise ValueError(f"{name}: {problem}") from problem
+    return made
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("a text is expected")
+    return value
+
+
+def _truth(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("true or false is expected")
+    return value
+
+
+def _whole(value: object, least: int = 0, most: int = LARGEST_COUNT) -> int:
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(f"a whole number from {least} to {most} is expected, not {shown(value)}")
+    return value
+
+
+def _real(value: object, least: float = -LONGEST, most: float = LONGEST) -> float:
+    if type(value) not in (int, float) or not least <= value <= most:  # type: ignore[operator]
+        raise ValueError(f"a number from {least:g} to {most:g} is expected, not {shown(value)}")
+    return float(value)  # type: ignore[arg-type]
+
+
+def _mass(value: object) -> float | None:
+    return None if value is None else _real(value, -LARGEST_VALUE, LARGEST_VALUE)
+
+
+def _array(
+    value: object, shape: tuple[int, int], largest: float, least: float | None = None
+) -> Array:
+    """Return rows of numbers within bounds as an array of a shape."""
+    count, size = shape
+    if not isinstance(value, list) or len(value) != count:
+        raise ValueError(f"numbers of shape {shape} are expected")
+    if not all(isinstance(row, list) and len(row) == size for row in value):
+        raise ValueError(f"numbers of shape {shape} are expected")
+    low = -largest if least is None else least
+    return np.array([[_real(x, low, largest) for x in row] for row in value])
+
+
+def _noise(value: object) -> tuple[float, float]:
+    force, moment = _array([value], (1, 2), LARGEST_VALUE, SMALLEST_NOISE)[0].tolist()
+    return force, moment
+
+
+FOLLOWING: Mapping[str, Check] = {
+    "time": _real,
+    "since": _real,
+    "known": _mass,
+    "settled": _truth,
+    "rested": _real,
+    "restless": _whole,
+    "begged": _truth,
+    "windows": partial(_whole, least=1),
+    "spikes": _whole,
+}

@@ -6,8 +6,9 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from heft import __version__
 from heft.applications.identification import Inputs, Progress, silent
-from heft.display import render
+from heft.display import policy_of, render
 from heft.errors import InvalidSetting
 from heft.files import require_writable
 from heft.information import PARAMETER_COUNT
@@ -23,6 +24,7 @@ from heft.recordings import Recording
 from heft.streams import Arrival, Connection, Link, connected, received, replayed, served
 
 from . import checkpoint, payload
+from .guard import Guard
 from .node import Node, NodeState, load_estimate
 from .online import Event
 from .payload import Payload
@@ -106,22 +108,28 @@ class LiveWeighing:
         if state.load is not None:
             progress(f"going on from {self.checkpoint}")
         with ExitStack() as stack:
-            listeners: list[Listener] = [lambda update: _write_events(update, message)]
+            listeners: dict[str, Listener] = {
+                "terminal": lambda update: _write_events(update, message)
+            }
             if self.replay is not None:
                 inputs = inputs.with_logs(fit=[self.replay])
                 source = self._replayed(node, inputs.logs["fit"][0], stop, progress)
             else:
                 connection = stack.enter_context(self._connected(node, progress))
                 source = received(connection, stop, self.rate)
-                listeners.append(lambda update: _publish(update, connection))
+                listeners["publication"] = lambda update: _publish(update, connection)
             if self.serve is not None:
-                page = stack.enter_context(served(self.serve, render(PAGE)))
+                html = render(PAGE)
+                page = stack.enter_context(served(self.serve, html, policy_of(html)))
                 events: deque[dict[str, Any]] = deque(maxlen=MOST_EVENTS)
-                listeners.append(lambda update: _show(update, events, page.show))
+                listeners["page"] = lambda update: _show(update, events, page.show)
                 progress(f"showing at {page.address}")
             # Now, for a file may be edited in the days that a node runs.
             described = inputs.described("fit", "sensors", "model", "options", "columns")
             state = weigh(node, state, source, listeners, self.rate, self.checkpoint)
+            opened = stack.pop_all()
+        with suppress(Exception):  # what closes badly takes no result with it
+            opened.close()
         return self._payload(node, state, described)
 
     def _replayed(
@@ -202,7 +210,7 @@ def weigh(
     node: Node,
     state: NodeState,
     source: Iterator[Arrival],
-    listeners: Sequence[Listener],
+    listeners: Mapping[str, Listener],
     rate: float = 10.0,
     keep: Path | None = None,
 ) -> NodeState:
@@ -212,28 +220,71 @@ def weigh(
         node: Node that identifies the load.
         state: Initial state.
         source: Messages; yields at intervals even when none arrive, so that updates go on.
-        listeners: Called with each update.
+        listeners: Called with each update, by name; one that fails is told, and called again.
         rate: Rate at which the estimate is due [Hz]; events are passed on at once.
         keep: Checkpoint file, or None.
     """
     published = reported = kept = -math.inf
-    for arrival in source:
+    guard = Guard()
+    for arrival in _arrivals(source, guard):
         now = arrival.now
-        state, events = node.step(state, now, arrival.pieces, arrival.garbage)
+        state, events = _stepped(node, state, arrival, guard)
         due, health_due = now - published >= 1.0 / rate, now - reported >= HEALTH
         if due or events:
             update = Update(node, state, events, due, due and health_due)
-            for listener in listeners:
-                listener(update)
+            _tell(update, listeners, guard)
         if due:
             published = now
             reported = now if health_due else reported
         if keep is not None and now - kept >= KEPT:
-            checkpoint.save(keep, node, state)
+            _save(keep, node, state, guard)
             kept = now
     if keep is not None:
-        checkpoint.save(keep, node, state)
+        _save(keep, node, state, guard)
+    counts, events = guard.take()
+    state = state.counted(counts)
+    if events:
+        _tell(Update(node, state, events, due=False, healthy=False), listeners, guard)
     return state
+
+
+def _arrivals(source: Iterator[Arrival], guard: Guard) -> Iterator[Arrival]:
+    """Yield what a source delivers; one that fails after its beginning is told, and at its end."""
+    begun = False
+    while True:
+        try:
+            arrival = next(source, None)
+        except Exception as problem:
+            if not begun:
+                raise
+            guard.tell("source", problem)
+            return
+        if arrival is None:
+            return
+        begun = True
+        yield arrival
+
+
+def _stepped(
+    node: Node, state: NodeState, arrival: Arrival, guard: Guard
+) -> tuple[NodeState, tuple[Event, ...]]:
+    """Return the state after an arrival, or the one before it where the step fails."""
+    guard.time = state.time
+    samples = sum(len(piece.stamps) for piece in arrival.pieces)
+    step = partial(node.step, state, arrival.now, arrival.pieces, arrival.garbage)
+    state, events = guard.run("step", "unread", step, samples) or (state, ())
+    counts, failures = guard.take()
+    counts["unread"] = counts.get("unread", 0) + arrival.unread
+    return state.counted(counts), (*failures, *events)
+
+
+def _tell(update: Update, listeners: Mapping[str, Listener], guard: Guard) -> None:
+    for name, listener in listeners.items():
+        guard.run(name, "untold", partial(listener, update))
+
+
+def _save(keep: Path, node: Node, state: NodeState, guard: Guard) -> None:
+    guard.run("checkpoint", "unsaved", partial(checkpoint.save, keep, node, state))
 
 
 def _write_events(update: Update, message: Progress) -> None:

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from heft.arrays import Array
-from heft.errors import InvalidSetting
+from heft.errors import InvalidSetting, visible
 from heft.models import Robot
 from heft.plants import GAP_STEPS, Held
+from heft.signals import weak_form
 from heft.streams import AlignedSamples, Alignment, AlignmentState, Device, Piece
 
 from .estimate import numbers
@@ -36,6 +37,9 @@ MOST_FOREIGN = 16  # names
 # As health reports them; `heft.streams.alignment` explains those that are its own.
 COUNTS = (
     "garbage",  # messages that cannot be decoded
+    "unread",  # messages beyond what their senders may ask of a node, or for which no memory was
+    "untold",  # updates that a page, subscriber or terminal could not be given
+    "unsaved",  # checkpoints that could not be written
     "foreign",
     "implausible",
     "late",
@@ -242,6 +246,7 @@ class Node:
         return Online(
             noise,
             rate,
+            window=max(Online.window, (weak_form.SHORTEST + 0.5) / rate),
             turning_noise=self.sensors.turning_noise,
             others=tuple(self.sensors.others),
             bias=self.sensors.first.bias,
@@ -265,7 +270,7 @@ class Node:
                 for name, b in state.alignment.buffers.items()
             },
             "counts": dict(state.counts),
-            "foreign": list(state.foreign),
+            "foreign": [visible(name) for name in state.foreign],
             "spikes": load.spikes if load else 0,
             "windows": load.windows if load else 0,
             "noise": list(state.noise) if state.noise else None,
