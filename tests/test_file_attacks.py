@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import gc
 import io
+import json
 import resource
+import shlex
 import sqlite3
+import subprocess
+import sys
 import time
 import zipfile
 from collections.abc import Callable, Iterator
@@ -23,7 +27,10 @@ import pytest
 from mcap.writer import CompressionType
 from mcap.writer import Writer as McapWriter
 
-from heft.errors import HeftError, InvalidRecording
+from heft import cli
+from heft.display import table, templates
+from heft.errors import HeftError, InvalidRecording, InvalidSetting, visible
+from heft.models.expressions import expression
 from heft.models.robot import Robot
 from heft.recordings.formats.bag_metadata import described
 from heft.recordings.formats.messages import Channel, types_of
@@ -373,3 +380,89 @@ def test_a_long_list_takes_time_in_proportion(name: str, tmp_path: Path) -> None
 
 def test_more_arrays_than_a_log_has_are_refused(tmp_path: Path) -> None:
     refused_soon(npz(tmp_path / "run.npz", 10_001), "more than 10000")
+
+
+# Names and lines.
+
+HIDDEN = "elb\x1b[31m\x07ow\u202e\u2066\u2028\x9b1A\x7f\ud800"
+
+
+def test_no_name_steers_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    error = InvalidRecording(HIDDEN, argument=HIDDEN, got=HIDDEN, valid=(HIDDEN,), cure=HIDDEN)
+    cli.message(f"{HIDDEN}\nsecond line")
+    cli.progress(HIDDEN)
+    said = capsys.readouterr()
+    told = [
+        *error.explain().split("\n"),
+        table(["joint"], [[HIDDEN + "\n"]]).replace("\n", "", 1),
+        *said.out.rstrip("\n").split("\n"),
+        *said.err.rstrip("\n").split("\n"),
+    ]
+    assert all(line.isprintable() for line in told)
+    assert sum(r"elb\x1b[31m\x07ow\u202e\u2066\u2028\x9b1A\x7f\ud800" in line for line in told) == 8
+    assert "second line" in told
+
+
+def test_no_name_turns_the_writing_of_a_page() -> None:
+    made = templates._environment().from_string("{{ a }}\n{{ a | tojson }}")
+    shown, data = made.render(a=HIDDEN).split("\n")
+    assert shown == visible(HIDDEN)
+    assert data.isprintable()
+    assert json.loads(data) == HIDDEN[:11] + visible(HIDDEN[11:])  # controls turn nothing
+
+
+@pytest.mark.parametrize(
+    "name", ["a\nheft: all is well", "a\u202eb", "a\x1b[2J"], ids=lambda name: ascii(name)
+)
+def test_a_joint_of_a_log_is_told_as_it_is_spelt(name: str, tmp_path: Path) -> None:
+    at = 0.01 * np.arange(50)
+    log = joint_states({f"q.{name}": np.sin(at)}, [10**9 + int(1e9 * t) for t in at])
+    path = save_db3(tmp_path / "run.db3", log)
+    with pytest.raises(HeftError) as caught:
+        Recording.open(path).require("q.elbow", "is needed")
+    assert visible(name) in caught.value.explain()
+    assert name not in caught.value.explain()
+
+
+@pytest.mark.parametrize(
+    "said", ["1_0", "0x10", "0b1", "1e999", "1e-999", "1E+0_1", "\uff11", "\uff4d1", "1j", "1_0.5"]
+)
+def test_what_only_python_takes_for_a_number_is_none(said: str) -> None:
+    with pytest.raises(InvalidSetting):
+        expression(said, "here")
+
+
+def test_decimals_of_an_expression_are_exact() -> None:
+    digits = "0.12345678901234567890123456789"
+    assert expression(f"{digits} - {digits[:-1]}", "here") == expression("9e-29", "here")
+    assert expression("1.5e-3 + .5 + 2.", "here") == expression("25015/10000", "here")
+
+
+def test_a_line_without_end_is_salvaged_in_pieces(tmp_path: Path) -> None:
+    path = tmp_path / "run.csv"
+    with path.open("wb") as file:
+        file.write(b"t,q.elbow\n0,1\n1,2\n")
+        file.seek(300 << 20, 1)  # a hole: zeros
+        file.write(b"\n2,3\n3,4\n")
+    notes: list[InvalidRecording] = []
+    opened = Recording.open(path, damaged=notes.append).table
+    rows = np.concatenate(list(opened.read(opened.columns)))
+    assert rows.tolist() == [[0, 1], [1, 2], [2, 3], [3, 4]]
+    assert "1 lines with another number of columns" in str(notes[0])
+    refused_soon(path, "cannot be read")
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_is_no_traceback(closed: str, tmp_path: Path) -> None:
+    rows = "\n".join(f"{0.01 * k},{np.sin(0.01 * k)}" for k in range(100))
+    log = text(tmp_path / "run.csv", "t,q.elbow\n" + rows)
+    run = f"{shlex.quote(sys.executable)} -m heft.cli check {shlex.quote(str(log))}"
+    ended = [
+        subprocess.run(
+            ["bash", "-c", f"{run} {streams}"], capture_output=True, text=True, check=False
+        )
+        for streams in ("", closed)
+    ]
+    assert ended[0].returncode == ended[1].returncode
+    assert "Traceback" not in ended[1].stderr + ended[1].stdout
+    assert log.read_text().startswith("t,q.elbow\n0.0,0.0\n")
