@@ -24,7 +24,7 @@ import scipy.special
 from heft.arrays import Array
 from heft.dynamics import Drive, Term, steady
 from heft.errors import InputError, InvalidSetting
-from heft.files import file_hash
+from heft.files import UNREADABLE, file_hash, read_arrays
 from heft.information import PARAMETER_COUNT, Directions, frame_change
 from heft.models import Robot
 from heft.plants import RobotPlant, structural_base
@@ -86,19 +86,22 @@ class Side:
         """
         identified = Identified.load(folder)
         try:
-            with np.load(folder / "information.npz", allow_pickle=False) as data:
-                joints, ends = data["sliding_joints"], data["sliding_velocities"]
-                deviations, freedom = _deviations(identified, data)
-                side = Side(
-                    identified,
-                    np.asarray(data["base_values"], dtype=float),
-                    np.asarray(data["base_covariance"], dtype=float),
-                    np.asarray(data["base_matrix"], dtype=float),
-                    deviations,
-                    freedom,
-                    {str(j): (float(a), float(b)) for j, (a, b) in zip(joints, ends, strict=True)},
-                )
-        except (OSError, ValueError, KeyError) as problem:
+            data = read_arrays(folder / "information.npz")
+            joints, ends = data["sliding_joints"], data["sliding_velocities"]
+            deviations, freedom = _deviations(identified, data)
+            side = Side(
+                identified,
+                np.asarray(data["base_values"], dtype=float),
+                np.asarray(data["base_covariance"], dtype=float),
+                np.asarray(data["base_matrix"], dtype=float),
+                deviations,
+                freedom,
+                {str(j): (float(a), float(b)) for j, (a, b) in zip(joints, ends, strict=True)},
+            )
+            numbers = (side.values, side.covariance, deviations, *side.fastest.values())
+            if not all(np.isfinite(part).all() for part in numbers):
+                raise ValueError("numbers that are not finite")
+        except UNREADABLE as problem:
             raise InputError(
                 "the folder does not hold what a comparison needs",
                 argument=str(folder / "information.npz"),
