@@ -196,6 +196,18 @@ def _records(path: Path, damaged: Damaged) -> Iterator[tuple[int, Header, bytes]
             at = behind
 
 
+def _unpacked(unpacker: Any, data: bytes, most: int) -> bytes:
+    """Return at most so many bytes of packed data, a piece at a time, to notice interrupts."""
+    found = bytearray()
+    while len(found) < most and not unpacker.eof:
+        piece = unpacker.decompress(data, max_length=min(BATCH_BYTES, most - len(found)))
+        if not piece and unpacker.needs_input:
+            break
+        data = b""
+        found += piece
+    return bytes(found)
+
+
 def _inside(
     header: Header, data: bytes, at: int, path: Path
 ) -> Iterator[tuple[int, Header, bytes]]:
@@ -213,7 +225,7 @@ def _inside(
         raise damage(path, f"{where} is packed by '{compression[:20]}'")
     if unpacker is not None:
         try:
-            data = unpacker.decompress(data, max_length=size + 1)
+            data = _unpacked(unpacker, data, size + 1)
         except Exception as problem:  # each library has errors of its own
             raise damage(path, f"{where} cannot be unpacked: {str(problem)[:80]}") from problem
     if len(data) != size:
