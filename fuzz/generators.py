@@ -54,6 +54,8 @@ ODD_NAMES = (
     "'",
     '"',
 )
+ROOM = 20_000  # of a file that is written soon
+LONG = bytes(3_000_000)
 ODD_SIZES = (0, 1, 2**16, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**62, 2**63 - 1)
 
 
@@ -67,6 +69,7 @@ class Dice:
 
     def __init__(self, seed: int, lies: float | None = None) -> None:
         self.rng = np.random.default_rng(seed)
+        self.room = ROOM
         self.lies = float(self.rng.choice([0.01, 0.05, 0.2])) if lies is None else lies
 
     def one(self, of: Sequence[Part]) -> Part:
@@ -74,8 +77,10 @@ class Dice:
         return of[int(self.rng.integers(len(of)))]
 
     def count(self, most: int) -> int:
-        """Return a count, most often small."""
-        return int(most ** self.rng.random())
+        """Return a count, most often small; all of a file together are at most `ROOM`."""
+        found = min(int(most ** self.rng.random()), self.room)
+        self.room -= found
+        return found
 
     def lie(self) -> bool:
         """Whether a part is odd."""
@@ -150,7 +155,7 @@ def csv(dice: Dice, folder: Path) -> Path:
     for k in range(dice.count(400)):
         cells = [str(0.01 * k), *(dice.number() for _ in range(min(columns, 300) - 1))]
         if dice.lie():
-            cells.append(dice.one(("", '"', '"' * 9, "x" * dice.count(2_000_000), "1\0", "\ufeff")))
+            cells.append(dice.one(("", '"', '"' * 9, "x" * 1_500_000, "1\0", "\ufeff")))
         lines.append(mark.join(cells))
     head = dice.or_odd("", ("\ufeff", "sep=;\n", "# ", "\n", "\0"))
     path = folder / dice.one(("run.csv", "run.tsv", "run.txt"))
@@ -163,7 +168,7 @@ def urdf(dice: Dice, folder: Path) -> Path:
     """Write a URDF."""
 
     def vector(count: int = 3) -> str:
-        return " ".join(dice.number() for _ in range(dice.or_odd(count, (0, 1, 2, 4, 9, 3000))))
+        return " ".join(dice.number() for _ in range(dice.or_odd(count, (0, 1, 2, 4, 9, 40))))
 
     def attributes(**values: str) -> str:
         many = dice.count(20_000) if dice.lie() and dice.lie() else 0
@@ -179,12 +184,12 @@ def urdf(dice: Dice, folder: Path) -> Path:
             f"<mass {attributes(value=dice.or_odd('1.5', ODD_NUMBERS))}/>"
             f"<inertia {attributes(**six)}/>"
         )
-        times = dice.or_odd(1, (0, 2, 2000))
+        times = dice.or_odd(1, (0, 2, 30))
         return f"<link {attributes(name=name)}>{f'<inertial>{inertial}</inertial>' * times}</link>"
 
     kinds = ("revolute", "continuous", "prismatic", "fixed")
     odd = ("floating", "planar", "", "spherical")
-    count = dice.or_odd(1 + dice.count(8), (0, 60, 3000))
+    count = dice.or_odd(1 + dice.count(8), (0, 60, 300))
     parts = [link(dice.name(f"l{k}")) for k in range(count)]
     for k in range(1, count):
         parent = dice.or_odd(f"l{k - 1}", (f"l{k}", f"l{count - 1}", "l0", "none"))
@@ -197,7 +202,7 @@ def urdf(dice: Dice, folder: Path) -> Path:
             f"effort={_quoted(dice.or_odd('9', ODD_NUMBERS))}/>"
             f"{mimic if dice.lie() else ''}</joint>"
         )
-    deep = dice.count(100_000) if dice.lie() else 0
+    deep = dice.count(ROOM) if dice.lie() else 0
     odd_parts = ("<!-- ", "]]>", "<![CDATA[", "&a;", "&#0;", "<?x", "<xi:include/>", "\0", "<a>")
     body = "".join(parts) + "<a>" * deep + "</a>" * deep + dice.or_odd("", odd_parts)
     text = f'<?xml version="1.0"?><robot name={_quoted(dice.name("r"))}>{body}</robot>'
@@ -249,7 +254,7 @@ def joint_state(dice: Dice, k: int, encoding: str) -> bytes:
             "position": dice.or_odd([1.0], odd),
             "effort": [2.0],
         }
-        text = json.dumps(value) if not dice.lie() else "[" * dice.count(100_000)
+        text = json.dumps(value) if not dice.lie() else "[" * dice.count(ROOM)
         return dice.or_odd(text, ('{"name": [', "1e999", "{}", '{"position": NaN}')).encode()
     data = b"" if encoding == "ros1" else bytes((0, dice.or_odd(1, (0, 2, 255)), 0, 0))
     base = len(data)
@@ -307,7 +312,7 @@ def mcap(dice: Dice, folder: Path) -> Path:
         for k in range(dice.count(60))
     ]
     if dice.lie():
-        messages += [record(5, bytes(22 + dice.count(30 << 20)))] * dice.count(20)
+        messages += [record(5, bytes(22) + LONG)] * dice.count(20)
     inside = b"".join(heads + messages)
     data = b"".join(heads)
     for _ in range(dice.or_odd(1, (0, 2, 30))):
@@ -359,15 +364,15 @@ def db3(dice: Dice, folder: Path) -> Path:
         base.execute(dice.or_odd(PLAIN, SCHEMAS))
         if dice.lie():
             base.execute("CREATE INDEX i ON messages(hex(data))")
-        many = dice.count(30_000) if dice.lie() else 1
+        many = dice.count(3000) if dice.lie() else 1
         for k in range(many):
             kind = dice.name("sensor_msgs/msg/JointState")
             row = (k, dice.name(f"/t{k}"), kind, dice.or_odd("cdr", ("json", None, 3, b"\xff")))
             base.execute("INSERT INTO topics VALUES (?, ?, ?, ?)", row)
-        for k in range(dice.count(3000)):
+        for k in range(dice.count(300)):
             stamp = dice.or_odd(k * 10**7, (-(2**63), 2**63 - 1, 0.5, "x", b"x"))
             data: Any = joint_state(dice, k, "cdr")
-            data = dice.or_odd(data, (b"", "text", 3, 0.5, bytes(dice.count(3_000_000))))
+            data = dice.or_odd(data, (b"", "text", 3, 0.5, LONG))
             row = (dice.or_odd(k, (k + 2**40,)), dice.or_odd(k % many, (99, "x", -1)), stamp, data)
             base.execute("INSERT OR IGNORE INTO messages VALUES (?, ?, ?, ?)", row)
     raw = path.read_bytes()
@@ -405,7 +410,7 @@ def npz(dice: Dice, folder: Path) -> Path:
         "<f99",
     )
     with zipfile.ZipFile(memory, "w") as file:
-        for k in range(dice.count(12_000) if dice.lie() else 3):
+        for k in range(dice.count(12_000) if dice.lie() and dice.lie() else 3):
             values = np.arange(dice.or_odd(100, (0, 1, 99)), dtype=float)
             shape = dice.or_odd(
                 (values.size,), ((-1,), (2**40,), (0, 2**62), (10, 10), (1,) * 40, ())
@@ -415,10 +420,11 @@ def npz(dice: Dice, folder: Path) -> Path:
             head += dice.or_odd(f"'shape': {shape}, }}", ("}", "[" * 3000, "'shape': (1e9,)}", ""))
             body = b"\x93NUMPY" + bytes((dice.or_odd(1, (2, 3, 9)), 0))
             body += struct.pack("<H", dice.size(len(head) + 1, 2**16 - 1)) + head.encode() + b"\n"
-            body += values.tobytes() if not dice.lie() else bytes(dice.count(50 << 20))
+            body += values.tobytes() if not dice.lie() else LONG
             sound = ("t", "q.a", "tau.a")[k] if k < 3 else f"c{k}"
             name = dice.name(dice.or_odd(sound, ("t", "q.a"))) + dice.or_odd(".npy", ("", ".txt"))
-            method = dice.one((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA))
+            method = dice.one((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))
+            method = dice.or_odd(method, (zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2))
             with suppress(ValueError, UnicodeError):
                 file.writestr(zipfile.ZipInfo(name), body, method)
     data = memory.getvalue()

@@ -98,7 +98,7 @@ class Side:
                 freedom,
                 {str(j): (float(a), float(b)) for j, (a, b) in zip(joints, ends, strict=True)},
             )
-            numbers = (side.values, side.covariance, deviations, *side.fastest.values())
+            numbers = (side.values, side.covariance, deviations, np.asarray(ends, dtype=float))
             if not all(np.isfinite(part).all() for part in numbers):
                 raise ValueError("numbers that are not finite")
         except UNREADABLE as problem:

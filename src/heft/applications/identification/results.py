@@ -21,8 +21,16 @@ from heft.arrays import Array
 from heft.dynamics import FRICTION, TERMS, Drive, make_term, steady
 from heft.errors import InputError, InvalidSetting
 from heft.estimators import PhysicallyConsistent, Stated, stated_numbers
-from heft.files import LARGEST_NUMBER, UNREADABLE, put, read_arrays, read_text, require_own
-from heft.files import require_schema, workshop
+from heft.files import (
+    LARGEST_NUMBER,
+    UNREADABLE,
+    put,
+    read_arrays,
+    read_text,
+    require_own,
+    require_schema,
+    workshop,
+)
 from heft.information import channel_ranks, inertia
 from heft.models import Options, Robot, c_source, python_source
 from heft.plants import Problem, RobotPlant

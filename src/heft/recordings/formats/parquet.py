@@ -100,12 +100,15 @@ def _blocks(path: Path, names: Sequence[str], damaged: Damaged) -> Iterator[Arra
     import pyarrow
 
     with _opened(path) as file:
-        position = 0
+        position, most = 0, block_rows(len(names))
         for group in range(file.metadata.num_row_groups):
             rows = file.metadata.row_group(group).num_rows
             try:
                 for batch in file.iter_batches(
-                    block_rows(len(names)), row_groups=[group], columns=list(names), use_threads=False
+                    block_rows(len(names)),
+                    row_groups=[group],
+                    columns=list(names),
+                    use_threads=False,
                 ):
                     found = {n: batch.column(batch.schema.get_field_index(n)) for n in names}
                     yield np.stack(

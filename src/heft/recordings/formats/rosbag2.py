@@ -13,7 +13,6 @@ from heft.errors import InvalidRecording
 from heft.files import read_text
 
 from .bag_metadata import described
-
 from .format import Format
 from .mcap import mcap_log
 from .messages import Batch, Channel, Log, following, full_name, messages_table, unified
