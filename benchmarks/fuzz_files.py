@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import resource
 import subprocess
 import sys
@@ -134,9 +135,13 @@ class Tally:
             what = case["failed"] or f"{case['seconds']:.2f} s, {case['growth']:.0f} MB"
             self.broken.append(f"--format {name} --seed {case['seed']}: {what}")
 
-    def run(self, name: str, first: int, until: float) -> int:
-        """Read some files in a process of their own; return the first seed that is left."""
-        begun = first
+    def run(self, name: str, first: int, seconds: float) -> tuple[int, float]:
+        """Read some files in a process of their own.
+
+        Returns:
+            The first seed and the time [s] that are left; the process's start is not counted.
+        """
+        begun, until = first, math.inf
         with process(name, first, CASES) as running:
             assert running.stdout is not None
             guard = Timer(STUCK, running.kill)
@@ -145,25 +150,25 @@ class Tally:
                 guard.cancel()
                 case = json.loads(line)
                 begun = case.get("begun", begun)
+                until = min(until, time.monotonic() + seconds)
                 if "begun" not in case:
                     self.add(name, case)
                     if case["seed"] == first + CASES - 1 or time.monotonic() > until:
-                        return begun + 1
+                        return begun + 1, until - time.monotonic()
                 guard = Timer(STUCK, running.kill)
                 guard.start()
             guard.cancel()
             self.cases += 1
             self.broken.append(f"--format {name} --seed {begun}: died or hung ({running.wait()})")
-            return begun + 1
+            return begun + 1, min(until - time.monotonic(), seconds)
 
 
 def rows(minutes: float, formats: list[str], seed: int) -> Iterator[Row]:
     """Yield the figures of all formats."""
     for name in formats:
-        tally, first = Tally(), seed
-        until = time.monotonic() + 60.0 * minutes / len(formats)
-        while time.monotonic() < until:
-            first = tally.run(name, first, until)
+        tally, first, left = Tally(), seed, 60.0 * minutes / len(formats)
+        while left > 0.0:
+            first, left = tally.run(name, first, left)
         for line in tally.broken:
             print(line, flush=True)
         yield at_least(f"{name}: files", tally.cases, "files", 100)

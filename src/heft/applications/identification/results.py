@@ -75,8 +75,7 @@ def schema() -> dict[str, Any]:
 
 def _packaged_schema() -> dict[str, Any]:
     text = resources.files(__package__).joinpath("estimate.schema.json").read_text("utf-8")
-    found: dict[str, Any] = json.loads(text)
-    return found
+    return dict(json.loads(text))
 
 
 def _consistent(settings: PhysicallyConsistent) -> dict[str, Any]:
@@ -503,10 +502,8 @@ class Identified:
             InputError: If it is no such folder, or a file in it is invalid.
         """
         try:
-            text = read_text(
-                folder / "estimate.json", "estimate.json of a folder of results", InputError
-            )
-            data = json.loads(text.decode())
+            what = "estimate.json of a folder of results"
+            data = json.loads(read_text(folder / "estimate.json", what, InputError).decode())
             require_schema(data, _packaged_schema())
             options = Options.from_dict(data["settings"]["robot"]["options"], "estimate.json")
             entry = dict(data["settings"]["smoothing"])

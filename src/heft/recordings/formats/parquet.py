@@ -105,10 +105,7 @@ def _blocks(path: Path, names: Sequence[str], damaged: Damaged) -> Iterator[Arra
             rows = file.metadata.row_group(group).num_rows
             try:
                 for batch in file.iter_batches(
-                    block_rows(len(names)),
-                    row_groups=[group],
-                    columns=list(names),
-                    use_threads=False,
+                    most, row_groups=[group], columns=list(names), use_threads=False
                 ):
                     found = {n: batch.column(batch.schema.get_field_index(n)) for n in names}
                     yield np.stack(
