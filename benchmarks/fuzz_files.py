@@ -144,7 +144,7 @@ class Tally:
         begun, until = first, math.inf
         with process(name, first, CASES) as running:
             assert running.stdout is not None
-            guard = Timer(STUCK, running.kill)
+            guard = Timer(10.0 * STUCK, running.kill)  # the start is no file's
             guard.start()
             for line in running.stdout:
                 guard.cancel()
