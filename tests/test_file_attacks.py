@@ -38,7 +38,7 @@ from heft.recordings.recording import Recording
 from tests.messages import JOINT_STATE as STATE
 from tests.messages import ROS2, Messages, joint_states, save_db3
 
-SOON = 5.0  # [s], for what takes a few hundredths; endless without its bound
+SOON = 5.0  # [s] of the processor, for what takes some hundredths; endless without its bound
 MEGABYTES = 200
 
 
@@ -49,10 +49,10 @@ def _bounded() -> Iterator[None]:
     def peak() -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
-    before, start = peak(), time.perf_counter()
+    before, start = peak(), time.process_time()
     yield
     assert peak() - before < MEGABYTES
-    assert time.perf_counter() - start < 6 * SOON
+    assert time.process_time() - start < 6 * SOON
 
 
 def read(path: Path) -> int:
@@ -63,10 +63,10 @@ def read(path: Path) -> int:
 
 def refused_soon(path: Path, says: str) -> None:
     """Check that a log is refused, and how long that takes."""
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(InvalidRecording, match=says):
         read(path)
-    assert time.perf_counter() - start < SOON
+    assert time.process_time() - start < SOON
 
 
 def states(count: int = 50) -> Messages:
@@ -167,10 +167,10 @@ def test_a_bag_whose_pages_lead_back_is_refused(tmp_path: Path) -> None:
             data[at : at + 4] = (page + 1).to_bytes(4, "big")
     assert inner
     path.write_bytes(data)
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(HeftError):
         read(path)
-    assert time.perf_counter() - start < SOON
+    assert time.process_time() - start < SOON
 
 
 def test_a_bag_is_salvaged_within_its_size(tmp_path: Path) -> None:
@@ -273,9 +273,9 @@ def test_a_definition_without_end_is_refused(name: str, tmp_path: Path) -> None:
 def test_blank_lines_and_comments_of_a_definition_cost_nothing(tmp_path: Path) -> None:
     text, _ = ROS2.generate_msgdef(STATE, ros_version=2)
     channel = Channel("/a", STATE, "cdr", text.replace("\n", "\n" + 20_000 * "#\n" + "\n"))
-    start = time.perf_counter()
+    start = time.process_time()
     assert types_of(channel, "a")[STATE] == types_of(replace(channel, definition=text), "a")[STATE]
-    assert time.perf_counter() - start < SOON
+    assert time.process_time() - start < SOON
 
 
 def test_a_chunk_that_unpacks_without_measure_is_refused(tmp_path: Path) -> None:
