@@ -5,7 +5,7 @@ BIN = $(VENV)/bin
 STAMP = $(VENV)/.installed
 JOBS ?= 2
 
-.PHONY: demo test lint bench docs clean
+.PHONY: demo test lint bench docs lock clean
 
 demo: $(STAMP)
 	$(BIN)/heft demo --out demo-out
@@ -28,11 +28,19 @@ docs: $(STAMP)
 	$(BIN)/python -m mkdocs build --strict
 	@echo "open site/index.html"
 
-$(STAMP): pyproject.toml constraints.txt
+# Every file that is installed is known by its hash; heft itself is built by what is locked, too.
+$(STAMP): pyproject.toml requirements.txt
 	$(PYTHON) -c 'import sys; sys.exit("heft needs Python 3.11 or later" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV) || { echo "install the venv module: apt-get install python3-venv"; exit 1; }
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet --require-hashes --only-binary :all: --requirement requirements.txt
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
+
+# Needs uv (https://docs.astral.sh/uv). Names no address of an index: pip asks the one it is set to.
+lock:
+	printf 'hatchling\neditables\n' | uv pip compile pyproject.toml - --extra dev --universal \
+		--python-version 3.11.5 --constraint constraints.txt --generate-hashes --no-annotate \
+		--no-emit-index-url --custom-compile-command "make lock" --output-file requirements.txt
 
 clean:
 	rm -rf $(VENV) demo-out identified dist site

@@ -274,6 +274,9 @@ def test_a_bag_does_not_reach_out_of_its_folder(tmp_path: Path) -> None:
     assert str(folder / "secret.db3") in str(caught.value)
 
 
+TABLE = "rosbag2_bagfile_information:\n"
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -282,12 +285,9 @@ def test_a_bag_does_not_reach_out_of_its_folder(tmp_path: Path) -> None:
         ("rosbag2_bagfile_information: 3", "cannot be read"),
         ("a: [", "cannot be read"),
         ("a: !!python/object/apply:os.system ['true']", "cannot be read"),
-        ("rosbag2_bagfile_information: {storage_identifier: other}", "storage is 'other'"),
-        ("rosbag2_bagfile_information: {storage_identifier: mcap}", "names no files"),
-        (
-            "rosbag2_bagfile_information: {storage_identifier: mcap, compression_mode: FILE}",
-            "packed by FILE",
-        ),
+        (f"{TABLE}  storage_identifier: other", "storage is 'other'"),
+        (f"{TABLE}  storage_identifier: mcap", "names no files"),
+        (f"{TABLE}  storage_identifier: mcap\n  compression_mode: FILE", "packed by FILE"),
     ],
 )
 def test_a_folder_that_is_no_bag_is_refused(text: str | None, says: str, tmp_path: Path) -> None:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import resource
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
-from fuzz.targets import CORPUS, TARGETS
+from fuzz.generators import GENERATORS, Dice
+from fuzz.targets import CORPUS, TARGETS, log
+
+from heft.errors import HeftError
+from heft.models.robot import Robot
 
 SEEDS = [(name, seed) for name in TARGETS for seed in sorted((CORPUS / name).iterdir())]
 CHANGES = 20  # of each seed
@@ -56,3 +61,16 @@ def test_changed_seeds_end_in_a_result_or_an_error_of_heft(name: str, tmp_path: 
         for _ in range(CHANGES)
     ]
     assert False in results
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")  # of the generator, in an archive
+@pytest.mark.parametrize("name", GENERATORS)
+def test_files_of_a_generator_are_read_if_sound_and_else_end_by_the_rule(
+    name: str, tmp_path: Path
+) -> None:
+    read = Robot.from_urdf if name == "urdf" else log
+    for seed, lies in ((0, 0.0), (1, 0.02), (2, 0.05), (3, 0.05)):
+        (tmp_path / str(seed)).mkdir()
+        path = GENERATORS[name](Dice(seed, lies), tmp_path / str(seed))
+        with nullcontext() if not lies else suppress(HeftError):
+            read(path)

@@ -30,6 +30,7 @@ import pytest
 
 from heft.applications.demo import FOLDER as DEMO
 from heft.applications.identification import report
+from heft.applications.identification.compare import Side
 from heft.applications.identification.identification import Identification
 from heft.applications.identification.identify import identify, identify_files
 from heft.applications.identification.results import (
@@ -45,7 +46,7 @@ from heft.applications.identification.scores import filtered
 from heft.applications.identification.settings import Settings
 from heft.applications.predict import predict_files
 from heft.errors import InputError, InvalidSetting, UnlikeLabels
-from heft.files import writing
+from heft.files import require_schema, writing
 from heft.information.square_root import Information
 from heft.models.options import Coupling, JointOptions, LinkOptions, Options
 from heft.models.robot import Robot
@@ -814,3 +815,92 @@ def test_a_folder_that_is_no_results_is_refused_by_name(
     with pytest.raises(InputError) as caught:
         Identified.load(out)
     assert str(out) in str(caught.value)
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the ways to all that a value of JSON holds."""
+    inner = dict(enumerate(value)) if isinstance(value, list) else value
+    for key, item in inner.items() if isinstance(inner, dict) else ():
+        yield (*path, key)
+        yield from places(item, (*path, key))
+
+
+ODD = (None, "x", "", True, -1, 1e999, math.nan, 10**400, [], {}, [[1, 2]], {"a": 1}, "\ud800")
+
+
+def test_an_estimate_otherwise_is_refused_or_used(arm: Run, tmp_path: Path) -> None:
+    """Any entry replaced by anything: no other error than heft's, no number that is none."""
+    rng = np.random.default_rng(5)
+    out = shutil.copytree(arm.folder, tmp_path / "found")
+    text = (arm.folder / "estimate.json").read_text()
+    ways = [w for w in places(json.loads(text)) if w[0] in ("settings", "joints", "information")]
+    refused = 0
+    for way in (ways[k] for k in rng.choice(len(ways), 150, replace=False)):
+        data = json.loads(text)
+        target = data
+        for key in way[:-1]:
+            target = target[key]
+        target[way[-1]] = ODD[rng.integers(len(ODD))]
+        (out / "estimate.json").write_text(json.dumps(data))
+        try:
+            found = Identified.load(out)
+        except InputError:
+            refused += 1
+            continue
+        assert all(map(math.isfinite, found.friction["full"].values()))
+    assert refused > 75
+
+
+def otherwise(name: str, array: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda arrays: arrays.update({name: array})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        otherwise("deviations", np.zeros(12)),
+        otherwise("deviations", np.zeros((12, 3))),
+        otherwise("deviations", np.zeros((12, 3, 4))),
+        otherwise("deviations", np.zeros((100_000, 1))),
+        otherwise("deviations", np.array([["x"]])),
+        otherwise("parameter_names", np.array(["a"])),
+        lambda arrays: arrays["deviations"].__setitem__((0, 0), np.nan),
+        lambda arrays: arrays["base_values"].__setitem__(0, np.inf),
+        lambda arrays: arrays["base_covariance"].__setitem__((0, 0), np.nan),
+        otherwise("sliding_velocities", np.zeros((3, 3))),
+        otherwise("sliding_velocities", np.full((2, 2), np.nan)),
+        otherwise("base_matrix", np.zeros((1, 1))),
+        otherwise("base_values", np.zeros(2)),
+    ],
+)
+def test_arrays_of_results_that_are_otherwise_are_refused(
+    change: Callable[[dict[str, Any]], None], arm: Run, tmp_path: Path
+) -> None:
+    out = shutil.copytree(arm.folder, tmp_path / "found")
+    with np.load(out / "information.npz") as data:
+        arrays = {name: data[name] for name in data.files}
+    change(arrays)
+    np.savez(out / "information.npz", **arrays)
+    with pytest.raises(InputError):
+        Side.load(out)
+
+
+def test_numbers_of_a_file_of_results_agree_with_its_schema(arm: Run) -> None:
+    text = (arm.folder / "estimate.json").read_text()
+    require_schema(json.loads(text), schema())
+    validator = jsonschema.Draft202012Validator(schema())
+    rng = np.random.default_rng(6)
+    ways = list(places(json.loads(text)))
+    for way in (ways[k] for k in rng.choice(len(ways), 60, replace=False)):
+        data = json.loads(text)
+        target = data
+        for key in way[:-1]:
+            target = target[key]
+        target[way[-1]] = (None, "x", True, -1, [], {}, 0.5)[rng.integers(7)]
+        valid = validator.is_valid(data)
+        try:
+            require_schema(data, schema())
+        except ValueError:
+            assert not valid, way
+        else:
+            assert valid, way

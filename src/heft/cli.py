@@ -7,6 +7,7 @@ traceback.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -31,7 +32,7 @@ from heft.cli_options import (
     Smoothed,
     With,
 )
-from heft.errors import HeftError
+from heft.errors import HeftError, visible, visible_lines
 from heft.interrupts import interruptible
 
 if TYPE_CHECKING:
@@ -50,15 +51,15 @@ app.register_install_completion_command(help="Install completion for bash, zsh o
 
 
 def message(text: str) -> None:
-    """Write a line of results."""
-    sys.stdout.write(text + "\n")
+    """Write lines of results; names out of files steer no terminal."""
+    sys.stdout.write(visible_lines(text) + "\n")
     sys.stdout.flush()
 
 
 def progress(text: str) -> None:
     """Write a line of progress; where nobody can be told, the work goes on."""
     with suppress(OSError):
-        sys.stderr.write(f"heft: {text}\n")
+        sys.stderr.write(f"heft: {visible_lines(text)}\n")
         sys.stderr.flush()
 
 
@@ -337,7 +338,7 @@ def convert(
     message(f"{out}: {made.rows} rows, {made.begin:.6g} s to {made.end:.6g} s")
     if made.damage:
         progress("salvaged what can be read; lost:")
-        sys.stderr.write("".join(f"  {line}\n" for line in made.damage))
+        sys.stderr.write("".join(f"  {visible(line)}\n" for line in made.damage))
         sys.exit(SALVAGED)
 
 
@@ -525,8 +526,25 @@ def demo(*, out: Path = Path("demo-out"), quiet: bool = False) -> None:
     message(demo.run(out, progress_unless(quiet)))
 
 
+def _open_streams() -> None:
+    """Give what was closed before the start (`heft check run.csv >&-`) a place to be written to.
+
+    Otherwise the first file that is opened would take its number, and what libraries print.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(1, "w", closefd=False)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", closefd=False)
+
+
 def main() -> None:
     """Run the command line."""
+    _open_streams()
     try:
         with interruptible():
             app(sys.argv[1:], exit_on_error=False, print_error=True)
@@ -541,7 +559,8 @@ def main() -> None:
     except BrokenPipeError:
         sys.exit(0)
     except (OSError, MemoryError) as error:
-        sys.stderr.write(f"heft: {str(error) or 'there is no memory left'}; nothing was written\n")
+        reason = visible(str(error)) or "there is no memory left"
+        sys.stderr.write(f"heft: {reason}; nothing was written\n")
         sys.exit(2)
 
 

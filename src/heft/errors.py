@@ -54,20 +54,23 @@ class HeftError(Exception):
         super().__init__(self.explain())
 
     def explain(self) -> str:
-        """Return the full text: message, evidence and next step, one a line."""
-        lines = [self.message]
+        """Return the full text: message, evidence and next step, one a line.
+
+        What came from a file is shown, and steers no terminal; see `visible`.
+        """
+        lines = [visible_lines(self.message)]
         if self.argument is not None:
-            lines.append(f"  where:    {self.argument}")
+            lines.append(f"  where:    {visible(self.argument)}")
         if self.got is not None:
-            lines.append(f"  got:      {self.got}")
+            lines.append(f"  got:      {visible(str(self.got))}")
         if self.expected is not None:
-            lines.append(f"  expected: {self.expected}")
+            lines.append(f"  expected: {visible_lines(self.expected)}")
         if self.valid:
-            shown = ", ".join(self.valid[:24])
+            shown = ", ".join(map(visible, self.valid[:24]))
             more = f", … ({len(self.valid)} in all)" if len(self.valid) > 24 else ""
             lines.append(f"  valid:    {shown}{more}")
         if self.cure is not None:
-            lines.append(f"  next:     {self.cure}")
+            lines.append(f"  next:     {visible_lines(self.cure)}")
         return "\n".join(lines)
 
     def retold(self, kind: type[Kind], argument: str | None) -> Kind:
@@ -144,6 +147,16 @@ def visible(text: str) -> str:
         c.encode("unicode_escape").decode("ascii") if unicodedata.category(c) in hidden else c
         for c in text
     )
+
+
+def visible_lines(text: str) -> str:
+    """Return a text of several lines as `visible` does, its own ends of lines kept.
+
+    Args:
+        text: Lines, of which parts came from outside.
+    """
+    lines = text.split("\n")
+    return "\n".join(line if line.isprintable() else visible(line) for line in lines)
 
 
 def spelt(path: object) -> str:

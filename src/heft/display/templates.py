@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 from collections.abc import Iterable
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
+
+from heft.errors import visible, visible_lines
 
 from .text import count_terms, split_sum
 
@@ -46,8 +49,10 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
+        finalize=_shown,
     )
     made.policies["json.dumps_kwargs"] = JSON
+    made.policies["json.dumps_function"] = _dumped
     made.globals |= {
         "asset": _asset,
         "policy": _policy,
@@ -55,6 +60,19 @@ def _environment() -> Environment:
         "count_terms": count_terms,
     }
     return made
+
+
+def _shown(value: Any) -> Any:
+    """Return a value as a page shows it: what turns the direction of writing is spelt out."""
+    return visible_lines(value) if type(value) is str else value
+
+
+def _dumped(value: object, **settings: Any) -> str:
+    """Return JSON, in whose texts the same is spelt out."""
+    text = json.dumps(value, **settings)
+    if text.isprintable():
+        return text
+    return "".join(c if visible(c) == c else f"\\{visible(c)}" for c in text)
 
 
 def _asset(path: str) -> Markup:

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
+from heft.errors import visible
+
 
 def rounded(value: float | None, std: float | None = None) -> str:
     """Return a number with the digits that its standard deviation leaves it, three at least.
@@ -52,7 +54,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         head: Of the columns.
         rows: Cells, as many as columns.
     """
-    cells = [list(head), *(list(r) for r in rows)]
+    cells = [list(map(visible, r)) for r in (head, *rows)]
     widths = [max(len(r[k]) for r in cells) for k in range(len(head))]
     lines = []
     for r in cells:

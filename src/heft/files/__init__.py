@@ -1,8 +1,9 @@
 """File access: validated reading of untrusted files, and atomic writing of results."""
 
 from . import edits, xml
-from .reading import UNREADABLE, read_arrays, read_text, refuse_bomb, require_regular
+from .reading import UNREADABLE, is_bomb, read_arrays, read_text, refuse_bomb, require_regular
 from .opened import OpenedFile, file_hash, hash_of_all
+from .schema import require_schema
 from .writing import put, require_own, require_writable, workshop, write_text
 from .toml import LARGEST_NUMBER, Keys, Number, Reader, Scalar, Section, Text, box, check_fields
 from .toml import interval, list_of, located, name_list, named, number, read_toml

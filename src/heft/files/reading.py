@@ -12,6 +12,7 @@ import struct
 import tokenize
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ LARGEST_TEXT = 16 * 1024 * 1024  # [bytes], of a model, of settings, of results
 # A file that unpacks to more than this, and to this many times its size, holds no measurements:
 # noise packs ten times at best.
 BOMB_BYTES, BOMB_RATIO = 256 * 1024 * 1024, 100
+PIECE = 4 * 1024 * 1024  # [bytes] that are unpacked without a look at interrupts
+MOST_ARRAYS = 10_000  # of an NPZ file, each with a header to be parsed
 
 # What zipfile and numpy raise at archives that are none, damaged, encrypted or made to harm.
 UNREADABLE = (
@@ -126,15 +129,25 @@ def read_text(path: Path, what: str, error: type[InputError], largest: int = LAR
     return data
 
 
+def is_bomb(packed: int, unpacked: int) -> bool:
+    """Whether data of a size would unpack to an implausible one (decompression bomb).
+
+    Args:
+        packed: Size of the file [bytes].
+        unpacked: Size that it declares [bytes].
+    """
+    return unpacked > max(BOMB_BYTES, BOMB_RATIO * packed)
+
+
 def refuse_bomb(path: Path, unpacked: int) -> None:
-    """Raise ValueError if a file declares an implausible unpacked size (decompression bomb).
+    """Raise ValueError if a file declares an implausible unpacked size; see `is_bomb`.
 
     Args:
         path: Path of the packed file.
         unpacked: Size that it declares [bytes].
     """
     packed = path.stat().st_size
-    if unpacked > max(BOMB_BYTES, BOMB_RATIO * packed):
+    if is_bomb(packed, unpacked):
         raise ValueError(f"{packed} bytes that claim to hold {unpacked}: this is no log")
 
 
@@ -160,9 +173,11 @@ def read_arrays(
             if not entries and archive.infolist():
                 raise ValueError("it holds no arrays")
             names = [e.filename.removesuffix(".npy") for e in entries]
-            twice = sorted({n for n in names if names.count(n) > 1})
+            twice = sorted(n for n, count in Counter(names).items() if count > 1)
             if twice:
                 raise ValueError(f"two arrays are called '{twice[0]}'")
+            if len(names) > MOST_ARRAYS:
+                raise ValueError(f"it holds {len(names)} arrays, more than {MOST_ARRAYS}")
             refuse_bomb(path, sum(e.file_size for e in entries))
             found = {}
             for name, entry in zip(names, entries, strict=True):
@@ -184,9 +199,12 @@ def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, name: str) -> NDArr
         shape, by_columns, kind = header(file)
         if kind.hasobject:
             raise ValueError(f"array '{name}' holds pickled objects")
-        data = file.read()  # to the end, where the checksum is looked at
+        data = bytearray()
+        while piece := file.read(PIECE):  # to the end, where the checksum is looked at
+            data += piece
     if min(shape, default=1) < 0 or math.prod(shape) * kind.itemsize != len(data):
         raise ValueError(f"array '{name}' claims shape {shape} and holds {len(data)} bytes")
     if not data and max(shape, default=0) > npy.BUFFER_SIZE:
         raise ValueError(f"array '{name}' claims shape {shape} and holds nothing")
-    return np.frombuffer(data, kind).reshape(shape, order="F" if by_columns else "C")
+    array = np.frombuffer(memoryview(data).toreadonly(), kind)
+    return array.reshape(shape, order="F" if by_columns else "C")

@@ -18,8 +18,10 @@ from .reading import LARGEST_TEXT
 from .toml import LARGEST_NUMBER
 
 ATTRIBUTE = re.compile(rb"""\s([A-Za-z_:][\w:.-]*)\s*=\s*("[^"]*"|'[^']*')""")
+TAG = re.compile(rb"""(?:[^"'>]++|"[^"]*+"|'[^']*+')*+>""")
 NUMBERS = re.compile(r"[-+.0-9eE\s]*")  # float() also takes underscores and other scripts' digits
 DEEPEST, MOST_ELEMENTS = 200, 50_000
+MOST_ATTRIBUTES = 100  # of an element; parsers compare each with all others
 
 
 @dataclass(eq=False)
@@ -69,16 +71,8 @@ class Element:
 
 def _tag_end(data: bytes, start: int) -> int:
     """Return the offset behind the `>` that closes the tag starting at `start`."""
-    quote = 0
-    for position in range(start, len(data)):
-        byte = data[position]
-        if quote:
-            quote = 0 if byte == quote else quote
-        elif byte in b"\"'":
-            quote = byte
-        elif byte == 0x3E:
-            return position + 1
-    return len(data)
+    found = TAG.match(data, start)
+    return found.end() if found else len(data)
 
 
 def parse(data: bytes, path: str) -> Element:
@@ -156,6 +150,13 @@ class _Builder:
         begin, line = self.parser.CurrentByteIndex, self.parser.CurrentLineNumber
         element = Element(tag, attributes, begin, _tag_end(self.data, begin), line)
         self.count += 1
+        if len(attributes) > MOST_ATTRIBUTES:
+            raise InvalidModel(
+                "an element has too many attributes",
+                argument=f"{self.path}, line {line}",
+                got=len(attributes),
+                expected=f"at most {MOST_ATTRIBUTES}",
+            )
         many = self.count > MOST_ELEMENTS
         if many or len(self.open) > DEEPEST:
             raise InvalidModel(

@@ -23,6 +23,8 @@ from .denavit_hartenberg import NOT_A_TENSOR, Body, Row, require_possible
 LONGEST = 200  # characters of an expression
 GROWTH = 48  # factors of its longest product, written out; keeps powers of powers small
 RIGHT_ANGLE = 1e-9  # [rad] from which a decimal may be off
+# Python also takes 1_0 and 0x10; an exponent of more digits would be a number of millions.
+DECIMAL = re.compile(r"(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,2})?", re.ASCII)
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
 # What the derivation itself writes: joints' positions, speeds, accelerations, and its code.
 RESERVED = re.compile(r"(q|dq|ddq)\d*|p|out|pi|sin|cos|sqrt|sign|nan|inf|numpy")
@@ -62,12 +64,13 @@ def expression(value: object, where: str) -> Any:
             "the expression is too long", argument=where, expected=f"at most {LONGEST} characters"
         )
     try:
+        value.encode("ascii")  # Python would take other scripts' letters and digits for these
         parsed = ast.parse(value.strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         raise InvalidSetting(
             "this is neither a number nor an expression", argument=where, got=shown(value)
         ) from None
-    return _Reader(sympy, value, where).read(parsed)[0]
+    return _Reader(sympy, value.strip(), where).read(parsed)[0]
 
 
 def right_angle(angle: Any) -> Any:
@@ -133,7 +136,11 @@ class _Reader:
         sympy = self.sympy
         match node:
             case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
-                return sympy.Rational(str(number(value, self.where))), 1
+                number(value, self.where)  # in size
+                written = ast.get_source_segment(self.text, node) or ""
+                if not DECIMAL.fullmatch(written):
+                    raise self.refuse("this is no decimal number", written)
+                return sympy.Rational(written), 1
             case ast.Name(id="pi"):
                 return sympy.pi, 1
             case ast.Name(id=name):

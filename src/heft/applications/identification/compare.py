@@ -25,7 +25,7 @@ import numpy as np
 from heft.arrays import Array
 from heft.dynamics import Drive, Term, steady
 from heft.errors import InputError, InvalidRecording, InvalidSetting
-from heft.files import file_hash
+from heft.files import UNREADABLE, file_hash, read_arrays
 from heft.information import PARAMETER_COUNT
 from heft.plants import RobotPlant, structural_base
 
@@ -81,20 +81,21 @@ class Side:
         """
         identified = Identified.load(folder)
         try:
-            with np.load(folder / "information.npz", allow_pickle=False) as data:
-                joints, ends = data["sliding_joints"], data["sliding_velocities"]
-                side = Side(
-                    identified,
-                    Evidence.load(
-                        folder / "information.npz",
-                        np.asarray(data["sigma"], dtype=float),
-                        np.asarray(data["memory"], dtype=float),
-                    ),
-                    np.asarray(data["base_matrix"], dtype=float),
-                    _deviations(identified, data),
-                    {str(j): (float(a), float(b)) for j, (a, b) in zip(joints, ends, strict=True)},
-                )
-        except (OSError, ValueError, KeyError, InvalidRecording) as problem:
+            path = folder / "information.npz"
+            data = read_arrays(path)
+            joints, ends = data["sliding_joints"], data["sliding_velocities"]
+            sigma, memory = (np.asarray(data[k], dtype=float) for k in ("sigma", "memory"))
+            side = Side(
+                identified,
+                Evidence.load(path, sigma, memory),
+                np.asarray(data["base_matrix"], dtype=float),
+                _deviations(identified, data),
+                {str(j): (float(a), float(b)) for j, (a, b) in zip(joints, ends, strict=True)},
+            )
+            numbers = (sigma, memory, side.matrix, side.deviations, np.asarray(ends, dtype=float))
+            if not all(np.isfinite(part).all() for part in numbers):
+                raise ValueError("numbers that are not finite")
+        except (*UNREADABLE, InvalidRecording) as problem:
             raise InputError(
                 "the folder does not hold what a comparison needs",
                 argument=str(folder / "information.npz"),

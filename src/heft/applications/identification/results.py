@@ -21,7 +21,16 @@ from heft.arrays import Array
 from heft.dynamics import FRICTION, TERMS, Drive, make_term, steady
 from heft.errors import InputError, InvalidSetting
 from heft.estimators import PhysicallyConsistent, Stated, stated_numbers
-from heft.files import UNREADABLE, put, read_arrays, read_text, require_own, workshop
+from heft.files import (
+    LARGEST_NUMBER,
+    UNREADABLE,
+    put,
+    read_arrays,
+    read_text,
+    require_own,
+    require_schema,
+    workshop,
+)
 from heft.information import channel_ranks, inertia
 from heft.models import Options, Robot, c_source, python_source
 from heft.plants import Problem, RobotPlant
@@ -47,6 +56,7 @@ FILES = (
     "friction.c",
 )
 LARGEST_CURVE = 2.0  # [rad/s], up to where a curve of friction is drawn; a tenth in m/s
+MOST_DEVIATIONS = 1000  # of predicted torques: one a block that was left out
 NORMAL = 1.96  # standard deviations of 95 %
 
 
@@ -55,13 +65,17 @@ def schema() -> dict[str, Any]:
 
     The packaged file, `estimate.schema.json`, allows any name of a term and of a friction model.
     """
-    text = resources.files(__package__).joinpath("estimate.schema.json").read_text("utf-8")
-    found: dict[str, Any] = json.loads(text)
+    found = _packaged_schema()
     kinds = {name: kind for name, kind in TERMS.items() if not kind.inertial}
     laws = ". ".join(f"{name}: value · {kind.law}" for name, kind in kinds.items())
     found["$defs"]["term"] = {"description": laws, "enum": list(kinds)}
     found["$defs"]["model"]["enum"] = list(FRICTION)
     return found
+
+
+def _packaged_schema() -> dict[str, Any]:
+    text = resources.files(__package__).joinpath("estimate.schema.json").read_text("utf-8")
+    return dict(json.loads(text))
 
 
 def _consistent(settings: PhysicallyConsistent) -> dict[str, Any]:
@@ -204,10 +218,6 @@ def refuse_other_robot(out: Path, robot: Robot) -> None:
             expected=robot.name,
             cure="name another folder",
         )
-
-
-def _no_number(name: str) -> float:
-    raise ValueError(f"{name} is no number of JSON")
 
 
 def _plain(value: Any) -> Any:
@@ -492,10 +502,9 @@ class Identified:
             InputError: If it is no such folder, or a file in it is invalid.
         """
         try:
-            text = read_text(
-                folder / "estimate.json", "estimate.json of a folder of results", InputError
-            )
-            data = json.loads(text.decode(), parse_constant=_no_number)
+            what = "estimate.json of a folder of results"
+            data = json.loads(read_text(folder / "estimate.json", what, InputError).decode())
+            require_schema(data, _packaged_schema())
             options = Options.from_dict(data["settings"]["robot"]["options"], "estimate.json")
             entry = dict(data["settings"]["smoothing"])
             del entry["chosen"]
@@ -510,17 +519,10 @@ class Identified:
                 if joint["armature"] is not None:
                     for terms in drives.values():
                         terms[f"{name}.armature"] = float(joint["armature"])
-            odd = [n for terms in drives.values() for n, v in terms.items() if not np.isfinite(v)]
+            odd = [n for t in drives.values() for n, v in t.items() if abs(v) > LARGEST_NUMBER]
             if odd:
-                raise ValueError(f"{odd[0]} is no finite number")
-        except (
-            ValueError,
-            KeyError,
-            TypeError,
-            AttributeError,
-            OverflowError,
-            RecursionError,
-        ) as problem:
+                raise ValueError(f"{odd[0]} is beyond anything that moves")
+        except UNREADABLE as problem:
             raise InputError(
                 "this is not a folder of results",
                 argument=str(folder),
@@ -577,7 +579,10 @@ def _torque_deviation(path: Path, robot: Robot, data: Mapping[str, Any]) -> Torq
         plant = RobotPlant(robot)
         names = [str(n) for n in arrays["parameter_names"]]
         places = [names.index(n) for n in plant.space.labels.names]
-        deviations = np.asarray(arrays["deviations"], dtype=float)[:, places]
+        deviations = np.asarray(arrays["deviations"], dtype=float)
+        if deviations.shape != (min(len(deviations), MOST_DEVIATIONS), len(names)):
+            raise ValueError(f"deviations of shape {deviations.shape} of {len(names)} parameters")
+        deviations = deviations[:, places]
         if not np.isfinite(deviations).all():
             raise ValueError("deviations that are not finite")
         entries = {**data["joints"], **data["motors"]}

@@ -35,7 +35,9 @@ SIZES = {
     "float32": ("f4", 4),
     "float64": ("f8", 8),
 }
-MOST = 1_000_000  # elements of a sequence, and fields of a message
+MOST = 1_000_000  # elements of a sequence
+# A field takes a byte at least: a message with more of them than bytes repeats empty ones.
+MOST_EMPTY, LONGEST_PATH, DEEPEST = 1000, 1000, 64
 ENCODINGS = ("cdr", "ros1", "json")
 # Layouts are kept for messages that come again, within bounds that hold whoever sends.
 MOST_LAYOUTS = 64  # of messages of one size
@@ -124,13 +126,19 @@ class _Walk:
             self.align(size)
         self.numbers[path] = (self.order + kind, self.take(size * count), count)
 
+    def step(self, path: str) -> None:
+        self.steps += 1
+        if self.steps > len(self.data) + MOST_EMPTY:
+            raise Malformed("its definition has more fields than the message has bytes")
+        if len(path) > LONGEST_PATH or path.count(".") > DEEPEST:
+            raise Malformed("its definition is too deep")
+
     def message(self, name: str, path: str) -> None:
         if name not in self.types:
             raise Malformed(f"its definition lacks the type '{name}'")
+        self.step(path)  # also of a type without fields, of which there may be any number
         for field_name, (node, detail) in self.types[name][1]:
-            self.steps += 1
-            if self.steps > MOST or path.count(".") > 64:
-                raise Malformed("its definition is too deep")
+            self.step(path)
             self.any(int(node), detail, f"{path}.{field_name}" if path else field_name)
 
     def any(self, node: int, detail: Any, path: str) -> None:

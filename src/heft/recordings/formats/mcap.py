@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from heft.errors import InvalidRecording
+from heft.files import is_bomb
 
 from .format import Format
 from .mcap_writer import EPOCH, write_mcap
@@ -26,7 +27,8 @@ damage = partial(damaged_file, NAME)
 
 MAGIC = b"\x89MCAP0\r\n"
 FOOTER = 1 + 8 + 8 + 8 + 4  # its bytes
-MOST_BYTES = 256 << 20  # of one record, packed or not: writers make chunks of a few MB
+MOST_BYTES = 64 << 20  # of one record, packed or not: writers make chunks of a few MB
+BATCH_BYTES = 4 << 20  # of messages that are handed on at once
 FOOT, SCHEMA, CHANNEL, MESSAGE, CHUNK, STATISTICS, DATA_END = 2, 3, 4, 5, 6, 11, 15
 BATCH = 4096  # messages of a file without chunks
 
@@ -83,21 +85,21 @@ def mcap_log(path: Path, damaged: Damaged) -> Log:
     def batches(wanted: Collection[int]) -> Iterator[Batch]:
         chosen = {number: k for number, k in places.items() if k in wanted}
         counted = 0
-        held: dict[int, tuple[list[int], list[bytes]]] = {}
+        loose: list[bytes] = []  # messages of a file without chunks
         for opcode, content in _data(path, index.end, damaged):
-            found, total = _messages(opcode, content, chosen, path, damaged)
-            counted += total
-            for k, (logged, messages) in found.items():
-                if opcode == CHUNK:
-                    yield k, logged, messages
+            if opcode == CHUNK:
+                try:
+                    records = _unpacked(content, path)
+                except InvalidRecording as problem:
+                    damaged(problem)
                     continue
-                both = held.setdefault(k, ([], []))
-                both[0].extend(logged)
-                both[1].extend(messages)
-                if len(both[0]) >= BATCH:
-                    yield k, *held.pop(k)
-        for k, (logged, messages) in held.items():
-            yield k, logged, messages
+                counted += yield from _messages(records, chosen, path, damaged)
+            elif opcode == MESSAGE:
+                loose.append(struct.pack("<BQ", MESSAGE, len(content)) + content)
+                if len(loose) == BATCH or len(content) > BATCH_BYTES // BATCH:
+                    counted += yield from _messages(b"".join(loose), chosen, path, damaged)
+                    loose.clear()
+        counted += yield from _messages(b"".join(loose), chosen, path, damaged)
         if index.count is not None and counted != index.count:
             lost = f"{counted} messages where its summary says {index.count}"
             damaged(damage(path, lost))
@@ -212,7 +214,7 @@ def _data(path: Path, end: int, damaged: Damaged) -> Iterator[tuple[int, bytes]]
             (stated,) = struct.unpack_from("<I", closing, 9)
         file.seek(0)
         running = zlib.crc32(file.read(len(MAGIC)))
-        at = len(MAGIC)
+        at, unpacked = len(MAGIC), 0
         while at < end:
             head = file.read(9)
             opcode, length = struct.unpack("<BQ", head) if len(head) == 9 else (0, size)
@@ -245,6 +247,12 @@ def _data(path: Path, end: int, damaged: Damaged) -> Iterator[tuple[int, bytes]]
                     return
                 if stated:
                     running = zlib.crc32(content, zlib.crc32(head, running))
+                if opcode == CHUNK and len(content) >= 24:
+                    claimed = struct.unpack_from("<Q", content, 16)[0]
+                    unpacked += claimed if claimed <= MOST_BYTES else 0  # else it is not unpacked
+                    if is_bomb(size, unpacked):
+                        damaged(damage(path, f"{size} bytes that claim to hold {unpacked}"))
+                        return
                 yield opcode, content
             at += 9 + length
         if stated and running != stated:
@@ -315,39 +323,29 @@ def _chunk(
 
 
 def _messages(
-    opcode: int, content: bytes, chosen: Mapping[int, int], path: Path, damaged: Damaged
-) -> tuple[dict[int, tuple[list[int], list[bytes]]], int]:
-    """Return a record's messages by channel, and how many messages it holds in all.
+    records: bytes, chosen: Mapping[int, int], path: Path, damaged: Damaged
+) -> Generator[Batch, None, int]:
+    """Yield the messages among records by channel; return how many messages there are in all.
 
     `chosen` says which of the file's channels are wanted, and by which number.
     """
     found: dict[int, tuple[list[int], list[bytes]]] = {}
-    if opcode == MESSAGE:
-        content = struct.pack("<BQ", MESSAGE, len(content)) + content
-    elif opcode == CHUNK:
-        try:
-            content = _unpacked(content, path)
-        except InvalidRecording as problem:
-            damaged(problem)
-            return found, 0
-    else:
-        return found, 0
     total = 0
-    at, end = 0, len(content)
+    at, end, since = 0, len(records), 0
     head = struct.Struct("<BQHIQ").unpack_from
     while at + 9 <= end:
-        if content[at] != MESSAGE:
-            at += 9 + struct.unpack_from("<Q", content, at + 1)[0]
+        if records[at] != MESSAGE:
+            at += 9 + struct.unpack_from("<Q", records, at + 1)[0]
             continue
         if at + 31 > end:
             break
-        _, length, channel, _, logged = head(content, at)
+        _, length, channel, _, logged = head(records, at)
         behind = at + 9 + length
         if behind > end or length < 22:
             break
         if logged >> 63:
             damaged(damage(path, f"a message has a time of {logged} ns, after the year 2262"))
-            return found, total
+            return total
         total += 1
         k = chosen.get(channel)
         if k is not None:
@@ -355,11 +353,17 @@ def _messages(
             if both is None:
                 both = found[k] = ([], [])
             both[0].append(logged)
-            both[1].append(content[at + 31 : behind])
+            both[1].append(records[at + 31 : behind])
         at = behind
+        if at - since > BATCH_BYTES:
+            for number, (stamps, messages) in found.items():
+                yield number, stamps, messages
+            found, since = {}, at
+    for number, (stamps, messages) in found.items():
+        yield number, stamps, messages
     if at != end:
         damaged(damage(path, f"a message runs out of its chunk, at byte {at} of {end}"))
-    return found, total
+    return total
 
 
 MCAP = Format(NAME, (".mcap",), mcap_table, write_mcap)

@@ -51,6 +51,8 @@ JOINT_FIELDS = (("position", "q"), ("velocity", "v"), ("effort", "tau"))
 KINDS = (JOINTS, *FRAMED)
 APART = 1.0  # [s] between stamps and logging, above which it is said
 LATEST = 2**32  # [s], and [ns] beside it, of a stamp
+MOST_TOPICS = 256  # that are read of a log: it is walked once for each
+LARGEST_DEFINITION = 64 << 10  # [bytes] of text, of all topics together: it parses at 50 kB/s
 PEEK = 200  # messages of a topic by which its joints and frames are known
 
 
@@ -123,12 +125,13 @@ def following(path: str, logs: Sequence[Log]) -> Log:
         path: Of the whole, for messages.
         logs: In the order of time.
     """
-    flat = [(log, k, channel) for log in logs for k, channel in enumerate(log.channels)]
-    channels, places = unified({n: channel for n, (_, _, channel) in enumerate(flat)})
+    keyed = {(n, k): c for n, log in enumerate(logs) for k, c in enumerate(log.channels)}
+    numbers = {key: number for number, key in enumerate(keyed)}
+    channels, places = unified(dict(enumerate(keyed.values())))
 
     def batches(wanted: Collection[int]) -> Iterator[Batch]:
-        for log in logs:
-            own = {k: places[n] for n, (of, k, _) in enumerate(flat) if of is log}
+        for n, log in enumerate(logs):
+            own = {k: places[numbers[n, k]] for k in range(len(log.channels))}
             for k, logged, messages in log.batches([k for k in own if own[k] in wanted]):
                 yield own[k], logged, messages
 
@@ -160,11 +163,14 @@ def types_of(channel: Channel, path: str) -> Mapping[str, Any]:
     own: dict[str, Any] = {}
     if not channel.definition:
         return known
+    text = _without_comments(channel.definition, "//" if channel.idl else "#")
     try:
+        if len(text) > LARGEST_DEFINITION:
+            raise ValueError(f"{len(text)} characters")
         if channel.idl:
-            own = typesys.get_types_from_idl(channel.definition)
+            own = typesys.get_types_from_idl(text)
         else:
-            own = typesys.get_types_from_msg(channel.definition, channel.kind)
+            own = typesys.get_types_from_msg(text, channel.kind)
     except Exception as problem:  # a parser of what a file says: anything may be in there
         raise InvalidRecording(
             f"the definition of the messages of '{channel.topic}' cannot be read",
@@ -174,6 +180,42 @@ def types_of(channel: Channel, path: str) -> Mapping[str, Any]:
     if not ros1:  # ROS 1 logs define a header's stamp by the built-in type alone
         own = {n: d for n, d in own.items() if n != "builtin_interfaces/msg/Time"}
     return known | own
+
+
+def _without_comments(text: str, mark: str) -> str:
+    """Return a definition without the lines that define nothing: many make the parser slow."""
+    lines = (line for line in text.splitlines() if line.strip())
+    return "\n".join(line for line in lines if not line.lstrip().startswith(mark))
+
+
+def _decoders(log: Log, wanted: Sequence[int]) -> dict[int, Decoder]:
+    """Return what decodes the messages of channels; topics of one type share its definition.
+
+    Raises:
+        InvalidRecording: If there are too many topics, or too much text defines their types.
+    """
+    cure = 'choose those of one robot in a map (--map): [topic] names = ["…"]'
+    if len(wanted) > MOST_TOPICS:
+        raise InvalidRecording(
+            "the log has too many topics of signals",
+            argument=log.path,
+            got=len(wanted),
+            expected=f"at most {MOST_TOPICS}",
+            cure=cure,
+        )
+    types: dict[Channel, Mapping[str, Any]] = {}
+    decoders = {}
+    for k in wanted:
+        channel = log.channels[k]
+        key = replace(channel, topic="", count=None, epoch=None)
+        if key not in types:
+            if sum(len(c.definition) for c in (*types, key)) > LARGEST_DEFINITION:
+                raise InvalidRecording(
+                    "the definitions of the messages are too long", argument=log.path, cure=cure
+                )
+            types[key] = types_of(channel, log.path)
+        decoders[k] = Decoder(channel.kind, types[key], channel.encoding)
+    return decoders
 
 
 @dataclass(frozen=True)
@@ -296,6 +338,7 @@ def _streams(
 ) -> list[_Stream]:
     """Return what the first messages of each topic speak of."""
     seen = dict.fromkeys(wanted, 0)
+    waiting = {k for k in wanted if not _enough(0, log.channels[k].count)}
     found: dict[tuple[int, frozenset[str]], _Stream] = {}
     for k, logged, messages in log.batches(wanted):
         some = messages[: max(PEEK - seen[k], 0)]
@@ -304,7 +347,9 @@ def _streams(
             old = found.get((k, one.key))
             found[k, one.key] = new if old is None else _together(old, new)
         seen[k] += len(messages)
-        if all(_enough(n, log.channels[i].count) for i, n in seen.items()):
+        if _enough(seen[k], log.channels[k].count):
+            waiting.discard(k)
+        if not waiting:
             break
     return [s for s in found.values() if s.columns]
 
@@ -387,9 +432,7 @@ def messages_table(log: Log, topics: Topics, damaged: Damaged) -> Table:
     """
     _refuse_missing(log, topics)
     wanted = [k for k, c in enumerate(log.channels) if _is_read(c, topics)]
-    decoders = {
-        k: Decoder((c := log.channels[k]).kind, types_of(c, log.path), c.encoding) for k in wanted
-    }
+    decoders = _decoders(log, wanted)
     streams = _streams(log, wanted, decoders, topics, damaged) if wanted else []
     if not streams:
         raise _nothing(log)

@@ -18,9 +18,8 @@ from heft.arrays import Array
 from heft.errors import InvalidRecording
 from heft.files import UNREADABLE, read_arrays
 
-from . import table
 from .format import Format, Say, Write, say_lost_epoch
-from .table import Damaged, Table, Topics, damaged_file, refuse, refuse_many
+from .table import Damaged, Table, Topics, block_rows, damaged_file, refuse, refuse_many
 
 damage = partial(damaged_file, "NPZ file")
 
@@ -82,8 +81,9 @@ def npz_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
                 got=", ".join(f"{k}: {v}" for k, v in lengths.items()),
             )
         total = next(iter(lengths.values()), 0)
-        for first in range(0, total, table.BLOCK_ROWS):
-            rows = slice(first, first + table.BLOCK_ROWS)
+        step = block_rows(len(names))
+        for first in range(0, total, step):
+            rows = slice(first, first + step)
             yield np.stack([np.asarray(columns[n][rows], dtype=float) for n in names], 1)
 
     longest = max((len(c) for c in columns.values()), default=0)

@@ -14,10 +14,9 @@ from heft.arrays import Array
 from heft.errors import InvalidRecording
 from heft.files import refuse_bomb
 
-from . import table
 from .arrow import written_by
 from .format import Format, Say, Write
-from .table import Damaged, Table, Topics, damaged_file, refuse_twice
+from .table import Damaged, Table, Topics, block_rows, damaged_file, refuse_twice
 
 damage = partial(damaged_file, "Parquet file")
 
@@ -101,12 +100,12 @@ def _blocks(path: Path, names: Sequence[str], damaged: Damaged) -> Iterator[Arra
     import pyarrow
 
     with _opened(path) as file:
-        position = 0
+        position, most = 0, block_rows(len(names))
         for group in range(file.metadata.num_row_groups):
             rows = file.metadata.row_group(group).num_rows
             try:
                 for batch in file.iter_batches(
-                    table.BLOCK_ROWS, row_groups=[group], columns=list(names), use_threads=False
+                    most, row_groups=[group], columns=list(names), use_threads=False
                 ):
                     found = {n: batch.column(batch.schema.get_field_index(n)) for n in names}
                     yield np.stack(

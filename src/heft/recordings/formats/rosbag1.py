@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from heft.errors import InvalidRecording
+from heft.files import is_bomb
 
 from .format import Format
 from .messages import Batch, Channel, Log, full_name, messages_table, unified
@@ -24,8 +25,8 @@ damage = partial(damaged_file, NAME)
 
 MAGIC = b"#ROSBAG V2.0\n"
 MESSAGE, BAG, CHUNK, CHUNK_INFO, CONNECTION = 2, 3, 5, 6, 7
-MOST_BYTES = 256 << 20  # of one record, packed or not
-BATCH = 4096
+MOST_BYTES = 64 << 20  # of one record, packed or not
+BATCH, BATCH_BYTES = 4096, 4 << 20  # messages of a topic, and bytes of all, handed on at once
 
 Header = dict[str, bytes]
 
@@ -99,6 +100,7 @@ def _indexed(path: Path, damaged: Damaged) -> dict[int, Channel]:
 def _batches(path: Path, places: Mapping[int, int], damaged: Damaged) -> Iterator[Batch]:
     """Yield the messages of connections, under the numbers that `places` gives them."""
     held: dict[int, tuple[list[int], list[bytes]]] = {}
+    held_bytes = 0
     for _, header, data in _records(path, damaged):
         if _number(header, "op") != MESSAGE:
             continue
@@ -109,8 +111,13 @@ def _batches(path: Path, places: Mapping[int, int], damaged: Damaged) -> Iterato
         seconds, rest = struct.unpack("<II", header.get("time", bytes(8))[:8].ljust(8, b"\0"))
         both[0].append(seconds * 1_000_000_000 + rest)
         both[1].append(data)
+        held_bytes += len(data)
         if len(both[0]) >= BATCH:
             yield k, *held.pop(k)
+        elif held_bytes > BATCH_BYTES:
+            for number, (stamps, messages) in held.items():
+                yield number, stamps, messages
+            held, held_bytes = {}, 0
     for k, (logged, messages) in held.items():
         yield k, logged, messages
 
@@ -162,7 +169,7 @@ def _records(path: Path, damaged: Damaged) -> Iterator[tuple[int, Header, bytes]
     """Yield the bag's records with the bytes where they begin, those of chunks included."""
     with path.open("rb", buffering=1 << 20) as file:
         size = file.seek(0, 2)
-        at = len(MAGIC)
+        at, unpacked = len(MAGIC), 0
         while at < size:
             try:
                 found = _record(file, path, size, at)
@@ -177,11 +184,28 @@ def _records(path: Path, damaged: Damaged) -> Iterator[tuple[int, Header, bytes]
             if _number(header, "op") != CHUNK:
                 yield at, header, data
             else:
+                claimed = _number(header, "size")
+                unpacked += claimed if claimed <= MOST_BYTES else 0  # else it is not unpacked
+                if is_bomb(size, unpacked):
+                    damaged(damage(path, f"{size} bytes that claim to hold {unpacked}"))
+                    return
                 try:
                     yield from _inside(header, data, at, path)
                 except InvalidRecording as problem:
                     damaged(problem)
             at = behind
+
+
+def _unpacked(unpacker: Any, data: bytes, most: int) -> bytes:
+    """Return at most so many bytes of packed data, a piece at a time, to notice interrupts."""
+    found = bytearray()
+    while len(found) < most and not unpacker.eof:
+        piece = unpacker.decompress(data, max_length=min(BATCH_BYTES, most - len(found)))
+        if not piece and unpacker.needs_input:
+            break
+        data = b""
+        found += piece
+    return bytes(found)
 
 
 def _inside(
@@ -201,7 +225,7 @@ def _inside(
         raise damage(path, f"{where} is packed by '{compression[:20]}'")
     if unpacker is not None:
         try:
-            data = unpacker.decompress(data, max_length=size + 1)
+            data = _unpacked(unpacker, data, size + 1)
         except Exception as problem:  # each library has errors of its own
             raise damage(path, f"{where} cannot be unpacked: {str(problem)[:80]}") from problem
     if len(data) != size:

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from heft.errors import InvalidRecording
+from heft.files import read_text
 
+from .bag_metadata import described
 from .format import Format
 from .mcap import mcap_log
 from .messages import Batch, Channel, Log, following, full_name, messages_table, unified
-from .table import Damaged, Table, Topics, damaged_file, library
+from .sqlite_file import SqliteFile
+from .table import Damaged, Table, Topics, damaged_file
 
 NAME = "SQLite file of the bag"
 damage = partial(damaged_file, NAME)
 
 METADATA = "metadata.yaml"
-MOST_METADATA = 16 << 20
+MOST_METADATA = 1 << 20
+# What is read of the tables.
+TOPIC = ("id", "name", "type", "serialization_format")
+MESSAGE = ("topic_id", "timestamp", "data")
+DEFINITION = ("topic_type", "encoding", "encoded_message_definition")
 BATCH = 2048
 MOST_FAILURES = 1000  # pieces of a damaged file that cannot be read, before it is given up
 NOTE = "SQLite files carry no checksums: a changed byte cannot be seen"
@@ -62,9 +69,8 @@ def rosbag2_log(path: Path, damaged: Damaged) -> Log:
         InvalidRecording: If the storage or the compression is not supported, or the metadata or a
             file is missing or damaged.
     """
-    described = _metadata(path)
-    names = described.get("relative_file_paths") or []
-    storage = described.get("storage_identifier")
+    stated, names = _metadata(path)
+    storage = stated.get("storage_identifier", "")
     openers = {"mcap": mcap_log, "sqlite3": sqlite_log}
     if storage not in openers:
         raise InvalidRecording(
@@ -73,17 +79,20 @@ def rosbag2_log(path: Path, damaged: Damaged) -> Log:
             valid=openers,
             cure="ros2 bag convert writes another storage",
         )
-    if described.get("compression_mode"):
+    if stated.get("compression_mode"):
         raise InvalidRecording(
-            f"the bag is packed by {described['compression_mode']}",
+            f"the bag is packed by {stated['compression_mode']}",
             argument=str(path),
-            got=described.get("compression_format"),
+            got=stated.get("compression_format"),
             cure="ros2 bag convert writes it unpacked; MCAP packs by itself",
         )
-    if not isinstance(names, list) or not names:
+    if not names:
         raise InvalidRecording(f"{METADATA} names no files", argument=str(path))
     # Only the name counts: a bag does not reach out of its folder.
-    files = [path / Path(str(name)).name for name in names]
+    files = [path / Path(name).name for name in names]
+    twice = next((f.name for f, count in Counter(files).items() if count > 1), None)
+    if twice is not None:
+        raise InvalidRecording(f"{METADATA} names a file twice", argument=str(path), got=twice)
     for file in files:
         if not file.is_file():
             raise InvalidRecording(
@@ -94,7 +103,8 @@ def rosbag2_log(path: Path, damaged: Damaged) -> Log:
     return following(str(path), [openers[storage](f, damaged) for f in files])
 
 
-def _metadata(path: Path) -> dict[str, Any]:
+def _metadata(path: Path) -> tuple[dict[str, str], list[str]]:
+    """Return texts that describe a bag, and the names of its files."""
     file = path / METADATA
     if not file.is_file():
         raise InvalidRecording(
@@ -102,22 +112,15 @@ def _metadata(path: Path) -> dict[str, Any]:
             argument=str(path),
             cure="ros2 bag reindex writes it; or give the .mcap or .db3 file in it",
         )
-    if file.stat().st_size > MOST_METADATA:
-        raise InvalidRecording(f"{METADATA} is too large", argument=str(file))
-    yaml = library("ruamel.yaml", path)
     try:
-        content = yaml.YAML(typ="safe").load(file.read_text(encoding="utf-8"))
-        described = content["rosbag2_bagfile_information"]
-        if not isinstance(described, dict):
-            raise TypeError("it describes no bag")
-    except Exception as problem:  # a parser of what a file says: anything may be in there
+        return described(read_text(file, METADATA, InvalidRecording, MOST_METADATA).decode())
+    except ValueError as problem:
         raise InvalidRecording(
             f"{METADATA} cannot be read",
             argument=str(file),
             got=str(problem)[:200],
             cure="ros2 bag reindex writes it anew",
         ) from problem
-    return described
 
 
 def sqlite_log(path: Path, damaged: Damaged) -> Log:
@@ -154,12 +157,12 @@ def _refuse_unclosed(path: Path) -> None:
 def _topics(path: Path) -> tuple[dict[int, Channel], int]:
     """Return the file's topics by their numbers in it, and the number of its last message."""
     try:
-        with closing(_connect(path)) as base:
-            rows = base.execute(
-                "SELECT id, name, type, serialization_format FROM topics"
-            ).fetchall()
+        with closing(SqliteFile(path)) as base:
+            base.require_table("topics", dict.fromkeys(TOPIC, ""))
+            base.require_table("messages", {"id": "INTEGER"} | dict.fromkeys(MESSAGE, ""))
+            rows = list(base.rows(f"SELECT {', '.join(TOPIC)} FROM main.topics"))
             texts = _definitions(base)
-            (last,) = base.execute("SELECT max(id) FROM messages").fetchone()
+            ((last,),) = base.rows("SELECT max(id) FROM main.messages")
     except UNREADABLE as problem:
         raise damage(path, str(problem)) from problem
     channels = {
@@ -171,18 +174,17 @@ def _topics(path: Path) -> tuple[dict[int, Channel], int]:
             texts.get(str(kind), ("", ""))[0] == "ros2idl",
         )
         for number, name, kind, encoding in rows
+        if isinstance(number, int)
     }
     return channels, last if isinstance(last, int) else 0
 
 
-def _definitions(base: sqlite3.Connection) -> dict[str, tuple[str, str]]:
+def _definitions(base: SqliteFile) -> dict[str, tuple[str, str]]:
     """Return encoding and text of the messages' definitions by type, where the file has them."""
-    tables = {name for (name,) in base.execute("SELECT name FROM sqlite_master")}
-    if "message_definitions" not in tables:
+    if not base.has("message_definitions"):
         return {}
-    rows = base.execute(
-        "SELECT topic_type, encoding, encoded_message_definition FROM message_definitions"
-    )
+    base.require_table("message_definitions", dict.fromkeys(DEFINITION, ""))
+    rows = base.rows(f"SELECT {', '.join(DEFINITION)} FROM main.message_definitions")
     return {str(kind): (str(encoding), str(text)) for kind, encoding, text in rows}
 
 
@@ -190,30 +192,34 @@ def _batches(path: Path, places: Mapping[int, int], last: int, damaged: Damaged)
     """Yield the messages of topics, under the numbers that `places` gives them."""
     marks = ", ".join("?" * len(places))
     query = (
-        "SELECT id, topic_id, timestamp, data FROM messages "
+        f"SELECT id, {', '.join(MESSAGE)} FROM main.messages "
         f"WHERE id > ? AND topic_id IN ({marks}) ORDER BY id LIMIT {BATCH}"
     )
     behind, failures = -1, 0
-    with closing(_connect(path)) as base:
+    with closing(SqliteFile(path)) as base:
         while behind < last and failures < MOST_FAILURES:
+            held: dict[int, tuple[list[int], list[bytes]]] = {}
+            before = behind
             try:
-                found = base.execute(query, (behind, *places)).fetchall()
+                for number, topic, logged, data in base.rows(query, (behind, *places)):
+                    if number <= behind:
+                        raise sqlite3.DatabaseError("its messages are in no order")
+                    behind = number
+                    if not isinstance(logged, int) or not isinstance(data, bytes):
+                        damaged(damage(path, f"a message near {behind} is none"))
+                        continue
+                    both = held.setdefault(places[topic], ([], []))
+                    both[0].append(logged)
+                    both[1].append(data)
             except UNREADABLE as problem:
                 damaged(damage(path, f"{problem}, behind message {behind}"))
-                behind += BATCH
+                if base.is_spent:
+                    return
+                held, behind = {}, before + BATCH
                 failures += 1
                 continue
-            if not found:
+            if behind == before:
                 return
-            behind = found[-1][0]
-            held: dict[int, tuple[list[int], list[bytes]]] = {}
-            for _, topic, logged, data in found:
-                if not isinstance(logged, int) or not isinstance(data, bytes):
-                    damaged(damage(path, f"a message near {behind} is none"))
-                    continue
-                both = held.setdefault(places[topic], ([], []))
-                both[0].append(logged)
-                both[1].append(data)
             for k, (stamps, messages) in held.items():
                 yield k, stamps, messages
 
@@ -228,13 +234,6 @@ def _short(path: Path) -> str | None:
     page = int.from_bytes(head[16:18], "big")
     stated = (page if page > 1 else 65536) * int.from_bytes(head[28:32], "big")
     return f"cut off after {size} of {stated} bytes" if size < stated else None
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    # Immutable: nothing is written beside the log, not even a lock.
-    base = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
-    base.text_factory = lambda data: data.decode("utf-8", "replace")
-    return base
 
 
 SQLITE = Format(NAME, (".db3",), sqlite_table)

@@ -13,6 +13,7 @@ from heft.errors import InvalidRecording, InvalidSetting, spelt
 
 BLOCK_ROWS = 65_536
 MOST_COLUMNS = 10_000
+MOST_NUMBERS = 8 << 20  # of a block
 SHIFT = 10**18  # [ns] added to the stamps of logs that begin before zero
 
 
@@ -59,6 +60,11 @@ class Topics:
                 argument=path,
                 cure="leave the table [topic] out of the map",
             )
+
+
+def block_rows(columns: int) -> int:
+    """Return the number of rows of a block of so many columns."""
+    return max(min(BLOCK_ROWS, MOST_NUMBERS // max(columns, 1)), 1)
 
 
 # Takes what is wrong with a file. Strict reading raises it; salvage notes it, and the reader

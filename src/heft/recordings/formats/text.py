@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TextIO
 
 import numpy as np
 
@@ -24,6 +25,8 @@ damage = partial(damaged_file, "CSV file")
 
 MISSING = ["", "nan", "NaN", "NAN", "null", "None", "NA"]
 CUT = "the last line does not end: its last number may be cut off"
+LONGEST_LINE = 1_000_000  # characters
+ENDS = ("\n", "\r")
 LOOKED_AT = 65_536  # [bytes] in which decimal commas are looked for
 DECIMALS = "decimal commas are read for points"
 
@@ -48,10 +51,10 @@ class _Layout:
 def _layout(path: Path) -> _Layout:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            line = file.readline(1_000_000)
+            line = file.readline(LONGEST_LINE)
             above = 1
             if re.fullmatch(r"sep=.\s*", line):  # as spreadsheets write it
-                line = file.readline(1_000_000)
+                line = file.readline(LONGEST_LINE)
                 above = 2
     except OSError as problem:
         raise InvalidRecording(
@@ -101,7 +104,7 @@ def _has_decimal_commas(path: Path, above: int) -> bool:
     """Whether digits have commas between them and nowhere points, as far as is looked."""
     with path.open("rb") as file:  # whatever text other columns hold
         for _ in range(above):
-            file.readline()
+            file.readline(LONGEST_LINE)
         start = file.read(LOOKED_AT)
     return bool(re.search(rb"\d,\d", start)) and not re.search(rb"\d\.\d", start)
 
@@ -245,8 +248,8 @@ class _Salvage:
     def _lines(self) -> Iterator[list[str]]:
         with self.path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
             for _ in range(self.layout.above):
-                file.readline()
-            lines = csv.reader(file, delimiter=self.layout.delimiter)
+                file.readline(LONGEST_LINE)
+            lines = csv.reader(self._short(file), delimiter=self.layout.delimiter)
             while True:
                 try:
                     cells = next(lines, None)
@@ -256,6 +259,16 @@ class _Salvage:
                 if cells is None:
                     return
                 yield cells
+
+    def _short(self, file: TextIO) -> Iterator[str]:
+        """Yield lines; one without end, such as a disk's zeros, is left out piece by piece."""
+        while line := file.readline(LONGEST_LINE):
+            if len(line) < LONGEST_LINE or line.endswith(ENDS):
+                yield line
+                continue
+            self.misshapen += 1
+            while line and not line.endswith(ENDS):
+                line = file.readline(LONGEST_LINE)
 
 
 def write_csv(path: Path, table: Table, say: Say) -> AbstractContextManager[Write]:
