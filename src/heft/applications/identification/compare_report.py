@@ -101,13 +101,18 @@ def _of_kind(found: Comparison, kind: Kind, title: str) -> dict[str, object]:
 def _sentence(found: Comparison) -> str:
     clear = [c for c in found.changes if c.clear]
     if not clear:
-        return "nothing changed that these data can tell"
+        return f"nothing changed that these data can tell{_not_compared(found)}"
     said = []
     for kind, begin in SAID.items():
         names = dict.fromkeys(c.name for c in clear if c.kind == kind)
         if names:
             said.append(f"{begin} {', '.join(names)}")
-    return ", and ".join(said)
+    return ", and ".join(said) + _not_compared(found)
+
+
+def _not_compared(found: Comparison) -> str:
+    """Return whose friction is not compared, to end a sentence with."""
+    return f"; friction not compared in {', '.join(found.withheld)}" if found.withheld else ""
 
 
 def _suspect(found: Comparison) -> str:
