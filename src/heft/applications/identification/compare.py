@@ -39,7 +39,8 @@ from .misfit import Misfit
 from .results import Identified
 
 ALARM = 0.05  # chance of one or more false alarms in a comparison where nothing changed
-LIKE = 0.65  # share of sliding at like speeds from which friction is compared
+LIKE = 0.5  # share of a drive's sliding at like speeds from which its friction is compared
+LIKE_ALL = 0.67  # the same of all drives, in the mean
 UNSEEN = 0.1  # share of what is unknown of speeds hardly seen that another motion shows
 CURVE_POINTS = 60
 FAST = 1e3  # [rad/s or m/s], where friction has all its Coulomb part and no Stribeck effect
@@ -224,12 +225,10 @@ def compare(before: Path, after: Path) -> Comparison:
     withheld = _unlike(likeness)
     if withheld:
         notes.append(_reason(likeness, withheld))
-    friction = list(_of_friction(a, b))
-    asked = [*(q for q in friction if q.name not in withheld), *_of_bodies(a)]
+    asked = [*(q for q in _of_friction(a, b) if q.name not in withheld), *_of_bodies(a)]
     difference = Difference.of(a.evidence, b.evidence)
-    for quantity in friction:
-        if quantity.name in withheld:
-            difference = difference.beside(quantity.columns)
+    if withheld:
+        difference = difference.beside(_all_friction(a, withheld))
     found, shares = _stepwise(difference, asked)
     changes = tuple(q.changed(estimate, p) for q, (estimate, p) in zip(asked, found, strict=True))
     curves = []
@@ -259,8 +258,9 @@ def _unlike(likeness: Mapping[str, float]) -> tuple[str, ...]:
     A kind of motion is the whole robot's, and the mean tells it from one motion of a kind to
     another with less scatter than a single drive does.
     """
-    mean = np.mean(list(likeness.values())) if likeness else 1.0
-    return tuple(name for name, share in likeness.items() if min(share, mean) < LIKE)
+    if likeness and np.mean(list(likeness.values())) < LIKE_ALL:
+        return tuple(likeness)
+    return tuple(name for name, share in likeness.items() if share < LIKE)
 
 
 def _reason(likeness: Mapping[str, float], withheld: Sequence[str]) -> str:
@@ -268,9 +268,10 @@ def _reason(likeness: Mapping[str, float], withheld: Sequence[str]) -> str:
     mean = np.mean(list(likeness.values()))
     shares = ", ".join(f"{name} {likeness[name]:.0%}" for name in withheld)
     return (
-        "friction is not compared where the two sets of logs slide at unlike speeds: alike is "
-        f"{shares} of the time, of all joints {mean:.0%}, and {LIKE:.0%} is asked of a joint and of "
-        "all; what no model of friction takes would pass for a change. Log motion of the same kind"
+        "friction is not compared where the two sets of logs slide at unlike speeds, since what no "
+        f"model of friction takes would pass for a change: alike is {shares} of the time ({LIKE:.0%} "
+        f"is asked), in the mean of all joints {mean:.0%} ({LIKE_ALL:.0%} is asked). "
+        "Log motion of the same kind"
     )
 
 
@@ -373,6 +374,14 @@ def _of_friction(a: Side, b: Side) -> Iterator[_Quantity]:
             before = stated.get(f"{drive.name}.coulomb")
             unit = "N" if drive.linear else "N·m"
             yield _Quantity("friction", drive.name, "coulomb", unit, before, column[:, None])
+
+
+def _all_friction(a: Side, drives: Sequence[str]) -> Array:
+    """Return the columns of all friction terms of drives, shape (b, terms)."""
+    plant = RobotPlant(a.identified.robot)
+    chosen = [d for d in plant.robot.drives if d.name in drives]
+    names = [f"{d.name}.{t.name}" for d in chosen for t in d.friction]
+    return a.matrix[:, [plant.labels.names.index(n) for n in names]]
 
 
 def _proportions(drive: Drive, terms: Sequence[Term], a: Side, b: Side) -> Array:

@@ -45,8 +45,7 @@ def text(found: Comparison) -> str:
     parts += [f"note: {note}" for note in found.notes]
     for kind, title in TITLES.items():
         changes = found.of(kind)
-        count = f"{sum(c.clear for c in changes)} of {len(changes)} changed"
-        parts.append(f"{title}: {count}")
+        parts.append(f"{title}: {sum(c.clear for c in changes)} of {len(changes)} changed")
         if changes:
             rows = [_row(c) for c in changes]
             parts.append(
