@@ -269,8 +269,8 @@ def _reason(likeness: Mapping[str, float], withheld: Sequence[str]) -> str:
     shares = ", ".join(f"{name} {likeness[name]:.0%}" for name in withheld)
     return (
         "friction is not compared where the two sets of logs slide at unlike speeds, since what no "
-        f"model of friction takes would pass for a change: alike is {shares} of the time ({LIKE:.0%} "
-        f"is asked), in the mean of all joints {mean:.0%} ({LIKE_ALL:.0%} is asked). "
+        f"model of friction takes would pass for a change: alike is {shares} of the time "
+        f"({LIKE:.0%} is asked), in the mean of all joints {mean:.0%} ({LIKE_ALL:.0%} is asked). "
         "Log motion of the same kind"
     )
 

@@ -172,7 +172,7 @@ class Misfit:
     noise: float = 0.0
 
     def alike(self, other: Misfit) -> float:
-        """Return the share of sliding at like speeds, the overlap `∫ min(p, p′)` of two sets of logs.
+        """Return the share of sliding at like speeds in two sets of logs, `∫ min(p, p′)`.
 
         Here p is the density of the time of sliding over direction and the logarithm of speed,
         averaged over speeds near.
