@@ -40,7 +40,7 @@ from .results import Identified
 
 ALARM = 0.05  # chance of one or more false alarms in a comparison where nothing changed
 LIKE = 0.5  # share of a drive's sliding at like speeds from which its friction is compared
-LIKE_ALL = 0.67  # the same of all drives, in the mean
+LIKE_ALL = 0.7  # the same of all drives, in the mean
 UNSEEN = 0.1  # share of what is unknown of speeds hardly seen that another motion shows
 CURVE_POINTS = 60
 FAST = 1e3  # [rad/s or m/s], where friction has all its Coulomb part and no Stribeck effect
