@@ -146,13 +146,15 @@ def log(
     encoder: float = 1e-5,
     name: str = "simulated",
     delay: float = 0.0,
+    motion: int | None = None,
 ) -> Recording:
     """Return a log of a motion: encoder noise [rad], torque noise as a share of its rms.
 
-    Torque comes `delay` [s] behind the motion.
+    Torque comes `delay` [s] behind the motion. The motion is drawn anew unless its seed is given.
     """
     time = np.arange(round(duration * rate)) / rate
-    same = np.random.default_rng(int(rng.integers(2**32)))  # motion, drawn twice
+    drawn = int(rng.integers(2**32))
+    same = np.random.default_rng(drawn if motion is None else motion)  # motion, drawn twice
     state = same.bit_generator.state
     q, _, _ = fourier(len(truth.robot.joints), time, same)
     same.bit_generator.state = state

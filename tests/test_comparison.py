@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from tests.experiments import ARMS, Truth, log, simple_options, true_robot, wron
 
 ARM = "two joints"
 PAIRS = 8
+MOTION = 3  # seed of a motion that is repeated, so that friction is compared
 
 
 class Lab:
@@ -39,10 +40,16 @@ class Lab:
         self.model = wrong_prior(self.truth.robot, self.rng)
         self.other_model = wrong_prior(self.truth.robot, self.rng)
 
-    def run(self, name: str, truth: Truth | None = None, model: bytes | None = None) -> Path:
+    def run(
+        self,
+        name: str,
+        truth: Truth | None = None,
+        model: bytes | None = None,
+        motion: int | None = None,
+    ) -> Path:
         """Identify the robot, or a changed one, from a new log; return the folder."""
         robot = Robot.from_urdf_text(model or self.model, self.truth.robot.options)
-        recording = log(truth or self.truth, 10.0, 200.0, self.rng)
+        recording = log(truth or self.truth, 10.0, 200.0, self.rng, motion=motion)
         results.write(identify(robot, [recording]), self.folder / name)
         return self.folder / name
 
@@ -56,13 +63,19 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 @pytest.fixture(scope="module")
 def before(lab: Lab) -> Path:
     """Return the robot identified."""
-    return lab.run("before")
+    return lab.run("before", motion=MOTION)
 
 
 @pytest.fixture(scope="module")
 def rubbing(lab: Lab) -> Path:
     """Return the robot identified again, with 10 % more Coulomb friction in its last joint."""
-    return lab.run("rubbing", rubbing_more(lab.truth))
+    return lab.run("rubbing", rubbing_more(lab.truth), motion=MOTION)
+
+
+@pytest.fixture(scope="module")
+def heavy(lab: Lab) -> Path:
+    """Return the robot identified again, with a last link that is a tenth heavier."""
+    return lab.run("heavier", heavier(lab.truth))
 
 
 def rubbing_more(truth: Truth) -> Truth:
@@ -91,8 +104,8 @@ def test_more_friction_is_found_in_its_joint_and_nowhere_else(
     assert found.suspects == ()
 
 
-def test_a_heavier_link_is_found_and_named(lab: Lab, before: Path) -> None:
-    found = compare(before, lab.run("heavier", heavier(lab.truth)))
+def test_a_heavier_link_is_found_and_named(lab: Lab, before: Path, heavy: Path) -> None:
+    found = compare(before, heavy)
     (change,) = [c for c in found.changes if c.clear]
     link = lab.truth.robot.bodies_links[-1]
     name, share = found.suspects[0]
@@ -128,10 +141,42 @@ def test_forwards_and_backwards_are_the_same_change(before: Path, rubbing: Path)
 
 
 def test_two_changes_are_found_one_by_one(lab: Lab, before: Path) -> None:
-    found = compare(before, lab.run("both", heavier(rubbing_more(lab.truth))))
+    found = compare(before, lab.run("both", heavier(rubbing_more(lab.truth)), motion=MOTION))
     clear = [c for c in found.changes if c.clear]
     assert {c.kind for c in clear} == {"friction", "body"}
     assert {c.name for c in clear if c.kind == "friction"} == {lab.truth.robot.joints[-1]}
+
+
+def at_other_speeds(folder: Path, joints: Sequence[str]) -> Path:
+    """Return a copy of results whose logs are said to have slid ten times as fast in joints."""
+    copy = shutil.copytree(folder, folder.parent / f"{folder.name}-{'-'.join(joints)}-faster")
+    data = json.loads((copy / "estimate.json").read_text())
+    for joint in joints:
+        sliding = data["joints"][joint]["misfit"]["sliding"]
+        sliding["speed"] = [10.0 * v for v in sliding["speed"]]
+    (copy / "estimate.json").write_text(json.dumps(data))
+    return copy
+
+
+def test_friction_is_claimed_only_of_like_speeds(lab: Lab, before: Path, rubbing: Path) -> None:
+    assert compare(before, rubbing).withheld == ()
+    found = compare(before, at_other_speeds(rubbing, lab.truth.robot.joints))
+    assert found.withheld == lab.truth.robot.joints
+    assert not found.of("friction") and not found.curves
+    assert not [c for c in found.changes if c.clear]  # nor does a body take its place
+    told = compare_report.text(found)
+    for name in found.withheld:
+        assert f"{name} {found.likeness[name]:.0%}" in told
+    assert "friction not compared in joint1, joint2" in told.splitlines()[0]
+
+
+def test_a_heavier_link_is_found_whatever_the_speeds(lab: Lab, before: Path, heavy: Path) -> None:
+    (change,) = [
+        c
+        for c in compare(before, at_other_speeds(heavy, lab.truth.robot.joints)).changes
+        if c.clear
+    ]
+    assert change.kind == "body"
 
 
 def other_robot(lab: Lab) -> Path:

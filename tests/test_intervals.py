@@ -9,6 +9,7 @@ from operator import add
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from heft.applications.demo.demo import FOLDER
 from heft.applications.identification import Settings, fit_experiment, open_experiment
@@ -287,6 +288,29 @@ def test_the_longer_it_slides_the_surer_it_is() -> None:
     assert (often.unseen(speeds) < 0.2 * once.unseen(speeds)).all()
     never = MisfitSettings().unseen * once.slow
     np.testing.assert_allclose(once.unseen(np.array([50.0, -50.0])), never)
+
+
+def slid(place: float, width: float = 20.0, ways: tuple[float, float] = (1.0, 1.0)) -> Misfit:
+    """Return what is left over of a joint that slid about a bin of speed, by a normal density."""
+    found = gathered(np.zeros(len(PHASE))).misfits()["joint"]
+    bins = np.arange(found.seconds.shape[1])
+    density = np.exp(-0.5 * ((bins - place) / width) ** 2)
+    return replace(found, seconds=np.outer(ways, density))
+
+
+@pytest.mark.parametrize("apart", [0.0, 10.0, 40.0, 80.0])
+def test_like_speeds_are_the_overlap_of_two_densities(apart: float) -> None:
+    """Of two normal ones it is 2 Φ(−d / 2σ), however long either slid."""
+    one, other = slid(150.0), slid(150.0 + apart, ways=(7.0, 7.0))
+    share = 2.0 * scipy.stats.norm.cdf(-apart / 40.0)
+    assert one.alike(other) == pytest.approx(share, abs=0.02)
+    assert other.alike(one) == pytest.approx(one.alike(other))
+
+
+def test_neither_the_other_way_nor_rest_is_alike() -> None:
+    back, forward, never = (slid(150.0, ways=w) for w in ((1.0, 0.0), (0.0, 1.0), (0.0, 0.0)))
+    assert back.alike(forward) == 0.0 and back.alike(back) == pytest.approx(1.0)
+    assert back.alike(never) == never.alike(back) == never.alike(never) == 0.0
 
 
 SPEEDS = np.array([0.0, 0.005, 0.05, 0.5, -1.5, 50.0])

@@ -45,8 +45,7 @@ def text(found: Comparison) -> str:
     parts += [f"note: {note}" for note in found.notes]
     for kind, title in TITLES.items():
         changes = found.of(kind)
-        count = f"{sum(c.clear for c in changes)} of {len(changes)} changed"
-        parts.append(f"{title}: {count}")
+        parts.append(f"{title}: {sum(c.clear for c in changes)} of {len(changes)} changed")
         if changes:
             rows = [_row(c) for c in changes]
             parts.append(
@@ -101,13 +100,18 @@ def _of_kind(found: Comparison, kind: Kind, title: str) -> dict[str, object]:
 def _sentence(found: Comparison) -> str:
     clear = [c for c in found.changes if c.clear]
     if not clear:
-        return "nothing changed that these data can tell"
+        return f"nothing changed that these data can tell{_not_compared(found)}"
     said = []
     for kind, begin in SAID.items():
         names = dict.fromkeys(c.name for c in clear if c.kind == kind)
         if names:
             said.append(f"{begin} {', '.join(names)}")
-    return ", and ".join(said)
+    return ", and ".join(said) + _not_compared(found)
+
+
+def _not_compared(found: Comparison) -> str:
+    """Return whose friction is not compared, to end a sentence with."""
+    return f"; friction not compared in {', '.join(found.withheld)}" if found.withheld else ""
 
 
 def _suspect(found: Comparison) -> str:

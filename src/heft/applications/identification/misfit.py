@@ -171,6 +171,25 @@ class Misfit:
     seconds: Array
     noise: float = 0.0
 
+    def alike(self, other: Misfit) -> float:
+        """Return the share of sliding at like speeds in two sets of logs, `∫ min(p, p′)`.
+
+        Here p is the density of the time of sliding over direction and the logarithm of speed,
+        averaged over speeds near.
+
+        Args:
+            other: Of the same drive in other logs.
+
+        Returns:
+            From 0 to 1; 0 where either never slides.
+        """
+        reach = round(self.settings.near / BIN)
+        first, second = (_around(m.seconds, reach) for m in (self, other))
+        whole = first.sum(), second.sum()
+        if min(whole) == 0.0:
+            return 0.0
+        return float(np.minimum(first / whole[0], second / whole[1]).sum())
+
     def curve(self, velocity: Array) -> Array:
         """Return √(M² + U²) in steady sliding at velocities, shape (N,) [N·m or N]."""
         return np.asarray(np.hypot(self._repeated(velocity), self.unseen(velocity)))
