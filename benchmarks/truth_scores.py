@@ -137,6 +137,20 @@ def predicted(found: Identification, motion: ExactMotion) -> tuple[Array, Array,
     return time, effort, std
 
 
+def in_band(time: Array, torque: Array, band: float | None) -> Array:
+    """Return what of torques lies in a band; all of it, where that is more than the samples show.
+
+    Args:
+        time: Of the samples, shape (N,) [s].
+        torque: At these, shape (N, joints) [N·m].
+        band: Upper end of the band [Hz]; None for no end.
+    """
+    step = float(np.median(np.diff(time)))
+    return (
+        torque if band is None or 2.0 * band * step >= 1.0 else filtered(time, torque, step, band)
+    )
+
+
 def torque(found: Identification, motion: ExactMotion) -> Compared:
     """Whole torque of another motion, in the band of the score; scaled by the joints' rms torque.
 
@@ -146,7 +160,7 @@ def torque(found: Identification, motion: ExactMotion) -> Compared:
     band = next(s.filter_hz for s in found.fit if s.filter_hz is not None)
     time, value, std = predicted(found, motion)
     right = np.stack([np.interp(time, motion.time, tau) for tau in motion.tau.T], axis=1)
-    left = filtered(time, value - right, float(np.median(np.diff(time))), band)
+    left = in_band(time, value - right, band)
     inside = np.flatnonzero((time >= time[0] + TRIM) & (time <= time[-1] - TRIM))
     rows = inside[np.linspace(0, len(inside) - 1, TORQUE_ROWS).astype(np.intp)]
     scale = np.ones((len(rows), 1)) * np.sqrt(np.mean(motion.tau**2, axis=0))
@@ -183,8 +197,7 @@ def held_out(left: Left, motion: ExactMotion, band: float | None = None) -> dict
 
     def error(kind: Literal["full", "simple"]) -> float:
         off = left.torque(piece, kind) - motion.tau
-        seen = off if band is None else filtered(motion.time, off, step, band)
-        return float(np.linalg.norm(seen)) / size
+        return float(np.linalg.norm(in_band(motion.time, off, band))) / size
 
     return {"full": error("full"), "simple": error("simple")}
 

@@ -89,6 +89,13 @@ def test_no_delay_is_taken_on_which_channels_disagree() -> None:
     assert found([9.0, -6.0, 4.0, 1.0]) == 0.0
 
 
+def test_a_long_delay_needs_channels_that_show_the_same() -> None:
+    """Misfit that lasts makes long delays, of another length in each joint."""
+    apart = np.array([0.8, 0.9, 1.1, 1.2])
+    assert found((4.0 * apart).tolist()) == pytest.approx(4.0, rel=0.3)
+    assert found((20.0 * apart).tolist()) == 0.0
+
+
 def test_torque_that_comes_early_needs_more_agreement() -> None:
     apart = np.array([0.5, 0.9, 1.1, 1.5])  # their mean is four of its deviations from zero
     assert found((4.0 * apart).tolist()) == pytest.approx(4.0, rel=0.3)

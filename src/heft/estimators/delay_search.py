@@ -189,6 +189,7 @@ class DelaySearch:
         late, early: Least mean over its standard error at which a delay is accepted.
         reach: Largest absolute delay that is accepted [s].
         least_std: Least standard error of a view's mean [s].
+        most_std: Standard error beyond which channels do not show one common delay [s].
         enough: Rows per column that a channel must have to be counted.
         ridge: Of the views' least squares, relative to the size of each column in all rows.
         nudge: Step of the finite differences in `delay_error` [s].
@@ -211,6 +212,7 @@ class DelaySearch:
     early: float = 5.0
     reach: float = 0.036
     least_std: float = 0.0002
+    most_std: float = 0.001
     enough: float = 3.0
     ridge: float = 0.001
     nudge: float = 0.001
@@ -262,7 +264,7 @@ class DelaySearch:
         if view.channels < 3:
             return view.ratio < self.alone and abs(view.mean) < self.reach
         least = self.late if view.mean > 0.0 else self.early
-        agree = abs(view.mean) > least * max(view.std, self.least_std)
+        agree = abs(view.mean) > least * max(view.std, self.least_std) and view.std < self.most_std
         return view.ratio < self.gate and agree and abs(view.mean) < self.reach
 
     def _denies(self, view: _View, delay: float) -> bool:
