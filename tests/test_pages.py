@@ -224,7 +224,7 @@ MASSES = "[...document.querySelectorAll('#axes .left')].map(e => parseFloat(e.te
 
 @pytest.mark.parametrize("mass", [0.02, 2.3, 37.0])
 def test_the_plot_of_a_steady_mass_has_an_axis_that_tells_it(mass: float) -> None:
-    with browser() as running, served(0, render(PAGE)) as page:
+    with browser() as running, served(0, render(PAGE), policy_of(render(PAGE))) as page:
         page.show(weighed(mass, 1e-6))
         with opened(running, page.address) as seen:
             seen.page.wait_for_function(f"{MASSES}.length > 1")
@@ -242,7 +242,7 @@ def test_the_plot_of_a_steady_mass_has_an_axis_that_tells_it(mass: float) -> Non
 
 
 def test_an_empty_hand_is_shown_as_one() -> None:
-    with browser() as running, served(0, render(PAGE)) as page:
+    with browser() as running, served(0, render(PAGE), policy_of(render(PAGE))) as page:
         page.show(weighed(0.003, 0.002))
         with opened(running, page.address) as seen:
             seen.page.wait_for_function(

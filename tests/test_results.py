@@ -865,12 +865,12 @@ def otherwise(name: str, array: Any) -> Callable[[dict[str, Any]], None]:
         otherwise("deviations", np.array([["x"]])),
         otherwise("parameter_names", np.array(["a"])),
         lambda arrays: arrays["deviations"].__setitem__((0, 0), np.nan),
-        lambda arrays: arrays["base_values"].__setitem__(0, np.inf),
-        lambda arrays: arrays["base_covariance"].__setitem__((0, 0), np.nan),
+        lambda arrays: arrays["sigma"].__setitem__(0, np.inf),
+        lambda arrays: arrays["memory"].__setitem__(0, np.nan),
         otherwise("sliding_velocities", np.zeros((3, 3))),
         otherwise("sliding_velocities", np.full((2, 2), np.nan)),
         otherwise("base_matrix", np.zeros((1, 1))),
-        otherwise("base_values", np.zeros(2)),
+        otherwise("sigma", np.ones(5)),
     ],
 )
 def test_arrays_of_results_that_are_otherwise_are_refused(

@@ -99,6 +99,8 @@ class Side:
                 _deviations(identified, data),
                 {str(j): (float(a), float(b)) for j, (a, b) in zip(joints, ends, strict=True)},
             )
+            if not sigma.shape == memory.shape == (len(side.evidence.information.channels),):
+                raise ValueError("noise of other channels")
             numbers = (sigma, memory, side.matrix, side.deviations, np.asarray(ends, dtype=float))
             if not all(np.isfinite(part).all() for part in numbers):
                 raise ValueError("numbers that are not finite")
