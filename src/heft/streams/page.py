@@ -65,8 +65,9 @@ class Page:
     def enter(self) -> bool:
         """Return whether one more browser may read."""
         with self._changed:
-            self._readers += self._readers < MOST_READERS + 1
-            return self._readers <= MOST_READERS
+            free = self._readers < MOST_READERS
+            self._readers += free
+            return free
 
     def leave(self) -> None:
         """A browser is gone."""
@@ -131,8 +132,9 @@ class Server(ThreadingHTTPServer):
         """Say nothing: anybody may break off."""
 
 
-def _handler(page: Page, body: bytes, policy: str) -> type[BaseHTTPRequestHandler]:
-    headers = {
+def _protection(policy: str) -> dict[str, str]:
+    """Return the headers that close a page of a Content-Security-Policy to all others."""
+    return {
         "Content-Security-Policy": f"{policy}; frame-ancestors 'none'",
         "X-Frame-Options": "DENY",
         "X-Content-Type-Options": "nosniff",
@@ -141,6 +143,10 @@ def _handler(page: Page, body: bytes, policy: str) -> type[BaseHTTPRequestHandle
         "Cross-Origin-Opener-Policy": "same-origin",
         "Cache-Control": "no-store",
     }
+
+
+def _handler(page: Page, body: bytes, policy: str) -> type[BaseHTTPRequestHandler]:
+    headers = _protection(policy)
 
     class Handler(BaseHTTPRequestHandler):
         timeout = DEADLINE
@@ -169,20 +175,22 @@ def _handler(page: Page, body: bytes, policy: str) -> type[BaseHTTPRequestHandle
                 self.send_error(404)
 
         def stream(self) -> None:
-            try:
+            with suppress(OSError):  # the browser is gone
                 if not page.enter():
                     self.send_error(503)
                     return
-                self.server.without_deadline(self.connection)
-                self.send_response(200)
-                self.send_header("Content-Type", "text/event-stream")
-                self.end_headers()
-                for text in page.news():
-                    self.wfile.write(f"data: {text}\n\n".encode() if text else b":\n\n")
-            except OSError:  # the browser is gone
-                pass
-            finally:
-                page.leave()
+                try:
+                    self.tell()
+                finally:
+                    page.leave()
+
+        def tell(self) -> None:
+            self.server.without_deadline(self.connection)
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.end_headers()
+            for text in page.news():
+                self.wfile.write(f"data: {text}\n\n".encode() if text else b":\n\n")
 
         def log_message(self, *_: object) -> None:
             """Say nothing."""

@@ -226,14 +226,7 @@ def _data(path: Path, end: int, damaged: Damaged) -> Iterator[tuple[int, bytes]]
                 return
             if opcode not in (SCHEMA, CHANNEL, MESSAGE, CHUNK):
                 if stated:
-                    running = zlib.crc32(head, running)
-                    left = length
-                    while left:
-                        piece = file.read(min(left, 1 << 20))
-                        if not piece:
-                            break
-                        running = zlib.crc32(piece, running)
-                        left -= len(piece)
+                    running = _passed(file, length, zlib.crc32(head, running))
                 else:
                     file.seek(length, 1)
             elif length > MOST_BYTES:
@@ -257,6 +250,14 @@ def _data(path: Path, end: int, damaged: Damaged) -> Iterator[tuple[int, bytes]]
             at += 9 + length
         if stated and running != stated:
             damaged(damage(path, "the checksum of all of its data is wrong"))
+
+
+def _passed(file: BinaryIO, length: int, running: int) -> int:
+    """Return the checksum carried on over so many bytes, which are read past."""
+    while length > 0 and (piece := file.read(min(length, 1 << 20))):
+        running = zlib.crc32(piece, running)
+        length -= len(piece)
+    return running
 
 
 def _split(content: bytes, path: Path, offset: int = 0) -> Iterator[tuple[int, bytes]]:
