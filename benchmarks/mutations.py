@@ -255,6 +255,10 @@ def main() -> None:
     plan = drawn(reach, chosen.count, chosen.seed)
     folder = CACHE / "copy"
     fresh_copy(folder)
+    tests = sorted({test for mutant in plan for test in reach.of(mutant)})
+    most = STARTING + SLOWER * sum(reach.seconds.get(t, 1.0) for t in tests)
+    if any(m.key not in done for m in plan) and passes(folder, tests, most) != "passed":
+        raise SystemExit(f"tests fail in {folder} without any change: nothing would survive")
     with RESULTS.open("a", encoding="utf-8") as file:
         for number, mutant in enumerate(plan, 1):
             before = done.get(mutant.key)
