@@ -21,8 +21,27 @@ import numpy as np
 
 from heft.compiled import reassociated
 
-from .walk import BLOCK, N1, N2, N3, N4, N5, N6, N7, N8, N9
-from .walk import _block, _carry, _copy, _join, _places, _rotations, _scaled, _slide, _turn
+from .walk import (
+    BLOCK,
+    N1,
+    N2,
+    N3,
+    N4,
+    N5,
+    N6,
+    N7,
+    N8,
+    N9,
+    _block,
+    _carry,
+    _copy,
+    _join,
+    _places,
+    _rotations,
+    _scaled,
+    _slide,
+    _turn,
+)
 
 N10, N11, N12, N13, N14, N15, N16, N17 = (k * BLOCK for k in range(10, 18))
 OWN = 18  # rows of what the axes of a body add to: c, [α]× + [ω]×², α, ω
