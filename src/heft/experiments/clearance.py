@@ -1,0 +1,207 @@
+"""Clearance of a robot from itself, the floor, planes and boxes, with exact gradients.
+
+Links are capsules (`heft.models.fit_capsules`). Compiled: one pass places the capsules and takes
+the distances, and the gradient of any weighted sum of them is one pass back, by the force along
+each pair's normal as a wrench on its bodies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft.arrays import Array, read_only
+from heft.compiled import plain
+from heft.dynamics import Tree
+from heft.errors import InvalidSetting
+from heft.models import Capsules, MotionLimits, Robot
+
+from .clearance_kernels import BOX, CAPSULE, KERNELS, SPACE, distances, gradient
+
+
+@dataclass(frozen=True)
+class PairChoice:
+    """Settings of the choice of pairs whose distance matters.
+
+    Attributes:
+        postures: Random postures within the limits at which pairs are looked at.
+        always: A pair that is too close at this share of them is left out: its capsules overlap
+            where its links do not, or it cannot be kept apart.
+        seed: Of the random postures.
+    """
+
+    postures: int = 2000
+    always: float = 0.95
+    seed: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Clearance:
+    """Distances that a robot must keep, less what is required of them; made by `of`.
+
+    Attributes:
+        tree: The bodies, with a fixed base.
+        capsules: The links.
+        spaces: Unit normal towards the allowed side and offset [m] of each plane, shape (p, 4).
+        boxes: Centre and half lengths of each box to stay out of, shape (b, 6) [m].
+        pairs: What each distance is taken between, shape (m, 3): `CAPSULE`, `SPACE` or `BOX`, the
+            index of a capsule, and that of the other capsule, the plane or the box.
+        names: What messages call the two of each pair.
+        required: Least distance [m].
+        left_out: Pairs that are too close at almost all postures, with the share of them.
+        notes: For the user: shapes that were not found, pairs that are left out.
+    """
+
+    tree: Tree
+    capsules: Capsules
+    spaces: Array
+    boxes: Array
+    pairs: NDArray[np.int64]
+    names: tuple[tuple[str, str], ...]
+    required: float
+    left_out: tuple[tuple[str, str, float], ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(
+        robot: Robot, capsules: Capsules, limits: MotionLimits, choice: PairChoice = PairChoice()
+    ) -> Clearance:
+        """Return the clearance of a robot in the room that `[motion]` of its options states.
+
+        Pairs are all but those of one body, of neighbours, of links that `ignore` names, and those
+        too close at almost all postures.
+
+        Args:
+            robot: The robot, its base fixed.
+            capsules: Its links.
+            limits: Of its joints, for the random postures.
+            choice: Settings.
+
+        Raises:
+            InvalidSetting: If the base floats, or `ignore` names a link that has no shape.
+        """
+        if robot.tree.free_base:
+            raise InvalidSetting("a free base is nowhere", argument='base = "free"')
+        whole = _whole(robot, capsules)
+        rng = np.random.default_rng(choice.seed)
+        count = (choice.postures, len(limits.joints))
+        q = limits.lower + (limits.upper - limits.lower) * rng.uniform(size=count)
+        return whole._without((whole.values(q) < 0.0).mean(axis=0), choice.always)
+
+    def values(self, q: Array) -> Array:
+        """Return the distances less what is required of them, shape (N, m) [m].
+
+        Args:
+            q: Positions of the channels, shape (N, d) [rad or m].
+        """
+        (q,) = plain(np.asarray(q))
+        out = np.empty((len(q), len(self.pairs)))
+        distances(q, *self._arrays, out)
+        return out - self.required
+
+    def pull_back(self, q: Array, seeds: Array) -> Array:
+        """Return the gradient of `(seeds * values(q)).sum()`, shape (N, d) [m/rad or 1].
+
+        Args:
+            q: Positions of the channels, shape (N, d) [rad or m].
+            seeds: Weight of each distance, shape (N, m).
+        """
+        q, seeds = plain(np.asarray(q), np.asarray(seeds))
+        out = np.zeros_like(q)
+        gradient(q, *self._arrays, seeds, out)
+        return out
+
+    def _without(self, close: Array, always: float) -> Clearance:
+        """Return it without the pairs that are too close at a share of postures or more."""
+        keep = close < always
+        out = tuple(
+            (*pair, float(share))
+            for pair, share in zip(self.names, close, strict=True)
+            if share >= always
+        )
+        said = ", ".join(f"{a} and {b}" for a, b, _ in out)
+        note = f"left out, since too close at {100 * always:g} % of all postures: {said}"
+        return replace(
+            self,
+            pairs=self.pairs[keep],
+            names=tuple(n for n, k in zip(self.names, keep, strict=True) if k),
+            left_out=out,
+            notes=(*self.notes, note) if out else self.notes,
+        )
+
+    @cached_property
+    def _arrays(self) -> tuple[tuple[NDArray[Any], ...], ...]:
+        """The tree, the capsules and the room as the kernels' arrays."""
+        KERNELS.prepare()
+        tree, capsules = self.tree, self.capsules
+        whole = (tree.parent, tree.kind, tree.channel)
+        real = (tree.multiplier, tree.offset, tree.rotation, tree.translation, tree.axis)
+        ends = np.stack([capsules.start, capsules.end], axis=1)
+        return (
+            (*(np.array(x, dtype=np.int64) for x in whole), *map(np.array, real)),
+            (np.array(capsules.body, dtype=np.int64), ends, np.array(capsules.radius)),
+            (np.array(self.spaces), np.array(self.boxes), np.array(self.pairs, dtype=np.int64)),
+        )
+
+
+def _whole(robot: Robot, capsules: Capsules) -> Clearance:
+    """Return the clearance with all pairs but those of one body or of neighbours."""
+    motion = robot.options.motion
+    known = {*capsules.links, *motion.half_space_names}
+    for pair in motion.ignore:
+        for name in pair:
+            if name not in known:
+                raise InvalidSetting(
+                    f"no link with a shape is called '{name}'",
+                    argument="[motion], ignore",
+                    valid=sorted(known),
+                )
+    ignored = {frozenset(pair) for pair in motion.ignore}
+    near = _neighbours(robot, capsules)
+    links, count = capsules.links, range(len(capsules.links))
+    found = [
+        ((CAPSULE, i, j), (links[i], links[j]))
+        for i in count
+        for j in count[i + 1 :]
+        if not near[i, j]
+    ]
+    others = [(SPACE, k, name) for k, name in enumerate(motion.half_space_names)]
+    others += [(BOX, k, f"keep_out, box {k + 1}") for k in range(len(motion.keep_out))]
+    moving = [i for i in count if capsules.body[i] >= 0]
+    found += [((kind, i, k), (links[i], name)) for kind, k, name in others for i in moving]
+    found = [(pair, names) for pair, names in found if frozenset(names) not in ignored]
+    boxes = np.array(motion.keep_out).reshape(-1, 3, 2)
+    return Clearance(
+        tree=robot.tree,
+        capsules=capsules,
+        spaces=read_only(
+            np.array([[*s.normal, s.offset] for s in motion.half_spaces]).reshape(-1, 4)
+        ),
+        boxes=read_only(np.hstack([boxes.mean(axis=2), np.ptp(boxes, axis=2) / 2.0])),
+        pairs=np.array([pair for pair, _ in found], dtype=np.int64).reshape(-1, 3),
+        names=tuple(names for _, names in found),
+        required=motion.clearance,
+        notes=capsules.notes,
+    )
+
+
+def _neighbours(robot: Robot, capsules: Capsules) -> NDArray[np.bool_]:
+    """Return which capsules are of one body or of two that one joint joins, shape (n, n).
+
+    A joint that is held still joins nothing: what it carries is of one body with its carrier.
+    """
+    tree = robot.tree
+    held = [robot.options.of(robot.joints[int(c)]).position is not None for c in tree.channel]
+
+    def carrier(body: int) -> int:
+        while body >= 0 and held[body]:
+            body = int(tree.parent[body])
+        return body
+
+    home = np.array([carrier(int(b)) for b in capsules.body])
+    above = np.array([-2 if h < 0 else carrier(int(tree.parent[h])) for h in home])
+    return np.asarray((home[:, None] == home) | (home[:, None] == above) | (above[:, None] == home))
