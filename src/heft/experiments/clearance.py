@@ -29,12 +29,14 @@ class PairChoice:
 
     Attributes:
         postures: Random postures within the limits at which pairs are looked at.
-        always: A pair that is too close at this share of them is left out: its capsules overlap
-            where its links do not, or it cannot be kept apart.
+        often: Links that are too close at this share of them are taken by their parts.
+        always: A pair of capsules that is too close at this share of them is left out: they overlap
+            where the links do not, or cannot be kept apart.
         seed: Of the random postures.
     """
 
     postures: int = 2000
+    often: float = 0.1
     always: float = 0.95
     seed: int = 0
 
@@ -52,7 +54,7 @@ class Clearance:
             index of a capsule, and that of the other capsule, the plane or the box.
         names: What messages call the two of each pair.
         required: Least distance [m].
-        left_out: Pairs that are too close at almost all postures, with the share of them.
+        left_out: Pairs that are too close at almost all postures, in all or in parts.
         notes: For the user: shapes that were not found, pairs that are left out.
     """
 
@@ -63,7 +65,7 @@ class Clearance:
     pairs: NDArray[np.int64]
     names: tuple[tuple[str, str], ...]
     required: float
-    left_out: tuple[tuple[str, str, float], ...] = ()
+    left_out: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
 
     @staticmethod
@@ -86,11 +88,12 @@ class Clearance:
         """
         if robot.tree.free_base:
             raise InvalidSetting("a free base is nowhere", argument='base = "free"')
-        whole = _whole(robot, capsules)
         rng = np.random.default_rng(choice.seed)
         count = (choice.postures, len(limits.joints))
         q = limits.lower + (limits.upper - limits.lower) * rng.uniform(size=count)
-        return whole._without((whole.values(q) < 0.0).mean(axis=0), choice.always)
+        whole = _whole(robot, capsules)
+        parted = whole._parted((whole.values(q) < 0.0).mean(axis=0) >= choice.often)
+        return parted._without((parted.values(q) < 0.0).mean(axis=0) >= choice.always)
 
     def values(self, q: Array) -> Array:
         """Return the distances less what is required of them, shape (N, m) [m].
@@ -115,20 +118,26 @@ class Clearance:
         gradient(q, *self._arrays, seeds, out)
         return out
 
-    def _without(self, close: Array, always: float) -> Clearance:
-        """Return it without the pairs that are too close at a share of postures or more."""
-        keep = close < always
-        out = tuple(
-            (*pair, float(share))
-            for pair, share in zip(self.names, close, strict=True)
-            if share >= always
-        )
-        said = ", ".join(f"{a} and {b}" for a, b, _ in out)
-        note = f"left out, since too close at {100 * always:g} % of all postures: {said}"
+    def _parted(self, chosen: NDArray[np.bool_]) -> Clearance:
+        """Return it with some pairs of links replaced by all pairs of their parts."""
+        found = []
+        for pair, names, cut in zip(self.pairs, self.names, chosen, strict=True):
+            kind, i, j = (int(x) for x in pair)
+            first = self.capsules.parts(i) if cut else [i]
+            second = self.capsules.parts(j) if cut and kind == CAPSULE else [j]
+            found += [((kind, a, b), names) for a in first for b in second]
+        return replace(self, pairs=_pair_array(found), names=tuple(n for _, n in found))
+
+    def _without(self, close: NDArray[np.bool_]) -> Clearance:
+        """Return it without pairs that are too close at almost all postures."""
+        out = tuple(sorted({n for n, k in zip(self.names, close, strict=True) if k}))
+        kept = tuple(n for n, k in zip(self.names, close, strict=True) if not k)
+        said = ", ".join(f"{a} and {b}{' in part' if (a, b) in kept else ''}" for a, b in out)
+        note = f"not kept apart, since too close at almost all postures: {said}"
         return replace(
             self,
-            pairs=self.pairs[keep],
-            names=tuple(n for n, k in zip(self.names, keep, strict=True) if k),
+            pairs=self.pairs[~close],
+            names=kept,
             left_out=out,
             notes=(*self.notes, note) if out else self.notes,
         )
@@ -162,12 +171,12 @@ def _whole(robot: Robot, capsules: Capsules) -> Clearance:
                 )
     ignored = {frozenset(pair) for pair in motion.ignore}
     near = _neighbours(robot, capsules)
-    links, count = capsules.links, range(len(capsules.links))
+    links, count = capsules.links, np.flatnonzero(capsules.whole).tolist()
     found = [
         ((CAPSULE, i, j), (links[i], links[j]))
         for i in count
-        for j in count[i + 1 :]
-        if not near[i, j]
+        for j in count
+        if j > i and not near[i, j]
     ]
     others = [(SPACE, k, name) for k, name in enumerate(motion.half_space_names)]
     others += [(BOX, k, f"keep_out, box {k + 1}") for k in range(len(motion.keep_out))]
@@ -182,11 +191,15 @@ def _whole(robot: Robot, capsules: Capsules) -> Clearance:
             np.array([[*s.normal, s.offset] for s in motion.half_spaces]).reshape(-1, 4)
         ),
         boxes=read_only(np.hstack([boxes.mean(axis=2), np.ptp(boxes, axis=2) / 2.0])),
-        pairs=np.array([pair for pair, _ in found], dtype=np.int64).reshape(-1, 3),
+        pairs=_pair_array(found),
         names=tuple(names for _, names in found),
         required=motion.clearance,
         notes=capsules.notes,
     )
+
+
+def _pair_array(found: list[tuple[tuple[int, int, int], tuple[str, str]]]) -> NDArray[np.int64]:
+    return np.array([pair for pair, _ in found], dtype=np.int64).reshape(-1, 3)
 
 
 def _neighbours(robot: Robot, capsules: Capsules) -> NDArray[np.bool_]:

@@ -31,7 +31,9 @@ def distances(q: Array, tree: Any, capsules: Any, room: Any, out: Array) -> None
 
     Args:
         q: Shape (N, channels) [rad or m].
-        tree, capsules, room: See above.
+        tree: See above, as the next two.
+        capsules: Bodies, ends and radii.
+        room: Planes, boxes and pairs.
         out: Is written.
     """
     pairs = room[2]
@@ -50,7 +52,9 @@ def gradient(q: Array, tree: Any, capsules: Any, room: Any, seeds: Array, out: A
 
     Args:
         q: Shape (N, channels) [rad or m].
-        tree, capsules, room: See above.
+        tree: See above, as the next two.
+        capsules: Bodies, ends and radii.
+        room: Planes, boxes and pairs.
         seeds: Weights, shape (N, m).
         out: Is added to.
     """
@@ -143,11 +147,12 @@ def _gap(pair: Any, ends: Array, radius: Array, room: Any, witness: Array) -> fl
     first, second = pair[1], pair[2]
     a, b = ends[first, 0], ends[first, 1]
     if pair[0] == CAPSULE:
-        gap = segment_to_segment(a, b, ends[second, 0], ends[second, 1], witness)
-        return gap - radius[first] - radius[second]
-    if pair[0] == SPACE:
-        return segment_to_half_space(a, b, room[0][second], witness) - radius[first]
-    return segment_to_box(a, b, room[1][second], witness) - radius[first]
+        gap = segment_to_segment(a, b, ends[second, 0], ends[second, 1], witness) - radius[second]
+    elif pair[0] == SPACE:
+        gap = segment_to_half_space(a, b, room[0][second], witness)
+    else:
+        gap = segment_to_box(a, b, room[1][second], witness)
+    return float(gap - radius[first])
 
 
 @exact

@@ -19,6 +19,7 @@ from heft.arrays import Array
 from heft.compiled import exact
 
 TINY = 1e-14  # [m] or [m²]; what is smaller has no direction
+PARALLEL = 1e-12  # squared sine of the angle of segments that are taken as parallel
 ROUNDS = 60  # of the search for the point nearest to a box; ends within 7 but for rounding
 
 
@@ -29,8 +30,10 @@ def segment_to_segment(a: Array, b: Array, c: Array, d: Array, witness: Array) -
     The closest points are those of [Ericson2005], §5.1.9.
 
     Args:
-        a, b: Ends of the first, shape (3,) [m].
-        c, d: Ends of the second, shape (3,) [m].
+        a: End of the first, shape (3,) [m].
+        b: Its other end.
+        c: End of the second, shape (3,) [m].
+        d: Its other end.
         witness: Is written, shape (9,).
     """
     ux, uy, uz = b[0] - a[0], b[1] - a[1], b[2] - a[2]
@@ -49,10 +52,8 @@ def segment_to_segment(a: Array, b: Array, c: Array, d: Array, witness: Array) -
         s = min(max(-uw / uu, 0.0), 1.0)
     else:
         across = uu * vv - uv * uv
-        if across > 1e-12 * uu * vv:
-            s = min(max((uv * vw - uw * vv) / across, 0.0), 1.0)
-        else:  # parallel: any of the common stretch
-            s = 0.5
+        slant = across > PARALLEL * uu * vv
+        s = min(max((uv * vw - uw * vv) / across, 0.0), 1.0) if slant else 0.5
         t = (uv * s + vw) / vv
         if t < 0.0:
             t = 0.0
@@ -60,7 +61,7 @@ def segment_to_segment(a: Array, b: Array, c: Array, d: Array, witness: Array) -
         elif t > 1.0:
             t = 1.0
             s = min(max((uv - uw) / uu, 0.0), 1.0)
-        elif across <= 1e-12 * uu * vv:
+        elif not slant:  # any of the common stretch
             s = min(max((uv * t - uw) / uu, 0.0), 1.0)
             t = min(max((uv * s + vw) / vv, 0.0), 1.0)
     witness[3], witness[4], witness[5] = a[0] + s * ux, a[1] + s * uy, a[2] + s * uz
@@ -82,7 +83,8 @@ def segment_to_half_space(a: Array, b: Array, space: Array, witness: Array) -> f
     """Return the signed distance of a segment above a plane [m].
 
     Args:
-        a, b: Its ends, shape (3,) [m].
+        a: Its end, shape (3,) [m].
+        b: Its other end.
         space: Unit normal towards the allowed side, and offset [m], shape (4,).
         witness: Is written, shape (9,); the second is the half space below the plane.
     """
@@ -102,7 +104,8 @@ def segment_to_box(a: Array, b: Array, box: Array, witness: Array) -> float:
     """Return the signed distance of a segment to a box, −depth where it enters it [m].
 
     Args:
-        a, b: Its ends, shape (3,) [m].
+        a: Its end, shape (3,) [m].
+        b: Its other end.
         box: Centre and half lengths, along the axes, shape (6,) [m].
         witness: Is written, shape (9,); the second is the box.
     """
@@ -133,9 +136,9 @@ def segment_to_box(a: Array, b: Array, box: Array, witness: Array) -> float:
         if depth > best:
             best = depth
             _edge_witness(a, b, box, i, y, z, depth, witness)
-    if best <= 0.0:
-        return best
-    return _outside(a, b, box, witness)
+    if best > 0.0:
+        best = float(_outside(a, b, box, witness))
+    return best
 
 
 @exact

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -21,15 +22,18 @@ from heft.dynamics import Link
 from heft.errors import InvalidSetting
 
 from .robot import Robot
-from .shapes import Corners, shapes_of
+from .shapes import Surface, shapes_of
 
 
 @dataclass(frozen=True, eq=False)
 class Capsules:
     """Capsules, each rigidly part of a body of a robot or of the world.
 
+    A link has one about all of it, and where several about its parts are much smaller, those too.
+
     Attributes:
-        links: Name of the link that each belongs to, n of them; a link may have several.
+        links: Name of the link that each belongs to, n of them.
+        whole: Whether each is about all of its link, shape (n,).
         body: Index of the body, −1 for the world, shape (n,).
         start, end: Ends of the segment, in the body's frame, shape (n, 3) [m].
         radius: Shape (n,) [m].
@@ -37,11 +41,20 @@ class Capsules:
     """
 
     links: tuple[str, ...]
+    whole: NDArray[np.bool_]
     body: NDArray[np.int64]
     start: Array
     end: Array
     radius: Array
     notes: tuple[str, ...] = ()
+
+    def parts(self, k: int) -> NDArray[np.intp]:
+        """Return the capsules about the parts of the link that capsule k is all of, or k."""
+        if not self.whole[k]:
+            return np.array([k])
+        same = [j for j, link in enumerate(self.links) if link == self.links[k]]
+        parts = [j for j in same if not self.whole[j]]
+        return np.array(parts or [k])
 
     @property
     def volume(self) -> Array:
@@ -55,13 +68,19 @@ class CapsuleFitting:
     """Settings of the fit of capsules to links.
 
     Attributes:
-        steps: Evaluations of the search for the least volume, from each of three starts.
-        join: Two capsules of a link become one if that has at most this share of their volumes.
+        steps: Evaluations of the search for the least volume.
+        cuts: Places along each of three axes at which a link is cut in two to see what it gains.
+        depth: How often a link's parts are cut again.
+        gain: A cut is made where the two capsules have at most this many times the one's volume.
+        least: Radius of a capsule that is not worth a cut [m].
         slack: Added to each radius for the rounding of coordinates [m].
     """
 
-    steps: int = 600
-    join: float = 1.1
+    steps: int = 400
+    cuts: int = 5
+    depth: int = 2
+    gain: float = 1.2
+    least: float = 0.03
     slack: float = 1e-7
 
 
@@ -81,19 +100,20 @@ def fit_capsules(
     """
     motion = robot.options.motion
     found, notes = shapes_of(robot, folder, motion.packages)
-    names: list[str] = []
-    entries: list[tuple[int, Array]] = []
+    entries: list[_Entry] = []
     for link in robot.links:
-        fits = [_Fit.of(c, fitting) for c in found.get(link.name, ())]
-        for fit in _joined(fits, fitting):
-            placed = fit.ends @ link.rotation.T + link.translation
-            names.append(link.name)
-            entries.append((link.body, np.append(placed.ravel(), fit.radius + fitting.slack)))
-    bare = sorted(set(range(len(robot.tree.names))) - {body for body, _ in entries})
+        surfaces = found.get(link.name, [])
+        if surfaces:
+            whole = _Fit.of(reduce(Surface.with_that, surfaces), fitting)
+            parts = whole.parts(fitting, fitting.depth)
+            for fit in [whole, *(parts if len(parts) > 1 else [])]:
+                ends = fit.ends @ link.rotation.T + link.translation
+                radius = fit.radius + fitting.slack
+                entries.append(_Entry(link.name, fit is whole, link.body, ends, radius))
+    bare = sorted(set(range(len(robot.tree.names))) - {e.body for e in entries})
     for body in bare:
-        for segment in _segments(robot, body):
-            names.append(robot.tree.names[body])
-            entries.append((body, np.append(segment.ravel(), motion.radius)))
+        for ends in _segments(robot, body):
+            entries.append(_Entry(robot.tree.names[body], True, body, ends, motion.radius))
     if bare:
         notes.append(
             f"no collision shape of {', '.join(robot.tree.names[b] for b in bare)} is known: "
@@ -103,17 +123,27 @@ def fit_capsules(
     for tool in motion.tool:
         link = _link(robot, tool.link)
         ends = np.array([tool.start, tool.end]) @ link.rotation.T + link.translation
-        names.append(tool.link)
-        entries.append((link.body, np.append(ends.ravel(), tool.radius)))
-    numbers = np.array([numbers for _, numbers in entries]).reshape(-1, 7)
+        entries.append(_Entry(f"tool of {tool.link}", True, link.body, ends, tool.radius))
     return Capsules(
-        links=tuple(names),
-        body=np.array([body for body, _ in entries], dtype=np.int64),
-        start=read_only(numbers[:, :3]),
-        end=read_only(numbers[:, 3:6]),
-        radius=read_only(numbers[:, 6]),
+        links=tuple(e.link for e in entries),
+        whole=np.array([e.whole for e in entries], dtype=bool),
+        body=np.array([e.body for e in entries], dtype=np.int64),
+        start=read_only(np.array([e.ends[0] for e in entries]).reshape(-1, 3)),
+        end=read_only(np.array([e.ends[1] for e in entries]).reshape(-1, 3)),
+        radius=read_only(np.array([e.radius for e in entries])),
         notes=tuple(notes),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Entry:
+    """One capsule: its link, whether it is about all of it, body, ends in its frame, radius [m]."""
+
+    link: str
+    whole: bool
+    body: int
+    ends: Array
+    radius: float
 
 
 def _link(robot: Robot, name: str) -> Link:
@@ -136,38 +166,62 @@ def _segments(robot: Robot, body: int) -> list[Array]:
 
 @dataclass(frozen=True, eq=False)
 class _Fit:
-    """A capsule about corners: its ends, shape (2, 3) [m], and its radius [m]."""
+    """A capsule about a surface: its ends, shape (2, 3) [m], and its radius [m]."""
 
-    corners: Corners
+    surface: Surface
     ends: Array
     radius: float
 
     @staticmethod
-    def of(corners: Corners, fitting: CapsuleFitting) -> _Fit:
-        """Return the capsule of least volume that the search finds about some corners."""
-        hull = corners.hull()
-        ends = least_capsule(hull.points, hull.radius, fitting.steps)
-        return _Fit(corners, ends, _radius(ends, hull.points, hull.radius))
+    def of(surface: Surface, fitting: CapsuleFitting) -> _Fit:
+        """Return the capsule of least volume that the search finds about a surface."""
+        points, radii = surface.corners()
+        ends = least_capsule(points, radii, fitting.steps)
+        return _Fit(surface, ends, _radius(ends, points, radii))
 
     @property
     def volume(self) -> float:
+        """Its volume [m³]."""
         return _volume(self.ends, self.radius)
 
+    def parts(self, fitting: CapsuleFitting, depth: int) -> list[_Fit]:
+        """Return capsules about the parts of the surface, itself where cutting it gains little."""
+        if depth == 0 or self.radius < fitting.least:
+            return [self]
+        points, _ = self.surface.corners()
+        best = (math.inf, self.surface, self.surface)
+        for axis in _axes(points):
+            along = points @ axis
+            for place in np.linspace(along.min(), along.max(), fitting.cuts + 2)[1:-1]:
+                halves = self.surface.cut(axis, float(place))
+                if all(len(h.triangles) or len(h.balls) for h in halves):
+                    rough = sum(_along_axis(*h.corners())[0] for h in halves)
+                    best = min(best, (rough, *halves), key=lambda found: found[0])
+        if math.isinf(best[0]):
+            return [self]
+        fits = [_Fit.of(half, fitting) for half in best[1:]]
+        if sum(f.volume for f in fits) > fitting.gain * self.volume:
+            return [self]
+        return [part for f in fits for part in f.parts(fitting, depth - 1)]
 
-def _joined(fits: list[_Fit], fitting: CapsuleFitting) -> list[_Fit]:
-    """Return the capsules of a link, those that fit into one without much more room as one."""
-    fits = list(fits)
-    k = 0
-    while k < len(fits):
-        for j in range(k + 1, len(fits)):
-            both = _Fit.of(fits[k].corners.with_those(fits[j].corners), fitting)
-            if both.volume <= fitting.join * (fits[k].volume + fits[j].volume):
-                del fits[j], fits[k]
-                fits.append(both)
-                k = -1
-                break
-        k += 1
-    return fits
+
+def _axes(points: Array) -> Array:
+    """Return the principal axes of points, shape (3, 3), the longest first."""
+    return np.asarray(np.linalg.svd(points - points.mean(axis=0), full_matrices=True)[2])
+
+
+def _along_axis(points: Array, radii: Array) -> tuple[float, Array]:
+    """Return volume [m³] and ends [m] of the least capsule along a principal axis of points."""
+    middle = (points.max(axis=0) + points.min(axis=0)) / 2.0
+    found = []
+    for axis in _axes(points):
+        reach = (points - middle) @ axis
+        across = points - middle - np.outer(reach, axis)
+        thick = float(np.max(np.linalg.norm(across, axis=1) + radii))
+        room = np.array([min(reach.min() + thick, 0.0), max(reach.max() - thick, 0.0)])
+        ends = middle + np.outer(room, axis)
+        found.append((_volume(ends, _radius(ends, points, radii)), ends))
+    return min(found, key=lambda pair: pair[0])
 
 
 def _volume(ends: Array, radius: float) -> float:
@@ -187,12 +241,12 @@ def _radius(ends: Array, points: Array, radii: Array) -> float:
 def least_capsule(points: Array, radii: Array, steps: int) -> Array:
     """Return the ends of the segment whose capsule about some balls has the least volume.
 
-    Nelder-Mead over the ends, from the three principal axes of the points.
+    Nelder-Mead over the ends, from the best capsule along a principal axis of the points.
 
     Args:
         points: Centres of the balls, shape (n, 3) [m].
         radii: Their radii, zero for corners, shape (n,) [m].
-        steps: Evaluations from each start.
+        steps: Evaluations.
 
     Returns:
         Shape (2, 3) [m].
@@ -202,19 +256,14 @@ def least_capsule(points: Array, radii: Array, steps: int) -> Array:
     if len(points) == 1:
         return np.array([points[0], points[0]])
     middle = (points.max(axis=0) + points.min(axis=0)) / 2.0
-    size = float(np.ptp(points, axis=0).max())
-    axes = np.linalg.svd(points - points.mean(axis=0), full_matrices=False)[2]
+    size = float(np.linalg.norm(points - middle, axis=1).max() + radii.max())
 
     def cost(ends: Array) -> float:
         pair = middle + size * ends.reshape(2, 3)
         return _volume(pair, _radius(pair, points, radii)) / size**3
 
-    best: tuple[float, Array] = (math.inf, np.zeros(6))
-    for axis in axes:
-        reach = (points - middle) @ axis
-        start = np.outer([reach.min(), reach.max()], axis) / size * 0.7
-        found = minimize(
-            cost, start.ravel(), method="Nelder-Mead", options={"maxfev": steps, "fatol": 1e-9}
-        )
-        best = min(best, (float(found.fun), found.x), key=lambda pair: pair[0])
-    return np.asarray(middle + size * best[1].reshape(2, 3))
+    start = (_along_axis(points, radii)[1] - middle).ravel() / size
+    simplex = np.vstack([start, start + 0.1 * np.eye(6)])
+    options = {"maxfev": steps, "fatol": 1e-7, "xatol": 1e-4, "initial_simplex": simplex}
+    found = minimize(cost, start, method="Nelder-Mead", options=options)
+    return np.asarray(middle + size * found.x.reshape(2, 3))

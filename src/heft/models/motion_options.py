@@ -106,7 +106,7 @@ class MotionOptions:
         joint: Limits of joints, by name.
         margin: Shares of limits that stay unused.
         frequency: Highest frequency of motion [Hz], below the robot's first resonance.
-        clearance: Least distance of links from one another and from planes and boxes [m].
+        clearance: Least distance of links' capsules from one another, planes and boxes [m].
         floor: Height of the floor in the base's frame [m]; there is none if not given.
         planes: Further planes that the robot stays on one side of.
         keep_in: Box that the whole robot but its base stays in [m].
@@ -120,7 +120,7 @@ class MotionOptions:
     joint: Mapping[str, JointMotionOptions] = field(default_factory=dict)
     margin: Margins = Margins()
     frequency: float | None = None
-    clearance: float = 0.02
+    clearance: float = 0.01
     floor: float | None = None
     planes: tuple[HalfSpace, ...] = ()
     keep_in: Box | None = None

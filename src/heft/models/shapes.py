@@ -1,4 +1,4 @@
-"""Collision shapes of a URDF's links as corners: meshes, boxes, cylinders, balls, capsules.
+"""Collision shapes of a URDF's links as surfaces: meshes, boxes, cylinders, balls, capsules.
 
 Robots of other files have none that are read. Meshes are looked for where their URI says:
 `package://NAME/PATH` in the folders above the model file, in those that `[motion]` names, and in
@@ -29,48 +29,90 @@ SCHEMES = ("package://", "model://")
 
 
 @dataclass(frozen=True, eq=False)
-class Corners:
-    """Balls about points, whose convex hull contains a shape.
+class Surface:
+    """Triangles and balls: what a shape's surface consists of.
 
     Attributes:
-        points: Shape (n, 3) [m].
-        radius: Of the balls, zero for corners, shape (n,) [m].
+        triangles: Corners, shape (n, 3, 3) [m].
+        balls: Centre and radius, shape (m, 4) [m].
     """
 
-    points: Array
-    radius: Array
+    triangles: Array
+    balls: Array
 
     @staticmethod
-    def plain(points: Array) -> Corners:
-        """Return corners of points."""
-        return Corners(points, np.zeros(len(points)))
+    def around(points: Array) -> Surface:
+        """Return the convex hull of points, shape (n, 3) [m]."""
+        from scipy.spatial import ConvexHull
 
-    def placed(self, rotation: Array, translation: Array) -> Corners:
-        """Return them in another frame."""
-        return Corners(self.points @ rotation.T + translation, self.radius)
+        return Surface(points[ConvexHull(points).simplices], np.zeros((0, 4)))
 
-    def with_those(self, others: Corners) -> Corners:
-        """Return these and others."""
-        return Corners(
-            np.vstack([self.points, others.points]), np.append(self.radius, others.radius)
+    @staticmethod
+    def of_balls(centres: Array, radius: float) -> Surface:
+        """Return balls of one radius [m] about points, shape (m, 3) [m]."""
+        return Surface(
+            np.zeros((0, 3, 3)), np.hstack([centres, np.full((len(centres), 1), radius)])
         )
 
-    def hull(self) -> Corners:
-        """Return those that the convex hull needs, all balls among them."""
+    def placed(self, rotation: Array, translation: Array) -> Surface:
+        """Return it in another frame."""
+        moved = self.balls.copy()
+        moved[:, :3] = moved[:, :3] @ rotation.T + translation
+        return Surface(self.triangles @ rotation.T + translation, moved)
+
+    def with_that(self, other: Surface) -> Surface:
+        """Return both."""
+        return Surface(
+            np.concatenate([self.triangles, other.triangles]),
+            np.concatenate([self.balls, other.balls]),
+        )
+
+    def corners(self) -> tuple[Array, Array]:
+        """Return points, shape (n, 3), and radii, shape (n,), of balls whose convex hull is its [m]."""
         from scipy.spatial import ConvexHull, QhullError
 
-        plain = self.radius == 0.0
-        points = np.unique(self.points[plain], axis=0)
+        points = np.unique(self.triangles.reshape(-1, 3), axis=0)
         if len(points) > 8:
             with suppress(QhullError):  # flat: all of them
                 points = points[ConvexHull(points).vertices]
-        radius = np.append(np.zeros(len(points)), self.radius[~plain])
-        return Corners(np.vstack([points, self.points[~plain]]), radius)
+        radius = np.append(np.zeros(len(points)), self.balls[:, 3])
+        return np.vstack([points, self.balls[:, :3]]), radius
+
+    def cut(self, normal: Array, offset: float) -> tuple[Surface, Surface]:
+        """Return what is below and above the plane `normal · x = offset`, triangles cut in two.
+
+        A ball goes where its centre is.
+        """
+        sides = self.triangles @ normal - offset  # (n, 3)
+        above = self.balls[:, :3] @ normal > offset
+        return (
+            Surface(_clipped(self.triangles, -sides), self.balls[~above]),
+            Surface(_clipped(self.triangles, sides), self.balls[above]),
+        )
+
+
+def _clipped(triangles: Array, sides: Array) -> Array:
+    """Return the parts of triangles where `sides`, given at their corners, is not negative."""
+    inside = sides >= 0.0
+    count = inside.sum(axis=1)
+    kept = [triangles[count == 3]]
+    for n in (1, 2):
+        chosen = np.flatnonzero(count == n)
+        odd = np.argmax(inside[chosen] == (n == 1), axis=1)  # the corner that is alone
+        order = (odd[:, None] + np.arange(3)) % 3
+        rows = np.arange(len(chosen))[:, None]
+        a, b, c = np.moveaxis(triangles[chosen][rows, order], 1, 0)
+        u, v, w = sides[chosen][rows, order].T[..., None]
+        ab, ac = a + (b - a) * (u / (u - v)), a + (c - a) * (u / (u - w))
+        kept += [
+            np.stack(t, axis=1) for t in ([(a, ab, ac)] if n == 1 else [(ab, b, c), (ab, c, ac)])
+        ]
+    return np.concatenate(kept)
 
 
 def shapes_of(
     robot: Robot, folder: Path | None, packages: Iterable[str]
-) -> tuple[dict[str, list[Corners]], list[str]]:
+) -> tuple[dict[str, list[Surface]], list[str]]:
     """Return the collision shapes of links by name, in the links' frames, and notes to the user.
 
     Args:
@@ -80,7 +122,7 @@ def shapes_of(
     """
     if robot.form != "urdf":
         return {}, []
-    found: dict[str, list[Corners]] = {}
+    found: dict[str, list[Surface]] = {}
     lost: list[str] = []
     search = _Search(folder, tuple(packages))
     for link in xml.parse(robot.source, "URDF").all("link"):
@@ -89,11 +131,11 @@ def shapes_of(
             geometry = element.find("geometry")
             for shape in geometry.children if geometry is not None else ():
                 try:
-                    corners = _corners(shape, search)
+                    surface = _surface(shape, search)
                 except (HeftError, KeyError, ValueError, RuntimeError, OSError):
                     lost.append(f"{name} ({shape.attributes.get('filename', shape.tag)})")
                     continue
-                found.setdefault(name, []).append(corners.placed(*_origin(element)))
+                found.setdefault(name, []).append(surface.placed(*_origin(element)))
     if not lost:
         return found, []
     more = f" and {len(lost) - 4} more" if len(lost) > 4 else ""
@@ -111,8 +153,8 @@ def _origin(element: Element) -> tuple[Array, Array]:
     return matrix_of_rpy(*rpy), np.array(xyz)
 
 
-def _corners(shape: Element, search: _Search) -> Corners:
-    """Return the corners of a shape in its own frame.
+def _surface(shape: Element, search: _Search) -> Surface:
+    """Return the surface of a shape in its own frame.
 
     Raises:
         HeftError: If a number is none, or a mesh is not found.
@@ -121,30 +163,33 @@ def _corners(shape: Element, search: _Search) -> Corners:
     said = shape.attributes
     if shape.tag == "mesh":
         scale = numbers(said.get("scale", "1 1 1"), 3, "scale", "mesh")
-        return Corners.plain(_vertices(search.file(said["filename"]), np.array(scale)))
+        return _mesh(search.file(said["filename"]), np.array(scale))
     if shape.tag == "box":
         half = np.array(numbers(said["size"], 3, "size", "box")) / 2.0
         signs = np.array(np.meshgrid(*[[-1.0, 1.0]] * 3)).reshape(3, -1).T
-        return Corners.plain(signs * half)
+        return Surface.around(signs * half)
     (radius,) = numbers(said["radius"], 1, "radius", shape.tag)
     if shape.tag == "sphere":
-        return Corners(np.zeros((1, 3)), np.array([radius]))
+        return Surface.of_balls(np.zeros((1, 3)), radius)
     (length,) = numbers(said["length"], 1, "length", shape.tag)
     ends = np.array([[0.0, 0.0, -length / 2.0], [0.0, 0.0, length / 2.0]])
     if shape.tag == "capsule":
-        return Corners(ends, np.full(2, radius))
+        return Surface.of_balls(ends, radius)
     if shape.tag != "cylinder":
         raise KeyError(shape.tag)
     angle = 2.0 * math.pi * np.arange(ROUND) / ROUND
     rim = radius / math.cos(math.pi / ROUND) * np.array([np.cos(angle), np.sin(angle), 0.0 * angle])
-    return Corners.plain(np.vstack([rim.T + end for end in ends]))
+    return Surface.around(np.vstack([rim.T + end for end in ends]))
 
 
-def _vertices(path: Path, scale: Array) -> Array:
-    """Return the corners of a mesh, shape (n, 3) [m]."""
+def _mesh(path: Path, scale: Array) -> Surface:
+    """Return the triangles of a mesh."""
     import coal
 
-    return np.array(coal.MeshLoader().load(str(path), scale).vertices()).reshape(-1, 3)
+    mesh = coal.MeshLoader().load(str(path), scale)
+    points = np.array(mesh.vertices()).reshape(-1, 3)
+    index = np.array([[t[0], t[1], t[2]] for t in map(mesh.tri_indices, range(mesh.num_tris))])
+    return Surface(points[index.reshape(-1, 3)], np.zeros((0, 4)))
 
 
 @dataclass(frozen=True)
