@@ -96,7 +96,7 @@ def segment_to_half_space(a: Array, b: Array, space: Array, witness: Array) -> f
         witness[i] = -space[i]
         witness[3 + i] = point[i]
         witness[6 + i] = point[i] - distance * space[i]
-    return distance
+    return float(distance)
 
 
 @exact

@@ -68,7 +68,7 @@ class Surface:
         )
 
     def corners(self) -> tuple[Array, Array]:
-        """Return points, shape (n, 3), and radii, shape (n,), of balls whose convex hull is its [m]."""
+        """Return centres (n, 3) and radii (n,) of balls that have the same convex hull [m]."""
         from scipy.spatial import ConvexHull, QhullError
 
         points = np.unique(self.triangles.reshape(-1, 3), axis=0)
