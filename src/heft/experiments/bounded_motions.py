@@ -158,9 +158,9 @@ class SplineMotion:
         """Return bounds of a derivative's size on n intervals [s], (n, d); see `BoundedMotion`."""
         whole = np.abs(self.extremes(order)).max(axis=0)
         if order + 2 > self.smoothness:
-            return np.broadcast_to(whole, (len(begin), len(whole)))
+            return np.tile(whole, (len(begin), 1))
         curve = np.abs(self.extremes(order + 2)).max(axis=0)
-        return np.minimum(_from_ends(self, order, begin, end, curve), whole)
+        return np.asarray(np.minimum(_from_ends(self, order, begin, end, curve), whole))
 
     def _hull(self, order: int) -> Array:
         """Return Bernstein coefficients of a derivative, shape (degree + 1, pieces, d)."""

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from heft.arrays import Array
-from heft.dynamics import PRISMATIC, Tree, kernels
-from heft.models import MotionLimits
+from heft.dynamics import Tree, kernels
+from heft.models import MotionLimits, carried_reach
 
 from .bounded_motions import BoundedMotion, require_bounded
 from .clearance import Clearance
@@ -292,7 +292,7 @@ def reaches(clearance: Clearance, largest: Array) -> Array:
         np.linalg.norm(capsules.start, axis=1), np.linalg.norm(capsules.end, axis=1)
     )
     own = [
-        _reach(tree, int(b), float(size), largest)
+        carried_reach(tree, int(b), float(size), largest)
         for b, size in zip(capsules.body, extent + capsules.radius, strict=True)
     ]
     found = np.zeros((len(clearance.pairs), tree.channels))
@@ -302,21 +302,6 @@ def reaches(clearance: Clearance, largest: Array) -> Array:
         for body in first.keys() ^ second.keys():  # joints that carry both move both alike
             speed = abs(float(tree.multiplier[body])) * {**first, **second}[body]
             found[m, int(tree.channel[body])] += speed
-    return found
-
-
-def _reach(tree: Tree, body: int, size: float, largest: Array) -> dict[int, float]:
-    """Return the distance of a capsule's farthest point from each joint that carries it [m]."""
-    found: dict[int, float] = {}
-    far = size
-    while body >= 0:
-        slides = tree.kind[body] == PRISMATIC
-        found[body] = 1.0 if slides else far
-        far += float(np.linalg.norm(tree.translation[body]))
-        if slides:
-            stroke = abs(float(tree.multiplier[body])) * float(largest[int(tree.channel[body])])
-            far += stroke + abs(float(tree.offset[body]))
-        body = int(tree.parent[body])
     return found
 
 
@@ -332,7 +317,7 @@ def _largest(
 
     Args:
         duration: Of the motion [s].
-        enclose: Bounds of the functions on n intervals, values in them, each (n, k), and their times.
+        enclose: Bounds of the functions on n intervals and values in them, each (n, k), and when.
         slack: A bound that is so much above what is seen is good enough, shape (k,).
         limit: A function that is broken need not be bounded any closer, shape (k,).
         proof: Settings.

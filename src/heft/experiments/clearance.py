@@ -18,7 +18,7 @@ from heft.arrays import Array, read_only
 from heft.compiled import plain
 from heft.dynamics import Tree
 from heft.errors import InvalidSetting
-from heft.models import Capsules, MotionLimits, Robot
+from heft.models import Capsules, MotionLimits, Robot, cannot_touch
 
 from .clearance_kernels import BOX, CAPSULE, KERNELS, SPACE, distances, gradient
 
@@ -74,8 +74,8 @@ class Clearance:
     ) -> Clearance:
         """Return the clearance of a robot in the room that `[motion]` of its options states.
 
-        Pairs are all but those of one body, of neighbours, of links that `ignore` names, and those
-        too close at almost all postures.
+        Pairs are all but those of one body, of neighbours, of links that `ignore` names, of links
+        that are proven never to touch, and those too close at almost all postures.
 
         Args:
             robot: The robot, its base fixed.
@@ -92,7 +92,9 @@ class Clearance:
         count = (choice.postures, len(limits.joints))
         q = limits.lower + (limits.upper - limits.lower) * rng.uniform(size=count)
         whole = _whole(robot, capsules)
-        parted = whole._parted((whole.values(q) < 0.0).mean(axis=0) >= choice.often)
+        often = (whole.values(q) < 0.0).mean(axis=0) >= choice.often
+        apart = whole._never_touching(often, limits)
+        parted = whole._kept(~apart)._parted(often[~apart])
         return parted._without((parted.values(q) < 0.0).mean(axis=0) >= choice.always)
 
     def values(self, q: Array) -> Array:
@@ -118,6 +120,22 @@ class Clearance:
         gradient(q, *self._arrays, seeds, out)
         return out
 
+    def _never_touching(self, chosen: NDArray[np.bool_], limits: MotionLimits) -> NDArray[np.bool_]:
+        """Return which of some pairs of links are proven never to touch, shape (m,)."""
+        shapes = self.capsules.shapes
+        return np.array(
+            [
+                cut and pair[0] == CAPSULE and cannot_touch(self.tree, shapes[a], shapes[b], limits)
+                for cut, pair, (a, b) in zip(chosen, self.pairs, self.names, strict=True)
+            ],
+            dtype=bool,
+        )
+
+    def _kept(self, chosen: NDArray[np.bool_]) -> Clearance:
+        """Return it with some of its pairs."""
+        names = tuple(n for n, k in zip(self.names, chosen, strict=True) if k)
+        return replace(self, pairs=self.pairs[chosen], names=names)
+
     def _parted(self, chosen: NDArray[np.bool_]) -> Clearance:
         """Return it with some pairs of links replaced by all pairs of their parts."""
         found = []
@@ -130,17 +148,11 @@ class Clearance:
 
     def _without(self, close: NDArray[np.bool_]) -> Clearance:
         """Return it without pairs that are too close at almost all postures."""
+        kept = self._kept(~close)
         out = tuple(sorted({n for n, k in zip(self.names, close, strict=True) if k}))
-        kept = tuple(n for n, k in zip(self.names, close, strict=True) if not k)
-        said = ", ".join(f"{a} and {b}{' in part' if (a, b) in kept else ''}" for a, b in out)
+        said = ", ".join(f"{a} and {b}{' in part' if (a, b) in kept.names else ''}" for a, b in out)
         note = f"not kept apart, since too close at almost all postures: {said}"
-        return replace(
-            self,
-            pairs=self.pairs[~close],
-            names=kept,
-            left_out=out,
-            notes=(*self.notes, note) if out else self.notes,
-        )
+        return replace(kept, left_out=out, notes=(*self.notes, note) if out else self.notes)
 
     @cached_property
     def _arrays(self) -> tuple[tuple[NDArray[Any], ...], ...]:

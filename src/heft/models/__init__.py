@@ -8,4 +8,5 @@ from .expressions import expression, load_sympy, require_sensible, right_angle
 from .robot import Robot
 from .motion_limits import LimitDefaults, MotionLimits, motion_limits
 from .friction_code import c_source, python_source
+from .link_shapes import LinkShape, cannot_touch, carried_reach
 from .capsules import CapsuleFitting, Capsules, fit_capsules

@@ -10,6 +10,7 @@ user, and the link gets its other shapes, or a segment from joint to joint.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -21,6 +22,7 @@ from heft.arrays import Array, read_only
 from heft.dynamics import Link
 from heft.errors import InvalidSetting
 
+from .link_shapes import LinkShape
 from .robot import Robot
 from .shapes import Surface, shapes_of
 
@@ -37,6 +39,7 @@ class Capsules:
         body: Index of the body, −1 for the world, shape (n,).
         start, end: Ends of the segment, in the body's frame, shape (n, 3) [m].
         radius: Shape (n,) [m].
+        shapes: Shape of each link, by name.
         notes: Shapes that were not found and what stands in for them, for the user.
     """
 
@@ -46,6 +49,7 @@ class Capsules:
     start: Array
     end: Array
     radius: Array
+    shapes: Mapping[str, LinkShape]
     notes: tuple[str, ...] = ()
 
     def parts(self, k: int) -> NDArray[np.intp]:
@@ -101,10 +105,16 @@ def fit_capsules(
     motion = robot.options.motion
     found, notes = shapes_of(robot, folder, motion.packages)
     entries: list[_Entry] = []
+    shapes: dict[str, LinkShape] = {}
     for link in robot.links:
         surfaces = found.get(link.name, [])
         if surfaces:
             whole = _Fit.of(reduce(Surface.with_that, surfaces), fitting)
+            surface = whole.surface.placed(link.rotation, link.translation)
+            points, radii = surface.corners()
+            # What is thicker everywhere than its thickest ball has no surface of triangles.
+            known = surface.triangles if radii.max() == 0.0 else surface.triangles[:0]
+            shapes[link.name] = LinkShape(link.body, points, known, float(radii.max()))
             parts = whole.parts(fitting, fitting.depth)
             for fit in [whole, *(parts if len(parts) > 1 else [])]:
                 ends = fit.ends @ link.rotation.T + link.translation
@@ -124,6 +134,8 @@ def fit_capsules(
         link = _link(robot, tool.link)
         ends = np.array([tool.start, tool.end]) @ link.rotation.T + link.translation
         entries.append(_Entry(f"tool of {tool.link}", True, link.body, ends, tool.radius))
+    for e in entries:
+        shapes.setdefault(e.link, LinkShape(e.body, e.ends, np.zeros((0, 3, 3)), e.radius))
     return Capsules(
         links=tuple(e.link for e in entries),
         whole=np.array([e.whole for e in entries], dtype=bool),
@@ -131,6 +143,7 @@ def fit_capsules(
         start=read_only(np.array([e.ends[0] for e in entries]).reshape(-1, 3)),
         end=read_only(np.array([e.ends[1] for e in entries]).reshape(-1, 3)),
         radius=read_only(np.array([e.radius for e in entries])),
+        shapes=shapes,
         notes=tuple(notes),
     )
 
