@@ -31,6 +31,8 @@ from heft.files import (
     truth,
 )
 
+from .motion_options import MOTION, MotionOptions
+
 STANDARD_GRAVITY = (0.0, 0.0, -9.81)
 LARGEST_GRAVITY = 100.0  # [m/s²]; more is in another unit
 
@@ -125,6 +127,7 @@ class Options:
         joint: Options of joints, by joint name.
         coupling: Transmission of motors that move several joints.
         limits: Bounds on mass and centre of mass, by link name.
+        motion: Limits of motions that are designed.
     """
 
     base: Literal["fixed", "free"] = "fixed"
@@ -132,6 +135,7 @@ class Options:
     joint: Mapping[str, JointOptions] | None = None
     coupling: Coupling | None = None
     limits: Mapping[str, LinkOptions] | None = None
+    motion: MotionOptions = MotionOptions()
 
     @staticmethod
     def from_toml(path: Path) -> Options:
@@ -198,6 +202,8 @@ class Options:
                 name: {k: np.array(v).tolist() for k, v in vars(entry).items() if v is not None}
                 for name, entry in self.limits.items()
             }
+        if motion := self.motion.to_dict():
+            table["motion"] = motion
         return table
 
 
@@ -280,5 +286,6 @@ OPTIONS = Section(
         "joint": named(JOINT, "[joint.NAME] tables are expected"),
         "coupling": COUPLING,
         "limits": named(LIMITS, "[limits.NAME] tables are expected"),
+        "motion": MOTION,
     },
 )
