@@ -21,6 +21,7 @@ from heft.cli_options import (
     ESTIMATION,
     LIVE,
     LOAD,
+    SIMULATION,
     SMOOTHING,
     Estimated,
     Live,
@@ -29,6 +30,7 @@ from heft.cli_options import (
     LoadOptions,
     Logs,
     Map,
+    Simulation,
     Smoothed,
     With,
 )
@@ -170,6 +172,48 @@ def predict(
 
     rows = predict_files(results, log, out, columns, friction)
     message(f"{out}: {rows} rows")
+
+
+@app.command
+def simulate(
+    model: Path,
+    motion: Path,
+    *,
+    out: Path,
+    columns: Map = None,
+    options: With = None,
+    simulation: Simulation = SIMULATION,
+    quiet: bool = False,
+) -> None:
+    """Simulate what the log of a motion would look like, in MuJoCo, with the truth beside it.
+
+    Needs the extra `simulation`: pip install 'heft[simulation]'. Writes the log, and a folder
+    beside it with the ending .truth: what was true of the motion, the drives and the sensors.
+
+    Parameters
+    ----------
+    model
+        URDF or MJCF on a fixed base, whose numbers are taken for the truth.
+    motion
+        A log with t and `q.<joint>`, with `v.` and `a.` if they are known; or a JointTrajectory as
+        JSON.
+    out
+        MCAP, Parquet, NPZ or CSV file to write.
+    columns
+        TOML that says what the motion's columns mean.
+    options
+        TOML whose table [simulation] says what is simulated: friction, gears, sensors, controller.
+    quiet
+        Say nothing while working.
+    """
+    from heft.applications.simulate import simulate_files
+
+    settings, progress = simulation.settings(options), progress_unless(quiet)
+    found = simulate_files(model, motion, out, settings, columns, progress)
+    for loss in found.losses:
+        progress(loss)
+    message(found.text())
+    message(f"\n{out}   {out.with_suffix('.truth')}")
 
 
 @app.command

@@ -12,6 +12,7 @@ from cyclopts import Group, Parameter
 
 if TYPE_CHECKING:
     from heft.applications.identification import Settings
+    from heft.applications.simulate import SimulationSettings
     from heft.signals import Smoothing
 
 Map = Annotated[Path | None, Parameter(name="--map")]
@@ -253,10 +254,66 @@ class LiveOptions:
             )
 
 
+@dataclass(frozen=True)
+class SimulationOptions:
+    """What is simulated most often; everything else stands in [simulation] of --with.
+
+    Parameters
+    ----------
+    controller
+        Of the joints: PD, computed torque, or a cascade of position and velocity.
+    friction
+        Law of friction: none, smooth or hard Coulomb, with Stribeck's fall, LuGre or Dahl.
+    rate
+        Rows of the log a second [Hz].
+    seed
+        Of all random numbers.
+    exact
+        No friction, ripple, elasticity nor errors of sensors; rotors stay.
+    """
+
+    controller: Literal["pd", "computed-torque", "cascade"] | None = None
+    friction: Literal["none", "smooth", "hard", "stribeck", "lugre", "dahl"] | None = None
+    rate: float | None = None
+    seed: int | None = None
+    exact: bool = False
+
+    def settings(self, options: Path | None) -> SimulationSettings:
+        """Return the settings of a simulation.
+
+        Args:
+            options: TOML of --with.
+
+        Raises:
+            InvalidSetting: If the TOML is malformed, or an option out of range.
+        """
+        from dataclasses import replace
+
+        from heft.applications.simulate import SimulationSettings
+        from heft.errors import InvalidSetting
+
+        found = SimulationSettings.from_toml(options)
+        if self.controller is not None:
+            found = replace(found, controller=replace(found.controller, law=self.controller))
+        if self.friction is not None:
+            found = replace(found, drives=replace(found.drives, friction=self.friction))
+        if self.rate is not None:
+            if not 0.0 < self.rate <= 20_000.0:
+                raise InvalidSetting("rows a second are positive", argument="--rate", got=self.rate)
+            found = replace(found, sensors=replace(found.sensors, rate=self.rate))
+        if self.seed is not None:
+            if self.seed < 0:
+                raise InvalidSetting("a seed is 0 or more", argument="--seed", got=self.seed)
+            found = replace(found, seed=self.seed)
+        return found.exact() if self.exact else found
+
+
 # As parameters of commands: each option stands for itself, in a group of its own in the help.
 Smoothed = Annotated[SmoothingOptions, Parameter(name="*", group=Group("Smoothing", sort_key=1))]
 Estimated = Annotated[EstimationOptions, Parameter(name="*", group=Group("Estimation", sort_key=2))]
 Load = Annotated[LoadOptions, Parameter(name="*")]
 Live = Annotated[LiveOptions, Parameter(name="*", group=Group("Live", sort_key=1))]
+SimulationGroup = Group("Simulation", sort_key=1)
+Simulation = Annotated[SimulationOptions, Parameter(name="*", group=SimulationGroup)]
 SMOOTHING, ESTIMATION = SmoothingOptions(), EstimationOptions()  # as they are by default
-LOAD, LIVE = LoadOptions(), LiveOptions()
+LOAD, LIVE, SIMULATION = LoadOptions(), LiveOptions(), SimulationOptions()
