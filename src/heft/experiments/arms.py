@@ -64,14 +64,10 @@ class Inertial:
             [self.mass, *(self.mass * c), *about[[0, 0, 1, 0, 1, 2], [0, 1, 1, 2, 2, 2]]]
         )
 
-    def sound(self, least: float = SOUND) -> Inertial:
-        """Return the same with a Σ that mass in some places could have.
-
-        Args:
-            least: Smallest eigenvalue of Σ, over the largest.
-        """
+    def sound(self) -> Inertial:
+        """Return the same with a Σ that mass in some places could have."""
         values, axes = np.linalg.eigh(self.spread)
-        kept = np.maximum(values, least * values.max())
+        kept = np.maximum(values, SOUND * values.max())
         return replace(self, spread=(axes * kept) @ axes.T)
 
     def wrong(self, rng: np.random.Generator, share: float, shift: float) -> Inertial:
@@ -158,7 +154,9 @@ class Arm:
     @cached_property
     def links(self) -> Mapping[str, Inertial]:
         """Mass properties of every link that the file gives some."""
-        found = ((k.attrib["name"], read_inertial(k)) for k in ET.fromstring(self.urdf).findall("link"))
+        found = (
+            (k.attrib["name"], read_inertial(k)) for k in ET.fromstring(self.urdf).findall("link")
+        )
         return {name: inertial for name, inertial in found if inertial is not None}
 
     def believed(self, rng: np.random.Generator, share: float = 0.3, shift: float = 0.03) -> bytes:

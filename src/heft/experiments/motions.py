@@ -1,8 +1,8 @@
-"""Motions that a simulated controller is to follow: sines, moves with dwells, ordinary work, given.
+"""Motions that a simulated controller is to follow: sines, moves with dwells, ordinary work.
 
-All but given ones (`Knots`) are drawn anew from random numbers within the joints' limits of position
-and speed, begin at rest where the log begins to be prepared, and are smooth enough for a controller
-to follow.
+All are drawn anew from random numbers within the joints' limits of position and speed, begin at
+rest where the log begins to be prepared, and are smooth enough for a controller to follow. Others
+are given (`Knots`).
 """
 
 from __future__ import annotations

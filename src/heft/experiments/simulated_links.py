@@ -114,8 +114,8 @@ def compiled(file: bytes) -> Any:
                 joint.remove(limit)  # nothing stops a simulated joint
         said = ET.SubElement(root, "mujoco")
         least = repr(NOTHING) if _massless(root) else "0"
-        bounds = {"boundmass": least, "boundinertia": least}
-        ET.SubElement(said, "compiler", balanceinertia="false", fusestatic="true", **bounds)
+        compiler = {"balanceinertia": "false", "fusestatic": "true"}
+        ET.SubElement(said, "compiler", compiler | {"boundmass": least, "boundinertia": least})
     try:
         return mujoco.MjModel.from_xml_string(ET.tostring(root, encoding="unicode"))
     except ValueError as problem:

@@ -8,6 +8,7 @@ have are mended; what changes numbers is said in the robot's notes.
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from .arms import LOST, Arm, read_inertial, write_inertial
 from .simulated_links import Joints, compiled, library
 
 LEAST = 1e-6  # smallest second moment of mass of a body about its centre, over the largest
+POINT = 1e-12  # [kg·m²] of a point mass, which MuJoCo does not know
 OF_OTHER_FILES = ("mesh", "hfield", "texture", "skin")
 NOT_NEEDED = ("keyframe", "sensor", "contact", "deformable", "visual", "statistic", "custom")
 
@@ -75,9 +77,11 @@ def _without_shapes(root: ET.Element) -> tuple[str, ...]:
         inertial = read_inertial(link)
         if inertial is None:
             continue
-        values = np.linalg.eigvalsh(inertial.spread)
-        if values.min() < LEAST * values.max() or values.max() <= 0.0:
-            write_inertial(link, inertial.sound(LEAST))
+        values, axes = np.linalg.eigh(inertial.spread)
+        least = max(LEAST * values.max(), POINT)
+        if values.min() < least:
+            spread = (axes * np.maximum(values, least)) @ axes.T
+            write_inertial(link, replace(inertial, spread=spread))
             if values.min() < -LEAST * abs(values).max():
                 mended.append(link.attrib["name"])
     if not mended:
@@ -102,9 +106,9 @@ def _held(root: ET.Element, path: Path) -> tuple[str, ...]:
         for material in assets.findall("material"):
             material.attrib.pop("texture", None)
     notes = []
-    for body in root.iter("body"):
+    for body in (*root.iter("body"), *root.iter("worldbody")):
         shapes = [g for g in body.findall("geom") if "mesh" in g.attrib or "hfield" in g.attrib]
-        if shapes and body.find("inertial") is None:
+        if shapes and body.tag == "body" and body.find("inertial") is None:
             raise InvalidModel(
                 "the inertia of a body would be that of a mesh, which is not opened",
                 argument=f"{path}, body '{body.get('name')}'",
@@ -116,9 +120,6 @@ def _held(root: ET.Element, path: Path) -> tuple[str, ...]:
         for joint in (*body.findall("freejoint"), *free):
             body.remove(joint)
             notes.append(f"the floating body '{body.get('name')}' is held where the file has it")
-    for group in root.iter("worldbody"):
-        for shape in [g for g in group.findall("geom") if "mesh" in g.attrib or "hfield" in g.attrib]:
-            group.remove(shape)
     return tuple(notes)
 
 

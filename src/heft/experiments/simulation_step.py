@@ -74,9 +74,9 @@ def controlled(late, state, gains, weight, ahead):  # type: ignore[no-untyped-de
 
 
 @exact
-def advance(
+def advance(  # type: ignore[no-untyped-def]
     k, h, time, mass, bias, now, speed, state, drive, gains, weight, wanted, noise, log, elastic
-):  # type: ignore[no-untyped-def]
+):
     """Move an arm on by one step.
 
     Args:

@@ -331,7 +331,7 @@ class Simulator:
         inertia = np.mean([np.diag(links.mass(x)) for x in q], axis=0)
         return np.sqrt(np.mean(weight**2, axis=0) + (HASTE * inertia) ** 2), inertia
 
-    def other(self, seed: int, kind: MotionKind, number: int) -> ExactMotion:
+    def other(self, seed: int, kind: MotionKind | Motion, number: int) -> ExactMotion:
         """Return another motion of a seed's arm, exact; see `SimulatedExperiment.other`.
 
         Args:
@@ -354,7 +354,7 @@ class Simulator:
             links.point_gravity(np.array(self.condition.gravity))
         return links
 
-    def _rows(self, duration: float, rate: float) -> Array:
+    def _rows(self, duration: float, rate: float) -> NDArray[np.int64]:
         """Return the steps at which a row is logged."""
         step = self.condition.step
         first, every = round(self.condition.run_in / step), round(1.0 / (rate * step))
@@ -479,27 +479,15 @@ class Simulator:
                 modelled[0][:], modelled[1][:] = state[7], state[5]
                 weight, known = model.equation()
                 wanted[k, 2] = weight @ wanted[k, 2] + known + rubs(wanted[k, 1])
-            advance(
-                k,
-                self.condition.step,
-                time[k],
-                mass,
-                bias,
-                q,
-                v,
-                state,
-                drive,
-                gains,
-                weight,
-                wanted[k],
-                noise[k],
-                log,
-                elastic,
-            )
             if k % LOOKS == 0:
                 self._refuse_runaway(float(time[k]), q, v)
                 watch(float(time[k]))
-        self._refuse_runaway(float(time[-1]), q, v)
+            now, shares = (k, self.condition.step, time[k], mass, bias), (gains, weight)
+            try:
+                advance(*now, q, v, state, drive, *shares, wanted[k], noise[k], log, elastic)
+            except np.linalg.LinAlgError:  # the mass matrix is not finite, since the state is not
+                self._refuse_runaway(float(time[k]), np.full(n, np.nan), v)
+        self._refuse_runaway(float(time[k]), q, v)
         return log
 
     def _compensation(self, drive: Array) -> Callable[[Array], Array]:
@@ -510,7 +498,8 @@ class Simulator:
 
     def _refuse_runaway(self, time: float, q: Array, v: Array) -> None:
         """Raise `SolverFailure` if a joint is anywhere but where a robot could be."""
-        size = np.maximum(np.abs(q) / FARTHEST, np.abs(v) / FASTEST)
+        with np.errstate(all="ignore"):
+            size = np.maximum(np.abs(q) / FARTHEST, np.abs(v) / FASTEST)
         if (size < 1.0).all():
             return
         worst = int(np.argmax(np.where(np.isnan(size), np.inf, size)))

@@ -112,9 +112,7 @@ class Demanded:
             )
 
 
-def read_motion(
-    path: Path, columns: Path | None = None, joints: Sequence[str] = ()
-) -> Demanded:
+def read_motion(path: Path, columns: Path | None = None, joints: Sequence[str] = ()) -> Demanded:
     """Read a motion from a log or a JointTrajectory as JSON.
 
     Args:
@@ -229,7 +227,7 @@ def refuse_beyond_limits(path: Path, motion: Knots, arm: Arm, duration: float) -
         if not (beyond > TOUCHES).any():
             continue
         row, joint = np.unravel_index(np.argmax(beyond), beyond.shape)
-        others = [j for j, b in zip(arm.joints, (beyond > TOUCHES).any(axis=0), strict=True) if b]
+        others = [j for j, b in zip(arm.joints, beyond.max(axis=0), strict=True) if b > TOUCHES]
         raise InvalidSetting(
             f"the motion leaves the limits of {what}",
             argument=f"{path}, {arm.joints[joint]}",

@@ -226,7 +226,9 @@ SIMULATION = Section(
         "sensors": SENSORS,
         "joint": named(JOINT, "[simulation.joint.NAME] tables are expected"),
         "tilt": Number("an angle", least=-3.2, most=3.2, unit="rad"),
-        "run_in": Number("the robot comes to the motion in a second", least=1.0, most=60.0, unit="s"),
+        "run_in": Number(
+            "the robot comes to the motion in a second", least=1.0, most=60.0, unit="s"
+        ),
         "step": Number("a step of time", least=1e-6, most=0.01, unit="s"),
         "limits": truth,
     },

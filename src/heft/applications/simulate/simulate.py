@@ -23,7 +23,7 @@ from heft.experiments import (
     Simulator,
     whole_robot,
 )
-from heft.files import file_hash, put, require_own, workshop
+from heft.files import OpenedFile, put, require_own, workshop
 from heft.models import Robot
 from heft.recordings import Table, require_log, write_table
 
@@ -131,7 +131,7 @@ def simulate_files(
             cure="name another file",
         )
     Robot.from_file(model, settings.options)  # its errors name places in the file
-    files = {"model": file_hash(model), "motion": file_hash(motion)}
+    opened = {"model": OpenedFile.at(model), "motion": OpenedFile.at(motion)}
     arm = whole_robot(model)
     for note in arm.notes:
         progress(note)
@@ -142,6 +142,7 @@ def simulate_files(
     if settings.limits:
         refuse_beyond_limits(motion, knots, arm, demanded.duration)
     condition = _condition(settings, arm, knots, demanded.duration)
+    files = {role: file.sha256 for role, file in opened.items()}
     begin = time.perf_counter()
     watch = _told(progress, demanded.duration)
     found = Simulator(arm, condition).run(settings.seed, watch=watch)
@@ -159,9 +160,7 @@ def simulate_files(
     return replace(made, losses=tuple(losses))
 
 
-def _condition(
-    settings: SimulationSettings, arm: Arm, motion: Knots, duration: float
-) -> Condition:
+def _condition(settings: SimulationSettings, arm: Arm, motion: Knots, duration: float) -> Condition:
     """Return the simulator's condition.
 
     Raises:
