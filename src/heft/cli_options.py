@@ -270,6 +270,8 @@ class SimulationOptions:
         Law of friction: none, smooth or hard Coulomb, with Stribeck's fall, LuGre or Dahl.
     rate
         Rows of the log a second [Hz].
+    corner
+        Corner of a low-pass of the motion [Hz], where it was recorded with noise.
     seed
         Of all random numbers.
     exact
@@ -279,6 +281,7 @@ class SimulationOptions:
     controller: Literal["pd", "computed-torque", "cascade"] | None = None
     friction: Literal["none", "smooth", "hard", "stribeck", "lugre", "dahl"] | None = None
     rate: float | None = None
+    corner: float | None = None
     seed: int | None = None
     exact: bool = False
 
@@ -305,6 +308,10 @@ class SimulationOptions:
             if not 0.0 < self.rate <= 20_000.0:
                 raise InvalidSetting("rows a second are positive", argument="--rate", got=self.rate)
             found = replace(found, sensors=replace(found.sensors, rate=self.rate))
+        if self.corner is not None:
+            if not 0.0 < self.corner <= 1000.0:
+                raise InvalidSetting("a corner is positive", argument="--corner", got=self.corner)
+            found = replace(found, corner=self.corner)
         if self.seed is not None:
             if self.seed < 0:
                 raise InvalidSetting("a seed is 0 or more", argument="--seed", got=self.seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from heft.recordings import ColumnMap, Recording
 FEWEST = 4  # samples of a motion
 UNLIKE = 0.1  # rms of v against q's own derivative, relative, from which it is another signal
 TOUCHES = 1e-6  # [rad or m] beyond a limit that is rounding
+GRID, WINGS = 4, 5  # steps a width of a low-pass's window, and widths that it reaches to each side
 FINE = 2e-3  # of time between two looks at the limits [s]
 MOST_LISTED = 4
 
@@ -46,6 +47,25 @@ class Demanded:
     def duration(self) -> float:
         """From the first sample to the last [s]."""
         return float(self.time[-1] - self.time[0])
+
+    def smoothed(self, corner: float) -> Demanded:
+        """Return the motion through a Gaussian low-pass, its derivatives made anew.
+
+        Args:
+            corner: Where it passes 1/√2 [Hz].
+        """
+        width = np.sqrt(np.log(2.0)) / (2.0 * np.pi * corner)
+        step = width / GRID
+        time = self.time[0] + step * np.arange(round(self.duration / step) + 1)
+        reach = np.arange(-WINGS * GRID, WINGS * GRID + 1)
+        kernel = np.exp(-0.5 * (reach / GRID) ** 2)
+        kernel /= kernel.sum()
+
+        def passed(values: Array) -> Array:
+            even = np.pad(np.interp(time, self.time, values), WINGS * GRID, mode="edge")
+            return np.convolve(even, kernel, mode="valid")
+
+        return replace(self, time=time, q={j: passed(x) for j, x in self.q.items()}, v={}, a={})
 
     def knots(self, arm: Arm, still: Mapping[str, float]) -> Knots:
         """Return the motion of a robot's joints, from time 0 on.

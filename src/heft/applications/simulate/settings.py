@@ -71,6 +71,7 @@ class SimulationSettings:
         tilt: Of the base, about a random level axis, which the model file does not say [rad].
         run_in: From rest to the motion's begin [s].
         step: Of the simulation [s]; the longest up to 0.5 ms that fits the rows if not given.
+        corner: Of a low-pass of the motion, where it was recorded [Hz]; none if not given.
         limits: Whether a motion beyond the joints' limits is refused.
         options: What else the TOML says of the robot: gravity, joints that stand still.
     """
@@ -83,6 +84,7 @@ class SimulationSettings:
     tilt: float = 0.0
     run_in: float = 2.0
     step: float | None = None
+    corner: float | None = None
     limits: bool = True
     options: Options = field(default_factory=Options)
 
@@ -230,6 +232,7 @@ SIMULATION = Section(
             "the robot comes to the motion in a second", least=1.0, most=60.0, unit="s"
         ),
         "step": Number("a step of time", least=1e-6, most=0.01, unit="s"),
+        "corner": Number("a corner is positive", above=0.0, most=1000.0, unit="Hz"),
         "limits": truth,
     },
 )

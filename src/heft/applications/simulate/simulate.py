@@ -34,6 +34,7 @@ TRUTH = ("exact.parquet", "truth.json")
 LARGEST = 6e9  # [bytes] of what happens at every step of a simulation, held in memory
 ROW_BYTES = 8 * 16  # of a joint and a step
 EVERY = 2.0  # [s] between two lines of progress
+STALLS = 0.01  # share of the time at a torque limit that is worth a remark
 STALLED = 0.999  # share of a torque limit from which it counts as reached
 
 
@@ -89,7 +90,13 @@ class Simulated:
         rows = f"{len(source)} rows over {self.duration:.4g} s"
         rows += f"; {lost} rows lost" * bool(lost) + f", {again} repeated" * bool(again)
         speed = f"{self.duration / max(self.wall, 1e-9):.1f} times real time"
-        return "\n".join([*lines, "", f"{rows}; {steps} steps, {speed}"])
+        lines += ["", f"{rows}; {steps} steps, {speed}"]
+        if stalled.max() > STALLS:
+            lines.append(
+                "Torque ends at its limits: the motion asks for more than the drives give. "
+                "If it was recorded, its noise does: --corner passes what is below a frequency."
+            )
+        return "\n".join(lines)
 
 
 def simulate_files(
@@ -136,6 +143,8 @@ def simulate_files(
     for note in arm.notes:
         progress(note)
     demanded = read_motion(motion, columns, arm.joints)
+    if settings.corner is not None:
+        demanded = demanded.smoothed(settings.corner)
     still = {j: k.position for j, k in (settings.options.joint or {}).items()}
     at_rest = {j: p for j, p in still.items() if p is not None}
     knots = demanded.knots(arm, at_rest)
