@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from cyclopts import App, CycloptsError, Parameter
 
@@ -21,22 +21,22 @@ from heft.cli_options import (
     ESTIMATION,
     LIVE,
     LOAD,
+    SIMULATION,
     SMOOTHING,
     Estimated,
     Live,
-    LiveOptions,
     Load,
-    LoadOptions,
     Logs,
     Map,
+    Simulation,
     Smoothed,
     With,
+    weighed_by_robot,
+    weighed_by_sensor,
+    weighed_live,
 )
 from heft.errors import HeftError, visible, visible_lines
 from heft.interrupts import interruptible
-
-if TYPE_CHECKING:
-    from heft.applications.payload import Payload
 
 POOR, SALVAGED = 1, 3  # exit codes
 
@@ -170,6 +170,48 @@ def predict(
 
     rows = predict_files(results, log, out, columns, friction)
     message(f"{out}: {rows} rows")
+
+
+@app.command
+def simulate(
+    model: Path,
+    motion: Path,
+    *,
+    out: Path,
+    columns: Map = None,
+    options: With = None,
+    simulation: Simulation = SIMULATION,
+    quiet: bool = False,
+) -> None:
+    """Simulate what the log of a motion would look like, in MuJoCo, with the truth beside it.
+
+    Needs the extra `simulation`: pip install 'heft[simulation]'. Writes the log, and a folder
+    beside it with the ending .truth: what was true of the motion, the drives and the sensors.
+
+    Parameters
+    ----------
+    model
+        URDF or MJCF on a fixed base, whose numbers are taken for the truth.
+    motion
+        A log with t and `q.<joint>`, with `v.` and `a.` if they are known; or a JointTrajectory as
+        JSON.
+    out
+        MCAP, Parquet, NPZ or CSV file to write.
+    columns
+        TOML that says what the motion's columns mean.
+    options
+        TOML whose table [simulation] says what is simulated: friction, gears, sensors, controller.
+    quiet
+        Say nothing while working.
+    """
+    from heft.applications.simulate import simulate_files
+
+    settings, progress = simulation.settings(options), progress_unless(quiet)
+    found = simulate_files(model, motion, out, settings, columns, progress)
+    for loss in found.losses:
+        progress(loss)
+    message(found.text())
+    message(f"\n{out}   {out.with_suffix('.truth')}")
 
 
 @app.command
@@ -372,12 +414,13 @@ def payload(
         results.refuse_foreign(load.out)
     load.require_mass()
     live.refuse_unless_live()
+    told = progress_unless(load.quiet)
     if live.live:
-        found = _weighed_live(logs, load, live)
+        found = weighed_live(logs, load, live, message, told)
     elif load.sensor is not None:
-        found = _weighed_by_sensor(logs, load, load.sensor)
+        found = weighed_by_sensor(logs, load, load.sensor, told)
     else:
-        found = _weighed_by_robot(logs, load)
+        found = weighed_by_robot(logs, load, told)
     try:
         if load.out is not None:
             results.write(found, load.out)
@@ -387,91 +430,6 @@ def payload(
         message(f"\n{load.out / 'estimate.json'}   {load.out / 'payload.txt'}")
     if found.verdict == "poor" and not live.live:
         sys.exit(POOR)
-
-
-def _weighed_by_sensor(logs: Sequence[Path], load: LoadOptions, sensor: Path) -> Payload:
-    """Weigh what a wrench sensor holds, by its logs."""
-    from heft.applications.payload import Weigh
-    from heft.applications.payload import payload as results
-    from heft.errors import InvalidSetting
-
-    if not logs or load.empty or load.loaded:
-        raise InvalidSetting(
-            "with --sensor, logs of one load are expected and nothing else",
-            argument="LOGS",
-            cure="heft payload grasp.csv --sensor wrist.toml",
-        )
-    return results.weigh_files(
-        logs,
-        sensor,
-        load.columns,
-        load.robot,
-        load.options,
-        Weigh(mounting=load.mounting),
-        progress_unless(load.quiet),
-        load.known_mass,
-    )
-
-
-def _weighed_by_robot(logs: Sequence[Path], load: LoadOptions) -> Payload:
-    """Weigh what a robot carries, by logs without the load and with it."""
-    from heft.applications.identification import Settings
-    from heft.applications.payload import WeighCarried
-    from heft.applications.payload import payload as results
-    from heft.errors import InvalidSetting
-
-    named = load.empty is not None or load.loaded is not None
-    empty, loaded = (load.empty, load.loaded) if named else (logs[:1], logs[1:])
-    astray = bool(logs) if named else len(logs) > 2
-    if load.robot is None or not empty or not loaded or astray:
-        raise InvalidSetting(
-            "either a wrench sensor or a robot with logs without and with the load is needed",
-            argument="LOGS",
-            cure="heft payload grasp.csv --sensor wrist.toml, or "
-            "heft payload empty.csv loaded.csv --robot arm.urdf",
-        )
-    files = (load.robot, empty, loaded, load.columns, load.options)
-    if not load.matched:
-        weigh = WeighCarried(load.frame, load.known_mass, settings=Settings(threads=load.threads))
-        return results.carry_files(*files, weigh, progress_unless(load.quiet))
-    if load.known_mass is not None:
-        raise InvalidSetting(
-            "gains are found from the whole runs, not from a difference",
-            argument="--matched",
-            cure="leave --matched out",
-        )
-    return results.difference_files(*files, load.frame)
-
-
-def _weighed_live(logs: Sequence[Path], load: LoadOptions, live: LiveOptions) -> Payload:
-    """Weigh what a wrench sensor holds now, until stopped."""
-    from heft.applications.payload import LiveWeighing
-    from heft.errors import InvalidSetting
-    from heft.interrupts import stopped_by_signals
-
-    of_logs = (load.empty, load.loaded, load.known_mass, load.frame, load.matched, load.mounting)
-    if load.sensor is None or logs or any(of_logs):
-        raise InvalidSetting(
-            "with --live, a wrench sensor is expected, and nothing about logs",
-            argument="--live",
-            cure="heft payload --live --sensor wrist.toml --on zenoh",
-        )
-    weighing = LiveWeighing(
-        load.sensor,
-        live.on,
-        live.insecure,
-        live.replay,
-        live.speed,
-        load.columns,
-        load.robot,
-        load.options,
-        live.rate,
-        live.port,
-        live.checkpoint,
-        load.out,
-    )
-    with stopped_by_signals() as stop:
-        return weighing.run(stop, message, progress_unless(load.quiet))
 
 
 @app.command

@@ -7,4 +7,4 @@ from .columns import JOINT_KINDS, UNITS, ColumnMap, SignalMap
 from .recording import Recording
 from .map_draft import draft_map
 from .joint_trajectory import JointTrajectory
-from .convert import convert
+from .convert import convert, require_log, write_table
