@@ -6,7 +6,8 @@ seeds of the regressor are then `2 w² Y Φ`, and one reverse pass serves every 
 
 Parameters that are not chosen are nuisance: what counts is the covariance `C = (M⁻¹)_SS` of the
 chosen ones, whose inverse is the Schur complement, that is the information left when the others are
-estimated too. All criteria are functions of C; their names are those of [Pukelsheim2006, chapter 6].
+estimated too. All criteria are functions of C; their names are those of [Pukelsheim2006, chapter
+6].
 
 M is formed, against the rule for estimates: it is inverted at conditions of 1e2 to 1e6, after its
 columns are scaled, and gradients need no digits beyond that. Figures that are reported come from
@@ -15,7 +16,7 @@ triangles.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -34,13 +35,12 @@ SINGULAR = (
 
 
 class Criterion(Protocol):
-    """A function of the information matrix; a frozen dataclass with a name for files.
+    """A function of the information matrix; a frozen dataclass."""
 
-    Attributes:
-        chosen: Positions of the parameters that count, all if None; the others are nuisance.
-    """
-
-    chosen: tuple[int, ...] | None
+    @property
+    def chosen(self) -> tuple[int, ...] | None:
+        """Positions of the parameters that count, all if None; the others are nuisance."""
+        ...
 
     def __call__(self, M: Array) -> tuple[float, Array]:
         """Return φ, larger for better motion, and Φ = ∂φ/∂M, symmetric, shape (k, k).
@@ -225,20 +225,21 @@ def soft_largest(values: Array, power: float) -> tuple[float, Array]:
     return float(np.log(values.max()) + np.log(total) / power), share / (total * values)
 
 
-CRITERIA: Mapping[str, type[Determinant | Trace | LargestVariance | Condition]] = {
-    "D": Determinant,
-    "A": Trace,
-    "E": LargestVariance,
-    "condition": Condition,
+CRITERIA: Mapping[str, Callable[[tuple[int, ...] | None, bool], Criterion]] = {
+    "D": lambda chosen, scaled: Determinant(chosen),
+    "A": lambda chosen, scaled: Trace(chosen),
+    "E": lambda chosen, scaled: LargestVariance(chosen),
+    "condition": lambda chosen, scaled: Condition(chosen, scaled),
 }
 
 
-def named(name: str, chosen: tuple[int, ...] | None = None) -> Criterion:
+def named(name: str, chosen: tuple[int, ...] | None = None, scaled: bool = True) -> Criterion:
     """Return a criterion by its name: one of `CRITERIA`.
 
     Args:
         name: `D`, `A`, `E` or `condition`.
         chosen: Positions of the parameters that count.
+        scaled: Whether the condition number is that of columns of one length.
 
     Raises:
         InvalidSetting: If there is no such criterion.
@@ -247,7 +248,7 @@ def named(name: str, chosen: tuple[int, ...] | None = None) -> Criterion:
         raise InvalidSetting(
             "this criterion is not known", argument="criterion", got=name, valid=tuple(CRITERIA)
         )
-    return CRITERIA[name](chosen)
+    return CRITERIA[name](chosen, scaled)
 
 
 def in_hand(

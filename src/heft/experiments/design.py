@@ -30,7 +30,7 @@ from .criteria import Conditions, Criterion
 from .excitation import Excitation, Grids, excitation_of, scaled
 from .limits import Broken, MotionLimits
 from .random_motions import RandomMotions, draw, resting_posture, shrunk
-from .trajectories import BASES, Family, Fourier, Rest, Spline, Trajectory
+from .trajectories import BASES, ExcitationTrajectory, Family, Fourier, Rest, Spline
 
 NOISE_SHARE = 0.01  # of an actuator's largest effort, where nothing is known of its noise
 
@@ -50,8 +50,10 @@ class DesignSettings:
         criterion: `D`, `A`, `E` or `condition`.
         about: Links or joints whose parameters count, by name; the others are nuisance. All if
             empty.
-        units: Whether columns are taken as they are, in SI units and unweighted: for the condition
-            number as it is commonly published.
+        scale_columns: Whether columns are brought to their usual lengths, so that criteria that
+            depend on units count a parameter by what it does; else they are taken in SI units.
+        weigh_rows: Whether rows are divided by the channels' noise. Condition numbers are commonly
+            published of rows neither weighed nor scaled.
         row_rate: Independent rows a second that will be recorded [Hz]; that of the samples if not
             given. It says what the new run weighs beside what is known already.
         random: Number of random motions to begin with.
@@ -74,7 +76,8 @@ class DesignSettings:
     start: tuple[float, ...] | None = None
     criterion: str = "D"
     about: tuple[str, ...] = ()
-    units: bool = False
+    scale_columns: bool = True
+    weigh_rows: bool = True
     row_rate: float | None = None
     random: int = 300
     starts: int = 3
@@ -144,7 +147,7 @@ class Design:
         interrupted: Whether it was stopped before its end.
     """
 
-    trajectory: Trajectory
+    trajectory: ExcitationTrajectory
     settings: DesignSettings
     base: BaseParameters
     noise: Array
@@ -168,13 +171,13 @@ class Design:
         """What the design adds to the usual random motion, in φ."""
         return self.value - float(np.median(self.random)) if len(self.random) else np.inf
 
-    def rows_of(self, trajectory: Trajectory) -> Array:
+    def rows_of(self, trajectory: ExcitationTrajectory) -> Array:
         """Return the base regressor of a motion at the design's samples, shape (N, c, k)."""
         time = np.linspace(0.0, trajectory.duration, self.settings.grids.samples)
         samples = self.plant.samples_at(*trajectory(time))
         return np.asarray(self.plant.rows(samples, self.base.kept).regressor)
 
-    def information_of(self, trajectory: Trajectory) -> Array:
+    def information_of(self, trajectory: ExcitationTrajectory) -> Array:
         """Return the information matrix about base parameters, shape (k, k), known included."""
         laid = np.moveaxis(self.rows_of(trajectory), 0, 2)
         rows = replace(self.problem.rows, scale=np.ones(self.base.rank))
@@ -278,8 +281,8 @@ def design(
     about = base_positions(base.labels, settings.about)
     noise = default_noise(plant, limits) if noise is None else np.asarray(noise, dtype=float)
     known_matrix = _known(plant, base, noise, known)
-    worth = criterion or criteria.named(settings.criterion, about)
-    weights = np.ones(len(plant.channels)) if settings.units else noise
+    worth = criterion or criteria.named(settings.criterion, about, settings.scale_columns)
+    weights = noise if settings.weigh_rows else np.ones(len(plant.channels))
 
     def problem_on(grids: Grids, spare: float) -> Excitation:
         rate = settings.row_rate or settings.grids.samples / settings.duration
@@ -291,7 +294,7 @@ def design(
         coarse = problem_on(settings.grids, settings.spare)
         fine = problem_on(settings.grids.finer(settings.finer), 0.0)
         drawn, posture = _feasible_motions(coarse, limits, settings, stop)
-        if not settings.units:
+        if settings.scale_columns:
             coarse = scaled(coarse, drawn)
         values = np.array([coarse.at(X).value for X in drawn])
         order = np.argsort(-values)

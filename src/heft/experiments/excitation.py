@@ -19,7 +19,7 @@ from heft.arrays import Array
 from heft.plants import Excitable, Plant, structural_base
 
 from .criteria import Criterion
-from .limits import BoundsOnGrid, Broken, Clearance, EffortBounds, MotionLimits, worst
+from .limits import BoundsOnGrid, Broken, Clearance, EffortBounds, MotionLimits, Place, worst
 from .trajectories import Family
 
 
@@ -190,7 +190,7 @@ class Excitation:
         shaped = [m.reshape(p.shape) for m, p in zip(split, at.parts, strict=True)]
         total = self.bounds.pull_back(shaped[0])
         seeds = self.rows.seeds(at.blocks, -worth * self.share * at.slope)
-        by_v, rest = 0.0, 1
+        by_v, rest = np.zeros_like(at.velocity), 1
         if self.efforts is not None:
             rest = 2
             if shaped[1].any():
@@ -219,7 +219,7 @@ class Excitation:
         return sorted(found, key=lambda b: -b.excess)
 
 
-def _pairs(names: Sequence[str]) -> Iterator[tuple[str, str, tuple[slice | int, ...]]]:
+def _pairs(names: Sequence[str]) -> Iterator[Place]:
     for k, name in enumerate(names):
         yield "clearance", name, (slice(None), k)
 

@@ -6,8 +6,8 @@ its values do to the motion, or, for torques, to the rows: τ = Y π makes `λ �
 the regressor's reverse pass.
 
 Torque is predicted with what is believed of the robot, and what is not known widens it: parameters
-`π = π₀ + Σ_k ξ_k δ_k` with |ξ_k| ≤ 1 have torques within `|Y π₀| + Σ_k |Y δ_k|`, exactly the extreme
-over all vertices of that box; independent deviations have a spread of `(Σ_k (Y δ_k)²)^½`.
+`π = π₀ + Σ_k ξ_k δ_k` with |ξ_k| ≤ 1 have torques within `|Y π₀| + Σ_k |Y δ_k|`, exactly the
+extreme over all vertices of that box; independent deviations have a spread of `(Σ_k (Y δ_k)²)^½`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from .trajectories import Family
 
 ORDERS = ("position", "velocity", "acceleration", "jerk")
 NEVER = -1.0  # of a limit that is not there
+Place = tuple[str, str, tuple[slice | int, ...]]  # what is limited, of what, where among values
 ROUND = 1e-4  # share of a limit at which |x| is rounded off, to be differentiable
 
 
@@ -172,7 +173,7 @@ class BoundsOnGrid:
         pulled = (multipliers[1] - multipliers[0]) / self._scale()
         return np.asarray(np.einsum("onu,ond->ud", self.matrices, pulled, optimize=True))
 
-    def labels(self) -> Iterator[tuple[str, str, tuple[slice | int, ...]]]:
+    def labels(self) -> Iterator[Place]:
         """Yield what is limited, of which coordinate, and where among `values`."""
         for k, order in enumerate(self.orders):
             for j, name in enumerate(self.names):
@@ -346,7 +347,7 @@ class EffortBounds:
             return np.asarray(rest / margin[:, :, None])
         return rest / _size(rest, ROUND * np.where(np.isfinite(limit), limit, 1.0))
 
-    def labels(self) -> Iterator[tuple[str, str, tuple[slice | int, ...]]]:
+    def labels(self) -> Iterator[Place]:
         """Yield what is limited, of which actuator, and where among `values`."""
         for kind, sides in (("torque", slice(0, 2)), ("power", slice(2, 4))):
             for k, name in enumerate(self.names):
@@ -417,9 +418,7 @@ class MotionLimits:
             )
 
 
-def worst(
-    values: Array, labels: Iterator[tuple[str, str, tuple[slice | int, ...]]]
-) -> list[Broken]:
+def worst(values: Array, labels: Iterator[Place]) -> list[Broken]:
     """Return the most broken value of each limit, worst first.
 
     Args:

@@ -118,7 +118,7 @@ class Fourier(Basis):
     @property
     def constant(self) -> Array:
         """Coefficients of the function 1, shape (K,)."""
-        return np.eye(self.size)[0]
+        return np.asarray(np.eye(self.size)[0])
 
     @property
     def span(self) -> float:
@@ -223,7 +223,7 @@ def _require_positive(value: float, argument: str, unit: str) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Trajectory:
+class ExcitationTrajectory:
     """A motion of d coordinates: basis functions times coefficients.
 
     Attributes:
@@ -283,7 +283,7 @@ class Trajectory:
         }
 
     @staticmethod
-    def from_dict(table: Mapping[str, Any]) -> Trajectory:
+    def from_dict(table: Mapping[str, Any]) -> ExcitationTrajectory:
         """Return the trajectory of a parsed JSON file.
 
         Args:
@@ -307,7 +307,7 @@ class Trajectory:
             raise InvalidRecording(
                 "this is not a trajectory", got=str(problem)[:200], expected=FORMAT
             ) from problem
-        return Trajectory(basis, read_only(coefficients), names, units)
+        return ExcitationTrajectory(basis, read_only(coefficients), names, units)
 
 
 @dataclass(frozen=True)
@@ -382,6 +382,8 @@ class Family:
             return np.zeros((self.unknowns, len(posture)))
         return np.outer(self.null_space.T @ self.basis.constant, posture)
 
-    def trajectory(self, X: Array, names: tuple[str, ...], units: tuple[str, ...]) -> Trajectory:
+    def trajectory(
+        self, X: Array, names: tuple[str, ...], units: tuple[str, ...]
+    ) -> ExcitationTrajectory:
         """Return the trajectory of unknowns X, shape (u, d), with the coordinates' names."""
-        return Trajectory(self.basis, read_only(self.coefficients(X)), names, units)
+        return ExcitationTrajectory(self.basis, read_only(self.coefficients(X)), names, units)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.transform import Rotation
 
 from heft.arrays import Array
 
@@ -39,28 +38,27 @@ class Turning:
     @staticmethod
     def of(angles: Array, rate: Array, rise: Array) -> Turning:
         """Return the turning of η and its derivatives, each of shape (N, 3) [rad, per s, s²]."""
-        roll, pitch = angles[:, 0], angles[:, 1]
-        s, c, sp, cp = np.sin(roll), np.cos(roll), np.sin(pitch), np.cos(pitch)
-        o, one = np.zeros_like(s), np.ones_like(s)
-
-        def columns(second: tuple[Array, ...], third: tuple[Array, ...], first: Array) -> Array:
-            left = np.stack([first, o, o], axis=-1)
-            return np.stack([left, np.stack(second, axis=-1), np.stack(third, axis=-1)], axis=-1)
-
-        E = columns((o, c, -s), (-sp, s * cp, c * cp), one)
-        by_roll = columns((o, -s, -c), (o, c * cp, -s * cp), o)
-        by_pitch = columns((o, o, o), (-cp, -s * sp, -c * sp), o)
-        twice_roll = columns((o, -c, s), (o, -s * cp, -c * cp), o)
-        mixed = columns((o, o, o), (o, -c * sp, s * sp), o)
-        twice_pitch = columns((o, o, o), (sp, -s * cp, -c * cp), o)
-        return Turning(
-            rate,
-            rise,
-            Rotation.from_euler("xyz", angles).as_matrix(),
-            E,
-            np.array([by_roll, by_pitch]),
-            np.array([[twice_roll, mixed], [mixed, twice_pitch]]),
-        )
+        (s, sp, sy), (c, cp, cy) = np.sin(angles).T, np.cos(angles).T
+        E = np.zeros((len(angles), 3, 3))
+        first, second = np.zeros((2, *E.shape)), np.zeros((2, 2, *E.shape))
+        by_roll, by_pitch = first
+        twice_roll, twice_pitch, mixed = second[0, 0], second[1, 1], second[0, 1]
+        E[:, 0, 0] = 1.0
+        E[:, 1, 1], E[:, 2, 1] = c, -s
+        by_roll[:, 1, 1], by_roll[:, 2, 1] = -s, -c
+        twice_roll[:, 1, 1], twice_roll[:, 2, 1] = -c, s
+        E[:, 0, 2], E[:, 1, 2], E[:, 2, 2] = -sp, s * cp, c * cp
+        by_roll[:, 1, 2], by_roll[:, 2, 2] = c * cp, -s * cp
+        by_pitch[:, 0, 2], by_pitch[:, 1, 2], by_pitch[:, 2, 2] = -cp, -s * sp, -c * sp
+        twice_roll[:, 1, 2], twice_roll[:, 2, 2] = -s * cp, -c * cp
+        mixed[:, 1, 2], mixed[:, 2, 2] = -c * sp, s * sp
+        twice_pitch[:, 0, 2], twice_pitch[:, 1, 2], twice_pitch[:, 2, 2] = sp, -s * cp, -c * cp
+        second[1, 0] = mixed
+        rotation = np.empty_like(E)  # as `matrix_of_rpy`, of all samples at once
+        rotation[:, 0] = np.array([cy * cp, cy * sp * s - sy * c, cy * sp * c + sy * s]).T
+        rotation[:, 1] = np.array([sy * cp, sy * sp * s + cy * c, sy * sp * c - cy * s]).T
+        rotation[:, 2] = np.array([-sp, cp * s, cp * c]).T
+        return Turning(rate, rise, rotation, E, first, second)
 
     def part(self, rows: slice | NDArray[np.intp]) -> Turning:
         """Return some of the samples."""

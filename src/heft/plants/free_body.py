@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Literal
 
 import numpy as np
@@ -230,14 +230,9 @@ class FreeBody(Plant[BodyMotion]):
     ) -> tuple[Array, Array, Array]:
         """Return the gradients of Σ S·Y by q, v and a, each of shape (N, 6); see `Excitable`."""
         m, chosen = samples.motion, list(columns)
-        one, none = np.eye(3), np.zeros((3, 3))
-        by_specific = inertia.wrench_regressor(one, none, none)[:, :, chosen]
-        by_rise = inertia.wrench_regressor(none, none, one)[:, :, chosen]
-        products = np.eye(9).reshape(9, 3, 3)
-        still = np.zeros((9, 3))
-        by_products = inertia.wrench_regressor(still, still, still, products)[:, :, chosen]
         specific, rise, turned = (
-            np.einsum("nck,xck->nx", seeds, part) for part in (by_specific, by_rise, by_products)
+            np.asarray(seeds.reshape(len(seeds), -1) @ part[:, :, chosen].reshape(len(part), -1).T)
+            for part in _parts_of_rows()
         )
         spread = turned.reshape(-1, 3, 3)
         velocity = times(spread + np.swapaxes(spread, 1, 2), m.angular_velocity)
@@ -257,6 +252,17 @@ class FreeBody(Plant[BodyMotion]):
         v, w, alpha, rest, change = rng.normal(size=(5, count, 3))
         motion = BodyMotion(rest + change, w, alpha, v, rest)
         return Samples.of_motion(motion, count, len(self.channels))
+
+
+@cache
+def _parts_of_rows() -> tuple[Array, Array, Array]:
+    """Return rows of unit a − g, α and products ωωᵀ, of which all rows are linear combinations."""
+    one, none, still = np.eye(3), np.zeros((3, 3)), np.zeros((9, 3))
+    return (
+        inertia.wrench_regressor(one, none, none),
+        inertia.wrench_regressor(none, none, one),
+        inertia.wrench_regressor(still, still, still, np.eye(9).reshape(9, 3, 3)),
+    )
 
 
 def turning(quaternion: Array, rate: Array, acceleration: Array) -> tuple[Array, Array]:
