@@ -19,11 +19,13 @@ from cyclopts import App, CycloptsError, Parameter
 from heft import __version__
 from heft.cli_options import (
     ESTIMATION,
+    EXCITATION,
     LIVE,
     LOAD,
     SIMULATION,
     SMOOTHING,
     Estimated,
+    Excitation,
     Live,
     Load,
     Logs,
@@ -170,6 +172,47 @@ def predict(
 
     rows = predict_files(results, log, out, columns, friction)
     message(f"{out}: {rows} rows")
+
+
+@app.command
+def excite(
+    model: Path,
+    *,
+    out: Path = Path("excite"),
+    columns: Map = None,
+    options: With = None,
+    given: Path | None = None,
+    excitation: Excitation = EXCITATION,
+    quiet: bool = False,
+) -> None:
+    """Design the motion that tells most about a robot, proven to keep all limits.
+
+    Leaves a folder: the motion as Parquet, CSV and a ROS JointTrajectory (MCAP and JSON), its
+    coefficients (series.json), what is proven and what it will tell (design.json, report.html).
+    Ctrl-C keeps the best motion so far.
+
+    Parameters
+    ----------
+    model
+        URDF, MJCF, or a TOML with Denavit-Hartenberg rows.
+    out
+        Folder for the results.
+    columns
+        TOML that says what the columns of the task's log mean.
+    options
+        TOML whose table [motion] states limits and the room: acceleration, jerk, floor, boxes.
+    given
+        Folder of earlier results: what is known already, the joints' noise, better numbers.
+    quiet
+        Say nothing while working.
+    """
+    from heft.applications.excite import excite_files, text_of
+    from heft.interrupts import stopped_by_signals
+
+    settings = excitation.settings(columns)
+    with stopped_by_signals() as stop:
+        found = excite_files(model, out, options, given, settings, progress_unless(quiet), stop)
+    message(text_of(found, str(out)))
 
 
 @app.command

@@ -13,6 +13,7 @@ from cyclopts import Group, Parameter
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from heft.applications.excite import ExciteSettings
     from heft.applications.identification import Settings
     from heft.applications.payload import Payload
     from heft.applications.simulate import SimulationSettings
@@ -259,6 +260,87 @@ class LiveOptions:
 
 
 @dataclass(frozen=True)
+class ExcitationOptions:
+    """What motion is designed, and by what it is judged.
+
+    Parameters
+    ----------
+    duration
+        Of the motion [s].
+    criterion
+        D: the information's determinant; A: the sum of variances; E: the largest variance;
+        condition: the condition number of the regressor, which depends on units.
+    about
+        Links, joints or parameters that are to be told; all if not given.
+    task
+        Log of a motion whose torque is to be predicted best: the criterion then.
+    basis
+        A Fourier series, which repeats, or a spline.
+    harmonics
+        Of the Fourier series.
+    rest
+        Where the motion is at rest.
+    periods
+        How often the motion is repeated.
+    rate
+        Rows of motion.parquet a second [Hz].
+    starts
+        Random motions that are improved.
+    seed
+        Of the random motions.
+    collisions
+        Keep links clear of one another, and of the room that [motion] of --with states.
+    compared
+        Design by the other criterion too, to tell what the choice costs.
+    """
+
+    duration: float = 20.0
+    criterion: Literal["D", "A", "E", "condition"] = "D"
+    about: Annotated[list[str] | None, Parameter(name="--for", consume_multiple=True)] = None
+    task: Path | None = None
+    basis: Literal["fourier", "spline"] = "fourier"
+    harmonics: int = 5
+    rest: Literal["both", "start", "none"] = "both"
+    periods: int = 1
+    rate: float = 100.0
+    starts: int = 3
+    seed: int = 0
+    collisions: bool = True
+    compared: bool = True
+
+    def settings(self, columns: Path | None) -> ExciteSettings:
+        """Return the settings of a design.
+
+        Args:
+            columns: TOML that says what the columns of the task's log mean.
+
+        Raises:
+            InvalidSetting: If one is out of range.
+        """
+        from heft.applications.excite import ExciteSettings
+        from heft.experiments import DesignSettings
+
+        return ExciteSettings(
+            DesignSettings(
+                duration=self.duration,
+                basis=self.basis,
+                harmonics=self.harmonics,
+                rest=self.rest,
+                criterion=self.criterion,
+                starts=self.starts,
+                seed=self.seed,
+            ),
+            tuple(self.about or ()),
+            self.task,
+            columns,
+            self.rate,
+            self.periods,
+            self.collisions,
+            self.compared,
+        )
+
+
+@dataclass(frozen=True)
 class SimulationOptions:
     """What is simulated most often; everything else stands in [simulation] of --with.
 
@@ -440,5 +522,8 @@ Load = Annotated[LoadOptions, Parameter(name="*")]
 Live = Annotated[LiveOptions, Parameter(name="*", group=Group("Live", sort_key=1))]
 SimulationGroup = Group("Simulation", sort_key=1)
 Simulation = Annotated[SimulationOptions, Parameter(name="*", group=SimulationGroup)]
+ExcitationGroup = Group("Excitation", sort_key=1)
+Excitation = Annotated[ExcitationOptions, Parameter(name="*", group=ExcitationGroup)]
 SMOOTHING, ESTIMATION = SmoothingOptions(), EstimationOptions()  # as they are by default
 LOAD, LIVE, SIMULATION = LoadOptions(), LiveOptions(), SimulationOptions()
+EXCITATION = ExcitationOptions()

@@ -1,0 +1,300 @@
+"""What is known before a motion is designed: robot, limits, room, noise, earlier information."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft.applications.identification import Identified
+from heft.arrays import Array
+from heft.dynamics import steady
+from heft.errors import InvalidSetting
+from heft.experiments import (
+    Clearance,
+    DesignLimits,
+    EffortLimits,
+    JointLimits,
+    Loads,
+    link_deviations,
+)
+from heft.information import PARAMETER_COUNT, Information
+from heft.models import MotionLimits, Options, Robot, fit_capsules, motion_limits
+from heft.plants import ExcitableRobot
+
+NOISE = 0.01  # of an effort limit, where no log says how noisy a joint is
+UNLIMITED_NOISE = 0.1  # [N·m or N] where effort is not limited either
+ROW_RATE = 100.0  # independent rows a second, where no log says how many there are [Hz]
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """By how much a model file's numbers may be wrong when torque is predicted from them.
+
+    Attributes:
+        bodies: Of each body's parameters, a share.
+        identified: The same of a robot that was identified.
+        drives: Of friction and rotor inertia, a share.
+    """
+
+    bodies: float = 0.2
+    identified: float = 0.05
+    drives: float = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class RoomClearance:
+    """Clearance of a robot of which some joints may be held still; see `Clearance`.
+
+    Attributes:
+        whole: Of all channels.
+        posture: At which joints that are held stand, shape (channels,) [rad or m].
+        moving: Channels that move.
+        names: What each distance is between.
+    """
+
+    whole: Clearance
+    posture: Array
+    moving: NDArray[np.intp]
+
+    names: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        names = tuple(" and ".join(pair) for pair in self.whole.names)
+        object.__setattr__(self, "names", names)
+
+    def _postures(self, q: Array) -> Array:
+        found = np.tile(self.posture, (len(q), 1))
+        found[:, self.moving] = q
+        return found
+
+    def values(self, q: Array) -> Array:
+        """Return distances less what is required of them, shape (N, m) [m].
+
+        Args:
+            q: Of the joints that move, shape (N, d) [rad or m].
+        """
+        return self.whole.values(self._postures(q))
+
+    def pull_back(self, q: Array, seeds: Array) -> Array:
+        """Return the gradient of `(seeds * values(q)).sum()`, shape (N, d).
+
+        Args:
+            q: Of the joints that move, shape (N, d) [rad or m].
+            seeds: Shape (N, m).
+        """
+        return self.whole.pull_back(self._postures(q), seeds)[:, self.moving]
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedExperiment:
+    """A robot about to be excited, and what is known of it.
+
+    Attributes:
+        robot: With its options.
+        stated: Limits of all joints, margins taken off.
+        clearance: Of its links from one another and the room; None where nothing can collide.
+        noise: σ of each channel's independent rows, shape (c,) [N·m or N].
+        rate: Independent rows a second that a log will have [Hz].
+        known: Information of earlier logs; None without any.
+        doubt: Share of each body's parameters that may be wrong.
+        drives: The same of friction and rotor inertia.
+        believed: Coefficients of smooth friction and rotor inertia by name.
+        remarks: What a user should know of the limits.
+    """
+
+    robot: Robot
+    stated: MotionLimits
+    clearance: Clearance | None
+    noise: Array
+    rate: float
+    known: Information | None
+    doubt: float
+    drives: float
+    believed: Mapping[str, float]
+    remarks: tuple[str, ...]
+
+    @cached_property
+    def plant(self) -> ExcitableRobot:
+        """The robot with smooth friction, whose motion is designed."""
+        return ExcitableRobot.of(self.robot)
+
+    @cached_property
+    def posture(self) -> Array:
+        """Position of each channel that is held still, 0 of the others, shape (channels,)."""
+        return np.array([self.robot.options.of(j).position or 0.0 for j in self.robot.joints])
+
+    @cached_property
+    def values(self) -> Array:
+        """Believed values π₀ of the plant's standard columns, shape (p,)."""
+        labels = self.plant.labels
+        found = np.zeros(len(labels))
+        bodies = self.robot.written_bodies()
+        found[: len(bodies)] = bodies
+        for k in range(len(bodies), len(labels)):
+            found[k] = self.believed.get(labels.names[k], 0.0)
+        return found
+
+    @property
+    def deviations(self) -> Array:
+        """By how much torque's parameters may be wrong, shape (p, K)."""
+        return link_deviations(self.values, len(self.robot.tree.names), self.doubt, self.drives)
+
+    def limits(self) -> DesignLimits:
+        """Return all limits of the joints that move, as the solver takes them."""
+        moving, stated = self.plant.moving, self.stated
+        joints = JointLimits(
+            stated.lower[moving],
+            stated.upper[moving],
+            stated.velocity[moving],
+            stated.acceleration[moving],
+            stated.jerk[moving],
+        )
+        channels = [c.name for c in self.plant.channels]
+        measured = [self.robot.joints.index(c) for c in channels if c in self.robot.joints]
+        power = stated.power[measured] if measured == moving.tolist() else None
+        torque = stated.effort[measured]
+        effort = None
+        limited = np.isfinite(torque).any() or (power is not None and np.isfinite(power).any())
+        if limited and len(measured) == len(channels):
+            effort = EffortLimits(self.values, torque, power, self.deviations)
+        clearance: tuple[RoomClearance, ...] = ()
+        if self.clearance is not None and len(self.clearance.pairs):
+            clearance = (RoomClearance(self.clearance, self.posture, moving),)
+        return DesignLimits(joints, effort, clearance, stated.frequency)
+
+    def loads(self) -> Loads:
+        """Return what drives have to move, for certificates."""
+        robot, labels = self.plant.robot, self.plant.labels
+        bodies = PARAMETER_COUNT * len(robot.tree.names)
+        values = dict(zip(labels.names, self.values.tolist(), strict=True))
+        armature = np.zeros(robot.tree.channels)
+        rubbing = []
+        for column, (d, term) in enumerate(robot.drive_columns, bodies):
+            drive = robot.drives[d]
+            for c in np.flatnonzero(drive.ratio):
+                size = float(drive.ratio[c])
+                if term.inertial:
+                    armature[c] += size**2 * values[labels.names[column]]
+                else:
+                    rubbing.append((c, size, term, values[labels.names[column]]))
+
+        def friction(slow: Array, fast: Array) -> tuple[Array, Array]:
+            least, most = np.zeros_like(slow), np.zeros_like(fast)
+            for c, size, term, value in rubbing:
+                ends = [value * size * steady([term], size * w[:, c])[0] for w in (slow, fast)]
+                least[:, c] += np.minimum(*ends)
+                most[:, c] += np.maximum(*ends)
+            return least, most
+
+        return Loads(
+            robot.tree,
+            robot.gravity,
+            self.values[None, :bodies],
+            armature,
+            friction if rubbing else None,
+        )
+
+
+def open_experiment(
+    model: Path,
+    options: Path | None = None,
+    given: Path | None = None,
+    doubt: Doubt = Doubt(),
+    collisions: bool = True,
+) -> PlannedExperiment:
+    """Return what is known of a robot before its motion is designed.
+
+    Args:
+        model: URDF, MJCF, or TOML of Denavit-Hartenberg rows.
+        options: TOML with what a model file cannot say; its table [motion] states the limits.
+        given: Folder of earlier results, whose numbers, noise and information count.
+        doubt: How wrong torque that is predicted may be.
+        collisions: Whether links keep clear of one another and the room.
+
+    Raises:
+        InputError: If a file cannot be read or is malformed.
+        InvalidSetting: If the base floats, or a joint's limits are not known.
+    """
+    stated = Options.from_toml(options) if options else None
+    robot = Robot.from_file(model, stated)
+    if robot.tree.free_base:
+        raise InvalidSetting(
+            "the motion of a floating base cannot be commanded",
+            argument='base = "free"',
+            cure="fix the base for the design",
+        )
+    limits = motion_limits(robot)
+    clearance, remarks = None, limits.notes
+    if collisions:
+        clearance = Clearance.of(robot, fit_capsules(robot, model.parent), limits)
+        remarks = (*remarks, *clearance.notes)
+    plant = ExcitableRobot.of(robot)
+    effort = dict(zip(robot.joints, limits.effort.tolist(), strict=True))
+    share = [NOISE * effort.get(c.name, math.inf) for c in plant.channels]
+    noise = np.array([s if math.isfinite(s) else UNLIMITED_NOISE for s in share])
+    found = PlannedExperiment(
+        robot,
+        limits,
+        clearance,
+        noise,
+        ROW_RATE,
+        None,
+        doubt.bodies,
+        doubt.drives,
+        {},
+        remarks,
+    )
+    return found if given is None else _with_results(found, given, doubt)
+
+
+def _with_results(experiment: PlannedExperiment, folder: Path, doubt: Doubt) -> PlannedExperiment:
+    """Return the experiment with the numbers, noise and information of earlier results.
+
+    Raises:
+        InvalidSetting: If they are of another robot.
+    """
+    identified = Identified.load(folder)
+    robot = experiment.robot
+    if identified.robot.joints != robot.joints:
+        raise InvalidSetting(
+            "these results are of another robot",
+            argument=f"--given {folder}",
+            got=", ".join(identified.robot.joints),
+            expected=", ".join(robot.joints),
+        )
+    known = Information.load(folder / "information.npz")
+    entries = {e["name"]: e for e in identified.estimate["information"]["channels"]}
+    seconds = sum(i["duration_s"] for i in identified.estimate["inputs"] if "duration_s" in i)
+    noise, rates = experiment.noise.copy(), []
+    for c, channel in enumerate(experiment.plant.channels):
+        entry = entries.get(channel.name)
+        if entry and entry["residual_std"] > 0.0 and entry["independent_rows"] > 0.0:
+            share = entry["rows"] / entry["independent_rows"]
+            noise[c] = entry["residual_std"] * math.sqrt(share)
+            rates.append(entry["rows"] / seconds if seconds else ROW_RATE)
+    smooth = dict(identified.friction["simple"])
+    believed = {_named(k, experiment.plant): v for k, v in smooth.items()}
+    return replace(
+        experiment,
+        robot=replace(identified.robot, options=robot.options),
+        noise=noise,
+        rate=float(np.median(rates)) if rates else experiment.rate,
+        known=known,
+        doubt=doubt.identified,
+        believed=believed,
+    )
+
+
+def _named(name: str, plant: ExcitableRobot) -> str:
+    """Return a simple term's name among the plant's columns: Coulomb friction is smooth there."""
+    owner, _, term = name.rpartition(".")
+    if term != "coulomb":
+        return name
+    smooth = [n for n in plant.labels.names if n.startswith(f"{owner}.sigmoid")]
+    return smooth[0] if smooth else name
