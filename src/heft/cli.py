@@ -211,7 +211,7 @@ def excite(
 
     settings = excitation.settings(columns)
     with stopped_by_signals() as stop:
-        found = excite_files(model, out, options, given, settings, progress_unless(quiet), stop)
+        found = excite_files(model, out, settings, options, given, progress_unless(quiet), stop)
     message(text_of(found, str(out)))
 
 

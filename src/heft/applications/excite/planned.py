@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -55,18 +55,16 @@ class RoomClearance:
         whole: Of all channels.
         posture: At which joints that are held stand, shape (channels,) [rad or m].
         moving: Channels that move.
-        names: What each distance is between.
     """
 
     whole: Clearance
     posture: Array
     moving: NDArray[np.intp]
 
-    names: tuple[str, ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        names = tuple(" and ".join(pair) for pair in self.whole.names)
-        object.__setattr__(self, "names", names)
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What each distance is between."""
+        return tuple(" and ".join(pair) for pair in self.whole.names)
 
     def _postures(self, q: Array) -> Array:
         found = np.tile(self.posture, (len(q), 1))

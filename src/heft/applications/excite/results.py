@@ -36,9 +36,9 @@ POINT_RATE = 20.0  # of the points of a JointTrajectory [Hz]: a controller's spl
 def excite_files(
     model: Path,
     out: Path,
+    settings: ExciteSettings,
     options: Path | None = None,
     given: Path | None = None,
-    settings: ExciteSettings = ExciteSettings(),
     progress: Callable[[str], None] = lambda line: None,
     stop: threading.Event | None = None,
 ) -> Excited:
@@ -47,9 +47,9 @@ def excite_files(
     Args:
         model: URDF, MJCF, or TOML of Denavit-Hartenberg rows.
         out: Folder for the results; see `FILES`.
+        settings: Of the design.
         options: TOML whose table [motion] states the limits.
         given: Folder of earlier results, whose information counts.
-        settings: Of the design.
         progress: Called with lines of progress.
         stop: Set it for the best motion so far.
 
