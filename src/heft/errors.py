@@ -105,6 +105,10 @@ class InvalidSetting(InputError):
     """A setting is unknown, of the wrong kind, or out of range."""
 
 
+class InfeasibleLimits(InputError):
+    """No motion keeps all limits; its evidence names those that fight."""
+
+
 class NoConnection(InputError):
     """No publisher or server answers at the address of a message stream."""
 

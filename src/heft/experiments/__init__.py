@@ -1,5 +1,12 @@
-"""What an experiment would look like: forward dynamics, and an independent simulator."""
+"""Experiments: their design, forward dynamics, and an independent simulator."""
 
+from . import criteria
+from .trajectories import BASES, ExcitationTrajectory, Family, Fourier, Spline
+from .criteria import Conditions, Criterion, PredictedError
+from .limits import Broken, Clearance, EffortLimits, JointLimits, MotionLimits, link_deviations
+from .excitation import Excitation, Grids, excitation_of
+from .augmented_lagrangian import Progress, SolverSettings
+from .design import Design, DesignSettings, Start, base_positions, default_noise, design
 from .arms import Arm, Inertial
 from .bounded_motions import BoundedMotion, HarmonicMotion, SplineMotion
 from .certificates import Certificate, Loads, Proof, certify_clearance, certify_efforts
