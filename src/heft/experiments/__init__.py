@@ -3,7 +3,7 @@
 from . import criteria
 from .trajectories import BASES, ExcitationTrajectory, Family, Fourier, Spline
 from .criteria import Conditions, Criterion, PredictedError
-from .limits import Broken, Clearance, EffortLimits, JointLimits, MotionLimits, link_deviations
+from .limits import Broken, EffortLimits, JointLimits, MotionLimits, link_deviations
 from .excitation import Excitation, Grids, excitation_of
 from .augmented_lagrangian import Progress, SolverSettings
 from .design import Design, DesignSettings, Start, base_positions, default_noise, design
