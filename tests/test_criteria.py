@@ -123,7 +123,9 @@ def test_both_conventions_of_condition_numbers() -> None:
     found = criteria.conditions(rows, noise)
     assert found.raw == pytest.approx(np.linalg.cond(rows.reshape(100, 4)))
     weighted = (rows / noise[:, None]).reshape(100, 4)
-    assert found.scaled == pytest.approx(np.linalg.cond(weighted / np.linalg.norm(weighted, axis=0)))
+    assert found.scaled == pytest.approx(
+        np.linalg.cond(weighted / np.linalg.norm(weighted, axis=0))
+    )
     assert criteria.conditions(rows, noise, (0, 3)).raw < found.raw
 
 

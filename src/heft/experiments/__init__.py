@@ -1,6 +1,17 @@
-"""What an experiment would look like: forward dynamics, and an independent simulator."""
+"""Experiments: their design, forward dynamics, and an independent simulator."""
 
+from . import criteria
+from .trajectories import BASES, ExcitationTrajectory, Family, Fourier, Spline
+from .criteria import Conditions, Criterion, PredictedError
+from .limits import Broken, EffortLimits, JointLimits, MotionLimits, link_deviations
+from .excitation import Excitation, Grids, excitation_of
+from .augmented_lagrangian import Progress, SolverSettings
+from .design import Design, DesignSettings, Start, base_positions, default_noise, design
 from .arms import Arm, Inertial
+from .bounded_motions import BoundedMotion, HarmonicMotion, SplineMotion
+from .certificates import Certificate, Loads, Proof, certify_clearance, certify_efforts
+from .certificates import certify_joints
+from .clearance import Clearance, PairChoice
 from .equation_of_motion import Dynamics
 from .forward_dynamics import Simulate, Trajectory
 from .motions import Knots, Limits, Motion, MotionKind, Moves, Sines, draw_motion

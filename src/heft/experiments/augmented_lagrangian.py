@@ -38,6 +38,7 @@ class SolverSettings:
         more: Further ones in each later round.
         memory: Pairs of L-BFGS.
         feasible: Largest violation at the end, as a share of a limit.
+        stuck: Share of the former violation above which limits alone cannot be met better.
         settled: Change of φ from round to round below which it has converged [nats].
     """
 
@@ -49,6 +50,7 @@ class SolverSettings:
     more: int = 20
     memory: int = 30
     feasible: float = 1e-3
+    stuck: float = 0.98
     settled: float = 0.05
 
 
@@ -147,6 +149,7 @@ def solve(
     """
     at = problem.at(X)
     empty = np.zeros_like(at.constraints)
+    enough = settings.feasible if worth else 0.0
     search = _Search(problem, unit, worth, settings.penalty, empty)
     x, former, value = (X / unit).ravel(), np.inf, at.value
 
@@ -168,9 +171,10 @@ def solve(
         if report is not None:
             report(rounds, search.evaluations, value, violation)
         settled = abs(value - before) < settings.settled or not worth
-        if violation <= settings.feasible and settled:
+        if violation <= enough and settled:
             break
-        if stop is not None and stop.is_set():
+        stuck = not worth and violation > settings.stuck * former
+        if stuck or (stop is not None and stop.is_set()):
             break
         former = violation
     violation = float(at.constraints.max())

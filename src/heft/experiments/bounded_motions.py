@@ -164,18 +164,15 @@ class SplineMotion:
 
     def _hull(self, order: int) -> Array:
         """Return Bernstein coefficients of a derivative, shape (degree + 1, pieces, d)."""
-        from scipy.interpolate import BPoly, BSpline, PPoly
+        from scipy.interpolate import BPoly, PPoly
 
-        spline = BSpline(self.knots, self.coefficients, self.degree)
-        pieces = PPoly.from_spline(spline.derivative(order) if order else spline)
         inner = np.unique(self.knots[self.degree : len(self.knots) - self.degree])
         share = np.arange(self.cuts) / self.cuts
         breaks = np.append((inner[:-1, None] + np.outer(np.diff(inner), share)).ravel(), inner[-1])
-        degree = self.degree - order
         # The Taylor coefficients of each piece at its beginning, highest power first.
         taylor = [
-            (pieces.derivative(k) if k else pieces)(breaks[:-1]) / math.factorial(k)
-            for k in range(degree, -1, -1)
+            self.derivative(order + k, breaks[:-1]) / math.factorial(k)
+            for k in range(self.degree - order, -1, -1)
         ]
         return np.asarray(BPoly.from_power_basis(PPoly(np.array(taylor), breaks)).c)
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from heft.arrays import Array, read_only
 from heft.compiled import plain
 from heft.dynamics import Tree
-from heft.errors import InvalidSetting
+from heft.errors import InvalidSetting, did_you_mean
 from heft.models import Capsules, MotionLimits, Robot, cannot_touch
 
 from .clearance_kernels import BOX, CAPSULE, KERNELS, SPACE, distances, gradient
@@ -180,6 +180,7 @@ def _whole(robot: Robot, capsules: Capsules) -> Clearance:
                     f"no link with a shape is called '{name}'",
                     argument="[motion], ignore",
                     valid=sorted(known),
+                    cure=did_you_mean(name, sorted(known)),
                 )
     ignored = {frozenset(pair) for pair in motion.ignore}
     near = _neighbours(robot, capsules)

@@ -34,6 +34,8 @@ from .trajectories import BASES, ExcitationTrajectory, Family, Fourier, Rest, Sp
 
 NOISE_SHARE = 0.01  # of an actuator's largest effort, where nothing is known of its noise
 
+TRIALS = (1.0, 0.999, 0.996, 0.984, 0.94, 0.75, 0.5, 0.25, 0.1, 0.03)  # shares of a motion
+
 
 @dataclass(frozen=True)
 class DesignSettings:
@@ -140,7 +142,8 @@ class Design:
         noise: σ of each channel, or their covariance [channel's unit, or its square].
         known: Information in hand about base parameters, shape (k, k).
         about: Positions of the base parameters that count; all if None.
-        value: φ, in the columns' scaled units.
+        value: φ; of columns scaled by the random motions, so that only differences within one
+            design mean anything.
         random: φ of the random motions, descending, shape (any,).
         starts: What became of each.
         margins: Most broken value of each limit on the fine grid, worst first; none above 0.
@@ -341,49 +344,53 @@ def _feasible_motions(
 ) -> tuple[list[Array], Array]:
     """Return random motions that keep all limits, and a posture to shrink motions about.
 
+    They are shrunk until they do; where not even rest does, or no random posture is one to rest in,
+    some are bent until they do.
+
     Raises:
-        InfeasibleLimits: If not even rest does.
+        InfeasibleLimits: If none can be.
     """
     rng = np.random.default_rng(settings.seed)
     posture, excess = resting_posture(problem, limits.joints, rng)
+    drawn = draw(problem, limits.joints, settings.random, rng, settings.draws)
     if excess > 0.0:
-        _refuse(problem, limits, posture, settings)
-    found = []
-    for X in draw(problem, limits.joints, settings.random, rng, settings.draws):
+        first = [X for _, X in zip(range(settings.starts), drawn, strict=False)]
+        return _bent(problem, limits, settings, first), posture
+    found: list[Array] = []
+    for X in drawn:
         kept = shrunk(problem, X, posture)
-        if kept is not None:
-            found.append(kept)
+        found += [] if kept is None else [kept]
         if stop is not None and stop.is_set() and found:
             break
-    if not found:
-        _refuse(problem, limits, posture, settings)
     return found, posture
 
 
-def _refuse(
-    problem: Excitation, limits: MotionLimits, posture: Array, settings: DesignSettings
-) -> None:
-    """Raise `InfeasibleLimits` with the limits that fight, unless a motion is found to keep all.
-
-    The motion that breaks limits least is stationary: multipliers of those that fight hold one
-    another up, and all others are zero.
+def _bent(
+    problem: Excitation, limits: MotionLimits, settings: DesignSettings, motions: list[Array]
+) -> list[Array]:
+    """Return those of some motions that keep all limits once they are changed to break them least.
 
     Raises:
-        InfeasibleLimits: With them, and by how much each is broken.
+        InfeasibleLimits: If none does. The motion that breaks limits least is stationary:
+            multipliers of those that fight hold one another up, and all others are zero.
     """
-    X = problem.family.still(posture)
-    found = solve(problem, X, _unit(limits), settings.solver, worth=0.0)
-    at = problem.at(found.X)
-    broken = [b for b in problem.broken(at) if b.excess > -settings.solver.feasible]
-    pushed = replace(at, parts=_split(found.multipliers, at.parts))
+    unit = _unit(limits)
+    ends = [solve(problem, X, unit, settings.solver, worth=0.0) for X in motions]
+    kept = [e.X for e in ends if e.violation <= 0.0]
+    if kept:
+        return kept
+    least = min(ends, key=lambda e: e.violation)
+    at = problem.at(least.X)
+    pushed = replace(at, parts=_split(least.multipliers, at.parts))
     strong = {str(b) for b in problem.broken(pushed) if b.excess > 0.0}
-    fighting = [b for b in broken if str(b) in strong] or problem.broken(at)[:3]
+    broken = problem.broken(at)
+    fighting = [b for b in broken if str(b) in strong] or broken[:3]
     shown = ", ".join(f"{b} ({b.excess:+.1%})" for b in fighting[:8])
     raise InfeasibleLimits(
-        "no motion keeps all limits; these fight",
+        "no motion was found that keeps all limits; these fight",
         argument="limits",
         got=shown,
-        expected="values at most 0 %: the least broken motion has these",
+        expected="values at most 0 %: those of the motion that breaks limits least",
         cure=f"relax one of them, first {fighting[0]}",
     )
 
@@ -459,16 +466,14 @@ def largest_share(problem: Excitation, X: Array, posture: Array, steps: int = 12
     def keeps(share: float) -> bool:
         return bool(problem.at(still + share * (X - still)).constraints.max() <= 0.0)
 
-    if keeps(1.0):
-        return 1.0
-    low, high, gap = 0.0, 1.0, 1e-3
-    while gap < 1.0:  # look near the whole first: distances are not monotonic
-        if keeps(1.0 - gap):
-            low, high = 1.0 - gap, 1.0 - gap / 4.0
+    low, high = 0.0, 1.0
+    for share in TRIALS:  # from the whole down: distances are not monotonic
+        if keeps(share):
+            low = share
             break
-        gap *= 4.0
-    if not low:
-        return 0.0
+        high = share
+    if low in (0.0, 1.0):
+        return low
     for _ in range(steps):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if keeps(middle) else (low, middle)

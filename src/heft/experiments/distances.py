@@ -7,7 +7,7 @@ with regard to any motion is normal · (velocity of the second's point − that 
 
 A half space's distance is signed, and so has a direction however deep a segment lies. Two segments
 that cross are at distance zero, with the common normal. A box that a segment enters is judged by
-the axis of least overlap (Ericson 2005, §4.4), which is the way out, also for a plate that the
+the axis of least overlap [Ericson2005], which is the way out, also for a plate that the
 segment pierces.
 """
 

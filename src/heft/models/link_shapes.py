@@ -63,12 +63,14 @@ class Search:
     """Settings of the proof.
 
     Attributes:
-        boxes: Boxes that are looked at before the proof is given up.
+        boxes: Boxes of postures that are looked at before the proof by hulls is given up.
+        fine_boxes: The same of the proof by surfaces, each of which costs a hundred times as much.
         joints: Joints between two links, at most.
         gap: Distance that stays at all postures [m], above the distances' tolerance.
     """
 
     boxes: int = 20_000
+    fine_boxes: int = 3_000
     joints: int = 2
     gap: float = 1e-4
 
@@ -95,28 +97,33 @@ def cannot_touch(
         if np.count_nonzero(tree.channel == c) == 1:  # more than a turn shows nothing new
             half[c] = min(half[c], math.pi)
 
-    def apart(a: LinkShape, b: LinkShape, make: Callable[[LinkShape], object]) -> bool:
-        reach = _reach(tree, a, b, limits)
-        return _apart(_Gap(a, b, make(a), make(b)), tree, middle, half, reach, search)
+    def apart(a: LinkShape, b: LinkShape, make: Callable[[LinkShape], object], most: int) -> bool:
+        reach, gap = _reach(tree, a, b, limits), _Gap(a, b, make(a), make(b))
+        return _apart(gap, tree, middle, half, reach, search.gap, most)
 
-    if apart(first, second, _convex):
+    if apart(first, second, _convex, search.boxes):
         return True
     pairs = [(a, b) for a in first.shells() for b in second.shells()]
-    return bool(pairs) and all(apart(a, b, _convex) or apart(a, b, _surface) for a, b in pairs)
+    return bool(pairs) and all(
+        apart(a, b, _convex, search.boxes) or apart(a, b, _surface, search.fine_boxes)
+        for a, b in pairs
+    )
 
 
-def _apart(gap: _Gap, tree: Tree, middle: Array, half: Array, reach: Array, search: Search) -> bool:
-    """Return whether two shapes are proven apart in a box of postures."""
+def _apart(
+    gap: _Gap, tree: Tree, middle: Array, half: Array, reach: Array, least: float, most: int
+) -> bool:
+    """Return whether two shapes are proven apart in a box of postures, cut into so many at most."""
     middle, half = middle[None], half[None]
     looked = 0
     while len(middle):
         looked += len(middle)
-        if looked > search.boxes:
+        if looked > most:
             return False
         distance = gap.at(tree, middle)
-        if distance.min() <= search.gap:
+        if distance.min() <= least:
             return False
-        near = distance - half @ reach <= search.gap
+        near = distance - half @ reach <= least
         middle, half = _halved(middle[near], half[near], reach)
     return True
 
