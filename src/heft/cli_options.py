@@ -292,6 +292,10 @@ class ExcitationOptions:
         Keep links clear of one another, and of the room that [motion] of --with states.
     compared
         Design by the other criterion too, to tell what the choice costs.
+    load
+        Link that carries a load: the motion is to tell the load instead of the robot.
+    heaviest
+        Mass of that load, at most [kg].
     """
 
     duration: float = 20.0
@@ -307,6 +311,8 @@ class ExcitationOptions:
     seed: int = 0
     collisions: bool = True
     compared: bool = True
+    load: str | None = None
+    heaviest: float = 2.0
 
     def settings(self, columns: Path | None) -> ExciteSettings:
         """Return the settings of a design.
@@ -317,7 +323,7 @@ class ExcitationOptions:
         Raises:
             InvalidSetting: If one is out of range.
         """
-        from heft.applications.excite import ExciteSettings
+        from heft.applications.excite import CarriedLoad, ExciteSettings
         from heft.experiments import DesignSettings
 
         return ExciteSettings(
@@ -337,6 +343,7 @@ class ExcitationOptions:
             self.periods,
             self.collisions,
             self.compared,
+            load=CarriedLoad(self.load, self.heaviest) if self.load is not None else None,
         )
 
 

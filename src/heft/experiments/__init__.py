@@ -31,13 +31,3 @@ from .simulated_drives import (
 )
 from .simulated_models import whole_robot
 from .simulator import Condition, Controller, ExactMotion, SimulatedExperiment, Simulator
-from .trajectories import Basis, ExcitationTrajectory, Fourier, Spline
-from .limits import Broken, EffortLimits, JointLimits, link_deviations
-from .limits import MotionLimits as DesignLimits
-from .bounded_motions import BoundedMotion, HarmonicMotion, SplineMotion
-from .certificates import Certificate, Loads, Proof
-from .certificates import certify_clearance, certify_efforts, certify_joints
-from .clearance import Clearance
-from .criteria import Conditions, Criterion, PredictedError
-from .augmented_lagrangian import Progress as SolverProgress
-from .design import Design, DesignSettings, design

@@ -32,7 +32,7 @@ def bounded_motion(trajectory: ExcitationTrajectory, planned: PlannedExperiment)
         trajectory: Of the joints that move.
         planned: What says where the others are held.
     """
-    basis, moving = trajectory.basis, planned.plant.moving
+    basis, moving = trajectory.basis, planned.carrier.moving
     whole = np.outer(basis.constant, planned.posture)
     whole[:, moving] = trajectory.coefficients
     if isinstance(basis, Fourier):

@@ -19,7 +19,7 @@ from heft.experiments import (
     DesignSettings,
     ExcitationTrajectory,
     PredictedError,
-    SolverProgress,
+    Progress,
     design,
 )
 from heft.information import BaseParameters
@@ -27,7 +27,7 @@ from heft.plants import structural_base
 from heft.recordings import JointTrajectory
 
 from .certified import certified
-from .planned import Doubt, PlannedExperiment
+from .planned import CarriedLoad, Doubt, PlannedExperiment
 
 OTHER = {"D": "condition"}  # criterion that a design is compared with; D for all others
 
@@ -47,6 +47,7 @@ class ExciteSettings:
         compared: Whether the other criterion's motion is designed, too, to tell what a choice
             costs.
         doubt: How wrong predicted torque may be.
+        load: What the robot carries and is to be told; the robot itself if None.
     """
 
     design: DesignSettings = DesignSettings(duration=20.0)
@@ -58,6 +59,7 @@ class ExciteSettings:
     collisions: bool = True
     compared: bool = True
     doubt: Doubt = Doubt()
+    load: CarriedLoad | None = None
 
     def __post_init__(self) -> None:
         if not (self.rate > 0.0 and self.periods >= 1):
@@ -170,7 +172,7 @@ class Excited:
 
     def joint_trajectory(self, rate: float) -> JointTrajectory:
         """Return the motion of all joints, all periods, at a rate [Hz]."""
-        planned, moving = self.planned, self.planned.plant.moving
+        planned, moving = self.planned, self.planned.carrier.moving
         time = self.trajectory.times(rate)
         parts = [self.trajectory.derivative(time, k) for k in range(3)]
         whole = np.zeros((3, len(time), len(planned.robot.joints)))
@@ -259,7 +261,7 @@ class _Reporter:
         self._say = say
         self._best: dict[int, float] = {}
 
-    def __call__(self, at: SolverProgress) -> None:
+    def __call__(self, at: Progress) -> None:
         if at.round % 3 == 1:
             self._say(
                 f"start {at.start + 1}, round {at.round}: criterion {at.value:.2f}, limits broken "

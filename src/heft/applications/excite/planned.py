@@ -13,19 +13,19 @@ from numpy.typing import NDArray
 
 from heft.applications.identification import Identified
 from heft.arrays import Array
-from heft.dynamics import steady
+from heft.dynamics import Term, steady
 from heft.errors import InvalidSetting
 from heft.experiments import (
     Clearance,
-    DesignLimits,
     EffortLimits,
     JointLimits,
     Loads,
     link_deviations,
 )
-from heft.information import PARAMETER_COUNT, Information
+from heft.experiments import MotionLimits as DesignLimits
+from heft.information import PARAMETER_COUNT, Information, inertia
 from heft.models import MotionLimits, Options, Robot, fit_capsules, motion_limits
-from heft.plants import ExcitableRobot
+from heft.plants import ExcitableLoad, ExcitableRobot, carrying
 
 NOISE = 0.01  # of an effort limit, where no log says how noisy a joint is
 UNLIMITED_NOISE = 0.1  # [N·m or N] where effort is not limited either
@@ -90,6 +90,66 @@ class RoomClearance:
 
 
 @dataclass(frozen=True, eq=False)
+class Rubbing:
+    """One term of a drive's friction, and by how much it may be wrong.
+
+    Attributes:
+        ratio: Of the drive's speed to each channel's, shape (d,).
+        term: The term.
+        value: Its coefficient, as believed.
+        doubt: Share by which that may be wrong.
+    """
+
+    ratio: Array
+    term: Term
+    value: float
+    doubt: float
+
+    def between(self, slow: Array, fast: Array) -> tuple[Array, Array]:
+        """Return least and most effort at speeds between two, each of shape (n, d)."""
+        ends = np.stack([slow * self.ratio, fast * self.ratio])
+        speeds = (ends.min(axis=0).sum(axis=1), ends.max(axis=0).sum(axis=1))
+        torque = np.stack([self.value * steady([self.term], w)[0] for w in speeds])
+        more = self.doubt * np.abs(torque).max(axis=0)
+        found = [(torque.min(axis=0) - more), (torque.max(axis=0) + more)]
+        passed = np.stack([np.outer(f, self.ratio) for f in found])
+        return passed.min(axis=0), passed.max(axis=0)
+
+
+@dataclass(frozen=True)
+class CarriedLoad:
+    """A load that a robot will carry, whose numbers are asked for.
+
+    Attributes:
+        frame: Link that it is fixed to.
+        heaviest: Mass that it has at most [kg].
+        reach: Distance of its centre of mass from the frame, along each axis, at most [m].
+    """
+
+    frame: str
+    heaviest: float = 2.0
+    reach: float = 0.15
+
+    def tens(self, robot: Robot) -> tuple[Array, Array]:
+        """Return what it adds to the bodies at most, and by how much that may differ.
+
+        Args:
+            robot: That carries it.
+
+        Returns:
+            Shapes (10 bodies,) and (3, 10 bodies): with its centre in the frame's origin, and what
+            its centre being elsewhere adds, axis by axis.
+        """
+        body, stated = carrying(robot, self.frame)
+        whole = np.zeros((4, PARAMETER_COUNT * len(robot.tree.names)))
+        own = np.zeros((4, PARAMETER_COUNT))
+        own[0] = inertia.sphere(self.heaviest, self.reach)
+        own[1:, 1:4] = self.heaviest * self.reach * np.eye(3)
+        whole[:, body] = own @ stated.T
+        return whole[0], whole[1:]
+
+
+@dataclass(frozen=True, eq=False)
 class PlannedExperiment:
     """A robot about to be excited, and what is known of it.
 
@@ -103,6 +163,7 @@ class PlannedExperiment:
         doubt: Share of each body's parameters that may be wrong.
         drives: The same of friction and rotor inertia.
         believed: Coefficients of smooth friction and rotor inertia by name.
+        load: What is to be told instead of the robot; None if nothing is carried.
         remarks: What a user should know of the limits.
     """
 
@@ -116,11 +177,17 @@ class PlannedExperiment:
     drives: float
     believed: Mapping[str, float]
     remarks: tuple[str, ...]
+    load: CarriedLoad | None = None
 
     @cached_property
-    def plant(self) -> ExcitableRobot:
-        """The robot with smooth friction, whose motion is designed."""
+    def carrier(self) -> ExcitableRobot:
+        """The robot with smooth friction, which moves."""
         return ExcitableRobot.of(self.robot)
+
+    @cached_property
+    def plant(self) -> ExcitableRobot | ExcitableLoad:
+        """What is to be told: the robot, or what it carries."""
+        return self.carrier if self.load is None else ExcitableLoad(self.carrier, self.load.frame)
 
     @cached_property
     def posture(self) -> Array:
@@ -129,8 +196,8 @@ class PlannedExperiment:
 
     @cached_property
     def values(self) -> Array:
-        """Believed values π₀ of the plant's standard columns, shape (p,)."""
-        labels = self.plant.labels
+        """Believed values π₀ of the robot's standard columns, shape (p,)."""
+        labels = self.carrier.labels
         found = np.zeros(len(labels))
         bodies = self.robot.written_bodies()
         found[: len(bodies)] = bodies
@@ -145,7 +212,7 @@ class PlannedExperiment:
 
     def limits(self) -> DesignLimits:
         """Return all limits of the joints that move, as the solver takes them."""
-        moving, stated = self.plant.moving, self.stated
+        moving, stated = self.carrier.moving, self.stated
         joints = JointLimits(
             stated.lower[moving],
             stated.upper[moving],
@@ -159,7 +226,8 @@ class PlannedExperiment:
         torque = stated.effort[measured]
         effort = None
         limited = np.isfinite(torque).any() or (power is not None and np.isfinite(power).any())
-        if limited and len(measured) == len(channels):
+        # A load's rows tell no torque of the robot: that is looked at when limits are proven.
+        if limited and len(measured) == len(channels) and self.load is None:
             effort = EffortLimits(self.values, torque, power, self.deviations)
         clearance: tuple[RoomClearance, ...] = ()
         if self.clearance is not None and len(self.clearance.pairs):
@@ -168,34 +236,36 @@ class PlannedExperiment:
 
     def loads(self) -> Loads:
         """Return what drives have to move, for certificates."""
-        robot, labels = self.plant.robot, self.plant.labels
+        robot = self.carrier.robot
         bodies = PARAMETER_COUNT * len(robot.tree.names)
-        values = dict(zip(labels.names, self.values.tolist(), strict=True))
-        armature = np.zeros(robot.tree.channels)
+        armature = np.zeros((robot.tree.channels, robot.tree.channels))
         rubbing = []
         for column, (d, term) in enumerate(robot.drive_columns, bodies):
-            drive = robot.drives[d]
-            for c in np.flatnonzero(drive.ratio):
-                size = float(drive.ratio[c])
-                if term.inertial:
-                    armature[c] += size**2 * values[labels.names[column]]
-                else:
-                    rubbing.append((c, size, term, values[labels.names[column]]))
+            ratio, value = robot.drives[d].ratio, float(self.values[column])
+            if term.inertial:
+                armature += value * np.outer(ratio, ratio)
+            else:
+                rubbing.append(Rubbing(ratio, term, value, self.drives))
 
         def friction(slow: Array, fast: Array) -> tuple[Array, Array]:
-            least, most = np.zeros_like(slow), np.zeros_like(fast)
-            for c, size, term, value in rubbing:
-                ends = [value * size * steady([term], size * w[:, c])[0] for w in (slow, fast)]
-                least[:, c] += np.minimum(*ends)
-                most[:, c] += np.maximum(*ends)
+            parts = [r.between(slow, fast) for r in rubbing]
+            least, most = (np.sum([p[k] for p in parts], axis=0) for k in range(2))
             return least, most
 
+        deviations = self.deviations[:bodies].T[np.any(self.deviations[:bodies] != 0.0, axis=0)]
+        parameters = self.values[None, :bodies]
+        if self.load is not None:
+            heaviest, spread = self.load.tens(robot)
+            parameters = np.vstack([parameters, parameters + heaviest])
+            deviations = np.vstack([deviations, spread])
         return Loads(
             robot.tree,
             robot.gravity,
-            self.values[None, :bodies],
+            parameters,
             armature,
             friction if rubbing else None,
+            deviations,
+            self.drives * armature,
         )
 
 
@@ -205,6 +275,7 @@ def open_experiment(
     given: Path | None = None,
     doubt: Doubt = Doubt(),
     collisions: bool = True,
+    load: CarriedLoad | None = None,
 ) -> PlannedExperiment:
     """Return what is known of a robot before its motion is designed.
 
@@ -214,6 +285,7 @@ def open_experiment(
         given: Folder of earlier results, whose numbers, noise and information count.
         doubt: How wrong torque that is predicted may be.
         collisions: Whether links keep clear of one another and the room.
+        load: What is to be told instead of the robot.
 
     Raises:
         InputError: If a file cannot be read or is malformed.
@@ -248,7 +320,9 @@ def open_experiment(
         {},
         remarks,
     )
-    return found if given is None else _with_results(found, given, doubt)
+    if given is not None:
+        found = _with_results(found, given, doubt)
+    return found if load is None else replace(found, load=load, known=None)
 
 
 def _with_results(experiment: PlannedExperiment, folder: Path, doubt: Doubt) -> PlannedExperiment:
@@ -277,7 +351,7 @@ def _with_results(experiment: PlannedExperiment, folder: Path, doubt: Doubt) -> 
             noise[c] = entry["residual_std"] * math.sqrt(share)
             rates.append(entry["rows"] / seconds if seconds else ROW_RATE)
     smooth = dict(identified.friction["simple"])
-    believed = {_named(k, experiment.plant): v for k, v in smooth.items()}
+    believed = {_named(k, experiment.carrier): v for k, v in smooth.items()}
     return replace(
         experiment,
         robot=replace(identified.robot, options=robot.options),

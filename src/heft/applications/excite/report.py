@@ -169,7 +169,7 @@ def _plots(found: Excited) -> Iterator[Plot]:
     planned = found.planned
     for order, (_, name, unit) in enumerate(KINDS):
         values = found.trajectory.derivative(time, order)
-        for k, channel in enumerate(planned.plant.moving):
+        for k, channel in enumerate(planned.carrier.moving):
             limits = (
                 (planned.stated.lower[channel], planned.stated.upper[channel])
                 if order == 0

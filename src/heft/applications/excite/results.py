@@ -61,7 +61,9 @@ def excite_files(
     """
     require_own(out, FILES)
     opened = Inputs().holding(model=model, options=options, task=settings.task)
-    planned = open_experiment(model, options, given, settings.doubt, settings.collisions)
+    planned = open_experiment(
+        model, options, given, settings.doubt, settings.collisions, settings.load
+    )
     for remark in planned.remarks:
         progress(remark)
     found = excite(planned, settings, progress, stop)
