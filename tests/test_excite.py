@@ -1,4 +1,4 @@
-"""Laws of `heft excite`: what is written keeps its limits, says what it tells, and is repeatable."""
+"""Laws of `heft excite`: motions keep their limits, say what they tell, and are repeatable."""
 
 from __future__ import annotations
 
