@@ -114,8 +114,8 @@ def published(folder: Path, names: tuple[str, ...]) -> ExcitationTrajectory:
     }
     omega = 2.0 * np.pi * PANDA_FREQUENCY
     rows = [found["q0"]]
-    for l in range(1, 6):
-        rows += [found[f"a{l}"] / omega, -found[f"b{l}"] / omega]
+    for order in range(1, 6):
+        rows += [found[f"a{order}"] / omega, -found[f"b{order}"] / omega]
     basis = Fourier(PANDA_DURATION, 5, PANDA_FREQUENCY)
     return ExcitationTrajectory(basis, np.array(rows), names, ("rad",) * 7)
 

@@ -4,8 +4,8 @@ Random motions that break no limit come first; the best few of them are improved
 an augmented Lagrangian with exact gradients. What is handed out breaks no limit on a grid ten times
 finer than the solver's: what a solver leaves broken is taken back by shrinking the motion.
 
-The information's determinant is the criterion unless another is asked for [Swevers1997, section
-III]: a low condition number is no evidence of information.
+The information's determinant is the criterion unless another is asked for [Swevers1997]: a low
+condition number is no evidence of information.
 """
 
 from __future__ import annotations
