@@ -103,7 +103,7 @@ def lwr4(folder: Path) -> Arm:
 
 
 def published(folder: Path, names: tuple[str, ...]) -> ExcitationTrajectory:
-    """Return the motion of [Gaz2019], table II of the supplement, q = q₀ + Σ a sin/(lω) − b cos/(lω).
+    """Return the motion of [Gaz2019], supplement, table II: q = q₀ + Σ a sin/(lω) − b cos/(lω).
 
     The formula printed there multiplies b by lω; the log says that it is divided.
     """
