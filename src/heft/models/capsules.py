@@ -74,6 +74,7 @@ class CapsuleFitting:
     Attributes:
         steps: Evaluations of the search for the least volume.
         cuts: Places along each of three axes at which a link is cut in two to see what it gains.
+        sketch: Triangles by which places are compared; the fit itself has them all.
         depth: How often a link's parts are cut again.
         gain: A cut is made where the two capsules have at most this many times the one's volume.
         least: Radius of a capsule that is not worth a cut [m].
@@ -82,6 +83,7 @@ class CapsuleFitting:
 
     steps: int = 400
     cuts: int = 5
+    sketch: int = 2000
     depth: int = 2
     gain: float = 1.2
     least: float = 0.03
@@ -202,17 +204,19 @@ class _Fit:
         if depth == 0 or self.radius < fitting.least:
             return [self]
         points, _ = self.surface.corners()
-        best = (math.inf, self.surface, self.surface)
+        sketch = self.surface.some(fitting.sketch)
+        best: tuple[float, Array, float] | None = None
         for axis in _axes(points):
             along = points @ axis
             for place in np.linspace(along.min(), along.max(), fitting.cuts + 2)[1:-1]:
-                halves = self.surface.cut(axis, float(place))
+                halves = sketch.cut(axis, float(place))
                 if all(len(h.triangles) or len(h.balls) for h in halves):
                     rough = sum(_along_axis(*h.corners())[0] for h in halves)
-                    best = min(best, (rough, *halves), key=lambda found: found[0])
-        if math.isinf(best[0]):
+                    if best is None or rough < best[0]:
+                        best = rough, axis, float(place)
+        if best is None:
             return [self]
-        fits = [_Fit.of(half, fitting) for half in best[1:]]
+        fits = [_Fit.of(half, fitting) for half in self.surface.cut(*best[1:])]
         if sum(f.volume for f in fits) > fitting.gain * self.volume:
             return [self]
         return [part for f in fits for part in f.parts(fitting, depth - 1)]
@@ -220,7 +224,7 @@ class _Fit:
 
 def _axes(points: Array) -> Array:
     """Return the principal axes of points, shape (3, 3), the longest first."""
-    return np.asarray(np.linalg.svd(points - points.mean(axis=0), full_matrices=True)[2])
+    return np.asarray(np.linalg.eigh(np.cov(points.T, bias=True))[1].T[::-1])
 
 
 def _along_axis(points: Array, radii: Array) -> tuple[float, Array]:

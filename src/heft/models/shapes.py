@@ -71,12 +71,16 @@ class Surface:
         """Return centres (n, 3) and radii (n,) of balls that have the same convex hull [m]."""
         from scipy.spatial import ConvexHull, QhullError
 
-        points = np.unique(self.triangles.reshape(-1, 3), axis=0)
-        if len(points) > 8:
-            with suppress(QhullError):  # flat: all of them
-                points = points[ConvexHull(points).vertices]
+        points = self.triangles.reshape(-1, 3)
+        with suppress(QhullError, ValueError):  # flat, or none: all of them
+            points = points[ConvexHull(points).vertices]
         radius = np.append(np.zeros(len(points)), self.balls[:, 3])
         return np.vstack([points, self.balls[:, :3]]), radius
+
+    def some(self, count: int) -> Surface:
+        """Return about so many of the triangles, evenly, and all balls."""
+        step = max(1, len(self.triangles) // count)
+        return Surface(self.triangles[::step], self.balls)
 
     def cut(self, normal: Array, offset: float) -> tuple[Surface, Surface]:
         """Return what is below and above the plane `normal · x = offset`, triangles cut in two.
