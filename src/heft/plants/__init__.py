@@ -11,6 +11,7 @@ from .free_body import FreeBody
 from .problem import Problem, point_moments
 from .payload_on_robot import GUESS, NAME, carrying, currents, last_frame, load_columns, with_load
 from .repeated_motion import RepeatedMotion
+from .segments import Segments
 from .held_signals import CHANNEL_UNITS, CHANNELS, GAP_STEPS, GraspingPoint, Held, at_first
 from .held_signals import noise_covariance, whitened
 from .wrench_sensor import Point, Unknowns, linearised, sides
