@@ -89,6 +89,7 @@ def identify(
     columns: Map = None,
     options: With = None,
     given: Path | None = None,
+    only: Path | None = None,
     smoothing: Smoothed = SMOOTHING,
     estimation: Estimated = ESTIMATION,
     fail_on: Literal["poor", "usable"] | None = None,
@@ -118,6 +119,8 @@ def identify(
         TOML that says what a model file cannot: gains, coupling, gravity, friction.
     given
         Folder of earlier results about the same robot, whose information is added.
+    only
+        What of the logs is fitted: a file that heft select wrote.
     fail_on
         Exit with 1 if the verdict is this or worse; all is written nevertheless. If not given, no
         verdict is a failure.
@@ -135,7 +138,8 @@ def identify(
         )
     refuse_foreign(out)
     settings, progress = estimation.settings(smoothing), progress_unless(quiet)
-    found = identify_files(model, logs, validate or (), options, columns, given, settings, progress)
+    files = (model, logs, validate or (), options, columns, given)
+    found = identify_files(*files, settings, progress, only)
     progress("writing the report")
     write(found, out, report.html)
     message(report.text(found))
@@ -213,6 +217,51 @@ def excite(
     with stopped_by_signals() as stop:
         found = excite_files(model, out, settings, options, given, progress_unless(quiet), stop)
     message(text_of(found, str(out)))
+
+
+@app.command
+def select(
+    model: Path,
+    *logs: Path,
+    keep: str,
+    out: Path = Path("selection.json"),
+    segment: float | None = None,
+    friction: Literal["simple", "full"] = "simple",
+    columns: Map = None,
+    options: With = None,
+    quiet: bool = False,
+) -> None:
+    """Select the stretches of recordings that tell most, and say what was never excited.
+
+    heft identify takes what is written: heft identify MODEL LOGS --only selection.json
+
+    Parameters
+    ----------
+    model
+        The model file: URDF, MJCF, or a TOML with Denavit-Hartenberg rows.
+    logs
+        Logs of ordinary work, with t, `q.<joint>` and `tau.<joint>` or `current.<joint>`.
+    keep
+        How much is kept: a time such as 60s or 2min, or a share such as 10%.
+    out
+        JSON file to write: which rows of which log are kept.
+    segment
+        Length of a segment [s]; 0.1 if not given, longer for logs of hours.
+    friction
+        Simple (viscous, Coulomb, offset), or full: the dictionary's terms are to be told, too.
+    columns
+        TOML that says what the logs' columns mean.
+    options
+        TOML that says what a model file cannot, such as drive gains.
+    quiet
+        Say nothing while working.
+    """
+    from heft.applications.select import Select, select_files
+
+    files, settings = (model, logs, keep, out, segment, options, columns), Select(friction)
+    found = select_files(*files, progress_unless(quiet), settings)
+    message(found.text())
+    message(f"\n{out}")
 
 
 @app.command

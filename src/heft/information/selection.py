@@ -7,10 +7,11 @@ Of segments with information A_k = Y_kᵀ W Y_k, `count` are chosen whose sum ha
 A_0 is what is known already, and a trace of the information of all. f less f(∅) is monotone and
 submodular, so that taking the best next segment again and again reaches at least 1 − 1/e of the
 best choice [Nemhauser1978]; the gains of a segment only fall as others are taken, so that few of
-them are computed at each step [Minoux1978]. Exchanges then replace one segment by another as long
-as that gains. The relaxation in which a segment may be taken in part, 0 ≤ w_k ≤ 1, Σ w_k = count, is
-concave: at every point of the way of Frank and Wolfe [FrankWolfe1956] its linearisation bounds f
-of any choice from above, which certifies how far the choice can be from the best.
+them are computed at each step [Minoux1978]. The relaxation in which a segment may be taken in
+part, 0 ≤ w_k ≤ 1 and Σ w_k = count, is concave: at every point of the way of Frank and Wolfe
+[FrankWolfe1956] its linearisation bounds f of any choice from above, which certifies how far a
+choice can be from the best. From the greedy choice and from the largest w_k, exchanges replace one
+segment by another as long as that gains.
 
 Everything is done in coordinates in which the information of all segments is the unit matrix: the
 result does not depend on units, and no condition number is squared.
@@ -18,7 +19,7 @@ result does not depend on units, and no condition number is squared.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,7 +83,7 @@ class SegmentSelection:
     trace: float = 1e-6
     visible: float = 1e-9
     batch: int = 16
-    pairs: int = 16
+    pairs: int = 64
     most_exchanges: float = 2.0
     steps: int = 300
     close: float = 0.02
@@ -116,15 +117,33 @@ class SegmentSelection:
         grams, start = self._scaled(factors, known)
         chosen = self._greedy(grams, count, start, watch)
         first = _log_det(start + grams[chosen].sum(axis=0))
-        watch(f"{count} of {len(grams)} segments chosen, exchanging")
-        chosen, exchanges = self._exchanged(grams, chosen, start)
-        total = _log_det(start + grams.sum(axis=0))
-        value = _log_det(start + grams[chosen].sum(axis=0))
         watch("bounding what any choice could reach")
-        bound = self._bound(grams, chosen, start)
+        bound, weight = self._relaxed(grams, chosen, start)
+        watch(f"{count} of {len(grams)} segments chosen, exchanging")
+        rounded = np.argsort(-weight, kind="stable")[:count]
+        found = [self._exchanged(grams, k, start) for k in (chosen, rounded)]
+        value, (chosen, exchanges) = max(
+            ((_log_det(start + grams[k].sum(axis=0)), (k, n)) for k, n in found),
+            key=lambda choice: choice[0],
+        )
+        total = _log_det(start + grams.sum(axis=0))
         return Selected(
             np.sort(chosen), value - total, first - total, bound - total, len(start), exchanges
         )
+
+    def values(
+        self, factors: Array, choices: Sequence[NDArray[np.intp]], known: Array | None = None
+    ) -> Array:
+        """Return f of some choices less that of all segments [nats], shape (choices,).
+
+        Args:
+            factors: As of `choose`.
+            choices: Numbers of segments.
+            known: As of `choose`.
+        """
+        grams, start = self._scaled(factors, known)
+        total = _log_det(start + grams.sum(axis=0))
+        return np.array([_log_det(start + grams[k].sum(axis=0)) - total for k in choices])
 
     def _scaled(self, factors: Array, known: Array | None) -> tuple[Array, Array]:
         """Return A_k and A_0 in coordinates in which all segments together are the unit matrix.
@@ -196,8 +215,8 @@ class SegmentSelection:
             done += 1
         return chosen, done
 
-    def _bound(self, grams: Array, chosen: NDArray[np.intp], start: Array) -> float:
-        """Return the least bound on the way of Frank and Wolfe, from the choice on."""
+    def _relaxed(self, grams: Array, chosen: NDArray[np.intp], start: Array) -> tuple[float, Array]:
+        """Return the least bound on the way of Frank and Wolfe, from a choice on, and its end."""
         weight = np.zeros(len(grams))
         weight[chosen] = 1.0
         matrix, count, least = start + grams[chosen].sum(axis=0), len(chosen), np.inf
@@ -213,7 +232,7 @@ class SegmentSelection:
             step, way = _line_search(matrix, np.tensordot(toward, grams, 1))
             weight = weight + step * toward
             matrix = matrix + step * way
-        return least
+        return least, weight
 
 
 def _log_det(matrix: Array) -> float:
