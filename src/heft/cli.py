@@ -1,8 +1,8 @@
 """The command line: typed functions as commands.
 
 Bad input prints what is wrong and how to mend it and exits with 2; a fit that cannot stand
-exits with 1, and so does a poor verdict on a load; a log salvaged in part exits with 3; never a
-traceback.
+exits with 1, and so does a poor verdict on a load; a log salvaged, or weighed live, in part exits
+with 3; never a traceback.
 """
 
 from __future__ import annotations
@@ -358,7 +358,8 @@ def payload(
 ) -> None:
     """Weigh a load: by a wrench sensor that holds it, or by the robot that carries it.
 
-    Exits with 1 if the verdict on logs is poor; then nothing is printed to be pasted.
+    Exits with 1 if the verdict on logs is poor; then nothing is printed to be pasted. Exits with 3
+    if --live was cut short by a source that failed; the result is of what came before.
 
     Parameters
     ----------
@@ -385,6 +386,8 @@ def payload(
         message(results.text(found))
     if load.out is not None:
         message(f"\n{load.out / 'estimate.json'}   {load.out / 'payload.txt'}")
+    if found.cut_short:
+        sys.exit(SALVAGED)
     if found.verdict == "poor" and not live.live:
         sys.exit(POOR)
 

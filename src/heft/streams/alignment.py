@@ -22,7 +22,7 @@ from heft.arrays import Array
 from heft.information import continuous_quaternions
 
 from .messages import Piece
-from .repetition import Newest, repeated, unchanged_since
+from .repetition import Newest, Repetition, Standstill
 
 Stamps = NDArray[np.int64]
 
@@ -105,7 +105,7 @@ class Buffer:
         arrival: When the last one came, on the listener's clock [s]; NaN before the first step.
         ahead: By how much its stamps were ahead of the listener's clock at most [s].
         late_in_a_row: How many that came since the last taken are older than it.
-        newest: Newest sample that came of a noisy device, and since when it repeats itself.
+        newest: Newest sample that came, and since when it repeats itself.
         silent: Whether nothing came for so long that it was reported.
     """
 
@@ -123,7 +123,7 @@ class Buffer:
         """Stamps of the samples behind which others came, so that none may yet turn out frozen."""
         if self.newest is None:
             return self.stamps
-        return self.stamps[: int(np.searchsorted(self.stamps, self.newest.since.min()))]
+        return self.stamps[: int(np.searchsorted(self.stamps, self.newest.waits))]
 
     @property
     def rate(self) -> float:
@@ -211,8 +211,9 @@ class Alignment:
         devices: Whose signals are taken; the first gives the times.
         bridge: Longest time between two samples of a device across which is interpolated [s].
         hold: Time for which the first device's samples wait for their partners [s].
-        frozen: Time for which a noisy device may repeat all values of a kind; what repeats itself
-            for longer is frozen, from its first sample on [s].
+        frozen: Time for which a device may repeat all values of a kind; what repeats itself for
+            longer is frozen, from its first sample on, or stands still [s].
+        standstill: How one that is not noisy is told to stand still.
         reorder: Time by which samples that come after a newer one may be older than it [s]: they
             are sorted in. Samples wait for them.
         leap: Time by which a device's stamps must go on by more than passed between their arrivals
@@ -226,6 +227,7 @@ class Alignment:
     bridge: float = 0.05
     hold: float = 1.0
     frozen: float = 0.05
+    standstill: Standstill = Standstill()
     reorder: float = 0.005
     leap: float = 0.5
     stall: float = 1.0
@@ -355,11 +357,10 @@ class Alignment:
             return buffer, counts
         order = np.argsort(stamps, kind="stable")
         stamps, values = stamps[order], values[order]
-        if device.noisy:
-            before = len(buffer.stamps)
-            buffer, good = self._unfrozen(device, buffer, stamps, values)
-            counts["frozen"] = int((~good).sum()) + before - len(buffer.stamps)
-            stamps, values = stamps[good], values[good]
+        before = len(buffer.stamps)
+        buffer, good = self._unfrozen(device, buffer, stamps, values)
+        counts["frozen"] = int((~good).sum()) + before - len(buffer.stamps)
+        stamps, values = stamps[good], values[good]
         every = np.concatenate([buffer.stamps, stamps])
         both, first = np.unique(every, return_index=True)
         counts["repeated"] = len(every) - len(both)
@@ -378,14 +379,13 @@ class Alignment:
         self, device: Device, buffer: Buffer, stamps: Stamps, values: Array
     ) -> tuple[Buffer, NDArray[np.bool_]]:
         """Return the buffer without what turns out frozen, and which new samples are not."""
-        since = unchanged_since(stamps, values, device.kinds, buffer.newest)
-        longest = self.frozen * SECOND
-        runs = np.stack([repeated(stamps, s, longest) for s in since.T])
-        bad: NDArray[np.bool_] = np.asarray(runs.any(axis=0))
-        keep = len(buffer.stamps)
-        if bad.any():  # samples that repeat themselves have waited, see `Buffer.confirmed`
-            keep = int(np.searchsorted(buffer.stamps, since[bad].min()))
-        newest = Newest(values[-1], since[-1])
+        if device.quaternion:  # its sign says nothing, and would be a jump
+            told = [] if buffer.newest is None else [buffer.newest.values[None]]
+            values = _continuous(np.concatenate([*told, values]), device.quaternion)[len(told) :]
+        repetition = Repetition(self.frozen * SECOND, None if device.noisy else self.standstill)
+        bad, since, newest = repetition.step(stamps, values, device.kinds, buffer.newest)
+        # Samples that repeat themselves have waited, see `Buffer.confirmed`.
+        keep = int(np.searchsorted(buffer.stamps, since))
         if len(buffer.stamps) and stamps[-1] < buffer.stamps[-1]:
             newest = buffer.newest or newest  # all were late: another came last
         kept = replace(
