@@ -387,6 +387,7 @@ def payload(
     if load.out is not None:
         message(f"\n{load.out / 'estimate.json'}   {load.out / 'payload.txt'}")
     if found.cut_short:
+        progress(found.cut_short)
         sys.exit(SALVAGED)
     if found.verdict == "poor" and not live.live:
         sys.exit(POOR)

@@ -141,7 +141,8 @@ class AlignmentState:
         buffers: Samples that may still be needed, by device.
         epoch: Stamp at which aligned time is 0 [ns], or None before the first aligned sample.
         aligned_until: Stamp up to which the first device's samples are aligned [ns], or None.
-        last_match: Stamp of its last sample that had its partners, or of its first one [ns].
+        last_match: Stamp of its last sample that had its partners, or since when one is waited for
+            [ns].
         clocks_reported: Whether it was reported since that the devices' stamps never meet.
     """
 
@@ -264,7 +265,7 @@ class Alignment:
         state, notices = self._heard(state, now)
         state, samples, alone = self._aligned(state)
         counts["alone"] += alone
-        state, more_notices = self._compared(state)
+        state, more_notices = self._compared(state, now)
         names = tuple(foreign)[:MOST_FOREIGN]
         return state, Aligned(samples, counts, names, (*jumps, *notices, *more_notices))
 
@@ -458,7 +459,7 @@ class Alignment:
         state = self._trimmed(replace(state, aligned_until=int(at[-1])))
         alone = int((~good).sum())
         if state.last_match is None or good.any():
-            match = int(at[good][-1]) if good.any() else int(at[0])
+            match = int(at[good][-1]) if good.any() else int(at[-1])
             state = replace(state, last_match=match, clocks_reported=False)
         if not good.any():
             return state, None, alone
@@ -484,14 +485,15 @@ class Alignment:
             )
         return replace(state, buffers=buffers)
 
-    def _compared(self, state: AlignmentState) -> tuple[AlignmentState, list[Notice]]:
+    def _compared(self, state: AlignmentState, now: float) -> tuple[AlignmentState, list[Notice]]:
         """Report devices that all are heard, and whose stamps never meet."""
         buffers, done, match = state.buffers, state.aligned_until, state.last_match
         if done is None or match is None or state.clocks_reported:
             return state, []
         if done - match < round(self.hold * SECOND):
             return state, []
-        if any(b.silent or not len(b.stamps) for b in buffers.values()):
+        heard = (len(b.stamps) and now - b.arrival <= 0.5 * self.stall for b in buffers.values())
+        if not all(heard):  # one that is frozen or falls silent says nothing of its clock
             return state, []
         newest = {name: int(b.stamps[-1]) for name, b in buffers.items()}
         ahead, behind = max(newest, key=lambda n: newest[n]), min(newest, key=lambda n: newest[n])

@@ -97,9 +97,10 @@ class Payload:
         return verdict(self.checks)
 
     @property
-    def cut_short(self) -> bool:
-        """Whether the samples ended in a failure of their source."""
-        return any(note.name == CUT_SHORT for note in self.notes)
+    def cut_short(self) -> str | None:
+        """How the source of samples failed, where one did."""
+        found = [f"{n.name}: {n.message}" for n in self.notes if n.name == CUT_SHORT]
+        return found[0] if found else None
 
     @property
     def whole(self) -> bool:
