@@ -302,9 +302,9 @@ def joints(time: FloatArray, values: FloatArray, size: int) -> list[Piece]:
 STOPS: dict[str, tuple[FloatArray, int]] = {}
 CLOCK = np.arange(2000) * TICK
 for _lasts in (0.1, 0.5, 1.8):
-    _stuck = (CLOCK >= 1.0) & (CLOCK < 1.0 + _lasts)
-    _held = np.where(_stuck, 1.0, CLOCK)
-    STOPS[f"frozen for {_lasts} s in motion"] = (angles(_held), int(_stuck.sum()))
+    _stuck = (CLOCK >= 1.0) & (1.0 + _lasts > CLOCK)
+    _held_back = np.where(_stuck, 1.0, CLOCK)
+    STOPS[f"frozen for {_lasts} s in motion"] = (angles(_held_back), int(_stuck.sum()))
     _wild = angles(CLOCK)
     _wild[_stuck] = _wild[500] + 0.3
     STOPS[f"a jump, then frozen for {_lasts} s"] = (_wild, int(_stuck.sum()))

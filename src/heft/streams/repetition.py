@@ -87,7 +87,7 @@ class Standstill:
         large = np.zeros(0, dtype=bool)
         if len(steps):
             large = steps > self.jump * np.quantile(steps, self.usual_share)
-        return np.concatenate([[False], large]) | np.concatenate([large, [False]])
+        return np.asarray(np.concatenate([[False], large]) | np.concatenate([large, [False]]))
 
     def stops_at_once(self, changes: Changes, k: int, before: float) -> bool:
         """Whether what moved one way at some speed does not move from one sample to the next.
@@ -207,7 +207,7 @@ class Repetition:
         long = ends - begins > longest
         frozen = [
             bool(jumps[j]) or standstill.stops_at_once(changes, first + j, 1.5 * longest)
-            for j in np.flatnonzero(long)
+            for j in np.flatnonzero(long).tolist()
         ]
         waits = NEVER if long[-1] or begins[-1] == stamps[-1] else int(begins[-1])
         return remembered, begins[long][frozen], waits

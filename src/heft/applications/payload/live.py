@@ -136,8 +136,8 @@ class LiveWeighing:
         found = self._payload(node, state, described)
         if SOURCE not in guard.failing:
             return found
-        message = f"the result is of what came before: {guard.failing[SOURCE]}"
-        return replace(found, notes=(*found.notes, Finding(payload.CUT_SHORT, message)))
+        why = f"the result is of what came before: {guard.failing[SOURCE]}"
+        return replace(found, notes=(*found.notes, Finding(payload.CUT_SHORT, why)))
 
     def _replayed(
         self, node: Node, recording: Recording, stop: threading.Event, progress: Progress

@@ -6,16 +6,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from heft.arrays import Array
 from heft.errors import InvalidRecording
-from heft.files import refuse_bomb
+from heft.files import is_bomb, refuse_bomb
 
 from .arrow import written_by
 from .format import Format, Say, Write
+from .parquet_pages import page_sizes
 from .table import Damaged, Table, Topics, block_rows, damaged_file, refuse_twice
 
 damage = partial(damaged_file, "Parquet file")
@@ -99,11 +100,17 @@ def _blocks(path: Path, names: Sequence[str], damaged: Damaged) -> Iterator[Arra
     """Yield columns in blocks; a group of rows that cannot be read is damage."""
     import pyarrow
 
-    with _opened(path) as file:
+    with _opened(path) as file, path.open("rb") as raw:
         position, most = 0, block_rows(len(names))
+        places = {file.schema.column(k).path: k for k in range(len(file.schema))}
+        leaves = [places[n] for n in names if n in places]
+        size, unpacked = path.stat().st_size, 0
         for group in range(file.metadata.num_row_groups):
             rows = file.metadata.row_group(group).num_rows
             try:
+                unpacked += _unpacked(raw, file.metadata.row_group(group), leaves)
+                if is_bomb(size, unpacked):
+                    raise ValueError(f"{size} bytes whose pages claim to hold {unpacked}")
                 for batch in file.iter_batches(
                     most, row_groups=[group], columns=list(names), use_threads=False
                 ):
@@ -111,10 +118,22 @@ def _blocks(path: Path, names: Sequence[str], damaged: Damaged) -> Iterator[Arra
                     yield np.stack(
                         [found[n].to_numpy(zero_copy_only=False).astype(float) for n in names], 1
                     )
-            except (OSError, pyarrow.ArrowException) as problem:
+            except (OSError, ValueError, pyarrow.ArrowException) as problem:
                 where = f"among rows {position} to {position + rows}: {str(problem)[:160]}"
                 damaged(damage(path, where))
             position += rows
+
+
+def _unpacked(file: BinaryIO, group: Any, leaves: Sequence[int]) -> int:
+    """Return the bytes that pages of some columns of a group of rows say that they unpack to."""
+    total = 0
+    for k in leaves:
+        column = group.column(k)
+        begin, first = column.data_page_offset, column.dictionary_page_offset
+        if column.has_dictionary_page and first is not None and 0 < first < begin:
+            begin = first
+        total += sum(page_sizes(file, begin, column.total_compressed_size))
+    return total
 
 
 def write_parquet(path: Path, table: Table, say: Say) -> AbstractContextManager[Write]:
