@@ -56,10 +56,15 @@ def message(text: str) -> None:
     sys.stdout.flush()
 
 
+def shown(path: Path) -> str:
+    """Return a path as part of a line."""
+    return visible(str(path))
+
+
 def progress(text: str) -> None:
     """Write a line of progress; where nobody can be told, the work goes on."""
     with suppress(OSError):
-        sys.stderr.write(f"heft: {visible_lines(text)}\n")
+        sys.stderr.write(f"heft: {visible(text)}\n")
         sys.stderr.flush()
 
 
@@ -137,7 +142,7 @@ def identify(
     progress("writing the report")
     write(found, out, report.html)
     message(report.text(found))
-    message("\n" + "\n".join(str(path) for path in sorted(out.iterdir())))
+    message("\n" + "\n".join(map(shown, sorted(out.iterdir()))))
     if found.verdict in {None: (), "poor": ("poor",), "usable": ("usable", "poor")}[fail_on]:
         sys.exit(POOR)
 
@@ -169,7 +174,7 @@ def predict(
     from heft.applications.predict import predict_files
 
     rows = predict_files(results, log, out, columns, friction)
-    message(f"{out}: {rows} rows")
+    message(f"{shown(out)}: {rows} rows")
 
 
 @app.command
@@ -220,7 +225,7 @@ def check(
         if len(logs) != 1:
             raise InvalidSetting("a map is drafted for one log", argument="LOGS", got=len(logs))
         doctor.write_draft(draft, logs[0], robot)
-        message(f"{draft}: look it through, then give it with --map")
+        message(f"{shown(draft)}: look it through, then give it with --map")
         return
     told = progress_unless(quiet)
     settings = doctor.settings(longest)
@@ -262,7 +267,7 @@ def compare(before: Path, after: Path, *, out: Path | None = None) -> None:
         write_text(out, compare_report.html(found))
     message(compare_report.text(found))
     if out is not None:
-        message(f"\n{out}")
+        message(f"\n{shown(out)}")
 
 
 @app.command
@@ -335,7 +340,7 @@ def convert(
     made = convert_logs(logs, out, mapping, _joints(robot), recover)
     for line in (*made.notes, *made.losses):
         progress(line)
-    message(f"{out}: {made.rows} rows, {made.begin:.6g} s to {made.end:.6g} s")
+    message(f"{shown(out)}: {made.rows} rows, {made.begin:.6g} s to {made.end:.6g} s")
     if made.damage:
         progress("salvaged what can be read; lost:")
         sys.stderr.write("".join(f"  {visible(line)}\n" for line in made.damage))
@@ -385,7 +390,7 @@ def payload(
     finally:  # what took days to weigh is said, even where a disk is full
         message(results.text(found))
     if load.out is not None:
-        message(f"\n{load.out / 'estimate.json'}   {load.out / 'payload.txt'}")
+        message(f"\n{shown(load.out / 'estimate.json')}   {shown(load.out / 'payload.txt')}")
     if found.cut_short:
         progress(found.cut_short)
         sys.exit(SALVAGED)
@@ -511,7 +516,7 @@ def derive(
         message(written)
         return
     write_text(out, written + "\n")
-    message(f"{out}")
+    message(shown(out))
 
 
 @app.command

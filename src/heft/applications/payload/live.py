@@ -16,7 +16,7 @@ from typing import Any
 from heft import __version__
 from heft.applications.identification import Inputs, Progress, silent
 from heft.display import policy_of, render
-from heft.errors import InvalidSetting
+from heft.errors import InvalidSetting, visible
 from heft.files import require_writable
 from heft.information import PARAMETER_COUNT, Finding
 from heft.recordings import Recording
@@ -307,7 +307,7 @@ def _save(keep: Path, node: Node, state: NodeState, guard: Guard) -> None:
 def _write_events(update: Update, message: Progress) -> None:
     for event in update.happened():
         when = "before any sample" if event["stamp"] is None else f"{event['stamp']:.3f} s"
-        message(f"{when}  {event['name']}: {event['message']}")
+        message(visible(f"{when}  {event['name']}: {event['message']}"))
 
 
 def publish(update: Update, connection: Connection) -> None:
