@@ -129,6 +129,8 @@ def _unpacked(file: BinaryIO, group: Any, leaves: Sequence[int]) -> int:
     total = 0
     for k in leaves:
         column = group.column(k)
+        if not column.num_values:  # no page is read
+            continue
         begin, first = column.data_page_offset, column.dictionary_page_offset
         if column.has_dictionary_page and first is not None and 0 < first < begin:
             begin = first
