@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from heft.files import is_bomb, refuse_bomb
 
 from .arrow import written_by
 from .format import Format, Say, Write
-from .parquet_pages import page_sizes
+from .parquet_pages import Chunk, column_chunks, page_sizes
 from .table import Damaged, Table, Topics, block_rows, damaged_file, refuse_twice
 
 damage = partial(damaged_file, "Parquet file")
@@ -49,8 +49,15 @@ def parquet_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
         if pyarrow.types.is_floating(entry.type) or pyarrow.types.is_integer(entry.type)
     )
 
+    @cache
+    def chunks() -> list[list[Chunk]]:
+        try:
+            return column_chunks(path)
+        except ValueError as problem:
+            raise damage(path, str(problem)) from problem
+
     def read(names: Sequence[str]) -> Iterator[Array]:
-        return _blocks(path, names, damaged)
+        yield from _blocks(path, names, chunks(), damaged)
 
     others = tuple(n for n in schema.names if n not in numeric)
     return Table(str(path), numeric, count, read, others)
@@ -96,7 +103,9 @@ def _contents(path: Path) -> tuple[int, Any]:
     return count, schema
 
 
-def _blocks(path: Path, names: Sequence[str], damaged: Damaged) -> Iterator[Array]:
+def _blocks(
+    path: Path, names: Sequence[str], chunks: Sequence[Sequence[Chunk]], damaged: Damaged
+) -> Iterator[Array]:
     """Yield columns in blocks; a group of rows that cannot be read is damage."""
     import pyarrow
 
@@ -108,7 +117,7 @@ def _blocks(path: Path, names: Sequence[str], damaged: Damaged) -> Iterator[Arra
         for group in range(file.metadata.num_row_groups):
             rows = file.metadata.row_group(group).num_rows
             try:
-                unpacked += _unpacked(raw, file.metadata.row_group(group), leaves)
+                unpacked += sum(sum(page_sizes(raw, chunks[group][k])) for k in leaves)
                 if is_bomb(size, unpacked):
                     raise ValueError(f"{size} bytes whose pages claim to hold {unpacked}")
                 for batch in file.iter_batches(
@@ -118,24 +127,10 @@ def _blocks(path: Path, names: Sequence[str], damaged: Damaged) -> Iterator[Arra
                     yield np.stack(
                         [found[n].to_numpy(zero_copy_only=False).astype(float) for n in names], 1
                     )
-            except (OSError, ValueError, pyarrow.ArrowException) as problem:
+            except (OSError, ValueError, IndexError, pyarrow.ArrowException) as problem:
                 where = f"among rows {position} to {position + rows}: {str(problem)[:160]}"
                 damaged(damage(path, where))
             position += rows
-
-
-def _unpacked(file: BinaryIO, group: Any, leaves: Sequence[int]) -> int:
-    """Return the bytes that pages of some columns of a group of rows say that they unpack to."""
-    total = 0
-    for k in leaves:
-        column = group.column(k)
-        if not column.num_values:  # no page is read
-            continue
-        begin, first = column.data_page_offset, column.dictionary_page_offset
-        if column.has_dictionary_page and first is not None and 0 < first < begin:
-            begin = first
-        total += sum(page_sizes(file, begin, column.total_compressed_size))
-    return total
 
 
 def write_parquet(path: Path, table: Table, say: Say) -> AbstractContextManager[Write]:
