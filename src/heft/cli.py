@@ -569,7 +569,7 @@ def main() -> None:
         sys.exit(0)
     except (OSError, MemoryError) as error:
         reason = visible(str(error)) or "there is no memory left"
-        sys.stderr.write(f"heft: {reason}; nothing was written\n")
+        sys.stderr.write(f"heft: {reason}; not finished\n")
         sys.exit(2)
 
 
