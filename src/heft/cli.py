@@ -1,8 +1,8 @@
 """The command line: typed functions as commands.
 
 Bad input prints what is wrong and how to mend it and exits with 2; a fit that cannot stand
-exits with 1, and so does a poor verdict on a load; a log salvaged in part exits with 3; never a
-traceback.
+exits with 1, and so does a poor verdict on a load; a log salvaged, or weighed live, in part exits
+with 3; never a traceback.
 """
 
 from __future__ import annotations
@@ -58,10 +58,15 @@ def message(text: str) -> None:
     sys.stdout.flush()
 
 
+def shown(path: Path) -> str:
+    """Return a path as part of a line."""
+    return visible(str(path))
+
+
 def progress(text: str) -> None:
     """Write a line of progress; where nobody can be told, the work goes on."""
     with suppress(OSError):
-        sys.stderr.write(f"heft: {visible_lines(text)}\n")
+        sys.stderr.write(f"heft: {visible(text)}\n")
         sys.stderr.flush()
 
 
@@ -143,7 +148,7 @@ def identify(
     progress("writing the report")
     write(found, out, report.html)
     message(report.text(found))
-    message("\n" + "\n".join(str(path) for path in sorted(out.iterdir())))
+    message("\n" + "\n".join(map(shown, sorted(out.iterdir()))))
     if found.verdict in {None: (), "poor": ("poor",), "usable": ("usable", "poor")}[fail_on]:
         sys.exit(POOR)
 
@@ -175,7 +180,7 @@ def predict(
     from heft.applications.predict import predict_files
 
     rows = predict_files(results, log, out, columns, friction)
-    message(f"{out}: {rows} rows")
+    message(f"{shown(out)}: {rows} rows")
 
 
 @app.command
@@ -354,7 +359,7 @@ def check(
         if len(logs) != 1:
             raise InvalidSetting("a map is drafted for one log", argument="LOGS", got=len(logs))
         doctor.write_draft(draft, logs[0], robot)
-        message(f"{draft}: look it through, then give it with --map")
+        message(f"{shown(draft)}: look it through, then give it with --map")
         return
     told = progress_unless(quiet)
     settings = doctor.settings(longest)
@@ -396,7 +401,7 @@ def compare(before: Path, after: Path, *, out: Path | None = None) -> None:
         write_text(out, compare_report.html(found))
     message(compare_report.text(found))
     if out is not None:
-        message(f"\n{out}")
+        message(f"\n{shown(out)}")
 
 
 @app.command
@@ -469,7 +474,7 @@ def convert(
     made = convert_logs(logs, out, mapping, _joints(robot), recover)
     for line in (*made.notes, *made.losses):
         progress(line)
-    message(f"{out}: {made.rows} rows, {made.begin:.6g} s to {made.end:.6g} s")
+    message(f"{shown(out)}: {made.rows} rows, {made.begin:.6g} s to {made.end:.6g} s")
     if made.damage:
         progress("salvaged what can be read; lost:")
         sys.stderr.write("".join(f"  {visible(line)}\n" for line in made.damage))
@@ -492,7 +497,8 @@ def payload(
 ) -> None:
     """Weigh a load: by a wrench sensor that holds it, or by the robot that carries it.
 
-    Exits with 1 if the verdict on logs is poor; then nothing is printed to be pasted.
+    Exits with 1 if the verdict on logs is poor; then nothing is printed to be pasted. Exits with 3
+    if --live was cut short by a source that failed; the result is of what came before.
 
     Parameters
     ----------
@@ -519,7 +525,10 @@ def payload(
     finally:  # what took days to weigh is said, even where a disk is full
         message(results.text(found))
     if load.out is not None:
-        message(f"\n{load.out / 'estimate.json'}   {load.out / 'payload.txt'}")
+        message(f"\n{shown(load.out / 'estimate.json')}   {shown(load.out / 'payload.txt')}")
+    if found.cut_short:
+        progress(found.cut_short)
+        sys.exit(SALVAGED)
     if found.verdict == "poor" and not live.live:
         sys.exit(POOR)
 
@@ -557,7 +566,7 @@ def derive(
         message(written)
         return
     write_text(out, written + "\n")
-    message(f"{out}")
+    message(shown(out))
 
 
 @app.command
@@ -610,7 +619,7 @@ def main() -> None:
         sys.exit(0)
     except (OSError, MemoryError) as error:
         reason = visible(str(error)) or "there is no memory left"
-        sys.stderr.write(f"heft: {reason}; nothing was written\n")
+        sys.stderr.write(f"heft: {reason}; not finished\n")
         sys.exit(2)
 
 
