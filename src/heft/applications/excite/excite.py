@@ -21,10 +21,12 @@ from heft.experiments import (
     PredictedError,
     Progress,
     design,
+    task_error,
 )
 from heft.information import BaseParameters
-from heft.plants import structural_base
+from heft.plants import Problem, structural_base
 from heft.recordings import JointTrajectory
+from heft.signals import Smoothing
 
 from .certified import certified
 from .planned import CarriedLoad, Doubt, PlannedExperiment
@@ -233,7 +235,7 @@ def excite(
             by,
             planned.noise,
             planned.known,
-            _criterion(planned, settings, base) if task else None,
+            _criterion(planned, settings) if task else None,
             report,
             stop,
         )
@@ -316,20 +318,16 @@ def counting(base: BaseParameters, about: Sequence[str]) -> tuple[tuple[str, ...
     return tuple(chosen), tuple(untold)
 
 
-def _criterion(
-    planned: PlannedExperiment, settings: ExciteSettings, base: BaseParameters
-) -> PredictedError | None:
+def _criterion(planned: PlannedExperiment, settings: ExciteSettings) -> PredictedError | None:
     """Return the predicted torque error on the task's motion as a criterion."""
     if settings.task is None:
         return None
-    from heft.plants import Problem
-    from heft.signals import Smoothing
-
+    carrier = planned.carrier
     inputs = Inputs(planned.robot).with_columns(settings.columns).with_logs(log=[settings.task])
-    problem = Problem(planned.plant, inputs.logs["log"], Smoothing(), 2, "predict")
-    total, count = np.zeros((base.rank, base.rank)), 0
-    for samples in problem.samples():
-        rows = planned.plant.rows(samples, base.kept).regressor / planned.noise[:, None]
-        flat = rows.reshape(-1, base.rank)
-        total, count = total + flat.T @ flat, count + len(rows)
-    return PredictedError(total / max(count, 1))
+    problem = Problem(carrier, inputs.logs["log"], Smoothing(), 2, "predict")
+    parts = [
+        (s.motion.position.T, s.motion.velocity.T, s.motion.bodies.acceleration.T)
+        for s in problem.samples()
+    ]
+    q, v, a = (np.concatenate(k)[:, carrier.moving] for k in zip(*parts, strict=True))
+    return task_error(planned.plant, (q, v, a), planned.noise)

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from heft import __version__
-from heft.display import Plot, Series, Table, table
-from heft.display.page import page
+from heft.display import Plot, Series, Table, page, table
 from heft.experiments import Certificate
 
 from .excite import Excited, Prediction
@@ -147,7 +146,7 @@ def page_of(found: Excited) -> str:
         marked=[k for k, p in enumerate(found.predictions) if p.counts and found.settings.about],
         sums=True,
     )
-    return page(
+    return page.page(
         "applications/excite/report.html.jinja",
         title=f"Excitation of {found.planned.robot.name}",
         sentences=list(_sentences(found)),
