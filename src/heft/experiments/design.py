@@ -123,7 +123,7 @@ class Design:
         R = self.triangle_of(self.trajectory)
         if Directions.of(R, len(R)).rank < len(R):
             return np.full(len(R), np.inf)
-        return np.linalg.norm(np.linalg.inv(R), axis=1)
+        return np.asarray(np.linalg.norm(np.linalg.inv(R), axis=1))
 
     @cached_property
     def conditions(self) -> Conditions:
