@@ -20,13 +20,14 @@ from heft.experiments import (
     Grids,
     JointLimits,
     MotionLimits,
-    PredictedError,
     Progress,
     SolverSettings,
+    covariance_deviations,
     criteria,
     design,
     excitation_of,
     link_deviations,
+    task_error,
 )
 from heft.experiments.design import base_positions, largest_share, triangle_at
 from heft.experiments.excitation import scaled
@@ -349,11 +350,12 @@ def test_information_in_hand_is_added_and_turns_the_design() -> None:
 def test_a_task_of_the_users_own_is_a_criterion() -> None:
     plant, limits = plant_of(TWO), MotionLimits(joint_limits(2))
     general = design(plant, limits, QUICK)
-    task = general.rows_of(general.trajectory.shrunk(0.2, np.array([1.0, 1.0])))
-    G = np.einsum("nci,ncj->ij", task, task) / len(task)
-    plain = replace(QUICK, scale_columns=False)
-    found = design(plant, limits, plain, criterion=PredictedError(G))
-    error = PredictedError(G)
+    task = general.trajectory.shrunk(0.2, np.array([1.0, 1.0]))
+    motion = task(np.linspace(0.0, task.duration, 50))
+    error = task_error(plant, motion, np.ones(2))
+    rows = general.rows_of(task)
+    assert error.task.shape == (rows.shape[2],) * 2
+    found = design(plant, limits, QUICK, criterion=error)
     one, two = (error(d.information_of(d.trajectory))[0] for d in (found, general))
     assert one > two
 
@@ -375,6 +377,23 @@ def test_a_free_body_is_designed_for() -> None:
     criterion = replace(settings, criterion="condition", scale_columns=False)
     level = design(FreeBody(), MotionLimits(limits), criterion)
     assert level.conditions.raw < found.conditions.raw
+
+
+def test_deviations_are_those_of_a_covariance() -> None:
+    rows = np.random.default_rng(1).normal(size=(3, 5))
+    found = covariance_deviations(rows.T @ rows)
+    assert found.shape == (5, 3) and np.allclose(found @ found.T, rows.T @ rows)
+
+
+def test_scaled_columns_do_not_change_a_tasks_error() -> None:
+    plant, limits = plant_of(TWO), MotionLimits(joint_limits(2))
+    rng = np.random.default_rng(2)
+    task = task_error(plant, tuple(rng.normal(size=(3, 20, 2))), np.array([0.5, 2.0]))
+    problem = excitation_of(plant, QUICK.family, limits, task, np.ones(2), QUICK.grids)
+    motions = list(draw(problem, limits.joints, 3, rng))
+    plain, other = problem.at(motions[0]), scaled(problem, motions).at(motions[0])
+    assert other.value == pytest.approx(plain.value)
+    assert not np.allclose(other.slope, plain.slope)
 
 
 def test_what_is_broken_is_taken_back_by_shrinking() -> None:

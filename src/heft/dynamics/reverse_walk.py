@@ -1,6 +1,6 @@
 """Compiled reverse pass of the regressor: what seeds S do to Σ S·Y, by position, speed, rise.
 
-Reverse mode of `walk`'s rows [Griewank2008, section 3.2]. Two identities keep it short. Ten seeds
+Reverse mode of `walk`'s rows [Griewank2008]. Two identities keep it short. Ten seeds
 g of one row are the parameters of a body, so their derivative by the row's axis is the wrench that
 this body would take,
 

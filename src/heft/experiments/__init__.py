@@ -3,8 +3,9 @@
 from . import criteria
 from .trajectories import BASES, ExcitationTrajectory, Family, Fourier, Spline
 from .criteria import Conditions, Criterion, PredictedError
-from .limits import Broken, EffortLimits, JointLimits, MotionLimits, link_deviations
-from .excitation import Excitation, Grids, excitation_of
+from .limits import Broken, EffortLimits, JointLimits, MotionLimits
+from .limits import covariance_deviations, link_deviations
+from .excitation import Excitation, Grids, excitation_of, task_error
 from .augmented_lagrangian import Progress, SolverSettings
 from .design import Design, DesignSettings, Start, base_positions, default_noise, design
 from .arms import Arm, Inertial

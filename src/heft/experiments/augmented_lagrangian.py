@@ -1,6 +1,6 @@
 """Augmented Lagrangian with L-BFGS: a maximum under many smooth inequality constraints.
 
-Powell, Hestenes and Rockafellar's form [Nocedal2006, section 17.3]: with penalty ρ and multipliers
+Powell, Hestenes and Rockafellar's form [Nocedal2006, section 17.4]: with penalty ρ and multipliers
 λ each round minimises
 
     −φ(x) + Σ (max(0, λ + ρ c)² − λ²) / 2ρ,    then λ ← max(0, λ + ρ c)

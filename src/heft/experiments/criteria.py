@@ -17,7 +17,7 @@ triangles.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -52,6 +52,11 @@ class Criterion(Protocol):
         """
         ...
 
+    def in_columns(self, scale: Array) -> Criterion:
+        """Return the criterion of columns that are divided by lengths, shape (k,)."""
+        del scale
+        return self
+
 
 def inverse(M: Array) -> Array | None:
     """Return M⁻¹ of a positive definite matrix, None if it is singular to rounding."""
@@ -73,7 +78,7 @@ def _nothing(M: Array) -> tuple[float, Array]:
 
 
 @dataclass(frozen=True)
-class Determinant:
+class Determinant(Criterion):
     """D: log-determinant of the chosen parameters' information [nats].
 
     Differences do not depend on units or on the choice of base parameters: the volume of the
@@ -119,7 +124,7 @@ def _places(M: Array, chosen: tuple[int, ...] | None) -> NDArray[np.intp]:
 
 
 @dataclass(frozen=True)
-class Trace:
+class Trace(Criterion):
     """A: −log of the sum of the chosen parameters' variances, in the scaled columns' units."""
 
     chosen: tuple[int, ...] | None = None
@@ -136,11 +141,11 @@ class Trace:
 
 
 @dataclass(frozen=True)
-class PredictedError:
+class PredictedError(Criterion):
     """Predicted torque error on a task's motion: −log tr(C G), G = Σ w² YᵀY/N of the task.
 
     Attributes:
-        task: G, shape (k, k); see `of_rows`.
+        task: G, shape (k, k), of columns as the information's; see `excitation.task_error`.
         chosen: Parameters whose errors count.
     """
 
@@ -157,9 +162,13 @@ class PredictedError:
         total = float(np.sum(inverted[np.ix_(at, at)] * weight))
         return -float(np.log(total)), _through_covariance(M, inverted, -weight / total, at)
 
+    def in_columns(self, scale: Array) -> PredictedError:
+        """Return the criterion of columns that are divided by lengths, shape (k,)."""
+        return replace(self, task=self.task / np.outer(scale, scale))
+
 
 @dataclass(frozen=True)
-class LargestVariance:
+class LargestVariance(Criterion):
     """E: −log of the largest eigenvalue of the chosen parameters' covariance, softened.
 
     Attributes:
@@ -183,7 +192,7 @@ class LargestVariance:
 
 
 @dataclass(frozen=True)
-class Condition:
+class Condition(Criterion):
     """−log of the condition number of the chosen parameters' regressor, softened.
 
     It depends on the columns' units; with `scaled` they are first brought to one length.

@@ -4,8 +4,8 @@ Random motions that break no limit come first; the best few of them are improved
 an augmented Lagrangian with exact gradients. What is handed out breaks no limit on a grid ten times
 finer than the solver's: what a solver leaves broken is taken back by shrinking the motion.
 
-The information's determinant is the criterion unless another is asked for [Swevers1997, section
-III]: a low condition number is no evidence of information.
+The information's determinant is the criterion unless another is asked for [Swevers1997]: a low
+condition number is no evidence of information.
 """
 
 from __future__ import annotations
@@ -266,7 +266,7 @@ def design(
         noise: σ of each channel, shape (c,), or their covariance (c, c) [channel's unit, or its
             square]; `default_noise` if not given.
         known: Information in hand, its channels' weights 1/σ of `noise` where names agree.
-        criterion: In place of that of the settings, such as a `PredictedError`.
+        criterion: In place of that of the settings, of unscaled columns: `excitation.task_error`.
         progress: Called after each round of each start.
         stop: Set it for the best so far; see `heft.interrupts.stopped_by_signals`.
 
@@ -295,7 +295,7 @@ def design(
 
     with one_blas_thread():
         coarse = problem_on(settings.grids, settings.spare)
-        fine = problem_on(settings.grids.finer(settings.finer), 0.0)
+        fine = problem_on(settings.grids.finer(settings.finer), settings.spare / 4.0)
         drawn, posture = _feasible_motions(coarse, limits, settings, stop)
         if settings.scale_columns:
             coarse = scaled(coarse, drawn)
@@ -305,6 +305,8 @@ def design(
         made = _improved(coarse, fine, limits, settings, chosen, posture, progress, stop)
     best = max(range(len(made)), key=lambda k: made[k][1].value)
     X, start = made[best]
+    if not np.isfinite(start.value):
+        raise _nowhere(fine, made)
     coordinates = plant.coordinates
     names, units = (tuple(getattr(c, k) for c in coordinates) for k in ("name", "unit"))
     return Design(
@@ -392,6 +394,18 @@ def _bent(
         got=shown,
         expected="values at most 0 %: those of the motion that breaks limits least",
         cure=f"relax one of them, first {fighting[0]}",
+    )
+
+
+def _nowhere(fine: Excitation, made: list[tuple[Array, Start]]) -> InfeasibleLimits:
+    """Return the error of a design whose starts all break limits between the solver's samples."""
+    at = min((fine.at(X) for X, _ in made), key=lambda at: float(at.constraints.max()))
+    shown = ", ".join(f"{b} ({b.excess:+.1%})" for b in fine.broken(at)[:3])
+    return InfeasibleLimits(
+        "no motion was found that keeps all limits and tells anything",
+        argument="limits",
+        got=f"nearest to its limit: {shown}",
+        cure="relax that limit, ask for a longer motion, or for more random motions to begin with",
     )
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from heft.arrays import Array
 from heft.plants import Excitable, Plant, structural_base
 
-from .criteria import Criterion
+from .criteria import Criterion, PredictedError
 from .limits import BoundsOnGrid, Broken, Clearance, EffortBounds, MotionLimits, Place, worst
 from .trajectories import Family
 
@@ -302,4 +302,27 @@ def scaled(problem: Excitation, motions: Sequence[Array]) -> Excitation:
     lengths = np.sqrt(problem.share * total / max(len(motions), 1))
     scale = np.where(lengths > 0.0, lengths, 1.0)
     known = problem.known / np.outer(scale, scale)
-    return replace(problem, rows=replace(problem.rows, scale=scale), known=known)
+    criterion = problem.criterion.in_columns(scale)
+    rows = replace(problem.rows, scale=scale)
+    return replace(problem, rows=rows, known=known, criterion=criterion)
+
+
+def task_error(
+    plant: Plant[Any],
+    motion: tuple[Array, Array, Array],
+    noise: Array,
+    chosen: tuple[int, ...] | None = None,
+) -> PredictedError:
+    """Return the predicted torque error on a task of the user's own as a criterion.
+
+    Args:
+        plant: An excitable plant.
+        motion: q, v and a of the task, shape (N, d) each.
+        noise: As of `excitation_of`.
+        chosen: Base parameters whose errors count.
+    """
+    assert isinstance(plant, Excitable)
+    columns = structural_base(plant).kept
+    rows = Rows(plant, columns, whitening_of(noise), np.ones(len(columns)))
+    laid = rows.laid(plant.samples_at(*motion))
+    return PredictedError(rows.information(rows.blocks(laid)) / len(motion[0]), chosen)

@@ -6,7 +6,7 @@ B holds the basis functions and Z spans the coefficients that obey all linear co
 the start, at both ends, periodic), so that a solver with the unknowns X can break none. Conditions
 that repeat one another, as those at both ends of a period do, lose their effect by rank.
 
-A Fourier series with one base frequency is the field's excitation [Swevers1997, eq. 5]: it repeats,
+A Fourier series with one base frequency is the field's excitation [Swevers1997]: it repeats,
 so that periods can be averaged, and its highest frequency is known. Splines have local support and
 an end that need not be the start.
 """
@@ -137,7 +137,7 @@ class Fourier(Basis):
         return out
 
     def overshoot(self, count: int) -> float:
-        """Return 1/cos(π H/N): exact for trigonometric polynomials [Ehlich1964, theorem 1].
+        """Return 1/cos(π H/N): exact for trigonometric polynomials [Ehlich1964].
 
         Infinite where the grid has fewer than 2H + 1 points.
         """
