@@ -173,7 +173,7 @@ def panda_rows() -> Iterator[Row]:
         return found.log_determinant - reference
 
     found = design(arm.plant, arm.limits, LONG)
-    reference = criteria.Determinant()(found.information_of(printed))[0]
+    reference = found.log_determinant_of(printed)
     by_log = _information(found, measured)
     yield Row("Panda, 21 s, executed motion against its table", by_log - reference, "nats")
     name = "Panda, 21 s, rest at both ends, above the executed motion"
@@ -189,7 +189,7 @@ def panda_rows() -> Iterator[Row]:
     low = design(bare.plant, bare.limits, level)
     name = "Panda, 21 s, condition number as criterion, raw"
     yield at_most(name, low.conditions.raw, "", 45.0, f"{was:.1f} of the executed motion")
-    worth = criteria.Determinant()(found.information_of(low.trajectory))[0]
+    worth = found.log_determinant_of(low.trajectory)
     name = "Panda, 21 s, what the condition number as criterion costs"
     yield Row(name, found.log_determinant - worth, "nats")
 
@@ -216,7 +216,7 @@ def free_rows() -> Iterator[Row]:
     whitened = [float(np.exp(-s.value)) for s in level.starts]
     name = "free body, condition number, worst of five starts"
     yield at_most(name, max(whitened), "", 6.5, f"softened, {spent / FREE.starts:.2f} s a start")
-    worth = criteria.Determinant()(found.information_of(level.trajectory))[0]
+    worth = found.log_determinant_of(level.trajectory)
     name = "free body, log-determinant with the condition number as criterion"
     yield Row(name, worth, "nats")
 

@@ -29,10 +29,11 @@ from heft.experiments import (
     link_deviations,
     task_error,
 )
-from heft.experiments.design import base_positions, largest_share, triangle_at
+from heft.experiments.design import base_positions
 from heft.experiments.excitation import scaled
 from heft.experiments.random_motions import draw, resting_posture
-from heft.information import Information
+from heft.experiments.starts import largest_share
+from heft.information import Information, triangle_of
 from heft.plants import ExcitableLoad, ExcitableRobot, FreeBody, Plant, last_frame
 from tests import robots
 
@@ -151,16 +152,18 @@ def test_the_gradient_of_the_log_determinant_alone_is_exact_to_seven_digits() ->
     assert float(np.sum(gradient * way)) == pytest.approx(found, rel=1e-7)
 
 
-def test_the_information_is_that_of_a_triangle() -> None:
+def test_the_information_is_that_of_all_rows() -> None:
     problem = problem_of("actuators, correlated noise")
     (X,) = draw(problem, joint_limits(6), 1, np.random.default_rng(4))
-    R = triangle_at(problem, X)
-    value, _ = criteria.Determinant()(R.T @ R)
+    rows = problem.rows
     q, v, a = problem.sampled @ X
-    rows = problem.rows.plant.rows(problem.rows.plant.samples_at(q, v, a), problem.rows.columns)
-    whole = np.tensordot(rows.regressor / problem.rows.scale, problem.rows.whitening.T, ([1], [0]))
+    plain = rows.plant.rows(rows.plant.samples_at(q, v, a), rows.columns).regressor
+    whole = np.tensordot(plain / rows.scale, rows.whitening.T, ([1], [0]))
     M = np.einsum("nkc,nlc->kl", whole, whole)
-    assert criteria.Determinant()(M)[0] == pytest.approx(value, rel=1e-9)
+    blocks = rows.blocks(rows.laid(rows.plant.samples_at(q, v, a)))
+    assert np.allclose(rows.information(blocks), M)
+    R = triangle_of(rows.stacked(blocks))
+    assert criteria.Determinant()(R.T @ R)[0] == pytest.approx(criteria.Determinant()(M)[0])
 
 
 # ---- limits
@@ -181,10 +184,11 @@ def fine(found: Design, factor: int = 23) -> Array:
 def test_a_design_tells_more_than_any_random_motion() -> None:
     found = designed()
     assert found.gain > 10.0 and found.gain_over_median > found.gain
-    best, usual = (found.information_of(m) for m in (found.trajectory, random_motion(found)))
-    criterion = criteria.Determinant()
-    assert found.log_determinant == pytest.approx(criterion(best)[0])
-    assert found.log_determinant > criterion(usual)[0] + 10.0
+    assert found.log_determinant > found.log_determinant_of(random_motion(found)) + 10.0
+    rows = found.rows_of(found.trajectory) / found.noise[:, None]
+    M = np.einsum("nci,ncj->ij", rows, rows)
+    assert found.log_determinant == pytest.approx(np.linalg.slogdet(M)[1])
+    assert np.allclose(found.std**2, np.diag(np.linalg.inv(M)), rtol=1e-6)
     assert found.std.shape == (found.base.rank,) and np.isfinite(found.std).all()
 
 
@@ -327,9 +331,7 @@ def test_chosen_links_are_told_better_than_by_a_design_for_all() -> None:
     some = design(plant, limits, replace(quick, about=about))
     places = base_positions(whole.base.labels, about)
     assert places is not None and 3 <= len(places) < whole.base.rank
-    criterion = criteria.Determinant(places)
-    one, two = (criterion(d.information_of(d.trajectory))[0] for d in (whole, some))
-    assert two > one
+    assert some.log_determinant > some.log_determinant_of(whole.trajectory)
     with pytest.raises(InvalidSetting, match="wrist_3_link"):
         base_positions(whole.base.labels, ("wrist_3_lnk",))
 
@@ -343,8 +345,7 @@ def test_information_in_hand_is_added_and_turns_the_design() -> None:
     known = Information.from_rows(first.base.labels, channels, rows, np.zeros(rows.shape[:2]))
     second = design(plant, limits, QUICK, known=known)
     assert second.log_determinant > first.log_determinant
-    again = second.information_of(first.trajectory)
-    assert second.log_determinant > criteria.Determinant()(again)[0]
+    assert second.log_determinant > second.log_determinant_of(first.trajectory)
 
 
 def test_a_task_of_the_users_own_is_a_criterion() -> None:
@@ -356,7 +357,8 @@ def test_a_task_of_the_users_own_is_a_criterion() -> None:
     rows = general.rows_of(task)
     assert error.task.shape == (rows.shape[2],) * 2
     found = design(plant, limits, QUICK, criterion=error)
-    one, two = (error(d.information_of(d.trajectory))[0] for d in (found, general))
+    triangles = [general.triangle_of(d.trajectory) for d in (found, general)]
+    one, two = (error(R.T @ R)[0] for R in triangles)
     assert one > two
 
 

@@ -7,7 +7,9 @@ from .limits import Broken, EffortLimits, JointLimits, MotionLimits
 from .limits import covariance_deviations, link_deviations
 from .excitation import Excitation, Grids, excitation_of, task_error
 from .augmented_lagrangian import Progress, SolverSettings
-from .design import Design, DesignSettings, Start, base_positions, default_noise, design
+from .design_settings import DesignSettings
+from .starts import Start
+from .design import Design, base_positions, default_noise, design
 from .arms import Arm, Inertial
 from .bounded_motions import BoundedMotion, HarmonicMotion, SplineMotion
 from .certificates import Certificate, Loads, Proof, certify_clearance, certify_efforts

@@ -90,6 +90,13 @@ class Rows:
             total[np.ix_(at, at)] += block @ block.T
         return total
 
+    def stacked(self, blocks: list[Array]) -> Array:
+        """Return whitened, scaled rows one below the other, shape (c N, k)."""
+        each = [np.zeros((block.shape[1], len(self.columns))) for block in blocks]
+        for rows, at, block in zip(each, self.seen, blocks, strict=True):
+            rows[:, at] = block.T
+        return np.vstack(each)
+
     def seeds(self, blocks: list[Array], slope: Array) -> Array:
         """Return ∂φ/∂Y of the plain regressor by Φ = ∂φ/∂M, shape (c, k, N)."""
         whole = self.whitening.ndim == 2
