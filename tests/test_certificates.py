@@ -178,7 +178,7 @@ def test_torque_and_power_are_never_above_their_certificates(make, proof: Proof)
     def friction(slow: Array, fast: Array) -> tuple[Array, Array]:
         return viscous * slow + coulomb * np.sign(slow), viscous * fast + coulomb * np.sign(fast)
 
-    loads = Loads(robot.tree, robot.gravity, bodies(robot), inertia, friction)
+    loads = Loads(robot.tree, robot.gravity, bodies(robot), np.diag(inertia), friction)
     time = fine(motion)
     v, a = motion.derivative(1, time), motion.derivative(2, time)
     truth = torque(robot, motion, time) + inertia * a + friction(v, v)[0]

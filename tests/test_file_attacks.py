@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -23,7 +24,9 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet
 import pytest
+from fuzz.parquet_pages import lie_of_a_page
 from mcap.writer import CompressionType
 from mcap.writer import Writer as McapWriter
 
@@ -32,6 +35,7 @@ from heft.display import table, templates
 from heft.errors import HeftError, InvalidRecording, InvalidSetting, visible
 from heft.models.expressions import expression
 from heft.models.robot import Robot
+from heft.recordings.formats import parquet
 from heft.recordings.formats.bag_metadata import described
 from heft.recordings.formats.messages import Channel, types_of
 from heft.recordings.recording import Recording
@@ -293,6 +297,67 @@ def test_a_chunk_that_unpacks_without_measure_is_refused(tmp_path: Path) -> None
             writer.add_message(other, k, zeros, k)
         writer.finish()
     assert path.stat().st_size < 2**20
+    refused_soon(path, "claim to hold")
+
+
+# Parquet: memory is taken for what a page's head says, whatever the file's end says of it.
+
+HEADS = {
+    "2 GB": (2**31 - 1, None, None),
+    "2 GB, and takes 2 GB": (2**31 - 1, 2**31 - 1, None),
+    "nothing": (0, None, None),
+    "less than nothing": (-1, None, None),
+    "that it takes less than nothing": (320_000, -1, None),
+    "300 MB, which it does": (300_000_000, None, zlib.compress(bytes(300_000_000), 1, 31)),
+}
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "zstd", "snappy"])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("name", HEADS)
+def test_a_page_that_claims_another_size_is_refused(
+    name: str, codec: str, version: str, tmp_path: Path
+) -> None:
+    unpacked, packed, body = HEADS[name]
+    if body is not None and (codec, version) != ("gzip", "1.0"):
+        pytest.skip("packed by gzip")
+    path = tmp_path / "run.parquet"
+    values = np.random.default_rng(0).normal(size=200_000)
+    settings = {"data_page_version": version, "use_dictionary": False, "write_statistics": False}
+    pyarrow.parquet.write_table(
+        pyarrow.table({"q.a": values, "t": np.arange(200_000.0)}),
+        path,
+        compression=codec,
+        data_page_size=2 << 20,
+        **settings,
+    )
+    assert read(path) == 200_000
+    lie_of_a_page(path, unpacked, packed, body)
+    before, start = _resident(), time.process_time()
+    with pytest.raises(InvalidRecording, match="is damaged"):
+        read(path)
+    assert time.process_time() - start < 1.0
+    assert _resident() - before < MEGABYTES
+
+
+def _resident() -> float:
+    """Return the largest memory so far [MB]."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def test_pages_that_unpack_without_measure_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each within its limit, and many of them, of which the file's end says nothing."""
+    monkeypatch.setattr(parquet, "refuse_bomb", lambda path, unpacked: None)
+    monkeypatch.setattr(parquet, "MOST_ROWS_A_BYTE", 10**9)
+    path = tmp_path / "run.parquet"
+    table = pyarrow.table({"t": np.zeros(1_000_000)})
+    settings = {"compression": "zstd", "use_dictionary": False}
+    with pyarrow.parquet.ParquetWriter(path, table.schema, **settings) as writer:
+        for _ in range(36):
+            writer.write_table(table, row_group_size=1_000_000)
+    assert path.stat().st_size < 2_000_000
     refused_soon(path, "claim to hold")
 
 

@@ -17,8 +17,8 @@ from .certificates import certify_joints
 from .clearance import Clearance, PairChoice
 from .equation_of_motion import Dynamics
 from .forward_dynamics import Simulate, Trajectory
-from .motions import Limits, Motion, MotionKind, Moves, Sines, draw_motion
-from .sensors import Sensors
+from .motions import Knots, Limits, Motion, MotionKind, Moves, Sines, draw_motion
+from .sensors import Calibration, Sensors
 from .simulated_drives import (
     Coulomb,
     Dahl,
@@ -32,4 +32,5 @@ from .simulated_drives import (
     Viscous,
     Warming,
 )
+from .simulated_models import whole_robot
 from .simulator import Condition, Controller, ExactMotion, SimulatedExperiment, Simulator

@@ -9,7 +9,7 @@ certificate states what it proves and the worst that was seen, between which the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -159,9 +159,13 @@ class Loads:
         tree: The bodies, with a fixed base.
         gravity: Shape (3,) [m/s²].
         parameters: Possible π, ten a body, V of them: shape (V, 10 bodies).
-        armature: Rotor inertia of each channel, shape (d,) [kg·m² or kg].
+        armature: Inertia matrix of the rotors, diagonal unless a motor moves several channels,
+            shape (d, d) [kg·m² or kg].
         friction: Least and most torque of friction at speeds that lie between two, each of shape
             (n, d) [N·m or N]; none if not given.
+        deviations: δ_k by which bodies may differ from π, in any combination of signs, shape
+            (K, 10 bodies); torque is bounded for all of these.
+        rotor_deviation: The same of the rotors' inertia matrix, shape (d, d) [kg·m² or kg].
     """
 
     tree: Tree
@@ -169,6 +173,8 @@ class Loads:
     parameters: Array
     armature: Array | None = None
     friction: Callable[[Array, Array], tuple[Array, Array]] | None = None
+    deviations: Array | None = None
+    rotor_deviation: Array | None = None
 
 
 def certify_efforts(
@@ -220,34 +226,55 @@ class _EffortBounds:
     def enclose(self, begin: Array, end: Array) -> tuple[Array, Array]:
         """Return bounds on n intervals and values where they begin, both (n, 2 d) [N·m, W]."""
         motion, loads = self.motion, self.loads
-        order = 2 if motion.smoothness >= 4 else 1
-        rates = [motion.largest(k, begin, end) for k in range(order + 3)]
-        change = effort_rate(loads.tree, loads.gravity, self.parameters, rates, order)
-        if loads.armature is not None:
-            change = change + loads.armature * rates[order + 2]
-        length = (end - begin)[:, None]
-        room = change * (length**2 / 8.0 if order == 2 else length / 2.0)
-        ends = np.stack([self._smooth(begin), self._smooth(end)])
+        ends, room = self._between(self.parameters, loads.armature, begin, end)
+        doubt, beyond = np.zeros_like(ends), np.zeros_like(room)
+        for ten, rotor in self._deviations():
+            values, more = self._between(ten, rotor, begin, end)
+            doubt, beyond = doubt + np.abs(values), beyond + more
+        room = room + doubt.max(axis=0) + beyond
         least, most = ends.min(axis=0) - room, ends.max(axis=0) + room
         speeds = np.stack([motion.derivative(1, begin), motion.derivative(1, end)])
-        sway = motion.largest(3, begin, end) * length**2 / 8.0
+        sway = motion.largest(3, begin, end) * (end - begin)[:, None] ** 2 / 8.0
         slow, fast = speeds.min(axis=0) - sway, speeds.max(axis=0) + sway
         if loads.friction is not None:
             low, high = loads.friction(slow, fast)
             least, most = least + low, most + high
             ends = ends + np.stack(loads.friction(speeds[0], speeds[0])).mean(axis=0)
         power = np.stack([a * b for a in (least, most) for b in (slow, fast)]).max(axis=0)
+        seen, speed = np.abs(ends[0]) + doubt[0], speeds[0]
         return (
             np.hstack([np.maximum(np.abs(least), np.abs(most)), power]),
-            np.hstack([np.abs(ends[0]), ends[0] * speeds[0]]),
+            np.hstack([seen, ends[0] * speed + doubt[0] * np.abs(speed)]),
         )
 
-    def _smooth(self, time: Array) -> Array:
+    def _deviations(self) -> Iterator[tuple[Array, Array | None]]:
+        """Yield what bodies, and what rotors, may have beyond what is believed, one by one."""
+        loads, bodies = self.loads, np.zeros_like(self.parameters)
+        if loads.deviations is not None:
+            yield from ((ten, None) for ten in loads.deviations)
+        if loads.rotor_deviation is not None and np.any(loads.rotor_deviation):
+            yield bodies, loads.rotor_deviation
+
+    def _between(
+        self, ten: Array, armature: Array | None, begin: Array, end: Array
+    ) -> tuple[Array, Array]:
+        """Return torque at both ends, (2, n, d), and what it can do beyond between, (n, d)."""
+        motion, loads = self.motion, self.loads
+        order = 2 if motion.smoothness >= 4 else 1
+        rates = [motion.largest(k, begin, end) for k in range(order + 3)]
+        change = effort_rate(loads.tree, loads.gravity, ten, rates, order)
+        if armature is not None:
+            change = change + rates[order + 2] @ np.abs(armature).T
+        length = (end - begin)[:, None]
+        room = change * (length**2 / 8.0 if order == 2 else length / 2.0)
+        return np.stack([self._smooth(t, ten, armature) for t in (begin, end)]), room
+
+    def _smooth(self, time: Array, ten: Array, armature: Array | None) -> Array:
         """Return torque without friction at times [s], shape (n, d)."""
         q, v, a = (self.motion.derivative(k, time) for k in range(3))
         samples = kernels.motion_of(self.loads.tree, self.loads.gravity, q, v, a)
-        rigid = kernels.inverse_dynamics(self.loads.tree, samples, self.parameters).T
-        return rigid if self.loads.armature is None else rigid + self.loads.armature * a
+        rigid = kernels.inverse_dynamics(self.loads.tree, samples, ten).T
+        return rigid if armature is None else rigid + a @ armature.T
 
 
 def certify_clearance(

@@ -371,13 +371,12 @@ def _size(values: Array, floor: float | Array) -> Array:
 
 
 class Clearance(Protocol):
-    """Distances that must not be negative, such as those between links and to the ground.
+    """Distances that must not be negative, such as those between links and to the ground."""
 
-    Attributes:
-        names: Of the m distances, such as `forearm to base`.
-    """
-
-    names: tuple[str, ...]
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the m distances, such as `forearm to base`."""
+        ...
 
     def values(self, q: Array) -> Array:
         """Return signed clearance less its margin, shape (N, m) [m].

@@ -188,10 +188,15 @@ class Spline(Basis):
         return self.duration
 
     @cached_property
-    def _functions(self) -> BSpline:
+    def knots(self) -> Array:
+        """Knots, those at the ends repeated, shape (K + degree + 1,) [s]."""
         inner = np.linspace(0.0, self.duration, self.intervals + 1)
         ends = np.zeros(self.degree), np.full(self.degree, self.duration)
-        return BSpline(np.concatenate([ends[0], inner, ends[1]]), np.eye(self.size), self.degree)
+        return np.concatenate([ends[0], inner, ends[1]])
+
+    @cached_property
+    def _functions(self) -> BSpline:
+        return BSpline(self.knots, np.eye(self.size), self.degree)
 
     def matrix(self, time: Array, order: int = 0) -> Array:
         """Return the functions' derivatives at times, shape (N, K); see `Basis.matrix`.

@@ -34,6 +34,7 @@ from heft.files import (
 from .motion_options import MOTION, MotionOptions
 
 STANDARD_GRAVITY = (0.0, 0.0, -9.81)
+OF_COMMANDS = ("simulation",)  # tables of the TOML of `--with` that a command of this name reads
 LARGEST_GRAVITY = 100.0  # [m/s²]; more is in another unit
 
 
@@ -170,7 +171,8 @@ class Options:
                 argument=f"{where}, [link]",
                 cure="give the TOML that holds [link] in the place of the URDF",
             )
-        return OPTIONS(table, where)
+        own = {k: v for k, v in table.items() if k not in OF_COMMANDS}
+        return OPTIONS(own, where)
 
     def of(self, joint: str) -> JointOptions:
         """Return the options of a joint, defaults where none are given."""

@@ -12,6 +12,7 @@ from .problem import Problem, point_moments
 from .payload_on_robot import GUESS, NAME, carrying, currents, last_frame, load_columns, with_load
 from .excitable_robot import ExcitableLoad, ExcitableRobot, with_smooth_friction
 from .repeated_motion import RepeatedMotion
+from .segments import Segments
 from .held_signals import CHANNEL_UNITS, CHANNELS, GAP_STEPS, GraspingPoint, Held, at_first
 from .held_signals import noise_covariance, whitened
 from .wrench_sensor import Point, Unknowns, linearised, sides

@@ -4,6 +4,7 @@ from . import any_plant, compare_report, report, results
 from .limits import Limit, Limits
 from .settings import Settings
 from .preparation import Progress, silent
+from .selection import Kept, Selection
 from .fit import ExperimentFit, fit_experiment, gain_spread, open_experiment
 from .identification import Identification
 from .inputs import Inputs

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.errors import InvalidRecording, MissingSignal
+from heft.errors import InvalidRecording, MissingSignal, visible
 
 from . import table
 from .join import join
@@ -104,17 +104,21 @@ class Log:
 
 
 def unified(channels: Mapping[int, Channel]) -> tuple[tuple[Channel, ...], dict[int, int]]:
-    """Return the channels without duplicates, and for each key its position among them.
+    """Return the channels without duplicates, names visible, and each key's position among them.
 
     A topic with several publishers has one channel for each of them in a file.
     """
     counts: dict[Channel, int | None] = {}
-    for channel in channels.values():
+    shown = {
+        number: replace(c, topic=visible(c.topic), kind=visible(c.kind))
+        for number, c in channels.items()
+    }
+    for channel in shown.values():
         key = replace(channel, count=None)
         before = counts.get(key, 0)
         counts[key] = None if channel.count is None or before is None else before + channel.count
     at = {key: k for k, key in enumerate(counts)}
-    places = {number: at[replace(c, count=None)] for number, c in channels.items()}
+    places = {number: at[replace(c, count=None)] for number, c in shown.items()}
     return tuple(replace(key, count=count) for key, count in counts.items()), places
 
 
