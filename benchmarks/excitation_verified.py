@@ -34,6 +34,7 @@ from heft.models import Options, Robot, motion_limits
 
 Array = NDArray[np.float64]
 FINER = 10  # than the solver's densest grid
+SCORED = 1  # seed of the limits of what is stored; others are for development
 TOLERANCE = 1e-9  # of rounding, as a share of a limit
 DEPTH = 1e-6  # [m], of coal's distances
 ROBOTS = {
@@ -207,15 +208,11 @@ class Verifier:
             whole = _full(robot, x)
             pin.updateGeometryPlacements(robot, data, shapes, found, whole)
             if pin.computeCollisions(shapes, found, False):
-                for (i, j, _), result in zip(pairs, found.collisionResults, strict=True):
+                for (i, j, margin), result in zip(pairs, found.collisionResults, strict=True):
                     if result.isCollision():
-                        depth = (
-                            -result.getContact(0).penetration_depth if result.numContacts() else 0.0
-                        )
-                        name = (
-                            f"{shapes.geometryObjects[i].name} and {shapes.geometryObjects[j].name}"
-                        )
-                        _note(worst, name, required - depth, time_)
+                        gap = min(c.penetration_depth for c in result.getContacts())
+                        names = (shapes.geometryObjects[k].name for k in (i, j))
+                        _note(worst, " and ".join(names), max(margin - gap, 0.0), time_)
             for name, k, normal, offset in free:
                 placement = found.oMg[k]
                 points, radius = hulls[k]
@@ -432,7 +429,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--designs", type=int, default=20, help="a robot")
     parser.add_argument("--robots", default=",".join(ROBOTS))
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=SCORED)
     arguments = parser.parse_args()
     rows, total = [], Tally()
     for name in arguments.robots.split(","):
@@ -447,7 +444,7 @@ def main() -> None:
     rows.append(Row("designs", total.designed, "", against=f"{total.refused} refused"))
     rows.append(Row("time a design", total.seconds / max(total.designed, 1), "s"))
     print(table(rows))
-    if arguments.robots == ",".join(ROBOTS):
+    if arguments.robots == ",".join(ROBOTS) and arguments.seed == SCORED:
         print(store("excitation_verified", rows))
 
 
