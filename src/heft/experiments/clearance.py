@@ -53,7 +53,7 @@ class Clearance:
         pairs: What each distance is taken between, shape (m, 3): `CAPSULE`, `SPACE` or `BOX`, the
             index of a capsule, and that of the other capsule, the plane or the box.
         names: What messages call the two of each pair.
-        required: Least distance [m].
+        required: Least distance of each pair, shape (m,) [m]; 0 of links two joints apart.
         left_out: Pairs that are too close at almost all postures, in all or in parts.
         notes: For the user: shapes that were not found, pairs that are left out.
     """
@@ -64,7 +64,7 @@ class Clearance:
     boxes: Array
     pairs: NDArray[np.int64]
     names: tuple[tuple[str, str], ...]
-    required: float
+    required: Array
     left_out: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -75,7 +75,9 @@ class Clearance:
         """Return the clearance of a robot in the room that `[motion]` of its options states.
 
         Pairs are all but those of one body, of neighbours, of links that `ignore` names, of links
-        that are proven never to touch, and those too close at almost all postures.
+        that are proven never to touch, and those too close at almost all postures. How near links
+        two joints apart come to one another is the robot's build: they are to keep from touching,
+        all others to keep the distance that is required.
 
         Args:
             robot: The robot, its base fixed.
@@ -131,20 +133,22 @@ class Clearance:
             dtype=bool,
         )
 
-    def _kept(self, chosen: NDArray[np.bool_]) -> Clearance:
+    def _kept(self, chosen: NDArray[np.bool_ | np.intp]) -> Clearance:
         """Return it with some of its pairs."""
-        names = tuple(n for n, k in zip(self.names, chosen, strict=True) if k)
-        return replace(self, pairs=self.pairs[chosen], names=names)
+        names = tuple(self.names[k] for k in np.arange(len(self.names))[chosen])
+        return replace(self, pairs=self.pairs[chosen], names=names, required=self.required[chosen])
 
     def _parted(self, chosen: NDArray[np.bool_]) -> Clearance:
         """Return it with some pairs of links replaced by all pairs of their parts."""
-        found = []
-        for pair, names, cut in zip(self.pairs, self.names, chosen, strict=True):
+        found, origin = [], []
+        for m, (pair, cut) in enumerate(zip(self.pairs, chosen, strict=True)):
             kind, i, j = (int(x) for x in pair)
             first = self.capsules.parts(i) if cut else [i]
             second = self.capsules.parts(j) if cut and kind == CAPSULE else [j]
-            found += [((kind, a, b), names) for a in first for b in second]
-        return replace(self, pairs=_pair_array(found), names=tuple(n for _, n in found))
+            found += [(kind, a, b) for a in first for b in second]
+            origin += [m] * (len(first) * len(second))
+        whole = self._kept(np.array(origin, dtype=np.intp))
+        return replace(whole, pairs=np.array(found, dtype=np.int64).reshape(-1, 3))
 
     def _without(self, close: NDArray[np.bool_]) -> Clearance:
         """Return it without pairs that are too close at almost all postures."""
@@ -183,13 +187,13 @@ def _whole(robot: Robot, capsules: Capsules) -> Clearance:
                     cure=did_you_mean(name, sorted(known)),
                 )
     ignored = {frozenset(pair) for pair in motion.ignore}
-    near = _neighbours(robot, capsules)
+    between = _joints_between(robot, capsules)
     links, count = capsules.links, np.flatnonzero(capsules.whole).tolist()
     found = [
         ((CAPSULE, i, j), (links[i], links[j]))
         for i in count
         for j in count
-        if j > i and not near[i, j]
+        if j > i and between[i, j] > 1
     ]
     others = [(SPACE, k, name) for k, name in enumerate(motion.half_space_names)]
     others += [(BOX, k, f"keep_out, box {k + 1}") for k in range(len(motion.keep_out))]
@@ -204,30 +208,25 @@ def _whole(robot: Robot, capsules: Capsules) -> Clearance:
             np.array([[*s.normal, s.offset] for s in motion.half_spaces]).reshape(-1, 4)
         ),
         boxes=read_only(np.hstack([boxes.mean(axis=2), np.ptp(boxes, axis=2) / 2.0])),
-        pairs=_pair_array(found),
+        pairs=np.array([pair for pair, _ in found], dtype=np.int64).reshape(-1, 3),
         names=tuple(names for _, names in found),
-        required=motion.clearance,
+        required=np.array(
+            [
+                0.0 if kind == CAPSULE and between[i, j] == 2 else motion.clearance
+                for (kind, i, j), _ in found
+            ]
+        ),
         notes=capsules.notes,
     )
 
 
-def _pair_array(found: list[tuple[tuple[int, int, int], tuple[str, str]]]) -> NDArray[np.int64]:
-    return np.array([pair for pair, _ in found], dtype=np.int64).reshape(-1, 3)
-
-
-def _neighbours(robot: Robot, capsules: Capsules) -> NDArray[np.bool_]:
-    """Return which capsules are of one body or of two that one joint joins, shape (n, n).
-
-    A joint that is held still joins nothing: what it carries is of one body with its carrier.
-    """
+def _joints_between(robot: Robot, capsules: Capsules) -> NDArray[np.int64]:
+    """Return how many joints that move lie between the bodies of any two capsules, shape (n, n)."""
     tree = robot.tree
     held = [robot.options.of(robot.joints[int(c)]).position is not None for c in tree.channel]
-
-    def carrier(body: int) -> int:
-        while body >= 0 and held[body]:
+    carried = np.zeros((len(capsules.body), len(tree.names)), dtype=np.int64)
+    for k, body in enumerate(capsules.body):
+        while body >= 0:
+            carried[k, body] = not held[body]
             body = int(tree.parent[body])
-        return body
-
-    home = np.array([carrier(int(b)) for b in capsules.body])
-    above = np.array([-2 if h < 0 else carrier(int(tree.parent[h])) for h in home])
-    return np.asarray((home[:, None] == home) | (home[:, None] == above) | (above[:, None] == home))
+    return np.asarray(np.abs(carried[:, None] - carried).sum(axis=2))

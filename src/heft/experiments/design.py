@@ -253,15 +253,16 @@ def _levels(
     weights = noise if settings.weigh_rows else np.ones(len(plant.channels))
     rate = settings.row_rate or settings.grids.samples / settings.duration
 
-    def on(grids: Grids, spare: float) -> Excitation:
+    def on(grids: Grids, part: float) -> Excitation:
+        spare, gap = part * settings.spare, part * settings.gap
         family = settings.family
-        return excitation_of(plant, family, limits, worth, weights, grids, spare, known, rate)
+        return excitation_of(plant, family, limits, worth, weights, grids, spare, known, rate, gap)
 
     grids = settings.grids
     return Levels(
-        on(grids, settings.spare),
-        on(grids.finer(settings.refine), settings.spare),
-        on(grids.finer(settings.finer), settings.spare / 4.0),
+        on(grids, 1.0),
+        on(grids.finer(settings.refine), 1.0),
+        on(grids.finer(settings.finer), 0.25),
     )
 
 

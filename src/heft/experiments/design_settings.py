@@ -38,6 +38,8 @@ class DesignSettings:
         workers: How many at a time.
         seed: Of the random numbers.
         spare: Share of each limit that the solver leaves free, for what it cannot meet exactly.
+        gap: Clearance that the solver keeps beyond what is required, since links come nearer
+            between its samples [m]; a quarter of it on the finest grid.
         finer: How much finer the grid is on which limits hold in the end.
         refine: How much finer the grid is on which a start is solved again if it must be shrunk to
             less than `enough`.
@@ -64,6 +66,7 @@ class DesignSettings:
     workers: int = 2
     seed: int = 0
     spare: float = 0.002
+    gap: float = 0.002
     finer: int = 10
     refine: int = 4
     enough: float = 0.98

@@ -148,6 +148,7 @@ class Excitation:
         clearance: On the workspace.
         posture: B Z at the postures for clearance, shape (n, u).
         reach: Length by which clearance is divided [m].
+        gap: Clearance that is kept beyond what is required [m].
     """
 
     rows: Rows
@@ -161,6 +162,7 @@ class Excitation:
     clearance: tuple[Clearance, ...]
     posture: Array
     reach: float = 0.1
+    gap: float = 0.0
 
     @property
     def start(self) -> Array:
@@ -180,7 +182,7 @@ class Excitation:
             efforts = self.efforts.efforts(laid)
             parts.append(self.efforts.values(efforts, v))
         postures = self.posture @ X + self.start
-        parts += [-c.values(postures) / self.reach for c in self.clearance]
+        parts += [(self.gap - c.values(postures)) / self.reach for c in self.clearance]
         flat = np.concatenate([p.ravel() for p in parts])
         return At(value, slope, flat, tuple(parts), samples, blocks, efforts, v, postures)
 
@@ -252,6 +254,7 @@ def excitation_of(
     spare: float = 0.0,
     known: Array | None = None,
     row_rate: float | None = None,
+    gap: float = 0.0,
 ) -> Excitation:
     """Return a design's problem, its columns not scaled yet; see `scaled`.
 
@@ -266,6 +269,7 @@ def excitation_of(
         known: Information in hand about base parameters, shape (k, k).
         row_rate: Independent rows a second that will be recorded [Hz]; that of the grid's samples
             if not given. It says how much the new rows weigh beside what is known.
+        gap: Clearance that is kept beyond what is required [m].
     """
     assert isinstance(plant, Excitable)
     base = structural_base(plant)
@@ -289,6 +293,7 @@ def excitation_of(
         efforts,
         limits.clearance,
         family.matrix(np.linspace(0.0, duration, grids.postures)),
+        gap=gap,
     )
 
 

@@ -29,7 +29,7 @@ class Start:
         first: φ of the random motion.
         value: φ at the end, limits kept on the fine grid; −∞ if they could not be.
         violation: Largest share of a limit by which the solver's end was broken.
-        shrunk: Share of the motion that was kept.
+        shrunk: Share of the solver's motion that keeps all limits on the fine grid.
         rounds: Of the solver.
         evaluations: Of value and gradient.
     """
@@ -197,7 +197,8 @@ def _kept(levels: Levels, first: Array, found: Solution, posture: Array) -> tupl
         return kept, share, coarse.at(kept).value if share else -np.inf
 
     trials = [of(found.X), of(first)]
-    X, share, worth = max(trials, key=lambda t: t[2])
+    share = trials[0][1]
+    X, _, worth = max(trials, key=lambda t: t[2])
     value, spent = coarse.at(first).value, found.evaluations
     return X, Start(value, worth, found.violation, share, found.rounds, spent)
 
