@@ -178,7 +178,7 @@ class SegmentSelection:
                 if fresh[order[0]]:
                     break
                 batch = order[: self.batch] if step else order
-                batch = batch[~fresh[batch]]
+                batch = batch[~fresh[batch] & (left[batch] > -np.inf)]  # not taken yet
                 left[batch] = _log_dets(matrix, grams, batch) - base
                 fresh[batch] = True
             best = int(order[0])
