@@ -1,4 +1,7 @@
-"""`heft select`: of recordings of ordinary work, the stretches that tell most about a robot."""
+"""`heft select`: of recordings of ordinary work, the stretches that tell most about a robot.
+
+Segments of motion instead of a motion that is designed, judged by link and joint [Venture2009].
+"""
 
 from __future__ import annotations
 

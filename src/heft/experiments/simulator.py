@@ -48,7 +48,7 @@ class Controller:
 
     Without the integral and anything ahead it is a PD controller (`pd`); through the mass matrix at
     the measured position, its bias torque added, it is computed torque (`computed_torque`)
-    [Spong1989, section 8.3].
+    [Spong1989, chapter 8].
 
     Attributes:
         position: Speed per error of position [1/s].
