@@ -50,7 +50,6 @@ encoder_delay = 0.001
 jitter = 0.03
 bias = 0.02
 gain_error = 0.05
-constants = 1.5
 current_ripple = 0.01
 lost = 0.01
 burst = 3
