@@ -431,7 +431,9 @@ class Simulator:
     def _gains(self, inertia: Array, drives: tuple[Drive, ...]) -> Array:
         """Return the controller's gains, rows as `simulation_step.advance` takes them."""
         control, n = self.condition.controller, len(drives)
-        velocity = control.velocity * (inertia + table(drives)[0])
+        # Computed torque multiplies by the mass matrix where the robot is.
+        size = np.ones(n) if control.inverse else inertia + table(drives)[0]
+        velocity = control.velocity * size
         keep = 1.0 - np.exp(-2.0 * np.pi * control.corner * self.condition.step)
         quantum = self.condition.sensors.quantum
         return np.array(
