@@ -64,6 +64,7 @@ TENFOLD = 10
 LEAST = 0.002  # [s]; shorter times are taken for this long: they are noise
 REPEATS = 3
 WRENCH = "geometry_msgs/msg/WrenchStamped"
+LIMIT = '<limit lower="-1" upper="1" velocity="1" effort="1"/>'
 METADATA = "rosbag2_bagfile_information:\n  storage_identifier: mcap\n  compression_mode: ''\n"
 Use = Callable[[], object]
 Case = tuple[int, Callable[[Path, int], Use]]
@@ -174,7 +175,7 @@ def experiment(folder: Path, parts: int) -> Path:
     lines = []
     for k in range(parts):
         saved(folder / f"{k}.npz", **{"t": np.arange(100.0), f"q.a{k}": np.arange(100.0)})
-        lines.append(f'[[part]]\nlog = "{k}.npz"\n')
+        lines.append(f'[[part]]\nfile = "{k}.npz"\n')
     return written(folder / "all.toml", "".join(lines))
 
 
@@ -267,14 +268,18 @@ LOGS: dict[str, Case] = {
 
 def urdf(joints: int, kind: str = "fixed", chain: bool = False, more: str = "") -> bytes:
     """Return a robot of many joints, in a chain or a star."""
-    parts = ['<robot name="r"><link name="l0"/>']
+    first = '<joint name="j0" type="revolute"><parent link="w"/><child link="l0"/></joint>'
+    parts = [
+        '<robot name="r"><link name="w"/><link name="l0"/>',
+        first.replace(">", f">{LIMIT}", 1),
+    ]
     for k in range(1, joints + 1):
         parent = f"l{k - 1}" if chain else "l0"
         parts.append(
             f'<link name="l{k}"><inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" '
             f'ixy="0" ixz="0" iyz="0"/></inertial></link><joint name="j{k}" type="{kind}">'
             f'<parent link="{parent}"/><child link="l{k}"/><axis xyz="0 0 1"/>'
-            f'<limit lower="-1" upper="1" velocity="1" effort="1"/>{more}</joint>'
+            f"{LIMIT}{more}</joint>"
         )
     return "".join([*parts, "</robot>"]).encode()
 
@@ -289,6 +294,11 @@ def mjcf(bodies: int, chain: bool, joint: str = "", classes: int = 0) -> bytes:
         f'<joint name="j" axis="0 0 1"/><inertial mass="1" pos="0 0 0" diaginertia="1 1 1"/>'
         f"{inside}</body></worldbody></mujoco>"
     ).encode()
+
+
+def names(count: int, letter: str) -> list[str]:
+    """Return names, each another."""
+    return [f"{letter}{k}" for k in range(count)]
 
 
 def in_toml(path: Path, use: Callable[[Path], object], lines: list[str]) -> Use:
@@ -329,7 +339,7 @@ MODELS: dict[str, Case] = {
     ),
     "URDF, joints that follow": (
         300,
-        lambda _, n: partial(Robot.from_urdf_text, urdf(n, "revolute", more='<mimic joint="j1"/>')),
+        lambda _, n: partial(Robot.from_urdf_text, urdf(n, "revolute", more='<mimic joint="j0"/>')),
     ),
     "MJCF, bodies in a star": (
         2_000,
@@ -354,25 +364,31 @@ MODELS: dict[str, Case] = {
         lambda p, n: in_toml(
             p / f"{n}.toml",
             Robot.from_file,
-            ['convention = "modified"\n', *['[[joint]]\na = 0.1\nd = 0.2\nalpha = "pi/2"\n'] * n],
+            [
+                '[link]\nconvention = "standard"\ntable = [\n',
+                *['["0.1", 0, 0.2, 0, "revolute"],\n'] * n,
+                "]\n",
+            ],
         ),
     ),
-    "expression, terms": (
-        100,
-        lambda _, n: partial(expression, " + ".join(["1.5"] * n), "here"),
+    "expression, letters": (
+        200,
+        lambda _, n: partial(expression, " + ".join(["m1*L1"] * (n // 8)), "here"),
     ),
     "column map, signals": (
-        5_000,
+        500,
         lambda p, n: in_toml(
-            p / f"{n}.toml", ColumnMap.from_toml, ["[q]\n", *(f'a{k} = "c{k}"\n' for k in range(n))]
+            p / f"{n}.toml",
+            ColumnMap.from_toml,
+            [f"[q]\njoints = {names(n, 'a')}\ncolumns = {names(n, 'c')}\n"],
         ),
     ),
     "column map, use": (
-        3_000,
+        500,
         lambda p, n: partial(
             Recording.open,
-            saved(p / f"{n}.npz", t=np.zeros(3), **{f"c{k}": np.zeros(3) for k in range(n)}),
-            ColumnMap.from_dict({"t": "t", "q": {f"a{k}": f"c{k}" for k in range(n)}}, "map"),
+            saved(p / f"{n}.npz", t=np.zeros(3), **{c: np.zeros(3) for c in names(n, "c")}),
+            ColumnMap.from_dict({"q": {"joints": names(n, "a"), "columns": names(n, "c")}}),
         ),
     ),
     "draft of a column map, columns": (
@@ -537,7 +553,7 @@ PAGES: dict[str, Case] = {
     "page, rows of a table": (10_000, lambda _, n: table_page(n)),
     "page, letters of a cell": (200_000, lambda _, n: table_page(3, "a + " * (n // 4) + "a")),
     "page, plots": (1_000, lambda _, n: plots(n, 500)),
-    "page, points of a plot": (1_000_000, lambda _, n: plots(2, n)),
+    "page, points of a plot": (5_000_000, lambda _, n: plots(2, n)),
     "page of a motion, time": (600, lambda _, n: played(n, 3)),
     "page of a motion, joints": (60, lambda _, n: played(5.0, n)),
     "text, rows of a table": (
