@@ -1,7 +1,8 @@
 """Faults of logs of an independent simulator, and what the log doctor makes of them.
 
     python -m benchmarks.doctor [--arms development|scored] [--seeds 0:2] [--kinds …]
-                                [--friction …] [--cache FILE] [--jobs 2] [--store] [--show]
+                                [--clean 2:6] [--friction …] [--cache FILE] [--jobs 2] [--store]
+                                [--show]
 
 Logs are of simulated arms in closed loop, with a model file that is 30 % and 3 cm off, once with
 friction that is in the dictionary of the identification and once with friction that is not (LuGre
@@ -261,11 +262,27 @@ def study(
     return [known[log.key] for log in logs]
 
 
+def logs_of(
+    seeds: str, arms: Sequence[str], frictions: Sequence[str], kinds: Sequence[str]
+) -> list[Log]:
+    """Return the logs of some seeds, first:behind the last; faults are of few conditions."""
+    first, behind = (int(x) for x in seeds.split(":"))
+    return [
+        Log(arm, friction, seed, kind)
+        for seed in range(first, behind)
+        for arm in arms
+        for friction in frictions
+        for kind in kinds
+        if kind == "clean" or friction in FRICTION
+    ]
+
+
 def main() -> None:
     """Go on with the study where it was left, print and store the table."""
     parser = argparse.ArgumentParser(description="Faults of simulated logs.")
     parser.add_argument("--arms", default="scored", help="development, scored, or names")
     parser.add_argument("--seeds", default="1000:1001", help="first:behind the last")
+    parser.add_argument("--clean", help="likewise, further seeds of logs without a fault")
     parser.add_argument("--kinds", default=",".join(KINDS))
     # Names of conditions hold commas.
     parser.add_argument("--friction", default="|".join((*FRICTION, *CLEAN)))
@@ -274,15 +291,11 @@ def main() -> None:
     parser.add_argument("--show", action="store_true", help="print what was not right")
     parser.add_argument("--store", action="store_true")
     arguments = parser.parse_args()
-    first, behind = (int(x) for x in arguments.seeds.split(":"))
-    logs = [
-        Log(arm, friction, seed, kind)
-        for seed in range(first, behind)
-        for arm in SETS.get(arguments.arms, tuple(arguments.arms.split(",")))
-        for friction in arguments.friction.split("|")
-        for kind in arguments.kinds.split(",")
-        if kind == "clean" or friction in FRICTION
-    ]
+    arms = SETS.get(arguments.arms, tuple(arguments.arms.split(",")))
+    frictions = arguments.friction.split("|")
+    logs = logs_of(arguments.seeds, arms, frictions, arguments.kinds.split(","))
+    if arguments.clean:
+        logs += logs_of(arguments.clean, arms, frictions, ["clean"])
 
     def show(line: dict[str, object]) -> None:
         right = all(line["said"]) and not line["extra"]  # type: ignore[arg-type]

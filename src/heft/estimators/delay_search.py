@@ -181,15 +181,18 @@ class DelaySearch:
     Attributes:
         cutoffs: Cutoffs of the views relative to the problem's.
         delays: Delays that are tried [s].
-        speed: Above which a hinge slides [rad/s].
+        speed: Above which a hinge slides so fast that friction no longer falls with speed
+            [rad/s]: where it does, bristles make it lag, which looks like a delay.
         settle: How long before and after a row it must slide the same way [s], at least.
         periods: The same in periods of the view's cutoff.
         gate: Variance ratio below which a view's delay is accepted.
-        alone: The same with fewer than three channels, whose agreement cannot be tested.
+        alone: The same with fewer than three channels, whose agreement cannot be tested: that of
+            the views is, instead.
         late, early: Least mean over its standard error at which a delay is accepted.
         reach: Largest absolute delay that is accepted [s].
         least_std: Least standard error of a view's mean [s].
         most_std: Standard error beyond which channels do not show one common delay [s].
+        most_share: The same as a share of the delay, if that is more.
         enough: Rows per column that a channel must have to be counted.
         ridge: Of the views' least squares, relative to the size of each column in all rows.
         nudge: Step of the finite differences in `delay_error` [s].
@@ -203,7 +206,7 @@ class DelaySearch:
         *(-0.012, -0.008, -0.005, -0.0025, 0.0, 0.0025, 0.005, 0.008, 0.012),
         *(0.016, 0.02, 0.025, 0.03),
     )
-    speed: float = 0.05
+    speed: float = 0.1
     settle: float = 0.03
     periods: float = 0.35
     gate: float = 0.975
@@ -213,6 +216,7 @@ class DelaySearch:
     reach: float = 0.036
     least_std: float = 0.0002
     most_std: float = 0.001
+    most_share: float = 0.08
     enough: float = 3.0
     ridge: float = 0.001
     nudge: float = 0.001
@@ -241,6 +245,8 @@ class DelaySearch:
             for factor, view in views.items()
             if self._speaks(view) and not any(self._denies(v, view.mean) for v in views.values())
         }
+        if not self._alike(views, speaking):
+            speaking = {}
         early = [factor for factor, view in speaking.items() if view.mean < 0.0]
         if len(early) < len(self.cutoffs):
             speaking = {factor: v for factor, v in speaking.items() if factor not in early}
@@ -264,8 +270,20 @@ class DelaySearch:
         if view.channels < 3:
             return view.ratio < self.alone and abs(view.mean) < self.reach
         least = self.late if view.mean > 0.0 else self.early
-        agree = abs(view.mean) > least * max(view.std, self.least_std) and view.std < self.most_std
-        return view.ratio < self.gate and agree and abs(view.mean) < self.reach
+        agree = abs(view.mean) > least * max(view.std, self.least_std)
+        one = view.std < self._most(view.mean)
+        return view.ratio < self.gate and agree and one and abs(view.mean) < self.reach
+
+    def _most(self, delay: float) -> float:
+        """Return how far what shows one common delay may be apart [s]."""
+        return max(self.most_std, self.most_share * abs(delay))
+
+    def _alike(self, views: Mapping[float, _View], speaking: Mapping[float, _View]) -> bool:
+        """Return whether views of too few channels to agree all speak, and of one delay."""
+        if all(view.channels >= 3 for view in speaking.values()):
+            return True
+        means = [view.mean for view in speaking.values()]
+        return len(speaking) == len(views) and max(means) - min(means) < self._most(means[0])
 
     def _denies(self, view: _View, delay: float) -> bool:
         """Return whether a view speaks for no delay and against another's [s]."""
