@@ -366,7 +366,7 @@ MODELS: dict[str, Case] = {
             Robot.from_file,
             [
                 '[link]\nconvention = "standard"\ntable = [\n',
-                *['["0.1", 0, 0.2, 0, "revolute"],\n'] * n,
+                *['[0.1, 0, 0.2, 0, "revolute"],\n'] * n,
                 "]\n",
             ],
         ),
