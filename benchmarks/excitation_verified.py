@@ -165,6 +165,8 @@ class Verifier:
         shapes = pin.buildGeomFromUrdf(
             whole, str(self.path), pin.GeometryType.COLLISION, None, [str(robots().parents[1])]
         )
+        if not locked:
+            return whole, shapes
         model, (shapes,) = pin.buildReducedModel(whole, [shapes], locked, held)
         return model, shapes
 
