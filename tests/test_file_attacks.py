@@ -6,8 +6,6 @@ is claimed, a list that is searched for each of its entries, a name that steers 
 
 from __future__ import annotations
 
-import gc
-import io
 import json
 import resource
 import shlex
@@ -15,17 +13,16 @@ import sqlite3
 import subprocess
 import sys
 import time
-import zipfile
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet
 import pytest
+from benchmarks.readers import LARGEST_RATIO, npz, ratio
 from fuzz.parquet_pages import lie_of_a_page
 from mcap.writer import CompressionType
 from mcap.writer import Writer as McapWriter
@@ -34,7 +31,6 @@ from heft import cli
 from heft.display import table, templates
 from heft.errors import HeftError, InvalidRecording, InvalidSetting, visible
 from heft.models.expressions import expression
-from heft.models.robot import Robot
 from heft.recordings.formats import parquet
 from heft.recordings.formats.bag_metadata import described
 from heft.recordings.formats.messages import Channel, types_of
@@ -363,72 +359,18 @@ def test_pages_that_unpack_without_measure_are_refused(
 
 # What is searched for each of its entries takes the square of their number.
 
-LARGE = 20_000  # of which the square took seconds
-
-
-def seconds(use: Callable[[], object]) -> float:
-    """Return the processor's time that something takes, the best of three [s], refused or not."""
-    times = []
-    gc.disable()  # its walks over all objects of the tests are none of the reader's
-    for _ in range(3):
-        start = time.process_time()
-        with suppress(HeftError):
-            use()
-        times.append(time.process_time() - start)
-    gc.enable()
-    return min(times)
-
-
-def npz(path: Path, arrays: int) -> Path:
-    with zipfile.ZipFile(path, "w") as file:
-        memory = io.BytesIO()
-        np.save(memory, np.zeros(1))
-        for k in range(arrays):
-            file.writestr(f"a{k}.npy", memory.getvalue())
-    return path
-
-
-def attributes(count: int) -> Callable[[], object]:
-    text = " ".join(f'a{k}="1"' for k in range(count))
-    return partial(
-        Robot.from_urdf_text, f'<robot name="r"><link name="a" {text}/></robot>'.encode()
-    )
-
-
-def files_of_a_bag(folder: Path, count: int) -> Path:
-    folder.mkdir()
-    names = [f"{k}.mcap" for k in range(count)]
-    (folder / "metadata.yaml").write_text(
-        TABLE + "  relative_file_paths:\n" + "".join(f"  - {name}\n" for name in names)
-    )
-    source = mcap(folder / "source", "", 3, 1, "std_msgs/msg/String")
-    for name in names:
-        (folder / name).hardlink_to(source)
-    return folder
-
-
-LISTS: dict[str, tuple[int, Callable[[Path, int], Callable[[], object]]]] = {
-    "attributes of an element": (30_000, lambda _, n: attributes(n)),
-    "elements": (
-        30_000,
-        lambda _, n: partial(Robot.from_urdf_text, ("<robot>" + "<a/>" * n + "</robot>").encode()),
-    ),
-    "arrays of an NPZ file": (9000, lambda p, n: partial(read, npz(p / f"{n}.npz", n))),
-    "channels of an MCAP file": (
-        LARGE,
-        lambda p, n: partial(read, mcap(p / f"{n}.mcap", "", n, 1, "std_msgs/msg/String")),
-    ),
-    "channels of joint states": (
-        LARGE,
-        lambda p, n: partial(read, mcap(p / f"{n}.mcap", "float64[] position", n)),
-    ),
-    "files of a bag": (300, lambda p, n: partial(read, files_of_a_bag(p / f"{n}", n))),
-    "lines of metadata": (40_000, lambda _, n: partial(described, TABLE + "  a:\n  - b\n" * n)),
-    "columns of a CSV file": (
-        50_000,
-        lambda p, n: partial(read, text(p / f"{n}.csv", ",".join(f"a{k}" for k in range(n)))),
-    ),
-}
+LISTS = (
+    "URDF, attributes of an element",
+    "URDF, elements",
+    "NPZ, arrays",
+    "MCAP, channels",
+    "MCAP, channels of joint states",
+    "MCAP, topics that are joined",
+    "rosbag 1, topics",
+    "rosbag2, files",
+    "rosbag2, lines of metadata",
+    "CSV, columns beyond the limit",
+)
 
 
 def text(path: Path, content: str) -> Path:
@@ -438,9 +380,7 @@ def text(path: Path, content: str) -> Path:
 
 @pytest.mark.parametrize("name", LISTS)
 def test_a_long_list_takes_time_in_proportion(name: str, tmp_path: Path) -> None:
-    count, made = LISTS[name]
-    few, many = (seconds(made(tmp_path, n)) for n in (count // 10, count))
-    assert many / max(few, 0.01) < 15.0
+    assert ratio(name, tmp_path)[0] < LARGEST_RATIO
 
 
 def test_more_arrays_than_a_log_has_are_refused(tmp_path: Path) -> None:

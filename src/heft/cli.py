@@ -132,7 +132,13 @@ def identify(
     quiet
         Say nothing while working.
     """
-    from heft.applications.identification import identify_files, refuse_foreign, report, write
+    from heft.applications.identification import (
+        identify_files,
+        next_motion,
+        refuse_foreign,
+        report,
+        write,
+    )
     from heft.errors import InvalidSetting
 
     if not logs:
@@ -149,6 +155,8 @@ def identify(
     write(found, out, report.html)
     message(report.text(found))
     message("\n" + "\n".join(map(shown, sorted(out.iterdir()))))
+    if advice := next_motion(found, out):
+        message("\n" + advice)
     if found.verdict in {None: (), "poor": ("poor",), "usable": ("usable", "poor")}[fail_on]:
         sys.exit(POOR)
 

@@ -1,4 +1,7 @@
-"""`heft select`: of recordings of ordinary work, the stretches that tell most about a robot."""
+"""`heft select`: of recordings of ordinary work, the stretches that tell most about a robot.
+
+Segments of motion instead of a motion that is designed, judged by link and joint [Venture2009].
+"""
 
 from __future__ import annotations
 
@@ -99,7 +102,7 @@ class Select:
             )
         progress(f"cutting {whole:.4g} s into segments of {length:.3g} s")
         segments = Segments.of(problem, weights, length)
-        count = _count(keep(whole), length, len(segments.factors))
+        count = _count(keep(length * len(segments.factors)), length, len(segments.factors))
         chosen = self.selection.choose(segments.factors, count, watch=progress)
         rng = np.random.default_rng(0)
         draws = [rng.permutation(len(segments.factors))[:count] for _ in range(self.random)]

@@ -42,7 +42,7 @@ class SolverSettings:
         settled: Change of φ from round to round below which it has converged [nats].
     """
 
-    penalty: float = 300.0
+    penalty: float = 30.0  # on arms and limits that are not scored, 30 to 1000 were tried
     growth: float = 5.0
     fall: float = 0.3
     rounds: int = 12

@@ -236,15 +236,15 @@ class _EffortBounds:
         speeds = np.stack([motion.derivative(1, begin), motion.derivative(1, end)])
         sway = motion.largest(3, begin, end) * (end - begin)[:, None] ** 2 / 8.0
         slow, fast = speeds.min(axis=0) - sway, speeds.max(axis=0) + sway
+        seen = np.stack([ends[0] - doubt[0], ends[0] + doubt[0]])
         if loads.friction is not None:
             low, high = loads.friction(slow, fast)
             least, most = least + low, most + high
-            ends = ends + np.stack(loads.friction(speeds[0], speeds[0])).mean(axis=0)
+            seen = seen + np.stack(loads.friction(speeds[0], speeds[0]))
         power = np.stack([a * b for a in (least, most) for b in (slow, fast)]).max(axis=0)
-        seen, speed = np.abs(ends[0]) + doubt[0], speeds[0]
         return (
             np.hstack([np.maximum(np.abs(least), np.abs(most)), power]),
-            np.hstack([seen, ends[0] * speed + doubt[0] * np.abs(speed)]),
+            np.hstack([np.abs(seen).max(axis=0), (seen * speeds[0]).max(axis=0)]),
         )
 
     def _deviations(self) -> Iterator[tuple[Array, Array | None]]:

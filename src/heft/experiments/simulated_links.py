@@ -48,7 +48,7 @@ class Joints:
         Raises:
             InvalidModel: If a joint neither turns nor slides, or follows others by a curve.
         """
-        mujoco = library()
+        mujoco = load_mujoco()
         names = [mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_JOINT, k) for k in range(model.njnt)]
         kinds = [mujoco.mjtJoint(k) for k in model.jnt_type]
         for number, (name, kind) in enumerate(zip(names, kinds, strict=True)):
@@ -80,7 +80,7 @@ class Joints:
         return Joints(tuple(names[k] for k in own), own, matrix[:, own], offset, sliding)
 
 
-def library() -> Any:
+def load_mujoco() -> Any:
     """Return MuJoCo.
 
     Raises:
@@ -107,7 +107,7 @@ def compiled(file: bytes) -> Any:
         InvalidSetting: If MuJoCo is not installed.
         InvalidModel: If MuJoCo cannot read it.
     """
-    mujoco, root = library(), ET.fromstring(file)
+    mujoco, root = load_mujoco(), ET.fromstring(file)
     if root.tag == "robot":
         for joint in root.findall("joint"):
             for limit in joint.findall("limit"):
@@ -164,7 +164,7 @@ class Links:
         found = Joints.of(model)
         if found.names != joints:
             raise InvalidModel("MuJoCo has other joints", argument="urdf", got=found.names)
-        return Links(model, library().MjData(model), found)
+        return Links(model, load_mujoco().MjData(model), found)
 
     def point_gravity(self, gravity: Array) -> None:
         """Set the gravity vector in the base's frame, shape (3,) [m/s²]."""

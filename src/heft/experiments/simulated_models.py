@@ -18,7 +18,7 @@ from heft.errors import InvalidModel
 from heft.files import read_text, xml
 
 from .arms import LOST, Arm, read_inertial, write_inertial
-from .simulated_links import Joints, compiled, library
+from .simulated_links import Joints, compiled, load_mujoco
 
 LEAST = 1e-6  # smallest second moment of mass of a body about its centre, over the largest
 POINT = 1e-12  # [kg·m²] of a point mass, which MuJoCo does not know
@@ -145,7 +145,7 @@ def _limits(joint: ET.Element) -> tuple[float, float, float]:
 
 def _limits_of(model: Any, joints: Joints) -> list[tuple[float, float, float]]:
     """Return limits of position and torque as MuJoCo has them, infinite where it has none."""
-    mujoco, effort = library(), np.full(model.njnt, np.inf)
+    mujoco, effort = load_mujoco(), np.full(model.njnt, np.inf)
     for k in np.flatnonzero(model.jnt_actfrclimited):
         effort[k] = np.abs(model.jnt_actfrcrange[k]).max()
     for k in np.flatnonzero(model.actuator_trntype == mujoco.mjtTrn.mjTRN_JOINT):

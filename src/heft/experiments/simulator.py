@@ -48,7 +48,7 @@ class Controller:
 
     Without the integral and anything ahead it is a PD controller (`pd`); through the mass matrix at
     the measured position, its bias torque added, it is computed torque (`computed_torque`)
-    [Spong1989, section 8.3].
+    [Spong1989, chapter 8].
 
     Attributes:
         position: Speed per error of position [1/s].
@@ -431,7 +431,9 @@ class Simulator:
     def _gains(self, inertia: Array, drives: tuple[Drive, ...]) -> Array:
         """Return the controller's gains, rows as `simulation_step.advance` takes them."""
         control, n = self.condition.controller, len(drives)
-        velocity = control.velocity * (inertia + table(drives)[0])
+        # Computed torque multiplies by the mass matrix where the robot is.
+        size = np.ones(n) if control.inverse else inertia + table(drives)[0]
+        velocity = control.velocity * size
         keep = 1.0 - np.exp(-2.0 * np.pi * control.corner * self.condition.step)
         quantum = self.condition.sensors.quantum
         return np.array(

@@ -9,7 +9,7 @@ submodular, so that taking the best next segment again and again reaches at leas
 best choice [Nemhauser1978]; the gains of a segment only fall as others are taken, so that few of
 them are computed at each step [Minoux1978]. The relaxation in which a segment may be taken in
 part, 0 ≤ w_k ≤ 1 and Σ w_k = count, is concave: at every point of the way of Frank and Wolfe
-[FrankWolfe1956] its linearisation bounds f of any choice from above, which certifies how far a
+[Frank1956] its linearisation bounds f of any choice from above, which certifies how far a
 choice can be from the best. From the greedy choice and from the largest w_k, exchanges replace one
 segment by another as long as that gains.
 
@@ -178,7 +178,7 @@ class SegmentSelection:
                 if fresh[order[0]]:
                     break
                 batch = order[: self.batch] if step else order
-                batch = batch[~fresh[batch]]
+                batch = batch[~fresh[batch] & (left[batch] > -np.inf)]  # not taken yet
                 left[batch] = _log_dets(matrix, grams, batch) - base
                 fresh[batch] = True
             best = int(order[0])

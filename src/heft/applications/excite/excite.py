@@ -223,7 +223,9 @@ def excite(
         InvalidRecording: If the task's log cannot be read.
     """
     base = structural_base(planned.plant)
-    names, untold = counting(base, settings.about)
+    robot = planned.robot
+    bodies = {k.name: robot.tree.names[k.body] for k in robot.links if k.body >= 0}
+    names, untold = counting(base, [bodies.get(n, n) for n in settings.about])
     asked = replace(settings.design, about=names, row_rate=planned.rate)
     limits = planned.limits()
     report = _Reporter(progress)

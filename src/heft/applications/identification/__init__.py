@@ -11,4 +11,5 @@ from .inputs import Inputs
 from .identify import identify, identify_files
 from .any_plant import PlantIdentification, identify_plant
 from .results import Identified, refuse_foreign, schema, write
+from .next_motion import next_motion
 from .compare import compare

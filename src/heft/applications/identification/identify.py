@@ -88,21 +88,26 @@ def _identify(
     _refuse_unusable(problem, validate)
     run = fit_experiment(problem, settings, given, progress, only)
     # What a selection leaves out scores the fit, and stretches are too short to look at residuals.
-    scored = run.problem.recordings if only is None else problem.recordings
-    return _concluded(robot, run, scored, validate, corner, settings, inputs, progress)
+    whole = run.problem
+    if only is not None:
+        whole = whole.with_settings(recordings=problem.recordings)
+    return _concluded(robot, run, whole, validate, corner, settings, inputs, progress)
 
 
 def _concluded(
     robot: Robot,
     run: ExperimentFit[RobotPlant],
-    scored: tuple[Recording, ...],
+    whole: Problem[RobotPlant],
     validate: Sequence[Recording],
     corner: float,
     settings: Settings,
     inputs: Sequence[Mapping[str, Any]],
     progress: Progress,
 ) -> Identification:
-    """Return what follows from an experiment's base parameters: model file, scores and checks."""
+    """Return what follows from an experiment's base parameters: model file, scores and checks.
+
+    Scores are of the whole logs, whatever a selection left of them for the fit.
+    """
     problem = run.problem
     progress("solving for physically consistent parameters")
     first = DriveGains(settings.consistent).fit([run.estimate], problem.space, gain_spread(problem))
@@ -116,8 +121,8 @@ def _concluded(
     files = export.write(robot, links, _simple_friction(robot, simple), _armatures(robot, friction))
     progress("scoring")
     scoring = _Scoring(_written_bodies(robot, files), friction)
-    whole = calibrated_problem.with_settings(recordings=scored)
-    fitted, misfits = scoring.of_fitted(whole, corner, settings.limits.unexplained)
+    scored = with_gains(whole, calibrated.gains)
+    fitted, misfits = scoring.of_fitted(scored, corner, settings.limits.unexplained)
     held, notes = scoring.of_held_out(calibrated_problem, validate, corner)
     predicted = predicted_error(whole, first.consistent, misfits, fitted.list)
     judged = checks.judge(

@@ -387,7 +387,8 @@ def of_joints(found: Carried, inputs: Sequence[Mapping[str, Any]] = ()) -> Paylo
                 deviation / gain,
                 0.05,
                 0.3,
-                "standard deviation over the gain: move that joint faster, against gravity",
+                "standard deviation over the gain: move that joint faster, against gravity "
+                "(heft excite designs it)",
             )
         )
     return Payload(

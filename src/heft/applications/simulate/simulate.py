@@ -129,6 +129,13 @@ def simulate_files(
         SolverFailure: If the simulated robot does not stay finite.
     """
     require_log(out)
+    if settings.sensors.constants and out.suffix.lower() == ".mcap":
+        raise InvalidSetting(
+            "ROS messages have no place for currents",
+            argument=f"--out {out}",
+            got="[simulation.sensors], constants",
+            cure="write Parquet, NPZ or CSV",
+        )
     truth = out.with_suffix(".truth")
     require_own(truth, TRUTH)
     if out.exists() and out.samefile(motion):
