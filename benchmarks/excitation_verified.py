@@ -131,7 +131,7 @@ class Verifier:
 
     def _limit(self, joint: str) -> dict[str, Any]:
         """Return the limits of a joint: what the table says, else the URDF, else the defaults."""
-        element = ET.parse(self.path).find(f".//joint[@name='{joint}']")
+        element = ET.parse(self.path).getroot().find(f"joint[@name='{joint}']")
         assert element is not None
         limit = element.find("limit")
         read = {} if limit is None else {k: float(v) for k, v in limit.attrib.items()}
@@ -165,6 +165,8 @@ class Verifier:
         shapes = pin.buildGeomFromUrdf(
             whole, str(self.path), pin.GeometryType.COLLISION, None, [str(robots().parents[1])]
         )
+        if not locked:
+            return whole, shapes
         model, (shapes,) = pin.buildReducedModel(whole, [shapes], locked, held)
         return model, shapes
 
@@ -409,7 +411,7 @@ def run(name: str, designs: int, seed: int) -> tuple[Tally, list[Violation]]:
             made = excite(planned, settings)
         except HeftError as problem:
             tally.refused += 1
-            print(f"  {name}, {k}: refused: {str(problem).splitlines()[0]}", flush=True)
+            print(f"  {name}, {k}: refused: {' '.join(str(problem).split())}", flush=True)
             continue
         tally.seconds += time.perf_counter() - begin
         tally.designed += 1

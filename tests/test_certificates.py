@@ -267,3 +267,9 @@ def test_a_collision_shorter_than_a_step_is_found() -> None:
     safe = replace(CLEAR, spaces=CLEAR.spaces + np.array([0.0, 0.0, 0.0, low[floor].min() - 1e-3]))
     assert all(c.holds for c in certify_clearance(motion, safe) if c.of.endswith("floor"))
     assert worst(certify_clearance(motion, safe)).bound == pytest.approx(1e-3, abs=3e-4)
+    # A clearance smaller than what is good enough elsewhere is still proven, or found broken.
+    for gap in (2e-5, -2e-5):
+        shift = np.array([0.0, 0.0, 0.0, low[floor].min() - gap])
+        near = replace(CLEAR, spaces=CLEAR.spaces + shift)
+        certificate = worst(certify_clearance(motion, near))
+        assert certificate.holds == (gap > 0.0) and certificate.broken == (gap < 0.0)

@@ -210,7 +210,7 @@ def test_links_are_no_nearer_than_their_capsules(file: str) -> None:
 
 def test_what_cannot_touch_is_proven_and_what_can_is_not() -> None:
     robot, capsules, limits, clearance = arm(UR10)
-    shapes = capsules.shapes
+    shapes = {k: capsules.shapes[capsules.links.index(k)] for k in capsules.links}
     assert cannot_touch(robot.tree, shapes["base_link"], shapes["upper_arm_link"], limits)
     assert ("base_link", "upper_arm_link") not in clearance.names
     assert not cannot_touch(robot.tree, shapes["forearm_link"], shapes["wrist_2_link"], limits)

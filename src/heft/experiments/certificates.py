@@ -364,6 +364,7 @@ def _largest(
         goal = seen + slack
         if together:
             goal = np.maximum(goal, seen.max(initial=-np.inf) + slack)
+        goal = np.minimum(goal, np.maximum(limit, seen))  # a limit that is kept is to be proven
         open_ = ((upper > goal) & (seen <= limit)).any(axis=1) & (k < proof.rounds)
         bound = np.maximum(bound, upper[~open_].max(axis=0, initial=-np.inf))
         if not open_.any():

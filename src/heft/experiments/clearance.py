@@ -32,12 +32,17 @@ class PairChoice:
         often: Links that are too close at this share of them are taken by their parts.
         always: A pair of capsules that is too close at this share of them is left out: they overlap
             where the links do not, or cannot be kept apart.
+        free: Where less than this share of them is free of self-collision, those too close most
+            often are left out, too, one by one,
+        mostly: as long as they are so at this share of them.
         seed: Of the random postures.
     """
 
     postures: int = 2000
     often: float = 0.1
     always: float = 0.95
+    free: float = 0.02
+    mostly: float = 0.5
     seed: int = 0
 
 
@@ -94,10 +99,12 @@ class Clearance:
         count = (choice.postures, len(limits.joints))
         q = limits.lower + (limits.upper - limits.lower) * rng.uniform(size=count)
         whole = _whole(robot, capsules)
-        often = (whole.values(q) < 0.0).mean(axis=0) >= choice.often
+        often = whole._close(q) >= choice.often
         apart = whole._never_touching(often, limits)
         parted = whole._kept(~apart)._parted(often[~apart])
-        return parted._without((parted.values(q) < 0.0).mean(axis=0) >= choice.always)
+        fine = parted._never_touching(parted._close(q) >= choice.often, limits)
+        kept = parted._kept(~fine)
+        return kept._without(kept._hopeless(q, choice))
 
     def values(self, q: Array) -> Array:
         """Return the distances less what is required of them, shape (N, m) [m].
@@ -122,13 +129,30 @@ class Clearance:
         gradient(q, *self._arrays, seeds, out)
         return out
 
+    def _close(self, q: Array) -> Array:
+        """Return the share of postures, shape (N, d), at which each pair is too close, (m,)."""
+        return np.asarray((self.values(q) < 0.0).mean(axis=0))
+
+    def _hopeless(self, q: Array, choice: PairChoice) -> NDArray[np.bool_]:
+        """Return which pairs cannot be kept apart for what is left to move in, shape (m,)."""
+        close = self.values(q) < 0.0
+        share = close.mean(axis=0)
+        out = share >= choice.always
+        own = self.pairs[:, 0] == CAPSULE
+        while True:
+            free = (~close[:, own & ~out].any(axis=1)).mean()
+            candidates = np.where(own & ~out, share, 0.0)
+            if free >= choice.free or candidates.max(initial=0.0) < choice.mostly:
+                return np.asarray(out)
+            out[candidates.argmax()] = True
+
     def _never_touching(self, chosen: NDArray[np.bool_], limits: MotionLimits) -> NDArray[np.bool_]:
-        """Return which of some pairs of links are proven never to touch, shape (m,)."""
+        """Return what of some pairs is in capsules that overlap and is proven never to touch."""
         shapes = self.capsules.shapes
         return np.array(
             [
-                cut and pair[0] == CAPSULE and cannot_touch(self.tree, shapes[a], shapes[b], limits)
-                for cut, pair, (a, b) in zip(chosen, self.pairs, self.names, strict=True)
+                cut and kind == CAPSULE and cannot_touch(self.tree, shapes[i], shapes[j], limits)
+                for cut, (kind, i, j) in zip(chosen, self.pairs, strict=True)
             ],
             dtype=bool,
         )
@@ -155,7 +179,7 @@ class Clearance:
         kept = self._kept(~close)
         out = tuple(sorted({n for n, k in zip(self.names, close, strict=True) if k}))
         said = ", ".join(f"{a} and {b}{' in part' if (a, b) in kept.names else ''}" for a, b in out)
-        note = f"not kept apart, since too close at almost all postures: {said}"
+        note = f"not kept apart, since too close at most postures: {said}"
         return replace(kept, left_out=out, notes=(*self.notes, note) if out else self.notes)
 
     @cached_property

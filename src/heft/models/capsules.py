@@ -10,7 +10,6 @@ user, and the link gets its other shapes, or a segment from joint to joint.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -39,7 +38,7 @@ class Capsules:
         body: Index of the body, −1 for the world, shape (n,).
         start, end: Ends of the segment, in the body's frame, shape (n, 3) [m].
         radius: Shape (n,) [m].
-        shapes: Shape of each link, by name.
+        shapes: What is in each, n of them.
         notes: Shapes that were not found and what stands in for them, for the user.
     """
 
@@ -49,7 +48,7 @@ class Capsules:
     start: Array
     end: Array
     radius: Array
-    shapes: Mapping[str, LinkShape]
+    shapes: tuple[LinkShape, ...]
     notes: tuple[str, ...] = ()
 
     def parts(self, k: int) -> NDArray[np.intp]:
@@ -107,25 +106,17 @@ def fit_capsules(
     motion = robot.options.motion
     found, notes = shapes_of(robot, folder, motion.packages)
     entries: list[_Entry] = []
-    shapes: dict[str, LinkShape] = {}
     for link in robot.links:
         surfaces = found.get(link.name, [])
         if surfaces:
             whole = _Fit.of(reduce(Surface.with_that, surfaces), fitting)
-            surface = whole.surface.placed(link.rotation, link.translation)
-            points, radii = surface.corners()
-            # What is thicker everywhere than its thickest ball has no surface of triangles.
-            known = surface.triangles if radii.max() == 0.0 else surface.triangles[:0]
-            shapes[link.name] = LinkShape(link.body, points, known, float(radii.max()))
             parts = whole.parts(fitting, fitting.depth)
             for fit in [whole, *(parts if len(parts) > 1 else [])]:
-                ends = fit.ends @ link.rotation.T + link.translation
-                radius = fit.radius + fitting.slack
-                entries.append(_Entry(link.name, fit is whole, link.body, ends, radius))
+                entries.append(_Entry.of(link, fit, fit is whole, fitting.slack))
     bare = sorted(set(range(len(robot.tree.names))) - {e.body for e in entries})
     for body in bare:
         for ends in _segments(robot, body):
-            entries.append(_Entry(robot.tree.names[body], True, body, ends, motion.radius))
+            entries.append(_Entry.bare(robot.tree.names[body], body, ends, motion.radius))
     if bare:
         notes.append(
             f"no collision shape of {', '.join(robot.tree.names[b] for b in bare)} is known: "
@@ -135,9 +126,7 @@ def fit_capsules(
     for tool in motion.tool:
         link = _link(robot, tool.link)
         ends = np.array([tool.start, tool.end]) @ link.rotation.T + link.translation
-        entries.append(_Entry(f"tool of {tool.link}", True, link.body, ends, tool.radius))
-    for e in entries:
-        shapes.setdefault(e.link, LinkShape(e.body, e.ends, np.zeros((0, 3, 3)), e.radius))
+        entries.append(_Entry.bare(f"tool of {tool.link}", link.body, ends, tool.radius))
     return Capsules(
         links=tuple(e.link for e in entries),
         whole=np.array([e.whole for e in entries], dtype=bool),
@@ -145,20 +134,38 @@ def fit_capsules(
         start=read_only(np.array([e.ends[0] for e in entries]).reshape(-1, 3)),
         end=read_only(np.array([e.ends[1] for e in entries]).reshape(-1, 3)),
         radius=read_only(np.array([e.radius for e in entries])),
-        shapes=shapes,
+        shapes=tuple(e.shape for e in entries),
         notes=tuple(notes),
     )
 
 
 @dataclass(frozen=True, eq=False)
 class _Entry:
-    """One capsule: its link, whether it is about all of it, body, ends in its frame, radius [m]."""
+    """One capsule: its link, whether it is about all of it, body, ends, radius [m], content."""
 
     link: str
     whole: bool
     body: int
     ends: Array
     radius: float
+    shape: LinkShape
+
+    @staticmethod
+    def of(link: Link, fit: _Fit, whole: bool, slack: float) -> _Entry:
+        """Return the capsule about a link, or a part of it."""
+        ends = fit.ends @ link.rotation.T + link.translation
+        surface = fit.surface.placed(link.rotation, link.translation)
+        points, radii = surface.corners()
+        # What is thicker everywhere than its thickest ball has no surface of triangles.
+        known = surface.triangles if radii.max() == 0.0 else surface.triangles[:0]
+        shape = LinkShape(link.body, points, known, float(radii.max()))
+        return _Entry(link.name, whole, link.body, ends, fit.radius + slack, shape)
+
+    @staticmethod
+    def bare(link: str, body: int, ends: Array, radius: float) -> _Entry:
+        """Return a capsule that is all that is known."""
+        shape = LinkShape(body, ends, np.zeros((0, 3, 3)), radius)
+        return _Entry(link, True, body, ends, radius, shape)
 
 
 def _link(robot: Robot, name: str) -> Link:
