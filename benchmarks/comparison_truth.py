@@ -161,13 +161,13 @@ def folder(label: str, key: Key, log: str) -> Path:
 
 def one(label: str, key: Key, name: str, settings: Settings = Settings(threads=1)) -> str:
     """Identify a robot from a log, and keep the results; return what is to be told."""
-    experiment = simulator(key, LOGS[name]).run(key[2], number=LOGS[name].number)
     place = folder(label, key, name)
     place.parent.mkdir(parents=True, exist_ok=True)
     try:
+        experiment = simulator(key, LOGS[name]).run(key[2], number=LOGS[name].number)
         robot = Robot.from_urdf_text(experiment.prior)
         found = identify(robot, [experiment.recording], settings=settings)
-    except FitError as error:
+    except FitError as error:  # or a simulation that diverged
         return error.message
     write(found, place)
     return found.verdict
