@@ -7,10 +7,7 @@ with 3; never a traceback.
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -37,8 +34,9 @@ from heft.cli_options import (
     weighed_by_sensor,
     weighed_live,
 )
-from heft.errors import HeftError, visible, visible_lines
+from heft.errors import HeftError, visible
 from heft.interrupts import interruptible
+from heft.terminal import message, open_streams, progress, progress_unless, shown
 
 POOR, SALVAGED = 1, 3  # exit codes
 
@@ -50,29 +48,6 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 app.register_install_completion_command(help="Install completion for bash, zsh or fish.")
-
-
-def message(text: str) -> None:
-    """Write lines of results; names out of files steer no terminal."""
-    sys.stdout.write(visible_lines(text) + "\n")
-    sys.stdout.flush()
-
-
-def shown(path: Path) -> str:
-    """Return a path as part of a line."""
-    return visible(str(path))
-
-
-def progress(text: str) -> None:
-    """Write a line of progress; where nobody can be told, the work goes on."""
-    with suppress(OSError):
-        sys.stderr.write(f"heft: {visible(text)}\n")
-        sys.stderr.flush()
-
-
-def progress_unless(quiet: bool) -> Callable[[str], None]:
-    """Return what takes lines of progress."""
-    return (lambda _: None) if quiet else progress
 
 
 def require_page(out: Path) -> None:
@@ -593,25 +568,9 @@ def demo(*, out: Path = Path("demo-out"), quiet: bool = False) -> None:
     message(demo.run(out, progress_unless(quiet)))
 
 
-def _open_streams() -> None:
-    """Give what was closed before the start (`heft check run.csv >&-`) a place to be written to.
-
-    Otherwise the first file that is opened would take its number, and what libraries print.
-    """
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
-    if sys.stdout is None:
-        sys.stdout = os.fdopen(1, "w", closefd=False)
-    if sys.stderr is None:
-        sys.stderr = os.fdopen(2, "w", closefd=False)
-
-
 def main() -> None:
     """Run the command line."""
-    _open_streams()
+    open_streams()
     try:
         with interruptible():
             app(sys.argv[1:], exit_on_error=False, print_error=True)
