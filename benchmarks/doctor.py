@@ -23,7 +23,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -34,6 +34,7 @@ from benchmarks.doctor_faults import FAULTS, Cause, Experiment, Faulty
 from benchmarks.results_file import Row, at_least, at_most, store, table
 from benchmarks.truth import CONDITIONS, DEVELOPMENT, IN_CLASS, LUGRE, SCORED, File
 from heft.applications.doctor.doctor import Diagnosis, diagnose
+from heft.errors import SolverFailure
 from heft.experiments import Arm, Condition, Inertial, MotionKind, Simulator
 from heft.experiments.simulated_links import Links
 from heft.models.export import write_urdf
@@ -177,7 +178,10 @@ def robot_of(log: Log, duration: float = DURATION) -> Robot:
 
 def examined(log: Log) -> dict[str, object]:
     """Return what the doctor says of a log, as a line of the cache."""
-    made = faulty(log)
+    try:
+        made = faulty(log)
+    except SolverFailure:
+        return {**asdict(log), "key": log.key, "diverged": True}
     robot = robot_of(log)
     begin = time.perf_counter()
     found = diagnose([made.recording], robot)
@@ -298,6 +302,8 @@ def main() -> None:
         logs += logs_of(arguments.clean, arms, frictions, ["clean"])
 
     def show(line: dict[str, object]) -> None:
+        if "diverged" in line:
+            return
         right = all(line["said"]) and not line["extra"]  # type: ignore[arg-type]
         if arguments.show and not (right and line["counts"]):
             mark = "FALSE" if not line["causes"] else "WRONG" if line["counts"] else "small"
@@ -305,7 +311,12 @@ def main() -> None:
             for finding in line["findings"]:  # type: ignore[attr-defined]
                 print("     ", *finding, flush=True)
 
-    rows = list(rows_of(study(logs, arguments.cache, arguments.jobs, show)))
+    lines = study(logs, arguments.cache, arguments.jobs, show)
+    left = [line for line in lines if "diverged" not in line]
+    rows = list(rows_of(left))
+    diverged = len(lines) - len(left)
+    made = f"of {len(lines)}"
+    rows.append(Row("simulations that diverged, left out", diverged, "", against=made))
     print(table(rows))
     if arguments.store:
         print(store("doctor", rows))

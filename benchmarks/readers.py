@@ -202,7 +202,7 @@ LOGS: dict[str, Case] = {
             read, parquet(p / f"{n}.parquet", 8 * n, write_batch_size=8, data_page_size=64)
         ),
     ),
-    "NPZ, rows": (5_000_000, lambda p, n: partial(read, saved(p / f"{n}.npz", t=np.zeros(n)))),
+    "NPZ, rows": (1_000_000, lambda p, n: partial(read, saved(p / f"{n}.npz", t=np.zeros(n)))),
     "NPZ, arrays": (9_000, lambda p, n: partial(read, npz(p / f"{n}.npz", n))),
     "NPZ, columns of an array": (
         9_000,
@@ -503,7 +503,7 @@ STREAMS: dict[str, Case] = {
     "CBOR, names": (500, lambda _, n: heard([("k", cbor2.dumps(m)) for m in said(200, n)])),
     "CDR, messages": (20_000, lambda _, n: heard(cdr(n))),
     "CDR, frames that change": (5_000, lambda _, n: heard(cdr(n, n))),
-    "alignment, samples at once": (1_000_000, lambda _, n: aligned(n, 1)),
+    "alignment, samples at once": (200_000, lambda _, n: aligned(n, 1)),
     "alignment, samples one by one": (10_000, lambda _, n: aligned(n, n)),
     "checkpoint, bytes": (200_000, lambda p, n: kept(p / f"{n}.kept", n)),
     "results, parameters": (10_000, lambda _, n: results(n)),
@@ -538,7 +538,7 @@ class Motion:
 def played(seconds: float, joints: int) -> Use:
     """Return the page of a motion."""
     robot = Robot.from_urdf_text(urdf(joints, "revolute", chain=True))
-    return partial(animation.page, robot, Motion(seconds, joints))
+    return partial(animation.page, robot, Motion(seconds, len(robot.joints)))
 
 
 def table_page(rows: int, cell: str = "a") -> Use:
@@ -553,8 +553,8 @@ PAGES: dict[str, Case] = {
     "page, rows of a table": (10_000, lambda _, n: table_page(n)),
     "page, letters of a cell": (200_000, lambda _, n: table_page(3, "a + " * (n // 4) + "a")),
     "page, plots": (1_000, lambda _, n: plots(n, 500)),
-    "page, points of a plot": (5_000_000, lambda _, n: plots(2, n)),
-    "page of a motion, time": (600, lambda _, n: played(n, 3)),
+    "page, points of a plot": (300_000, lambda _, n: plots(2, n)),
+    "page of a motion, time": (200, lambda _, n: played(n, 3)),
     "page of a motion, joints": (60, lambda _, n: played(5.0, n)),
     "text, rows of a table": (
         50_000,

@@ -2,6 +2,7 @@
 
     python -m benchmarks.truth --development [--seeds 2] [--arm NAME ...] [--condition NAME ...]
     python -m benchmarks.truth [--seeds 10] [--jobs 2] [--before LABEL] [--store]
+                              [--name NAME]
 
 Arms in MuJoCo with friction, gears, sensors and motions that heft's models were not made for (see
 `heft.experiments.simulator`), each fitted as a user would. What is compared with the truth is in
@@ -443,6 +444,7 @@ def main() -> None:
     parser.add_argument("--label", help="under which fits are kept; the commit if not given")
     parser.add_argument("--before", help="label of fits with which held-out errors are compared")
     parser.add_argument("--store", action="store_true")
+    parser.add_argument("--name", default="truth", help="of what is stored")
     chosen = parser.parse_args()
     arms = chosen.arm or list(DEVELOPMENT if chosen.development else SCORED)
     first = chosen.first if chosen.first is not None else 0 if chosen.development else FIRST_SCORED
@@ -454,7 +456,7 @@ def main() -> None:
     if chosen.store and chosen.development:
         raise SystemExit("development is not stored")
     if chosen.store:
-        print(store("truth", rows))
+        print(store(chosen.name, rows))
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ from heft import cli
 from heft.display import table, templates
 from heft.errors import HeftError, InvalidRecording, InvalidSetting, visible
 from heft.models.expressions import expression
+from heft.recordings.columns import ColumnMap
 from heft.recordings.formats import parquet
 from heft.recordings.formats.bag_metadata import described
 from heft.recordings.formats.messages import Channel, types_of
@@ -381,6 +382,13 @@ def text(path: Path, content: str) -> Path:
 @pytest.mark.parametrize("name", LISTS)
 def test_a_long_list_takes_time_in_proportion(name: str, tmp_path: Path) -> None:
     assert ratio(name, tmp_path)[0] < LARGEST_RATIO
+
+
+def test_a_map_of_endless_joints_is_refused(tmp_path: Path) -> None:
+    names = [f"a{k}" for k in range(50_000)]
+    path = text(tmp_path / "map.toml", f"[q]\njoints = {names}\ncolumns = {names}\n")
+    with pytest.raises(InvalidSetting, match="too many joints"):
+        ColumnMap.from_toml(path)
 
 
 def test_more_arrays_than_a_log_has_are_refused(tmp_path: Path) -> None:

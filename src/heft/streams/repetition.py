@@ -43,12 +43,17 @@ class Changes:
 class Standstill:
     """What tells a device that stands still from one that is frozen.
 
+    Chosen on simulated rests and freezes of two joints, 100 to 1000 Hz, encoders of up to 1 mrad:
+    rests that begin within 60 ms or more are none; in motion, 98 % of freezes are found from 250 Hz
+    on, 89 % at 125 Hz, 65 % at 100 Hz.
+
     Attributes:
         usual: Factor by which a stretch must exceed those that are usual, where values are coarse,
             or told more often than measured.
         usual_share: Share of the stretches between changes, and of the steps, that are usual.
         jump: Factor by which the step at the beginning or end of a stretch must exceed those that
             are usual.
+        look: Time before a stretch that is looked at, over the duration that is accepted.
         abrupt: Share of the speed before a stretch that must be left in the second half of that
             time for it to have stopped at once: all of a constant one, half where what has mass
             slows down evenly.
@@ -60,6 +65,7 @@ class Standstill:
     usual: float = 5.0
     usual_share: float = 0.95
     jump: float = 10.0
+    look: float = 1.5
     abrupt: float = 0.85
     fewest: int = 5
     coarse: float = 10.0
@@ -206,7 +212,8 @@ class Repetition:
         jumps = standstill.jumps(changes)[first:]
         long = ends - begins > longest
         frozen = [
-            bool(jumps[j]) or standstill.stops_at_once(changes, first + j, 1.5 * longest)
+            bool(jumps[j])
+            or standstill.stops_at_once(changes, first + j, standstill.look * longest)
             for j in np.flatnonzero(long).tolist()
         ]
         waits = NEVER if long[-1] or begins[-1] == stamps[-1] else int(begins[-1])
