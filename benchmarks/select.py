@@ -4,9 +4,9 @@
 
 UR10e, motor currents. Segments of 0.1 s, a tenth is kept, the default settings. How many exchanges
 are tried, and that simple friction is the default, was judged on some of these logs: what is said
-of the bound is not blind. Held-out error: torque of another log in the motion's band, joints weighted by their
-noise, by weighted least squares and by the physically consistent estimate; against
-random choices of as many.
+of the bound is not blind. Held-out error: torque of another log in the motion's band, joints
+weighted by their noise, by weighted least squares and by the physically consistent estimate;
+against random choices of as many.
 """
 
 from __future__ import annotations
