@@ -352,9 +352,10 @@ def disturbed(command: Command, folder: Path, count: int, seed: int = 0) -> Tall
     """
     rng, tally = np.random.default_rng(seed), Tally()
     hidden: list[str] = []
-    cleared(folder)
+    before = cleared(folder)
     undisturbed = run(folder, command.words, Shim())
     assert undisturbed.code == 0 and command.answer in undisturbed.said, undisturbed.told
+    assert breaches(command, folder, before, undisturbed) == []
     kinds = [kind for kind in ERRORS if undisturbed.made.get(kind)]
     for k in range(count):
         kind = kinds[k % len(kinds)]
@@ -385,6 +386,7 @@ def _identify(folder: Path) -> Command:
     (folder / "inputs").rmdir()
     words = ["identify", "pendulum.urdf", "log.csv", "--out", "out", "--threads", "1"]
     files = frozenset({"robot.urdf", "estimate.json", "information.npz", "report.html"})
+    files |= {"friction.c", "friction.py"}
     return Command("identify", words, files, "kg·m²")
 
 

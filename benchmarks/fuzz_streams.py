@@ -325,7 +325,7 @@ class Checkpoints:
             del inner[place[-1]]
         elif kind == 1 and isinstance(old, list) and old:
             inner[place[-1]] = some(rng, (old[:-1], old + old[:1], old * 3, old[0], [old]))
-        elif kind == 2 and type(old) in (int, float):
+        elif kind == 2 and type(old) in (int, float) and abs(old) < 10**300:  # not an ill one
             inner[place[-1]] = old * float(some(rng, (-1.0, 1e-9, 1e9, 1e30, 1e-30)))
         else:
             inner[place[-1]] = some(rng, ILL_VALUES)

@@ -1,30 +1,42 @@
 """The live node at 1 kHz, fed over Zenoh by another process: loss, share of a core, latency.
 
 python -m benchmarks.live [--seconds 20] [--store]
+
+With `--strained` no byte can be written to a file, as on a full disk, few file handles are left,
+and another process holds 1200 idle connections to the page open, again and again:
+
+python -m benchmarks.live --strained --seconds 600 --store
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import resource
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from benchmarks.results_file import Row, at_most, store, table
-from heft.applications.payload.live import Update, weigh
+from benchmarks.results_file import Row, at_least, at_most, store, table
+from heft.applications.payload.live import PAGE, Update, weigh
 from heft.applications.payload.node import Node, load_estimate
 from heft.applications.payload.sensors import Sensors
+from heft.display import policy_of, render
 from heft.information import inertia
-from heft.streams import Link, connected, received
+from heft.streams import Link, connected, received, served
 
 RATE = 1000.0  # [Hz]
+IDLE = 1200  # connections
+HANDLES = 128  # of the node when it is strained
 NOISE = {"force": 0.2, "torque": 0.01}
 GYRO, ACCELEROMETER = 0.002, 0.02  # [rad/s, m/s²]
 SENSORS = {"wrist": {"kind": "wrench", "noise": NOISE}, "imu": {"kind": "imu"}}
@@ -72,7 +84,65 @@ def feed(port: int, seconds: float) -> None:
         time.sleep(1.0)
 
 
-def live(seconds: float) -> list[Row]:
+def stay_idle(port: int, seconds: float) -> None:
+    """Hold connections open that ask for nothing, as another process; say how many were made."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2 * IDLE, 2 * IDLE))
+    held: list[socket.socket] = []
+    made, end = 0, time.monotonic() + seconds
+    while time.monotonic() < end:
+        kept = []
+        for one in held:
+            try:
+                closed = one.recv(1024) == b""
+            except BlockingIOError:
+                closed = False
+            except OSError:
+                closed = True
+            if closed:
+                one.close()
+            else:
+                kept.append(one)
+        held = kept
+        for _ in range(IDLE - len(held)):
+            one = socket.socket()
+            one.setblocking(False)
+            one.connect_ex(("127.0.0.1", port))
+            held.append(one)
+            made += 1
+        time.sleep(1.0)
+    print(made)
+
+
+@contextmanager
+def strain(seconds: float, made: list[int]) -> Iterator[dict[str, object]]:
+    """Let no file be written and few be opened, and have a page that idle connections fill.
+
+    Args:
+        seconds: How long connections are held.
+        made: Appended to: how many there were.
+    """
+    names = (resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE)
+    before = {name: resource.getrlimit(name) for name in names}
+    html = render(PAGE)
+    with served(0, html, policy_of(html)) as page:
+        call = [sys.executable, "-m", "benchmarks.live", "--idle", page.address.split(":")[2][:-1]]
+        process = subprocess.Popen(
+            [*call, "--seconds", str(seconds)], stdout=subprocess.PIPE, text=True
+        )
+        for name, most in zip(names, (0, HANDLES), strict=True):
+            resource.setrlimit(name, (most, before[name][1]))
+        try:
+            yield {"page": lambda update: page.show(update.estimate())}
+        finally:
+            for name, limits in before.items():
+                resource.setrlimit(name, limits)
+            with suppress(subprocess.TimeoutExpired):
+                made.append(int(process.communicate(timeout=30.0)[0] or 0))
+            process.kill()
+            process.wait()
+
+
+def live(seconds: float, strained: bool = False) -> list[Row]:
     """Run the node, and return what it took."""
     node = Node(Sensors.from_dict({"sensor": SENSORS}))
     with socket.socket() as one:
@@ -93,7 +163,8 @@ def live(seconds: float) -> list[Row]:
         if feeder.poll() is not None:
             stop.set()
 
-    with tempfile.TemporaryDirectory() as folder:
+    made: list[int] = []
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         link = Link.from_dict({"connect": [f"tcp/127.0.0.1:{port}"]}, Path(folder) / "link.toml")
         for _ in range(100):
             with socket.socket() as probe:
@@ -102,15 +173,26 @@ def live(seconds: float) -> list[Row]:
             time.sleep(0.2)
         with connected(link) as connection:
             source = received(connection, stop)
-            state = weigh(
-                node, node.start(), source, {"measure": measure}, 10.0, Path(folder) / "kept"
-            )
+            listeners: dict[str, Any] = {"measure": measure}
+            if strained:
+                listeners |= stack.enter_context(strain(seconds, made))
+            state = weigh(node, node.start(), source, listeners, 10.0, Path(folder) / "kept")
             share = (time.process_time() - used) / (time.monotonic() - begun)
     sent, taken = round(seconds * RATE), state.alignment.buffers["wrist"].taken
     mass = load_estimate(state).body[0]
     ms = 1e3 * np.array(late[20:-15])  # behind the start, before the feeder's end
     name = f"{seconds:g} s at 1 kHz: "
+    more = []
+    if strained:
+        name = f"{seconds:g} s at 1 kHz, disk full, {IDLE} idle connections: "
+        more = [
+            at_least(
+                name + "checkpoints that could not be written", state.counts["unsaved"], "", 1
+            ),
+            at_least(name + "connections", made[0] if made else 0, "", IDLE),
+        ]
     return [
+        *more,
         at_most(name + "samples lost", sent - taken + state.counts["lost"], "", 0.0),
         at_most(name + "share of one core", share, "", 0.2),
         Row(name + "newest estimate behind its samples, median", float(np.median(ms)), "ms"),
@@ -124,15 +206,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="The live node.")
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--feed", type=int)
+    parser.add_argument("--idle", type=int)
+    parser.add_argument("--strained", action="store_true")
     parser.add_argument("--store", action="store_true")
     arguments = parser.parse_args()
+    if arguments.idle:
+        stay_idle(arguments.idle, arguments.seconds)
+        return
     if arguments.feed:
         feed(arguments.feed, arguments.seconds)
         return
-    rows = live(arguments.seconds)
+    rows = live(arguments.seconds, arguments.strained)
     print(table(rows))
     if arguments.store:
-        print(store("live", rows))
+        print(store("live_strained" if arguments.strained else "live", rows))
 
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ import pyarrow
 import pyarrow.parquet
 import zstandard
 
+from .parquet_pages import lie_of_a_page
+
 Part = TypeVar("Part")
 ODD_NUMBERS = (
     "nan",
@@ -459,6 +461,9 @@ def parquet(dice: Dice, folder: Path) -> Path:
         row_group_size=dice.one((7, 1000, None)) if rows < 10_000 else None,
         use_dictionary=bool(dice.rng.integers(2)),
     )
+    if rows and dice.lie():
+        with suppress(ValueError):  # pages of an odd kind
+            lie_of_a_page(path, dice.size(8 * rows, 2**31 - 1), dice.one((None, 0, 2**31 - 1)))
     data = path.read_bytes()
     foot = int.from_bytes(data[-8:-4], "little")
     if dice.lies and dice.rng.random() < 0.7:

@@ -274,3 +274,56 @@ def test_short_repeats_are_no_freeze(size: int) -> None:
     _, results, counts = stepped(parcels(np.arange(1000), time, values, size), ONE)
     assert not any(counts.values())
     np.testing.assert_array_equal(gathered(results)[1], values[: len(gathered(results)[0])])
+
+
+# What no noise tells: it may stand still, and is frozen if it stops as nothing with mass does.
+
+JOINTS = Device("joints", ("q.a", "q.b"), noisy=False)
+STILL = Alignment((JOINTS,))
+TICK = 0.002  # [s]
+
+
+def angles(way: FloatArray, quantum: float = 0.0) -> FloatArray:
+    """Return two joints' angles on a way; of an encoder of so many radians."""
+    both = np.stack([np.sin(1.3 * way), 0.4 * np.cos(2.1 * way)], axis=1)
+    return np.round(both / quantum) * quantum if quantum else both
+
+
+def rest(time: FloatArray, begin: float, end: float, slowing: float) -> FloatArray:
+    """Return a way that is travelled at speed 1, with a rest between smooth stop and start."""
+    speed = np.clip(np.maximum(begin - time, time - end) / slowing, 0.0, 1.0)
+    return np.cumsum(speed) * TICK
+
+
+def joints(time: FloatArray, values: FloatArray, size: int) -> list[Piece]:
+    return [piece(JOINTS, time[k : k + size], values[k : k + size]) for k in range(0, 2000, size)]
+
+
+STOPS: dict[str, tuple[FloatArray, int]] = {}
+CLOCK = np.arange(2000) * TICK
+for _lasts in (0.1, 0.5, 1.8):
+    _stuck = (CLOCK >= 1.0) & (1.0 + _lasts > CLOCK)
+    _held_back = np.where(_stuck, 1.0, CLOCK)
+    STOPS[f"frozen for {_lasts} s in motion"] = (angles(_held_back), int(_stuck.sum()))
+    _wild = angles(CLOCK)
+    _wild[_stuck] = _wild[500] + 0.3
+    STOPS[f"a jump, then frozen for {_lasts} s"] = (_wild, int(_stuck.sum()))
+for _slowing in (0.05, 0.3):
+    for _quantum in (0.0, 1e-4, 1e-3):
+        _way = rest(CLOCK, 1.2, 2.5, _slowing)
+        STOPS[f"a rest behind {_slowing} s, {_quantum} rad"] = (angles(_way, _quantum), 0)
+_tremble = np.random.default_rng(0).random((2000, 2)) < 0.05
+STOPS["an encoder that trembles"] = (1e-4 * np.cumsum(_tremble, 0) % 2e-4, 0)
+STOPS["nothing moves"] = (np.zeros((2000, 2)), 0)
+
+
+@pytest.mark.parametrize("size", [1, 20, 150])
+@pytest.mark.parametrize("name", STOPS)
+def test_joints_that_stop_at_once_are_frozen_and_rests_are_not(name: str, size: int) -> None:
+    values, expected = STOPS[name]
+    _, results, counts = stepped(joints(CLOCK, values, size), STILL)
+    assert counts["frozen"] == expected
+    taken = gathered(results)[0]
+    assert len(taken) == pytest.approx(2000 - expected, abs=0.06 / TICK)
+    within = (taken > 1.0 - TICK / 2) & (taken < 1.0 + (expected - 0.5) * TICK)
+    assert not expected or not within.any()

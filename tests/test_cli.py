@@ -602,6 +602,7 @@ def test_a_verdict_fails_only_where_it_is_asked_to(
     monkeypatch.setattr(f"{room}.identify_files", lambda *_: found)
     monkeypatch.setattr(f"{room}.write", lambda _, out, __: out.mkdir())
     monkeypatch.setattr(f"{room}.report.text", lambda _: "")
+    monkeypatch.setattr(f"{room}.next_motion", lambda *_: "")
     call = ["heft", "identify", "arm.urdf", "run.csv", "--out", str(tmp_path / "out")]
     monkeypatch.setattr("sys.argv", [*call, *(["--fail-on", fail_on] if fail_on else [])])
     with pytest.raises(SystemExit) as ended:

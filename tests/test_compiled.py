@@ -11,11 +11,15 @@ from pathlib import Path
 import pytest
 
 import heft
-from heft.dynamics import presliding, walk
+from heft.dynamics import compiled_walks, presliding, reverse_walk, walk
 from heft.information import folding
 
 PACKAGE = Path(heft.__file__).parent
-UNITS = {"walk": walk.KERNELS, "presliding": presliding.KERNELS, "folding": folding.KERNELS}
+UNITS = {
+    "walks": compiled_walks.KERNELS,
+    "presliding": presliding.KERNELS,
+    "folding": folding.KERNELS,
+}
 
 # A function in one file that calls one of another, as the walk calls `fold`.
 LOW = """
@@ -72,7 +76,7 @@ def toy(folder: Path, factor: str = "2.0", constant: str = "") -> None:
 
 
 def compiled_functions() -> set[str]:
-    modules = (walk, presliding, folding)
+    modules = (walk, reverse_walk, presliding, folding)
     return {n for m in modules for n, f in vars(m).items() if hasattr(f, "py_func")}
 
 
@@ -85,7 +89,8 @@ def test_each_compiled_function_belongs_to_one_unit() -> None:
 
 
 def test_the_walk_depends_on_the_file_of_its_folding() -> None:
-    assert {p.name for p in walk.KERNELS.sources} == {"walk.py", "folding.py"}
+    sources = {p.name for p in compiled_walks.KERNELS.sources}
+    assert sources == {"walk.py", "reverse_walk.py", "folding.py"}
 
 
 def test_another_process_compiles_and_the_next_finds_it(tmp_path: Path) -> None:
@@ -147,12 +152,12 @@ def test_a_changed_constant_of_the_walk_makes_other_numbers(tmp_path: Path) -> N
     path.write_text(changed)
     code = """
 import numpy as np
-from heft.dynamics import walk
-assert not walk.KERNELS.is_compiled()
-walk.KERNELS.prepare()
+from heft.dynamics import compiled_walks, walk
+assert not compiled_walks.KERNELS.is_compiled()
+compiled_walks.KERNELS.prepare()
 sine, cosine = np.empty(1), np.empty(1)
 walk.sine_cosine(np.array([0.5]), sine, cosine)
-misses = sum(sum(f.stats.cache_misses.values()) for f in walk.KERNELS.entries)
+misses = sum(sum(f.stats.cache_misses.values()) for f in compiled_walks.KERNELS.entries)
 print(cosine[0], misses)
 """
     process = subprocess.Popen(

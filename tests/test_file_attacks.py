@@ -6,8 +6,6 @@ is claimed, a list that is searched for each of its entries, a name that steers 
 
 from __future__ import annotations
 
-import gc
-import io
 import json
 import resource
 import shlex
@@ -15,15 +13,17 @@ import sqlite3
 import subprocess
 import sys
 import time
-import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+import zlib
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet
 import pytest
+from benchmarks.readers import LARGEST_RATIO, npz, ratio
+from fuzz.parquet_pages import lie_of_a_page
 from mcap.writer import CompressionType
 from mcap.writer import Writer as McapWriter
 
@@ -31,7 +31,8 @@ from heft import cli
 from heft.display import table, templates
 from heft.errors import HeftError, InvalidRecording, InvalidSetting, visible
 from heft.models.expressions import expression
-from heft.models.robot import Robot
+from heft.recordings.columns import ColumnMap
+from heft.recordings.formats import parquet
 from heft.recordings.formats.bag_metadata import described
 from heft.recordings.formats.messages import Channel, types_of
 from heft.recordings.recording import Recording
@@ -296,74 +297,81 @@ def test_a_chunk_that_unpacks_without_measure_is_refused(tmp_path: Path) -> None
     refused_soon(path, "claim to hold")
 
 
+# Parquet: memory is taken for what a page's head says, whatever the file's end says of it.
+
+HEADS = {
+    "2 GB": (2**31 - 1, None, None),
+    "2 GB, and takes 2 GB": (2**31 - 1, 2**31 - 1, None),
+    "nothing": (0, None, None),
+    "less than nothing": (-1, None, None),
+    "that it takes less than nothing": (320_000, -1, None),
+    "300 MB, which it does": (300_000_000, None, zlib.compress(bytes(300_000_000), 1, 31)),
+}
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "zstd", "snappy"])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("name", HEADS)
+def test_a_page_that_claims_another_size_is_refused(
+    name: str, codec: str, version: str, tmp_path: Path
+) -> None:
+    unpacked, packed, body = HEADS[name]
+    if body is not None and (codec, version) != ("gzip", "1.0"):
+        pytest.skip("packed by gzip")
+    path = tmp_path / "run.parquet"
+    values = np.random.default_rng(0).normal(size=200_000)
+    settings = {"data_page_version": version, "use_dictionary": False, "write_statistics": False}
+    pyarrow.parquet.write_table(
+        pyarrow.table({"q.a": values, "t": np.arange(200_000.0)}),
+        path,
+        compression=codec,
+        data_page_size=2 << 20,
+        **settings,
+    )
+    assert read(path) == 200_000
+    lie_of_a_page(path, unpacked, packed, body)
+    before, start = _resident(), time.process_time()
+    with pytest.raises(InvalidRecording, match="is damaged"):
+        read(path)
+    assert time.process_time() - start < 1.0
+    assert _resident() - before < MEGABYTES
+
+
+def _resident() -> float:
+    """Return the largest memory so far [MB]."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def test_pages_that_unpack_without_measure_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each within its limit, and many of them, of which the file's end says nothing."""
+    monkeypatch.setattr(parquet, "refuse_bomb", lambda path, unpacked: None)
+    monkeypatch.setattr(parquet, "MOST_ROWS_A_BYTE", 10**9)
+    path = tmp_path / "run.parquet"
+    table = pyarrow.table({"t": np.zeros(1_000_000)})
+    settings = {"compression": "zstd", "use_dictionary": False}
+    with pyarrow.parquet.ParquetWriter(path, table.schema, **settings) as writer:
+        for _ in range(36):
+            writer.write_table(table, row_group_size=1_000_000)
+    assert path.stat().st_size < 2_000_000
+    refused_soon(path, "claim to hold")
+
+
 # What is searched for each of its entries takes the square of their number.
 
-LARGE = 20_000  # of which the square took seconds
-
-
-def seconds(use: Callable[[], object]) -> float:
-    """Return the processor's time that something takes, the best of three [s], refused or not."""
-    times = []
-    gc.disable()  # its walks over all objects of the tests are none of the reader's
-    for _ in range(3):
-        start = time.process_time()
-        with suppress(HeftError):
-            use()
-        times.append(time.process_time() - start)
-    gc.enable()
-    return min(times)
-
-
-def npz(path: Path, arrays: int) -> Path:
-    with zipfile.ZipFile(path, "w") as file:
-        memory = io.BytesIO()
-        np.save(memory, np.zeros(1))
-        for k in range(arrays):
-            file.writestr(f"a{k}.npy", memory.getvalue())
-    return path
-
-
-def attributes(count: int) -> Callable[[], object]:
-    text = " ".join(f'a{k}="1"' for k in range(count))
-    return partial(
-        Robot.from_urdf_text, f'<robot name="r"><link name="a" {text}/></robot>'.encode()
-    )
-
-
-def files_of_a_bag(folder: Path, count: int) -> Path:
-    folder.mkdir()
-    names = [f"{k}.mcap" for k in range(count)]
-    (folder / "metadata.yaml").write_text(
-        TABLE + "  relative_file_paths:\n" + "".join(f"  - {name}\n" for name in names)
-    )
-    source = mcap(folder / "source", "", 3, 1, "std_msgs/msg/String")
-    for name in names:
-        (folder / name).hardlink_to(source)
-    return folder
-
-
-LISTS: dict[str, tuple[int, Callable[[Path, int], Callable[[], object]]]] = {
-    "attributes of an element": (30_000, lambda _, n: attributes(n)),
-    "elements": (
-        30_000,
-        lambda _, n: partial(Robot.from_urdf_text, ("<robot>" + "<a/>" * n + "</robot>").encode()),
-    ),
-    "arrays of an NPZ file": (9000, lambda p, n: partial(read, npz(p / f"{n}.npz", n))),
-    "channels of an MCAP file": (
-        LARGE,
-        lambda p, n: partial(read, mcap(p / f"{n}.mcap", "", n, 1, "std_msgs/msg/String")),
-    ),
-    "channels of joint states": (
-        LARGE,
-        lambda p, n: partial(read, mcap(p / f"{n}.mcap", "float64[] position", n)),
-    ),
-    "files of a bag": (300, lambda p, n: partial(read, files_of_a_bag(p / f"{n}", n))),
-    "lines of metadata": (40_000, lambda _, n: partial(described, TABLE + "  a:\n  - b\n" * n)),
-    "columns of a CSV file": (
-        50_000,
-        lambda p, n: partial(read, text(p / f"{n}.csv", ",".join(f"a{k}" for k in range(n)))),
-    ),
-}
+LISTS = (
+    "URDF, attributes of an element",
+    "URDF, elements",
+    "NPZ, arrays",
+    "MCAP, channels",
+    "MCAP, channels of joint states",
+    "MCAP, topics that are joined",
+    "rosbag 1, topics",
+    "rosbag2, files",
+    "rosbag2, lines of metadata",
+    "CSV, columns beyond the limit",
+)
 
 
 def text(path: Path, content: str) -> Path:
@@ -373,9 +381,14 @@ def text(path: Path, content: str) -> Path:
 
 @pytest.mark.parametrize("name", LISTS)
 def test_a_long_list_takes_time_in_proportion(name: str, tmp_path: Path) -> None:
-    count, made = LISTS[name]
-    few, many = (seconds(made(tmp_path, n)) for n in (count // 10, count))
-    assert many / max(few, 0.01) < 15.0
+    assert ratio(name, tmp_path)[0] < LARGEST_RATIO
+
+
+def test_a_map_of_endless_joints_is_refused(tmp_path: Path) -> None:
+    names = [f"a{k}" for k in range(50_000)]
+    path = text(tmp_path / "map.toml", f"[q]\njoints = {names}\ncolumns = {names}\n")
+    with pytest.raises(InvalidSetting, match="too many joints"):
+        ColumnMap.from_toml(path)
 
 
 def test_more_arrays_than_a_log_has_are_refused(tmp_path: Path) -> None:

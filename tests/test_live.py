@@ -347,6 +347,26 @@ def test_poses_tell_the_motion_by_their_slopes() -> None:
     assert load_estimate(state).body[0] == pytest.approx(BODY[0], rel=0.01)
 
 
+@pytest.mark.parametrize("lasts", [800, 2000])
+@pytest.mark.parametrize("what", ["pose", "orientation", "position"])
+def test_a_pose_that_freezes_is_no_motion(what: str, lasts: int) -> None:
+    """A tracker that holds its last pose: wrenches have no motion then, and are not used."""
+    count, stuck = 6000, slice(2000, 2000 + lasts)
+    time, rotation, *_ = moving(count)
+    place = np.array([0.3, 0.2, 0.25]) * np.sin(np.array([2.1, 1.3, 1.7]) * time[:, None])
+    node = Node(Sensors.from_dict({"sensor": {"wrist": WRIST}}))
+    turn = quaternions(rotation) * np.where(np.arange(count) % 70 < 35, 1.0, -1.0)[:, None]
+    values = np.concatenate([sensed(count).wrench, turn, place], axis=1)
+    held = {"pose": slice(6, 13), "orientation": slice(6, 10), "position": slice(10, 13)}[what]
+    values[stuck, held] = values[2000, held]
+    state, events = fed(cut(Piece(node.names, stamps_of(time), values)), node)
+    assert state.counts["frozen"] == lasts and state.counts["alone"] >= lasts
+    silent = ["stalled", "resumed"] if lasts > 1000 else []
+    assert [e.name for e in events] == ["weighed", *silent]
+    assert state.load is not None
+    assert abs(load_estimate(state).body[0] - BODY[0]) < 4.0 * state.load.std[0]
+
+
 def test_joints_tell_the_motion_through_the_robot() -> None:
     robot = load("ur_description/urdf/ur10_robot.urdf")
     node = Node(Sensors.from_dict({"sensor": {"wrist": WRIST}}), robot)

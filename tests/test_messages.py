@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 
 from heft.errors import InvalidRecording, MissingSignal
 from heft.recordings.columns import ColumnMap
+from heft.recordings.formats import mcap, shared_walk
 from heft.recordings.formats import table as table_module
+from heft.recordings.formats.registry import read_table
+from heft.recordings.formats.table import refuse
 from heft.recordings.recording import Recording
 from tests.messages import (
     JOINT_STATE,
@@ -287,3 +290,57 @@ def test_joints_that_change_in_mid_log_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidRecording, match="change what they speak of"):
         everything(Recording.open(save_mcap(tmp_path / "run.mcap", log)))
     assert log.topics == {"/joint_states": JOINT_STATE}
+
+
+# Several topics of a log: one walk for all, in bounded memory.
+
+
+WRENCH = "geometry_msgs/msg/WrenchStamped"
+
+
+def several(path: Path, count: int = 400) -> Path:
+    """Write joint states and wrenches of three sensors, one after another."""
+    log = joint_states(
+        {"q.a": np.sin(0.01 * np.arange(count))}, [10**18 + k * 10**7 for k in range(count)]
+    )
+    for topic, begin in (("/w0", 0), ("/w1", 5), ("/w2", count // 2)):
+        for k in range(begin, count):
+            both = {"force": vector(k, 2.0, 3.0), "torque": vector(0.1, k, 0.3)}
+            wrench = ("geometry_msgs/msg/Wrench", both)
+            log.add(topic, WRENCH, 10**18 + k * 10**7 + 3, frame=topic[1:], wrench=wrench)
+    return save_mcap(path, log)
+
+
+@pytest.mark.parametrize("most", [0, 2_000, 40_000])
+def test_topics_that_wait_for_each_other_are_read_alike(
+    most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever waits for its reader, or is walked to again."""
+    path = several(tmp_path / "run.mcap")
+    expected = everything(Recording.open(path))
+    monkeypatch.setattr(shared_walk, "MOST_WAITING", most)
+    found = everything(Recording.open(path))
+    assert found.keys() == expected.keys() and len(found) == 20
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values)
+    np.testing.assert_allclose(expected["force.w0.x"][1:], np.arange(1, 400), atol=1e-3)
+
+
+def test_topics_that_are_joined_are_walked_through_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, walks = several(tmp_path / "run.mcap"), 0
+    unpacked = mcap._unpacked
+
+    def counted(content: bytes, where: Path) -> bytes:
+        nonlocal walks
+        walks += 1
+        return unpacked(content, where)
+
+    monkeypatch.setattr(mcap, "_unpacked", counted)
+    opened = read_table(path)
+    begun = walks
+    once = sum(1 for _ in mcap.mcap_log(path, refuse).batches([0]))
+    chunks, walks = walks - begun, 0
+    assert once and sum(len(block) for block in opened.read(opened.columns)) == 400
+    assert walks == chunks

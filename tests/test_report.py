@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +13,11 @@ import numpy as np
 import pytest
 
 from heft.applications.demo import FOLDER as DEMO
-from heft.applications.identification import report
+from heft.applications.identification import next_motion, report
 from heft.applications.identification.identification import Identification
 from heft.applications.identification.identify import identify_files
-from heft.applications.identification.results import base_entries
+from heft.applications.identification.results import base_entries, parameter_entries
+from heft.cli import app
 from heft.display import split_sum
 from tests.browser import browser, opened
 
@@ -85,6 +87,20 @@ def test_the_command_makes_it_again(found: Identification) -> None:
         f"heft identify {DEMO / 'arm.urdf'} {DEMO / 'run1.parquet'} "
         f"--validate {DEMO / 'run2.parquet'}"
     )
+
+
+def test_the_next_motion_is_a_command_that_can_be_typed(
+    found: Identification, tmp_path: Path
+) -> None:
+    line = next_motion(found, tmp_path / "with blanks")
+    command, bound, *_ = app.parse_args(shlex.split(line.partition("heft ")[2]))
+    assert command.__name__ == "excite"
+    asked = bound.arguments
+    assert asked["model"] == DEMO / "arm.urdf" and asked["given"] == tmp_path / "with blanks"
+    left = {e["name"] for e in parameter_entries(found) if e["seen"] == "prior"}
+    assert asked["excitation"].about
+    for link in asked["excitation"].about:
+        assert any(n.startswith(f"{link}.") for n in left)
 
 
 def test_checks_that_passed_are_folded_and_the_others_are_a_table(

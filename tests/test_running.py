@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 
 from heft.applications.payload.live import PAGE, LiveWeighing
 from heft.display.templates import policy_of, render
 from heft.errors import InvalidSetting, MissingSignal
 from heft.streams.page import served
-from tests.test_cli import ENVIRONMENT, HEFT, heft
+from tests.test_cli import ENVIRONMENT, HEFT, heft, is_clean
 from tests.test_live import NODE
 from tests.test_network import free_port, robot
 from tests.test_payload import IMU, WRIST, save, with_imu, written
@@ -114,6 +115,26 @@ def test_stopped_from_outside_it_leaves_what_it_knows(tmp_path: Path, number: in
     assert mass(tmp_path / "out") == pytest.approx(BODY[0], rel=0.1)
     left = {p.name for p in tmp_path.iterdir()}
     assert left == {"grasp.npz", "wrist.toml", "out", "kept"}
+
+
+def test_a_log_that_breaks_off_leaves_its_result_a_word_and_a_status(tmp_path: Path) -> None:
+    _, sensor = setup(tmp_path, 100)
+    held, log = sensed(6000), tmp_path / "grasp.parquet"
+    values = np.concatenate([held.wrench, held.specific, held.angular_velocity], axis=1)
+    columns = {"t": held.time} | dict(zip(NODE.names, values.T, strict=True))
+    table = pyarrow.table(columns)
+    pyarrow.parquet.write_table(table, log, row_group_size=1000, write_page_checksum=True)
+    data = bytearray(log.read_bytes())
+    data[len(data) * 3 // 4] ^= 1
+    log.write_bytes(data)
+    call = ["payload", "--live", "--sensor", sensor, "--replay", log, "--speed", "inf"]
+    ended = heft(*call, "--out", "out", cwd=tmp_path)
+    assert ended.code == 3 and is_clean(ended.told)
+    assert "heft: source failed: the result is of what came before" in ended.told
+    assert "s  source failed: " in ended.said and "note: source failed: " in ended.said
+    assert mass(tmp_path / "out") == pytest.approx(BODY[0], rel=0.05)
+    notes = json.loads((tmp_path / "out" / "estimate.json").read_text())["notes"]
+    assert len(notes) == 1 and notes[0].startswith("source failed: ")
 
 
 def test_samples_over_zenoh_become_estimates(tmp_path: Path) -> None:

@@ -1,42 +1,42 @@
 """The command line: typed functions as commands.
 
 Bad input prints what is wrong and how to mend it and exits with 2; a fit that cannot stand
-exits with 1, and so does a poor verdict on a load; a log salvaged in part exits with 3; never a
-traceback.
+exits with 1, and so does a poor verdict on a load; a log salvaged, or weighed live, in part exits
+with 3; never a traceback.
 """
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from cyclopts import App, CycloptsError, Parameter
 
 from heft import __version__
 from heft.cli_options import (
     ESTIMATION,
+    EXCITATION,
     LIVE,
     LOAD,
+    SIMULATION,
     SMOOTHING,
     Estimated,
+    Excitation,
     Live,
-    LiveOptions,
     Load,
-    LoadOptions,
     Logs,
     Map,
+    Simulation,
     Smoothed,
     With,
+    weighed_by_robot,
+    weighed_by_sensor,
+    weighed_live,
 )
-from heft.errors import HeftError, visible, visible_lines
+from heft.errors import HeftError, visible
 from heft.interrupts import interruptible
-
-if TYPE_CHECKING:
-    from heft.applications.payload import Payload
+from heft.terminal import message, open_streams, progress, progress_unless, shown
 
 POOR, SALVAGED = 1, 3  # exit codes
 
@@ -48,24 +48,6 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 app.register_install_completion_command(help="Install completion for bash, zsh or fish.")
-
-
-def message(text: str) -> None:
-    """Write lines of results; names out of files steer no terminal."""
-    sys.stdout.write(visible_lines(text) + "\n")
-    sys.stdout.flush()
-
-
-def progress(text: str) -> None:
-    """Write a line of progress; where nobody can be told, the work goes on."""
-    with suppress(OSError):
-        sys.stderr.write(f"heft: {visible_lines(text)}\n")
-        sys.stderr.flush()
-
-
-def progress_unless(quiet: bool) -> Callable[[str], None]:
-    """Return what takes lines of progress."""
-    return (lambda _: None) if quiet else progress
 
 
 def require_page(out: Path) -> None:
@@ -87,6 +69,7 @@ def identify(
     columns: Map = None,
     options: With = None,
     given: Path | None = None,
+    only: Path | None = None,
     smoothing: Smoothed = SMOOTHING,
     estimation: Estimated = ESTIMATION,
     fail_on: Literal["poor", "usable"] | None = None,
@@ -116,13 +99,21 @@ def identify(
         TOML that says what a model file cannot: gains, coupling, gravity, friction.
     given
         Folder of earlier results about the same robot, whose information is added.
+    only
+        What of the logs is fitted: a file that heft select wrote.
     fail_on
         Exit with 1 if the verdict is this or worse; all is written nevertheless. If not given, no
         verdict is a failure.
     quiet
         Say nothing while working.
     """
-    from heft.applications.identification import identify_files, refuse_foreign, report, write
+    from heft.applications.identification import (
+        identify_files,
+        next_motion,
+        refuse_foreign,
+        report,
+        write,
+    )
     from heft.errors import InvalidSetting
 
     if not logs:
@@ -133,11 +124,14 @@ def identify(
         )
     refuse_foreign(out)
     settings, progress = estimation.settings(smoothing), progress_unless(quiet)
-    found = identify_files(model, logs, validate or (), options, columns, given, settings, progress)
+    files = (model, logs, validate or (), options, columns, given)
+    found = identify_files(*files, settings, progress, only)
     progress("writing the report")
     write(found, out, report.html)
     message(report.text(found))
-    message("\n" + "\n".join(str(path) for path in sorted(out.iterdir())))
+    message("\n" + "\n".join(map(shown, sorted(out.iterdir()))))
+    if advice := next_motion(found, out):
+        message("\n" + advice)
     if found.verdict in {None: (), "poor": ("poor",), "usable": ("usable", "poor")}[fail_on]:
         sys.exit(POOR)
 
@@ -169,7 +163,135 @@ def predict(
     from heft.applications.predict import predict_files
 
     rows = predict_files(results, log, out, columns, friction)
-    message(f"{out}: {rows} rows")
+    message(f"{shown(out)}: {rows} rows")
+
+
+@app.command
+def excite(
+    model: Path,
+    *,
+    out: Path = Path("excite"),
+    columns: Map = None,
+    options: With = None,
+    given: Path | None = None,
+    excitation: Excitation = EXCITATION,
+    quiet: bool = False,
+) -> None:
+    """Design the motion that tells most about a robot, proven to keep all limits.
+
+    Leaves a folder: the motion as Parquet, CSV and a ROS JointTrajectory (MCAP and JSON), its
+    coefficients (series.json), what is proven and what it will tell (design.json, report.html).
+    Ctrl-C keeps the best motion so far.
+
+    Parameters
+    ----------
+    model
+        URDF, MJCF, or a TOML with Denavit-Hartenberg rows.
+    out
+        Folder for the results.
+    columns
+        TOML that says what the columns of the task's log mean.
+    options
+        TOML whose table [motion] states limits and the room: acceleration, jerk, floor, boxes.
+    given
+        Folder of earlier results: what is known already, the joints' noise, better numbers.
+    quiet
+        Say nothing while working.
+    """
+    from heft.applications.excite import excite_files, text_of
+    from heft.interrupts import stopped_by_signals
+
+    settings = excitation.settings(columns)
+    with stopped_by_signals() as stop:
+        found = excite_files(model, out, settings, options, given, progress_unless(quiet), stop)
+    message(text_of(found, str(out)))
+
+
+@app.command
+def select(
+    model: Path,
+    *logs: Path,
+    keep: str,
+    out: Path = Path("selection.json"),
+    segment: float | None = None,
+    friction: Literal["simple", "full"] = "simple",
+    columns: Map = None,
+    options: With = None,
+    quiet: bool = False,
+) -> None:
+    """Select the stretches of recordings that tell most, and say what was never excited.
+
+    heft identify takes what is written: heft identify MODEL LOGS --only selection.json
+
+    Parameters
+    ----------
+    model
+        The model file: URDF, MJCF, or a TOML with Denavit-Hartenberg rows.
+    logs
+        Logs of ordinary work, with t, `q.<joint>` and `tau.<joint>` or `current.<joint>`.
+    keep
+        How much is kept: a time such as 60s or 2min, or a share such as 10%.
+    out
+        JSON file to write: which rows of which log are kept.
+    segment
+        Length of a segment [s]; 0.1 if not given, longer for logs of hours.
+    friction
+        Simple (viscous, Coulomb, offset), or full: the dictionary's terms are to be told, too.
+    columns
+        TOML that says what the logs' columns mean.
+    options
+        TOML that says what a model file cannot, such as drive gains.
+    quiet
+        Say nothing while working.
+    """
+    from heft.applications.select import Select, select_files
+
+    files, settings = (model, logs, keep, out, segment, options, columns), Select(friction)
+    found = select_files(*files, progress_unless(quiet), settings)
+    message(found.text())
+    message(f"\n{out}")
+
+
+@app.command
+def simulate(
+    model: Path,
+    motion: Path,
+    *,
+    out: Path,
+    columns: Map = None,
+    options: With = None,
+    simulation: Simulation = SIMULATION,
+    quiet: bool = False,
+) -> None:
+    """Simulate what the log of a motion would look like, in MuJoCo, with the truth beside it.
+
+    Needs the extra `simulation`: pip install 'heft[simulation]'. Writes the log, and a folder
+    beside it with the ending .truth: what was true of the motion, the drives and the sensors.
+
+    Parameters
+    ----------
+    model
+        URDF or MJCF on a fixed base, whose numbers are taken for the truth.
+    motion
+        A log with t and `q.<joint>`, with `v.` and `a.` if they are known; or a JointTrajectory as
+        JSON.
+    out
+        MCAP, Parquet, NPZ or CSV file to write.
+    columns
+        TOML that says what the motion's columns mean.
+    options
+        TOML whose table [simulation] says what is simulated: friction, gears, sensors, controller.
+    quiet
+        Say nothing while working.
+    """
+    from heft.applications.simulate import simulate_files
+
+    settings, progress = simulation.settings(options), progress_unless(quiet)
+    found = simulate_files(model, motion, out, settings, columns, progress)
+    for loss in found.losses:
+        progress(loss)
+    message(found.text())
+    message(f"\n{out}   {out.with_suffix('.truth')}")
 
 
 @app.command
@@ -220,7 +342,7 @@ def check(
         if len(logs) != 1:
             raise InvalidSetting("a map is drafted for one log", argument="LOGS", got=len(logs))
         doctor.write_draft(draft, logs[0], robot)
-        message(f"{draft}: look it through, then give it with --map")
+        message(f"{shown(draft)}: look it through, then give it with --map")
         return
     told = progress_unless(quiet)
     settings = doctor.settings(longest)
@@ -262,7 +384,7 @@ def compare(before: Path, after: Path, *, out: Path | None = None) -> None:
         write_text(out, compare_report.html(found))
     message(compare_report.text(found))
     if out is not None:
-        message(f"\n{out}")
+        message(f"\n{shown(out)}")
 
 
 @app.command
@@ -335,7 +457,7 @@ def convert(
     made = convert_logs(logs, out, mapping, _joints(robot), recover)
     for line in (*made.notes, *made.losses):
         progress(line)
-    message(f"{out}: {made.rows} rows, {made.begin:.6g} s to {made.end:.6g} s")
+    message(f"{shown(out)}: {made.rows} rows, {made.begin:.6g} s to {made.end:.6g} s")
     if made.damage:
         progress("salvaged what can be read; lost:")
         sys.stderr.write("".join(f"  {visible(line)}\n" for line in made.damage))
@@ -358,7 +480,8 @@ def payload(
 ) -> None:
     """Weigh a load: by a wrench sensor that holds it, or by the robot that carries it.
 
-    Exits with 1 if the verdict on logs is poor; then nothing is printed to be pasted.
+    Exits with 1 if the verdict on logs is poor; then nothing is printed to be pasted. Exits with 3
+    if --live was cut short by a source that failed; the result is of what came before.
 
     Parameters
     ----------
@@ -372,106 +495,25 @@ def payload(
         results.refuse_foreign(load.out)
     load.require_mass()
     live.refuse_unless_live()
+    told = progress_unless(load.quiet)
     if live.live:
-        found = _weighed_live(logs, load, live)
+        found = weighed_live(logs, load, live, message, told)
     elif load.sensor is not None:
-        found = _weighed_by_sensor(logs, load, load.sensor)
+        found = weighed_by_sensor(logs, load, load.sensor, told)
     else:
-        found = _weighed_by_robot(logs, load)
+        found = weighed_by_robot(logs, load, told)
     try:
         if load.out is not None:
             results.write(found, load.out)
     finally:  # what took days to weigh is said, even where a disk is full
         message(results.text(found))
     if load.out is not None:
-        message(f"\n{load.out / 'estimate.json'}   {load.out / 'payload.txt'}")
+        message(f"\n{shown(load.out / 'estimate.json')}   {shown(load.out / 'payload.txt')}")
+    if found.cut_short:
+        progress(found.cut_short)
+        sys.exit(SALVAGED)
     if found.verdict == "poor" and not live.live:
         sys.exit(POOR)
-
-
-def _weighed_by_sensor(logs: Sequence[Path], load: LoadOptions, sensor: Path) -> Payload:
-    """Weigh what a wrench sensor holds, by its logs."""
-    from heft.applications.payload import Weigh
-    from heft.applications.payload import payload as results
-    from heft.errors import InvalidSetting
-
-    if not logs or load.empty or load.loaded:
-        raise InvalidSetting(
-            "with --sensor, logs of one load are expected and nothing else",
-            argument="LOGS",
-            cure="heft payload grasp.csv --sensor wrist.toml",
-        )
-    return results.weigh_files(
-        logs,
-        sensor,
-        load.columns,
-        load.robot,
-        load.options,
-        Weigh(mounting=load.mounting),
-        progress_unless(load.quiet),
-        load.known_mass,
-    )
-
-
-def _weighed_by_robot(logs: Sequence[Path], load: LoadOptions) -> Payload:
-    """Weigh what a robot carries, by logs without the load and with it."""
-    from heft.applications.identification import Settings
-    from heft.applications.payload import WeighCarried
-    from heft.applications.payload import payload as results
-    from heft.errors import InvalidSetting
-
-    named = load.empty is not None or load.loaded is not None
-    empty, loaded = (load.empty, load.loaded) if named else (logs[:1], logs[1:])
-    astray = bool(logs) if named else len(logs) > 2
-    if load.robot is None or not empty or not loaded or astray:
-        raise InvalidSetting(
-            "either a wrench sensor or a robot with logs without and with the load is needed",
-            argument="LOGS",
-            cure="heft payload grasp.csv --sensor wrist.toml, or "
-            "heft payload empty.csv loaded.csv --robot arm.urdf",
-        )
-    files = (load.robot, empty, loaded, load.columns, load.options)
-    if not load.matched:
-        weigh = WeighCarried(load.frame, load.known_mass, settings=Settings(threads=load.threads))
-        return results.carry_files(*files, weigh, progress_unless(load.quiet))
-    if load.known_mass is not None:
-        raise InvalidSetting(
-            "gains are found from the whole runs, not from a difference",
-            argument="--matched",
-            cure="leave --matched out",
-        )
-    return results.difference_files(*files, load.frame)
-
-
-def _weighed_live(logs: Sequence[Path], load: LoadOptions, live: LiveOptions) -> Payload:
-    """Weigh what a wrench sensor holds now, until stopped."""
-    from heft.applications.payload import LiveWeighing
-    from heft.errors import InvalidSetting
-    from heft.interrupts import stopped_by_signals
-
-    of_logs = (load.empty, load.loaded, load.known_mass, load.frame, load.matched, load.mounting)
-    if load.sensor is None or logs or any(of_logs):
-        raise InvalidSetting(
-            "with --live, a wrench sensor is expected, and nothing about logs",
-            argument="--live",
-            cure="heft payload --live --sensor wrist.toml --on zenoh",
-        )
-    weighing = LiveWeighing(
-        load.sensor,
-        live.on,
-        live.insecure,
-        live.replay,
-        live.speed,
-        load.columns,
-        load.robot,
-        load.options,
-        live.rate,
-        live.port,
-        live.checkpoint,
-        load.out,
-    )
-    with stopped_by_signals() as stop:
-        return weighing.run(stop, message, progress_unless(load.quiet))
 
 
 @app.command
@@ -507,7 +549,7 @@ def derive(
         message(written)
         return
     write_text(out, written + "\n")
-    message(f"{out}")
+    message(shown(out))
 
 
 @app.command
@@ -526,25 +568,9 @@ def demo(*, out: Path = Path("demo-out"), quiet: bool = False) -> None:
     message(demo.run(out, progress_unless(quiet)))
 
 
-def _open_streams() -> None:
-    """Give what was closed before the start (`heft check run.csv >&-`) a place to be written to.
-
-    Otherwise the first file that is opened would take its number, and what libraries print.
-    """
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
-    if sys.stdout is None:
-        sys.stdout = os.fdopen(1, "w", closefd=False)
-    if sys.stderr is None:
-        sys.stderr = os.fdopen(2, "w", closefd=False)
-
-
 def main() -> None:
     """Run the command line."""
-    _open_streams()
+    open_streams()
     try:
         with interruptible():
             app(sys.argv[1:], exit_on_error=False, print_error=True)
@@ -560,7 +586,7 @@ def main() -> None:
         sys.exit(0)
     except (OSError, MemoryError) as error:
         reason = visible(str(error)) or "there is no memory left"
-        sys.stderr.write(f"heft: {reason}; nothing was written\n")
+        sys.stderr.write(f"heft: {reason}; not finished\n")
         sys.exit(2)
 
 

@@ -1,4 +1,4 @@
-"""Options of commands that belong together, as dataclasses; see `cli`."""
+"""Options of commands that belong together, as dataclasses, and what they ask for; see `cli`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 from cyclopts import Group, Parameter
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from heft.applications.excite import ExciteSettings
     from heft.applications.identification import Settings
+    from heft.applications.payload import Payload
+    from heft.applications.simulate import SimulationSettings
     from heft.signals import Smoothing
 
+Progress: TypeAlias = "Callable[[str], None]"
 Map = Annotated[Path | None, Parameter(name="--map")]
 With = Annotated[Path | None, Parameter(name="--with")]
 Logs = Annotated[list[Path] | None, Parameter(consume_multiple=True, negative="")]
@@ -253,10 +259,278 @@ class LiveOptions:
             )
 
 
+@dataclass(frozen=True)
+class ExcitationOptions:
+    """What motion is designed, and by what it is judged.
+
+    Parameters
+    ----------
+    duration
+        Of the motion [s].
+    criterion
+        D: the information's determinant; A: the sum of variances; E: the largest variance;
+        condition: the condition number of the regressor, which depends on units.
+    about
+        Links, joints or parameters that are to be told; all if not given.
+    task
+        Log of a motion whose torque is to be predicted best: the criterion then.
+    basis
+        A Fourier series, which repeats, or a spline.
+    harmonics
+        Of the Fourier series.
+    rest
+        Where the motion is at rest.
+    periods
+        How often the motion is repeated.
+    rate
+        Rows of motion.parquet a second [Hz].
+    starts
+        Random motions that are improved.
+    seed
+        Of the random motions.
+    collisions
+        Keep links clear of one another, and of the room that [motion] of --with states.
+    compared
+        Design by the other criterion too, to tell what the choice costs.
+    load
+        Link that carries a load: the motion is to tell the load instead of the robot.
+    heaviest
+        Mass of that load, at most [kg].
+    """
+
+    duration: float = 20.0
+    criterion: Literal["D", "A", "E", "condition"] = "D"
+    about: Annotated[list[str] | None, Parameter(name="--for", consume_multiple=True)] = None
+    task: Path | None = None
+    basis: Literal["fourier", "spline"] = "fourier"
+    harmonics: int = 5
+    rest: Literal["both", "start", "none"] = "both"
+    periods: int = 1
+    rate: float = 100.0
+    starts: int = 3
+    seed: int = 0
+    collisions: bool = True
+    compared: bool = True
+    load: str | None = None
+    heaviest: float = 2.0
+
+    def settings(self, columns: Path | None) -> ExciteSettings:
+        """Return the settings of a design.
+
+        Args:
+            columns: TOML that says what the columns of the task's log mean.
+
+        Raises:
+            InvalidSetting: If one is out of range.
+        """
+        from heft.applications.excite import CarriedLoad, ExciteSettings
+        from heft.experiments import DesignSettings
+
+        return ExciteSettings(
+            DesignSettings(
+                duration=self.duration,
+                basis=self.basis,
+                harmonics=self.harmonics,
+                rest=self.rest,
+                criterion=self.criterion,
+                starts=self.starts,
+                seed=self.seed,
+            ),
+            tuple(self.about or ()),
+            self.task,
+            columns,
+            self.rate,
+            self.periods,
+            self.collisions,
+            self.compared,
+            load=CarriedLoad(self.load, self.heaviest) if self.load is not None else None,
+        )
+
+
+@dataclass(frozen=True)
+class SimulationOptions:
+    """What is simulated most often; everything else stands in [simulation] of --with.
+
+    Parameters
+    ----------
+    controller
+        Of the joints: PD, computed torque, or a cascade of position and velocity.
+    friction
+        Law of friction: none, smooth or hard Coulomb, with Stribeck's fall, LuGre or Dahl.
+    rate
+        Rows of the log a second [Hz].
+    corner
+        Corner of a low-pass of the motion [Hz], where it was recorded with noise.
+    seed
+        Of all random numbers.
+    exact
+        No friction, ripple, elasticity nor errors of sensors; rotors stay.
+    """
+
+    controller: Literal["pd", "computed-torque", "cascade"] | None = None
+    friction: Literal["none", "smooth", "hard", "stribeck", "lugre", "dahl"] | None = None
+    rate: float | None = None
+    corner: float | None = None
+    seed: int | None = None
+    exact: bool = False
+
+    def settings(self, options: Path | None) -> SimulationSettings:
+        """Return the settings of a simulation.
+
+        Args:
+            options: TOML of --with.
+
+        Raises:
+            InvalidSetting: If the TOML is malformed, or an option out of range.
+        """
+        from dataclasses import replace
+
+        from heft.applications.simulate import SimulationSettings
+        from heft.errors import InvalidSetting
+
+        found = SimulationSettings.from_toml(options)
+        if self.controller is not None:
+            found = replace(found, controller=replace(found.controller, law=self.controller))
+        if self.friction is not None:
+            found = replace(found, drives=replace(found.drives, friction=self.friction))
+        if self.rate is not None:
+            if not 0.0 < self.rate <= 20_000.0:
+                raise InvalidSetting("rows a second are positive", argument="--rate", got=self.rate)
+            found = replace(found, sensors=replace(found.sensors, rate=self.rate))
+        if self.corner is not None:
+            if not 0.0 < self.corner <= 1000.0:
+                raise InvalidSetting("a corner is positive", argument="--corner", got=self.corner)
+            found = replace(found, corner=self.corner)
+        if self.seed is not None:
+            if self.seed < 0:
+                raise InvalidSetting("a seed is 0 or more", argument="--seed", got=self.seed)
+            found = replace(found, seed=self.seed)
+        return found.exact() if self.exact else found
+
+
+def weighed_by_sensor(
+    logs: Sequence[Path], load: LoadOptions, sensor: Path, progress: Progress
+) -> Payload:
+    """Weigh what a wrench sensor holds, by its logs.
+
+    Args:
+        logs: Of one load.
+        load: What is asked for.
+        sensor: TOML that describes the sensor.
+        progress: Called with lines of progress.
+    """
+    from heft.applications.payload import Weigh
+    from heft.applications.payload import payload as results
+    from heft.errors import InvalidSetting
+
+    if not logs or load.empty or load.loaded:
+        raise InvalidSetting(
+            "with --sensor, logs of one load are expected and nothing else",
+            argument="LOGS",
+            cure="heft payload grasp.csv --sensor wrist.toml",
+        )
+    return results.weigh_files(
+        logs,
+        sensor,
+        load.columns,
+        load.robot,
+        load.options,
+        Weigh(mounting=load.mounting),
+        progress,
+        load.known_mass,
+    )
+
+
+def weighed_by_robot(logs: Sequence[Path], load: LoadOptions, progress: Progress) -> Payload:
+    """Weigh what a robot carries, by logs without the load and with it.
+
+    Args:
+        logs: Without the load and with it, in this order, where the options name none.
+        load: What is asked for.
+        progress: Called with lines of progress.
+    """
+    from heft.applications.identification import Settings
+    from heft.applications.payload import WeighCarried
+    from heft.applications.payload import payload as results
+    from heft.errors import InvalidSetting
+
+    named = load.empty is not None or load.loaded is not None
+    empty, loaded = (load.empty, load.loaded) if named else (logs[:1], logs[1:])
+    astray = bool(logs) if named else len(logs) > 2
+    if load.robot is None or not empty or not loaded or astray:
+        raise InvalidSetting(
+            "either a wrench sensor or a robot with logs without and with the load is needed",
+            argument="LOGS",
+            cure="heft payload grasp.csv --sensor wrist.toml, or "
+            "heft payload empty.csv loaded.csv --robot arm.urdf",
+        )
+    files = (load.robot, empty, loaded, load.columns, load.options)
+    if not load.matched:
+        weigh = WeighCarried(load.frame, load.known_mass, settings=Settings(threads=load.threads))
+        return results.carry_files(*files, weigh, progress)
+    if load.known_mass is not None:
+        raise InvalidSetting(
+            "gains are found from the whole runs, not from a difference",
+            argument="--matched",
+            cure="leave --matched out",
+        )
+    return results.difference_files(*files, load.frame)
+
+
+def weighed_live(
+    logs: Sequence[Path],
+    load: LoadOptions,
+    live: LiveOptions,
+    message: Progress,
+    progress: Progress,
+) -> Payload:
+    """Weigh what a wrench sensor holds now, until stopped.
+
+    Args:
+        logs: None.
+        load: What is asked for.
+        live: Where samples come from and estimates go.
+        message: Called with lines of results.
+        progress: Called with lines of progress.
+    """
+    from heft.applications.payload import LiveWeighing
+    from heft.errors import InvalidSetting
+    from heft.interrupts import stopped_by_signals
+
+    of_logs = (load.empty, load.loaded, load.known_mass, load.frame, load.matched, load.mounting)
+    if load.sensor is None or logs or any(of_logs):
+        raise InvalidSetting(
+            "with --live, a wrench sensor is expected, and nothing about logs",
+            argument="--live",
+            cure="heft payload --live --sensor wrist.toml --on zenoh",
+        )
+    weighing = LiveWeighing(
+        load.sensor,
+        live.on,
+        live.insecure,
+        live.replay,
+        live.speed,
+        load.columns,
+        load.robot,
+        load.options,
+        live.rate,
+        live.port,
+        live.checkpoint,
+        load.out,
+    )
+    with stopped_by_signals() as stop:
+        return weighing.run(stop, message, progress)
+
+
 # As parameters of commands: each option stands for itself, in a group of its own in the help.
 Smoothed = Annotated[SmoothingOptions, Parameter(name="*", group=Group("Smoothing", sort_key=1))]
 Estimated = Annotated[EstimationOptions, Parameter(name="*", group=Group("Estimation", sort_key=2))]
 Load = Annotated[LoadOptions, Parameter(name="*")]
 Live = Annotated[LiveOptions, Parameter(name="*", group=Group("Live", sort_key=1))]
+SimulationGroup = Group("Simulation", sort_key=1)
+Simulation = Annotated[SimulationOptions, Parameter(name="*", group=SimulationGroup)]
+ExcitationGroup = Group("Excitation", sort_key=1)
+Excitation = Annotated[ExcitationOptions, Parameter(name="*", group=ExcitationGroup)]
 SMOOTHING, ESTIMATION = SmoothingOptions(), EstimationOptions()  # as they are by default
-LOAD, LIVE = LoadOptions(), LiveOptions()
+LOAD, LIVE, SIMULATION = LoadOptions(), LiveOptions(), SimulationOptions()
+EXCITATION = ExcitationOptions()

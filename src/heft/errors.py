@@ -58,13 +58,13 @@ class HeftError(Exception):
 
         What came from a file is shown, and steers no terminal; see `visible`.
         """
-        lines = [visible_lines(self.message)]
+        lines = [visible(self.message)]
         if self.argument is not None:
             lines.append(f"  where:    {visible(self.argument)}")
         if self.got is not None:
             lines.append(f"  got:      {visible(str(self.got))}")
         if self.expected is not None:
-            lines.append(f"  expected: {visible_lines(self.expected)}")
+            lines.append(f"  expected: {visible(self.expected)}")
         if self.valid:
             shown = ", ".join(map(visible, self.valid[:24]))
             more = f", … ({len(self.valid)} in all)" if len(self.valid) > 24 else ""
@@ -105,6 +105,10 @@ class InvalidSetting(InputError):
     """A setting is unknown, of the wrong kind, or out of range."""
 
 
+class InfeasibleLimits(InputError):
+    """No motion keeps all limits; its evidence names those that fight."""
+
+
 class NoConnection(InputError):
     """No publisher or server answers at the address of a message stream."""
 
@@ -142,6 +146,8 @@ def visible(text: str) -> str:
     Args:
         text: As it came.
     """
+    if text.isprintable():
+        return text
     hidden = ("Cc", "Cf", "Cs", "Zl", "Zp")
     return "".join(
         c.encode("unicode_escape").decode("ascii") if unicodedata.category(c) in hidden else c
@@ -160,8 +166,11 @@ def visible_lines(text: str) -> str:
 
 
 def spelt(path: object) -> str:
-    """Return a path quoted for a shell command line."""
-    return shlex.quote(str(path))
+    """Return a path quoted for a shell command line, on one line whatever it holds."""
+    text = str(path)
+    if text.isprintable():
+        return shlex.quote(text)
+    return "$'" + visible(text.replace("\\", "\\\\")).replace("'", "\\'") + "'"
 
 
 def nearest(name: str, valid: Iterable[str]) -> str | None:
@@ -183,4 +192,4 @@ def did_you_mean(name: object, valid: Iterable[str]) -> str | None:
         valid: Names that would be accepted.
     """
     near = nearest(name, valid) if isinstance(name, str) else None
-    return f"did you mean '{near}'?" if near else None
+    return f"did you mean '{visible(near)}'?" if near else None

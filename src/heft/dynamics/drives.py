@@ -93,6 +93,8 @@ class Term(Protocol):
         remembers: Whether it depends on the presliding state z/b of the width b.
         width_over_scale: Of a term that remembers: b over scale [1 or s].
         joints_only: Whether only joints have it, not motors coupled to several.
+        smooth: Whether it is a differentiable function of speed and acceleration alone, so that
+            motions can be designed by gradients; see `speed_slope`.
     """
 
     kind: ClassVar[str]
@@ -108,6 +110,7 @@ class Term(Protocol):
     remembers: ClassVar[bool] = False
     width_over_scale: ClassVar[float] = 1.0
     joints_only: ClassVar[bool] = False
+    smooth: ClassVar[bool] = False
 
     @property
     def name(self) -> str:
@@ -152,6 +155,10 @@ class Term(Protocol):
         """Return ∂column/∂τ_rigid, shape (N,); zero unless `loaded`."""
         return np.zeros(len(motion.velocity))
 
+    def speed_slope(self, velocity: Array) -> Array:
+        """Return ∂column/∂w at speeds w, shape (N,), of a term that is `smooth`."""
+        return np.zeros(len(velocity))
+
 
 @dataclass(frozen=True)
 class Armature(Term):
@@ -160,6 +167,7 @@ class Armature(Term):
     kind = "armature"
     law = "dw/dt"
     inertial = True
+    smooth = True
     scale: None = None
 
     @classmethod
@@ -180,6 +188,7 @@ class Viscous(Term):
     law = "w"
     python = "w"
     c = "w"
+    smooth = True
     scale: None = None
 
     @classmethod
@@ -194,6 +203,10 @@ class Viscous(Term):
     def steady(self, velocity: Array) -> Array:
         """Return the speed w [rad/s or m/s]."""
         return velocity
+
+    def speed_slope(self, velocity: Array) -> Array:
+        """Return 1."""
+        return np.ones(len(velocity))
 
 
 @dataclass(frozen=True)
@@ -225,6 +238,7 @@ class Sigmoid(Term):
     c = "tanh(w / scale)"
     scale_unit = "rad/s"
     dictionary = True
+    smooth = True
     scale: float
 
     def column(self, motion: DriveMotion) -> Array:
@@ -234,6 +248,10 @@ class Sigmoid(Term):
     def steady(self, velocity: Array) -> Array:
         """Return tanh(w/s)."""
         return np.asarray(np.tanh(velocity / self.scale))
+
+    def speed_slope(self, velocity: Array) -> Array:
+        """Return (1 − tanh²(w/s))/s."""
+        return (1.0 - np.tanh(velocity / self.scale) ** 2) / self.scale
 
 
 @dataclass(frozen=True)
@@ -298,6 +316,7 @@ class Offset(Term):
     python = "1.0"
     c = "1.0"
     nonnegative = False
+    smooth = True
     joints_only = True  # a motor's would be a combination of its joints'
     scale: None = None
 

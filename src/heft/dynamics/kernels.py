@@ -6,6 +6,7 @@ values of columns and where they act (`DriveColumns`), so kernels know nothing o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -20,6 +21,7 @@ from heft.errors import FitError
 from heft.information import PARAMETER_COUNT, matrix_of_quaternion, skew
 
 from . import walk
+from .compiled_walks import KERNELS
 from .tree import PRISMATIC, REVOLUTE, Tree
 
 IntArray = NDArray[np.int64]
@@ -27,12 +29,12 @@ IntArray = NDArray[np.int64]
 
 def is_compiled() -> bool:
     """Return whether a cached compilation of these kernels for this machine exists."""
-    return walk.KERNELS.is_compiled()
+    return KERNELS.is_compiled()
 
 
 def prepare() -> None:
     """Load the kernels, compiling them first if needed; only one process compiles at a time."""
-    walk.KERNELS.prepare()
+    KERNELS.prepare()
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,29 @@ def full_slots(tree: Tree) -> IntArray:
     return np.where(moved, np.arange(moved.shape[1]), -1)
 
 
-def regressor(tree: Tree, motion: Motion, out: Array | None = None, threads: int = 1) -> Array:
+def slots_of(tree: Tree, columns: Sequence[int]) -> IntArray:
+    """Return each body column's place among chosen ones, by channel; −1 for those left out.
+
+    Shape (channels, 10 bodies).
+
+    Args:
+        tree: The bodies.
+        columns: Positions among the columns, ten a body, of which those beyond are passed over.
+    """
+    place = np.full(PARAMETER_COUNT * len(tree.names), -1)
+    for k, column in enumerate(columns):
+        if column < len(place):
+            place[column] = k
+    return np.where(full_slots(tree) >= 0, place, -1)
+
+
+def regressor(
+    tree: Tree,
+    motion: Motion,
+    out: Array | None = None,
+    threads: int = 1,
+    slots: IntArray | None = None,
+) -> Array:
     """Return the rigid-body regressor Y(q, v, v̇), with `Y @ π == inverse dynamics`.
 
     Args:
@@ -148,6 +172,8 @@ def regressor(tree: Tree, motion: Motion, out: Array | None = None, threads: int
         out: Where to write, C-contiguous, shape (channels, 10 bodies or more, N), zero where a
             channel does not move a body; allocated if not given. Further columns are unchanged.
         threads: Number of threads that share the samples. The result does not depend on it.
+        slots: Place of each body column among those of `out`, shape (channels, 10 bodies), −1 for
+            columns left out; all in their order if not given. See `slots_of`.
 
     Returns:
         Y of shape (N, channels, columns of `out`), a view of `out`; entry (·, i, j) in the unit of
@@ -158,7 +184,8 @@ def regressor(tree: Tree, motion: Motion, out: Array | None = None, threads: int
     """
     bodies = len(tree.names)
     count = motion.sin.shape[1]
-    slots = full_slots(tree)
+    if slots is None:
+        slots = full_slots(tree)
     if out is None:
         out = np.zeros((tree.channels, PARAMETER_COUNT * bodies, count))
     out = _writable(out)

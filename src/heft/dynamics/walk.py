@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from heft.compiled import Kernels, contracted, reassociated
+from heft.compiled import contracted, reassociated
 from heft.information import folding
 
 BLOCK = 64  # samples per vector block: eight AVX-512 registers
@@ -535,23 +535,3 @@ def reduce(tree, motion, slots, widths, values, acts, weights, effort, chosen, d
                 c = chosen[i]
                 folding.fold(triangles[c], stacked[c], widths[c] + 1, filled)
             filled = 0
-
-
-def warm_up() -> None:
-    """Call each compiled entry point once, so that it is compiled and cached."""
-    one = np.zeros((1, 1))
-    index = np.zeros(1, dtype=np.int64)
-    flat, three = np.zeros((1, 9)), np.zeros((1, 3))
-    tree = (index - 1, index, index, index, np.ones(1), flat, flat, flat, three, three)
-    motion = (one, one, one, one, np.zeros((3, 1)))
-    slots = np.arange(10)[None, :]
-    sine_cosine(np.zeros(1), np.zeros(1), np.zeros(1))
-    regress(tree, motion, 0, 1, slots, np.zeros((1, 10, 1)))
-    efforts(tree, motion, 0, 1, slots, np.zeros(10), one.copy())
-    momenta(tree, motion, 0, 1, np.zeros((1, 10, 1)), np.zeros((1, 10, 1)))
-    acts = np.zeros((1, 3), dtype=np.int64)
-    triangles = np.zeros((1, 11, 11))
-    reduce(tree, motion, slots, index + 10, one, acts, np.ones(1), one, index, 1, triangles)
-
-
-KERNELS = Kernels((sine_cosine, regress, efforts, momenta, reduce), warm_up)

@@ -1,10 +1,24 @@
-"""What an experiment would look like: forward dynamics, and an independent simulator."""
+"""Experiments: their design, forward dynamics, and an independent simulator."""
 
+from . import criteria
+from .trajectories import BASES, ExcitationTrajectory, Family, Fourier, Spline
+from .criteria import Conditions, Criterion, PredictedError
+from .limits import Broken, EffortLimits, JointLimits, MotionLimits
+from .limits import covariance_deviations, link_deviations
+from .excitation import Excitation, Grids, excitation_of, task_error
+from .augmented_lagrangian import Progress, SolverSettings
+from .design_settings import DesignSettings
+from .starts import Start
+from .design import Design, base_positions, default_noise, design
 from .arms import Arm, Inertial
+from .bounded_motions import BoundedMotion, HarmonicMotion, SplineMotion
+from .certificates import Certificate, Loads, Proof, certify_clearance, certify_efforts
+from .certificates import certify_joints
+from .clearance import Clearance, PairChoice
 from .equation_of_motion import Dynamics
 from .forward_dynamics import Simulate, Trajectory
-from .motions import Limits, Motion, MotionKind, Moves, Sines, draw_motion
-from .sensors import Sensors
+from .motions import Knots, Limits, Motion, MotionKind, Moves, Sines, draw_motion
+from .sensors import Calibration, Sensors
 from .simulated_drives import (
     Coulomb,
     Dahl,
@@ -18,4 +32,5 @@ from .simulated_drives import (
     Viscous,
     Warming,
 )
+from .simulated_models import whole_robot
 from .simulator import Condition, Controller, ExactMotion, SimulatedExperiment, Simulator

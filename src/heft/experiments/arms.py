@@ -1,4 +1,4 @@
-"""Arms to be simulated: model files cut down to a chain, and files that are wrong about it.
+"""Robots to be simulated: model files, whole or cut down to a chain, and files that are wrong.
 
 Nothing here knows how heft reads a model file: inertials are read, corrected and written by code
 of their own, and limits are taken as the file states them.
@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from heft.arrays import Array
-from heft.errors import InvalidModel
+from heft.errors import InvalidModel, InvalidSetting
 
 SOUND = 0.02  # smallest second moment of mass of a body about its centre, over the largest
 LOST = ("visual", "collision", "safety_controller", "dynamics", "calibration", "mimic")
@@ -88,16 +88,17 @@ class Inertial:
 
 @dataclass(frozen=True, eq=False)
 class Arm:
-    """A chain of revolute joints on a fixed base.
+    """A chain or tree of joints on a fixed base.
 
     Attributes:
-        name: Of the arm.
-        urdf: Its model file, without shapes; the numbers in it are those simulated.
-        joints: Names of the joints, base to tip.
+        name: Of the robot.
+        urdf: Its model file, URDF or MJCF, without shapes; the numbers in it are those simulated.
+        joints: Names of the joints that follow no other, in the file's order.
         lower: Lower limits of position, shape (joints,) [rad].
         upper: Upper limits of position, shape (joints,) [rad].
         speed: Largest speeds, shape (joints,) [rad/s].
         effort: Largest torques, shape (joints,) [N·m].
+        notes: What of the file is simulated otherwise, in sentences.
     """
 
     name: str
@@ -107,6 +108,7 @@ class Arm:
     upper: Array
     speed: Array
     effort: Array
+    notes: tuple[str, ...] = ()
 
     @staticmethod
     def of(
@@ -134,9 +136,9 @@ class Arm:
         chain = _chain(root, first, last)
         kept = _cut(root, chain)
         for link in root.findall("link"):
-            inertial = _read(link)
+            inertial = read_inertial(link)
             if inertial is not None:
-                _write(link, inertial.sound())
+                write_inertial(link, inertial.sound())
         limits = [_limits(j) for j in kept]
         lower, upper, speed, effort = np.array(limits, dtype=float).T
         return Arm(
@@ -152,7 +154,9 @@ class Arm:
     @cached_property
     def links(self) -> Mapping[str, Inertial]:
         """Mass properties of every link that the file gives some."""
-        found = ((k.attrib["name"], _read(k)) for k in ET.fromstring(self.urdf).findall("link"))
+        found = (
+            (k.attrib["name"], read_inertial(k)) for k in ET.fromstring(self.urdf).findall("link")
+        )
         return {name: inertial for name, inertial in found if inertial is not None}
 
     def believed(self, rng: np.random.Generator, share: float = 0.3, shift: float = 0.03) -> bytes:
@@ -162,15 +166,24 @@ class Arm:
             rng: Random numbers.
             share: Standard deviation of ln(mass) and of the bodies' stretch.
             shift: Rms shift of the centres of mass [m].
+
+        Raises:
+            InvalidSetting: If it is no URDF.
         """
+        if share == 0.0 == shift:
+            return self.urdf
+        if ET.fromstring(self.urdf).tag != "robot":
+            raise InvalidSetting(
+                "only a URDF is made wrong for the controller", argument=self.name, cure="wrong = 0"
+            )
         return self._rewritten(lambda inertial: inertial.wrong(rng, share, shift))
 
     def _rewritten(self, change: Callable[[Inertial], Inertial]) -> bytes:
         root = ET.fromstring(self.urdf)
         for link in root.findall("link"):
-            inertial = _read(link)
+            inertial = read_inertial(link)
             if inertial is not None:
-                _write(link, change(inertial))
+                write_inertial(link, change(inertial))
         return ET.tostring(root)
 
 
@@ -249,7 +262,8 @@ def rotation(rpy: Array) -> Array:
     return np.asarray(z @ y @ x)
 
 
-def _read(link: ET.Element) -> Inertial | None:
+def read_inertial(link: ET.Element) -> Inertial | None:
+    """Return the mass properties of a URDF's link, None if it has no mass."""
     inertial = link.find("inertial")
     if inertial is None:
         return None
@@ -265,7 +279,7 @@ def _read(link: ET.Element) -> Inertial | None:
     return Inertial.of_inertia(float(mass.attrib["value"]), numbers(place.get("xyz")), inertia)
 
 
-def _write(link: ET.Element, found: Inertial) -> None:
+def write_inertial(link: ET.Element, found: Inertial) -> None:
     """Put mass properties into a link, in place of those it has."""
     old = link.find("inertial")
     if old is not None:

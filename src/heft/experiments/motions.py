@@ -1,7 +1,8 @@
 """Motions that a simulated controller is to follow: sines, moves with dwells, ordinary work.
 
 All are drawn anew from random numbers within the joints' limits of position and speed, begin at
-rest where the log begins to be prepared, and are smooth enough for a controller to follow.
+rest where the log begins to be prepared, and are smooth enough for a controller to follow. Others
+are given (`Knots`).
 """
 
 from __future__ import annotations
@@ -11,12 +12,16 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import numpy as np
+from scipy.interpolate import CubicSpline
 
 from heft.arrays import Array
 
 from .arms import Arm
 
 MotionKind = Literal["sines", "point to point", "slow", "slow point to point", "ordinary work"]
+
+
+REST = 1.0  # from rest to a given motion, and from it to rest [s]
 
 
 class Motion(Protocol):
@@ -114,6 +119,78 @@ class Moves:
             self.points[k] + w[:, None] * way,
             (dw / length)[:, None] * way,
             (ddw / length**2)[:, None] * way,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Knots:
+    """A motion through given positions, velocities and accelerations, quintic in between.
+
+    It begins and ends at rest, outside of the times that are given.
+
+    Attributes:
+        time: Increasing, shape (N,) [s].
+        q: Shape (N, joints) [rad].
+        v: Likewise [rad/s].
+        a: Likewise [rad/s²].
+    """
+
+    time: Array
+    q: Array
+    v: Array
+    a: Array
+
+    @staticmethod
+    def through(
+        time: Array,
+        q: Array,
+        v: Array | None = None,
+        a: Array | None = None,
+        within: tuple[Array, Array] = (np.array(-np.inf), np.array(np.inf)),
+    ) -> Knots:
+        """Return the motion through samples; what is not given is that of a cubic spline.
+
+        It comes from rest to the first sample, and from the last to rest, in `REST`.
+
+        Args:
+            time: Increasing, shape (N,) [s].
+            q: Shape (N, joints) [rad].
+            v: Likewise [rad/s].
+            a: Likewise [rad/s²].
+            within: Limits of position, between which it rests, each of shape (joints,) [rad].
+        """
+        if v is None:
+            spline = CubicSpline(time, q)
+            v, a = spline(time, 1), spline(time, 2) if a is None else a
+        elif a is None:
+            a = CubicSpline(time, v)(time, 1)
+        still = np.zeros((1, q.shape[1]))
+        first = np.clip(q[:1] - 0.5 * REST * v[:1], *within)
+        last = np.clip(q[-1:] + 0.5 * REST * v[-1:], *within)
+        return Knots(
+            np.concatenate([[time[0] - REST], time, [time[-1] + REST]]),
+            np.concatenate([first, q, last]),
+            np.concatenate([still, v, still]),
+            np.concatenate([still, np.asarray(a), still]),
+        )
+
+    def __call__(self, time: Array) -> tuple[Array, Array, Array]:
+        """Return q, v and a; see `Motion`."""
+        inside = np.clip(time, self.time[0], self.time[-1])
+        k = np.clip(np.searchsorted(self.time, inside, side="right") - 1, 0, len(self.time) - 2)
+        h = np.diff(self.time)[k][:, None]
+        x = (inside - self.time[k])[:, None] / h
+        q, v, a = self.q[k], h * self.v[k], h**2 * self.a[k]
+        # What remains at the end of the piece, for the third to the fifth power of x.
+        dq = self.q[k + 1] - q - v - 0.5 * a
+        dv, da = h * self.v[k + 1] - v - a, h**2 * self.a[k + 1] - a
+        c3 = 10.0 * dq - 4.0 * dv + 0.5 * da
+        c4 = -15.0 * dq + 7.0 * dv - da
+        c5 = 6.0 * dq - 3.0 * dv + 0.5 * da
+        return (
+            q + x * (v + x * (0.5 * a + x * (c3 + x * (c4 + x * c5)))),
+            (v + x * (a + x * (3.0 * c3 + x * (4.0 * c4 + x * 5.0 * c5)))) / h,
+            (a + x * (6.0 * c3 + x * (12.0 * c4 + x * 20.0 * c5))) / h**2,
         )
 
 

@@ -5,13 +5,34 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heft.arrays import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """What sensors err by all the time, a number a joint.
+
+    Attributes:
+        gain: Torque that is logged per torque, shape (joints,).
+        bias: Added to the logged torque, shape (joints,) [N·m].
+        zero: Added to the logged positions, shape (joints,) [rad].
+        phase: Of the current's ripple, shape (joints,) [rad].
+    """
+
+    gain: Array
+    bias: Array
+    zero: Array
+    phase: Array
 
 
 @dataclass(frozen=True)
 class Sensors:
     """Errors of the sensors between the motion and its log: noise, steps, delay, filter, clock.
+
+    What the log holds of the torque is `gain · torque + bias`, late, filtered, with noise; or the
+    current that is taken for it, `torque / gain`, where `constants` are given.
 
     Attributes:
         rate: Rows a second [Hz].
@@ -25,6 +46,17 @@ class Sensors:
         jitter: Of the rows' stamps, rms, as a share of a row's time.
         link_side: Whether the logged encoders sit behind the gears; the controller's never do.
         drift: By how much the clock of the torque runs fast against that of the positions.
+        encoder_delay: By how much the logged positions are behind the motion [s].
+        encoder_bias: Of the encoders' zeros, standard deviation [rad].
+        bias: Of the logged torque, standard deviation, as a share of each joint's rms torque.
+        gain_error: Of the torque per current that is stated, standard deviation, relative.
+        constants: Torque per current that is stated [N·m/A], a joint each, or one for all: currents
+            are logged; the torque if empty.
+        current_ripple: Of the current with the joint's angle, as a share of it.
+        ripple_cycles: Of that ripple, a turn of the joint.
+        lost: Share of the rows that are not in the log.
+        burst: Rows that are lost at a time, on average.
+        repeated: Share of the rows that hold the values of the row before, under a new stamp.
     """
 
     rate: float = 250.0
@@ -38,6 +70,16 @@ class Sensors:
     jitter: float = 0.0
     link_side: bool = False
     drift: float = 0.0
+    encoder_delay: float = 0.0
+    encoder_bias: float = 0.0
+    bias: float = 0.0
+    gain_error: float = 0.0
+    constants: tuple[float, ...] = ()
+    current_ripple: float = 0.0
+    ripple_cycles: float = 42.0
+    lost: float = 0.0
+    burst: float = 1.0
+    repeated: float = 0.0
 
     @property
     def quantum(self) -> float:
@@ -72,8 +114,80 @@ class Sensors:
         late = time * (1.0 + self.drift) - self.delay
         return np.stack([np.interp(late, fine, x) for x in torque.T], axis=1)
 
+    def seen_position(
+        self, rows: NDArray[np.int64], readings: Array, step: float, found: Calibration
+    ) -> Array:
+        """Return the logged positions, behind and of wrong zeros, shape (N, joints) [rad].
+
+        Args:
+            rows: Of the log, among the simulation's steps, shape (N,).
+            readings: At the steps, shape (steps, joints) [rad].
+            step: Of the simulation [s].
+            found: What the sensors err by.
+        """
+        late = np.maximum(rows - round(self.encoder_delay / step), 0)
+        return readings[late] + found.zero if self.encoder_bias else readings[late]
+
+    def calibration(self, size: Array, rng: np.random.Generator) -> Calibration:
+        """Return what is wrong with the sensors' calibration all the time.
+
+        Args:
+            size: Rms torque of each joint, shape (joints,) [N·m].
+            rng: Random numbers.
+        """
+        gain, bias, zero, phase = rng.normal(size=(4, len(size)))
+        return Calibration(
+            np.maximum(1.0 + self.gain_error * gain, 0.1),
+            self.bias * size * bias,
+            self.encoder_bias * zero,
+            2.0 * np.pi * np.abs(phase),
+        )
+
+    @property
+    def effort(self) -> str:
+        """Kind of the logged effort: torque, or the current that is taken for it."""
+        return "current" if self.constants else "tau"
+
+    def calibrated(self, torque: Array, q: Array, found: Calibration) -> Array:
+        """Return the torque, as sensors err about it all the time, shape (N, joints) [N·m].
+
+        Args:
+            torque: Shape (N, joints) [N·m].
+            q: Positions, shape (N, joints) [rad].
+            found: What the sensors err by.
+        """
+        if self.gain_error:
+            torque = found.gain * torque
+        if self.current_ripple:
+            wave = np.sin(self.ripple_cycles * q + found.phase)
+            torque = torque * (1.0 + self.current_ripple * wave)
+        return torque + found.bias if self.bias else torque
+
+    def kept(
+        self, count: int, rng: np.random.Generator
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the rows that the log keeps, and the row whose values each of them holds.
+
+        Each of shape (kept,). The first row is kept, and holds its own.
+
+        Args:
+            count: Number of rows.
+            rng: Random numbers.
+        """
+        chances = rng.uniform(size=(3, count))
+        end = 1.0 / max(self.burst, 1.0)  # chance that a burst ends with a row
+        begin = min(self.lost * end / max(1.0 - self.lost, 1e-9), 1.0)
+        kept, source, gone = np.ones(count, dtype=bool), np.arange(count), False
+        for k in range(1, count):
+            gone = chances[1, k] >= end if gone else chances[0, k] < begin
+            kept[k] = not gone
+            if chances[2, k] < self.repeated:
+                source[k] = source[k - 1]
+        rows = np.flatnonzero(kept)
+        return rows, source[rows]
+
     def torque(self, seen: Array, size: Array, rng: np.random.Generator) -> Array:
-        """Return the logged torque, shape (N, joints) [N·m].
+        """Return the logged torque [N·m], or current [A], shape (N, joints).
 
         Args:
             seen: Without noise, shape (N, joints).
@@ -82,8 +196,10 @@ class Sensors:
         """
         noise = coloured(rng.normal(size=seen.shape), self.correlation)
         logged = seen + self.torque_noise * size * noise
-        step = self.torque_step * size
-        return logged if not self.torque_step else np.asarray(step * np.round(logged / step))
+        if self.torque_step:
+            step = self.torque_step * size
+            logged = step * np.round(logged / step)
+        return logged / np.array(self.constants) if self.constants else logged
 
 
 def coloured(white: Array, correlation: float) -> Array:

@@ -16,7 +16,7 @@ import numpy as np
 
 from heft.arrays import Array
 
-FrictionKind = Literal["smooth", "hard", "lugre", "dahl"]
+FrictionKind = Literal["none", "smooth", "hard", "stribeck", "lugre", "dahl"]
 
 # Rows of the table that the compiled step reads, in its order.
 ROWS = (
@@ -73,22 +73,31 @@ class Viscous:
 class Coulomb:
     """Coulomb friction F tanh(v / s), or F sign(v) with sticking where s is 0.
 
+    With a ratio r above 1 it falls with the speed, as Stribeck found: F is multiplied by
+    1 + (r − 1) exp(−(v/vs)²).
+
     Attributes:
         effort: F [N·m].
         scale: s [rad/s].
+        ratio: r, of friction at the least speed to that of fast sliding.
+        stribeck: vs [rad/s].
     """
 
     effort: float
     scale: float = 0.02
+    ratio: float = 1.0
+    stribeck: float = 1.0
 
     def entries(self) -> dict[str, float]:
-        """Return F and s."""
-        return {"coulomb": self.effort, "scale": self.scale}
+        """Return F, s, r and vs."""
+        found = {"coulomb": self.effort, "scale": self.scale}
+        return found | {"ratio": self.ratio, "stribeck": self.stribeck}
 
     def steady(self, speed: Array, level: float) -> Array:
         """Return the level times F tanh(v / s), or F sign(v), shape (N,) [N·m]; see `Sliding`."""
         shape = np.tanh(speed / self.scale) if self.scale else np.sign(speed)
-        return np.asarray(level * self.effort * shape)
+        fall = 1.0 + (self.ratio - 1.0) * np.exp(-((speed / self.stribeck) ** 2))
+        return np.asarray(level * self.effort * fall * shape)
 
 
 @dataclass(frozen=True)
@@ -267,6 +276,15 @@ class Drive:
         """Whether the gear yields."""
         return any(isinstance(k, Spring) for k in self.laws)
 
+    def with_gear_of(self, other: Drive) -> Drive:
+        """Return this rotor and friction behind another drive's gear, elastic or not.
+
+        Args:
+            other: Whose gear it is.
+        """
+        own = tuple(k for k in self.laws if not isinstance(k, Spring))
+        return Drive(self.armature, own + tuple(k for k in other.laws if isinstance(k, Spring)))
+
     def coefficient(self, kind: type[Viscous] | type[Coulomb]) -> float | None:
         """Return c of linear viscous or F of Coulomb friction, None where no line is the truth."""
         for law in self.laws:
@@ -275,7 +293,7 @@ class Drive:
         for law in self.laws:
             if kind is Viscous and isinstance(law, Viscous) and np.isinf(law.bend):
                 return law.coefficient
-            if kind is Coulomb and isinstance(law, Coulomb):
+            if kind is Coulomb and isinstance(law, Coulomb) and law.ratio == 1.0:
                 return law.effort
         return None
 
@@ -366,6 +384,8 @@ class DriveRanges:
     def _laws(
         self, effort: float, armature: float, inertia: float, rng: np.random.Generator
     ) -> tuple[Law, ...]:
+        if self.friction == "none":
+            return self._gear(effort, armature, inertia, rng)
         bend = rng.uniform(*self.bend)
         viscous = Viscous(effort * rng.uniform(*self.viscous), bend if bend > 0.0 else np.inf)
         offset = Offset(effort * self.offset * rng.normal())
@@ -374,6 +394,12 @@ class DriveRanges:
             laws.append(Load(self.load * rng.uniform()))
         if self.warming:
             laws.append(Warming(self.warming * rng.uniform(0.3, 1.0), rng.uniform(8.0, 30.0)))
+        return (*laws, *self._gear(effort, armature, inertia, rng))
+
+    def _gear(
+        self, effort: float, armature: float, inertia: float, rng: np.random.Generator
+    ) -> tuple[Law, ...]:
+        laws: list[Law] = []
         if self.ripple:
             size, cycles = self.ripple * rng.uniform(0.3, 1.0), rng.integers(50, 200)
             laws.append(Ripple(effort * size, float(cycles), rng.uniform(0.0, 2.0 * np.pi)))
@@ -392,6 +418,10 @@ def _hard(ranges: DriveRanges, effort: float, armature: float, rng: np.random.Ge
     return Coulomb(effort, 0.0)
 
 
+def _stribeck(ranges: DriveRanges, effort: float, armature: float, rng: np.random.Generator) -> Law:
+    return Coulomb(effort, 0.02, rng.uniform(*ranges.ratio), rng.uniform(*ranges.stribeck))
+
+
 def _lugre(ranges: DriveRanges, effort: float, armature: float, rng: np.random.Generator) -> Law:
     presliding = float(np.exp(rng.uniform(*np.log(ranges.presliding))))
     damping = 0.5 * float(np.sqrt(effort / presliding * armature))
@@ -406,6 +436,7 @@ def _dahl(ranges: DriveRanges, effort: float, armature: float, rng: np.random.Ge
 SLIDES: Mapping[FrictionKind, Callable[[DriveRanges, float, float, np.random.Generator], Law]] = {
     "smooth": _smooth,
     "hard": _hard,
+    "stribeck": _stribeck,
     "lugre": _lugre,
     "dahl": _dahl,
 }

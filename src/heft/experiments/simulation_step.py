@@ -50,7 +50,33 @@ def coulomb_at(free, slope, effort, scale):  # type: ignore[no-untyped-def]
 
 
 @exact
-def advance(k, h, time, mass, bias, now, speed, state, drive, gains, wanted, noise, log, elastic):  # type: ignore[no-untyped-def]
+def controlled(late, state, gains, weight, ahead):  # type: ignore[no-untyped-def]
+    """Return the motors' torque of a cascade, through a mass matrix for computed torque.
+
+    Args:
+        late: Error of the velocity, what the position's error asks for among it, (n,).
+        state: As of `advance`; the integral is read.
+        gains: As of `advance`.
+        weight: Mass matrix that feedback acts through, (n, n); none if (0, 0).
+        ahead: Feed-forward torque, (n,).
+    """
+    n = late.shape[0]
+    tau = np.empty(n)
+    for j in range(n):
+        if weight.shape[0] == 0:
+            tau[j] = ahead[j] + gains[1, j] * late[j] + gains[2, j] * state[6, j]
+        else:
+            tau[j] = ahead[j]
+            for i in range(n):
+                tau[j] += weight[j, i] * (gains[1, i] * late[i] + gains[2, i] * state[6, i])
+        tau[j] = min(max(tau[j], -gains[5, j]), gains[5, j])
+    return tau
+
+
+@exact
+def advance(  # type: ignore[no-untyped-def]
+    k, h, time, mass, bias, now, speed, state, drive, gains, weight, wanted, noise, log, elastic
+):
     """Move an arm on by one step.
 
     Args:
@@ -65,14 +91,27 @@ def advance(k, h, time, mass, bias, now, speed, state, drive, gains, wanted, noi
             predicted speed of rotors, bristle, filtered velocity, integral, last reading, torque
             passed on, position a step ago.
         drive: Rows as `simulated_drives.ROWS`.
-        gains: Rows: position, velocity, integral, encoder step, share of the filter kept.
+        gains: Rows: position, velocity, integral, encoder step, share of the filter kept, largest
+            torque.
+        weight: Mass matrix through which feedback acts, (n, n); each joint by itself if (0, 0).
         wanted: Rows q, v and feed-forward torque.
         noise: Of the encoders.
         log: Rows as `LOGGED`, then the reading, each (steps, n).
         elastic: Whether gears yield.
     """
     n = now.shape[0]
-    tau, known, efforts = np.empty(n), np.empty(n), np.zeros(n)
+    known, efforts, late = np.empty(n), np.zeros(n), np.empty(n)
+    for j in range(n):
+        reading = state[2, j] + noise[j]
+        if gains[3, j] > 0.0:
+            reading = gains[3, j] * np.round(reading / gains[3, j])
+        if k == 0:
+            state[7, j] = reading
+        state[5, j] += gains[4, j] * ((reading - state[7, j]) / h - state[5, j])
+        state[7, j] = reading
+        late[j] = wanted[1, j] + gains[0, j] * (wanted[0, j] - reading) - state[5, j]
+        state[6, j] += h * late[j]
+    tau = controlled(late, state, gains, weight, wanted[2])
     for j in range(n):
         (
             _armature,
@@ -97,17 +136,8 @@ def advance(k, h, time, mass, bias, now, speed, state, drive, gains, wanted, noi
             _gap,
         ) = drive[:, j]
         place, v = state[2, j], state[3, j]
-        reading = place + noise[j]
-        if gains[3, j] > 0.0:
-            reading = gains[3, j] * np.round(reading / gains[3, j])
         if k == 0:
-            state[7, j] = reading
             state[9, j] = place
-        state[5, j] += gains[4, j] * ((reading - state[7, j]) / h - state[5, j])
-        state[7, j] = reading
-        late = wanted[1, j] + gains[0, j] * (wanted[0, j] - reading) - state[5, j]
-        state[6, j] += h * late
-        tau[j] = wanted[2, j] + gains[1, j] * late + gains[2, j] * state[6, j]
         heat = 1.0 + warm * np.exp(-warming * max(time, 0.0))
         force = 0.0
         if bristle > 0.0:
@@ -122,7 +152,8 @@ def advance(k, h, time, mass, bias, now, speed, state, drive, gains, wanted, noi
             force = stiffness * z + damping * rate
             force *= 1.0 + load * abs(state[8, j]) / bristle
         elif coulomb > 0.0:
-            efforts[j] = heat * (coulomb + load * abs(state[8, j]))
+            level = coulomb * (1.0 + (ratio - 1.0) * np.exp(-((v / stribeck) ** 2)))
+            efforts[j] = heat * (level + load * abs(state[8, j]))
         curve = viscous * v if bend == 0.0 else viscous / bend * np.arcsinh(bend * v)
         known[j] = heat * (curve + force + offset) + ripple * np.sin(cycles * place + phase)
         state[9, j] = place
@@ -192,8 +223,9 @@ def warm_up() -> None:
     drive[0] = 1.0
     one, state = np.ones((1, 1)), np.zeros((10, 1))
     rest = [np.zeros(1) for _ in range(3)]
-    gains, wanted, log = np.zeros((5, 1)), np.zeros((3, 1)), np.zeros((10, 1, 1))
-    args: Any = (0, 1e-3, 0.0, one, *rest, state, drive, gains, wanted, np.zeros(1), log)
+    gains, wanted, log = np.zeros((6, 1)), np.zeros((3, 1)), np.zeros((10, 1, 1))
+    weight, noise = np.zeros((0, 0)), np.zeros(1)
+    args: Any = (0, 1e-3, 0.0, one, *rest, state, drive, gains, weight, wanted, noise, log)
     advance(*args, False)
 
 

@@ -9,20 +9,21 @@ signals, plants and estimators are not used: what they assume cannot hide here.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.errors import InvalidModel, InvalidSetting, SolverFailure
 from heft.recordings import Recording
 
 from .arms import Arm
-from .motions import Limits, MotionKind, draw_motion
-from .sensors import Sensors
+from .motions import Limits, Motion, MotionKind, draw_motion
+from .sensors import Calibration, Sensors
 from .simulated_drives import Drive, DriveRanges, table
 from .simulated_links import Links
 from .simulation_step import KERNELS, LOGGED, advance
@@ -31,21 +32,35 @@ TYPICAL = 200  # positions at which an arm's typical torques are taken
 HASTE = 4.0  # acceleration of these [rad/s²]
 EFFORT = 0.9  # of the torque limits, for what the wrong model says is needed
 DRAWS = 12  # of motions, each smaller and slower, until one is within them
-PURPOSES = ("drives", "prior", "motion", "encoders", "tilt", "torque", "clock")
+PURPOSES = (
+    *("drives", "prior", "motion", "encoders", "tilt", "torque", "clock"),
+    *("calibration", "rows"),
+)
 AHEAD = 8  # steps between two evaluations of the wrong model
+CREEPING = 0.05  # speed below which a controller compensates for part of the friction [rad/s]
+LOOKS = 100  # steps between two looks whether the robot runs away
+FARTHEST, FASTEST = 1e3, 1e4  # [rad or m, a second], where a robot has run away
 
 
 @dataclass(frozen=True)
 class Controller:
     """Gains of a cascade of position and velocity, with what a wrong model says is needed.
 
+    Without the integral and anything ahead it is a PD controller (`pd`); through the mass matrix at
+    the measured position, its bias torque added, it is computed torque (`computed_torque`)
+    [Spong1989, chapter 8].
+
     Attributes:
         position: Speed per error of position [1/s].
         velocity: Bandwidth of the velocity loop [rad/s].
         integral: Of the velocity error [1/s].
         corner: Of the filter of the differentiated position [Hz].
-        known: Share of rotor inertia and viscous friction that it knows.
+        known: Share of rotor inertia and viscous friction that it knows, and of all friction where
+            it inverts the model.
         ahead: Share of the wrong model's torque that it gives ahead of any error.
+        inverse: Whether errors act through the wrong model's mass matrix where the robot is, and
+            its bias torque is that of where the robot is: computed torque.
+        saturating: Whether torque ends at the joints' limits.
     """
 
     position: float = 12.0
@@ -54,6 +69,29 @@ class Controller:
     corner: float = 25.0
     known: float = 0.8
     ahead: float = 1.0
+    inverse: bool = False
+    saturating: bool = False
+
+    @staticmethod
+    def pd(frequency: float = 4.0, damping: float = 1.0) -> Controller:
+        """Return a PD controller of each joint: ω² J e + 2 ζ ω J ė, J its mean inertia.
+
+        Args:
+            frequency: ω / 2π [Hz].
+            damping: ζ.
+        """
+        speed = 2.0 * np.pi * frequency
+        return Controller(0.5 * speed / damping, 2.0 * damping * speed, 0.0, 40.0, 0.0, 0.0)
+
+    @staticmethod
+    def computed_torque(frequency: float = 4.0, damping: float = 1.0) -> Controller:
+        """Return computed torque: M (a + 2 ζ ω ė + ω² e) + h.
+
+        Args:
+            frequency: ω / 2π [Hz].
+            damping: ζ.
+        """
+        return replace(Controller.pd(frequency, damping), known=0.8, ahead=1.0, inverse=True)
 
 
 @dataclass(frozen=True)
@@ -63,8 +101,8 @@ class Condition:
     Attributes:
         drives: From what the drives are drawn.
         sensors: Between motion and log.
-        motion: Kind of the motion.
-        limits: Of the motion.
+        motion: Kind of the motion; or the motion itself, within the joints' limits.
+        limits: Of a motion that is drawn.
         controller: Of the arm.
         duration: Of the log [s].
         tilt: Of the base, about a random level axis [rad]; the model file does not say it.
@@ -73,11 +111,14 @@ class Condition:
         run_in: From rest to the log's first row [s].
         step: Of integration, control and encoders [s].
         other_duration: Of the motions that nobody fits [s].
+        gravity: In the base's frame [m/s²]; the model file's if not given.
+        fixed_drives: Rotors and friction of some joints, by name, in place of those drawn; the
+            gears are drawn for all.
     """
 
     drives: DriveRanges = field(default_factory=DriveRanges)
     sensors: Sensors = field(default_factory=Sensors)
-    motion: MotionKind = "sines"
+    motion: MotionKind | Motion = "sines"
     limits: Limits = field(default_factory=Limits)
     controller: Controller = field(default_factory=Controller)
     duration: float = 25.0
@@ -87,6 +128,8 @@ class Condition:
     run_in: float = 2.0
     step: float = 5e-4
     other_duration: float = 12.0
+    gravity: tuple[float, float, float] | None = None
+    fixed_drives: Mapping[str, Drive] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,8 +175,12 @@ class SimulatedExperiment:
         simulator: What was simulated.
         seed: Of all random numbers.
         prior: Model file as the user has it, wrong.
-        recording: The log, `q.<joint>` and `tau.<joint>`.
-        exact: What happened at the log's times, without any sensor.
+        recording: The log, `q.<joint>` and `tau.<joint>`, or `current.<joint>`.
+        exact: What happened at the times of all rows, without any sensor; those that the log lost
+            among them.
+        calibration: What the sensors err by all the time.
+        kept: Rows of `exact` that are in the log, shape (kept,).
+        source: Rows of `exact` whose values these hold, shape (kept,).
     """
 
     simulator: Simulator
@@ -141,6 +188,9 @@ class SimulatedExperiment:
     prior: bytes
     recording: Recording
     exact: ExactMotion
+    calibration: Calibration
+    kept: NDArray[np.int64]
+    source: NDArray[np.int64]
 
     @property
     def drives(self) -> tuple[Drive, ...]:
@@ -204,6 +254,7 @@ class Simulator:
         seed: int,
         torque: Callable[[ExactMotion], Array] | None = None,
         number: int = 0,
+        watch: Callable[[float], None] = lambda time: None,
     ) -> SimulatedExperiment:
         """Return the experiment of a seed, the same each time.
 
@@ -212,6 +263,7 @@ class Simulator:
             torque: What the torque sensors see of a motion, shape (steps, joints) [N·m]; the
                 motors' torque if not given.
             number: One number, one motion and noise of sensors, of the same robot.
+            watch: Called now and then with the time that is simulated [s].
 
         Raises:
             InvalidSetting: If MuJoCo is not installed.
@@ -221,21 +273,30 @@ class Simulator:
         condition, sensors = self.condition, self.condition.sensors
         of_torque = self._random(seed, "torque", number)
         of_clock = self._random(seed, "clock", number)
-        whole, readings = self._moved(seed, condition.motion, number, condition.duration)
+        whole, readings = self._moved(seed, condition.motion, number, condition.duration, watch)
         rows = self._rows(condition.duration, sensors.rate)
         exact = whole.part(rows)
         effort = whole.tau if torque is None else torque(whole)
         size = np.sqrt(np.mean(effort[rows] ** 2, axis=0))
+        calibration = sensors.calibration(size, self._random(seed, "calibration"))
         seen = sensors.seen_torque(exact.time, whole.time, effort)
-        logged = sensors.torque(seen, size, of_torque)
-        names = self.arm.joints
+        seen = sensors.calibrated(seen, exact.q, calibration)
+        columns = {
+            "q": sensors.seen_position(rows, readings, condition.step, calibration),
+            sensors.effort: sensors.torque(seen, size, of_torque),
+        }
+        stamps = sensors.stamps(exact.time, of_clock)
+        kept, source = sensors.kept(len(rows), self._random(seed, "rows", number))
         recording = Recording.from_arrays(
-            sensors.stamps(exact.time, of_clock),
+            stamps[kept],
             f"{self.arm.name} {seed}" + (f" {number}" if number else ""),
-            q={j: readings[rows, k] for k, j in enumerate(names)},
-            tau={j: logged[:, k] for k, j in enumerate(names)},
+            **{
+                kind: {j: found[source, k] for k, j in enumerate(self.arm.joints)}
+                for kind, found in columns.items()
+            },
         )
-        return SimulatedExperiment(self, seed, self.believed(seed), recording, exact)
+        prior = self.believed(seed)
+        return SimulatedExperiment(self, seed, prior, recording, exact, calibration, kept, source)
 
     def _random(self, seed: int, purpose: str, number: int = 0) -> np.random.Generator:
         """Return random numbers for a purpose: none moves because another draws more."""
@@ -249,7 +310,10 @@ class Simulator:
 
     def drives_of(self, seed: int) -> tuple[Drive, ...]:
         """Return the drives of a seed."""
-        return self.condition.drives.draw(*self.typical, self._random(seed, "drives"))
+        drawn = self.condition.drives.draw(*self.typical, self._random(seed, "drives"))
+        fixed = self.condition.fixed_drives
+        pairs = zip(self.arm.joints, drawn, strict=True)
+        return tuple(fixed[j].with_gear_of(d) if j in fixed else d for j, d in pairs)
 
     @cached_property
     def typical(self) -> tuple[Array, Array]:
@@ -258,14 +322,16 @@ class Simulator:
         Each of shape (joints,); drives are drawn in proportion to them.
         """
         rng = np.random.default_rng(0)
-        links = Links.of(self.arm.urdf, self.arm.joints)
-        q = rng.uniform(self.arm.lower, self.arm.upper, (TYPICAL, len(self.arm.joints)))
+        links = self._links(self.arm.urdf)
+        lower = np.where(np.isfinite(self.arm.lower), self.arm.lower, -np.pi)
+        upper = np.where(np.isfinite(self.arm.upper), self.arm.upper, np.pi)
+        q = rng.uniform(lower, upper, (TYPICAL, len(self.arm.joints)))
         still = np.zeros_like(q)
         weight = links.inverse_dynamics(q, still, still)
         inertia = np.mean([np.diag(links.mass(x)) for x in q], axis=0)
         return np.sqrt(np.mean(weight**2, axis=0) + (HASTE * inertia) ** 2), inertia
 
-    def other(self, seed: int, kind: MotionKind, number: int) -> ExactMotion:
+    def other(self, seed: int, kind: MotionKind | Motion, number: int) -> ExactMotion:
         """Return another motion of a seed's arm, exact; see `SimulatedExperiment.other`.
 
         Args:
@@ -281,14 +347,26 @@ class Simulator:
         whole, _ = self._moved(seed, kind, number, duration)
         return whole.part(self._rows(duration, min(self.condition.sensors.rate, 250.0)))
 
-    def _rows(self, duration: float, rate: float) -> Array:
+    def _links(self, file: bytes) -> Links:
+        """Return the links of a model file under the condition's gravity."""
+        links = Links.of(file, self.arm.joints)
+        if self.condition.gravity is not None:
+            links.point_gravity(np.array(self.condition.gravity))
+        return links
+
+    def _rows(self, duration: float, rate: float) -> NDArray[np.int64]:
         """Return the steps at which a row is logged."""
         step = self.condition.step
         first, every = round(self.condition.run_in / step), round(1.0 / (rate * step))
         return np.asarray(first + every * np.arange(round(duration * rate)))
 
     def _moved(
-        self, seed: int, kind: MotionKind, number: int, duration: float
+        self,
+        seed: int,
+        kind: MotionKind | Motion,
+        number: int,
+        duration: float,
+        watch: Callable[[float], None] = lambda time: None,
     ) -> tuple[ExactMotion, Array]:
         """Return what happens at every step, and the logged encoders' readings."""
         condition, sensors = self.condition, self.condition.sensors
@@ -300,11 +378,9 @@ class Simulator:
         wanted = self._wanted(seed, kind, number, time, drives)
         shape = (steps, len(drives))
         noise = sensors.encoder_noise * self._random(seed, "encoders", number).normal(size=shape)
-        links = Links.of(self.arm.urdf, self.arm.joints)
+        links = self._links(self.arm.urdf)
         links.tilt(condition.tilt, self._random(seed, "tilt").uniform(0.0, 2.0 * np.pi))
-        log = self._integrated(links, drives, time, wanted, noise)
-        if not np.isfinite(log).all():
-            raise SolverFailure("the simulated arm does not stay finite", argument=self.arm.name)
+        log = self._integrated(links, self.believed(seed), drives, time, wanted, noise, watch)
         found = dict(zip((*LOGGED, "reading"), log, strict=True))
         link = [found[k] for k in ("q", "v", "a")]
         rotor = [found[k] for k in ("rotor", "rotor_speed", "rotor_acceleration")]
@@ -314,23 +390,33 @@ class Simulator:
         return ExactMotion(time, *link, *rest, *link), sensors.stepped(link[0] + noise)
 
     def _wanted(
-        self, seed: int, kind: MotionKind, number: int, time: Array, drives: tuple[Drive, ...]
+        self,
+        seed: int,
+        kind: MotionKind | Motion,
+        number: int,
+        time: Array,
+        drives: tuple[Drive, ...],
     ) -> Array:
         """Return wanted q and v and the feed-forward torque, shape (steps, 3, joints).
+
+        For computed torque the wanted acceleration stands in the torque's place.
 
         Raises:
             InvalidModel: If the arm is too weak for any motion of this kind.
         """
         condition, rubs = self.condition, table(drives)
         rng = self._random(seed, "motion", number)
-        believed = Links.of(self.believed(seed), self.arm.joints)
+        believed = self._links(self.believed(seed))
         seldom = np.append(np.arange(0, len(time) - 1, AHEAD), len(time) - 1)
         limits = condition.limits
         for _ in range(DRAWS):
-            motion = draw_motion(kind, self.arm, rng, float(time[0]), float(time[-1]), limits)
+            motion = kind
+            if isinstance(motion, str):
+                begin, end = float(time[0]), float(time[-1])
+                motion = draw_motion(motion, self.arm, rng, begin, end, limits)
             q, v, a = motion(time)
             coarse = believed.inverse_dynamics(q[seldom], v[seldom], a[seldom])
-            if (np.abs(coarse) <= EFFORT * self.arm.effort).all():
+            if not isinstance(kind, str) or (np.abs(coarse) <= EFFORT * self.arm.effort).all():
                 break
             limits = replace(limits, reach=0.9 * limits.reach, speed=0.9 * limits.speed)
         else:
@@ -338,12 +424,16 @@ class Simulator:
         ahead = np.stack([np.interp(time, time[seldom], x) for x in coarse.T], axis=1)
         ahead += condition.controller.known * (rubs[0] * a + rubs[1] * v)
         ahead *= condition.controller.ahead
+        if condition.controller.inverse:
+            ahead = a
         return np.ascontiguousarray(np.stack([q, v, ahead], axis=1))
 
     def _gains(self, inertia: Array, drives: tuple[Drive, ...]) -> Array:
         """Return the controller's gains, rows as `simulation_step.advance` takes them."""
         control, n = self.condition.controller, len(drives)
-        velocity = control.velocity * (inertia + table(drives)[0])
+        # Computed torque multiplies by the mass matrix where the robot is.
+        size = np.ones(n) if control.inverse else inertia + table(drives)[0]
+        velocity = control.velocity * size
         keep = 1.0 - np.exp(-2.0 * np.pi * control.corner * self.condition.step)
         quantum = self.condition.sensors.quantum
         return np.array(
@@ -353,36 +443,73 @@ class Simulator:
                 control.integral * velocity,
                 np.full(n, quantum),
                 np.full(n, keep),
+                self.arm.effort if control.saturating else np.full(n, np.inf),
             ]
         )
 
     def _integrated(
-        self, links: Links, drives: tuple[Drive, ...], time: Array, wanted: Array, noise: Array
+        self,
+        links: Links,
+        file: bytes,
+        drives: tuple[Drive, ...],
+        time: Array,
+        wanted: Array,
+        noise: Array,
+        watch: Callable[[float], None],
     ) -> Array:
-        """Return what happens at every step, rows as `simulation_step.LOGGED` and the reading."""
+        """Return what happens at every step, rows as `simulation_step.LOGGED` and the reading.
+
+        Raises:
+            SolverFailure: If the simulated robot does not stay finite.
+        """
         KERNELS.prepare()
         n, elastic = len(drives), any(d.elastic for d in drives)
         drive, gains = table(drives), self._gains(self.typical[1], drives)
         links.armature = np.zeros(n) if elastic else drive[0]
         log, state = np.zeros((len(LOGGED) + 1, len(time), n)), np.zeros((10, n))
         q, v = links.state(wanted[0, 0])
-        state[2] = q
+        state[2] = state[7] = q
+        weight, model = np.zeros((0, 0)), None
+        if self.condition.controller.inverse:
+            model = self._links(file)
+            model.armature = self.condition.controller.known * drive[0]
+            modelled = model.state(q)
+            rubs = self._compensation(drive)
         for k in range(len(time)):
             mass, bias = links.equation()
-            advance(
-                k,
-                self.condition.step,
-                time[k],
-                mass,
-                bias,
-                q,
-                v,
-                state,
-                drive,
-                gains,
-                wanted[k],
-                noise[k],
-                log,
-                elastic,
-            )
+            if model is not None:
+                modelled[0][:], modelled[1][:] = state[7], state[5]
+                weight, known = model.equation()
+                wanted[k, 2] = weight @ wanted[k, 2] + known + rubs(wanted[k, 1])
+            if k % LOOKS == 0:
+                self._refuse_runaway(float(time[k]), q, v)
+                watch(float(time[k]))
+            now, shares = (k, self.condition.step, time[k], mass, bias), (gains, weight)
+            try:
+                advance(*now, q, v, state, drive, *shares, wanted[k], noise[k], log, elastic)
+            except np.linalg.LinAlgError:  # the mass matrix is not finite, since the state is not
+                self._refuse_runaway(float(time[k]), np.full(n, np.nan), v)
+        self._refuse_runaway(float(time[k]), q, v)
         return log
+
+    def _compensation(self, drive: Array) -> Callable[[Array], Array]:
+        """Return the friction at wanted speeds [N·m], as a controller knows it."""
+        known = self.condition.controller.known
+        viscous, sliding = known * drive[1], known * (drive[3] + drive[6])
+        return lambda speed: viscous * speed + sliding * np.tanh(speed / CREEPING)
+
+    def _refuse_runaway(self, time: float, q: Array, v: Array) -> None:
+        """Raise `SolverFailure` if a joint is anywhere but where a robot could be."""
+        with np.errstate(all="ignore"):
+            size = np.maximum(np.abs(q) / FARTHEST, np.abs(v) / FASTEST)
+        if (size < 1.0).all():
+            return
+        worst = int(np.argmax(np.where(np.isnan(size), np.inf, size)))
+        raise SolverFailure(
+            "the simulated robot does not stay finite",
+            argument=self.arm.name,
+            got=f"{self.arm.joints[worst]} at {q[worst]:.3g} rad (or m), {v[worst]:.3g} a second, "
+            f"{time:.3f} s after the start",
+            cure="softer gains, a shorter step, or a stiffer gear: what the controller asks for in "
+            "one step is more than the simulated drive can follow",
+        )

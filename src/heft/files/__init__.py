@@ -2,6 +2,7 @@
 
 from . import edits, xml
 from .reading import UNREADABLE, is_bomb, read_arrays, read_text, refuse_bomb, require_regular
+from .reading import visible_texts
 from .opened import OpenedFile, file_hash, hash_of_all
 from .schema import require_schema
 from .writing import put, require_own, require_writable, workshop, write_text

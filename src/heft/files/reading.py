@@ -21,7 +21,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from heft.errors import InputError, InvalidRecording, did_you_mean
+from heft.errors import InputError, InvalidRecording, did_you_mean, visible
 
 LARGEST_TEXT = 16 * 1024 * 1024  # [bytes], of a model, of settings, of results
 # A file that unpacks to more than this, and to this many times its size, holds no measurements:
@@ -127,6 +127,23 @@ def read_text(path: Path, what: str, error: type[InputError], largest: int = LAR
             expected="a file that people wrote",
         )
     return data
+
+
+def visible_texts(value: Any) -> Any:
+    """Return parsed values whose texts, names included, are spelt as `errors.visible` spells them.
+
+    So a name out of a file is one line wherever it is told, and the same in all files.
+
+    Args:
+        value: Of TOML or JSON.
+    """
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, list):
+        return [visible_texts(item) for item in value]
+    if isinstance(value, dict):
+        return {visible(name): visible_texts(item) for name, item in value.items()}
+    return value
 
 
 def is_bomb(packed: int, unpacked: int) -> bool:

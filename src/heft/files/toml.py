@@ -28,7 +28,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from heft.errors import InvalidSetting, did_you_mean, shown
 
-from .reading import read_text
+from .reading import read_text, visible_texts
 
 Scalar = TypeVar("Scalar")
 Made = TypeVar("Made", covariant=True)
@@ -50,7 +50,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     if max(piece.count(b".") for piece in re.split(rb"[=,\n\[\]{}#]", data)) > MOST_DOTS:
         raise InvalidSetting("keys are nested too deeply", argument=str(path))
     try:
-        return tomllib.loads(data.decode())
+        return dict(visible_texts(tomllib.loads(data.decode())))
     except (ValueError, RecursionError) as problem:  # also TOMLDecodeError, UnicodeDecodeError
         raise InvalidSetting(
             "this is not a TOML file", argument=str(path), got=str(problem)

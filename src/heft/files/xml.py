@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from xml.parsers import expat
 
-from heft.errors import InvalidModel
+from heft.errors import InvalidModel, visible
 
 from .reading import LARGEST_TEXT
 from .toml import LARGEST_NUMBER
@@ -150,6 +150,18 @@ class _Builder:
         begin, line = self.parser.CurrentByteIndex, self.parser.CurrentLineNumber
         element = Element(tag, attributes, begin, _tag_end(self.data, begin), line)
         self.count += 1
+        hidden = [
+            f"{name} = {visible(value)!r}"
+            for name, value in attributes.items()
+            if visible(value) != value and not NUMBERS.fullmatch(value)
+        ]
+        if hidden:
+            raise InvalidModel(
+                "a name or value holds characters that cannot be seen",
+                argument=f"{self.path}, line {line}",
+                got=hidden[0],
+                cure="write it without line ends, control characters and marks of direction",
+            )
         if len(attributes) > MOST_ATTRIBUTES:
             raise InvalidModel(
                 "an element has too many attributes",

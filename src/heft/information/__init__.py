@@ -11,5 +11,6 @@ from .rotation import rpy_of_matrix, skew
 from .square_root import Information, Triangle, triangle_of
 from .identifiability import BaseParameters, DataRank, Directions, base_parameters
 from .identifiability import channel_ranks, column_order, data_rank, solve, visible_share
+from .selection import SegmentSelection, Selected
 from .parameter_space import ParameterSpace
 from .checks import SEVERITIES, Check, Finding, Severity, Verdict, verdict

@@ -2,7 +2,11 @@
 
 from . import export, load_settings
 from .options import STANDARD_GRAVITY, JointOptions, Coupling, LinkOptions, Options, joint_lines
+from .motion_options import Box, HalfSpace, JointMotionOptions, Margins, MotionOptions, ToolCapsule
 from .denavit_hartenberg import Body, Outline, Row, outline
 from .expressions import expression, load_sympy, require_sensible, right_angle
 from .robot import Robot
+from .motion_limits import LimitDefaults, MotionLimits, motion_limits
 from .friction_code import c_source, python_source
+from .link_shapes import LinkShape, cannot_touch, carried_reach
+from .capsules import CapsuleFitting, Capsules, fit_capsules

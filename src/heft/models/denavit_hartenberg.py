@@ -34,6 +34,7 @@ from heft.files import (
     named,
     number,
     rows_of,
+    visible_texts,
 )
 from heft.information import inertia, matrix_of_rpy
 
@@ -199,7 +200,7 @@ def outline(
         InvalidModel: If it is no TOML, or no such table; naming the key and the row.
     """
     try:
-        table = tomllib.loads(data.decode("utf-8-sig"))
+        table = dict(visible_texts(tomllib.loads(data.decode("utf-8-sig"))))
         return _outline(table, path, scalar, require)
     except InvalidSetting as problem:
         raise problem.retold(InvalidModel, problem.argument) from None

@@ -31,7 +31,10 @@ from heft.files import (
     truth,
 )
 
+from .motion_options import MOTION, MotionOptions
+
 STANDARD_GRAVITY = (0.0, 0.0, -9.81)
+OF_COMMANDS = ("simulation",)  # tables of the TOML of `--with` that a command of this name reads
 LARGEST_GRAVITY = 100.0  # [m/s²]; more is in another unit
 
 
@@ -125,6 +128,7 @@ class Options:
         joint: Options of joints, by joint name.
         coupling: Transmission of motors that move several joints.
         limits: Bounds on mass and centre of mass, by link name.
+        motion: Limits of motions that are designed.
     """
 
     base: Literal["fixed", "free"] = "fixed"
@@ -132,6 +136,7 @@ class Options:
     joint: Mapping[str, JointOptions] | None = None
     coupling: Coupling | None = None
     limits: Mapping[str, LinkOptions] | None = None
+    motion: MotionOptions = MotionOptions()
 
     @staticmethod
     def from_toml(path: Path) -> Options:
@@ -166,7 +171,8 @@ class Options:
                 argument=f"{where}, [link]",
                 cure="give the TOML that holds [link] in the place of the URDF",
             )
-        return OPTIONS(table, where)
+        own = {k: v for k, v in table.items() if k not in OF_COMMANDS}
+        return OPTIONS(own, where)
 
     def of(self, joint: str) -> JointOptions:
         """Return the options of a joint, defaults where none are given."""
@@ -198,6 +204,8 @@ class Options:
                 name: {k: np.array(v).tolist() for k, v in vars(entry).items() if v is not None}
                 for name, entry in self.limits.items()
             }
+        if motion := self.motion.to_dict():
+            table["motion"] = motion
         return table
 
 
@@ -280,5 +288,6 @@ OPTIONS = Section(
         "joint": named(JOINT, "[joint.NAME] tables are expected"),
         "coupling": COUPLING,
         "limits": named(LIMITS, "[limits.NAME] tables are expected"),
+        "motion": MOTION,
     },
 )

@@ -203,10 +203,10 @@ def _check_tree(links: dict[str, Element], joints: dict[str, Element], path: str
             expected="one",
             cure="connect them with joints of type fixed" if roots else "cut the cycle",
         )
+    rooted: set[str] = set()
     for name in links:
-        seen = {name}
-        while name in parents:
-            name = parents[name].find("parent").attributes["link"]  # type: ignore[union-attr]
+        seen: set[str] = set()
+        while name in parents and name not in rooted:
             if name in seen:
                 raise InvalidModel(
                     "the joints form a cycle",
@@ -214,6 +214,8 @@ def _check_tree(links: dict[str, Element], joints: dict[str, Element], path: str
                     cure="cut the cycle at one joint",
                 )
             seen.add(name)
+            name = parents[name].find("parent").attributes["link"]  # type: ignore[union-attr]
+        rooted |= seen
 
 
 def refuse_xacro(root: Element, path: str) -> None:

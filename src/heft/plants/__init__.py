@@ -1,7 +1,7 @@
 """Plants, which turn signals into regressor rows, and the estimation problem with recordings."""
 
-from .plant import Channel, Fused, Inputs, Integrable, Measured, MotionSignal, Plant
-from .plant import PointSensitive, Predicting, Rows, Samples, Sides
+from .plant import Channel, Coordinate, Excitable, Fused, Inputs, Integrable, Measured
+from .plant import MotionSignal, Plant, PointSensitive, Predicting, Rows, Samples, Sides
 from .rows import Equations, Residuals
 from .base import structural_base
 from .robot import RobotMotion, RobotPlant, both_sides, random_drive_state, random_states
@@ -10,7 +10,9 @@ from .robot_signals import effort_signals, position_signals
 from .free_body import FreeBody
 from .problem import Problem, point_moments
 from .payload_on_robot import GUESS, NAME, carrying, currents, last_frame, load_columns, with_load
+from .excitable_robot import ExcitableLoad, ExcitableRobot, with_smooth_friction
 from .repeated_motion import RepeatedMotion
+from .segments import Segments
 from .held_signals import CHANNEL_UNITS, CHANNELS, GAP_STEPS, GraspingPoint, Held, at_first
 from .held_signals import noise_covariance, whitened
 from .wrench_sensor import Point, Unknowns, linearised, sides

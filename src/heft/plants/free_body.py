@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Literal
 
 import numpy as np
@@ -34,7 +34,8 @@ from heft.information import (
 from heft.recordings import Recording
 from heft.signals import Smoothed
 
-from .plant import Channel, Inputs, Measured, MotionSignal, Plant, Rows, Samples, Sides
+from .attitude import Turning, times
+from .plant import Channel, Coordinate, Inputs, Measured, MotionSignal, Plant, Rows, Samples, Sides
 
 AXIS_FORCES = tuple(f"force.{a}" for a in AXES)
 AXIS_MOMENTS = tuple(f"torque.{a}" for a in AXES)
@@ -62,6 +63,22 @@ class BodyMotion:
     def part(self, rows: slice | NDArray[np.intp]) -> BodyMotion:
         """Return some of the samples."""
         return BodyMotion(*(array[rows] for array in vars(self).values()))
+
+
+@dataclass(frozen=True, eq=False)
+class DesignedMotion(BodyMotion):
+    """Motion of a body by position, roll, pitch and yaw.
+
+    Attributes:
+        turning: Of the attitude.
+    """
+
+    turning: Turning
+
+    def part(self, rows: slice | NDArray[np.intp]) -> DesignedMotion:
+        """Return some of the samples."""
+        plain = {n: getattr(self, n)[rows] for n in BodyMotion.__dataclass_fields__}
+        return DesignedMotion(**plain, turning=self.turning.part(rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,6 +203,45 @@ class FreeBody(Plant[BodyMotion]):
         rest = inertia.wrench_regressor(m.rest, none, none, products)
         return Sides(momentum[:, :, chosen], -rest[:, :, chosen])
 
+    @property
+    def coordinates(self) -> tuple[Coordinate, ...]:
+        """Position of the origin in the world, then roll, pitch and yaw."""
+        places = (Coordinate(a, "m") for a in AXES)
+        return (*places, *(Coordinate(a, "rad") for a in ("roll", "pitch", "yaw")))
+
+    def samples_at(self, q: Array, v: Array, a: Array) -> Samples[BodyMotion]:
+        """Return samples of a motion; see `Excitable`.
+
+        Args:
+            q: Position, then roll, pitch and yaw (`matrix_of_rpy`), shape (N, 6) [m, rad].
+            v: Their derivatives, which are not the body's rates, shape (N, 6).
+            a: Their second derivatives, shape (N, 6).
+        """
+        turning = Turning.of(q[:, 3:], v[:, 3:], a[:, 3:])
+        back = np.swapaxes(turning.rotation, 1, 2)
+        w, inside = turning.velocity, times(back, v[:, :3])
+        specific = times(back, a[:, :3] - np.asarray(self.gravity))
+        rest = np.cross(w, inside) + specific - times(back, a[:, :3])
+        motion = DesignedMotion(specific, w, turning.acceleration, inside, rest, turning)
+        return Samples.of_motion(motion, len(q), len(self.channels))
+
+    def pull_back(
+        self, samples: Samples[DesignedMotion], columns: Sequence[int], seeds: Array
+    ) -> tuple[Array, Array, Array]:
+        """Return the gradients of Σ S·Y by q, v and a, each of shape (N, 6); see `Excitable`."""
+        m, chosen = samples.motion, list(columns)
+        specific, rise, turned = (
+            np.asarray(seeds.reshape(len(seeds), -1) @ part[:, :, chosen].reshape(len(part), -1).T)
+            for part in _parts_of_rows()
+        )
+        spread = turned.reshape(-1, 3, 3)
+        velocity = times(spread + np.swapaxes(spread, 1, 2), m.angular_velocity)
+        angles = m.turning.pull_back(np.cross(specific, m.specific), velocity, rise)
+        push = times(m.turning.rotation, specific)
+        nothing = np.zeros_like(push)
+        by_q, by_v, by_a = zip((nothing, nothing, push), angles, strict=True)
+        return np.hstack(by_q), np.hstack(by_v), np.hstack(by_a)
+
     def random_samples(self, count: int, rng: np.random.Generator) -> Samples[BodyMotion]:
         """Return random accelerations and turns.
 
@@ -196,6 +252,17 @@ class FreeBody(Plant[BodyMotion]):
         v, w, alpha, rest, change = rng.normal(size=(5, count, 3))
         motion = BodyMotion(rest + change, w, alpha, v, rest)
         return Samples.of_motion(motion, count, len(self.channels))
+
+
+@cache
+def _parts_of_rows() -> tuple[Array, Array, Array]:
+    """Return rows of unit a − g, α and products ωωᵀ, of which all rows are linear combinations."""
+    one, none, still = np.eye(3), np.zeros((3, 3)), np.zeros((9, 3))
+    return (
+        inertia.wrench_regressor(one, none, none),
+        inertia.wrench_regressor(none, none, one),
+        inertia.wrench_regressor(still, still, still, np.eye(9).reshape(9, 3, 3)),
+    )
 
 
 def turning(quaternion: Array, rate: Array, acceleration: Array) -> tuple[Array, Array]:

@@ -13,8 +13,8 @@ whose wrenches nobody measures, and loads that several robots share mix channels
 how they do is a further field of `Rows`, beside Y.
 
 A plant inherits from `Plant` what it has nothing to add to: it then has no memory and is linear.
-What it can do beyond (`Fused`, `Integrable`, `Predicting`, `PointSensitive`) is a protocol of its
-own each, asked for by `isinstance`.
+What it can do beyond (`Fused`, `Integrable`, `Predicting`, `PointSensitive`, `Excitable`) is a
+protocol of its own each, asked for by `isinstance`.
 """
 
 from __future__ import annotations
@@ -371,5 +371,54 @@ class PointSensitive(Protocol):
             samples: N of them.
             values: x, of the standard columns, shape (p,).
             directions: Of the point, shape (p, k).
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Coordinate:
+    """A coordinate of motion that can be designed.
+
+    Attributes:
+        name: Such as the joint's.
+        unit: Of its position: rad or m.
+    """
+
+    name: str
+    unit: str
+
+
+@runtime_checkable
+class Excitable(Protocol):
+    """A plant whose motion can be designed: rows at any motion, and gradients of what they make.
+
+    Its rows are differentiable functions of position, velocity and acceleration of d coordinates,
+    without memory.
+    """
+
+    @property
+    def coordinates(self) -> tuple[Coordinate, ...]:
+        """The d coordinates that are designed."""
+        ...
+
+    def samples_at(self, q: Array, v: Array, a: Array) -> Samples[Any]:
+        """Return samples of a motion; what they measured is zero.
+
+        Args:
+            q: Positions of the coordinates, shape (N, d) [rad or m].
+            v: Their derivatives, shape (N, d) [rad/s or m/s].
+            a: Theirs, shape (N, d) [rad/s² or m/s²].
+        """
+        ...
+
+    def pull_back(
+        self, samples: Any, columns: Sequence[int], seeds: Array
+    ) -> tuple[Array, Array, Array]:
+        """Return the gradients of Σ S·Y by q, v and a, each of shape (N, d).
+
+        Args:
+            samples: N of them, as `samples_at` made them.
+            columns: Positions of columns of `labels`.
+            seeds: S, of the shape of `rows(samples, columns).regressor`.
         """
         ...

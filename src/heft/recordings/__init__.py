@@ -6,4 +6,5 @@ from .formats.messages import KINDS, Channel, full_name, read_group, stamps_of, 
 from .columns import JOINT_KINDS, UNITS, ColumnMap, SignalMap
 from .recording import Recording
 from .map_draft import draft_map
-from .convert import convert
+from .joint_trajectory import JointTrajectory
+from .convert import convert, require_log, write_table

@@ -64,6 +64,7 @@ UNITS: dict[str, dict[str, float]] = {
     "acc": {"m/s^2": 1.0, "g": 9.80665},
     "u": {"1": 1.0},
 }
+MOST_NAMED = 500  # joints of a table: a matrix takes the square of them
 NO_UNIT = "this is no unit of this signal"
 
 
@@ -263,6 +264,13 @@ def _names(kind: str, value: object, where: str) -> tuple[str, ...]:
     of = _owners(kind)
     if of == "frame" and isinstance(value, str) and value:
         return tuple(f"{value}.{letter}" for letter in FRAME_KINDS[kind])
+    if of != "frame" and isinstance(value, list) and len(value) > MOST_NAMED:
+        raise InvalidSetting(
+            f"too many {of} are named",
+            argument=where,
+            got=len(value),
+            expected=f"at most {MOST_NAMED}",
+        )
     if of != "frame" and isinstance(value, list) and value:
         return name_list(value, where)
     says, cure = f"the {of} are not named", f'add {of} = ["…", "…"] in the order of the columns'

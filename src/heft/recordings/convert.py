@@ -5,7 +5,7 @@ The output file appears complete or not at all. What the output format cannot st
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,7 +61,7 @@ def convert(
         InvalidSetting: If the output format is unknown, or the output would replace a log.
         InvalidRecording: If a log cannot be used, or nothing of it can be salvaged.
     """
-    write = _writer(out)
+    require_log(out)
     damage: dict[str, None] = {}
 
     def note(problem: InvalidRecording) -> None:
@@ -79,19 +79,53 @@ def convert(
     place = out.resolve()  # a link stays a link
     with workshop(place) as folder:
         new = folder / place.name
-        with write(new, table, lambda text: losses.update({text: None})) as put_rows:
-            rows, begin, end = _copied(table, put_rows)
+        rows, begin, end = write_table(table, new, lambda text: losses.update({text: None}))
         if not rows:
             raise _nothing(table.path, list(damage))
         put(new, place)
     return Converted(rows, begin, end, table.notes, tuple(losses), tuple(damage))
 
 
-def _writer(out: Path) -> Open:
-    """Return what opens the output, if it can be written there.
+def write_table(
+    table: Table, path: Path, say: Callable[[str], None] = lambda loss: None
+) -> tuple[int, float, float]:
+    """Write columns of numbers to a file, not atomically; see `heft.files.workshop`.
+
+    Args:
+        table: The columns, `t` first.
+        path: The file; its ending determines the format (see `formats.registry`).
+        say: Called with what the format cannot store.
+
+    Returns:
+        Number of rows, first and last time [s].
 
     Raises:
-        InvalidSetting: If it is of no format that is written, or a folder.
+        InvalidSetting: If the output format is unknown.
+    """
+    with _writer(path)(path, table, say) as put_rows:
+        return _copied(table, put_rows)
+
+
+def require_log(out: Path) -> None:
+    """Check that a log can be written to a path; call it before any computation.
+
+    Args:
+        out: The file to be written.
+
+    Raises:
+        InvalidSetting: If it is of no format that is written, a folder, or cannot be written.
+    """
+    _writer(out)
+    require_writable(out)
+    if out.is_dir():
+        raise InvalidSetting("the place for a log is a folder", argument=f"--out {out}")
+
+
+def _writer(out: Path) -> Open:
+    """Return what opens the output, if it is of a format that is written.
+
+    Raises:
+        InvalidSetting: If it is not.
     """
     found = writable().get(out.suffix.lower())
     if found is None or found.write is None:
@@ -100,9 +134,6 @@ def _writer(out: Path) -> Open:
             argument=f"--out {out}",
             valid=writable(),
         )
-    require_writable(out)
-    if out.is_dir():
-        raise InvalidSetting("the place for a log is a folder", argument=f"--out {out}")
     return found.write
 
 

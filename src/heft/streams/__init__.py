@@ -3,6 +3,6 @@
 from .messages import Piece, Reader
 from .network import Connection, Link, connected
 from .sources import Arrival, received, replayed
-from .repetition import repeated, unchanged_since
+from .repetition import Changes, Standstill, repeated, unchanged_since
 from .alignment import COUNTS, Aligned, AlignedSamples, Alignment, AlignmentState, Device, Notice
 from .page import served

@@ -22,7 +22,7 @@ from heft.arrays import Array
 from heft.information import continuous_quaternions
 
 from .messages import Piece
-from .repetition import Newest, repeated, unchanged_since
+from .repetition import Newest, Repetition, Standstill
 
 Stamps = NDArray[np.int64]
 
@@ -105,7 +105,7 @@ class Buffer:
         arrival: When the last one came, on the listener's clock [s]; NaN before the first step.
         ahead: By how much its stamps were ahead of the listener's clock at most [s].
         late_in_a_row: How many that came since the last taken are older than it.
-        newest: Newest sample that came of a noisy device, and since when it repeats itself.
+        newest: Newest sample that came, and since when it repeats itself.
         silent: Whether nothing came for so long that it was reported.
     """
 
@@ -123,7 +123,7 @@ class Buffer:
         """Stamps of the samples behind which others came, so that none may yet turn out frozen."""
         if self.newest is None:
             return self.stamps
-        return self.stamps[: int(np.searchsorted(self.stamps, self.newest.since.min()))]
+        return self.stamps[: int(np.searchsorted(self.stamps, self.newest.waits))]
 
     @property
     def rate(self) -> float:
@@ -141,7 +141,8 @@ class AlignmentState:
         buffers: Samples that may still be needed, by device.
         epoch: Stamp at which aligned time is 0 [ns], or None before the first aligned sample.
         aligned_until: Stamp up to which the first device's samples are aligned [ns], or None.
-        last_match: Stamp of its last sample that had its partners, or of its first one [ns].
+        last_match: Stamp of its last sample that had its partners, or since when one is waited for
+            [ns].
         clocks_reported: Whether it was reported since that the devices' stamps never meet.
     """
 
@@ -211,8 +212,9 @@ class Alignment:
         devices: Whose signals are taken; the first gives the times.
         bridge: Longest time between two samples of a device across which is interpolated [s].
         hold: Time for which the first device's samples wait for their partners [s].
-        frozen: Time for which a noisy device may repeat all values of a kind; what repeats itself
-            for longer is frozen, from its first sample on [s].
+        frozen: Time for which a device may repeat all values of a kind; what repeats itself for
+            longer is frozen, from its first sample on, or stands still [s].
+        standstill: How one that is not noisy is told to stand still.
         reorder: Time by which samples that come after a newer one may be older than it [s]: they
             are sorted in. Samples wait for them.
         leap: Time by which a device's stamps must go on by more than passed between their arrivals
@@ -226,6 +228,7 @@ class Alignment:
     bridge: float = 0.05
     hold: float = 1.0
     frozen: float = 0.05
+    standstill: Standstill = Standstill()
     reorder: float = 0.005
     leap: float = 0.5
     stall: float = 1.0
@@ -262,7 +265,7 @@ class Alignment:
         state, notices = self._heard(state, now)
         state, samples, alone = self._aligned(state)
         counts["alone"] += alone
-        state, more_notices = self._compared(state)
+        state, more_notices = self._compared(state, now)
         names = tuple(foreign)[:MOST_FOREIGN]
         return state, Aligned(samples, counts, names, (*jumps, *notices, *more_notices))
 
@@ -355,11 +358,10 @@ class Alignment:
             return buffer, counts
         order = np.argsort(stamps, kind="stable")
         stamps, values = stamps[order], values[order]
-        if device.noisy:
-            before = len(buffer.stamps)
-            buffer, good = self._unfrozen(device, buffer, stamps, values)
-            counts["frozen"] = int((~good).sum()) + before - len(buffer.stamps)
-            stamps, values = stamps[good], values[good]
+        before = len(buffer.stamps)
+        buffer, good = self._unfrozen(device, buffer, stamps, values)
+        counts["frozen"] = int((~good).sum()) + before - len(buffer.stamps)
+        stamps, values = stamps[good], values[good]
         every = np.concatenate([buffer.stamps, stamps])
         both, first = np.unique(every, return_index=True)
         counts["repeated"] = len(every) - len(both)
@@ -378,14 +380,13 @@ class Alignment:
         self, device: Device, buffer: Buffer, stamps: Stamps, values: Array
     ) -> tuple[Buffer, NDArray[np.bool_]]:
         """Return the buffer without what turns out frozen, and which new samples are not."""
-        since = unchanged_since(stamps, values, device.kinds, buffer.newest)
-        longest = self.frozen * SECOND
-        runs = np.stack([repeated(stamps, s, longest) for s in since.T])
-        bad: NDArray[np.bool_] = np.asarray(runs.any(axis=0))
-        keep = len(buffer.stamps)
-        if bad.any():  # samples that repeat themselves have waited, see `Buffer.confirmed`
-            keep = int(np.searchsorted(buffer.stamps, since[bad].min()))
-        newest = Newest(values[-1], since[-1])
+        if device.quaternion:  # its sign says nothing, and would be a jump
+            told = [] if buffer.newest is None else [buffer.newest.values[None]]
+            values = _continuous(np.concatenate([*told, values]), device.quaternion)[len(told) :]
+        repetition = Repetition(self.frozen * SECOND, None if device.noisy else self.standstill)
+        bad, since, newest = repetition.step(stamps, values, device.kinds, buffer.newest)
+        # Samples that repeat themselves have waited, see `Buffer.confirmed`.
+        keep = int(np.searchsorted(buffer.stamps, since))
         if len(buffer.stamps) and stamps[-1] < buffer.stamps[-1]:
             newest = buffer.newest or newest  # all were late: another came last
         kept = replace(
@@ -458,7 +459,7 @@ class Alignment:
         state = self._trimmed(replace(state, aligned_until=int(at[-1])))
         alone = int((~good).sum())
         if state.last_match is None or good.any():
-            match = int(at[good][-1]) if good.any() else int(at[0])
+            match = int(at[good][-1]) if good.any() else int(at[-1])
             state = replace(state, last_match=match, clocks_reported=False)
         if not good.any():
             return state, None, alone
@@ -484,14 +485,15 @@ class Alignment:
             )
         return replace(state, buffers=buffers)
 
-    def _compared(self, state: AlignmentState) -> tuple[AlignmentState, list[Notice]]:
+    def _compared(self, state: AlignmentState, now: float) -> tuple[AlignmentState, list[Notice]]:
         """Report devices that all are heard, and whose stamps never meet."""
         buffers, done, match = state.buffers, state.aligned_until, state.last_match
         if done is None or match is None or state.clocks_reported:
             return state, []
         if done - match < round(self.hold * SECOND):
             return state, []
-        if any(b.silent or not len(b.stamps) for b in buffers.values()):
+        heard = (len(b.stamps) and now - b.arrival <= 0.5 * self.stall for b in buffers.values())
+        if not all(heard):  # one that is frozen or falls silent says nothing of its clock
             return state, []
         newest = {name: int(b.stamps[-1]) for name, b in buffers.items()}
         ahead, behind = max(newest, key=lambda n: newest[n]), min(newest, key=lambda n: newest[n])

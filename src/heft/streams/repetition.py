@@ -1,7 +1,9 @@
 """Stretches in which a device repeats itself: frozen, zero, or held by a driver that lost it.
 
 Noise makes two samples of a working sensor differ, so what repeats itself for long is no
-measurement, from its first sample on. Logs and live samples are judged alike.
+measurement, from its first sample on. What no noise tells (joints, poses) may stand still; it is
+frozen if it jumps where it begins or ends to repeat itself, or stops at once. Logs and live samples
+are judged alike, but that a log shows how each stretch ends.
 """
 
 from __future__ import annotations
@@ -16,6 +18,101 @@ from numpy.typing import NDArray
 from heft.arrays import Array
 
 Times: TypeAlias = NDArray[Any]  # int64 [ns], or float [s]
+NEVER = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, eq=False)
+class Changes:
+    """Samples of a group of signals that differ from the one before them.
+
+    Attributes:
+        stamps: Shape (N,), increasing.
+        values: Shape (N, signals).
+    """
+
+    stamps: Times
+    values: Array
+
+    @property
+    def steps(self) -> Array:
+        """Norms of the differences between neighbours, shape (N - 1,)."""
+        return np.asarray(np.linalg.norm(np.diff(self.values, axis=0), axis=1))
+
+
+@dataclass(frozen=True)
+class Standstill:
+    """What tells a device that stands still from one that is frozen.
+
+    Chosen on simulated rests and freezes of two joints, 100 to 1000 Hz, encoders of up to 1 mrad:
+    rests that begin within 60 ms or more are none; in motion, 98 % of freezes are found from 250 Hz
+    on, 89 % at 125 Hz, 65 % at 100 Hz.
+
+    Attributes:
+        usual: Factor by which a stretch must exceed those that are usual, where values are coarse,
+            or told more often than measured.
+        usual_share: Share of the stretches between changes, and of the steps, that are usual.
+        jump: Factor by which the step at the beginning or end of a stretch must exceed those that
+            are usual.
+        look: Time before a stretch that is looked at, over the duration that is accepted.
+        abrupt: Share of the speed before a stretch that must be left in the second half of that
+            time for it to have stopped at once: all of a constant one, half where what has mass
+            slows down evenly.
+        fewest: Changes in that time from which this can be told.
+        coarse: Smallest steps in that way from which it can: an encoder's are its resolution.
+        kept: Changes that are remembered of a stream.
+    """
+
+    usual: float = 5.0
+    usual_share: float = 0.95
+    jump: float = 10.0
+    look: float = 1.5
+    abrupt: float = 0.85
+    fewest: int = 5
+    coarse: float = 10.0
+    kept: int = 500
+
+    def longest(self, changes: Changes, accepted: float) -> float:
+        """Return the duration up to which a stretch is accepted, in the stamps' unit.
+
+        Args:
+            changes: Beginnings of the stretches, and the samples there.
+            accepted: Duration that is accepted where changes come quickly.
+        """
+        if len(changes.stamps) < 2:
+            return accepted
+        stretches = np.diff(changes.stamps)
+        return max(accepted, self.usual * float(np.quantile(stretches, self.usual_share)))
+
+    def jumps(self, changes: Changes) -> NDArray[np.bool_]:
+        """Return which stretches begin or end with a jump, shape (N,).
+
+        Args:
+            changes: Beginnings of the stretches, and the samples there.
+        """
+        steps = changes.steps
+        large = np.zeros(0, dtype=bool)
+        if len(steps):
+            large = steps > self.jump * np.quantile(steps, self.usual_share)
+        return np.asarray(np.concatenate([[False], large]) | np.concatenate([large, [False]]))
+
+    def stops_at_once(self, changes: Changes, k: int, before: float) -> bool:
+        """Whether what moved one way at some speed does not move from one sample to the next.
+
+        Args:
+            changes: Beginnings of stretches, and the samples there.
+            k: Which of them.
+            before: Time before it that is looked at, in the stamps' unit.
+        """
+        stamps, values = changes.stamps, changes.values
+        first, half = (np.searchsorted(stamps, stamps[k] - t) for t in (before, 0.5 * before))
+        if k - first < self.fewest:
+            return False
+        way, late = (float(np.linalg.norm(values[k] - values[j])) for j in (first, half))
+        share = float(stamps[k] - stamps[half]) / float(stamps[k] - stamps[first])
+        steps = changes.steps
+        path, smallest = float(steps[first:k].sum()), float(steps.min())
+        one_way = way >= max(0.5 * path, self.coarse * smallest)
+        return one_way and late >= self.abrupt * share * way
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,12 +120,104 @@ class Newest:
     """Newest sample of a device, and since when it has repeated itself.
 
     Attributes:
+        stamp: Of the sample [ns].
         values: Shape (signals,).
         since: Stamp since which each group of signals has these values, shape (groups,) [ns].
+        waits: Stamp from which on samples may yet turn out frozen [ns].
+        changes: Newest changes of each group of a device that may stand still.
     """
 
+    stamp: int
     values: Array
     since: Times
+    waits: int
+    changes: tuple[Changes, ...] = ()
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """Finds frozen stretches in a device's samples as they come.
+
+    Attributes:
+        accepted: Duration of repetition that is accepted [ns].
+        standstill: How a device that stands still is told; None for one that is never still.
+    """
+
+    accepted: float
+    standstill: Standstill | None
+
+    def step(
+        self, stamps: Times, values: Array, groups: Sequence[Sequence[int]], before: Newest | None
+    ) -> tuple[NDArray[np.bool_], int, Newest]:
+        """Return which samples are frozen, since when one is, and the newest sample.
+
+        Args:
+            stamps: Shape (N,), N > 0, increasing [ns].
+            values: Shape (N, signals).
+            groups: Columns of each group, each of which is frozen if none of its signals changes.
+            before: Newest sample before these, if any.
+
+        Returns:
+            Whether each sample is frozen, shape (N,); the stamp from which on earlier ones were
+            too, `NEVER` if none was; the newest sample.
+        """
+        since = unchanged_since(stamps, values, groups, before)
+        if self.standstill is None:
+            runs = np.stack([repeated(stamps, s, self.accepted) for s in since.T])
+            bad = np.asarray(runs.any(axis=0))
+            begin = int(since[bad].min()) if bad.any() else NEVER
+            waits = int(since[-1].min())
+            return bad, begin, Newest(int(stamps[-1]), values[-1], since[-1], waits)
+        bad, begin, waits = np.zeros(len(stamps), dtype=bool), NEVER, NEVER
+        every = []
+        for k, group in enumerate(groups):
+            own = values[:, list(group)]
+            changes, frozen, open_since = self._judged(
+                self.standstill, stamps, since[:, k], own, before, k
+            )
+            bad |= np.isin(since[:, k], frozen)
+            begin, waits = min([begin, *map(int, frozen)]), min(waits, open_since)
+            every.append(changes)
+        return bad, begin, Newest(int(stamps[-1]), values[-1], since[-1], waits, tuple(every))
+
+    def _judged(
+        self,
+        standstill: Standstill,
+        stamps: Times,
+        since: Times,
+        values: Array,
+        before: Newest | None,
+        k: int,
+    ) -> tuple[Changes, Times, int]:
+        """Return a group's changes, the beginnings of frozen stretches, and of one not judged."""
+        until = int(stamps[0]) - 1 if before is None else before.stamp
+        new = (since == stamps) & (stamps > until)  # not those that were late
+        changes, first = Changes(stamps[new], values[new]), 0
+        if before is not None:
+            old = before.changes[k]
+            first = len(old.stamps) - 1
+            changes = Changes(
+                np.concatenate([old.stamps, changes.stamps]),
+                np.concatenate([old.values, changes.values]),
+            )
+        begins = changes.stamps[first:]
+        last = np.searchsorted(stamps, np.append(begins[1:], NEVER)) - 1
+        ends = np.where(last >= 0, stamps[np.maximum(last, 0)], until)
+        kept = slice(-standstill.kept, None)
+        remembered = Changes(changes.stamps[kept], changes.values[kept])
+        if (ends - begins).max() <= self.accepted:
+            waits = NEVER if begins[-1] == stamps[-1] else int(begins[-1])
+            return remembered, begins[:0], waits
+        longest = standstill.longest(changes, self.accepted)
+        jumps = standstill.jumps(changes)[first:]
+        long = ends - begins > longest
+        frozen = [
+            bool(jumps[j])
+            or standstill.stops_at_once(changes, first + j, standstill.look * longest)
+            for j in np.flatnonzero(long).tolist()
+        ]
+        waits = NEVER if long[-1] or begins[-1] == stamps[-1] else int(begins[-1])
+        return remembered, begins[long][frozen], waits
 
 
 def unchanged_since(

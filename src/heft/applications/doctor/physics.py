@@ -27,6 +27,7 @@ from .settings import DoctorSettings
 from .timings import TimingFound, Timings
 
 CONDITION = Limits().condition  # of the motion, as an identification judges it
+DESIGN = "heft excite MODEL designs such a motion, and says what it will tell"
 NAMED_RIVALS = 3  # other steps that a finding's sentence names
 
 
@@ -251,7 +252,7 @@ def of_the_motion(motion: DataRank) -> Iterator[Finding]:
             f"it shows {motion.rank} of the bodies' {motion.columns} base parameters",
             severity="spoils",
             evidence={"rank": motion.rank, "columns": motion.columns},
-            cure=f"move all joints at once; least is seen of {weakest}",
+            cure=f"move all joints at once; least is seen of {weakest}; {DESIGN}",
         )
     elif motion.condition > CONDITION.passes:
         spoils = motion.condition > CONDITION.fails
@@ -260,5 +261,6 @@ def of_the_motion(motion: DataRank) -> Iterator[Finding]:
             f"condition number {motion.condition:.0f} of the bodies' base parameters",
             severity="spoils" if spoils else "warns",
             evidence={"condition": motion.condition},
-            cure=f"move all joints at once, faster and farther; least is seen of {weakest}",
+            cure=f"move all joints at once, faster and farther; least is seen of {weakest}; "
+            f"{DESIGN}",
         )

@@ -4,10 +4,12 @@ from . import any_plant, compare_report, report, results
 from .limits import Limit, Limits
 from .settings import Settings
 from .preparation import Progress, silent
+from .selection import Kept, Selection
 from .fit import ExperimentFit, fit_experiment, gain_spread, open_experiment
 from .identification import Identification
 from .inputs import Inputs
 from .identify import identify, identify_files
 from .any_plant import PlantIdentification, identify_plant
 from .results import Identified, refuse_foreign, schema, write
+from .next_motion import next_motion
 from .compare import compare

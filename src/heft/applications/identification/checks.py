@@ -185,7 +185,7 @@ def _of_the_rank(estimate: Estimate, limits: Limits) -> Iterator[Check]:
         limits.condition,
         "condition number of the scaled base columns",
         "check the units of the positions; else lower it with a motion that moves all joints at "
-        f"once, faster and farther (weakest: {weakest})",
+        f"once, faster and farther, which heft excite designs (weakest: {weakest})",
     )
 
 

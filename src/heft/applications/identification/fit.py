@@ -32,7 +32,15 @@ from heft.plants import Plant, Problem, RobotPlant, effort_signals, point_moment
 from heft.recordings import Recording
 
 from .earlier import Earlier
-from .preparation import Progress, averaged, sharpened_and_delayed, silent, without_outliers
+from .preparation import (
+    Progress,
+    averaged,
+    only_selected,
+    sharpened_and_delayed,
+    silent,
+    without_outliers,
+)
+from .selection import Selection
 from .settings import Settings
 
 P = TypeVar("P", bound="Plant[Any]")
@@ -166,6 +174,7 @@ def fit_experiment(
     settings: Settings,
     given: Earlier | Information | None = None,
     progress: Progress = silent,
+    only: Selection | None = None,
 ) -> ExperimentFit[P]:
     """Return the base parameters of one experiment, with cutoff, delay and outliers settled.
 
@@ -178,12 +187,14 @@ def fit_experiment(
         given: Earlier experiments on the same columns, to be added; None for none. Noise of
             information alone is taken for like this experiment's.
         progress: Callback for progress messages.
+        only: What of the logs is fitted, at the cutoff and delay of all; all if None.
 
     Returns:
         The fit of the experiment.
 
     Raises:
-        InvalidSetting: If earlier information is given to an estimator other than least squares.
+        InvalidSetting: If the selection is of other logs, or earlier information is given to an
+            estimator other than least squares.
     """
     _refuse_given(settings, given)
     if not kernels.is_compiled():
@@ -191,6 +202,7 @@ def fit_experiment(
     problem, delay = sharpened_and_delayed(
         problem, settings.smoothing, settings.bandwidth_search, settings.delay_search, progress
     )
+    problem = only_selected(problem, only, progress)
     progress(f"smoothing at {problem.corner:.3g} Hz, summing up rows")
     problem, rows, _ = _about_first_fit(problem, settings)
     shared: list[tuple[Array, ...]] = []  # for each channel, of errors that are no noise

@@ -33,6 +33,7 @@ from .misfit import Misfit, MisfitGatherer
 from .predicted_error import predicted_error
 from .preparation import Progress, silent
 from .scores import Score, Scores, held_out, scores
+from .selection import Selection
 from .settings import Settings
 from .simple_friction import SimpleFriction
 
@@ -45,6 +46,7 @@ def identify(
     given: Earlier | Information | None = None,
     inputs: Sequence[Mapping[str, Any]] = (),
     progress: Progress = silent,
+    only: Selection | None = None,
 ) -> Identification:
     """Identify the inertial and friction parameters of a robot from logs.
 
@@ -57,6 +59,7 @@ def identify(
             taken for like these logs'.
         inputs: Entries of the input files, stored with the results.
         progress: Callback for progress messages.
+        only: What of the logs is fitted; all if None.
 
     Returns:
         The result, with parameters, new model file, scores and checks.
@@ -67,7 +70,7 @@ def identify(
             fails.
     """
     with one_blas_thread():
-        return _identify(robot, logs, validate, settings, given, inputs, progress)
+        return _identify(robot, logs, validate, settings, given, inputs, progress, only)
 
 
 def _identify(
@@ -78,24 +81,33 @@ def _identify(
     given: Earlier | Information | None,
     inputs: Sequence[Mapping[str, Any]],
     progress: Progress,
+    only: Selection | None,
 ) -> Identification:
     problem, settings = open_experiment(robot, logs, settings, progress)
     corner = problem.corner
     _refuse_unusable(problem, validate)
-    run = fit_experiment(problem, settings, given, progress)
-    return _concluded(robot, run, validate, corner, settings, inputs, progress)
+    run = fit_experiment(problem, settings, given, progress, only)
+    # What a selection leaves out scores the fit, and stretches are too short to look at residuals.
+    whole = run.problem
+    if only is not None:
+        whole = whole.with_settings(recordings=problem.recordings)
+    return _concluded(robot, run, whole, validate, corner, settings, inputs, progress)
 
 
 def _concluded(
     robot: Robot,
     run: ExperimentFit[RobotPlant],
+    whole: Problem[RobotPlant],
     validate: Sequence[Recording],
     corner: float,
     settings: Settings,
     inputs: Sequence[Mapping[str, Any]],
     progress: Progress,
 ) -> Identification:
-    """Return what follows from an experiment's base parameters: model file, scores and checks."""
+    """Return what follows from an experiment's base parameters: model file, scores and checks.
+
+    Scores are of the whole logs, whatever a selection left of them for the fit.
+    """
     problem = run.problem
     progress("solving for physically consistent parameters")
     first = DriveGains(settings.consistent).fit([run.estimate], problem.space, gain_spread(problem))
@@ -109,9 +121,10 @@ def _concluded(
     files = export.write(robot, links, _simple_friction(robot, simple), _armatures(robot, friction))
     progress("scoring")
     scoring = _Scoring(_written_bodies(robot, files), friction)
-    fitted, misfits = scoring.of_fitted(calibrated_problem, corner, settings.limits.unexplained)
+    scored = with_gains(whole, calibrated.gains)
+    fitted, misfits = scoring.of_fitted(scored, corner, settings.limits.unexplained)
     held, notes = scoring.of_held_out(calibrated_problem, validate, corner)
-    predicted = predicted_error(problem, first.consistent, misfits, fitted.list)
+    predicted = predicted_error(whole, first.consistent, misfits, fitted.list)
     judged = checks.judge(
         calibrated_problem,
         run.estimate,
@@ -260,6 +273,7 @@ def identify_files(
     given: Path | None = None,
     settings: Settings = Settings(),
     progress: Progress = silent,
+    only: Path | None = None,
 ) -> Identification:
     """Identify the inertial and friction parameters of a robot from files; see `identify`.
 
@@ -272,6 +286,7 @@ def identify_files(
         given: Folder of earlier results for the same robot, whose information is added.
         settings: Settings.
         progress: Callback for progress messages.
+        only: File of `heft select`: what of the logs is fitted.
 
     Returns:
         The result, with parameters, new model file, scores and checks.
@@ -286,20 +301,29 @@ def identify_files(
     _refuse_same(logs, validate)
     if opened.columns is not None and opened.robot is not None:
         _refuse_unknown_joints(opened.columns, opened.robot, f"{columns}")
-    opened = opened.with_logs(fit=logs, validation=validate)
+    opened = opened.with_logs(fit=logs, validation=validate).holding(selection=only)
+    selection = Selection.load(only) if only is not None else None
+    if selection is not None and settings.average:
+        raise InvalidSetting(
+            "periods that are averaged have no rows to be selected",
+            argument="--average",
+            cure="leave out --average or --only",
+        )
+    if selection is not None:
+        selection.of(opened.logs["fit"])  # refused before any work
     before: Earlier | Information | None = None
     if given is not None:
         opened = opened.holding(given=given / "information.npz")
         before = Earlier.load(given / "information.npz")
     assert opened.robot is not None
     fit, held = opened.logs["fit"], opened.logs["validation"]
-    found = identify(opened.robot, fit, held, settings, before, (), progress)
+    found = identify(opened.robot, fit, held, settings, before, (), progress, selection)
     # A fit that left rows out or averaged them walked other recordings than the files'.
     fitted = found.problem
     if any(a is not b for a, b in zip(fitted.recordings, fit, strict=True)):
         fitted = fitted.with_recordings(fit)
     inputs = opened.described(
-        *("model", "options", "columns", "given", "fit", "validation"),
+        *("model", "options", "columns", "given", "selection", "fit", "validation"),
         timelines={
             "fit": fitted.timelines,
             "validation": [t for r in held for t in found.problem.held_out(r).timelines],

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from heft.errors import visible
 from heft.files import OpenedFile
 from heft.models import Options, Robot
 from heft.recordings import ColumnMap, Recording
@@ -96,9 +97,9 @@ class Inputs:
     def _entries(self, role: str, timelines: Sequence[Timeline] | None) -> Iterator[dict[str, Any]]:
         if role in self.files:
             file = self.files[role]
-            yield {"path": str(file.path), "role": role, "sha256": file.sha256}
+            yield {"path": visible(str(file.path)), "role": role, "sha256": file.sha256}
         for k, log in enumerate(self.logs.get(role, ())):
-            entry = {"path": str(log.files[0].path), "role": role, "sha256": log.sha256}
+            entry = {"path": visible(str(log.files[0].path)), "role": role, "sha256": log.sha256}
             yield entry | (_clock(timelines[k]) if timelines else {})
 
     def refuse_changed(self) -> None:

@@ -20,6 +20,8 @@ from heft.plants import Plant, Problem
 from heft.recordings import Recording
 from heft.signals import Smoothing, periodic
 
+from .selection import Selection
+
 P = TypeVar("P", bound="Plant[Any]")
 Progress = Callable[[str], None]
 
@@ -109,6 +111,29 @@ def averaged(problem: Problem[P]) -> Problem[P]:
     if problem.smoothing.corner is None:
         smoothing = replace(smoothing, corner=None)
     return Problem(problem.plant, tuple(recordings), smoothing, problem.threads, weak=problem.weak)
+
+
+def only_selected(
+    problem: Problem[P], selection: Selection | None, progress: Progress
+) -> Problem[P]:
+    """Return the problem with what a selection keeps of its logs.
+
+    What is left out still smooths the motion, and has had its say about cutoff and delay.
+
+    Args:
+        problem: Problem of the whole logs.
+        selection: What is kept; all if None.
+        progress: Callback for progress messages.
+
+    Raises:
+        InvalidSetting: If the selection is of other logs.
+    """
+    if selection is None:
+        return problem
+    before = sum(t.used for t in problem.timelines)
+    chosen = problem.with_settings(recordings=selection.of(problem.recordings))
+    progress(f"{sum(len(s.time) for s in chosen.samples())} of {before} rows are selected")
+    return chosen
 
 
 def without_outliers(

@@ -29,6 +29,7 @@ from heft.files import (
     read_text,
     require_own,
     require_schema,
+    visible_texts,
     workshop,
 )
 from heft.information import channel_ranks, inertia
@@ -503,7 +504,8 @@ class Identified:
         """
         try:
             what = "estimate.json of a folder of results"
-            data = json.loads(read_text(folder / "estimate.json", what, InputError).decode())
+            text = read_text(folder / "estimate.json", what, InputError).decode()
+            data = visible_texts(json.loads(text))
             require_schema(data, _packaged_schema())
             options = Options.from_dict(data["settings"]["robot"]["options"], "estimate.json")
             entry = dict(data["settings"]["smoothing"])

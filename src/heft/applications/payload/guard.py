@@ -26,12 +26,13 @@ class Guard:
         time: Of the newest sample [s], when what fails is told to have failed.
         counts: Number of failures since they were last taken, by name of the count.
         events: What is to be told of them since then.
+        failing: Why each action fails that failed when it was last run, by name.
     """
 
     time: float = 0.0
     counts: Counter[str] = field(default_factory=Counter)
     events: list[Event] = field(default_factory=list)
-    _failing: set[str] = field(default_factory=set)
+    failing: dict[str, str] = field(default_factory=dict)
 
     def run(self, name: str, count: str, action: Callable[[], Made], many: int = 1) -> Made | None:
         """Run an action and return what it returns, or None where it fails.
@@ -46,11 +47,10 @@ class Guard:
             made = action()
         except Exception as problem:  # whatever it is: the next sample comes in a millisecond
             self.counts[count] += many
-            if name not in self._failing:
-                self._failing.add(name)
+            if name not in self.failing:
                 self.tell(name, problem)
             return None
-        self._failing.discard(name)
+        self.failing.pop(name, None)
         return made
 
     def tell(self, name: str, problem: Exception) -> None:
@@ -61,7 +61,8 @@ class Guard:
             problem: Why.
         """
         reason = getattr(problem, "message", None) or str(problem) or type(problem).__name__
-        self.events.append(Event(self.time, f"{name} failed", visible(reason)[:LONGEST_REASON]))
+        self.failing[name] = visible(reason)[:LONGEST_REASON]
+        self.events.append(Event(self.time, f"{name} failed", self.failing[name]))
 
     def take(self) -> tuple[dict[str, int], tuple[Event, ...]]:
         """Return counts and events since the last call."""

@@ -16,7 +16,14 @@ from numpy.typing import NDArray
 from heft.arrays import Array
 from heft.errors import InvalidRecording
 from heft.information import Finding, continuous_quaternions
-from heft.streams import Alignment, Device, repeated, unchanged_since
+from heft.streams import (
+    Alignment,
+    Changes,
+    Device,
+    Standstill,
+    repeated,
+    unchanged_since,
+)
 
 UNITS = {"force": "N", "torque": "N·m", "acc": "m/s²", "omega": "rad/s", "pos": "m"}
 
@@ -29,18 +36,14 @@ class Watch:
         kind: Time for which all signals of a kind, such as three forces, may repeat themselves [s];
             that of live samples.
         alone: Time for which a signal may while others of its kind change [s].
-        usual: Factor by which a stretch must exceed those that are usual in the log, where values
-            are coarse, or logged more often than measured.
-        usual_share: Share of the stretches between changes that are usual.
-        jump: Factor by which the step at the beginning or end of a stretch must exceed those that
-            are usual, for what may stand still.
+        standstill: How what may stand still is told from what is frozen, and what is usual in a log
+            whose values are coarse, or that was logged more often than measured; see
+            `streams.Standstill`.
     """
 
     kind: float = Alignment(()).frozen
     alone: float = 0.5
-    usual: float = 5.0
-    usual_share: float = 0.95
-    jump: float = 10.0
+    standstill: Standstill = Alignment(()).standstill
 
     def frozen(self, device: Device, time: Array, values: Array) -> NDArray[np.bool_]:
         """Return which samples are of frozen stretches, by signal, shape (N, signals).
@@ -58,22 +61,13 @@ class Watch:
             every = unchanged_since(time, values, groups)
             for group, since in zip(groups, every.T, strict=True):
                 begins = np.flatnonzero(since == time)
-                steps = np.diff(time[begins] if len(begins) > 1 else time)
-                usual = float(np.quantile(steps, self.usual_share))
-                bad = repeated(time, since, max(longest, self.usual * usual))
+                changes = Changes(time[begins], values[begins][:, list(group)])
+                bad = repeated(time, since, self.standstill.longest(changes, longest))
                 if bad.any() and not device.noisy:
-                    bad &= self._jumps(values[:, list(group)], begins)
+                    jumps = self.standstill.jumps(changes)
+                    bad &= np.repeat(jumps, np.diff([*begins, len(values)]))
                 frozen[:, list(group)] |= bad[:, None]
         return frozen
-
-    def _jumps(self, values: Array, begins: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Return which samples are of stretches that begin or end with a jump, shape (N,)."""
-        steps = np.linalg.norm(np.diff(values, axis=0), axis=1)[begins[1:] - 1]
-        large = np.zeros(0, dtype=bool)
-        if len(steps):
-            large = steps > self.jump * np.quantile(steps, self.usual_share)
-        either = np.concatenate([[False], large]) | np.concatenate([large, [False]])
-        return np.asarray(np.repeat(either, np.diff([*begins, len(values)])))
 
 
 WATCH = Watch()

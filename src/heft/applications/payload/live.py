@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,9 @@ from typing import Any
 from heft import __version__
 from heft.applications.identification import Inputs, Progress, silent
 from heft.display import policy_of, render
-from heft.errors import InvalidSetting
+from heft.errors import InvalidSetting, visible
 from heft.files import require_writable
-from heft.information import PARAMETER_COUNT
+from heft.information import PARAMETER_COUNT, Finding
 from heft.recordings import Recording
 from heft.streams import Arrival, Connection, Link, connected, received, replayed, served
 
@@ -35,6 +35,7 @@ KEPT = 1.0  # [s] between checkpoints
 HEALTH = 1.0  # [s] between reports of it
 MOST_EVENTS = 50  # shown on the page
 FASTEST = 1000.0  # [Hz]
+SOURCE = "source"  # of messages, as a guard names it
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,8 @@ class LiveWeighing:
     def run(self, stop: threading.Event, message: Progress, progress: Progress = silent) -> Payload:
         """Identify until stopped, or to the end of the log, and return the final estimate.
 
+        A source that fails after its beginning leaves a result, whose notes say so.
+
         Args:
             stop: Event that ends the run when it is set.
             message: Called with a line of text for each event.
@@ -125,11 +128,16 @@ class LiveWeighing:
                 progress(f"showing at {page.address}")
             # Now, for a file may be edited in the days that a node runs.
             described = inputs.described("fit", "sensors", "model", "options", "columns")
-            state = weigh(node, state, source, listeners, self.rate, self.checkpoint)
+            guard = Guard()
+            state = weigh(node, state, source, listeners, self.rate, self.checkpoint, guard)
             opened = stack.pop_all()
         with suppress(Exception):  # what closes badly takes no result with it
             opened.close()
-        return self._payload(node, state, described)
+        found = self._payload(node, state, described)
+        if SOURCE not in guard.failing:
+            return found
+        why = f"the result is of what came before: {guard.failing[SOURCE]}"
+        return replace(found, notes=(*found.notes, Finding(payload.CUT_SHORT, why)))
 
     def _replayed(
         self, node: Node, recording: Recording, stop: threading.Event, progress: Progress
@@ -218,6 +226,7 @@ def weigh(
     listeners: Mapping[str, Listener],
     rate: float = 10.0,
     keep: Path | None = None,
+    guard: Guard | None = None,
 ) -> NodeState:
     """Process all messages of a source, pass updates to listeners, and return the final state.
 
@@ -228,9 +237,10 @@ def weigh(
         listeners: Called with each update, by name; one that fails is told, and called again.
         rate: Rate at which the estimate is due [Hz]; events are passed on at once.
         keep: Checkpoint file, or None.
+        guard: Tells failures; knows in the end which of them last. A new one if not given.
     """
     next_due = reported = kept = -math.inf
-    guard = Guard()
+    guard = guard or Guard()
     for arrival in _arrivals(source, guard):
         now = arrival.now
         state, events = _stepped(node, state, arrival, guard)
@@ -264,7 +274,7 @@ def _arrivals(source: Iterator[Arrival], guard: Guard) -> Iterator[Arrival]:
         except Exception as problem:
             if not begun:
                 raise
-            guard.tell("source", problem)
+            guard.tell(SOURCE, problem)
             return
         if arrival is None:
             return
@@ -297,7 +307,7 @@ def _save(keep: Path, node: Node, state: NodeState, guard: Guard) -> None:
 def _write_events(update: Update, message: Progress) -> None:
     for event in update.happened():
         when = "before any sample" if event["stamp"] is None else f"{event['stamp']:.3f} s"
-        message(f"{when}  {event['name']}: {event['message']}")
+        message(visible(f"{when}  {event['name']}: {event['message']}"))
 
 
 def publish(update: Update, connection: Connection) -> None:

@@ -39,6 +39,7 @@ UNSURE_WARN, UNSURE_FAIL = 0.03, 0.2  # standard deviation of the mass over it
 DIFFERENCE_WARN, DIFFERENCE_FAIL = 0.3, 0.7  # of the torque's difference
 LEFT_WARN, LEFT_FAIL = 0.1, 0.4  # of the force's variation that no body explains
 SPOILT = {"no body", "turned", "saturated", "no load"}  # findings that make an answer poor
+CUT_SHORT = "source failed"  # note of a result of a part of what was to be weighed
 WEIGH, CARRIED = Weigh(), WeighCarried()  # as they are by default
 
 
@@ -94,6 +95,12 @@ class Payload:
     def verdict(self) -> Verdict:
         """Overall outcome of the checks."""
         return verdict(self.checks)
+
+    @property
+    def cut_short(self) -> str | None:
+        """How the source of samples failed, where one did."""
+        found = [f"{n.name}: {n.message}" for n in self.notes if n.name == CUT_SHORT]
+        return found[0] if found else None
 
     @property
     def whole(self) -> bool:
@@ -380,7 +387,8 @@ def of_joints(found: Carried, inputs: Sequence[Mapping[str, Any]] = ()) -> Paylo
                 deviation / gain,
                 0.05,
                 0.3,
-                "standard deviation over the gain: move that joint faster, against gravity",
+                "standard deviation over the gain: move that joint faster, against gravity "
+                "(heft excite designs it)",
             )
         )
     return Payload(

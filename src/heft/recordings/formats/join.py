@@ -39,7 +39,7 @@ def join(
         return Table(
             path, only.columns, only.rows, only.read, only.others, only.epoch, (*notes, *only.notes)
         )
-    clock, others = parts[0], parts[1:]
+    clock = parts[0]
     shifts = [
         (part.epoch or 0) / 1e9 - (clock.epoch or 0) / 1e9
         if (part.epoch is None) != (clock.epoch is None)
@@ -48,14 +48,16 @@ def join(
     ]
     shifts = [s + o for s, o in zip(shifts, offsets or [0.0] * len(parts), strict=True)]
 
+    owner = {n: k for k, part in enumerate(parts) for n in part.columns if n != "t"}
+
     def read(names: Sequence[str]) -> Iterator[Array]:
-        own = [n for n in names if n in clock.columns and n != "t"]
+        asked: dict[int, list[str]] = {}
+        for name in names:
+            if name in owner:
+                asked.setdefault(owner[name], []).append(name)
+        own = asked.pop(0, [])
         at = {n: k for k, n in enumerate(["t", *own])}
-        followers = [
-            _Follower(part, [n for n in names if n in part.columns and n != "t"], shift)
-            for part, shift in zip(others, shifts[1:], strict=True)
-            if any(n in part.columns and n != "t" for n in names)
-        ]
+        followers = [_Follower(parts[k], asked[k], shifts[k]) for k in sorted(asked)]
         for block in clock.read(["t", *own]):
             time = block[:, 0] + shifts[0] if shifts[0] else block[:, 0]
             found: dict[str, Array] = {n: block[:, k] for n, k in at.items()} | {"t": time}

@@ -19,7 +19,8 @@ from heft.files import is_bomb
 
 from .format import Format
 from .mcap_writer import EPOCH, write_mcap
-from .messages import Batch, Channel, Log, full_name, messages_table, unified
+from .messages import Channel, Log, full_name, messages_table, unified
+from .shared_walk import Batch
 from .table import Damaged, Table, Topics, damaged_file, library
 
 NAME = "MCAP file"

@@ -11,17 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.errors import InvalidRecording, MissingSignal
+from heft.errors import InvalidRecording, MissingSignal, visible
 
 from . import table
 from .join import join
 from .layouts import ENCODINGS, Decoder, Group, Malformed
+from .shared_walk import Batch, SharedWalk
 from .table import Damaged, Table, Topics, damaged_file, library, refuse_many
 
 # By type of message: field of vectors, kind of signal, its components in the message's order.
@@ -79,10 +81,6 @@ class Channel:
     epoch: int | None = None
 
 
-# Positions in the log's list of channels, stamps of logging [ns] and the messages themselves.
-Batch = tuple[int, list[int], list[bytes]]
-
-
 @dataclass(frozen=True)
 class Log:
     """A log of messages, before it is made a table.
@@ -104,17 +102,21 @@ class Log:
 
 
 def unified(channels: Mapping[int, Channel]) -> tuple[tuple[Channel, ...], dict[int, int]]:
-    """Return the channels without duplicates, and for each key its position among them.
+    """Return the channels without duplicates, names visible, and each key's position among them.
 
     A topic with several publishers has one channel for each of them in a file.
     """
     counts: dict[Channel, int | None] = {}
-    for channel in channels.values():
+    shown = {
+        number: replace(c, topic=visible(c.topic), kind=visible(c.kind))
+        for number, c in channels.items()
+    }
+    for channel in shown.values():
         key = replace(channel, count=None)
         before = counts.get(key, 0)
         counts[key] = None if channel.count is None or before is None else before + channel.count
     at = {key: k for k, key in enumerate(counts)}
-    places = {number: at[replace(c, count=None)] for number, c in channels.items()}
+    places = {number: at[replace(c, count=None)] for number, c in shown.items()}
     return tuple(replace(key, count=count) for key, count in counts.items()), places
 
 
@@ -443,19 +445,33 @@ def messages_table(log: Log, topics: Topics, damaged: Damaged) -> Table:
     stated = log.channels[streams[0].channel].epoch
     epoch = streams[0].first if stated is None else stated
     notes = [*log.notes, *(n for s in streams for n in _notes(log.channels[s.channel], s, topics))]
-    parts = [
-        _stream_table(
-            log,
-            s,
-            decoders[s.channel],
-            [x.key for x in streams if x.channel == s.channel],
-            epoch,
-            topics.frames,
-            damaged,
-        )
-        for s in streams
-    ]
-    return join(parts, log.path, tuple(notes))
+    keys: dict[int, list[frozenset[str]]] = {}
+    for s in streams:
+        keys.setdefault(s.channel, []).append(s.key)
+
+    def joined(walk: Callable[[int], Iterator[Batch]]) -> Table:
+        parts = [
+            _stream_table(
+                log,
+                s,
+                partial(walk, k),
+                decoders[s.channel],
+                keys[s.channel],
+                epoch,
+                topics.frames,
+                damaged,
+            )
+            for k, s in enumerate(streams)
+        ]
+        return join(parts, log.path, tuple(notes))
+
+    def read(names: Sequence[str]) -> Iterator[Array]:
+        asked = frozenset(names)
+        used = [k for k, s in enumerate(streams) if not k or not asked.isdisjoint(s.columns)]
+        shared = SharedWalk(log.batches, {k: streams[k].channel for k in used})
+        yield from joined(shared.batches).read(names)
+
+    return replace(joined(lambda k: log.batches([streams[k].channel])), read=read)
 
 
 def _refuse_missing(log: Log, topics: Topics) -> None:
@@ -523,6 +539,7 @@ def _refuse_ambiguous(log: Log, streams: Sequence[_Stream]) -> None:
 def _stream_table(
     log: Log,
     stream: _Stream,
+    walk: Callable[[], Iterator[Batch]],
     decoder: Decoder,
     keys: Sequence[frozenset[str]],
     epoch: int,
@@ -534,7 +551,7 @@ def _stream_table(
     def read(names: Sequence[str]) -> Iterator[Array]:
         held: list[Array] = []
         count = 0
-        for _, logged, messages in log.batches([stream.channel]):
+        for _, logged, messages in walk():
             made = _rows(logged, messages, names)
             held.append(made)
             count += len(made)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,11 @@ import numpy as np
 
 from heft.arrays import Array
 from heft.errors import InvalidRecording
-from heft.files import refuse_bomb
+from heft.files import is_bomb, refuse_bomb
 
 from .arrow import written_by
 from .format import Format, Say, Write
+from .parquet_pages import Chunk, column_chunks, page_sizes
 from .table import Damaged, Table, Topics, block_rows, damaged_file, refuse_twice
 
 damage = partial(damaged_file, "Parquet file")
@@ -48,8 +49,15 @@ def parquet_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
         if pyarrow.types.is_floating(entry.type) or pyarrow.types.is_integer(entry.type)
     )
 
+    @cache
+    def chunks() -> list[list[Chunk]]:
+        try:
+            return column_chunks(path)
+        except ValueError as problem:
+            raise damage(path, str(problem)) from problem
+
     def read(names: Sequence[str]) -> Iterator[Array]:
-        return _blocks(path, names, damaged)
+        yield from _blocks(path, names, chunks(), damaged)
 
     others = tuple(n for n in schema.names if n not in numeric)
     return Table(str(path), numeric, count, read, others)
@@ -95,15 +103,23 @@ def _contents(path: Path) -> tuple[int, Any]:
     return count, schema
 
 
-def _blocks(path: Path, names: Sequence[str], damaged: Damaged) -> Iterator[Array]:
+def _blocks(
+    path: Path, names: Sequence[str], chunks: Sequence[Sequence[Chunk]], damaged: Damaged
+) -> Iterator[Array]:
     """Yield columns in blocks; a group of rows that cannot be read is damage."""
     import pyarrow
 
-    with _opened(path) as file:
+    with _opened(path) as file, path.open("rb") as raw:
         position, most = 0, block_rows(len(names))
+        places = {file.schema.column(k).path: k for k in range(len(file.schema))}
+        leaves = [places[n] for n in names if n in places]
+        size, unpacked = path.stat().st_size, 0
         for group in range(file.metadata.num_row_groups):
             rows = file.metadata.row_group(group).num_rows
             try:
+                unpacked += sum(sum(page_sizes(raw, chunks[group][k])) for k in leaves)
+                if is_bomb(size, unpacked):
+                    raise ValueError(f"{size} bytes whose pages claim to hold {unpacked}")
                 for batch in file.iter_batches(
                     most, row_groups=[group], columns=list(names), use_threads=False
                 ):
@@ -111,7 +127,7 @@ def _blocks(path: Path, names: Sequence[str], damaged: Damaged) -> Iterator[Arra
                     yield np.stack(
                         [found[n].to_numpy(zero_copy_only=False).astype(float) for n in names], 1
                     )
-            except (OSError, pyarrow.ArrowException) as problem:
+            except (OSError, ValueError, IndexError, pyarrow.ArrowException) as problem:
                 where = f"among rows {position} to {position + rows}: {str(problem)[:160]}"
                 damaged(damage(path, where))
             position += rows

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from heft.errors import InvalidRecording
+from heft.arrays import Array
+from heft.errors import InvalidRecording, visible
 from heft.files import require_regular
 
 from .format import Format
@@ -67,8 +70,11 @@ def read_table(path: str | Path, topics: Topics | None = None, damaged: Damaged 
     Raises:
         InvalidRecording: If the log is missing, empty, damaged, or of no known format.
     """
-    path = Path(path)
-    topics = topics or Topics()
+    return _spelt_out(_read(Path(path), topics or Topics(), damaged))
+
+
+def _read(path: Path, topics: Topics, damaged: Damaged) -> Table:
+    """Return a log as a table, its names as the file has them."""
     found = format_of(path)
     if found is not None and found.marker is not None and os.path.isdir(path):
         return found.read(path, topics, damaged)
@@ -89,3 +95,29 @@ def read_table(path: str | Path, topics: Topics | None = None, damaged: Damaged 
         raise InvalidRecording(
             "the log cannot be read", argument=str(path), got=problem.strerror or str(problem)
         ) from problem
+
+
+def _spelt_out(table: Table) -> Table:
+    """Return a table whose names are spelt as a terminal shows them; see `errors.visible`.
+
+    Raises:
+        InvalidRecording: If two columns' names are then the same.
+    """
+    shown = {visible(name): name for name in table.columns}
+    if len(shown) < len(table.columns):
+        raise InvalidRecording("column names repeat", argument=table.path)
+    if all(spelt == name for spelt, name in shown.items()):
+        read = table.read
+    else:
+
+        def read(names: Sequence[str]) -> Iterator[Array]:
+            return table.read([shown[name] for name in names])
+
+    return replace(
+        table,
+        path=visible(table.path),
+        columns=tuple(shown),
+        read=read,
+        others=tuple(map(visible, table.others)),
+        notes=tuple(map(visible, table.notes)),
+    )

@@ -17,7 +17,8 @@ from heft.errors import InvalidRecording
 from heft.files import is_bomb
 
 from .format import Format
-from .messages import Batch, Channel, Log, full_name, messages_table, unified
+from .messages import Channel, Log, full_name, messages_table, unified
+from .shared_walk import Batch
 from .table import Damaged, Table, Topics, damaged_file, library
 
 NAME = "ROS 1 bag"

@@ -15,7 +15,8 @@ from heft.files import read_text
 from .bag_metadata import described
 from .format import Format
 from .mcap import mcap_log
-from .messages import Batch, Channel, Log, following, full_name, messages_table, unified
+from .messages import Channel, Log, following, full_name, messages_table, unified
+from .shared_walk import Batch
 from .sqlite_file import SqliteFile
 from .table import Damaged, Table, Topics, damaged_file
 

@@ -1,0 +1,335 @@
+"""`heft excite`: the motion that tells most about a robot, proven to keep all limits."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from heft.applications.identification import Inputs
+from heft.errors import InvalidSetting, did_you_mean
+from heft.experiments import (
+    Certificate,
+    Design,
+    DesignSettings,
+    ExcitationTrajectory,
+    PredictedError,
+    Progress,
+    design,
+    task_error,
+)
+from heft.information import BaseParameters
+from heft.plants import Problem, structural_base
+from heft.recordings import JointTrajectory
+from heft.signals import Smoothing
+
+from .certified import certified
+from .planned import CarriedLoad, Doubt, PlannedExperiment
+
+OTHER = {"D": "condition"}  # criterion that a design is compared with; D for all others
+
+
+@dataclass(frozen=True)
+class ExciteSettings:
+    """Settings of a design of excitation.
+
+    Attributes:
+        design: Of the solver; its criterion and what counts.
+        about: Links or joints whose parameters count; all if empty.
+        task: Log of a motion whose torque is to be predicted best; none if None.
+        columns: TOML that says what its columns mean.
+        rate: Of the written motion [Hz].
+        periods: How often it is repeated.
+        collisions: Whether links keep clear of one another and the room.
+        compared: Whether the other criterion's motion is designed, too, to tell what a choice
+            costs.
+        doubt: How wrong predicted torque may be.
+        load: What the robot carries and is to be told; the robot itself if None.
+    """
+
+    design: DesignSettings = DesignSettings(duration=20.0)
+    about: tuple[str, ...] = ()
+    task: Path | None = None
+    columns: Path | None = None
+    rate: float = 100.0
+    periods: int = 1
+    collisions: bool = True
+    compared: bool = True
+    doubt: Doubt = Doubt()
+    load: CarriedLoad | None = None
+
+    def __post_init__(self) -> None:
+        if not (self.rate > 0.0 and self.periods >= 1):
+            raise InvalidSetting(
+                "a motion is written at a rate above 0 Hz, once or more often",
+                argument="rate, periods",
+                got=f"{self.rate:g} Hz, {self.periods}",
+            )
+        if self.periods > 1 and self.design.rest != "both":
+            raise InvalidSetting(
+                "a motion that is repeated is at rest at both ends",
+                argument="periods",
+                got=f"rest {self.design.rest}",
+            )
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the motion will tell of one base parameter.
+
+    Attributes:
+        expression: The combination of standard parameters.
+        unit: Of it.
+        before: Its standard deviation without the motion; infinite if nothing is known.
+        after: With it.
+        counts: Whether the motion was designed for it.
+    """
+
+    expression: str
+    unit: str
+    before: float
+    after: float
+    counts: bool
+
+    @property
+    def falls_to(self) -> float:
+        """Share of its standard deviation that is left."""
+        return self.after / self.before if math.isfinite(self.before) else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Excited:
+    """A designed motion, what is proven of it and what it will tell.
+
+    Attributes:
+        planned: Robot, limits, room, and what was known.
+        settings: Of the design.
+        design: The solver's result.
+        trajectory: The motion that is written.
+        certificates: What is proven of it.
+        other: Design by the other criterion; None if not asked for.
+        untold: Parameters that were asked for and that no motion of these joints can tell.
+        inputs: SHA-256 of what it was made of, by role.
+    """
+
+    planned: PlannedExperiment
+    settings: ExciteSettings
+    design: Design
+    trajectory: ExcitationTrajectory
+    certificates: tuple[Certificate, ...]
+    other: Design | None
+    untold: tuple[str, ...]
+    inputs: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def base(self) -> BaseParameters:
+        """Base parameters of the robot with smooth friction."""
+        return self.design.base
+
+    @cached_property
+    def predictions(self) -> tuple[Prediction, ...]:
+        """What the motion will tell of each base parameter."""
+        found = self.design
+        covariance = np.linalg.pinv(found.known) if found.known.any() else None
+        known = np.full(self.base.rank, np.inf)
+        if covariance is not None:
+            seen = np.linalg.norm(found.known, axis=0) > 0.0
+            known = np.where(seen, np.sqrt(np.maximum(np.diag(covariance), 0.0)), np.inf)
+        counts = range(self.base.rank) if found.about is None else found.about
+        return tuple(
+            Prediction(expression, unit, float(before), float(after), k in counts)
+            for k, (expression, unit, before, after) in enumerate(
+                zip(
+                    self.base.expressions(),
+                    self.base.labels.units,
+                    known,
+                    found.std,
+                    strict=True,
+                )
+            )
+        )
+
+    @property
+    def time_factor(self) -> float:
+        """How many times as long the best random motion would have to last for as much."""
+        count = self.base.rank if self.design.about is None else len(self.design.about)
+        return math.exp(self.design.gain / max(count, 1))
+
+    @property
+    def tightest(self) -> tuple[Certificate, ...]:
+        """The certificate with the least margin of each quantity that is limited."""
+        found: dict[str, Certificate] = {}
+        for proof in self.certificates:
+            kind = proof.quantity.removeprefix("least ")
+            if math.isfinite(proof.limit) and (
+                kind not in found or proof.margin < found[kind].margin
+            ):
+                found[kind] = proof
+        return tuple(found.values())
+
+    def joint_trajectory(self, rate: float) -> JointTrajectory:
+        """Return the motion of all joints, all periods, at a rate [Hz]."""
+        planned, moving = self.planned, self.planned.carrier.moving
+        time = self.trajectory.times(rate)
+        parts = [self.trajectory.derivative(time, k) for k in range(3)]
+        whole = np.zeros((3, len(time), len(planned.robot.joints)))
+        whole[0] = planned.posture
+        whole[:, :, moving] = parts
+        again = self.settings.periods - 1
+        laps = [time, *(time[1:] + k * self.trajectory.duration for k in range(1, again + 1))]
+        rows = np.concatenate([whole, *([whole[:, 1:]] * again)], axis=1)
+        return JointTrajectory(planned.robot.joints, np.concatenate(laps), *rows)
+
+    def cost(self) -> str:
+        """Return what the other criterion would have cost, as a sentence; empty if not known."""
+        if self.other is None:
+            return ""
+        mine, its = self.design, self.other
+        nats = mine.log_determinant - its.log_determinant
+        chosen = slice(None) if mine.about is None else list(mine.about)
+        ratio = float(np.exp(np.mean(np.log(its.std[chosen] / mine.std[chosen]))))
+        worst = float(its.std[chosen].max() / mine.std[chosen].max())
+        return (
+            f"By criterion {its.settings.criterion} instead: condition number "
+            f"{its.conditions.scaled:.3g} for {mine.conditions.scaled:.3g}, "
+            f"{abs(nats):.0f} nats {'less' if nats > 0 else 'more'} information, standard "
+            f"deviations {ratio:.2f} times these in the geometric mean, the largest {worst:.2f} "
+            "times."
+        )
+
+
+def excite(
+    planned: PlannedExperiment,
+    settings: ExciteSettings = ExciteSettings(),
+    progress: Callable[[str], None] = lambda line: None,
+    stop: threading.Event | None = None,
+) -> Excited:
+    """Return the motion that tells most about a robot, proven to keep all limits.
+
+    Args:
+        planned: Robot, limits, room, and what is known.
+        settings: Of the design.
+        progress: Called with lines of progress.
+        stop: Set it for the best motion so far.
+
+    Raises:
+        InfeasibleLimits: If no motion keeps all limits, or none can be proven to.
+        InvalidSetting: If a setting fits neither the robot nor the limits.
+        InvalidRecording: If the task's log cannot be read.
+    """
+    base = structural_base(planned.plant)
+    robot = planned.robot
+    bodies = {k.name: robot.tree.names[k.body] for k in robot.links if k.body >= 0}
+    names, untold = counting(base, [bodies.get(n, n) for n in settings.about])
+    asked = replace(settings.design, about=names, row_rate=planned.rate)
+    limits = planned.limits()
+    report = _Reporter(progress)
+
+    def designed(by: DesignSettings, task: bool) -> Design:
+        return design(
+            planned.plant,
+            limits,
+            by,
+            planned.noise,
+            planned.known,
+            _criterion(planned, settings) if task else None,
+            report,
+            stop,
+        )
+
+    progress("drawing random motions that break no limit")
+    found = designed(asked, settings.task is not None)
+    progress(f"{found.gain:.0f} nats more than the best of {len(found.random)} random motions")
+    other = None
+    if settings.compared and not found.interrupted:
+        criterion = OTHER.get(asked.criterion, "D") if settings.task is None else "D"
+        progress(f"designing by criterion {criterion}, to tell what the choice costs")
+        other = designed(replace(asked, criterion=criterion, starts=1), False)
+    progress("proving that it keeps all limits at all times")
+    posture = found.trajectory.basis.constant @ found.trajectory.coefficients
+    posture = posture / float(np.sum(found.trajectory.basis.constant))
+    trajectory, proofs = certified(found.trajectory, planned, posture)
+    found = replace(found, trajectory=trajectory)
+    return Excited(planned, settings, found, trajectory, proofs, other, untold)
+
+
+class _Reporter:
+    """Says how the solver gets on, a line each start and few between."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._best: dict[int, float] = {}
+
+    def __call__(self, at: Progress) -> None:
+        if at.round % 3 == 1:
+            self._say(
+                f"start {at.start + 1}, round {at.round}: criterion {at.value:.2f}, limits broken "
+                f"by {max(at.violation, 0.0):.1%}"
+            )
+
+
+def counting(base: BaseParameters, about: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return base parameters that tell of links or joints, and what no motion can tell of them.
+
+    A link's parameters count by the base parameters that are named after it, or, where there are
+    none, by those that they are part of.
+
+    Args:
+        base: Of the robot.
+        about: Names of links, joints or parameters; all count if empty.
+
+    Returns:
+        Names of base parameters, none for all; and standard parameters without any.
+
+    Raises:
+        InvalidSetting: If a name is neither a link, a joint nor a parameter, or if no motion tells
+            anything of one.
+    """
+    standard, leading = base.standard.names, set(base.kept)
+    chosen: dict[str, None] = {}
+    untold: list[str] = []
+    for name in about:
+        own = [k for k, n in enumerate(standard) if n == name or n.startswith(f"{name}.")]
+        if not own:
+            owners = tuple(dict.fromkeys(n.partition(".")[0] for n in standard))
+            raise InvalidSetting(
+                "no link, joint or parameter of this robot is called so",
+                argument="--for",
+                got=name,
+                valid=owners,
+                cure=did_you_mean(name, owners),
+            )
+        led = [standard[k] for k in own if k in leading]
+        parts = [
+            standard[base.kept[b]] for b in range(base.rank) if np.any(base.matrix[b, own] != 0.0)
+        ]
+        if not parts:
+            raise InvalidSetting(
+                "no motion of these joints tells anything of this",
+                argument="--for",
+                got=name,
+                cure="nothing that is measured depends on it; it needs another joint or sensor",
+            )
+        chosen |= dict.fromkeys(led or parts)
+        untold += [standard[k] for k in own if not np.any(base.matrix[:, k] != 0.0)]
+    return tuple(chosen), tuple(untold)
+
+
+def _criterion(planned: PlannedExperiment, settings: ExciteSettings) -> PredictedError | None:
+    """Return the predicted torque error on the task's motion as a criterion."""
+    if settings.task is None:
+        return None
+    carrier = planned.carrier
+    inputs = Inputs(planned.robot).with_columns(settings.columns).with_logs(log=[settings.task])
+    problem = Problem(carrier, inputs.logs["log"], Smoothing(), 2, "predict")
+    parts = [
+        (s.motion.position.T, s.motion.velocity.T, s.motion.bodies.acceleration.T)
+        for s in problem.samples()
+    ]
+    q, v, a = (np.concatenate(k)[:, carrier.moving] for k in zip(*parts, strict=True))
+    return task_error(planned.plant, (q, v, a), planned.noise)

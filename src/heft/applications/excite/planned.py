@@ -1,0 +1,372 @@
+"""What is known before a motion is designed: robot, limits, room, noise, earlier information."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft.applications.identification import Identified
+from heft.arrays import Array
+from heft.dynamics import Term, steady
+from heft.errors import InvalidSetting
+from heft.experiments import (
+    Clearance,
+    EffortLimits,
+    JointLimits,
+    Loads,
+    link_deviations,
+)
+from heft.experiments import MotionLimits as DesignLimits
+from heft.information import PARAMETER_COUNT, Information, inertia
+from heft.models import MotionLimits, Options, Robot, fit_capsules, motion_limits
+from heft.plants import ExcitableLoad, ExcitableRobot, carrying
+
+NOISE = 0.01  # of an effort limit, where no log says how noisy a joint is
+UNLIMITED_NOISE = 0.1  # [N·m or N] where effort is not limited either
+ROW_RATE = 100.0  # independent rows a second, where no log says how many there are [Hz]
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """By how much a model file's numbers may be wrong when torque is predicted from them.
+
+    Attributes:
+        bodies: Of each body's parameters, a share.
+        identified: The same of a robot that was identified.
+        drives: Of friction and rotor inertia, a share.
+    """
+
+    bodies: float = 0.2
+    identified: float = 0.05
+    drives: float = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class RoomClearance:
+    """Clearance of a robot of which some joints may be held still; see `Clearance`.
+
+    Attributes:
+        whole: Of all channels.
+        posture: At which joints that are held stand, shape (channels,) [rad or m].
+        moving: Channels that move.
+    """
+
+    whole: Clearance
+    posture: Array
+    moving: NDArray[np.intp]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What each distance is between."""
+        return tuple(" and ".join(pair) for pair in self.whole.names)
+
+    def _postures(self, q: Array) -> Array:
+        found = np.tile(self.posture, (len(q), 1))
+        found[:, self.moving] = q
+        return found
+
+    def values(self, q: Array) -> Array:
+        """Return distances less what is required of them, shape (N, m) [m].
+
+        Args:
+            q: Of the joints that move, shape (N, d) [rad or m].
+        """
+        return self.whole.values(self._postures(q))
+
+    def pull_back(self, q: Array, seeds: Array) -> Array:
+        """Return the gradient of `(seeds * values(q)).sum()`, shape (N, d).
+
+        Args:
+            q: Of the joints that move, shape (N, d) [rad or m].
+            seeds: Shape (N, m).
+        """
+        return self.whole.pull_back(self._postures(q), seeds)[:, self.moving]
+
+
+@dataclass(frozen=True, eq=False)
+class Rubbing:
+    """One term of a drive's friction, and by how much it may be wrong.
+
+    Attributes:
+        ratio: Of the drive's speed to each channel's, shape (d,).
+        term: The term.
+        value: Its coefficient, as believed.
+        doubt: Share by which that may be wrong.
+    """
+
+    ratio: Array
+    term: Term
+    value: float
+    doubt: float
+
+    def between(self, slow: Array, fast: Array) -> tuple[Array, Array]:
+        """Return least and most effort at speeds between two, each of shape (n, d)."""
+        ends = np.stack([slow * self.ratio, fast * self.ratio])
+        speeds = (ends.min(axis=0).sum(axis=1), ends.max(axis=0).sum(axis=1))
+        torque = np.stack([self.value * steady([self.term], w)[0] for w in speeds])
+        more = self.doubt * np.abs(torque).max(axis=0)
+        found = [(torque.min(axis=0) - more), (torque.max(axis=0) + more)]
+        passed = np.stack([np.outer(f, self.ratio) for f in found])
+        return passed.min(axis=0), passed.max(axis=0)
+
+
+@dataclass(frozen=True)
+class CarriedLoad:
+    """A load that a robot will carry, whose numbers are asked for.
+
+    Attributes:
+        frame: Link that it is fixed to.
+        heaviest: Mass that it has at most [kg].
+        reach: Distance of its centre of mass from the frame, along each axis, at most [m].
+    """
+
+    frame: str
+    heaviest: float = 2.0
+    reach: float = 0.15
+
+    def tens(self, robot: Robot) -> tuple[Array, Array]:
+        """Return what it adds to the bodies at most, and by how much that may differ.
+
+        Args:
+            robot: That carries it.
+
+        Returns:
+            Shapes (10 bodies,) and (3, 10 bodies): with its centre in the frame's origin, and what
+            its centre being elsewhere adds, axis by axis.
+        """
+        body, stated = carrying(robot, self.frame)
+        whole = np.zeros((4, PARAMETER_COUNT * len(robot.tree.names)))
+        own = np.zeros((4, PARAMETER_COUNT))
+        own[0] = inertia.sphere(self.heaviest, self.reach)
+        own[1:, 1:4] = self.heaviest * self.reach * np.eye(3)
+        whole[:, body] = own @ stated.T
+        return whole[0], whole[1:]
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedExperiment:
+    """A robot about to be excited, and what is known of it.
+
+    Attributes:
+        robot: With its options.
+        stated: Limits of all joints, margins taken off.
+        clearance: Of its links from one another and the room; None where nothing can collide.
+        noise: σ of each channel's independent rows, shape (c,) [N·m or N].
+        rate: Independent rows a second that a log will have [Hz].
+        known: Information of earlier logs; None without any.
+        doubt: Share of each body's parameters that may be wrong.
+        drives: The same of friction and rotor inertia.
+        believed: Coefficients of smooth friction and rotor inertia by name.
+        load: What is to be told instead of the robot; None if nothing is carried.
+        remarks: What a user should know of the limits.
+    """
+
+    robot: Robot
+    stated: MotionLimits
+    clearance: Clearance | None
+    noise: Array
+    rate: float
+    known: Information | None
+    doubt: float
+    drives: float
+    believed: Mapping[str, float]
+    remarks: tuple[str, ...]
+    load: CarriedLoad | None = None
+
+    @cached_property
+    def carrier(self) -> ExcitableRobot:
+        """The robot with smooth friction, which moves."""
+        return ExcitableRobot.of(self.robot)
+
+    @cached_property
+    def plant(self) -> ExcitableRobot | ExcitableLoad:
+        """What is to be told: the robot, or what it carries."""
+        return self.carrier if self.load is None else ExcitableLoad(self.carrier, self.load.frame)
+
+    @cached_property
+    def posture(self) -> Array:
+        """Position of each channel that is held still, 0 of the others, shape (channels,)."""
+        return np.array([self.robot.options.of(j).position or 0.0 for j in self.robot.joints])
+
+    @cached_property
+    def values(self) -> Array:
+        """Believed values π₀ of the robot's standard columns, shape (p,)."""
+        labels = self.carrier.labels
+        found = np.zeros(len(labels))
+        bodies = self.robot.written_bodies()
+        found[: len(bodies)] = bodies
+        for k in range(len(bodies), len(labels)):
+            found[k] = self.believed.get(labels.names[k], 0.0)
+        return found
+
+    @property
+    def deviations(self) -> Array:
+        """By how much torque's parameters may be wrong, shape (p, K)."""
+        return link_deviations(self.values, len(self.robot.tree.names), self.doubt, self.drives)
+
+    def limits(self) -> DesignLimits:
+        """Return all limits of the joints that move, as the solver takes them."""
+        moving, stated = self.carrier.moving, self.stated
+        joints = JointLimits(
+            stated.lower[moving],
+            stated.upper[moving],
+            stated.velocity[moving],
+            stated.acceleration[moving],
+            stated.jerk[moving],
+        )
+        channels = [c.name for c in self.plant.channels]
+        measured = [self.robot.joints.index(c) for c in channels if c in self.robot.joints]
+        power = stated.power[measured] if measured == moving.tolist() else None
+        torque = stated.effort[measured]
+        effort = None
+        limited = np.isfinite(torque).any() or (power is not None and np.isfinite(power).any())
+        # A load's rows tell no torque of the robot: that is looked at when limits are proven.
+        if limited and len(measured) == len(channels) and self.load is None:
+            effort = EffortLimits(self.values, torque, power, self.deviations)
+        clearance: tuple[RoomClearance, ...] = ()
+        if self.clearance is not None and len(self.clearance.pairs):
+            clearance = (RoomClearance(self.clearance, self.posture, moving),)
+        return DesignLimits(joints, effort, clearance, stated.frequency)
+
+    def loads(self) -> Loads:
+        """Return what drives have to move, for certificates."""
+        robot = self.carrier.robot
+        bodies = PARAMETER_COUNT * len(robot.tree.names)
+        armature = np.zeros((robot.tree.channels, robot.tree.channels))
+        rubbing = []
+        for column, (d, term) in enumerate(robot.drive_columns, bodies):
+            ratio, value = robot.drives[d].ratio, float(self.values[column])
+            if term.inertial:
+                armature += value * np.outer(ratio, ratio)
+            else:
+                rubbing.append(Rubbing(ratio, term, value, self.drives))
+
+        def friction(slow: Array, fast: Array) -> tuple[Array, Array]:
+            parts = [r.between(slow, fast) for r in rubbing]
+            least, most = (np.sum([p[k] for p in parts], axis=0) for k in range(2))
+            return least, most
+
+        deviations = self.deviations[:bodies].T[np.any(self.deviations[:bodies] != 0.0, axis=0)]
+        parameters = self.values[None, :bodies]
+        if self.load is not None:
+            heaviest, spread = self.load.tens(robot)
+            parameters = np.vstack([parameters, parameters + heaviest])
+            deviations = np.vstack([deviations, spread])
+        return Loads(
+            robot.tree,
+            robot.gravity,
+            parameters,
+            armature,
+            friction if rubbing else None,
+            deviations,
+            self.drives * armature,
+        )
+
+
+def open_experiment(
+    model: Path,
+    options: Path | None = None,
+    given: Path | None = None,
+    doubt: Doubt = Doubt(),
+    collisions: bool = True,
+    load: CarriedLoad | None = None,
+) -> PlannedExperiment:
+    """Return what is known of a robot before its motion is designed.
+
+    Args:
+        model: URDF, MJCF, or TOML of Denavit-Hartenberg rows.
+        options: TOML with what a model file cannot say; its table [motion] states the limits.
+        given: Folder of earlier results, whose numbers, noise and information count.
+        doubt: How wrong torque that is predicted may be.
+        collisions: Whether links keep clear of one another and the room.
+        load: What is to be told instead of the robot.
+
+    Raises:
+        InputError: If a file cannot be read or is malformed.
+        InvalidSetting: If the base floats, or a joint's limits are not known.
+    """
+    stated = Options.from_toml(options) if options else None
+    robot = Robot.from_file(model, stated)
+    if robot.tree.free_base:
+        raise InvalidSetting(
+            "the motion of a floating base cannot be commanded",
+            argument='base = "free"',
+            cure="fix the base for the design",
+        )
+    limits = motion_limits(robot)
+    clearance, remarks = None, limits.notes
+    if collisions:
+        clearance = Clearance.of(robot, fit_capsules(robot, model.parent), limits)
+        remarks = (*remarks, *clearance.notes)
+    plant = ExcitableRobot.of(robot)
+    effort = dict(zip(robot.joints, limits.effort.tolist(), strict=True))
+    share = [NOISE * effort.get(c.name, math.inf) for c in plant.channels]
+    noise = np.array([s if math.isfinite(s) else UNLIMITED_NOISE for s in share])
+    found = PlannedExperiment(
+        robot,
+        limits,
+        clearance,
+        noise,
+        ROW_RATE,
+        None,
+        doubt.bodies,
+        doubt.drives,
+        {},
+        remarks,
+    )
+    if given is not None:
+        found = _with_results(found, given, doubt)
+    return found if load is None else replace(found, load=load, known=None)
+
+
+def _with_results(experiment: PlannedExperiment, folder: Path, doubt: Doubt) -> PlannedExperiment:
+    """Return the experiment with the numbers, noise and information of earlier results.
+
+    Raises:
+        InvalidSetting: If they are of another robot.
+    """
+    identified = Identified.load(folder)
+    robot = experiment.robot
+    if identified.robot.joints != robot.joints:
+        raise InvalidSetting(
+            "these results are of another robot",
+            argument=f"--given {folder}",
+            got=", ".join(identified.robot.joints),
+            expected=", ".join(robot.joints),
+        )
+    known = Information.load(folder / "information.npz")
+    entries = {e["name"]: e for e in identified.estimate["information"]["channels"]}
+    seconds = sum(i["duration_s"] for i in identified.estimate["inputs"] if "duration_s" in i)
+    noise, rates = experiment.noise.copy(), []
+    for c, channel in enumerate(experiment.plant.channels):
+        entry = entries.get(channel.name)
+        if entry and entry["residual_std"] > 0.0 and entry["independent_rows"] > 0.0:
+            share = entry["rows"] / entry["independent_rows"]
+            noise[c] = entry["residual_std"] * math.sqrt(share)
+            rates.append(entry["rows"] / seconds if seconds else ROW_RATE)
+    smooth = dict(identified.friction["simple"])
+    believed = {_named(k, experiment.carrier): v for k, v in smooth.items()}
+    return replace(
+        experiment,
+        robot=replace(identified.robot, options=robot.options),
+        noise=noise,
+        rate=float(np.median(rates)) if rates else experiment.rate,
+        known=known,
+        doubt=doubt.identified,
+        believed=believed,
+    )
+
+
+def _named(name: str, plant: ExcitableRobot) -> str:
+    """Return a simple term's name among the plant's columns: Coulomb friction is smooth there."""
+    owner, _, term = name.rpartition(".")
+    if term != "coulomb":
+        return name
+    smooth = [n for n in plant.labels.names if n.startswith(f"{owner}.sigmoid")]
+    return smooth[0] if smooth else name

@@ -1,0 +1,198 @@
+"""What a designed motion is told to a user by: text for the terminal, and a page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from heft import __version__
+from heft.display import Plot, Series, Table, page, table
+from heft.experiments import Certificate
+
+from .excite import Excited, Prediction
+
+ROLES = ("measured", "predicted", "residual", "before", "after")
+WORST = 8  # base parameters that the terminal lists
+DRAWN_RATE = 50.0  # of the curves [Hz]
+UNITS = {
+    "position": "rad or m",
+    "velocity": "rad/s or m/s",
+    "acceleration": "rad/s² or m/s²",
+    "jerk": "rad/s³ or m/s³",
+    "effort": "N·m or N",
+    "power": "W",
+    "clearance": "m",
+}
+KINDS = (("q", "position", "rad or m"), ("v", "velocity", "rad/s or m/s"))
+
+
+def text_of(found: Excited, out: str) -> str:
+    """Return what the terminal shows.
+
+    Args:
+        found: The motion.
+        out: Folder that it was written to.
+    """
+    made = found.design
+    lines = [
+        "Limits, proven to be kept at all times:",
+        table(list(LIMIT_HEAD), [_row(c) for c in found.tightest]),
+        "",
+    ]
+    lines += [*_sentences(found), ""]
+    lines += [_predictions_head(found), _predictions(_worst(found.predictions)), ""]
+    if found.untold:
+        lines += [
+            "No motion of these joints tells " + ", ".join(found.untold) + ": nothing that is "
+            "measured depends on them alone, or at all.",
+            "",
+        ]
+    if made.interrupted:
+        lines += ["Stopped early: the best motion found until then.", ""]
+    lines.append(f"{out}/report.html   play it: heft view MODEL {out}/motion.parquet")
+    return "\n".join(lines)
+
+
+LIMIT_HEAD = ("limit", "closest", "proven", "limit", "margin", "unit")
+
+
+def _row(proof: Certificate) -> list[str]:
+    """Return a certificate as cells, as `LIMIT_HEAD` heads them."""
+    kind = proof.quantity.removeprefix("least ")
+    near = kind == "clearance"
+    margin = f"{1e3 * proof.margin:.1f} mm" if near else f"{proof.margin:.1%}"
+    numbers = (f"{proof.bound:.4g}", f"{proof.limit:.4g}", margin)
+    return [kind, proof.of, *numbers, UNITS.get(kind, "")]
+
+
+def _sentences(found: Excited) -> Iterator[str]:
+    """Yield what the motion is worth."""
+    made, planned = found.design, found.planned
+    count = len(made.random)
+    yield (
+        f"It carries {made.gain:.0f} nats more information than the best of {count} random motions "
+        f"within the same limits, as if that ran {found.time_factor:.1f} times as long; "
+        f"{made.gain_over_median:.0f} more than the usual one."
+        if found.settings.design.criterion == "D" and found.settings.task is None
+        else f"Its criterion is {made.gain:.2f} above that of the best of {count} random motions, "
+        f"{made.gain_over_median:.2f} above the usual one (natural logarithms)."
+    )
+    yield (
+        f"Condition number of the base regressor: {made.conditions.scaled:.3g} with weighted "
+        f"columns of one length, {made.conditions.raw:.3g} in SI units. It depends on units, and "
+        "alone says little."
+    )
+    if found.cost():
+        yield found.cost()
+    source = "those of the results given" if planned.known is not None else "assumed"
+    yield (
+        f"Deviations below are for {planned.rate:.0f} independent rows a second with noise of "
+        f"{', '.join(f'{s:.2g}' for s in planned.noise)} N·m or N ({source})."
+    )
+
+
+def _worst(predictions: Sequence[Prediction]) -> list[Prediction]:
+    """Return those that matter most: what counts, the least improved first."""
+    counted = [p for p in predictions if p.counts]
+    return sorted(counted, key=lambda p: -p.falls_to)[:WORST]
+
+
+def _predictions_head(found: Excited) -> str:
+    counted = sum(p.counts for p in found.predictions)
+    if found.planned.known is None:
+        return f"Predicted standard deviations, {min(WORST, counted)} of {counted}:"
+    falls = [p.falls_to for p in found.predictions if p.counts and math.isfinite(p.before)]
+    middle = float(np.median(falls)) if falls else math.nan
+    new = sum(not math.isfinite(p.before) for p in found.predictions if p.counts)
+    more = f", {new} become known" if new else ""
+    return (
+        f"Predicted standard deviations fall to {middle:.0%} of what they are (median of "
+        f"{counted}){more}; those that fall least:"
+    )
+
+
+def _predictions(predictions: Sequence[Prediction]) -> str:
+    rows = [[p.expression, *_cells(p), p.unit] for p in predictions]
+    return table(["base parameter", "before", "after", ""], [_shortened(r) for r in rows])
+
+
+def _cells(p: Prediction) -> tuple[str, str]:
+    return ("–" if not math.isfinite(p.before) else f"±{p.before:.2g}", f"±{p.after:.2g}")
+
+
+def _shortened(row: list[str]) -> list[str]:
+    first, *rest = row
+    return [first if len(first) <= 60 else f"{first[:57]}…", *rest]
+
+
+def page_of(found: Excited) -> str:
+    """Return the report's page."""
+    made = found.design
+    limits = Table(
+        "What is proven, for all times",
+        LIMIT_HEAD,
+        [
+            _row(c)
+            for c in sorted(found.certificates, key=lambda c: c.margin)
+            if math.isfinite(c.limit)
+        ],
+    )
+    predictions = Table(
+        "Predicted standard deviations of the base parameters",
+        ("base parameter", "before", "after", "unit"),
+        [[p.expression, *_cells(p), p.unit] for p in found.predictions],
+        marked=[k for k, p in enumerate(found.predictions) if p.counts and found.settings.about],
+        sums=True,
+    )
+    return page.page(
+        "applications/excite/report.html.jinja",
+        title=f"Excitation of {found.planned.robot.name}",
+        sentences=list(_sentences(found)),
+        tightest=Table("", LIMIT_HEAD, [_row(c) for c in found.tightest]),
+        limits=limits,
+        predictions=predictions,
+        plots=list(_plots(found)),
+        untold=found.untold,
+        remarks=found.planned.remarks,
+        interrupted=made.interrupted,
+        settings=_settings(found),
+        version=__version__,
+    )
+
+
+def _plots(found: Excited) -> Iterator[Plot]:
+    """Yield positions and velocities of each joint that moves, as shares of their limits."""
+    time = found.trajectory.times(DRAWN_RATE)
+    planned = found.planned
+    for order, (_, name, unit) in enumerate(KINDS):
+        values = found.trajectory.derivative(time, order)
+        for k, channel in enumerate(planned.carrier.moving):
+            limits = (
+                (planned.stated.lower[channel], planned.stated.upper[channel])
+                if order == 0
+                else (-planned.stated.velocity[channel], planned.stated.velocity[channel])
+            )
+            edges = [
+                Series("limit", "soft", time[[0, -1]], np.full(2, edge), "dashed")
+                for edge in limits
+            ]
+            curve = Series(name, "measured", time, values[:, k])
+            joint = planned.robot.joints[channel]
+            yield Plot(f"{joint}, {name}", "time [s]", (*edges, curve), "time", f"[{unit}]")
+
+
+def _settings(found: Excited) -> str:
+    asked = found.settings.design
+    basis = (
+        f"Fourier series of {asked.harmonics} harmonics"
+        if asked.basis == "fourier"
+        else f"spline of {asked.intervals} intervals"
+    )
+    what = f"a task's torque ({found.settings.task})" if found.settings.task else asked.criterion
+    counts = ", ".join(found.settings.about) or "all"
+    return (
+        f"Criterion: {what}; parameters that count: {counts}; {basis}, {asked.duration:g} s, at "
+        f"rest: {asked.rest}; best of {asked.starts} starts, seed {asked.seed}."
+    )

@@ -1,0 +1,154 @@
+"""Files of a designed motion: `heft excite` writes them whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from heft import __version__
+from heft.applications.identification import Inputs
+from heft.files import put, require_own, workshop
+from heft.recordings import JointTrajectory, Table, write_table
+
+from .excite import Excited, ExciteSettings, excite
+from .planned import open_experiment
+from .report import page_of
+
+FILES = (
+    "motion.parquet",
+    "motion.csv",
+    "trajectory.json",
+    "trajectory.mcap",
+    "series.json",
+    "design.json",
+    "report.html",
+)
+POINT_RATE = 20.0  # of the points of a JointTrajectory [Hz]: a controller's splines pass them
+
+
+def excite_files(
+    model: Path,
+    out: Path,
+    settings: ExciteSettings,
+    options: Path | None = None,
+    given: Path | None = None,
+    progress: Callable[[str], None] = lambda line: None,
+    stop: threading.Event | None = None,
+) -> Excited:
+    """Design a motion and write it with all that is to be known of it, whole or not at all.
+
+    Args:
+        model: URDF, MJCF, or TOML of Denavit-Hartenberg rows.
+        out: Folder for the results; see `FILES`.
+        settings: Of the design.
+        options: TOML whose table [motion] states the limits.
+        given: Folder of earlier results, whose information counts.
+        progress: Called with lines of progress.
+        stop: Set it for the best motion so far.
+
+    Returns:
+        The motion, as it was written.
+
+    Raises:
+        InputError: If an input cannot be read, is malformed, or no motion keeps all limits.
+    """
+    require_own(out, FILES)
+    opened = Inputs().holding(model=model, options=options, task=settings.task)
+    planned = open_experiment(
+        model, options, given, settings.doubt, settings.collisions, settings.load
+    )
+    for remark in planned.remarks:
+        progress(remark)
+    found = excite(planned, settings, progress, stop)
+    found = replace(found, inputs={k: f.sha256 for k, f in opened.files.items()})
+    opened.refuse_changed()
+    with workshop(out) as folder:
+        new = folder / out.name
+        new.mkdir()
+        motion = found.joint_trajectory(settings.rate)
+        for name in FILES[:2]:
+            write_table(_table(motion, new / name), new / name)
+        points = found.joint_trajectory(POINT_RATE)
+        (new / "trajectory.json").write_text(points.to_json(), encoding="utf-8")
+        points.write_mcap(new / "trajectory.mcap")
+        series = json.dumps(found.trajectory.to_dict(), indent=1)
+        (new / "series.json").write_text(series + "\n", encoding="utf-8")
+        content = json.dumps(to_json(found), indent=1, ensure_ascii=False)
+        (new / "design.json").write_text(content + "\n", encoding="utf-8")
+        (new / "report.html").write_text(page_of(found), encoding="utf-8")
+        put(new, out)
+    return found
+
+
+def _table(motion: JointTrajectory, path: Path) -> Table:
+    columns = motion.columns()
+
+    def read(names: Sequence[str]) -> Any:
+        yield np.column_stack([columns[n] for n in names])
+
+    return Table(str(path), tuple(columns), len(motion.time), read)
+
+
+def to_json(found: Excited) -> dict[str, Any]:
+    """Return `design.json`: what was asked, what is proven, what the motion will tell."""
+    made, asked = found.design, found.settings.design
+
+    def finite(value: float) -> float | None:
+        return value if math.isfinite(value) else None
+
+    return {
+        "heft": __version__,
+        "inputs": found.inputs,
+        "settings": {
+            "criterion": "task" if found.settings.task else asked.criterion,
+            "duration_s": asked.duration,
+            "basis": asked.basis,
+            "harmonics": asked.harmonics,
+            "rest": asked.rest,
+            "about": list(found.settings.about),
+            "seed": asked.seed,
+        },
+        "noise": {
+            c.name: float(s)
+            for c, s in zip(found.planned.plant.channels, found.planned.noise, strict=True)
+        },
+        "independent_rows_hz": found.planned.rate,
+        "information": {
+            "nats_over_best_random": finite(made.gain),
+            "nats_over_median_random": finite(made.gain_over_median),
+            "random_motions": len(made.random),
+            "condition_raw": finite(made.conditions.raw),
+            "condition_scaled": finite(made.conditions.scaled),
+        },
+        "interrupted": made.interrupted,
+        "untold": list(found.untold),
+        "base_parameters": [
+            {
+                "expression": p.expression,
+                "unit": p.unit,
+                "std_before": finite(p.before),
+                "std": finite(p.after),
+                "counts": p.counts,
+            }
+            for p in found.predictions
+        ],
+        "certificates": [
+            {
+                "quantity": c.quantity,
+                "of": c.of,
+                "proven": finite(c.bound),
+                "limit": finite(c.limit),
+                "seen": finite(c.seen),
+                "time_s": c.time,
+            }
+            for c in found.certificates
+        ],
+        "remarks": list(found.planned.remarks),
+    }

@@ -1,0 +1,238 @@
+"""Settings of a simulated experiment: the table `[simulation]` of the TOML of `--with`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from heft.errors import InvalidSetting
+from heft.experiments import (
+    Controller,
+    Coulomb,
+    Dahl,
+    Drive,
+    DriveRanges,
+    LuGre,
+    Offset,
+    Sensors,
+    Viscous,
+)
+from heft.files import Number, Section, Text, interval, list_of, named, read_toml, truth
+from heft.models import Options
+
+ControllerName = Literal["pd", "computed-torque", "cascade"]
+FRICTION = ("none", "smooth", "hard", "stribeck", "lugre", "dahl")
+LONGEST_STEP = 5e-4  # of the simulation [s], where it is not stated
+
+
+@dataclass(frozen=True)
+class ControllerSettings:
+    """The joint controller: `[simulation.controller]`.
+
+    Attributes:
+        law: `pd`, `computed-torque`, or a `cascade` with what a model says is needed ahead.
+        frequency: Natural frequency of PD and computed torque [Hz].
+        damping: Their damping ratio.
+        wrong: Standard deviation of ln(mass) of the links that the controller believes in.
+        shift: Rms error of their centres of mass [m].
+        saturating: Whether torque ends at the joints' limits.
+    """
+
+    law: ControllerName = "computed-torque"
+    frequency: float = 4.0
+    damping: float = 1.0
+    wrong: float = 0.0
+    shift: float = 0.0
+    saturating: bool = True
+
+    def controller(self) -> Controller:
+        """Return the simulator's controller."""
+        made = {
+            "pd": Controller.pd(self.frequency, self.damping),
+            "computed-torque": Controller.computed_torque(self.frequency, self.damping),
+            "cascade": Controller(),
+        }[self.law]
+        return replace(made, saturating=self.saturating)
+
+
+@dataclass(frozen=True)
+class SimulationSettings:
+    """What is simulated of an experiment: `[simulation]`, all of it optional.
+
+    Attributes:
+        seed: Of all random numbers.
+        controller: Of the joints.
+        drives: From what rotors, friction and gears are drawn.
+        sensors: Errors between motion and log.
+        joint: Rotor and friction of some joints, by name, in place of those drawn.
+        tilt: Of the base, about a random level axis, which the model file does not say [rad].
+        run_in: From rest to the motion's begin [s].
+        step: Of the simulation [s]; the longest up to 0.5 ms that fits the rows if not given.
+        corner: Of a low-pass of the motion, where it was recorded [Hz]; none if not given.
+        limits: Whether a motion beyond the joints' limits is refused.
+        options: What else the TOML says of the robot: gravity, joints that stand still.
+    """
+
+    seed: int = 0
+    controller: ControllerSettings = field(default_factory=ControllerSettings)
+    drives: DriveRanges = field(default_factory=DriveRanges)
+    sensors: Sensors = field(default_factory=Sensors)
+    joint: Mapping[str, Drive] = field(default_factory=dict)
+    tilt: float = 0.0
+    run_in: float = 2.0
+    step: float | None = None
+    corner: float | None = None
+    limits: bool = True
+    options: Options = field(default_factory=Options)
+
+    @staticmethod
+    def from_toml(path: Path | None) -> SimulationSettings:
+        """Read the settings from the TOML of `--with`; defaults where there is none.
+
+        Args:
+            path: The file; its other tables are those of every command.
+
+        Raises:
+            InvalidSetting: If it is malformed, or holds unknown keys.
+        """
+        if path is None:
+            return SimulationSettings()
+        table = read_toml(path)
+        options = Options.from_dict(table, str(path))
+        found = SIMULATION(table.get("simulation", {}), f"{path}, [simulation]")
+        return replace(found, options=options)
+
+    def exact(self) -> SimulationSettings:
+        """Return the same without friction, ripple, give and errors of sensors."""
+        ideal = Sensors(self.sensors.rate, bits=0, encoder_noise=0.0, torque_noise=0.0)
+        return replace(self, drives=DriveRanges(friction="none"), sensors=ideal, joint={}, tilt=0.0)
+
+    def chosen_step(self) -> float:
+        """Return the step of the simulation [s], a whole part of a row's time."""
+        if self.step is not None:
+            return self.step
+        row = 1.0 / self.sensors.rate
+        return row / max(math.ceil(row / LONGEST_STEP - 1e-9), 1)
+
+
+def _drive(
+    armature: float = 0.0,
+    viscous: float = 0.0,
+    coulomb: float = 0.0,
+    offset: float = 0.0,
+    friction: str = "smooth",
+    ratio: float = 1.3,
+    stribeck: float = 0.08,
+    presliding: float = 1e-3,
+) -> Drive:
+    laws: dict[str, tuple[Any, ...]] = {
+        "none": (),
+        "smooth": (Coulomb(coulomb),),
+        "hard": (Coulomb(coulomb, 0.0),),
+        "stribeck": (Coulomb(coulomb, 0.02, ratio, stribeck),),
+        "lugre": (
+            LuGre(coulomb, ratio, stribeck, presliding, _damping(coulomb, presliding, armature)),
+        ),
+        "dahl": (Dahl(coulomb, presliding),),
+    }
+    slides = laws[friction] if coulomb else ()
+    return Drive(armature, (Viscous(viscous), Offset(offset), *slides))
+
+
+def _damping(coulomb: float, presliding: float, armature: float) -> float:
+    """Return half of the critical damping of a rotor on its bristles [N·m·s/rad]."""
+    return 0.5 * math.sqrt(coulomb / presliding * armature)
+
+
+def _range(value: object, where: str) -> tuple[float, float]:
+    """Return a range [least, most] of numbers that are not negative."""
+    found = interval(value, where)
+    if found[0] < 0.0:
+        raise InvalidSetting("a range begins at 0 or above", argument=where, got=list(found))
+    return found
+
+
+SHARE = Number("a share is from 0 to 1", least=0.0, most=1.0)
+ABOVE = Number("a number above 0 is expected", above=0.0)
+SIZE = Number("0 or more is expected", least=0.0)
+ANY = Number()
+CONTROLLER = Section(
+    ControllerSettings,
+    {
+        "law": Text("this controller is not known", ("pd", "computed-torque", "cascade")),
+        "frequency": Number("a frequency is positive", above=0.0, most=1000.0, unit="Hz"),
+        "damping": Number("a damping ratio is positive", above=0.0, most=10.0),
+        "wrong": Number("a standard deviation is 0 or more", least=0.0, most=1.0),
+        "shift": Number("a standard deviation is 0 or more", least=0.0, most=1.0, unit="m"),
+        "saturating": truth,
+    },
+)
+FRICTION_LAW = Text("this law of friction is not known", FRICTION)
+DRIVES = Section(
+    DriveRanges,
+    {
+        "friction": FRICTION_LAW,
+        **dict.fromkeys(("coulomb", "viscous", "armature", "bend", "ratio", "stribeck"), _range),
+        **dict.fromkeys(("presliding", "resonance", "gap"), _range),
+        **dict.fromkeys(("least", "offset", "least_armature"), SIZE),
+        **dict.fromkeys(("load", "warming", "ripple"), SIZE),
+    },
+)
+
+
+def _constants(value: object, where: str) -> tuple[float, ...]:
+    """Return torque per current [N·m/A], of all joints or a joint each."""
+    return list_of(ABOVE)(value if isinstance(value, list) else [value], where)
+
+
+SENSORS = Section(
+    Sensors,
+    {
+        "rate": Number("rows a second are positive", above=0.0, most=20_000.0, unit="Hz"),
+        "bits": Number("bits of an encoder", least=0, most=40, whole=True),
+        **dict.fromkeys(("encoder_noise", "torque_noise", "torque_step", "low_pass"), SIZE),
+        "correlation": Number("a correlation is between -1 and 1", above=-1.0, below=1.0),
+        "delay": Number("a delay", least=0.0, most=1.0, unit="s"),
+        "encoder_delay": Number("a delay", least=0.0, most=1.0, unit="s"),
+        "jitter": SHARE,
+        "link_side": truth,
+        "drift": Number("a clock's drift", least=-0.1, most=0.1),
+        **dict.fromkeys(("encoder_bias", "bias", "gain_error", "current_ripple"), SIZE),
+        "constants": _constants,
+        "ripple_cycles": SIZE,
+        "lost": Number("a share of the rows", least=0.0, most=0.9),
+        "burst": Number("rows lost at a time", least=1.0),
+        "repeated": Number("a share of the rows", least=0.0, most=0.9),
+    },
+)
+JOINT = Section(
+    _drive,
+    {
+        **dict.fromkeys(("armature", "viscous", "coulomb"), SIZE),
+        "offset": ANY,
+        "friction": FRICTION_LAW,
+        "ratio": Number("friction at rest per friction that slides", least=1.0),
+        "stribeck": ABOVE,
+        "presliding": ABOVE,
+    },
+)
+SIMULATION = Section(
+    SimulationSettings,
+    {
+        "seed": Number("a seed is a whole number", least=0, most=2**31, whole=True),
+        "controller": CONTROLLER,
+        "drives": DRIVES,
+        "sensors": SENSORS,
+        "joint": named(JOINT, "[simulation.joint.NAME] tables are expected"),
+        "tilt": Number("an angle", least=-3.2, most=3.2, unit="rad"),
+        "run_in": Number(
+            "the robot comes to the motion in a second", least=1.0, most=60.0, unit="s"
+        ),
+        "step": Number("a step of time", least=1e-6, most=0.01, unit="s"),
+        "corner": Number("a corner is positive", above=0.0, most=1000.0, unit="Hz"),
+        "limits": truth,
+    },
+)

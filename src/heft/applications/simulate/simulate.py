@@ -1,0 +1,321 @@
+"""`heft simulate`: a motion run on a model in MuJoCo, the log that a user would have, the truth."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.errors import InvalidSetting, did_you_mean
+from heft.experiments import (
+    Arm,
+    Condition,
+    ExactMotion,
+    Knots,
+    SimulatedExperiment,
+    Simulator,
+    whole_robot,
+)
+from heft.files import OpenedFile, put, require_own, workshop
+from heft.models import Robot
+from heft.recordings import Table, require_log, write_table
+
+from .motion_files import read_motion, refuse_beyond_limits
+from .settings import SimulationSettings
+
+TRUTH = ("exact.parquet", "truth.json")
+LARGEST = 6e9  # [bytes] of what happens at every step of a simulation, held in memory
+ROW_BYTES = 8 * 16  # of a joint and a step
+EVERY = 2.0  # [s] between two lines of progress
+STALLS = 0.01  # share of the time at a torque limit that is worth a remark
+STALLED = 0.999  # share of a torque limit from which it counts as reached
+
+
+@dataclass(frozen=True, eq=False)
+class Simulated:
+    """A simulated experiment and what is to be told of it.
+
+    Attributes:
+        experiment: The log and the truth.
+        motion: That the controller was to follow.
+        settings: What was simulated.
+        files: SHA-256 of what it was made of, by role.
+        losses: What the log's format could not store, in sentences.
+        wall: Time that the simulation took [s].
+    """
+
+    experiment: SimulatedExperiment
+    motion: Knots
+    settings: SimulationSettings
+    files: Mapping[str, str]
+    losses: tuple[str, ...]
+    wall: float
+
+    @property
+    def duration(self) -> float:
+        """Of the log [s]."""
+        return self.experiment.simulator.condition.duration
+
+    @property
+    def error(self) -> Array:
+        """How far the robot was from the motion at each row, shape (N, joints) [rad or m]."""
+        exact = self.experiment.exact
+        return np.asarray(exact.q - self.motion(exact.time)[0])
+
+    def text(self) -> str:
+        """Return what a user is told: how the motion was followed, and what torque it took."""
+        arm, exact, source = self.experiment.arm, self.experiment.exact, self.experiment.source
+        off = np.sqrt(np.mean(self.error**2, axis=0))
+        rms = np.sqrt(np.mean(exact.tau**2, axis=0))
+        most = np.abs(exact.tau).max(axis=0)
+        stalled = np.mean(np.abs(exact.tau) >= STALLED * arm.effort, axis=0)
+        width = max(len(j) for j in arm.joints)
+        lines = [f"{'':{width}}  off by (rms)  torque rms   at most  of limit  at it"]
+        for k, joint in enumerate(arm.joints):
+            share = f"{most[k] / arm.effort[k]:8.0%}" if np.isfinite(arm.effort[k]) else "       -"
+            lines.append(
+                f"{joint:{width}}  {off[k]:12.2e}  {rms[k]:10.3g}  {most[k]:8.3g}  {share}"
+                f"  {stalled[k]:5.1%}"
+            )
+        steps = round(self.duration / self.experiment.simulator.condition.step)
+        lost = len(exact.time) - len(source)
+        again = int(np.sum(np.diff(source) == 0))
+        rows = f"{len(source)} rows over {self.duration:.4g} s"
+        rows += f"; {lost} rows lost" * bool(lost) + f", {again} repeated" * bool(again)
+        speed = f"{self.duration / max(self.wall, 1e-9):.1f} times real time"
+        lines += ["", f"{rows}; {steps} steps, {speed}"]
+        if stalled.max() > STALLS:
+            lines.append(
+                "Torque ends at its limits: the motion asks for more than the drives give. "
+                "If it was recorded, its noise does: --corner passes what is below a frequency."
+            )
+        return "\n".join(lines)
+
+
+def simulate_files(
+    model: Path,
+    motion: Path,
+    out: Path,
+    settings: SimulationSettings,
+    columns: Path | None = None,
+    progress: Callable[[str], None] = lambda line: None,
+) -> Simulated:
+    """Simulate a motion of a robot, and write its log and the truth, whole or not at all.
+
+    Args:
+        model: URDF or MJCF of the robot, whose numbers are taken for the truth.
+        motion: The motion: a log with `q.<joint>`, or a JointTrajectory as JSON.
+        out: MCAP, Parquet, NPZ or CSV file to write. The truth goes to a folder beside it, of the
+            same name with the ending `.truth`: `exact.parquet` and `truth.json`.
+        settings: What is simulated.
+        columns: TOML that says what the motion's columns mean.
+        progress: Called with lines of progress.
+
+    Returns:
+        The experiment, as it was written.
+
+    Raises:
+        InvalidModel: If the model cannot be simulated.
+        InvalidRecording: If the motion cannot be read, or is of other joints.
+        MissingSignal: If the motion lacks joints.
+        InvalidSetting: If the motion leaves the joints' limits, or a setting fits no joint.
+        SolverFailure: If the simulated robot does not stay finite.
+    """
+    require_log(out)
+    if settings.sensors.constants and out.suffix.lower() == ".mcap":
+        raise InvalidSetting(
+            "ROS messages have no place for currents",
+            argument=f"--out {out}",
+            got="[simulation.sensors], constants",
+            cure="write Parquet, NPZ or CSV",
+        )
+    truth = out.with_suffix(".truth")
+    require_own(truth, TRUTH)
+    if out.exists() and out.samefile(motion):
+        raise InvalidSetting(
+            "the output would overwrite the motion",
+            argument=f"--out {out}",
+            cure="name another file",
+        )
+    Robot.from_file(model, settings.options)  # its errors name places in the file
+    opened = {"model": OpenedFile.at(model), "motion": OpenedFile.at(motion)}
+    arm = whole_robot(model)
+    for note in arm.notes:
+        progress(note)
+    demanded = read_motion(motion, columns, arm.joints)
+    if settings.corner is not None:
+        demanded = demanded.smoothed(settings.corner)
+    still = {j: k.position for j, k in (settings.options.joint or {}).items()}
+    at_rest = {j: p for j, p in still.items() if p is not None}
+    knots = demanded.knots(arm, at_rest)
+    if settings.limits:
+        refuse_beyond_limits(motion, knots, arm, demanded.duration)
+    condition = _condition(settings, arm, knots, demanded.duration)
+    files = {role: file.sha256 for role, file in opened.items()}
+    begin = time.perf_counter()
+    watch = _told(progress, demanded.duration)
+    found = Simulator(arm, condition).run(settings.seed, watch=watch)
+    wall = time.perf_counter() - begin
+    losses: dict[str, None] = {}
+    made = Simulated(found, knots, settings, files, (), wall)
+    with ExitStack() as held:
+        (log, folder) = (held.enter_context(workshop(p.resolve())) for p in (out, truth))
+        table = found.recording.canonical()
+        write_table(table, log / out.name, lambda loss: losses.update({loss: None}))
+        (folder / truth.name).mkdir()
+        _write_truth(made, folder / truth.name)
+        put(folder / truth.name, truth.resolve())
+        put(log / out.name, out.resolve())
+    return replace(made, losses=tuple(losses))
+
+
+def _condition(settings: SimulationSettings, arm: Arm, motion: Knots, duration: float) -> Condition:
+    """Return the simulator's condition.
+
+    Raises:
+        InvalidSetting: If a setting fits no joint, or the simulation would not fit in memory.
+    """
+    unknown = [j for j in settings.joint if j not in arm.joints]
+    if unknown:
+        raise InvalidSetting(
+            f"the robot has no joint '{unknown[0]}' that moves by itself",
+            argument="[simulation.joint]",
+            valid=arm.joints,
+            cure=did_you_mean(unknown[0], arm.joints),
+        )
+    constants = settings.sensors.constants
+    if len(constants) not in (0, 1, len(arm.joints)):
+        raise InvalidSetting(
+            "torque per current is stated of all joints, or of each",
+            argument="[simulation.sensors], constants",
+            got=f"{len(constants)} numbers",
+            expected=f"1 or {len(arm.joints)}: " + ", ".join(arm.joints),
+        )
+    step = settings.chosen_step()
+    size = ROW_BYTES * len(arm.joints) * (duration + settings.run_in) / step
+    if size > LARGEST:
+        raise InvalidSetting(
+            "the simulation would not fit in memory",
+            argument="the motion",
+            got=f"{duration:.4g} s of {len(arm.joints)} joints, {size / 1e9:.0f} GB",
+            expected=f"up to {LARGEST / 1e9:.0f} GB",
+            cure="simulate it in parts, or with a longer step in [simulation]",
+        )
+    if duration * settings.sensors.rate < 2.0:
+        raise InvalidSetting(
+            "the motion is shorter than two rows of the log",
+            argument="the motion",
+            got=f"{duration:.4g} s",
+            expected=f"a rate above {2.0 / duration:.4g} Hz",
+        )
+    return Condition(
+        settings.drives,
+        settings.sensors,
+        motion,
+        controller=settings.controller.controller(),
+        duration=duration,
+        tilt=settings.tilt,
+        wrong=settings.controller.wrong,
+        shift=settings.controller.shift,
+        run_in=settings.run_in,
+        step=step,
+        gravity=settings.options.gravity,
+        fixed_drives=settings.joint,
+    )
+
+
+def _told(progress: Callable[[str], None], duration: float) -> Callable[[float], None]:
+    """Return what takes the simulated time and tells it now and then."""
+    last = time.perf_counter()
+
+    def watch(now: float) -> None:
+        nonlocal last
+        if time.perf_counter() - last > EVERY:
+            last = time.perf_counter()
+            progress(f"{max(now, 0.0):.1f} s of {duration:.1f} s simulated")
+
+    return watch
+
+
+def _write_truth(found: Simulated, folder: Path) -> None:
+    """Write what was true into a folder: `exact.parquet` and `truth.json`."""
+    names, columns = _exact_columns(found.experiment)
+    whole = np.stack(columns, 1)
+
+    def read(wanted: Sequence[str]) -> Iterator[Array]:
+        yield whole[:, [names.index(n) for n in wanted]]
+
+    exact, told = TRUTH
+    write_table(Table(exact, tuple(names), len(whole), read), folder / exact)
+    text = json.dumps(_described(found), indent=1, ensure_ascii=False, allow_nan=False)
+    (folder / told).write_text(text + "\n", encoding="utf-8")
+
+
+def _exact_columns(found: SimulatedExperiment) -> tuple[list[str], list[Array]]:
+    """Return names and columns of the exact motion, and which rows the log holds."""
+    exact: ExactMotion = found.exact
+    logged = np.full(len(exact.time), np.nan)
+    logged[found.kept] = found.source
+    names, columns = ["t", "logged_row"], [exact.time, logged]
+    for kind in ("q", "v", "a", "tau", "friction", "passed", "link"):
+        for k, joint in enumerate(found.arm.joints):
+            names.append(f"{kind}.{joint}")
+            columns.append(getattr(exact, kind)[:, k])
+    return names, columns
+
+
+def _described(found: Simulated) -> dict[str, Any]:
+    """Return what is true besides the motion, as JSON."""
+    experiment, settings = found.experiment, found.settings
+    joints, calibration = experiment.arm.joints, experiment.calibration
+    sensors = settings.sensors
+    stated = {"controller", "drives", "sensors", "tilt", "run_in", "limits"}
+    return {
+        "version": 1,
+        "seed": settings.seed,
+        "sha256": dict(found.files),
+        "joints": list(joints),
+        "step_s": experiment.simulator.condition.step,
+        "settings": {k: v for k, v in _plain(asdict(settings)).items() if k in stated},
+        "drives": {j: _drive(d) for j, d in zip(joints, experiment.drives, strict=True)},
+        "sensors": {
+            "delay_s": sensors.delay,
+            "encoder_delay_s": sensors.encoder_delay,
+            "gain": dict(zip(joints, (calibration.gain.tolist()), strict=True))
+            if sensors.gain_error
+            else 1.0,
+            "bias": dict(zip(joints, calibration.bias.tolist(), strict=True)),
+            "zero": dict(zip(joints, calibration.zero.tolist(), strict=True)),
+        },
+        "links": {
+            name: {
+                "mass": link.mass,
+                "com": link.center.tolist(),
+                "inertia": link.inertia.tolist(),
+            }
+            for name, link in experiment.arm.links.items()
+        },
+        "notes": list(experiment.arm.notes),
+    }
+
+
+def _drive(drive: Any) -> dict[str, Any]:
+    """Return a drive's rotor inertia and laws, by their names."""
+    laws = {type(k).__name__.lower(): _plain(asdict(k)) for k in drive.laws}
+    return {"armature": drive.armature, **laws}
+
+
+def _plain(value: Any) -> Any:
+    """Return a value with infinity as None, which JSON can hold."""
+    if isinstance(value, Mapping):
+        return {k: _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -1,0 +1,70 @@
+"""Adjoint of the rigid-body regressor: gradients of any function of its rows, in one pass.
+
+Whatever is made of the rows Y(q, v, a), such as the determinant of their information, has a
+derivative S = ∂φ/∂Y of the shape of Y. One reverse pass turns these *seeds* into ∂φ/∂(q, v, a), at
+two to three times the cost of Y and whatever the number of unknowns that q, v and a are made of.
+Seeds add: multipliers λ of torque limits enter the same pass as `λ πᵀ`, since τ = Y π.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.compiled import plain
+from heft.engine import side_by_side
+from heft.errors import InvalidSetting
+
+from . import reverse_walk, walk
+from .kernels import IntArray, Motion, compile_tree, full_slots
+from .tree import Tree
+
+Gradients = tuple[Array, Array, Array]
+
+
+def pull_back(
+    tree: Tree, motion: Motion, seeds: Array, slots: IntArray | None = None, threads: int = 1
+) -> Gradients:
+    """Return the gradients of Σ S·Y by position, velocity and acceleration of the channels.
+
+    Args:
+        tree: The bodies, on a fixed base.
+        motion: N samples.
+        seeds: S, shape (N, channels, columns), of the columns of `regressor`; fastest as a view of
+            an array (channels, columns, N). Not read where a channel does not move a body.
+        slots: Place of each body column among those of the seeds, as in `regressor`.
+        threads: Number of threads that share the samples. The result does not depend on it.
+
+    Returns:
+        Three arrays of shape (channels, N), in the unit of S·Y per [rad or m], [rad/s or m/s] and
+        [rad/s² or m/s²].
+
+    Raises:
+        InvalidSetting: If the base floats.
+    """
+    if tree.free_base:
+        raise InvalidSetting(
+            "rows of a floating base cannot be differentiated by its pose",
+            argument="base",
+            got="free",
+            expected="fixed",
+        )
+    count = motion.sin.shape[1]
+    if slots is None:
+        slots = full_slots(tree)
+    (laid,) = plain(np.moveaxis(seeds, 0, 2))
+    out = (
+        np.zeros((tree.channels, count)),
+        np.zeros((tree.channels, count)),
+        np.zeros((tree.channels, count)),
+    )
+    deepest = int(tree.ancestry().sum(axis=0).max(initial=1))
+    table, arrays = compile_tree(tree), plain(*motion.tuple())
+    share = -(-count // (threads * walk.BLOCK)) * walk.BLOCK if count else 0
+
+    def work(k: int) -> None:
+        stop = min((k + 1) * share, count)
+        reverse_walk.pull(table, arrays, k * share, stop, slots, laid, deepest, out)
+
+    side_by_side(work, range(threads if count else 0), threads)
+    return out

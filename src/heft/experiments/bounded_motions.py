@@ -1,0 +1,205 @@
+"""Motions whose every derivative is bounded for all times, not only where it is looked at.
+
+A trigonometric polynomial of degree H that is known at N > 2H equally spaced points of its period
+is nowhere larger than its largest value there over cos(π H / N) [Ehlich1964]. A spline lies in the
+convex hull of the Bernstein coefficients of its pieces. Both are proofs, at no cost: of the
+derivatives, too, which are again trigonometric polynomials and splines.
+
+On a short interval a function is at most what it is at the ends, and an eighth of the length's
+square times its largest second derivative: what certificates of torque and clearance start from.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.errors import InvalidSetting
+
+ROUNDING = 1e-12  # of the sum of all terms' sizes, by which a bound is set wider
+
+
+class BoundedMotion(Protocol):
+    """A motion of d channels with proven bounds of its derivatives, from 0 to `duration`."""
+
+    @property
+    def duration(self) -> float:
+        """Its length [s]."""
+
+    @property
+    def smoothness(self) -> int:
+        """Order of the highest derivative that is bounded, those below being continuous."""
+
+    def derivative(self, order: int, time: Array) -> Array:
+        """Return a derivative at N times [s], shape (N, d); of order 0 the positions."""
+
+    def extremes(self, order: int) -> tuple[Array, Array]:
+        """Return proven bounds of a derivative over all times: least and most, each (d,)."""
+
+    def largest(self, order: int, begin: Array, end: Array) -> Array:
+        """Return proven bounds of a derivative's size on n intervals [s], shape (n, d)."""
+
+
+@dataclass(frozen=True, eq=False)
+class HarmonicMotion:
+    """Trigonometric polynomials q(t) = c + Σ aₖ cos(k ω t) + bₖ sin(k ω t), one a channel.
+
+    Attributes:
+        base: Base frequency ω [rad/s].
+        constant: c, shape (d,) [rad or m].
+        cosine: aₖ of k = 1 … H, shape (H, d) [rad or m].
+        sine: bₖ, shape (H, d) [rad or m].
+        duration: Until when it is looked at [s].
+        looks: Points of a period at which it is evaluated, per harmonic.
+    """
+
+    base: float
+    constant: Array
+    cosine: Array
+    sine: Array
+    duration: float
+    looks: int = 256
+
+    @property
+    def smoothness(self) -> int:
+        """All derivatives are bounded."""
+        return 99
+
+    @property
+    def degree(self) -> int:
+        """Number of harmonics H."""
+        return len(self.cosine)
+
+    def derivative(self, order: int, time: Array) -> Array:
+        """Return a derivative at N times [s], shape (N, d); see `BoundedMotion`."""
+        frequency = self.base * np.arange(1, self.degree + 1)
+        phase = np.outer(time, frequency)
+        cosine, sine = self.cosine, self.sine
+        for _ in range(order):
+            cosine, sine = frequency[:, None] * sine, -frequency[:, None] * cosine
+        value = np.cos(phase) @ cosine + np.sin(phase) @ sine
+        return np.asarray(value if order else value + self.constant)
+
+    def extremes(self, order: int) -> tuple[Array, Array]:
+        """Return least and most of a derivative over all times, each (d,); see `BoundedMotion`.
+
+        The bound is applied to the polynomial less the middle of what is seen.
+        """
+        count = self.looks * max(self.degree, 1)
+        time = 2.0 * math.pi / self.base * np.arange(count) / count
+        values = self.derivative(order, time)
+        least, most = values.min(axis=0), values.max(axis=0)
+        half = (most - least) / 2.0 / math.cos(math.pi * self.degree / count)
+        half = half + ROUNDING * self._terms(order)
+        return (least + most) / 2.0 - half, (least + most) / 2.0 + half
+
+    def largest(self, order: int, begin: Array, end: Array) -> Array:
+        """Return bounds of a derivative's size on n intervals [s], (n, d); see `BoundedMotion`."""
+        curve = np.abs(self.extremes(order + 2)).max(axis=0)
+        return _from_ends(self, order, begin, end, curve) + ROUNDING * self._terms(order)
+
+    def _terms(self, order: int) -> Array:
+        """Return the sum of the sizes of all terms of a derivative, shape (d,)."""
+        frequency = self.base * np.arange(1, self.degree + 1)
+        size = np.abs(self.cosine) + np.abs(self.sine)
+        return np.asarray(frequency**order @ size + np.abs(self.constant) * (order == 0))
+
+
+@dataclass(frozen=True, eq=False)
+class SplineMotion:
+    """B-splines q(t) = Σ cₖ Bₖ(t), one a channel.
+
+    Attributes:
+        knots: Shape (n + degree + 1,) [s]; motion is from knot `degree` to the last but `degree`.
+        coefficients: cₖ, control points, shape (n, d) [rad or m].
+        degree: Of the pieces.
+        cuts: Pieces into which each span is cut for its bound.
+    """
+
+    knots: Array
+    coefficients: Array
+    degree: int
+    cuts: int = 4
+
+    @property
+    def duration(self) -> float:
+        """Its length [s]."""
+        return float(self.knots[-1 - self.degree])
+
+    @property
+    def smoothness(self) -> int:
+        """Its degree, where no inner knot is repeated."""
+        inner = self.knots[self.degree : -self.degree]
+        _, count = np.unique(inner, return_counts=True)
+        return self.degree + 1 - int(count.max())
+
+    def derivative(self, order: int, time: Array) -> Array:
+        """Return a derivative at N times [s], shape (N, d); see `BoundedMotion`."""
+        from scipy.interpolate import BSpline
+
+        if order > self.degree:
+            return np.zeros((len(time), self.coefficients.shape[1]))
+        return np.asarray(BSpline(self.knots, self.coefficients, self.degree)(time, nu=order))
+
+    def extremes(self, order: int) -> tuple[Array, Array]:
+        """Return least and most of a derivative over all times, each (d,); see `BoundedMotion`."""
+        if order > self.degree:
+            zero = np.zeros(self.coefficients.shape[1])
+            return zero, zero
+        hull = self._hull(order)
+        slack = ROUNDING * np.abs(hull).max(axis=(0, 1))
+        return hull.min(axis=(0, 1)) - slack, hull.max(axis=(0, 1)) + slack
+
+    def largest(self, order: int, begin: Array, end: Array) -> Array:
+        """Return bounds of a derivative's size on n intervals [s], (n, d); see `BoundedMotion`."""
+        whole = np.abs(self.extremes(order)).max(axis=0)
+        if order + 2 > self.smoothness:
+            return np.tile(whole, (len(begin), 1))
+        curve = np.abs(self.extremes(order + 2)).max(axis=0)
+        return np.asarray(np.minimum(_from_ends(self, order, begin, end, curve), whole))
+
+    def _hull(self, order: int) -> Array:
+        """Return Bernstein coefficients of a derivative, shape (degree + 1, pieces, d)."""
+        from scipy.interpolate import BPoly, PPoly
+
+        inner = np.unique(self.knots[self.degree : len(self.knots) - self.degree])
+        share = np.arange(self.cuts) / self.cuts
+        breaks = np.append((inner[:-1, None] + np.outer(np.diff(inner), share)).ravel(), inner[-1])
+        # The Taylor coefficients of each piece at its beginning, highest power first.
+        taylor = [
+            self.derivative(order + k, breaks[:-1]) / math.factorial(k)
+            for k in range(self.degree - order, -1, -1)
+        ]
+        return np.asarray(BPoly.from_power_basis(PPoly(np.array(taylor), breaks)).c)
+
+
+def _from_ends(motion: BoundedMotion, order: int, begin: Array, end: Array, curve: Array) -> Array:
+    """Return bounds on intervals by the ends and a bound of the second derivative."""
+    ends = np.maximum(
+        np.abs(motion.derivative(order, begin)), np.abs(motion.derivative(order, end))
+    )
+    return np.asarray(ends + (end - begin)[:, None] ** 2 / 8.0 * curve)
+
+
+def require_bounded(motion: BoundedMotion, order: int, what: str) -> None:
+    """Raise `InvalidSetting` if a derivative of a motion need not be bounded.
+
+    Args:
+        motion: The motion.
+        order: Of the derivative that must be bounded.
+        what: What shall be certified, for the message.
+
+    Raises:
+        InvalidSetting: If it is not smooth enough.
+    """
+    if motion.smoothness < order:
+        raise InvalidSetting(
+            f"the motion is not smooth enough for a certificate of {what}",
+            got=f"derivatives up to order {motion.smoothness} are bounded",
+            expected=f"up to order {order}",
+            cure=f"use splines of degree {order} or more without repeated knots",
+        )

@@ -1,0 +1,256 @@
+"""Clearance of a robot from itself, the floor, planes and boxes, with exact gradients.
+
+Links are capsules (`heft.models.fit_capsules`). Compiled: one pass places the capsules and takes
+the distances, and the gradient of any weighted sum of them is one pass back, by the force along
+each pair's normal as a wrench on its bodies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft.arrays import Array, read_only
+from heft.compiled import plain
+from heft.dynamics import Tree
+from heft.errors import InvalidSetting, did_you_mean
+from heft.models import Capsules, MotionLimits, Robot, cannot_touch
+
+from .clearance_kernels import BOX, CAPSULE, KERNELS, SPACE, distances, gradient
+
+
+@dataclass(frozen=True)
+class PairChoice:
+    """Settings of the choice of pairs whose distance matters.
+
+    Attributes:
+        postures: Random postures within the limits at which pairs are looked at.
+        often: Links that are too close at this share of them are taken by their parts.
+        always: A pair of capsules that is too close at this share of them is left out: they overlap
+            where the links do not, or cannot be kept apart.
+        free: Where less than this share of them is free of self-collision, those too close most
+            often are left out, too, one by one,
+        mostly: as long as they are so at this share of them.
+        seed: Of the random postures.
+    """
+
+    postures: int = 2000
+    often: float = 0.1
+    always: float = 0.95
+    free: float = 0.02
+    mostly: float = 0.5
+    seed: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Clearance:
+    """Distances that a robot must keep, less what is required of them; made by `of`.
+
+    Attributes:
+        tree: The bodies, with a fixed base.
+        capsules: The links.
+        spaces: Unit normal towards the allowed side and offset [m] of each plane, shape (p, 4).
+        boxes: Centre and half lengths of each box to stay out of, shape (b, 6) [m].
+        pairs: What each distance is taken between, shape (m, 3): `CAPSULE`, `SPACE` or `BOX`, the
+            index of a capsule, and that of the other capsule, the plane or the box.
+        names: What messages call the two of each pair.
+        required: Least distance of each pair, shape (m,) [m]; 0 of links two joints apart.
+        left_out: Pairs that are too close at almost all postures, in all or in parts.
+        notes: For the user: shapes that were not found, pairs that are left out.
+    """
+
+    tree: Tree
+    capsules: Capsules
+    spaces: Array
+    boxes: Array
+    pairs: NDArray[np.int64]
+    names: tuple[tuple[str, str], ...]
+    required: Array
+    left_out: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(
+        robot: Robot, capsules: Capsules, limits: MotionLimits, choice: PairChoice = PairChoice()
+    ) -> Clearance:
+        """Return the clearance of a robot in the room that `[motion]` of its options states.
+
+        Pairs are all but those of one body, of neighbours, of links that `ignore` names, of links
+        that are proven never to touch, and those too close at almost all postures. How near links
+        two joints apart come to one another is the robot's build: they are to keep from touching,
+        all others to keep the distance that is required.
+
+        Args:
+            robot: The robot, its base fixed.
+            capsules: Its links.
+            limits: Of its joints, for the random postures.
+            choice: Settings.
+
+        Raises:
+            InvalidSetting: If the base floats, or `ignore` names a link that has no shape.
+        """
+        if robot.tree.free_base:
+            raise InvalidSetting("a free base is nowhere", argument='base = "free"')
+        rng = np.random.default_rng(choice.seed)
+        count = (choice.postures, len(limits.joints))
+        q = limits.lower + (limits.upper - limits.lower) * rng.uniform(size=count)
+        whole = _whole(robot, capsules)
+        often = whole._close(q) >= choice.often
+        apart = whole._never_touching(often, limits)
+        parted = whole._kept(~apart)._parted(often[~apart])
+        fine = parted._never_touching(parted._close(q) >= choice.often, limits)
+        kept = parted._kept(~fine)
+        return kept._without(kept._hopeless(q, choice))
+
+    def values(self, q: Array) -> Array:
+        """Return the distances less what is required of them, shape (N, m) [m].
+
+        Args:
+            q: Positions of the channels, shape (N, d) [rad or m].
+        """
+        (q,) = plain(np.asarray(q))
+        out = np.empty((len(q), len(self.pairs)))
+        distances(q, *self._arrays, out)
+        return out - self.required
+
+    def pull_back(self, q: Array, seeds: Array) -> Array:
+        """Return the gradient of `(seeds * values(q)).sum()`, shape (N, d) [m/rad or 1].
+
+        Args:
+            q: Positions of the channels, shape (N, d) [rad or m].
+            seeds: Weight of each distance, shape (N, m).
+        """
+        q, seeds = plain(np.asarray(q), np.asarray(seeds))
+        out = np.zeros_like(q)
+        gradient(q, *self._arrays, seeds, out)
+        return out
+
+    def _close(self, q: Array) -> Array:
+        """Return the share of postures, shape (N, d), at which each pair is too close, (m,)."""
+        return np.asarray((self.values(q) < 0.0).mean(axis=0))
+
+    def _hopeless(self, q: Array, choice: PairChoice) -> NDArray[np.bool_]:
+        """Return which pairs cannot be kept apart for what is left to move in, shape (m,)."""
+        close = self.values(q) < 0.0
+        share = close.mean(axis=0)
+        out = share >= choice.always
+        own = self.pairs[:, 0] == CAPSULE
+        while True:
+            free = (~close[:, own & ~out].any(axis=1)).mean()
+            candidates = np.where(own & ~out, share, 0.0)
+            if free >= choice.free or candidates.max(initial=0.0) < choice.mostly:
+                return np.asarray(out)
+            out[candidates.argmax()] = True
+
+    def _never_touching(self, chosen: NDArray[np.bool_], limits: MotionLimits) -> NDArray[np.bool_]:
+        """Return what of some pairs is in capsules that overlap and is proven never to touch."""
+        shapes = self.capsules.shapes
+        return np.array(
+            [
+                cut and kind == CAPSULE and cannot_touch(self.tree, shapes[i], shapes[j], limits)
+                for cut, (kind, i, j) in zip(chosen, self.pairs, strict=True)
+            ],
+            dtype=bool,
+        )
+
+    def _kept(self, chosen: NDArray[np.bool_ | np.intp]) -> Clearance:
+        """Return it with some of its pairs."""
+        names = tuple(self.names[k] for k in np.arange(len(self.names))[chosen])
+        return replace(self, pairs=self.pairs[chosen], names=names, required=self.required[chosen])
+
+    def _parted(self, chosen: NDArray[np.bool_]) -> Clearance:
+        """Return it with some pairs of links replaced by all pairs of their parts."""
+        found, origin = [], []
+        for m, (pair, cut) in enumerate(zip(self.pairs, chosen, strict=True)):
+            kind, i, j = (int(x) for x in pair)
+            first = self.capsules.parts(i) if cut else [i]
+            second = self.capsules.parts(j) if cut and kind == CAPSULE else [j]
+            found += [(kind, a, b) for a in first for b in second]
+            origin += [m] * (len(first) * len(second))
+        whole = self._kept(np.array(origin, dtype=np.intp))
+        return replace(whole, pairs=np.array(found, dtype=np.int64).reshape(-1, 3))
+
+    def _without(self, close: NDArray[np.bool_]) -> Clearance:
+        """Return it without pairs that are too close at almost all postures."""
+        kept = self._kept(~close)
+        out = tuple(sorted({n for n, k in zip(self.names, close, strict=True) if k}))
+        said = ", ".join(f"{a} and {b}{' in part' if (a, b) in kept.names else ''}" for a, b in out)
+        note = f"not kept apart, since too close at most postures: {said}"
+        return replace(kept, left_out=out, notes=(*self.notes, note) if out else self.notes)
+
+    @cached_property
+    def _arrays(self) -> tuple[tuple[NDArray[Any], ...], ...]:
+        """The tree, the capsules and the room as the kernels' arrays."""
+        KERNELS.prepare()
+        tree, capsules = self.tree, self.capsules
+        whole = (tree.parent, tree.kind, tree.channel)
+        real = (tree.multiplier, tree.offset, tree.rotation, tree.translation, tree.axis)
+        ends = np.stack([capsules.start, capsules.end], axis=1)
+        return (
+            (*(np.array(x, dtype=np.int64) for x in whole), *map(np.array, real)),
+            (np.array(capsules.body, dtype=np.int64), ends, np.array(capsules.radius)),
+            (np.array(self.spaces), np.array(self.boxes), np.array(self.pairs, dtype=np.int64)),
+        )
+
+
+def _whole(robot: Robot, capsules: Capsules) -> Clearance:
+    """Return the clearance with all pairs but those of one body or of neighbours."""
+    motion = robot.options.motion
+    known = {*capsules.links, *motion.half_space_names}
+    for pair in motion.ignore:
+        for name in pair:
+            if name not in known:
+                raise InvalidSetting(
+                    f"no link with a shape is called '{name}'",
+                    argument="[motion], ignore",
+                    valid=sorted(known),
+                    cure=did_you_mean(name, sorted(known)),
+                )
+    ignored = {frozenset(pair) for pair in motion.ignore}
+    between = _joints_between(robot, capsules)
+    links, count = capsules.links, np.flatnonzero(capsules.whole).tolist()
+    found = [
+        ((CAPSULE, i, j), (links[i], links[j]))
+        for i in count
+        for j in count
+        if j > i and between[i, j] > 1
+    ]
+    others = [(SPACE, k, name) for k, name in enumerate(motion.half_space_names)]
+    others += [(BOX, k, f"keep_out, box {k + 1}") for k in range(len(motion.keep_out))]
+    moving = [i for i in count if capsules.body[i] >= 0]
+    found += [((kind, i, k), (links[i], name)) for kind, k, name in others for i in moving]
+    found = [(pair, names) for pair, names in found if frozenset(names) not in ignored]
+    boxes = np.array(motion.keep_out).reshape(-1, 3, 2)
+    return Clearance(
+        tree=robot.tree,
+        capsules=capsules,
+        spaces=read_only(
+            np.array([[*s.normal, s.offset] for s in motion.half_spaces]).reshape(-1, 4)
+        ),
+        boxes=read_only(np.hstack([boxes.mean(axis=2), np.ptp(boxes, axis=2) / 2.0])),
+        pairs=np.array([pair for pair, _ in found], dtype=np.int64).reshape(-1, 3),
+        names=tuple(names for _, names in found),
+        required=np.array(
+            [
+                0.0 if kind == CAPSULE and between[i, j] == 2 else motion.clearance
+                for (kind, i, j), _ in found
+            ]
+        ),
+        notes=capsules.notes,
+    )
+
+
+def _joints_between(robot: Robot, capsules: Capsules) -> NDArray[np.int64]:
+    """Return how many joints that move lie between the bodies of any two capsules, shape (n, n)."""
+    tree = robot.tree
+    held = [robot.options.of(robot.joints[int(c)]).position is not None for c in tree.channel]
+    carried = np.zeros((len(capsules.body), len(tree.names)), dtype=np.int64)
+    for k, body in enumerate(capsules.body):
+        while body >= 0:
+            carried[k, body] = not held[body]
+            body = int(tree.parent[body])
+    return np.asarray(np.abs(carried[:, None] - carried).sum(axis=2))

@@ -1,0 +1,314 @@
+"""Criteria of excitation: what a motion's information is worth, and its derivative.
+
+A motion's information about k parameters is `M = Σ w² YᵀY` over samples and channels, plus what is
+known already. A criterion is a number φ(M), larger for better motion, together with Φ = ∂φ/∂M: the
+seeds of the regressor are then `2 w² Y Φ`, and one reverse pass serves every criterion.
+
+Parameters that are not chosen are nuisance: what counts is the covariance `C = (M⁻¹)_SS` of the
+chosen ones, whose inverse is the Schur complement, that is the information left when the others are
+estimated too. All criteria are functions of C; their names are those of [Pukelsheim2006, chapter
+6].
+
+M is formed, against the rule for estimates: it is inverted at conditions of 1e2 to 1e6, after its
+columns are scaled, and gradients need no digits beyond that. Figures that are reported come from
+triangles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+from heft.errors import InvalidSetting
+from heft.information import Information, Labels, triangle_of
+
+SOFTNESS = 8.0  # power of eigenvalues in place of the largest; its root is within 1.7 of it at 64
+SINGULAR = (
+    1e-13  # pivots of a Cholesky factor, squared and as a share, below which M has no inverse
+)
+
+
+class Criterion(Protocol):
+    """A function of the information matrix; a frozen dataclass."""
+
+    @property
+    def chosen(self) -> tuple[int, ...] | None:
+        """Positions of the parameters that count, all if None; the others are nuisance."""
+        ...
+
+    def __call__(self, M: Array) -> tuple[float, Array]:
+        """Return φ, larger for better motion, and Φ = ∂φ/∂M, symmetric, shape (k, k).
+
+        φ is −∞ and Φ zero where M is singular.
+
+        Args:
+            M: Information of k parameters, symmetric, shape (k, k).
+        """
+        ...
+
+    def in_columns(self, scale: Array) -> Criterion:
+        """Return the criterion of columns that are divided by lengths, shape (k,)."""
+        del scale
+        return self
+
+
+def inverse(M: Array) -> Array | None:
+    """Return M⁻¹ of a positive definite matrix, None if it is singular to rounding."""
+    factor, failed = scipy.linalg.lapack.dpotrf(M, lower=1)
+    if failed or not _regular(factor):
+        return None
+    found, failed = scipy.linalg.lapack.dpotri(factor, lower=1)
+    lower = np.tril(found)
+    return None if failed else lower + np.tril(lower, -1).T
+
+
+def _regular(factor: Array) -> bool:
+    pivots = np.diag(factor) ** 2
+    return bool(pivots.min(initial=np.inf) > SINGULAR * pivots.max(initial=0.0))
+
+
+def _nothing(M: Array) -> tuple[float, Array]:
+    return -np.inf, np.zeros_like(M)
+
+
+@dataclass(frozen=True)
+class Determinant(Criterion):
+    """D: log-determinant of the chosen parameters' information [nats].
+
+    Differences do not depend on units or on the choice of base parameters: the volume of the
+    confidence ellipsoid.
+    """
+
+    chosen: tuple[int, ...] | None = None
+
+    def __call__(self, M: Array) -> tuple[float, Array]:
+        """Return log det of the information and M⁻¹ less that of the nuisance; see `Criterion`."""
+        whole = _logdet(M)
+        if whole is None:
+            return _nothing(M)
+        if self.chosen is None:
+            return whole
+        nuisance = np.setdiff1d(np.arange(len(M)), self.chosen)
+        part = _logdet(M[np.ix_(nuisance, nuisance)])
+        if part is None:
+            return _nothing(M)
+        whole[1][np.ix_(nuisance, nuisance)] -= part[1]
+        return whole[0] - part[0], whole[1]
+
+
+def _logdet(M: Array) -> tuple[float, Array] | None:
+    if not len(M):
+        return 0.0, M.copy()
+    factor, failed = scipy.linalg.lapack.dpotrf(M, lower=1)
+    if failed or not _regular(factor):
+        return None
+    found, _ = scipy.linalg.lapack.dpotri(factor, lower=1)
+    lower = np.tril(found)
+    return 2.0 * float(np.log(np.diag(factor)).sum()), lower + np.tril(lower, -1).T
+
+
+def _through_covariance(M: Array, inverted: Array, slope: Array, at: NDArray[np.intp]) -> Array:
+    """Return ∂φ/∂M from ∂φ/∂C of the chosen parameters' covariance C: −M⁻¹_:S ∂φ/∂C M⁻¹_S:."""
+    side = inverted[:, at]
+    return np.asarray(-side @ slope @ side.T)
+
+
+def _places(M: Array, chosen: tuple[int, ...] | None) -> NDArray[np.intp]:
+    return np.arange(len(M)) if chosen is None else np.array(chosen, dtype=np.intp)
+
+
+@dataclass(frozen=True)
+class Trace(Criterion):
+    """A: −log of the sum of the chosen parameters' variances, in the scaled columns' units."""
+
+    chosen: tuple[int, ...] | None = None
+
+    def __call__(self, M: Array) -> tuple[float, Array]:
+        """Return −log tr C; see `Criterion`."""
+        inverted = inverse(M)
+        if inverted is None:
+            return _nothing(M)
+        at = _places(M, self.chosen)
+        total = float(np.trace(inverted[np.ix_(at, at)]))
+        slope = -np.eye(len(at)) / total
+        return -float(np.log(total)), _through_covariance(M, inverted, slope, at)
+
+
+@dataclass(frozen=True)
+class PredictedError(Criterion):
+    """Predicted torque error on a task's motion: −log tr(C G), G = Σ w² YᵀY/N of the task.
+
+    Attributes:
+        task: G, shape (k, k), of columns as the information's; see `excitation.task_error`.
+        chosen: Parameters whose errors count.
+    """
+
+    task: Array
+    chosen: tuple[int, ...] | None = None
+
+    def __call__(self, M: Array) -> tuple[float, Array]:
+        """Return −log of the mean squared error, in noise's units; see `Criterion`."""
+        inverted = inverse(M)
+        if inverted is None:
+            return _nothing(M)
+        at = _places(M, self.chosen)
+        weight = self.task[np.ix_(at, at)]
+        total = float(np.sum(inverted[np.ix_(at, at)] * weight))
+        return -float(np.log(total)), _through_covariance(M, inverted, -weight / total, at)
+
+    def in_columns(self, scale: Array) -> PredictedError:
+        """Return the criterion of columns that are divided by lengths, shape (k,)."""
+        return replace(self, task=self.task / np.outer(scale, scale))
+
+
+@dataclass(frozen=True)
+class LargestVariance(Criterion):
+    """E: −log of the largest eigenvalue of the chosen parameters' covariance, softened.
+
+    Attributes:
+        chosen: Positions of the parameters that count.
+        power: r of `(tr Cʳ)^(1/r)`, which stands for the largest eigenvalue.
+    """
+
+    chosen: tuple[int, ...] | None = None
+    power: float = SOFTNESS
+
+    def __call__(self, M: Array) -> tuple[float, Array]:
+        """Return −log (tr Cʳ)/r; see `Criterion`."""
+        inverted = inverse(M)
+        if inverted is None:
+            return _nothing(M)
+        at = _places(M, self.chosen)
+        values, vectors = np.linalg.eigh(inverted[np.ix_(at, at)])
+        size, slope = soft_largest(values, self.power)
+        through = -(vectors * slope) @ vectors.T
+        return -size, _through_covariance(M, inverted, through, at)
+
+
+@dataclass(frozen=True)
+class Condition(Criterion):
+    """−log of the condition number of the chosen parameters' regressor, softened.
+
+    It depends on the columns' units; with `scaled` they are first brought to one length.
+
+    Attributes:
+        chosen: Positions of the parameters that count.
+        scaled: Whether each column is divided by its own length, whatever the motion.
+        power: As of `LargestVariance`, of both ends of the spectrum.
+    """
+
+    chosen: tuple[int, ...] | None = None
+    scaled: bool = False
+    power: float = SOFTNESS
+
+    def __call__(self, M: Array) -> tuple[float, Array]:
+        """Return −½ log of the largest over the least eigenvalue of C; see `Criterion`."""
+        lengths = np.sqrt(np.diag(M)) if self.scaled else np.ones(len(M))
+        if not lengths.min(initial=1.0) > 0.0:
+            return _nothing(M)
+        unit = M / np.outer(lengths, lengths)
+        inverted = inverse(unit)
+        if inverted is None:
+            return _nothing(M)
+        at = _places(M, self.chosen)
+        values, vectors = np.linalg.eigh(inverted[np.ix_(at, at)])
+        largest, up = soft_largest(values, self.power)
+        least, down = soft_largest(1.0 / values, self.power)
+        slope = -0.5 * (up - down / values**2)
+        through = _through_covariance(unit, inverted, (vectors * slope) @ vectors.T, at)
+        if self.scaled:
+            through[np.diag_indices_from(through)] -= np.sum(through * unit, axis=1)
+        return -0.5 * (largest + least), through / np.outer(lengths, lengths)
+
+
+def soft_largest(values: Array, power: float) -> tuple[float, Array]:
+    """Return log (Σ λʳ)/r and its derivative by each λ, for positive values, shape (n,)."""
+    share = (values / values.max()) ** power
+    total = float(share.sum())
+    return float(np.log(values.max()) + np.log(total) / power), share / (total * values)
+
+
+CRITERIA: Mapping[str, Callable[[tuple[int, ...] | None, bool], Criterion]] = {
+    "D": lambda chosen, scaled: Determinant(chosen),
+    "A": lambda chosen, scaled: Trace(chosen),
+    "E": lambda chosen, scaled: LargestVariance(chosen),
+    "condition": lambda chosen, scaled: Condition(chosen, scaled),
+}
+
+
+def named(name: str, chosen: tuple[int, ...] | None = None, scaled: bool = True) -> Criterion:
+    """Return a criterion by its name: one of `CRITERIA`.
+
+    Args:
+        name: `D`, `A`, `E` or `condition`.
+        chosen: Positions of the parameters that count.
+        scaled: Whether the condition number is that of columns of one length.
+
+    Raises:
+        InvalidSetting: If there is no such criterion.
+    """
+    if name not in CRITERIA:
+        raise InvalidSetting(
+            "this criterion is not known", argument="criterion", got=name, valid=tuple(CRITERIA)
+        )
+    return CRITERIA[name](chosen, scaled)
+
+
+def in_hand(
+    known: Information, wanted: Labels, weights: Mapping[str, float] | None = None
+) -> Array:
+    """Return the information matrix of what is known already, shape (k, k) of the wanted columns.
+
+    Columns that are not wanted, such as those of friction's dictionary, are eliminated as unknowns;
+    of wanted ones that are not there nothing is known.
+
+    Args:
+        known: Of another run, such as `information.npz`.
+        wanted: The k parameters of the design, matched by name.
+        weights: Factor 1/σ of each channel's rows; ones if not given.
+    """
+    place = {name: k for k, name in enumerate(known.labels.names)}
+    both = [k for k, name in enumerate(wanted.names) if name in place]
+    keep = [place[wanted.names[k]] for k in both]
+    away = np.setdiff1d(np.arange(len(known.labels)), keep).tolist()
+    whole = known.combined(weights)
+    rest = triangle_of(whole.factor[:, [*away, *keep]])[len(away) : len(away) + len(keep)]
+    root = np.zeros((len(rest), len(wanted)))
+    root[:, both] = rest[:, len(away) :]
+    return np.asarray(root.T @ root)
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """Condition numbers of a regressor in both conventions.
+
+    Attributes:
+        raw: Of the rows as they are, in SI units and unweighted.
+        scaled: Of rows weighted by the channels' noise, columns of one length.
+    """
+
+    raw: float
+    scaled: float
+
+
+def conditions(rows: Array, noise: Array, columns: Sequence[int] | None = None) -> Conditions:
+    """Return the condition numbers of rows; neither alone says how much a motion tells.
+
+    Args:
+        rows: Base regressor, shape (N, c, k).
+        noise: Standard deviation of each channel, shape (c,) [channel's unit].
+        columns: Those that count, all if not given.
+    """
+    taken = rows if columns is None else rows[:, :, list(columns)]
+    size = taken.shape[2]
+    raw = np.linalg.cond(triangle_of(taken.reshape(-1, size)))
+    weighted = triangle_of((taken / noise[:, None]).reshape(-1, size))
+    lengths = np.linalg.norm(weighted, axis=0)
+    scaled = np.linalg.cond(weighted / np.where(lengths > 0.0, lengths, 1.0))
+    return Conditions(float(raw), float(scaled))

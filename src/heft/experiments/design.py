@@ -1,0 +1,289 @@
+"""Design of excitation: the motion within all limits that tells most about a plant's parameters.
+
+Random motions that break no limit come first; the best few of them are improved each by itself, by
+an augmented Lagrangian with exact gradients. What is handed out breaks no limit on a grid ten times
+finer than the solver's: what a solver leaves broken is taken back by shrinking the motion.
+
+The information's determinant is the criterion unless another is asked for [Swevers1997]: a low
+condition number is no evidence of information.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.engine import one_blas_thread
+from heft.errors import InvalidSetting, nearest
+from heft.information import BaseParameters, Directions, Information, Labels, triangle_of
+from heft.plants import Excitable, Plant, structural_base
+
+from . import criteria
+from .augmented_lagrangian import Progress
+from .criteria import Conditions, Criterion
+from .design_settings import DesignSettings
+from .excitation import Excitation, Grids, excitation_of, scaled
+from .limits import Broken, MotionLimits, covariance_deviations
+from .starts import Levels, Start, feasible_motions, improved, nothing_kept
+from .trajectories import ExcitationTrajectory
+
+NOISE_SHARE = 0.01  # of an actuator's largest effort, where nothing is known of its noise
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """The designed motion and what it will tell.
+
+    Attributes:
+        trajectory: The motion.
+        settings: By which it was made.
+        base: Base parameters of the plant.
+        noise: σ of each channel, or their covariance [channel's unit, or its square].
+        known: Information in hand about base parameters, shape (k, k).
+        about: Positions of the base parameters that count; all if None.
+        value: φ; of columns scaled by the random motions, so that only differences within one
+            design mean anything.
+        random: φ of the random motions, descending, shape (any,).
+        starts: What became of each.
+        margins: Most broken value of each limit on the fine grid, worst first; none above 0.
+        interrupted: Whether it was stopped before its end.
+    """
+
+    trajectory: ExcitationTrajectory
+    settings: DesignSettings
+    base: BaseParameters
+    noise: Array
+    known: Array
+    about: tuple[int, ...] | None
+    value: float
+    random: Array
+    starts: tuple[Start, ...]
+    margins: tuple[Broken, ...]
+    interrupted: bool
+    problem: Excitation = field(repr=False)
+    plant: Any = field(repr=False)
+
+    @property
+    def gain(self) -> float:
+        """What the design adds to the best random motion, in φ: nats of a log-determinant."""
+        return self.value - float(self.random[0]) if len(self.random) else np.inf
+
+    @property
+    def gain_over_median(self) -> float:
+        """What the design adds to the usual random motion, in φ."""
+        return self.value - float(np.median(self.random)) if len(self.random) else np.inf
+
+    def rows_of(self, trajectory: ExcitationTrajectory) -> Array:
+        """Return the base regressor of a motion at the design's samples, shape (N, c, k)."""
+        time = np.linspace(0.0, trajectory.duration, self.settings.grids.samples)
+        samples = self.plant.samples_at(*trajectory(time))
+        return np.asarray(self.plant.rows(samples, self.base.kept).regressor)
+
+    def triangle_of(self, trajectory: ExcitationTrajectory, last: Sequence[int] = ()) -> Array:
+        """Return the triangle R of a motion's information, known included, shape (k, k).
+
+        Args:
+            trajectory: The motion, looked at where the design looked.
+            last: Base parameters whose columns come last: their block is the information about them
+                with the others unknown.
+        """
+        time = np.linspace(0.0, trajectory.duration, self.settings.grids.samples)
+        rows = replace(self.problem.rows, scale=np.ones(self.base.rank))
+        blocks = rows.blocks(rows.laid(self.plant.samples_at(*trajectory(time))))
+        known = covariance_deviations(self.known).T
+        whole = np.vstack([np.sqrt(self.problem.share) * rows.stacked(blocks), known])
+        first = np.setdiff1d(np.arange(self.base.rank), last)
+        return triangle_of(whole[:, [*first, *last]])
+
+    def log_determinant_of(self, trajectory: ExcitationTrajectory) -> float:
+        """Return the log-determinant of a motion's information, in SI units [nats].
+
+        It is that of the base parameters that count, with the others unknown; differences between
+        motions do not depend on units.
+        """
+        R = self.triangle_of(trajectory, self.about or ())
+        size = self.base.rank if self.about is None else len(self.about)
+        with np.errstate(divide="ignore"):
+            return 2.0 * float(np.log(np.abs(np.diag(R)[-size:])).sum())
+
+    @cached_property
+    def log_determinant(self) -> float:
+        """Log-determinant of the design's information; see `log_determinant_of`."""
+        return self.log_determinant_of(self.trajectory)
+
+    @cached_property
+    def std(self) -> Array:
+        """Predicted standard deviation of each base parameter, shape (k,), in its unit."""
+        R = self.triangle_of(self.trajectory)
+        if Directions.of(R, len(R)).rank < len(R):
+            return np.full(len(R), np.inf)
+        return np.asarray(np.linalg.norm(np.linalg.inv(R), axis=1))
+
+    @cached_property
+    def conditions(self) -> Conditions:
+        """Condition numbers of the regressor, raw and scaled."""
+        sigma = self.noise if self.noise.ndim == 1 else np.sqrt(np.diag(self.noise))
+        return criteria.conditions(self.rows_of(self.trajectory), sigma, self.about)
+
+
+def base_positions(labels: Labels, about: Sequence[str]) -> tuple[int, ...] | None:
+    """Return the positions of links' and joints' parameters among base parameters.
+
+    Args:
+        labels: Of the base parameters: `forearm.I.xx`, `elbow.viscous`.
+        about: Names of links or joints, or of single parameters; all if empty.
+
+    Raises:
+        InvalidSetting: If one is not there.
+    """
+    if not about:
+        return None
+    owners = [{n, *(n[:k] for k, c in enumerate(n) if c == ".")} for n in labels.names]
+    for name in about:
+        if not any(name in o for o in owners):
+            valid = sorted({n for o in owners for n in o})
+            near = nearest(name, valid)
+            raise InvalidSetting(
+                "no base parameter is called after this link or joint",
+                argument="about",
+                got=name,
+                valid=sorted({n.partition(".")[0] for n in labels.names}),
+                cure=f"did you mean '{near}'?" if near else None,
+            )
+    return tuple(k for k, o in enumerate(owners) if any(name in o for name in about))
+
+
+def default_noise(plant: Plant[Any], limits: MotionLimits) -> Array:
+    """Return σ of each channel where nothing is known: a share of what its actuator can do, or 1.
+
+    Shape (c,) [channel's unit].
+    """
+    count = len(plant.channels)
+    if limits.effort is None or limits.effort.mixing is not None:
+        return np.ones(count)
+    torque = limits.effort.torque
+    return np.where(np.isfinite(torque), NOISE_SHARE * torque, 1.0)
+
+
+def design(
+    plant: Plant[Any],
+    limits: MotionLimits,
+    settings: DesignSettings = DesignSettings(),
+    noise: Array | None = None,
+    known: Information | None = None,
+    criterion: Criterion | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    stop: threading.Event | None = None,
+) -> Design:
+    """Return the motion that tells most about a plant's parameters within all limits.
+
+    The same arguments give the same motion, whatever the number of workers.
+
+    Args:
+        plant: An excitable plant.
+        limits: Of the motion.
+        settings: Of the design.
+        noise: σ of each channel, shape (c,), or their covariance (c, c) [channel's unit, or its
+            square]; `default_noise` if not given.
+        known: Information in hand, its channels' weights 1/σ of `noise` where names agree.
+        criterion: In place of that of the settings, of unscaled columns: `excitation.task_error`.
+        progress: Called after each round of each start.
+        stop: Set it for the best so far; see `heft.interrupts.stopped_by_signals`.
+
+    Raises:
+        InvalidSetting: If the plant's motion cannot be designed, or a setting is not one.
+        InfeasibleLimits: If no motion keeps all limits, with those that fight.
+    """
+    if not isinstance(plant, Excitable):
+        raise InvalidSetting(
+            "the motion of this plant cannot be designed", argument="plant", got=type(plant)
+        )
+    limits.require_slow(getattr(settings.family.basis, "highest", 0.0))
+    base = structural_base(plant)
+    about = base_positions(base.labels, settings.about)
+    noise = default_noise(plant, limits) if noise is None else np.asarray(noise, dtype=float)
+    known_matrix = _known(plant, base, noise, known)
+    worth = criterion or criteria.named(settings.criterion, about, settings.scale_columns)
+    with one_blas_thread():
+        levels = _levels(plant, limits, settings, worth, noise, known_matrix)
+        drawn, posture = feasible_motions(levels.coarse, limits, settings, stop)
+        if settings.scale_columns:
+            levels = _scaled(levels, drawn)
+        values = np.array([levels.coarse.at(X).value for X in drawn])
+        order = np.argsort(-values)
+        chosen = [drawn[k] for k in order[: settings.starts]]
+        made = improved(levels, limits, settings, chosen, posture, progress, stop)
+        X, start = max(made, key=lambda m: m[1].value)
+        if not np.isfinite(start.value):
+            raise nothing_kept(levels.fine, made)
+        margins = levels.fine.broken(levels.fine.at(X))
+    names, units = (tuple(getattr(c, k) for c in plant.coordinates) for k in ("name", "unit"))
+    return Design(
+        settings.family.trajectory(X, names, units),
+        settings,
+        base,
+        noise,
+        known_matrix,
+        about,
+        start.value,
+        values[order],
+        tuple(s for _, s in made),
+        tuple(margins),
+        bool(stop is not None and stop.is_set()),
+        levels.coarse,
+        plant,
+    )
+
+
+def _levels(
+    plant: Plant[Any],
+    limits: MotionLimits,
+    settings: DesignSettings,
+    worth: Criterion,
+    noise: Array,
+    known: Array,
+) -> Levels:
+    """Return the problem on its grids, columns not scaled yet."""
+    weights = noise if settings.weigh_rows else np.ones(len(plant.channels))
+    rate = settings.row_rate or settings.grids.samples / settings.duration
+
+    def on(grids: Grids, part: float) -> Excitation:
+        spare, gap = part * settings.spare, part * settings.gap
+        family = settings.family
+        return excitation_of(plant, family, limits, worth, weights, grids, spare, known, rate, gap)
+
+    grids = settings.grids
+    return Levels(
+        on(grids, 1.0),
+        on(grids.finer(settings.refine), 1.0),
+        on(grids.finer(settings.finer), 0.25),
+    )
+
+
+def _scaled(levels: Levels, motions: list[Array]) -> Levels:
+    """Return the problem with columns divided by their usual lengths on the coarse grid."""
+    coarse = scaled(levels.coarse, motions)
+
+    def like(problem: Excitation) -> Excitation:
+        rows = replace(problem.rows, scale=coarse.rows.scale)
+        return replace(problem, rows=rows, known=coarse.known, criterion=coarse.criterion)
+
+    return Levels(coarse, like(levels.middle), like(levels.fine))
+
+
+def _known(
+    plant: Plant[Any], base: BaseParameters, noise: Array, known: Information | None
+) -> Array:
+    """Return the information in hand about base parameters, shape (k, k)."""
+    if known is None:
+        return np.zeros((base.rank, base.rank))
+    sigma = noise if noise.ndim == 1 else np.sqrt(np.diag(noise))
+    by_name = {c.name: 1.0 / s for c, s in zip(plant.channels, sigma, strict=True)}
+    weights = {name: by_name.get(name, 1.0) for name in known.channels}
+    return criteria.in_hand(known, base.labels, weights)

@@ -1,0 +1,340 @@
+"""One motion's information, constraints and gradient: what the solver sees of a design.
+
+Rows of the motion's samples are made once; the information matrix, its criterion, torques and power
+are made of them, and seeds of all of these go back through the plant in one reverse pass. Joint
+limits and clearance have grids of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+from heft.plants import Excitable, Plant, structural_base
+
+from .criteria import Criterion, PredictedError
+from .limits import BoundsOnGrid, Broken, Clearance, EffortBounds, MotionLimits, Place, worst
+from .trajectories import Family
+
+
+@dataclass(frozen=True)
+class Grids:
+    """How many times of a motion are looked at, for what.
+
+    Attributes:
+        samples: For information, torque and power.
+        points: For position, velocity, acceleration and jerk; a motion's extremes over all t
+            exceed those of 96 points of 5 harmonics by 1.4 % at most.
+        postures: For clearance.
+    """
+
+    samples: int = 320
+    points: int = 96
+    postures: int = 64
+
+    def finer(self, factor: int) -> Grids:
+        """Return grids of more times."""
+        return Grids(factor * self.samples, factor * self.points, factor * self.postures)
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Whitened base regressor of a plant as blocks: what each channel sees, without its zeros.
+
+    Attributes:
+        plant: An excitable plant.
+        columns: Standard columns that are kept, k of them.
+        whitening: Σ^(-½) of the channels' noise: shape (c,) of independent channels, (c, c) else
+            [1 / channel's unit].
+        scale: Lengths by which columns are divided, shape (k,).
+    """
+
+    plant: Any
+    columns: tuple[int, ...]
+    whitening: Array
+    scale: Array
+
+    @cached_property
+    def seen(self) -> tuple[NDArray[np.intp], ...]:
+        """Columns that each whitened channel sees at all, by position among the kept."""
+        samples = self.plant.random_samples(8, np.random.default_rng(0))
+        shown = np.any(self.plant.rows(samples, self.columns).regressor != 0.0, axis=0)
+        if self.whitening.ndim == 2:
+            shown = np.abs(self.whitening) @ shown > 0.0
+        return tuple(np.flatnonzero(row) for row in shown)
+
+    def laid(self, samples: Any) -> Array:
+        """Return the plain regressor, shape (c, k, N)."""
+        rows = self.plant.rows(samples, self.columns).regressor
+        return np.ascontiguousarray(np.moveaxis(rows, 0, 2))
+
+    def blocks(self, laid: Array) -> list[Array]:
+        """Return each whitened channel's seen columns, scaled, shape (its columns, N) each."""
+        whole = self.whitening.ndim == 2
+        mixed = np.tensordot(self.whitening, laid, axes=1) if whole else laid
+        factors = np.ones(len(laid)) if whole else self.whitening
+        return [
+            (factors[c] / self.scale[at])[:, None] * mixed[c, at] for c, at in enumerate(self.seen)
+        ]
+
+    def information(self, blocks: list[Array]) -> Array:
+        """Return M = Σ YᵀY of whitened, scaled rows, shape (k, k)."""
+        total = np.zeros((len(self.columns), len(self.columns)))
+        for at, block in zip(self.seen, blocks, strict=True):
+            total[np.ix_(at, at)] += block @ block.T
+        return total
+
+    def stacked(self, blocks: list[Array]) -> Array:
+        """Return whitened, scaled rows one below the other, shape (c N, k)."""
+        each = [np.zeros((block.shape[1], len(self.columns))) for block in blocks]
+        for rows, at, block in zip(each, self.seen, blocks, strict=True):
+            rows[:, at] = block.T
+        return np.vstack(each)
+
+    def seeds(self, blocks: list[Array], slope: Array) -> Array:
+        """Return ∂φ/∂Y of the plain regressor by Φ = ∂φ/∂M, shape (c, k, N)."""
+        whole = self.whitening.ndim == 2
+        factors = np.ones(len(blocks)) if whole else self.whitening
+        made = np.zeros((len(blocks), len(self.columns), blocks[0].shape[1]))
+        for c, (at, block) in enumerate(zip(self.seen, blocks, strict=True)):
+            weight = (2.0 * factors[c] / self.scale[at])[:, None]
+            made[c, at] = (weight * slope[np.ix_(at, at)]) @ block
+        if whole:
+            made = np.tensordot(self.whitening.T, made, axes=1)
+        return made
+
+
+@dataclass(frozen=True, eq=False)
+class At:
+    """What one motion is worth and what it breaks, with what its gradient is made of.
+
+    Attributes:
+        value: φ.
+        slope: Φ = ∂φ/∂M of the scaled columns, shape (k, k).
+        constraints: All c, flat; at most 0 where a limit holds.
+        parts: The same, as each kind of limit makes them.
+    """
+
+    value: float
+    slope: Array
+    constraints: Array
+    parts: tuple[Array, ...]
+    samples: Any
+    blocks: list[Array]
+    efforts: Array
+    velocity: Array
+    postures: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Excitation:
+    """A design's problem: unknowns X, shape (u, d), to criterion, limits and gradient.
+
+    Attributes:
+        rows: Of the plant.
+        family: Of trajectories.
+        criterion: Of information.
+        known: Information in hand about the scaled columns, shape (k, k).
+        share: Rows that each sample stands for.
+        sampled: B Z of orders 0 to 2 at the samples, shape (3, N, u).
+        bounds: On joints.
+        efforts: On torque and power, or None.
+        clearance: On the workspace.
+        posture: B Z at the postures for clearance, shape (n, u).
+        reach: Length by which clearance is divided [m].
+        gap: Clearance that is kept beyond what is required [m].
+    """
+
+    rows: Rows
+    family: Family
+    criterion: Criterion
+    known: Array
+    share: float
+    sampled: Array
+    bounds: BoundsOnGrid
+    efforts: EffortBounds | None
+    clearance: tuple[Clearance, ...]
+    posture: Array
+    reach: float = 0.1
+    gap: float = 0.0
+
+    @property
+    def start(self) -> Array:
+        """What a start that is given adds to positions, shape (d,)."""
+        return self.bounds.start
+
+    def at(self, X: Array) -> At:
+        """Return what a motion of unknowns X, shape (u, d), is worth and what it breaks."""
+        q, v, a = self.sampled @ X
+        samples = self.rows.plant.samples_at(q + self.start, v, a)
+        laid = self.rows.laid(samples)
+        blocks = self.rows.blocks(laid)
+        M = self.share * self.rows.information(blocks) + self.known
+        value, slope = self.criterion(M)
+        efforts, parts = np.empty(0), [self.bounds.values(X)]
+        if self.efforts is not None:
+            efforts = self.efforts.efforts(laid)
+            parts.append(self.efforts.values(efforts, v))
+        postures = self.posture @ X + self.start
+        parts += [(self.gap - c.values(postures)) / self.reach for c in self.clearance]
+        flat = np.concatenate([p.ravel() for p in parts])
+        return At(value, slope, flat, tuple(parts), samples, blocks, efforts, v, postures)
+
+    def gradient(self, at: At, multipliers: Array, worth: float = 1.0) -> Array:
+        """Return the gradient of `Σ λ c − worth φ` by X, shape (u, d).
+
+        Args:
+            at: As `at` returned it.
+            multipliers: λ of the flat constraints.
+            worth: Of the criterion; 0 where only limits count.
+        """
+        ends = np.cumsum([p.size for p in at.parts])[:-1]
+        split = np.split(multipliers, ends)
+        shaped = [m.reshape(p.shape) for m, p in zip(split, at.parts, strict=True)]
+        total = self.bounds.pull_back(shaped[0])
+        seeds = self.rows.seeds(at.blocks, -worth * self.share * at.slope)
+        by_v, rest = np.zeros_like(at.velocity), 1
+        if self.efforts is not None:
+            rest = 2
+            if shaped[1].any():
+                pushed, by_v = self.efforts.pull_back(at.efforts, at.velocity, shaped[1])
+                seeds += pushed
+        if worth or rest == 2:
+            columns = self.rows.columns
+            pulled = self.rows.plant.pull_back(at.samples, columns, np.moveaxis(seeds, 2, 0))
+            total += self.sampled[0].T @ pulled[0]
+            total += self.sampled[1].T @ (pulled[1] + by_v)
+            total += self.sampled[2].T @ pulled[2]
+        for clearance, m in zip(self.clearance, shaped[rest:], strict=True):
+            if m.any():
+                total += self.posture.T @ clearance.pull_back(at.postures, -m / self.reach)
+        return total
+
+    def broken(self, at: At) -> list[Broken]:
+        """Return each limit's most broken value, worst first."""
+        found = worst(at.parts[0], self.bounds.labels())
+        rest = 1
+        if self.efforts is not None:
+            found += worst(at.parts[1], self.efforts.labels())
+            rest = 2
+        for clearance, part in zip(self.clearance, at.parts[rest:], strict=True):
+            found += worst(part, _pairs(clearance.names))
+        return sorted(found, key=lambda b: -b.excess)
+
+
+def _pairs(names: Sequence[str]) -> Iterator[Place]:
+    for k, name in enumerate(names):
+        yield "clearance", name, (slice(None), k)
+
+
+def whitening_of(noise: Array) -> Array:
+    """Return Σ^(-½): 1/σ of independent channels, the inverse Cholesky factor of a covariance.
+
+    Args:
+        noise: σ, shape (c,), or Σ, shape (c, c) [channel's unit, or its square].
+    """
+    if noise.ndim == 1:
+        return 1.0 / noise
+    return np.asarray(np.linalg.inv(np.linalg.cholesky(noise)))
+
+
+def excitation_of(
+    plant: Plant[Any],
+    family: Family,
+    limits: MotionLimits,
+    criterion: Criterion,
+    noise: Array,
+    grids: Grids,
+    spare: float = 0.0,
+    known: Array | None = None,
+    row_rate: float | None = None,
+    gap: float = 0.0,
+) -> Excitation:
+    """Return a design's problem, its columns not scaled yet; see `scaled`.
+
+    Args:
+        plant: An excitable plant; its base parameters are what is to be known.
+        family: Of trajectories.
+        limits: Of the motion.
+        criterion: Of information.
+        noise: σ of each channel, or the channels' covariance [channel's unit, or its square].
+        grids: How many times are looked at.
+        spare: Share of each limit that is left free.
+        known: Information in hand about base parameters, shape (k, k).
+        row_rate: Independent rows a second that will be recorded [Hz]; that of the grid's samples
+            if not given. It says how much the new rows weigh beside what is known.
+        gap: Clearance that is kept beyond what is required [m].
+    """
+    assert isinstance(plant, Excitable)
+    base = structural_base(plant)
+    names = tuple(c.name for c in plant.coordinates)
+    duration = family.basis.duration
+    time = np.linspace(0.0, duration, grids.samples)
+    share = 1.0 if row_rate is None else row_rate * duration / grids.samples
+    size = base.rank
+    channels = [c.name for c in plant.channels]
+    efforts = None
+    if limits.effort is not None:
+        efforts = EffortBounds.of(limits.effort, base.matrix, channels, spare)
+    return Excitation(
+        Rows(plant, base.kept, whitening_of(noise), np.ones(size)),
+        family,
+        criterion,
+        np.zeros((size, size)) if known is None else known,
+        share,
+        np.array([family.matrix(time, k) for k in range(3)]),
+        BoundsOnGrid.of(limits.joints, family, names, grids.points, spare),
+        efforts,
+        limits.clearance,
+        family.matrix(np.linspace(0.0, duration, grids.postures)),
+        gap=gap,
+    )
+
+
+def scaled(problem: Excitation, motions: Sequence[Array]) -> Excitation:
+    """Return the problem with columns divided by their usual length in some motions.
+
+    Criteria that depend on units then count a parameter by what it does to torques.
+
+    Args:
+        problem: Of columns not scaled yet.
+        motions: Unknowns X of some.
+    """
+    total = np.zeros(len(problem.rows.columns))
+    for X in motions:
+        q, v, a = problem.sampled @ X
+        laid = problem.rows.laid(problem.rows.plant.samples_at(q + problem.start, v, a))
+        total += np.diag(problem.rows.information(problem.rows.blocks(laid)))
+    lengths = np.sqrt(problem.share * total / max(len(motions), 1))
+    scale = np.where(lengths > 0.0, lengths, 1.0)
+    known = problem.known / np.outer(scale, scale)
+    criterion = problem.criterion.in_columns(scale)
+    rows = replace(problem.rows, scale=scale)
+    return replace(problem, rows=rows, known=known, criterion=criterion)
+
+
+def task_error(
+    plant: Plant[Any],
+    motion: tuple[Array, Array, Array],
+    noise: Array,
+    chosen: tuple[int, ...] | None = None,
+) -> PredictedError:
+    """Return the predicted torque error on a task of the user's own as a criterion.
+
+    Args:
+        plant: An excitable plant.
+        motion: q, v and a of the task, shape (N, d) each.
+        noise: As of `excitation_of`.
+        chosen: Base parameters whose errors count.
+    """
+    assert isinstance(plant, Excitable)
+    columns = structural_base(plant).kept
+    rows = Rows(plant, columns, whitening_of(noise), np.ones(len(columns)))
+    laid = rows.laid(plant.samples_at(*motion))
+    return PredictedError(rows.information(rows.blocks(laid)) / len(motion[0]), chosen)

@@ -1,0 +1,293 @@
+"""Capsules that contain a robot's links: what distances are taken between.
+
+A capsule is all that lies within a radius of a segment. That of least volume about the corners of
+a shape is found by a search over the segment's ends, its radius then being the largest distance of
+a corner: so it contains them all however good the search was, and, since a capsule is convex, their
+convex hull. Meshes are read by coal, as pinocchio does; a mesh that is not found is told to the
+user, and the link gets its other shapes, or a segment from joint to joint.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft.arrays import Array, read_only
+from heft.dynamics import Link
+from heft.errors import InvalidSetting
+
+from .link_shapes import LinkShape
+from .robot import Robot
+from .shapes import Surface, shapes_of
+
+
+@dataclass(frozen=True, eq=False)
+class Capsules:
+    """Capsules, each rigidly part of a body of a robot or of the world.
+
+    A link has one about all of it, and where several about its parts are much smaller, those too.
+
+    Attributes:
+        links: Name of the link that each belongs to, n of them.
+        whole: Whether each is about all of its link, shape (n,).
+        body: Index of the body, −1 for the world, shape (n,).
+        start, end: Ends of the segment, in the body's frame, shape (n, 3) [m].
+        radius: Shape (n,) [m].
+        shapes: What is in each, n of them.
+        notes: Shapes that were not found and what stands in for them, for the user.
+    """
+
+    links: tuple[str, ...]
+    whole: NDArray[np.bool_]
+    body: NDArray[np.int64]
+    start: Array
+    end: Array
+    radius: Array
+    shapes: tuple[LinkShape, ...]
+    notes: tuple[str, ...] = ()
+
+    def parts(self, k: int) -> NDArray[np.intp]:
+        """Return the capsules about the parts of the link that capsule k is all of, or k."""
+        if not self.whole[k]:
+            return np.array([k])
+        same = [j for j, link in enumerate(self.links) if link == self.links[k]]
+        parts = [j for j in same if not self.whole[j]]
+        return np.array(parts or [k])
+
+    @property
+    def volume(self) -> Array:
+        """Volume of each, shape (n,) [m³]."""
+        length = np.linalg.norm(self.end - self.start, axis=1)
+        return np.asarray(math.pi * self.radius**2 * (length + 4.0 / 3.0 * self.radius))
+
+
+@dataclass(frozen=True)
+class CapsuleFitting:
+    """Settings of the fit of capsules to links.
+
+    Attributes:
+        steps: Evaluations of the search for the least volume.
+        cuts: Places along each of three axes at which a link is cut in two to see what it gains.
+        sketch: Triangles by which places are compared; the fit itself has them all.
+        depth: How often a link's parts are cut again.
+        gain: A cut is made where the two capsules have at most this many times the one's volume.
+        least: Radius of a capsule that is not worth a cut [m].
+        slack: Added to each radius for the rounding of coordinates [m].
+    """
+
+    steps: int = 400
+    cuts: int = 5
+    sketch: int = 2000
+    depth: int = 2
+    gain: float = 1.2
+    least: float = 0.03
+    slack: float = 1e-7
+
+
+def fit_capsules(
+    robot: Robot, folder: Path | None = None, fitting: CapsuleFitting = CapsuleFitting()
+) -> Capsules:
+    """Return capsules that contain the collision shapes of a robot's links.
+
+    Args:
+        robot: Its model file; `[motion]` of its options says where packages lie, which tools it
+            carries and how thick links are whose shape is not known.
+        folder: That of the model file, in which meshes are looked for.
+        fitting: Settings of the fit.
+
+    Raises:
+        InvalidSetting: If a tool is to be at a link that does not exist.
+    """
+    motion = robot.options.motion
+    found, notes = shapes_of(robot, folder, motion.packages)
+    entries: list[_Entry] = []
+    for link in robot.links:
+        surfaces = found.get(link.name, [])
+        if surfaces:
+            whole = _Fit.of(reduce(Surface.with_that, surfaces), fitting)
+            parts = whole.parts(fitting, fitting.depth)
+            for fit in [whole, *(parts if len(parts) > 1 else [])]:
+                entries.append(_Entry.of(link, fit, fit is whole, fitting.slack))
+    bare = sorted(set(range(len(robot.tree.names))) - {e.body for e in entries})
+    for body in bare:
+        for ends in _segments(robot, body):
+            entries.append(_Entry.bare(robot.tree.names[body], body, ends, motion.radius))
+    if bare:
+        notes.append(
+            f"no collision shape of {', '.join(robot.tree.names[b] for b in bare)} is known: "
+            f"segments from joint to joint of {motion.radius:g} m radius stand in for it "
+            "(radius in [motion] of --with)"
+        )
+    for tool in motion.tool:
+        link = _link(robot, tool.link)
+        ends = np.array([tool.start, tool.end]) @ link.rotation.T + link.translation
+        entries.append(_Entry.bare(f"tool of {tool.link}", link.body, ends, tool.radius))
+    return Capsules(
+        links=tuple(e.link for e in entries),
+        whole=np.array([e.whole for e in entries], dtype=bool),
+        body=np.array([e.body for e in entries], dtype=np.int64),
+        start=read_only(np.array([e.ends[0] for e in entries]).reshape(-1, 3)),
+        end=read_only(np.array([e.ends[1] for e in entries]).reshape(-1, 3)),
+        radius=read_only(np.array([e.radius for e in entries])),
+        shapes=tuple(e.shape for e in entries),
+        notes=tuple(notes),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Entry:
+    """One capsule: its link, whether it is about all of it, body, ends, radius [m], content."""
+
+    link: str
+    whole: bool
+    body: int
+    ends: Array
+    radius: float
+    shape: LinkShape
+
+    @staticmethod
+    def of(link: Link, fit: _Fit, whole: bool, slack: float) -> _Entry:
+        """Return the capsule about a link, or a part of it."""
+        ends = fit.ends @ link.rotation.T + link.translation
+        surface = fit.surface.placed(link.rotation, link.translation)
+        points, radii = surface.corners()
+        # What is thicker everywhere than its thickest ball has no surface of triangles.
+        known = surface.triangles if radii.max() == 0.0 else surface.triangles[:0]
+        shape = LinkShape(link.body, points, known, float(radii.max()))
+        return _Entry(link.name, whole, link.body, ends, fit.radius + slack, shape)
+
+    @staticmethod
+    def bare(link: str, body: int, ends: Array, radius: float) -> _Entry:
+        """Return a capsule that is all that is known."""
+        shape = LinkShape(body, ends, np.zeros((0, 3, 3)), radius)
+        return _Entry(link, True, body, ends, radius, shape)
+
+
+def _link(robot: Robot, name: str) -> Link:
+    try:
+        return robot.link(name)
+    except InvalidSetting as problem:
+        raise problem.retold(InvalidSetting, "[[motion.tool]], link") from None
+
+
+def _segments(robot: Robot, body: int) -> list[Array]:
+    """Return segments from a body's joint to those that it carries, else to its centre of mass."""
+    tree = robot.tree
+    far = [tree.translation[b] for b in np.flatnonzero(tree.parent == body)]
+    far = [x for x in far if np.linalg.norm(x) > 1e-3]
+    if not far:
+        ten = robot.nominal()[10 * body : 10 * body + 10]
+        far = [ten[1:4] / ten[0] if ten[0] > 0.0 else np.zeros(3)]
+    return [np.array([np.zeros(3), x]) for x in far]
+
+
+@dataclass(frozen=True, eq=False)
+class _Fit:
+    """A capsule about a surface: its ends, shape (2, 3) [m], and its radius [m]."""
+
+    surface: Surface
+    ends: Array
+    radius: float
+
+    @staticmethod
+    def of(surface: Surface, fitting: CapsuleFitting) -> _Fit:
+        """Return the capsule of least volume that the search finds about a surface."""
+        points, radii = surface.corners()
+        ends = least_capsule(points, radii, fitting.steps)
+        return _Fit(surface, ends, _radius(ends, points, radii))
+
+    @property
+    def volume(self) -> float:
+        """Its volume [m³]."""
+        return _volume(self.ends, self.radius)
+
+    def parts(self, fitting: CapsuleFitting, depth: int) -> list[_Fit]:
+        """Return capsules about the parts of the surface, itself where cutting it gains little."""
+        if depth == 0 or self.radius < fitting.least:
+            return [self]
+        points, _ = self.surface.corners()
+        sketch = self.surface.some(fitting.sketch)
+        best: tuple[float, Array, float] | None = None
+        for axis in _axes(points):
+            along = points @ axis
+            for place in np.linspace(along.min(), along.max(), fitting.cuts + 2)[1:-1]:
+                halves = sketch.cut(axis, float(place))
+                if all(len(h.triangles) or len(h.balls) for h in halves):
+                    rough = sum(_along_axis(*h.corners())[0] for h in halves)
+                    if best is None or rough < best[0]:
+                        best = rough, axis, float(place)
+        if best is None:
+            return [self]
+        fits = [_Fit.of(half, fitting) for half in self.surface.cut(*best[1:])]
+        if sum(f.volume for f in fits) > fitting.gain * self.volume:
+            return [self]
+        return [part for f in fits for part in f.parts(fitting, depth - 1)]
+
+
+def _axes(points: Array) -> Array:
+    """Return the principal axes of points, shape (3, 3), the longest first."""
+    return np.asarray(np.linalg.eigh(np.cov(points.T, bias=True))[1].T[::-1])
+
+
+def _along_axis(points: Array, radii: Array) -> tuple[float, Array]:
+    """Return volume [m³] and ends [m] of the least capsule along a principal axis of points."""
+    middle = (points.max(axis=0) + points.min(axis=0)) / 2.0
+    found = []
+    for axis in _axes(points):
+        reach = (points - middle) @ axis
+        across = points - middle - np.outer(reach, axis)
+        thick = float(np.max(np.linalg.norm(across, axis=1) + radii))
+        room = np.array([min(reach.min() + thick, 0.0), max(reach.max() - thick, 0.0)])
+        ends = middle + np.outer(room, axis)
+        found.append((_volume(ends, _radius(ends, points, radii)), ends))
+    return min(found, key=lambda pair: pair[0])
+
+
+def _volume(ends: Array, radius: float) -> float:
+    length = float(np.linalg.norm(ends[1] - ends[0]))
+    return math.pi * radius**2 * (length + 4.0 / 3.0 * radius)
+
+
+def _radius(ends: Array, points: Array, radii: Array) -> float:
+    """Return the least radius with which a segment's capsule contains balls about points [m]."""
+    way = ends[1] - ends[0]
+    square = float(way @ way)
+    along = (points - ends[0]) @ way / square if square > 0.0 else np.zeros(len(points))
+    foot = ends[0] + np.clip(along, 0.0, 1.0)[:, None] * way
+    return float(np.max(np.linalg.norm(points - foot, axis=1) + radii))
+
+
+def least_capsule(points: Array, radii: Array, steps: int) -> Array:
+    """Return the ends of the segment whose capsule about some balls has the least volume.
+
+    Nelder-Mead over the ends, from the best capsule along a principal axis of the points.
+
+    Args:
+        points: Centres of the balls, shape (n, 3) [m].
+        radii: Their radii, zero for corners, shape (n,) [m].
+        steps: Evaluations.
+
+    Returns:
+        Shape (2, 3) [m].
+    """
+    from scipy.optimize import minimize
+
+    if len(points) == 1:
+        return np.array([points[0], points[0]])
+    middle = (points.max(axis=0) + points.min(axis=0)) / 2.0
+    size = float(np.linalg.norm(points - middle, axis=1).max() + radii.max())
+
+    def cost(ends: Array) -> float:
+        pair = middle + size * ends.reshape(2, 3)
+        return _volume(pair, _radius(pair, points, radii)) / size**3
+
+    start = (_along_axis(points, radii)[1] - middle).ravel() / size
+    simplex = np.vstack([start, start + 0.1 * np.eye(6)])
+    options = {"maxfev": steps, "fatol": 1e-7, "xatol": 1e-4, "initial_simplex": simplex}
+    found = minimize(cost, start, method="Nelder-Mead", options=options)
+    return np.asarray(middle + size * found.x.reshape(2, 3))

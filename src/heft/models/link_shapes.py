@@ -1,0 +1,228 @@
+"""Proof that two links cannot touch, whatever the posture: by their convex hulls or surfaces.
+
+Capsules of links a joint or two apart often overlap where the links never do, and a planner that
+keeps the capsules apart gives away postures for nothing. How such links lie to one another depends
+on the joints between them alone. Their range is cut into boxes, until in each the distance of the
+links at its middle is more than the links can move within it; so the proof is one for all postures.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.dynamics import PRISMATIC, REVOLUTE, Tree, body_poses
+
+from .motion_limits import MotionLimits
+
+SHELLS = (0.25, 0.5)  # shares of a link's reach at which its surface is parted
+
+
+@dataclass(frozen=True, eq=False)
+class LinkShape:
+    """Shape of a link, all of it thicker by a radius.
+
+    Attributes:
+        body: Index of its body, −1 for the world.
+        points: Corners of its convex hull, in the body's frame, shape (n, 3) [m].
+        triangles: Its surface, shape (k, 3, 3) [m]; none where the hull is all that is known.
+        radius: What all is thicker by [m].
+    """
+
+    body: int
+    points: Array
+    triangles: Array
+    radius: float
+
+    def shells(self) -> list[LinkShape]:
+        """Return the parts of the surface by how far they reach, since what is near moves less."""
+        if not len(self.triangles):
+            return []
+        far = np.linalg.norm(self.triangles, axis=2).max(axis=1)
+        edges = [0.0, *(far.max() * np.array(SHELLS)), np.inf]
+        parts = [self.triangles[(far > a) & (far <= b)] for a, b in pairwise(edges)]
+        return [
+            LinkShape(self.body, part.reshape(-1, 3), part, self.radius)
+            for part in parts
+            if len(part)
+        ]
+
+    @property
+    def extent(self) -> float:
+        """Largest distance of a point from the body's origin [m]."""
+        return float(np.linalg.norm(self.points, axis=1).max()) + self.radius
+
+
+@dataclass(frozen=True)
+class Search:
+    """Settings of the proof.
+
+    Attributes:
+        boxes: Boxes of postures that are looked at before the proof by hulls is given up.
+        fine_boxes: The same of the proof by surfaces, each of which costs a hundred times as much.
+        joints: Joints between two links, at most.
+        gap: Distance that stays at all postures [m], above the distances' tolerance.
+    """
+
+    boxes: int = 20_000
+    fine_boxes: int = 3_000
+    joints: int = 2
+    gap: float = 1e-4
+
+
+def cannot_touch(
+    tree: Tree, first: LinkShape, second: LinkShape, limits: MotionLimits, search: Search = Search()
+) -> bool:
+    """Return whether it is proven that two links never touch within the joints' limits.
+
+    Args:
+        tree: The bodies, with a fixed base.
+        first: A link's shape.
+        second: Another's.
+        limits: Of the joints, in the order of the channels.
+        search: Settings.
+    """
+    free = (_reach(tree, first, second, limits) > 0.0) & ~limits.held
+    if np.count_nonzero(free) > search.joints:
+        return False
+    middle = (limits.lower + limits.upper) / 2.0
+    half = (limits.upper - limits.lower) / 2.0 * free
+    for b in np.flatnonzero(tree.kind == REVOLUTE):
+        c = int(tree.channel[b])
+        if np.count_nonzero(tree.channel == c) == 1:  # more than a turn shows nothing new
+            half[c] = min(half[c], math.pi)
+
+    def apart(a: LinkShape, b: LinkShape, make: Callable[[LinkShape], object], most: int) -> bool:
+        reach, gap = _reach(tree, a, b, limits), _Gap(a, b, make(a), make(b))
+        return _apart(gap, tree, middle, half, reach, search.gap, most)
+
+    if apart(first, second, _convex, search.boxes):
+        return True
+    pairs = [(a, b) for a in first.shells() for b in second.shells()]
+    return bool(pairs) and all(
+        apart(a, b, _convex, search.boxes) or apart(a, b, _surface, search.fine_boxes)
+        for a, b in pairs
+    )
+
+
+def _apart(
+    gap: _Gap, tree: Tree, middle: Array, half: Array, reach: Array, least: float, most: int
+) -> bool:
+    """Return whether two shapes are proven apart in a box of postures, cut into so many at most."""
+    middle, half = middle[None], half[None]
+    looked = 0
+    while len(middle):
+        looked += len(middle)
+        if looked > most:
+            return False
+        distance = gap.at(tree, middle)
+        if distance.min() <= least:
+            return False
+        near = distance - half @ reach <= least
+        middle, half = _halved(middle[near], half[near], reach)
+    return True
+
+
+def _halved(middle: Array, half: Array, reach: Array) -> tuple[Array, Array]:
+    """Return boxes cut in two across the joint that moves the links most."""
+    rows = np.arange(len(middle))
+    widest = np.argmax(half * reach, axis=1)
+    half = half.copy()
+    half[rows, widest] /= 2.0
+    shift = np.zeros_like(half)
+    shift[rows, widest] = half[rows, widest]
+    return np.concatenate([middle - shift, middle + shift]), np.concatenate([half, half])
+
+
+def _reach(tree: Tree, first: LinkShape, second: LinkShape, limits: MotionLimits) -> Array:
+    """Return how far points of the two move to one another per motion of each channel [m]."""
+    largest = np.maximum(np.abs(limits.lower), np.abs(limits.upper))
+    own = [carried_reach(tree, h.body, h.extent, largest) for h in (first, second)]
+    found = np.zeros(tree.channels)
+    for body in own[0].keys() ^ own[1].keys():  # what carries both moves both alike
+        speed = abs(float(tree.multiplier[body])) * {**own[0], **own[1]}[body]
+        found[int(tree.channel[body])] += speed
+    return found
+
+
+def carried_reach(tree: Tree, body: int, extent: float, largest: Array) -> dict[int, float]:
+    """Return the largest distance of a shape's points from each joint that carries it [m].
+
+    By body that the joint moves; 1 for a joint that slides: a point's speed is at most this times
+    the joint's.
+
+    Args:
+        tree: The bodies.
+        body: The shape's own, −1 for the world.
+        extent: Largest distance of the shape's points from the body's origin [m].
+        largest: Largest size of each channel's position, shape (d,) [rad or m].
+    """
+    found: dict[int, float] = {}
+    far = extent
+    while body >= 0:
+        slides = tree.kind[body] == PRISMATIC
+        found[body] = 1.0 if slides else far
+        far += float(np.linalg.norm(tree.translation[body]))
+        if slides:
+            stroke = abs(float(tree.multiplier[body])) * float(largest[int(tree.channel[body])])
+            far += stroke + abs(float(tree.offset[body]))
+        body = int(tree.parent[body])
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Gap:
+    """Distances of two links, by coal's shapes of them."""
+
+    first: LinkShape
+    second: LinkShape
+    one: object
+    two: object
+
+    def at(self, tree: Tree, q: Array) -> Array:
+        """Return the distances at N postures, shape (N,) [m]."""
+        import coal
+
+        poses = np.concatenate(
+            [body_poses(tree, q), np.broadcast_to(np.eye(4), (len(q), 1, 4, 4))], axis=1
+        )  # the last is the world's
+        request, result = coal.DistanceRequest(), coal.DistanceResult()
+        places = coal.Transform3s(), coal.Transform3s()
+        found = np.empty(len(q))
+        for n in range(len(q)):
+            for place, body in zip(places, (self.first.body, self.second.body), strict=True):
+                place.setRotation(poses[n, body, :3, :3])
+                place.setTranslation(poses[n, body, :3, 3])
+            result.clear()
+            found[n] = coal.distance(self.one, places[0], self.two, places[1], request, result)
+        return found - self.first.radius - self.second.radius
+
+
+def _convex(shape: LinkShape) -> object:
+    """Return coal's convex hull of a link, a tenth of a millimetre thicker where that is flat."""
+    import coal
+
+    points = shape.points
+    if np.linalg.matrix_rank(points - points.mean(axis=0), tol=1e-6) < 3:
+        signs = np.array(np.meshgrid(*[[-1e-4, 1e-4]] * 3)).reshape(3, -1).T
+        points = (points[:, None] + signs).reshape(-1, 3)
+    corners = coal.StdVec_Vec3s()
+    corners.extend(list(points))
+    return coal.Convex.convexHull(corners, True, "Qt")
+
+
+def _surface(shape: LinkShape) -> object:
+    """Return coal's tree of a link's triangles."""
+    import coal
+
+    model = coal.BVHModelOBBRSS()
+    model.beginModel(len(shape.triangles), 3 * len(shape.triangles))
+    for a, b, c in shape.triangles:
+        model.addTriangle(a, b, c)
+    model.endModel()
+    return model

@@ -1,0 +1,225 @@
+"""Limits of joints' motion: the model file's, the `[motion]` table's, and stated defaults."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft.arrays import Array, read_only
+from heft.errors import InvalidSetting, nearest
+from heft.files import Element, xml
+
+from .joint_names import mimics
+from .motion_options import Margins, MotionOptions
+from .robot import Robot
+
+QUANTITIES = ("velocity", "acceleration", "jerk", "effort", "power")
+
+
+@dataclass(frozen=True)
+class LimitDefaults:
+    """Limits where neither the model file nor `[motion]` says any.
+
+    Attributes:
+        turn: Positions of a joint that turns without end, from −turn to turn [rad].
+        rise: Time from rest to the largest speed: an acceleration limit [s].
+        onset: Time from no acceleration to the largest: a jerk limit [s].
+    """
+
+    turn: float = math.pi
+    rise: float = 0.25
+    onset: float = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class MotionLimits:
+    """Limits of joints' motion, margins taken off; made by `motion_limits`.
+
+    All arrays have the shape (joints,), in the order of `Robot.joints`.
+
+    Attributes:
+        joints: Names of the joints.
+        lower, upper: Least and largest position [rad or m]; the same where a joint is held still.
+        velocity: Largest speed [rad/s or m/s].
+        acceleration: Largest acceleration [rad/s² or m/s²].
+        jerk: Largest jerk [rad/s³ or m/s³].
+        effort: Largest torque or force [N·m or N]; infinite where nothing limits it.
+        power: Largest mechanical power of the drive [W]; infinite where nothing limits it.
+        frequency: Highest frequency of motion [Hz]; infinite where nothing limits it.
+        held: Whether a joint is held still.
+        notes: Which limits are defaults, for the user.
+    """
+
+    joints: tuple[str, ...]
+    lower: Array
+    upper: Array
+    velocity: Array
+    acceleration: Array
+    jerk: Array
+    effort: Array
+    power: Array
+    frequency: float
+    held: NDArray[np.bool_]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass
+class _Said:
+    """What is known of one joint's limits; what nobody states is NaN."""
+
+    lower: float = -math.inf
+    upper: float = math.inf
+    velocity: float = math.nan
+    acceleration: float = math.nan
+    jerk: float = math.nan
+    effort: float = math.nan
+    power: float = math.nan
+    defaults: list[str] = field(default_factory=list)
+
+
+def motion_limits(
+    robot: Robot, options: MotionOptions | None = None, defaults: LimitDefaults = LimitDefaults()
+) -> MotionLimits:
+    """Return the limits of a robot's joints, with the margins of `[motion.margin]` taken off.
+
+    Position, velocity and effort are those of the URDF where `[motion]` states none; a limit of 0
+    there says nothing. A joint that others mimic keeps their limits, too.
+
+    Args:
+        robot: Its model file and options.
+        options: Limits to be used in place of the robot's own options.
+        defaults: Limits that nobody states.
+
+    Raises:
+        InvalidSetting: If a joint has no velocity limit, or no room between its positions; or if
+            `[motion]` names one that does not exist.
+    """
+    motion = options or robot.options.motion
+    _refuse_unknown(motion, robot.joints)
+    written = _written(robot) if robot.form == "urdf" else {}
+    found = []
+    for name in robot.joints:
+        said = written.get(name, _Said())
+        for key, value in vars(motion.of(name)).items():
+            if key == "position" and value is not None:
+                said.lower, said.upper = value
+            elif value is not None:
+                setattr(said, key, value)
+        held = robot.options.of(name).position
+        found.append(_held(held) if held is not None else _completed(said, name, defaults))
+    columns = {k: np.array([getattr(s, k) for s in found]) for k in QUANTITIES}
+    margin = vars(motion.margin)
+    lower, upper = _inside(np.array([[s.lower, s.upper] for s in found]), motion.margin)
+    return MotionLimits(
+        joints=robot.joints,
+        lower=lower,
+        upper=upper,
+        **{k: read_only(v * (1.0 - margin[k])) for k, v in columns.items()},
+        frequency=math.inf if motion.frequency is None else motion.frequency,
+        held=np.array([robot.options.of(j).position is not None for j in robot.joints]),
+        notes=_notes({j: s.defaults for j, s in zip(robot.joints, found, strict=True)}, defaults),
+    )
+
+
+def _refuse_unknown(motion: MotionOptions, joints: tuple[str, ...]) -> None:
+    for name in motion.joint:
+        if name not in joints:
+            near = nearest(name, joints)
+            raise InvalidSetting(
+                f"the robot has no joint '{name}' that moves by itself",
+                argument=f"[motion.joint.{name}]",
+                valid=joints,
+                cure=f"did you mean '{near}'?" if near else None,
+            )
+
+
+def _written(robot: Robot) -> dict[str, _Said]:
+    """Return what a URDF says of its joints, those that mimic folded into their masters."""
+    root = xml.parse(robot.source, "URDF")
+    found = {j.attributes["name"]: _of_element(j) for j in root.all("joint")}
+    for name, (master, multiplier, offset) in mimics(root, "URDF").items():
+        own, follower = found[master], found[name]
+        if multiplier == 0.0:
+            continue
+        ends = sorted((x - offset) / multiplier for x in (follower.lower, follower.upper))
+        own.lower, own.upper = max(own.lower, ends[0]), min(own.upper, ends[1])
+        own.velocity = float(np.fmin(own.velocity, follower.velocity / abs(multiplier)))
+    return found
+
+
+def _of_element(joint: Element) -> _Said:
+    limit = joint.find("limit")
+    if limit is None:
+        return _Said()
+    said = _Said()
+    if joint.attributes["type"] != "continuous":
+        said.lower, said.upper = (float(limit.attributes.get(k, "0")) for k in ("lower", "upper"))
+    for key in ("velocity", "effort"):
+        value = float(limit.attributes.get(key, "0"))
+        if 0.0 < value < math.inf:
+            setattr(said, key, value)
+    return said
+
+
+def _held(position: float) -> _Said:
+    """Return the limits of a joint that is held still."""
+    return _Said(position, position, 0.0, 0.0, 0.0, math.inf, math.inf)
+
+
+def _completed(said: _Said, name: str, defaults: LimitDefaults) -> _Said:
+    """Return the limits with defaults where nobody states any, which they then name."""
+    if math.isnan(said.velocity):
+        raise InvalidSetting(
+            f"joint '{name}' has no velocity limit",
+            argument=f"[motion.joint.{name}], velocity",
+            cure=f"state it in the file of --with:\n[motion.joint.{name}]\nvelocity = 1.0",
+        )
+    if math.isinf(said.lower) or math.isinf(said.upper):
+        said.lower = max(said.lower, -defaults.turn)
+        said.upper = min(said.upper, defaults.turn)
+        said.defaults.append("position")
+    if said.lower >= said.upper:
+        raise InvalidSetting(
+            f"joint '{name}' has no room to move in",
+            argument=f"[motion.joint.{name}], position",
+            got=[said.lower, said.upper],
+            cure=f"hold it still in the file of --with:\n[joint.{name}]\nfixed = true",
+        )
+    if math.isnan(said.acceleration):
+        said.acceleration = said.velocity / defaults.rise
+        said.defaults.append("acceleration")
+    if math.isnan(said.jerk):
+        said.jerk = said.acceleration / defaults.onset
+        said.defaults.append("jerk")
+    for key in ("effort", "power"):
+        if math.isnan(getattr(said, key)):
+            setattr(said, key, math.inf)
+            if key == "effort":
+                said.defaults.append(key)
+    return said
+
+
+def _inside(ends: Array, margin: Margins) -> tuple[Array, Array]:
+    room = margin.position * (ends[:, 1] - ends[:, 0])
+    return read_only(ends[:, 0] + room), read_only(ends[:, 1] - room)
+
+
+def _notes(lacking: Mapping[str, list[str]], standard: LimitDefaults) -> tuple[str, ...]:
+    """Return a sentence for each kind of limit that is a default of some joints."""
+    says = {
+        "position": "they turn without end; motion stays within half a turn of zero",
+        "acceleration": f"that which reaches the velocity limit within {standard.rise:g} s is used",
+        "jerk": f"that which reaches the acceleration limit within {standard.onset:g} s is used",
+        "effort": "torque is not limited",
+    }
+    notes = []
+    for key, consequence in says.items():
+        names = [joint for joint, kinds in lacking.items() if key in kinds]
+        if names:
+            which = "all joints" if len(names) == len(lacking) else ", ".join(names)
+            notes.append(f"no {key} limit of {which}: {consequence}; [motion.joint.NAME] states it")
+    return tuple(notes)

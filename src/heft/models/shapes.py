@@ -1,0 +1,231 @@
+"""Collision shapes of a URDF's links as surfaces: meshes, boxes, cylinders, balls, capsules.
+
+Robots of other files have none that are read. Meshes are looked for where their URI says:
+`package://NAME/PATH` in the folders above the model file, in those that `[motion]` names, and in
+`ROS_PACKAGE_PATH`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.errors import HeftError, InvalidModel
+from heft.files import Element, numbers, require_regular, xml
+from heft.information import matrix_of_rpy
+
+from .robot import Robot
+
+ROUND = 48  # corners of the polygon about a circle, 0.2 % larger
+MESHES = (".stl", ".dae", ".obj", ".ply")
+SCHEMES = ("package://", "model://")
+
+
+@dataclass(frozen=True, eq=False)
+class Surface:
+    """Triangles and balls: what a shape's surface consists of.
+
+    Attributes:
+        triangles: Corners, shape (n, 3, 3) [m].
+        balls: Centre and radius, shape (m, 4) [m].
+    """
+
+    triangles: Array
+    balls: Array
+
+    @staticmethod
+    def around(points: Array) -> Surface:
+        """Return the convex hull of points, shape (n, 3) [m]."""
+        from scipy.spatial import ConvexHull
+
+        return Surface(points[ConvexHull(points).simplices], np.zeros((0, 4)))
+
+    @staticmethod
+    def of_balls(centres: Array, radius: float) -> Surface:
+        """Return balls of one radius [m] about points, shape (m, 3) [m]."""
+        return Surface(
+            np.zeros((0, 3, 3)), np.hstack([centres, np.full((len(centres), 1), radius)])
+        )
+
+    def placed(self, rotation: Array, translation: Array) -> Surface:
+        """Return it in another frame."""
+        moved = self.balls.copy()
+        moved[:, :3] = moved[:, :3] @ rotation.T + translation
+        return Surface(self.triangles @ rotation.T + translation, moved)
+
+    def with_that(self, other: Surface) -> Surface:
+        """Return both."""
+        return Surface(
+            np.concatenate([self.triangles, other.triangles]),
+            np.concatenate([self.balls, other.balls]),
+        )
+
+    def corners(self) -> tuple[Array, Array]:
+        """Return centres (n, 3) and radii (n,) of balls that have the same convex hull [m]."""
+        from scipy.spatial import ConvexHull, QhullError
+
+        points = self.triangles.reshape(-1, 3)
+        with suppress(QhullError, ValueError):  # flat, or none: all of them
+            points = points[ConvexHull(points).vertices]
+        radius = np.append(np.zeros(len(points)), self.balls[:, 3])
+        return np.vstack([points, self.balls[:, :3]]), radius
+
+    def some(self, count: int) -> Surface:
+        """Return about so many of the triangles, evenly, and all balls."""
+        step = max(1, len(self.triangles) // count)
+        return Surface(self.triangles[::step], self.balls)
+
+    def cut(self, normal: Array, offset: float) -> tuple[Surface, Surface]:
+        """Return what is below and above the plane `normal · x = offset`, triangles cut in two.
+
+        A ball goes where its centre is.
+        """
+        sides = self.triangles @ normal - offset  # (n, 3)
+        above = self.balls[:, :3] @ normal > offset
+        return (
+            Surface(_clipped(self.triangles, -sides), self.balls[~above]),
+            Surface(_clipped(self.triangles, sides), self.balls[above]),
+        )
+
+
+def _clipped(triangles: Array, sides: Array) -> Array:
+    """Return the parts of triangles where `sides`, given at their corners, is not negative."""
+    inside = sides >= 0.0
+    count = inside.sum(axis=1)
+    kept = [triangles[count == 3]]
+    for n in (1, 2):
+        chosen = np.flatnonzero(count == n)
+        odd = np.argmax(inside[chosen] == (n == 1), axis=1)  # the corner that is alone
+        order = (odd[:, None] + np.arange(3)) % 3
+        rows = np.arange(len(chosen))[:, None]
+        a, b, c = np.moveaxis(triangles[chosen][rows, order], 1, 0)
+        u, v, w = sides[chosen][rows, order].T[..., None]
+        ab, ac = a + (b - a) * (u / (u - v)), a + (c - a) * (u / (u - w))
+        kept += [
+            np.stack(t, axis=1) for t in ([(a, ab, ac)] if n == 1 else [(ab, b, c), (ab, c, ac)])
+        ]
+    return np.concatenate(kept)
+
+
+def shapes_of(
+    robot: Robot, folder: Path | None, packages: Iterable[str]
+) -> tuple[dict[str, list[Surface]], list[str]]:
+    """Return the collision shapes of links by name, in the links' frames, and notes to the user.
+
+    Args:
+        robot: Its model file.
+        folder: That of the model file.
+        packages: Folders to look for packages in, from there.
+    """
+    if robot.form != "urdf":
+        return {}, []
+    found: dict[str, list[Surface]] = {}
+    lost: list[str] = []
+    search = _Search(folder, tuple(packages))
+    for link in xml.parse(robot.source, "URDF").all("link"):
+        name = link.attributes["name"]
+        for element in link.all("collision"):
+            geometry = element.find("geometry")
+            for shape in geometry.children if geometry is not None else ():
+                try:
+                    surface = _surface(shape, search)
+                except (HeftError, KeyError, ValueError, RuntimeError, OSError):
+                    lost.append(f"{name} ({shape.attributes.get('filename', shape.tag)})")
+                    continue
+                found.setdefault(name, []).append(surface.placed(*_origin(element)))
+    if not lost:
+        return found, []
+    more = f" and {len(lost) - 4} more" if len(lost) > 4 else ""
+    return found, [
+        f"collision shapes are not found or not readable: {', '.join(lost[:4])}{more}; say in "
+        '[motion] of --with where packages lie: packages = ["FOLDER"]'
+    ]
+
+
+def _origin(element: Element) -> tuple[Array, Array]:
+    origin = element.find("origin")
+    place = origin.attributes if origin is not None else {}
+    xyz = numbers(place.get("xyz", "0 0 0"), 3, "origin xyz", "collision")
+    rpy = numbers(place.get("rpy", "0 0 0"), 3, "origin rpy", "collision")
+    return matrix_of_rpy(*rpy), np.array(xyz)
+
+
+def _surface(shape: Element, search: _Search) -> Surface:
+    """Return the surface of a shape in its own frame.
+
+    Raises:
+        HeftError: If a number is none, or a mesh is not found.
+        KeyError: If the shape is of no known kind or lacks an attribute.
+    """
+    said = shape.attributes
+    if shape.tag == "mesh":
+        scale = numbers(said.get("scale", "1 1 1"), 3, "scale", "mesh")
+        return _mesh(search.file(said["filename"]), np.array(scale))
+    if shape.tag == "box":
+        half = np.array(numbers(said["size"], 3, "size", "box")) / 2.0
+        signs = np.array(np.meshgrid(*[[-1.0, 1.0]] * 3)).reshape(3, -1).T
+        return Surface.around(signs * half)
+    (radius,) = numbers(said["radius"], 1, "radius", shape.tag)
+    if shape.tag == "sphere":
+        return Surface.of_balls(np.zeros((1, 3)), radius)
+    (length,) = numbers(said["length"], 1, "length", shape.tag)
+    ends = np.array([[0.0, 0.0, -length / 2.0], [0.0, 0.0, length / 2.0]])
+    if shape.tag == "capsule":
+        return Surface.of_balls(ends, radius)
+    if shape.tag != "cylinder":
+        raise KeyError(shape.tag)
+    angle = 2.0 * math.pi * np.arange(ROUND) / ROUND
+    rim = radius / math.cos(math.pi / ROUND) * np.array([np.cos(angle), np.sin(angle), 0.0 * angle])
+    return Surface.around(np.vstack([rim.T + end for end in ends]))
+
+
+def _mesh(path: Path, scale: Array) -> Surface:
+    """Return the triangles of a mesh."""
+    import coal
+
+    mesh = coal.MeshLoader().load(str(path), scale)
+    points = np.array(mesh.vertices()).reshape(-1, 3)
+    index = np.array([[t[0], t[1], t[2]] for t in map(mesh.tri_indices, range(mesh.num_tris))])
+    return Surface(points[index.reshape(-1, 3)], np.zeros((0, 4)))
+
+
+@dataclass(frozen=True)
+class _Search:
+    """Where meshes are looked for: the model file's folder, and folders of packages."""
+
+    folder: Path | None
+    packages: tuple[str, ...]
+
+    def file(self, uri: str) -> Path:
+        """Return the file of a mesh.
+
+        Raises:
+            InvalidModel: If it is not found, or no mesh.
+        """
+        for path in self._candidates(uri):
+            if path.suffix.lower() in MESHES and path.is_file():
+                require_regular(path, "mesh", InvalidModel)
+                return path
+        raise InvalidModel("a mesh is not found", argument=uri)
+
+    def _candidates(self, uri: str) -> Iterable[Path]:
+        home = (self.folder or Path()).resolve()
+        scheme = next((s for s in SCHEMES if uri.startswith(s)), None)
+        if scheme is None:
+            yield home / uri.removeprefix("file://")
+            return
+        package, _, rest = uri.removeprefix(scheme).partition("/")
+        named = [home / p for p in self.packages]
+        paths = os.environ.get("ROS_PACKAGE_PATH", "").split(os.pathsep)
+        named += [Path(place) for place in paths if place]
+        for place in (*named, home, *home.parents):
+            yield place / package / rest
+            if place.name == package or place in named:
+                yield place / rest

@@ -1,0 +1,135 @@
+"""Recordings cut into short segments, and the information of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+from heft.engine import in_order
+from heft.errors import TooLittleData
+from heft.information import triangle_of
+
+from .plant import Plant, Samples
+from .problem import Problem
+
+WHOLE = 0.75  # share of its rows that a segment has at least, or it is at an end or a gap
+
+
+@dataclass(frozen=True, eq=False)
+class Segments:
+    """Segments of a problem's recordings, N of them, with their information about b parameters.
+
+    Attributes:
+        factors: Triangle F with FᵀF = Yᵀ W Y of each, weighted, shape (N, b, b).
+        recording: Position of the recording, shape (N,).
+        rows: First row and the row behind the last, shape (N, 2).
+        times: Of the first row, and of the last [s], shape (N, 2).
+        counts: Samples of each, shape (N,).
+        left: Samples of the recordings that are in no segment, since theirs is not whole.
+    """
+
+    factors: Array
+    recording: NDArray[np.intp]
+    rows: NDArray[np.int64]
+    times: Array
+    counts: NDArray[np.int64]
+    left: int
+
+    @staticmethod
+    def of(problem: Problem[Any], weights: Mapping[str, float], length: float) -> Segments:
+        """Return the segments of a problem's recordings, each on its own rows.
+
+        Args:
+            problem: Plant and recordings; its rows are taken sample by sample.
+            weights: Factor of each channel's rows, by name: 1/σ, with σ in the channel's unit.
+            length: Of a segment [s].
+
+        Raises:
+            TooLittleData: If no recording holds a whole segment.
+        """
+        made: list[_Piece] = []
+        left = 0
+        for piece in _pieces(problem, weights, length):
+            full = length / problem.timelines[piece.recording].step
+            if len(piece.time) < max(WHOLE * full, 1.0):
+                left += len(piece.time)
+                continue
+            made.append(piece)
+        if not made:
+            raise TooLittleData(
+                "no segment is whole",
+                got=f"{left} samples, none of them {length:g} s without a gap",
+                cure="choose shorter segments (--segment)",
+            )
+        return Segments(
+            np.stack([k.factor for k in made]),
+            np.array([k.recording for k in made], dtype=np.intp),
+            np.array([(k.index[0], k.index[-1] + 1) for k in made]),
+            np.array([(k.time[0], k.time[-1]) for k in made]),
+            np.array([len(k.time) for k in made]),
+            left,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Piece:
+    """Samples of one segment, and their triangle."""
+
+    recording: int
+    number: int
+    time: Array
+    index: NDArray[np.int64]
+    factor: Array
+
+    def with_more(self, other: _Piece) -> _Piece:
+        return _Piece(
+            self.recording,
+            self.number,
+            np.concatenate([self.time, other.time]),
+            np.concatenate([self.index, other.index]),
+            triangle_of(np.vstack([self.factor, other.factor])),
+        )
+
+
+def _pieces(problem: Problem[Any], weights: Mapping[str, float], length: float) -> Iterator[_Piece]:
+    """Yield segments in order, those that windows of the walk cut in two put together."""
+    plant, kept = cast("Plant[Any]", problem.plant), problem.base.kept
+    weight = np.array([weights[c] for c in problem.channels])
+    begins: dict[int, float] = {}
+
+    def work(item: tuple[Samples[Any], float]) -> list[_Piece]:
+        s, begin = item
+        number = np.floor((s.time - begin) / length + 1e-9).astype(int)
+        regressor = plant.rows(s, kept).regressor * weight[:, None]
+        return [
+            _Piece(
+                s.recording,
+                int(number[rows[0]]),
+                s.time[rows],
+                s.index[rows],
+                triangle_of(regressor[rows].reshape(-1, regressor.shape[2])),
+            )
+            for rows in np.split(np.arange(len(number)), np.flatnonzero(np.diff(number)) + 1)
+        ]
+
+    def items() -> Iterator[tuple[Samples[Any], float]]:
+        for s in problem.walk.parts(problem.walk.dense_rows):
+            yield s, begins.setdefault(s.recording, float(s.time[0]))
+
+    held: _Piece | None = None
+    for found in in_order(work, items(), problem.threads):
+        for piece in found:
+            if held is None:
+                held = piece
+            elif (held.recording, held.number) == (piece.recording, piece.number):
+                held = held.with_more(piece)
+            else:
+                yield held
+                held = piece
+    if held is not None:
+        yield held

@@ -1,0 +1,176 @@
+"""Laws of `heft excite`: motions keep their limits, say what they tell, and are repeatable."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pinocchio
+import pyarrow.parquet
+import pytest
+
+import heft
+from heft.applications.excite import (
+    CarriedLoad,
+    Excited,
+    ExciteSettings,
+    excite,
+    excite_files,
+    open_experiment,
+    text_of,
+)
+from heft.applications.excite.certified import bounded_motion, certified
+from heft.applications.excite.excite import counting
+from heft.errors import InfeasibleLimits, InvalidSetting
+from heft.experiments import DesignSettings
+from heft.experiments.certificates import certify_efforts
+from heft.plants import structural_base
+
+ARM = Path(heft.__file__).parent / "applications" / "demo" / "arm.urdf"
+QUICK = ExciteSettings(
+    DesignSettings(duration=6.0, harmonics=3, random=12, starts=1, workers=1), compared=False
+)
+LIMITS = """
+[motion]
+floor = -0.4
+clearance = 0.02
+[motion.margin]
+effort = 0.1
+"""
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Excited, Path]:
+    folder = tmp_path_factory.mktemp("excite")
+    (folder / "limits.toml").write_text(LIMITS)
+    out = folder / "out"
+    return excite_files(ARM, out, QUICK, folder / "limits.toml"), out
+
+
+def test_what_is_written_keeps_all_limits_by_another_library(
+    written: tuple[Excited, Path],
+) -> None:
+    found, out = written
+    model = pinocchio.buildModelFromUrdf(str(ARM))
+    table = pyarrow.parquet.read_table(out / "motion.parquet").to_pydict()
+    joints = found.planned.robot.joints
+    assert [model.names[k + 1] for k in range(model.nq)] == list(joints)
+    q, v, a = (np.array([table[f"{k}.{j}"] for j in joints]).T for k in "qva")
+    stated = found.planned.stated
+    assert np.all((q >= model.lowerPositionLimit) & (q <= model.upperPositionLimit))
+    assert np.all(np.abs(v) <= model.velocityLimit)
+    assert np.all(np.abs(a) <= stated.acceleration)
+    data = model.createData()
+    torque = np.array([pinocchio.rnea(model, data, *row) for row in zip(q, v, a, strict=True)])
+    assert np.all(np.abs(torque) <= 0.9 * model.effortLimit)
+    # The motion is what its velocity says, and begins and ends at rest.
+    step = np.diff(table["t"])[:, None]
+    assert np.abs(np.diff(q, axis=0) / step - (v[1:] + v[:-1]) / 2.0).max() < 1e-2
+    assert np.abs(np.stack([v[0], v[-1], a[0], a[-1]])).max() < 1e-9
+
+
+def test_every_limit_is_proven_and_the_proof_is_stored(written: tuple[Excited, Path]) -> None:
+    found, out = written
+    stored = json.loads((out / "design.json").read_text())
+    kinds = {c["quantity"] for c in stored["certificates"]}
+    assert {"position", "velocity", "acceleration", "jerk", "effort", "clearance"} <= kinds
+    assert all(c.holds for c in found.certificates)
+    assert stored["information"]["nats_over_best_random"] > 0.0
+    shown = text_of(found, "out")
+    assert "proven" in shown and "nats more information" in shown
+
+
+def test_the_same_seed_writes_the_same_bytes(written: tuple[Excited, Path], tmp_path: Path) -> None:
+    _found, out = written
+    again = tmp_path / "again"
+    options = out.parent / "limits.toml"
+    excite_files(ARM, again, QUICK, options)
+    for name in ("motion.parquet", "trajectory.json", "series.json", "design.json", "report.html"):
+        assert (out / name).read_bytes() == (again / name).read_bytes(), name
+
+
+def test_torque_is_proven_for_every_vertex_of_what_bodies_may_be(
+    written: tuple[Excited, Path],
+) -> None:
+    found, _ = written
+    planned = found.planned
+    loads = planned.loads()
+    assert loads.deviations is not None
+    some = replace(loads, deviations=loads.deviations[-2:], rotor_deviation=None)
+    motion = bounded_motion(found.trajectory, planned)
+    proven = [c for c in certify_efforts(motion, some, planned.stated) if c.quantity == "effort"]
+    time = np.linspace(0.0, motion.duration, 4001)
+    worst = np.zeros(len(proven))
+    for signs in itertools.product((-1.0, 1.0), repeat=2):
+        vertex = some.parameters + np.array(signs) @ some.deviations
+        one = replace(some, parameters=vertex, deviations=None)
+        seen = [c for c in certify_efforts(motion, one, planned.stated) if c.quantity == "effort"]
+        worst = np.maximum(worst, [c.seen for c in seen])
+    bounds = np.array([c.bound for c in proven])
+    assert len(time) and np.all(bounds >= worst)
+    assert np.all(bounds <= worst + 0.03 * planned.stated.effort)
+
+
+def test_a_motion_that_is_repeated_goes_on_where_it_ended(written: tuple[Excited, Path]) -> None:
+    found, _ = written
+    twice = replace(found, settings=replace(QUICK, periods=2)).joint_trajectory(100.0)
+    once = found.joint_trajectory(100.0)
+    count = len(once.time)
+    assert len(twice.time) == 2 * count - 1
+    assert np.allclose(twice.position[count - 1 :], once.position, atol=1e-12)
+    assert np.all(np.diff(twice.time) > 0.0)
+
+
+def test_a_limit_that_cannot_be_proven_is_named(written: tuple[Excited, Path]) -> None:
+    found, _ = written
+    slow = replace(found.planned.stated, velocity=0.1 * found.planned.stated.velocity)
+    with pytest.raises(InfeasibleLimits, match="proven") as caught:
+        certified(
+            found.trajectory,
+            replace(found.planned, stated=slow),
+            found.trajectory.coefficients[0],
+        )
+    assert "velocity" in str(caught.value)
+
+
+def test_what_counts_is_what_the_link_is_part_of(written: tuple[Excited, Path]) -> None:
+    planned = written[0].planned
+    base = structural_base(planned.plant)
+    last = planned.robot.bodies_links[-1].name
+    names, untold = counting(base, [last])
+    assert names and all(n.startswith(f"{last}.") for n in names)
+    seen = [k for k, n in enumerate(base.standard.names) if n.startswith(f"{last}.")]
+    assert set(untold) == {base.standard.names[k] for k in seen if not np.any(base.matrix[:, k])}
+    with pytest.raises(InvalidSetting, match="called so"):
+        counting(base, ["forarm"])
+
+
+def test_designing_for_a_link_tells_more_of_it(written: tuple[Excited, Path]) -> None:
+    planned = replace(written[0].planned, clearance=None)
+    last = planned.robot.bodies_links[-1].name
+    every = excite(planned, QUICK)
+    alone = excite(planned, replace(QUICK, about=(last,)))
+    counts = [k for k, p in enumerate(alone.predictions) if p.counts]
+    assert 0 < len(counts) < len(alone.predictions)
+    its = alone.design.log_determinant_of
+    assert its(alone.trajectory) > its(every.trajectory)
+
+
+def test_a_load_is_told_by_the_robot_that_carries_it() -> None:
+    frame = open_experiment(ARM, collisions=False).robot.bodies_links[-1].name
+    planned = open_experiment(ARM, collisions=False, load=CarriedLoad(frame, heaviest=1.0))
+    found = excite(planned, QUICK)
+    assert len(found.predictions) == 10
+    mass = next(p for p in found.predictions if p.expression == "payload.m")
+    assert mass.after < 0.1
+    # Its weight counts where torque is proven.
+    without = open_experiment(ARM, collisions=False)
+    heavy, light = (
+        max(c.bound for c in certify_efforts(motion, p.loads(), p.stated) if c.quantity == "effort")
+        for p in (planned, without)
+        for motion in [bounded_motion(found.trajectory, planned)]
+    )
+    assert heavy > light
