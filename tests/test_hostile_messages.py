@@ -84,9 +84,9 @@ def test_cbor_is_read_as_another_library_writes_it() -> None:
 
 def test_a_map_of_equal_hashes_takes_no_time() -> None:
     hostile = cbor2.dumps({"t": 1.0, "a": set(colliding())})[: messages_module.LARGEST]
-    begin = time.monotonic()
+    begin = time.thread_time()  # others share the machine
     assert Reader().read([("k", hostile)] * 200)[1] == 200
-    assert time.monotonic() - begin < 0.5  # a general decoder takes 40 s
+    assert time.thread_time() - begin < 0.5  # a general decoder takes 40 s
 
 
 @pytest.mark.parametrize("stamp", [2**63 - 1, -(2**63), 2**40, 1e300, "NaN", "null"])
@@ -155,9 +155,9 @@ def test_a_sender_takes_its_share_of_time_and_others_are_read() -> None:
     reader.read([("honest", GOOD)])
     hostile = [(f"many/{k % 100}", SLOW) for k in range(4000)]
     hostile += [(key_of(IMU, f"many/{k}"), b"\0\1\0\0" + bytes(300)) for k in range(1000)]
-    begin = time.monotonic()
+    begin = time.thread_time()  # others share the machine
     pieces, garbage = reader.read([*hostile, *[("honest", GOOD)] * 500], 0.1)
-    assert time.monotonic() - begin < 0.5
+    assert time.thread_time() - begin < 0.5
     assert sum(len(p.stamps) for p in pieces) == 500
     assert reader.unread > 0 and garbage + reader.unread == len(hostile)
 
