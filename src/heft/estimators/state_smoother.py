@@ -1,0 +1,265 @@
+"""Constant parameters of a system with states: its innovations are rows, and its states smoothed.
+
+Along a linearised log with errors δ of the state and constant parameters θ,
+
+    δ[k+1] = Φ[k] δ[k] + Γ[k] θ + d[k] + w[k],      residual[k] = [1 0] δ[k] + n[k],
+
+the Kalman filter's gain does not depend on θ, so its innovations are affine in θ [Friedland1969]:
+`L⁻¹(r − δ̂) = b − A θ`, with LLᵀ their covariance. Whitened, they are independent rows of unit
+variance, `A θ = b + noise`: information about θ like any other, which adds, takes priors and goes
+to the estimators of consistent bodies. What is left over of them is a chi-square of the whole
+model. The states follow backwards [Bierman1977]. To linearise about them again and to repeat is
+the iterated Kalman smoother, which is Gauss-Newton's method of the joint likelihood [Bell1994].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.compiled import Kernels, contracted, plain
+from heft.information import Triangle, triangle_of
+
+
+@contracted
+def _factor(S):  # type: ignore[no-untyped-def]
+    """Overwrite a positive definite matrix by its lower Cholesky factor."""
+    m = len(S)
+    for j in range(m):
+        for k in range(j):
+            for i in range(j, m):
+                S[i, j] -= S[i, k] * S[j, k]
+        root = np.sqrt(S[j, j])
+        for i in range(j, m):
+            S[i, j] /= root
+
+
+@contracted
+def _forward(L, B):  # type: ignore[no-untyped-def]
+    """Overwrite B by L⁻¹ B."""
+    for i in range(len(L)):
+        for k in range(i):
+            for j in range(B.shape[1]):
+                B[i, j] -= L[i, k] * B[k, j]
+        for j in range(B.shape[1]):
+            B[i, j] /= L[i, i]
+
+
+@contracted
+def _predict(Phi, Gamma, defect, Q, X, P, work, wide):  # type: ignore[no-untyped-def]
+    """Advance the columns X of the error and its covariance P by a step."""
+    s, c = X.shape
+    for i in range(s):
+        for j in range(c):
+            total = Gamma[i, j] if j < c - 1 else defect[i]
+            for k in range(s):
+                total += Phi[i, k] * X[k, j]
+            wide[i, j] = total
+        for j in range(s):
+            total = 0.0
+            for k in range(s):
+                total += Phi[i, k] * P[k, j]
+            work[i, j] = total
+    X[:] = wide
+    for i in range(s):
+        for j in range(i + 1):
+            total = Q[i, j]
+            for k in range(s):
+                total += work[i, k] * Phi[j, k]
+            P[i, j] = total
+            P[j, i] = total
+
+
+@contracted
+def _update(residual, variance, X, P, rows, half, inverse):  # type: ignore[no-untyped-def]
+    """Take a measurement of the leading errors; a missing one has infinite variance.
+
+    Writes the whitened rows [A b] (m, p + 1), L⁻¹ H P (m, s) and L⁻¹ (m, m).
+    """
+    s, c = X.shape
+    m = len(residual)
+    S = np.zeros((m, m))
+    inverse[:] = 0.0
+    for i in range(m):
+        inverse[i, i] = 1.0
+        for j in range(c):
+            rows[i, j] = X[i, j]
+        rows[i, c - 1] = residual[i] - X[i, c - 1]
+        for j in range(s):
+            half[i, j] = P[i, j]
+        if np.isfinite(variance[i]):
+            for j in range(m):
+                if np.isfinite(variance[j]):
+                    S[i, j] = P[i, j]
+            S[i, i] += variance[i]
+        else:
+            S[i, i] = 1.0
+            rows[i, :] = 0.0
+            half[i, :] = 0.0
+    _factor(S)
+    _forward(S, rows)
+    _forward(S, half)
+    _forward(S, inverse)
+    for i in range(s):
+        for k in range(m):
+            for j in range(c - 1):
+                X[i, j] -= half[k, i] * rows[k, j]
+            X[i, c - 1] += half[k, i] * rows[k, c - 1]
+            for j in range(s):
+                P[i, j] -= half[k, i] * half[k, j]
+
+
+@contracted
+def _filter(Phi, Gamma, defect, Q, residual, variance, X, P, rows, half, inverse, before, spread):  # type: ignore[no-untyped-def]
+    """Run over a whole log; keeps the predicted columns and covariances."""
+    s, c = X.shape
+    work, wide = np.empty((s, s)), np.empty((s, c))
+    for n in range(len(residual)):
+        if n > 0:
+            _predict(Phi[n - 1], Gamma[n - 1], defect[n - 1], Q[n - 1], X, P, work, wide)
+        before[n] = X
+        spread[n] = P
+        _update(residual[n], variance[n], X, P, rows[n], half[n], inverse[n])
+
+
+@contracted
+def _backward(Phi, white, half, inverse, before, spread, out):  # type: ignore[no-untyped-def]
+    """Write the smoothed errors x̂ − P λ, λ from the innovations to come [Bierman1977]."""
+    count, s = before.shape
+    m = white.shape[1]
+    adjoint, moved, total = np.zeros(s), np.zeros(s), np.zeros(m)
+    for n in range(count - 1, -1, -1):
+        # λ ← (1 − K H)ᵀ λ − Hᵀ L⁻ᵀ ν, with K H = (L⁻¹ H P)ᵀ L⁻¹ H
+        for k in range(m):
+            total[k] = white[n, k]
+            for i in range(s):
+                total[k] += half[n, k, i] * adjoint[i]
+        for i in range(m):
+            for k in range(m):
+                adjoint[i] -= inverse[n, k, i] * total[k]
+        for i in range(s):
+            out[n, i] = before[n, i]
+            for j in range(s):
+                out[n, i] -= spread[n, i, j] * adjoint[j]
+        if n > 0:
+            for i in range(s):
+                moved[i] = 0.0
+                for j in range(s):
+                    moved[i] += Phi[n - 1, j, i] * adjoint[j]
+            adjoint[:] = moved
+
+
+@dataclass(frozen=True, eq=False)
+class LinearisedLog:
+    """A log of N samples, linearised about a path of states: s errors, p parameters, m measured.
+
+    Attributes:
+        by_error: Φ of each step, shape (N − 1, s, s).
+        by_parameters: Γ, shape (N − 1, s, p).
+        defect: d, where the step from the path's state leads less the path's next, (N − 1, s).
+        process: Covariance of w, shape (N − 1, s, s).
+        residual: Measured less the path's, of the leading m errors, shape (N, m).
+        variance: Of n, infinite where nothing was measured, shape (N, m).
+        start: Covariance of the first error, about the path's first state, shape (s, s).
+    """
+
+    by_error: Array
+    by_parameters: Array
+    defect: Array
+    process: Array
+    residual: Array
+    variance: Array
+    start: Array
+
+    @cached_property
+    def innovations(self) -> Innovations:
+        """The Kalman filter's innovations, whitened."""
+        KERNELS.prepare()
+        count, m = self.residual.shape
+        s, p = self.by_parameters.shape[1:]
+        rows, half = np.empty((count, m, p + 1)), np.empty((count, m, s))
+        inverse, before = np.empty((count, m, m)), np.empty((count, s, p + 1))
+        spread = np.empty((count, s, s))
+        # The residual of missing measurements may be NaN, which zero times would stay.
+        known = np.where(np.isfinite(self.variance), self.residual, 0.0)
+        system = plain(self.by_error, self.by_parameters, self.defect, self.process)
+        measured = plain(known, self.variance)
+        X, P = np.zeros((s, p + 1)), np.array(self.start)
+        _filter(*system, *measured, X, P, rows, half, inverse, before, spread)
+        return Innovations(self, rows, half, inverse, before, spread)
+
+
+@dataclass(frozen=True, eq=False)
+class Innovations:
+    """Whitened innovations `b − A θ` of a linearised log, and what smoothing needs.
+
+    Attributes:
+        log: The linearised log.
+        rows: [A b], shape (N, m, p + 1); zeros where nothing was measured.
+        half: L⁻¹ H P, shape (N, m, s).
+        inverse: L⁻¹, shape (N, m, m).
+        before: Predicted errors by θ, and their constant part, shape (N, s, p + 1).
+        spread: Their covariance at a given θ, shape (N, s, s).
+    """
+
+    log: LinearisedLog
+    rows: Array
+    half: Array
+    inverse: Array
+    before: Array
+    spread: Array
+
+    @cached_property
+    def triangle(self) -> Triangle:
+        """Information about θ: independent rows of unit variance."""
+        flat = self.rows.reshape(-1, self.rows.shape[2])
+        return Triangle(np.arange(flat.shape[1] - 1), triangle_of(flat), self.count)
+
+    @property
+    def count(self) -> int:
+        """Number of measurements."""
+        return int(np.sum(np.isfinite(self.log.variance)))
+
+    def at(self, parameters: Array) -> Array:
+        """Return the whitened innovations at parameters θ, shape (N, m); white where all holds.
+
+        Args:
+            parameters: θ, shape (p,).
+        """
+        return np.asarray(self.rows[:, :, -1] - self.rows[:, :, :-1] @ parameters)
+
+    def smoothed(self, parameters: Array) -> Array:
+        """Return the errors of the states given all measurements and θ, shape (N, s).
+
+        Args:
+            parameters: θ, shape (p,).
+        """
+        out = np.empty(self.before.shape[:2])
+        before = self.before[:, :, :-1] @ parameters + self.before[:, :, -1]
+        white, predicted = plain(self.at(parameters), before)
+        _backward(
+            plain(self.log.by_error)[0], white, self.half, self.inverse, predicted, self.spread, out
+        )
+        return out
+
+
+def warm_up() -> None:
+    """Call the compiled functions once, so that they are compiled and cached."""
+    s, p, m = 3, 2, 2
+    log = LinearisedLog(
+        np.zeros((1, s, s)), np.zeros((1, s, p)), np.zeros((1, s)), np.zeros((1, s, s)),
+        np.zeros((2, m)), np.ones((2, m)), np.eye(s),
+    )  # fmt: skip
+    rows, half, inverse = np.zeros((2, m, p + 1)), np.zeros((2, m, s)), np.zeros((2, m, m))
+    before, spread = np.zeros((2, s, p + 1)), np.zeros((2, s, s))
+    X, P = np.zeros((s, p + 1)), np.eye(s)
+    system = (log.by_error, log.by_parameters, log.defect, log.process, log.residual, log.variance)
+    _filter(*system, X, P, rows, half, inverse, before, spread)
+    out = np.zeros((2, s))
+    _backward(log.by_error, log.residual, half, inverse, np.zeros((2, s)), spread, out)
+
+
+KERNELS = Kernels((_filter, _backward), warm_up)
