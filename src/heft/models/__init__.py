@@ -10,3 +10,5 @@ from .motion_limits import LimitDefaults, MotionLimits, motion_limits
 from .friction_code import c_source, python_source
 from .link_shapes import LinkShape, cannot_touch, carried_reach
 from .capsules import CapsuleFitting, Capsules, fit_capsules
+from .free_flyer import Actuators, FreeFlyer, InertialSensor, Load, PoseSensor, load_of
+from .free_flyer_files import SHIPPED, free_flyer_from_toml, shipped_free_flyer

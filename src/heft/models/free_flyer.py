@@ -1,0 +1,327 @@
+"""Free-flying bodies: actuators, nominal mass properties, sensors; and what they can lift.
+
+    [F; M] = A u,        column i of A:  [n_i;  r_i × n_i + κ_i n_i]
+
+with the actuators' positions r, directions n and signed drag ratios κ (torque of reaction per
+thrust), about the origin of the body's frame and in its axes [Ekal2018, eq. 1]. The drag of a
+rotor that turns against its direction of thrust is negative.
+
+A log of one carries `u.<actuator>`, the command that holds from its time until the next sample's
+[N, or what the mixing matrix takes]; the pose `pos.<body>.x`, `quat.<body>.w` of the body's frame
+in the world at that time, before that command acts; and where there is an inertial sensor at the
+frame's origin, `omega.<body>.x` and `acc.<body>.x` (specific force).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft.arrays import Array, read_only
+from heft.errors import InvalidSetting
+from heft.information import AXES, inertia
+
+AT_LIMIT = 1e-3  # share of an actuator's range within which its command counts as saturated
+LOAD = re.compile(r"\s*([0-9.eE+-]+)\s*kg\s*@\s*([^,]+),([^,]+),([^,]+?)\s*")
+RANK = 1e-9  # share of the largest singular value below which a direction cannot be pushed
+
+
+@dataclass(frozen=True, eq=False)
+class Actuators:
+    """What pushes a body: n actuators, whose commands u add up to a wrench A u.
+
+    Attributes:
+        names: As in the log's `u.<name>`.
+        mixing: A, shape (6, n) [N and N·m, per unit of u].
+        lower: Least command, shape (n,) [unit of u: N].
+        upper: Largest command, shape (n,).
+        lag: Time constant of the first-order lag from command to thrust, shape (n,) [s].
+        noise: Standard deviation of thrust about it, white from sample to sample, shape (n,).
+        position: r, shape (n, 3) [m]; None where a mixing matrix is given.
+        direction: Unit vectors n, shape (n, 3); None likewise.
+
+    Raises:
+        InvalidSetting: If shapes disagree or a range of commands is empty.
+    """
+
+    names: tuple[str, ...]
+    mixing: Array
+    lower: Array
+    upper: Array
+    lag: Array
+    noise: Array
+    position: Array | None = None
+    direction: Array | None = None
+
+    def __post_init__(self) -> None:
+        count = len(self.names)
+        if self.mixing.shape != (6, count):
+            raise InvalidSetting(
+                "a mixing matrix has six rows (force, moment) and a column an actuator",
+                argument="mixing",
+                got=f"{' x '.join(map(str, self.mixing.shape))} for {count} actuators",
+            )
+        for name in ("lower", "upper", "lag", "noise"):
+            if getattr(self, name).shape != (count,):
+                raise InvalidSetting(f"{name} has one number an actuator", argument=name)
+        if not np.all(self.lower < self.upper):
+            empty = [
+                n for n, a, b in zip(self.names, self.lower, self.upper, strict=True) if a >= b
+            ]
+            raise InvalidSetting("a range of commands is empty", argument="limit", got=empty)
+
+    @staticmethod
+    def of_geometry(
+        names: Sequence[str],
+        position: Array,
+        direction: Array,
+        drag_ratio: Array,
+        limits: Array,
+        lag: Array | float = 0.0,
+        noise: Array | float = 0.0,
+    ) -> Actuators:
+        """Return actuators by where and which way they push; see the module's equation.
+
+        Args:
+            names: n of them.
+            position: r, shape (n, 3) [m].
+            direction: n, of any length but zero, shape (n, 3).
+            drag_ratio: κ, signed, shape (n,) [m].
+            limits: Least and largest thrust, shape (n, 2) [N].
+            lag: Of each, or of all [s].
+            noise: Of each, or of all [N].
+
+        Raises:
+            InvalidSetting: If a direction is zero.
+        """
+        r, n = np.asarray(position, dtype=float), np.asarray(direction, dtype=float)
+        length = np.linalg.norm(n, axis=1, keepdims=True)
+        if not np.all(length > 0.0):
+            zero = [name for name, size in zip(names, length[:, 0], strict=True) if size == 0.0]
+            raise InvalidSetting("an actuator has no direction", argument="direction", got=zero)
+        n = n / length
+        moment = np.cross(r, n) + np.asarray(drag_ratio, dtype=float)[:, None] * n
+        lower, upper = np.asarray(limits, dtype=float).T
+        every = np.ones(len(names))
+        return Actuators(
+            tuple(names),
+            read_only(np.hstack((n, moment)).T),
+            read_only(lower),
+            read_only(upper),
+            read_only(every * lag),
+            read_only(every * noise),
+            read_only(r),
+            read_only(n),
+        )
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """Names of the commands in a log, `u.<name>`."""
+        return tuple(f"u.{name}" for name in self.names)
+
+    @property
+    def wrench_noise(self) -> Array:
+        """Covariance A S Aᵀ of the wrench by the actuators' noise, shape (6, 6) [N², N²·m …]."""
+        return np.asarray(self.mixing * self.noise**2 @ self.mixing.T)
+
+    @property
+    def pushes_all_ways(self) -> bool:
+        """Whether force and moment can be chosen independently: A has rank 6."""
+        return int(np.linalg.matrix_rank(self.mixing)) == 6
+
+    def wrench(self, commands: Array) -> Array:
+        """Return the wrench A u about the frame's origin, shape (N, 6) [N, N·m].
+
+        Args:
+            commands: u, shape (N, n).
+        """
+        return np.asarray(commands @ self.mixing.T)
+
+    def saturated(self, commands: Array) -> NDArray[np.bool_]:
+        """Return at which samples one command or more is at its limit, shape (N,).
+
+        Args:
+            commands: u, shape (N, n).
+        """
+        room = AT_LIMIT * (self.upper - self.lower)
+        at = (commands <= self.lower + room) | (commands >= self.upper - room)
+        return np.asarray(at.any(axis=1))
+
+    def saturation(self, commands: Array) -> float:
+        """Return the share of samples at which one command or more is at its limit.
+
+        Args:
+            commands: u, shape (N, n).
+        """
+        return float(np.mean(self.saturated(commands)))
+
+    def guaranteed_force(self) -> float:
+        """Return the largest force that can be had in every direction without a moment [N].
+
+        It is the radius of the largest ball about zero in the polytope of forces
+        `{A_F u : A_M u = 0, lower ≤ u ≤ upper}`, found from the polytope's facets: exact but for
+        rounding. Zero where some direction cannot be pushed at all.
+        """
+        from scipy.linalg import null_space
+
+        free = null_space(self.mixing[3:], rcond=RANK)  # of commands without a moment
+        forces = self.mixing[:3] @ free
+        size = np.linalg.svd(forces, compute_uv=False) if free.size else np.zeros(0)
+        if len(size) < 3 or size[2] <= RANK * size[0]:
+            return 0.0
+        middle = _most_inside(free, self.lower, self.upper)
+        if middle is None:
+            return 0.0
+        sides = np.vstack((free, -free))
+        room = np.concatenate((self.upper, -self.lower))
+        kept = np.linalg.norm(sides, axis=1) > RANK
+        return _ball_in_image(sides[kept], room[kept], middle, forces)
+
+
+def _most_inside(free: Array, lower: Array, upper: Array) -> Array | None:
+    """Return the y farthest from all sides of lower ≤ Z y ≤ upper, None where nothing is inside."""
+    from scipy.optimize import linprog
+
+    size = np.linalg.norm(free, axis=1)
+    sides = np.vstack((np.column_stack((free, size)), np.column_stack((-free, size))))
+    cost = np.append(np.zeros(free.shape[1]), -1.0)
+    ends = [(None, None)] * free.shape[1] + [(0.0, None)]
+    found = linprog(cost, A_ub=sides, b_ub=np.concatenate((upper, -lower)), bounds=ends)
+    return np.asarray(found.x[:-1]) if found.success and found.x[-1] > 0.0 else None
+
+
+def _ball_in_image(sides: Array, room: Array, middle: Array, forces: Array) -> float:
+    """Return the radius of the ball about zero in the image `forces @ {y : sides @ y ≤ room}`."""
+    from scipy.spatial import ConvexHull, HalfspaceIntersection
+
+    corners = HalfspaceIntersection(np.column_stack((sides, -room)), middle).intersections
+    hull = ConvexHull(corners @ forces.T)
+    return max(0.0, float(-hull.equations[:, 3].max()))
+
+
+@dataclass(frozen=True)
+class PoseSensor:
+    """What measures the pose of the body's frame, as motion capture does.
+
+    Attributes:
+        position: Standard deviation, an axis [m].
+        angle: Standard deviation of the attitude, about each of the body's axes [rad].
+        rate: Of samples, which is that of the log [Hz].
+    """
+
+    position: float = 0.003
+    angle: float = 0.005
+    rate: float = 50.0
+
+
+@dataclass(frozen=True)
+class InertialSensor:
+    """A gyroscope and an accelerometer at the frame's origin, in its axes.
+
+    Attributes:
+        gyroscope: Standard deviation of a sample [rad/s].
+        accelerometer: Standard deviation of a sample [m/s²].
+    """
+
+    gyroscope: float
+    accelerometer: float
+
+
+@dataclass(frozen=True)
+class Load:
+    """A homogeneous box fixed rigidly to a body, its sides along the body's axes.
+
+    Attributes:
+        mass: [kg].
+        position: Of its centre, in the body's frame [m].
+        size: Of its sides [m].
+    """
+
+    mass: float
+    position: tuple[float, float, float]
+    size: tuple[float, float, float] = (0.1, 0.1, 0.1)
+
+    @property
+    def parameters(self) -> Array:
+        """Its ten inertial parameters in the body's frame, shape (10,)."""
+        square = np.square(self.size)
+        central = np.diag(self.mass / 12.0 * (square.sum() - square))
+        return inertia.from_body(self.mass, np.array(self.position), central)
+
+
+@dataclass(frozen=True, eq=False)
+class FreeFlyer:
+    """A free-flying rigid body: what is known of it before it grasps something.
+
+    Attributes:
+        name: Of its frame, in the log's signals.
+        actuators: What pushes it.
+        nominal: Ten inertial parameters without a load, about the frame's origin, shape (10,).
+        gravity: In the world, shape (3,) [m/s²]; zero in space.
+        pose: What measures its pose.
+        imu: Its inertial sensor, if it has one.
+        size: Of its box, for drawing [m].
+        load_size: Of the box that a load is taken for where nothing else is said [m].
+    """
+
+    name: str
+    actuators: Actuators
+    nominal: Array
+    gravity: Array = field(default_factory=lambda: read_only(np.zeros(3)))
+    pose: PoseSensor = PoseSensor()
+    imu: InertialSensor | None = None
+    size: tuple[float, float, float] = (0.3, 0.3, 0.3)
+    load_size: tuple[float, float, float] = (0.1, 0.1, 0.1)
+
+    @property
+    def mixing(self) -> Array:
+        """Mixing matrix A with `[F; M] = A u`, shape (6, n); see `Actuators`."""
+        return self.actuators.mixing
+
+    @cached_property
+    def frame_signals(self) -> tuple[str, ...]:
+        """Names of the pose in a log: three of the position, four of the quaternion."""
+        places = (f"pos.{self.name}.{a}" for a in AXES)
+        return (*places, *(f"quat.{self.name}.{a}" for a in ("w", *AXES)))
+
+    def guaranteed_force(self) -> float:
+        """Return the largest force in every direction without a moment; see `Actuators` [N]."""
+        return self.actuators.guaranteed_force()
+
+    def with_load(self, load: Load) -> Array:
+        """Return the ten inertial parameters of body and load together, shape (10,)."""
+        return np.asarray(self.nominal + load.parameters)
+
+
+def load_of(text: str, size: tuple[float, float, float] = (0.1, 0.1, 0.1)) -> Load:
+    """Return the load that a text such as `1.2kg@0.20,0.06,-0.10` states.
+
+    Args:
+        text: Mass, then where its centre is in the body's frame [m].
+        size: Of its box [m].
+
+    Raises:
+        InvalidSetting: If the text is none such, or the mass not positive.
+    """
+    found = LOAD.fullmatch(text)
+    try:
+        mass, x, y, z = (float(part) for part in (found.groups() if found else ()))
+    except ValueError:
+        mass = x = y = z = np.nan
+    if not (mass > 0.0 and np.isfinite([mass, x, y, z]).all()):
+        raise InvalidSetting(
+            "a load is a mass and where its centre is in the body's frame [m]",
+            argument="load",
+            got=text,
+            expected="MASSkg@X,Y,Z",
+            cure="such as 1.2kg@0.20,0.06,-0.10",
+        )
+    return Load(mass, (x, y, z), size)
