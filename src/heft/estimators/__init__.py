@@ -17,3 +17,5 @@ from .block_jackknife import Block, Jackknife, block_moments
 from .jackknife import JackknifeFit, fit_jackknife
 from .bounds import StrictBounds, strict_bounds
 from .recursive import CovarianceRecursion, Filter, State
+from .harmonic_least_squares import HarmonicEstimate, HarmonicLeastSquares
+from .state_smoother import Innovations, IteratedSmoother, LinearisedLog, SmoothedLog, System

@@ -16,12 +16,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
+import scipy.special
 
 from heft.arrays import Array
 from heft.compiled import Kernels, contracted, plain
-from heft.information import Triangle, triangle_of
+from heft.errors import TooLittleData
+from heft.files import Keys, Number, check_fields
+from heft.information import Directions, Triangle, triangle_of
+
+CHECKS: Keys = {
+    "passes": Number("the number of passes is no whole number", 1, 1000, whole=True),
+    "tolerance": Number("the tolerance is no positive number", above=0.0),
+    "outlier": Number("a probability is between 0 and 1", 0.0, 1.0),
+}
 
 
 @contracted
@@ -243,6 +253,168 @@ class Innovations:
         _backward(
             plain(self.log.by_error)[0], white, self.half, self.inverse, predicted, self.spread, out
         )
+        return out
+
+
+class System(Protocol):
+    """A log of a system with states and constant parameters, which can be linearised."""
+
+    def linearised(self, path: Any, values: Array, variance: Array) -> LinearisedLog:
+        """Return the log linearised about a path of states and parameters θ̄; θ counts from there.
+
+        Args:
+            path: States, in whatever form.
+            values: θ̄, shape (p,).
+            variance: Of each measurement, infinite where it is left out, shape (N, m).
+        """
+        ...
+
+    def moved(self, path: Any, errors: Array) -> Any:
+        """Return a path moved by errors, shape (N, s)."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class SmoothedLog:
+    """States and parameters from all of a log.
+
+    Attributes:
+        values: θ, shape (p,).
+        triangle: Information about θ in independent rows of unit variance, about zero.
+        path: Smoothed states.
+        white: Whitened innovations, shape (N, m); zeros where nothing was measured.
+        rows: A of them, shape (N, m, p).
+        variance: Of the measurements, infinite where missing or left out, shape (N, m).
+        left_out: Number of measured groups that were left out as outliers.
+        passes: Number of linearisations.
+        settled: Whether the last step was within the tolerance.
+    """
+
+    values: Array
+    triangle: Triangle
+    path: Any
+    white: Array
+    rows: Array
+    variance: Array
+    left_out: int
+    passes: int
+    settled: bool
+
+    @property
+    def freedom(self) -> int:
+        """Degrees of freedom: measurements less parameters and errors of the first state."""
+        return int(np.sum(np.isfinite(self.variance))) - len(self.values)
+
+    @property
+    def chi_square(self) -> float:
+        """Square of the whitened innovations by degree of freedom: 1 where the noise is stated."""
+        return float(np.sum(self.white**2)) / self.freedom
+
+    @property
+    def covariance(self) -> Array:
+        """Covariance of θ where all noise is as stated, shape (p, p); infinite where unknown."""
+        inverse = Directions.of(self.triangle.R, self.triangle.rows).inverse
+        return np.asarray(inverse @ inverse.T)
+
+    def score_chi_square(self, blocks: int) -> float:
+        """Return what the noise does to θ, against what it would do if it were as stated.
+
+        The scores g = Σ Aᵀν of successive blocks of a log are independent with covariance ΣAᵀA
+        where the innovations are white. Their mean square in that metric by dimension is 1 then,
+        and more where slow noise, which chi-squares of single samples hardly see, moves θ.
+
+        Args:
+            blocks: Number of blocks.
+        """
+        parts = np.array_split(np.arange(len(self.white)), blocks)
+        inverse = Directions.of(self.triangle.R, self.triangle.rows).inverse
+        scores = [np.einsum("nmp,nm->p", self.rows[i], self.white[i]) @ inverse for i in parts]
+        p = len(self.values)
+        return float(np.sum(np.square(scores)) / p * blocks / max(blocks - 1, 1))
+
+
+@dataclass(frozen=True)
+class IteratedSmoother:
+    """Parameters and states of a log by an iterated Kalman smoother [Bell1994].
+
+    Attributes:
+        passes: Most linearisations.
+        tolerance: Step of every parameter below which it ends [standard deviations].
+        outlier: Probability with which a good group of measurements is left out by mistake.
+        groups: Sizes of the groups of measurements that are left out together.
+
+    Raises:
+        InvalidSetting: If a setting is out of range.
+    """
+
+    passes: int = 10
+    tolerance: float = 0.02
+    outlier: float = 1e-6
+    groups: tuple[int, ...] = (3, 3)
+
+    def __post_init__(self) -> None:
+        check_fields(self, CHECKS)
+
+    def fit(self, system: System, path: Any, values: Array, variance: Array) -> SmoothedLog:
+        """Return parameters and states.
+
+        Args:
+            system: The log.
+            path: States to start from.
+            values: Parameters to start from, shape (p,).
+            variance: Of each measurement, infinite where missing, shape (N, m).
+
+        Raises:
+            TooLittleData: If the log does not determine the parameters.
+        """
+        kept = variance
+        settled = False
+        for done in range(1, self.passes + 1):
+            log = system.linearised(path, values, kept)
+            innovations = log.innovations
+            t = innovations.triangle
+            seen = Directions.of(t.R, t.rows)
+            if seen.rank < len(values) or not np.isfinite(t.factor).all():
+                raise TooLittleData(
+                    "the log does not determine all parameters",
+                    got=f"rank {seen.rank} of {len(values)} from {t.rows} measurements",
+                    cure="use a motion that excites all axes",
+                )
+            step = seen.shortest(t.z)
+            errors = innovations.smoothed(step)
+            judged = self._without_outliers(log.residual - errors[:, : kept.shape[1]], variance)
+            same = bool(np.array_equal(judged, kept))
+            settled = same and bool(np.max(np.abs(t.R @ step)) < self.tolerance)
+            path, values = system.moved(path, errors), values + step
+            if settled or done == self.passes:
+                break
+            kept = judged
+        factor = t.factor.copy()
+        factor[:-1, -1] = t.z + t.R @ (values - step)  # about zero, not about the last point
+        missing = np.isfinite(variance) & ~np.isfinite(kept)
+        starts = np.cumsum((0, *self.groups[:-1]))
+        return SmoothedLog(
+            values,
+            Triangle(t.columns, factor, t.rows),
+            path,
+            innovations.at(step),
+            innovations.rows[:, :, :-1],
+            kept,
+            int(missing[:, starts].sum()),
+            done,
+            settled,
+        )
+
+    def _without_outliers(self, rest: Array, variance: Array) -> Array:
+        """Return the variances, infinite for groups whose distance from the path is no noise's."""
+        out, first = variance.copy(), 0
+        for size in self.groups:
+            cut = slice(first, first + size)
+            limit = scipy.special.chdtri(size, self.outlier)
+            with np.errstate(invalid="ignore"):
+                far = np.sum(rest[:, cut] ** 2 / variance[:, cut], axis=1) > limit
+            out[far, cut] = np.inf
+            first += size
         return out
 
 

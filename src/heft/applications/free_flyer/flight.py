@@ -1,0 +1,178 @@
+"""A flight of a free flyer: its log as arrays, with what acted on it between the samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.errors import InvalidRecording
+from heft.models import FreeFlyer
+from heft.recordings import Recording
+
+LEAST_SAMPLES = 32
+
+
+@dataclass(frozen=True, eq=False)
+class Flight:
+    """Log of a free flyer: poses at N times, and the wrench that acted from each to the next.
+
+    Attributes:
+        time: Strictly increasing, shape (N,) [s].
+        position: Of the body's frame in the world, NaN where missing, shape (N, 3) [m].
+        quaternion: Its attitude w, x, y, z, of unit length, NaN where missing, shape (N, 4).
+        wrench: Mean over [t_n, t_n+1) of what the actuators exert about the frame's origin, in
+            its axes, shape (N, 6) [N, N·m]; the last one is beyond the log and not used.
+        commands: As logged, shape (N, n).
+    """
+
+    time: Array
+    position: Array
+    quaternion: Array
+    wrench: Array
+    commands: Array
+
+    @staticmethod
+    def of(recording: Recording, flyer: FreeFlyer) -> Flight:
+        """Return the flight of a log.
+
+        A pose that repeats the one before in every bit is no measurement: it is left out.
+
+        Args:
+            recording: Log with the pose and the commands.
+            flyer: Whose log.
+
+        Raises:
+            MissingSignal: If a signal is not there.
+            InvalidRecording: If it is too short, or time stands still.
+        """
+        commands, pose = flyer.actuators.signals, flyer.frame_signals
+        recording.require(commands, f"is what '{flyer.name}' was told to exert")
+        recording.require(pose, f"says how '{flyer.name}' moves")
+        blocks = list(recording.blocks((*pose, *commands)))
+        time = np.concatenate([b.time for b in blocks])
+        values = np.concatenate([b.values for b in blocks])
+        if len(time) < LEAST_SAMPLES or not np.all(np.diff(time) > 0.0):
+            raise InvalidRecording(
+                "the log is too short, or its times do not increase",
+                argument=recording.name,
+                got=f"{len(time)} samples",
+                expected=f"{LEAST_SAMPLES} at least, each later than the one before",
+            )
+        return Flight.of_arrays(time, values[:, :3], values[:, 3:7], values[:, 7:], flyer)
+
+    @staticmethod
+    def of_arrays(
+        time: Array, position: Array, quaternion: Array, commands: Array, flyer: FreeFlyer
+    ) -> Flight:
+        """Return the flight of arrays, shape (N,), (N, 3), (N, 4) and (N, actuators).
+
+        Raises:
+            InvalidRecording: If a command is missing.
+        """
+        if not np.isfinite(commands).all():
+            raise InvalidRecording(
+                "commands are missing",
+                got=f"{int(np.sum(~np.isfinite(commands).all(axis=1)))} samples",
+                cure="cut the log to where actuators were logged",
+            )
+        p, q = np.array(position, dtype=float), np.array(quaternion, dtype=float)
+        for array in (p, q):
+            stale = np.all(array[1:] == array[:-1], axis=1)
+            array[1:][stale] = np.nan
+        with np.errstate(invalid="ignore"):
+            q /= np.linalg.norm(q, axis=1, keepdims=True)
+        steps = np.diff(time, append=2.0 * time[-1] - time[-2])
+        thrust = mean_thrust(np.asarray(commands, dtype=float), steps, flyer.actuators.lag)
+        return Flight(time, p, q, flyer.actuators.wrench(thrust), np.asarray(commands))
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+    @property
+    def steps(self) -> Array:
+        """Time from each sample to the next, shape (N − 1,) [s]."""
+        return np.diff(self.time)
+
+    def part(self, rows: slice) -> Flight:
+        """Return some of the samples."""
+        return Flight(*(array[rows] for array in vars(self).values()))
+
+
+def mean_thrust(commands: Array, steps: Array, lag: Array) -> Array:
+    """Return the mean thrust over each step of actuators that follow `lag · ẏ = u − y`.
+
+    Args:
+        commands: u, held over each step, shape (N, n).
+        steps: Shape (N,) [s].
+        lag: Time constants, zero for none, shape (n,) [s].
+
+    Returns:
+        Shape (N, n), in the commands' unit.
+    """
+    if not np.any(lag > 0.0):
+        return commands
+    out = commands.copy()
+    for i in np.flatnonzero(lag > 0.0):
+        left = np.exp(-steps / lag[i])
+        share = lag[i] / steps * (1.0 - left)
+        thrust = commands[0, i]
+        for n in range(len(commands)):
+            gap = thrust - commands[n, i]
+            out[n, i] = commands[n, i] + gap * share[n]
+            thrust = commands[n, i] + gap * left[n]
+    return out
+
+
+def filled(flight: Flight, worst: float) -> tuple[Array, Array]:
+    """Return position and sign-continuous quaternion with gaps and gross outliers bridged.
+
+    For a first path only: what is far from where its neighbours lead to is bridged by straight
+    lines, which no estimate rests on.
+
+    Args:
+        flight: The log.
+        worst: Distance from where the neighbours lead to, in multiples of the median distance,
+            from which on a sample is an outlier.
+
+    Raises:
+        InvalidRecording: If there are next to no poses.
+    """
+    known = np.isfinite(flight.position).all(axis=1) & np.isfinite(flight.quaternion).all(axis=1)
+    if known.sum() < LEAST_SAMPLES:
+        raise InvalidRecording(
+            "there are next to no poses",
+            got=f"{int(known.sum())} of {len(known)} samples",
+            expected=f"{LEAST_SAMPLES} at least",
+        )
+    time = flight.time[known]
+    q = flight.quaternion[known]
+    p = flight.position[known]
+    kept = np.ones(len(time), dtype=bool)
+    # Sign by sign, an outlier turns the rest round: signs are those of what is kept.
+    for _ in range(2):
+        signs = np.where(np.sum(q[kept][1:] * q[kept][:-1], axis=1) < 0.0, -1.0, 1.0)
+        even = q[kept] * np.concatenate([[1.0], np.cumprod(signs)])[:, None]
+        both = np.hstack([p[kept], even])
+        away = np.abs(both - _from_neighbours(both))
+        away[:2] = away[-2:] = 0.0
+        # About the median of the median distance a log without noise has none: any is allowed.
+        limit = worst * np.maximum(np.median(away, axis=0), 1e-4 * np.std(both, axis=0) + 1e-9)
+        bad = np.any(away > limit, axis=1)
+        if not bad.any():
+            break
+        kept[np.flatnonzero(kept)[bad]] = False
+    signs = np.where(np.sum(q[kept][1:] * q[kept][:-1], axis=1) < 0.0, -1.0, 1.0)
+    even = q[kept] * np.concatenate([[1.0], np.cumprod(signs)])[:, None]
+    both = np.hstack([p[kept], even])
+    whole = np.stack([np.interp(flight.time, time[kept], x) for x in both.T], axis=1)
+    return whole[:, :3], whole[:, 3:]
+
+
+def _from_neighbours(values: Array) -> Array:
+    """Return where the two samples before, the two behind, and the next ones lead: the median."""
+    back, ahead = np.roll(values, 1, axis=0), np.roll(values, -1, axis=0)
+    left = 2.0 * back - np.roll(values, 2, axis=0)
+    right = 2.0 * ahead - np.roll(values, -2, axis=0)
+    return np.asarray(np.median(np.stack([left, right, 0.5 * (back + ahead)]), axis=0))
