@@ -93,10 +93,14 @@ def _cross(a: Array, b: Array) -> Array:
 
 def fly(
     flyer: FreeFlyer, parameters: Array, seed: int = 0, periods: int = 4, period: float = 10.0,
-    size: tuple[float, float] = (0.4, 0.5), rate: float = 50.0,
+    size: tuple[float, float] = (0.25, 0.4), rate: float = 50.0,
+    colour: float = 0.0,
 ) -> Flown:  # fmt: skip
     """Return a closed-loop flight about a periodic reference; states are of the centre of mass
-    while it is integrated, and of the body's frame in the result."""
+    while it is integrated, and of the body's frame in the result.
+
+    The pose's noise is autoregressive of first order with `colour`, of the stated deviation.
+    """
     rng = np.random.default_rng(seed + 1000)
     body = _Body.of(flyer, parameters)
     h, count = 1.0 / rate, round(periods * period * rate)
@@ -110,23 +114,24 @@ def fly(
     mass = mass_matrix(parameters)
     estimate, rates = np.zeros(6), np.zeros(6)
     states, commands = np.empty((count, 13)), np.empty((count, len(flyer.actuators)))
-    poses = np.empty((count, 7))
+    poses, error = np.empty((count, 7)), np.zeros(6)
+    scale = np.repeat([flyer.pose.position, flyer.pose.angle], 3)
     for n in range(count):
         turn = Rotation.from_quat(state[[7, 8, 9, 6]])
         lever = turn.apply(body.com)
         states[n] = state
         states[n, :3] -= lever
         states[n, 3:6] -= turn.apply(np.cross(state[10:], body.com))
-        noisy = turn * Rotation.from_rotvec(flyer.pose.angle * rng.normal(size=3))
+        fresh = scale * rng.normal(size=6)
+        error = fresh if n == 0 else colour * error + np.sqrt(1.0 - colour**2) * fresh
+        noisy = turn * Rotation.from_rotvec(error[3:])
         q = noisy.as_quat()
-        poses[n, :3] = states[n, :3] + flyer.pose.position * rng.normal(size=3)
+        poses[n, :3] = states[n, :3] + error[:3]
         poses[n, 3:] = q[[3, 0, 1, 2]]
         # An alpha-beta filter of position and of the attitude's error, on the log alone.
-        error = np.concatenate(
-            [poses[n, :3] - x[n, :3], (turns[n].inv() * noisy).as_rotvec()]
-        )
+        off = np.concatenate([poses[n, :3] - x[n, :3], (turns[n].inv() * noisy).as_rotvec()])
         predicted = estimate + h * rates
-        gap = error - predicted
+        gap = off - predicted
         estimate = predicted + 0.3 * gap
         rates = rates + (0.06 / h) * gap
         wanted = -4.0 * estimate - 3.0 * rates

@@ -2,3 +2,7 @@
 
 from .flight import Flight
 from .path import FirstPath, FlightSystem
+from .cycles import Cycles, IdentifyFromCycles
+from .energy_balance import EnergyBalance, EnergyBalanceEstimate
+from .load import BodyEstimate, body_estimate, load_estimate
+from .identify import FreeFlyerResult, IdentifyFreeFlyer, true_bound

@@ -15,7 +15,7 @@ import numpy as np
 
 from heft.arrays import Array
 from heft.dynamics.rigid_body import mass_matrix
-from heft.errors import InvalidSetting, TooLittleData
+from heft.errors import TooLittleData
 from heft.estimators import HarmonicEstimate, HarmonicLeastSquares
 from heft.files import Keys, Number, check_fields
 from heft.information import angular_velocity, inertia, matrix_of_quaternion
@@ -25,6 +25,7 @@ from heft.signals import periodic
 from .flight import Flight, filled
 
 ON_GRID = 0.05  # of a step, by which samples may miss the phases of the first cycle
+MOST_BRIDGED = 0.1  # of the phases, which may be measured in no cycle
 BRIDGED = 15.0  # see `FirstPath.outlier`
 CHECKS: Keys = {
     "skipped": Number("the number of cycles left out is no whole number", 0, 1000, whole=True),
@@ -120,7 +121,7 @@ class Cycles:
                 such distances, from which on a pose does not count.
 
         Raises:
-            TooLittleData: If a phase was measured in no cycle.
+            TooLittleData: If too many phases were measured in no cycle.
         """
         pose = np.concatenate([self.position, self.quaternion], axis=2)
         if self.count > 2:
@@ -128,15 +129,35 @@ class Cycles:
                 away = np.abs(pose - np.nanmedian(pose, axis=0))
             scale = 1.4826 * np.nanmedian(away, axis=(0, 1)) + 1e-12
             pose = np.where(np.any(away > outlier * scale, axis=2)[..., None], np.nan, pose)
-        seen = np.isfinite(pose).all(axis=2)
-        if not seen.any(axis=0).all():
-            raise TooLittleData(
-                "some phases of the motion were measured in no cycle",
-                got=f"{int(np.sum(~seen.any(axis=0)))} of {self.phases} phases",
-                cure="fly more cycles",
-            )
-        total = np.where(seen[..., None], pose, 0.0).sum(axis=0)
-        return np.asarray(total / seen.sum(axis=0)[:, None])
+        return mean_of_phases(pose)
+
+
+def mean_of_phases(values: Array) -> Array:
+    """Return signals averaged over cycles, shape (n, any), phases never measured bridged.
+
+    Args:
+        values: Shape (C, n, any), NaN where missing.
+
+    Raises:
+        TooLittleData: If too many phases were measured in no cycle.
+    """
+    seen = np.isfinite(values).all(axis=2)
+    count = seen.sum(axis=0)
+    phases = np.arange(len(count), dtype=float)
+    there = count > 0
+    if there.mean() < 1.0 - MOST_BRIDGED:
+        raise TooLittleData(
+            "some phases of the motion were measured in no cycle",
+            got=f"{int(np.sum(~there))} of {len(there)} phases",
+            expected=f"{MOST_BRIDGED:.0%} at most",
+            cure="fly more cycles",
+        )
+    mean = np.where(seen[..., None], values, 0.0).sum(axis=0) / np.maximum(count, 1)[:, None]
+    for column in mean.T:
+        column[~there] = np.interp(
+            phases[~there], phases[there], column[there], period=float(len(phases))
+        )
+    return np.asarray(mean)
 
 
 def series(values: Array, period: float, harmonics: int) -> tuple[Array, Array, Array]:
@@ -242,8 +263,3 @@ class IdentifyFromCycles:
             return np.asarray((own + least * np.eye(6)) / samples)
 
         return estimator.fit(Y, lines, noise, flyer.nominal)
-
-
-def not_periodic(error: Exception) -> bool:
-    """Return whether an error says that a flight has no cycles, not that its input is wrong."""
-    return isinstance(error, InvalidSetting | TooLittleData)

@@ -9,7 +9,7 @@ import numpy as np
 from heft.arrays import Array
 from heft.dynamics import rigid_body
 from heft.estimators import LinearisedLog
-from heft.information import angular_velocity
+from heft.information import Directions, angular_velocity, inertia, matrix_of_quaternion
 from heft.models import FreeFlyer
 
 from .flight import Flight, filled
@@ -42,28 +42,69 @@ class FirstPath:
         Args:
             flight: The log.
         """
-        p, q = filled(flight, self.outlier)
-        pose = np.hstack([p, q])
-        reach = np.arange(-self.half, self.half + 1)
-        basis = np.stack([reach**k for k in range(4)], axis=1) / self.half ** np.arange(4)
-        value, slope = np.linalg.pinv(basis)[:2]
-        index = np.clip(np.arange(len(p))[:, None] + reach, 0, len(p) - 1)
-        # Beyond the ends the log goes on with its last slope, not with its last value.
-        beyond = np.arange(len(p))[:, None] + reach - index
-        ends = np.where(beyond < 0, 0, len(p) - 2)
-        window = pose[index] + beyond[..., None] * (pose[ends + 1] - pose[ends])
-        step = float(np.median(flight.steps))
-        smooth = np.einsum("w,nwc->nc", value, window)
-        rates = np.einsum("w,nwc->nc", slope, window) / (self.half * step)
+        pose = np.hstack(filled(flight, self.outlier))
+        smooth, rates, _ = local_polynomial(pose, self.half, float(np.median(flight.steps)))
         w = angular_velocity(smooth[:, 3:], rates[:, 3:])
         unit = smooth[:, 3:] / np.linalg.norm(smooth[:, 3:], axis=1, keepdims=True)
         return np.hstack([smooth[:, :3], rates[:, :3], unit, w])
+
+    def parameters(self, flight: Flight, flyer: FreeFlyer) -> Array:
+        """Return ten parameters to start from, by least squares of differentiated poses, (10,).
+
+        The window is twice as wide as for the path, since accelerations are noisier; the wrench is
+        smoothed alike. The nominal body where what comes out is none that can exist.
+
+        Args:
+            flight: The log.
+            flyer: Its actuators and nominal parameters.
+        """
+        step, half = float(np.median(flight.steps)), 2 * self.half
+        pose = np.hstack(filled(flight, self.outlier))
+        x, v, a = local_polynomial(pose, half, step)
+        q, growth = x[:, 3:], 2.0 * np.sum(x[:, 3:] * v[:, 3:], axis=1, keepdims=True)
+        w = angular_velocity(q, v[:, 3:])
+        alpha = angular_velocity(q, a[:, 3:]) - growth / np.sum(q**2, axis=1, keepdims=True) * w
+        back = np.swapaxes(matrix_of_quaternion(q), 1, 2)
+        specific = np.einsum("nij,nj->ni", back, a[:, :3] - flyer.gravity)
+        Y = inertia.wrench_regressor(specific, w, alpha)
+        held = 0.5 * (flight.wrench + np.roll(flight.wrench, 1, axis=0))  # as at the samples
+        wrench = local_polynomial(held, half, step)[0]
+        scale = np.sqrt(np.diag(flyer.actuators.wrench_noise))
+        scale = np.where(scale > 0.0, scale, np.inf)
+        inner = slice(half, len(x) - half)
+        rows = (Y / scale[:, None])[inner].reshape(-1, Y.shape[2])
+        found = np.linalg.lstsq(rows, (wrench / scale)[inner].ravel(), rcond=None)[0]
+        return found if inertia.consistency_margin(found) > 0.0 else flyer.nominal
 
     @property
     def covariance(self) -> Array:
         """Covariance of the first state's error, shape (12, 12)."""
         spread = (self.position, self.angle, self.velocity, self.rate)
         return np.diag(np.repeat(np.square(spread), 3))
+
+
+def local_polynomial(values: Array, half: int, step: float) -> tuple[Array, Array, Array]:
+    """Return signals and two derivatives by cubic polynomials over a window, shape (N, any).
+
+    Args:
+        values: At even steps, shape (N, any).
+        half: Half of the window [samples].
+        step: [s].
+    """
+    reach = np.arange(-half, half + 1)
+    basis = (reach[:, None] / half) ** np.arange(4)
+    kernels = np.linalg.pinv(basis)[:3] * np.array([1.0, 1.0, 2.0])[:, None]
+    kernels /= (half * step) ** np.arange(3)[:, None]
+    count = len(values)
+    # Beyond the ends the log goes on with its last slope, not with its last value.
+    beyond = np.arange(1, half + 1)[:, None]
+    before = values[0] + (values[0] - values[1]) * beyond[::-1]
+    after = values[-1] + (values[-1] - values[-2]) * beyond
+    long = np.vstack([before, values, after])
+    out = np.zeros((3, *values.shape))
+    for k, shift in enumerate(range(2 * half + 1)):
+        out += kernels[:, k, None, None] * long[shift : shift + count]
+    return out[0], out[1], out[2]
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +154,20 @@ class FlightSystem:
             variance,
             self.start,
         )
+
+    def bound(self, path: Array, values: Array, variance: Array) -> Array:
+        """Return the Cramér-Rao bound: the inverse information along the true path, (10, 10).
+
+        No estimate without bias has a smaller covariance, whatever its method.
+
+        Args:
+            path: True states, shape (N, 13).
+            values: True parameters, shape (10,).
+            variance: Of what is measured, see `variance`.
+        """
+        t = self.linearised(path, values, variance).innovations.triangle
+        inverse = Directions.of(t.R, t.rows).inverse
+        return np.asarray(inverse @ inverse.T)
 
     def residual(self, path: Array) -> Array:
         """Return measured poses less a path's, in the errors' terms, shape (N, 6) [m, rad]."""

@@ -1,0 +1,223 @@
+"""Identification of a free flyer that grasped something: body, load, and how sure they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.special
+
+from heft.arrays import Array
+from heft.errors import FitError, InvalidSetting, TooLittleData
+from heft.estimators import HarmonicEstimate, IteratedSmoother, SmoothedLog, noise
+from heft.files import Keys, Number, check_fields
+from heft.information import Check, Triangle
+from heft.models import FreeFlyer
+from heft.recordings import Recording
+
+from .cycles import Cycles, IdentifyFromCycles
+from .energy_balance import EnergyBalance, EnergyBalanceEstimate
+from .flight import Flight
+from .load import BodyEstimate, body_estimate, load_estimate
+from .path import FirstPath, FlightSystem
+
+CHECKS: Keys = {
+    "blocks": Number("the number of blocks is no whole number", 4, 10_000, whole=True),
+    "mistake": Number("a probability is between 0 and 1", 0.0, 1.0),
+    "coloured": Number("the autocorrelation time is no number above 1", 1.0),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class FreeFlyerResult:
+    """What a flight says about a free flyer and its load.
+
+    Attributes:
+        body: Body and load together.
+        load: The load: the body less the nominal one.
+        smoothed: States and parameters by the smoother, with the noise as finally taken.
+        harmonic: By lines of the periodic motion; None where it is not periodic.
+        published: By the published method; None where not periodic, or under gravity.
+        colour: Autocorrelation times of the residuals of position and attitude under white noise
+            [samples].
+        inflation: Factor on the covariance, 1 where the noise is as stated.
+        checks: Of noise, outliers, convergence and consistency.
+    """
+
+    body: BodyEstimate
+    load: BodyEstimate
+    smoothed: SmoothedLog
+    harmonic: HarmonicEstimate | None
+    published: EnergyBalanceEstimate | None
+    colour: tuple[float, float]
+    inflation: float
+    checks: tuple[Check, ...]
+
+
+@dataclass(frozen=True)
+class IdentifyFreeFlyer:
+    """A free flyer's ten parameters and its load, from pose and commands.
+
+    Lines of the periodic motion start an iterated Kalman smoother, whose innovations are the
+    information that is reported; a motion that does not repeat starts it from differentiated poses.
+
+    Attributes:
+        period: Of the motion [s]; found in the log if not given.
+        cycles: The frequency-domain estimate.
+        smoother: The smoother.
+        first: Its first path.
+        published: The published method; None leaves it out.
+        blocks: Into which the log is cut to see slow noise.
+        mistake: Probability with which noise as stated is taken for other noise.
+        coloured: Autocorrelation time of residuals from which on pose noise counts as coloured
+            and weighs less by it [samples].
+
+    Raises:
+        InvalidSetting: If a setting is out of range.
+    """
+
+    period: float | None = None
+    cycles: IdentifyFromCycles = IdentifyFromCycles()
+    smoother: IteratedSmoother = IteratedSmoother()
+    first: FirstPath = FirstPath()
+    published: EnergyBalance | None = EnergyBalance()
+    blocks: int = 20
+    mistake: float = 1e-3
+    coloured: float = 1.5
+
+    def __post_init__(self) -> None:
+        check_fields(self, CHECKS)
+
+    def fit(self, log: Recording | Flight, flyer: FreeFlyer) -> FreeFlyerResult:
+        """Return body and load with their uncertainty.
+
+        Args:
+            log: Poses and commands.
+            flyer: Whose log: actuators, sensors, nominal parameters.
+
+        Raises:
+            MissingSignal: If a signal is not there.
+            InvalidRecording: If the log is too short or has gaps in the commands.
+            TooLittleData: If the motion does not determine the parameters.
+        """
+        flight = log if isinstance(log, Flight) else Flight.of(log, flyer)
+        harmonic, published = self._by_cycles(flight, flyer)
+        smoothed, colour = self._smoothed(flight, flyer, harmonic)
+        score = smoothed.score_chi_square(self.blocks)
+        limits = self._limits(smoothed.freedom)
+        inflation = max(
+            1.0,
+            smoothed.chi_square if smoothed.chi_square > limits[0] else 1.0,
+            score if score > limits[1] else 1.0,
+        )
+        t = smoothed.triangle
+        widened = Triangle(t.columns, t.factor / np.sqrt(inflation), t.rows)
+        body = body_estimate(flyer.name, widened, flyer.nominal)
+        load = load_estimate(widened, flyer.nominal)
+        checks = _checks(smoothed, body, colour, self.coloured, score, limits)
+        return FreeFlyerResult(
+            body, load, smoothed, harmonic, published, colour, inflation, checks
+        )
+
+    def _by_cycles(
+        self, flight: Flight, flyer: FreeFlyer
+    ) -> tuple[HarmonicEstimate | None, EnergyBalanceEstimate | None]:
+        try:
+            cycles = Cycles.of(flight, self.period)
+            harmonic = self.cycles.fit(cycles, flyer)
+        except (InvalidSetting, TooLittleData):
+            if self.period is not None:
+                raise
+            return None, None
+        if self.published is None or np.any(flyer.gravity != 0.0):
+            return harmonic, None
+        try:
+            return harmonic, self.published.fit(cycles)
+        except (FitError, InvalidSetting):
+            return harmonic, None
+
+    def _smoothed(
+        self, flight: Flight, flyer: FreeFlyer, harmonic: HarmonicEstimate | None
+    ) -> tuple[SmoothedLog, tuple[float, float]]:
+        """Return the smoothed log, and the colour of the pose noise where it was taken as white."""
+        system = FlightSystem.of(flight, flyer, self.first.covariance)
+        path = self.first.states(flight)
+        start = self.first.parameters(flight, flyer) if harmonic is None else harmonic.values
+        variance = system.variance(flyer)
+        smoothed = self.smoother.fit(system, path, start, variance)
+        colour = self._colour(system, smoothed)
+        if max(colour) > self.coloured:
+            times = np.repeat([c if c > self.coloured else 1.0 for c in colour], 3)
+            kept = np.where(np.isfinite(smoothed.variance), variance, np.inf) * times
+            again = replace(self.smoother, outlier=0.0)  # what is left out, is
+            settled = again.fit(system, smoothed.path, smoothed.values, kept)
+            smoothed = replace(settled, left_out=smoothed.left_out)
+        return smoothed, colour
+
+    def _colour(self, system: FlightSystem, smoothed: SmoothedLog) -> tuple[float, float]:
+        """Return autocorrelation times of the residuals of position and attitude [samples]."""
+        rest = system.residual(smoothed.path)
+        found = []
+        for cut in (slice(0, 3), slice(3, 6)):
+            seen = np.isfinite(smoothed.variance[:, cut]).all(axis=1)
+            if not seen.any():
+                found.append(1.0)
+                continue
+            axes = noise.autocovariance([rest[seen][:, cut]])
+            every = np.mean(axes, axis=1, keepdims=True)
+            found.append(float(noise.autocorrelation_time(every)[0]))
+        return found[0], found[1]
+
+    def _limits(self, freedom: int) -> tuple[float, float]:
+        """Return what chi-square by degree of freedom, and that of scores, stay below."""
+        scores = 10 * (self.blocks - 1)
+        return (
+            float(scipy.special.chdtri(freedom, self.mistake)) / freedom,
+            float(scipy.special.chdtri(scores, self.mistake)) / scores,
+        )
+
+
+def _checks(  # noqa: PLR0913
+    smoothed: SmoothedLog, body: BodyEstimate, colour: tuple[float, float], coloured: float,
+    score: float, limits: tuple[float, float],
+) -> tuple[Check, ...]:  # fmt: skip
+    groups = np.isfinite(smoothed.variance).any(axis=1).sum()
+    left = smoothed.left_out / max(2 * int(groups), 1)
+    return (
+        Check.at_most(
+            "noise", smoothed.chi_square, limits[0], 4.0,
+            "chi-square of innovations by degree of freedom: above 1 the noise, or the model, is "
+            "not as stated, and the covariance is inflated by it; below 1 less noise than stated",
+        ),
+        Check.at_most(
+            "slow noise", score, limits[1], 10.0 * limits[1],
+            "what the noise does to the parameters, against noise as stated: above 1 it changes "
+            "from block to block, and the covariance is inflated by it",
+        ),
+        Check.at_most(
+            "coloured poses", max(colour), coloured, 100.0,
+            "samples over which errors of the pose hang together: they count as one",
+        ),
+        Check.at_most("outliers", left, 0.02, 0.2, "share of poses left out as outliers"),
+        Check.at_most(
+            "convergence", 0.0 if smoothed.settled else 1.0, 0.5, 2.0,
+            f"the smoother settled in {smoothed.passes} passes, or did not",
+        ),
+        Check.at_most(
+            "consistency", 0.0 if body.possible else 1.0, 0.5, 2.0,
+            "whether least squares alone give a body that can exist; the reported one always can",
+        ),
+    )  # fmt: skip
+
+
+def true_bound(flight: Flight, flyer: FreeFlyer, states: Array, parameters: Array) -> Array:
+    """Return the Cramér-Rao bound of a simulated flight, shape (10, 10); see `FlightSystem.bound`.
+
+    Args:
+        flight: The log, whose times, wrench and missing poses count.
+        flyer: Its sensors and actuators, which state the noise.
+        states: True ones of the body's frame, shape (N, 13).
+        parameters: True ones, shape (10,).
+    """
+    system = FlightSystem.of(flight, flyer, FirstPath().covariance)
+    return system.bound(states, parameters, system.variance(flyer))
