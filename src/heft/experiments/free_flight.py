@@ -325,12 +325,10 @@ class _Noise:
 
 
 def _coloured(white: Array, a: float) -> Array:
-    if a == 0.0:
-        return white
-    from scipy.signal import lfilter
-
-    driven = np.vstack((white[:1], np.sqrt(1.0 - a**2) * white[1:]))
-    return np.asarray(lfilter([1.0], [1.0, -a], driven, axis=0))
+    made = white.copy()
+    for k in range(1, len(white) if a else 0):
+        made[k] = a * made[k - 1] + np.sqrt(1.0 - a**2) * white[k]
+    return made
 
 
 def _turned_by(quaternion: Array, vector: Array) -> Array:

@@ -57,10 +57,10 @@ class TrackingSettings:
 
     horizon: int = 15
     step: float = 0.1
-    position: float = 0.02
-    attitude: float = 0.02
-    velocity: float = 0.2
-    rate: float = 0.3
+    position: float = 0.05
+    attitude: float = 0.05
+    velocity: float = 0.5
+    rate: float = 1.0
     effort: float = 1.0
     last: float = 5.0
 
