@@ -23,6 +23,7 @@ from .simulated_drives import Coulomb, Dahl, Drive, DriveRanges, Load, LuGre, Of
 from .simulated_drives import Spring, Viscous, Warming
 from .simulated_models import whole_robot
 from .simulator import Condition, Controller, ExactMotion, SimulatedExperiment, Simulator
+from .flight_design import design_flight
 from .flyer_model import FlyerModel
 from .flight_reference import FlightReference
 from .predictive_tracking import Plan, PredictiveTracking, TrackingSettings
