@@ -19,18 +19,14 @@ from .equation_of_motion import Dynamics
 from .forward_dynamics import Simulate, Trajectory
 from .motions import Knots, Limits, Motion, MotionKind, Moves, Sines, draw_motion
 from .sensors import Calibration, Sensors
-from .simulated_drives import (
-    Coulomb,
-    Dahl,
-    Drive,
-    DriveRanges,
-    Load,
-    LuGre,
-    Offset,
-    Ripple,
-    Spring,
-    Viscous,
-    Warming,
-)
+from .simulated_drives import Coulomb, Dahl, Drive, DriveRanges, Load, LuGre, Offset, Ripple
+from .simulated_drives import Spring, Viscous, Warming
 from .simulated_models import whole_robot
 from .simulator import Condition, Controller, ExactMotion, SimulatedExperiment, Simulator
+from .flight_design import design_flight
+from .flyer_model import FlyerModel
+from .flight_reference import FlightReference
+from .predictive_tracking import Plan, PredictiveTracking, TrackingSettings
+from .flight_filter import FilterSettings, FlightFilter
+from .free_flyer_world import FlightState, FreeFlyerWorld, Thruster
+from .free_flight import Flight, FlightFaults, FlightSettings, FlightTruth, fly

@@ -82,8 +82,12 @@ class Design:
     def rows_of(self, trajectory: ExcitationTrajectory) -> Array:
         """Return the base regressor of a motion at the design's samples, shape (N, c, k)."""
         time = np.linspace(0.0, trajectory.duration, self.settings.grids.samples)
-        samples = self.plant.samples_at(*trajectory(time))
+        samples = self._samples(trajectory, time)
         return np.asarray(self.plant.rows(samples, self.base.kept).regressor)
+
+    def _samples(self, trajectory: ExcitationTrajectory, time: Array) -> Any:
+        orders = range(self.plant.derivatives + 1)
+        return self.plant.samples_at(*(trajectory.derivative(time, k) for k in orders))
 
     def triangle_of(self, trajectory: ExcitationTrajectory, last: Sequence[int] = ()) -> Array:
         """Return the triangle R of a motion's information, known included, shape (k, k).
@@ -95,7 +99,7 @@ class Design:
         """
         time = np.linspace(0.0, trajectory.duration, self.settings.grids.samples)
         rows = replace(self.problem.rows, scale=np.ones(self.base.rank))
-        blocks = rows.blocks(rows.laid(self.plant.samples_at(*trajectory(time))))
+        blocks = rows.blocks(rows.laid(self._samples(trajectory, time)))
         known = covariance_deviations(self.known).T
         whole = np.vstack([np.sqrt(self.problem.share) * rows.stacked(blocks), known])
         first = np.setdiff1d(np.arange(self.base.rank), last)

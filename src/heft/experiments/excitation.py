@@ -142,7 +142,7 @@ class Excitation:
         criterion: Of information.
         known: Information in hand about the scaled columns, shape (k, k).
         share: Rows that each sample stands for.
-        sampled: B Z of orders 0 to 2 at the samples, shape (3, N, u).
+        sampled: B Z of orders 0 to 2 at the samples, or to what rows depend on, (3, N, u).
         bounds: On joints.
         efforts: On torque and power, or None.
         clearance: On the workspace.
@@ -171,8 +171,8 @@ class Excitation:
 
     def at(self, X: Array) -> At:
         """Return what a motion of unknowns X, shape (u, d), is worth and what it breaks."""
-        q, v, a = self.sampled @ X
-        samples = self.rows.plant.samples_at(q + self.start, v, a)
+        q, v, *others = self.sampled @ X
+        samples = self.rows.plant.samples_at(q + self.start, v, *others)
         laid = self.rows.laid(samples)
         blocks = self.rows.blocks(laid)
         M = self.share * self.rows.information(blocks) + self.known
@@ -208,9 +208,8 @@ class Excitation:
         if worth or rest == 2:
             columns = self.rows.columns
             pulled = self.rows.plant.pull_back(at.samples, columns, np.moveaxis(seeds, 2, 0))
-            total += self.sampled[0].T @ pulled[0]
-            total += self.sampled[1].T @ (pulled[1] + by_v)
-            total += self.sampled[2].T @ pulled[2]
+            for order, by in enumerate(pulled):
+                total += self.sampled[order].T @ (by + by_v if order == 1 else by)
         for clearance, m in zip(self.clearance, shaped[rest:], strict=True):
             if m.any():
                 total += self.posture.T @ clearance.pull_back(at.postures, -m / self.reach)
@@ -288,7 +287,7 @@ def excitation_of(
         criterion,
         np.zeros((size, size)) if known is None else known,
         share,
-        np.array([family.matrix(time, k) for k in range(3)]),
+        np.array([family.matrix(time, k) for k in range(plant.derivatives + 1)]),
         BoundsOnGrid.of(limits.joints, family, names, grids.points, spare),
         efforts,
         limits.clearance,
@@ -308,8 +307,8 @@ def scaled(problem: Excitation, motions: Sequence[Array]) -> Excitation:
     """
     total = np.zeros(len(problem.rows.columns))
     for X in motions:
-        q, v, a = problem.sampled @ X
-        laid = problem.rows.laid(problem.rows.plant.samples_at(q + problem.start, v, a))
+        q, *others = problem.sampled @ X
+        laid = problem.rows.laid(problem.rows.plant.samples_at(q + problem.start, *others))
         total += np.diag(problem.rows.information(problem.rows.blocks(laid)))
     lengths = np.sqrt(problem.share * total / max(len(motions), 1))
     scale = np.where(lengths > 0.0, lengths, 1.0)

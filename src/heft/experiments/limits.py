@@ -191,10 +191,13 @@ class EffortLimits:
         power: Largest mechanical power of each actuator, driving or braking, shape (m,) [W]; no
             limit if None. Only where an actuator is a channel and a channel a coordinate.
         deviations: δ_k, shape (p, K).
-        spread: Whether deviations span a box, all of whose `vertices` count, or are independent
-            standard deviations, of which `widths` count.
+        spread: Whether deviations span a box, all of whose `vertices` count, are independent
+            standard deviations, of which `widths` count, or are alternatives, each of which counts
+            by itself, such as one load or another.
         widths: How many standard deviations.
         mixing: Effort of the actuators by that of the channels, shape (m, c); the identity if None.
+        middle: Of the range of each actuator's effort, shape (m,), zero if None; `torque` is how
+            far from it.
         names: Of the actuators; those of the channels if not given.
     """
 
@@ -202,9 +205,10 @@ class EffortLimits:
     torque: Array
     power: Array | None = None
     deviations: Array | None = None
-    spread: Literal["vertices", "deviations"] = "vertices"
+    spread: Literal["vertices", "deviations", "alternatives"] = "vertices"
     widths: float = 2.0
     mixing: Array | None = None
+    middle: Array | None = None
     names: tuple[str, ...] = ()
 
 
@@ -252,18 +256,22 @@ class EffortBounds:
 
     Attributes:
         columns: Base parameters β₀ and their deviations, shape (k, 1 + K).
-        torque: Shape (m,).
+        torque: Shape (m,), of m actuators; of alternatives each is an actuator of its own.
         power: Shape (m,).
-        mixing: Shape (m, c), or None.
+        middle: Shape (m,).
+        mixing: Shape (actuators, c), or None.
         squares: Whether deviations add as squares.
+        alternatives: Whether columns are alternatives.
         names: Of the actuators.
     """
 
     columns: Array
     torque: Array
     power: Array
+    middle: Array
     mixing: Array | None
     squares: bool
+    alternatives: bool
     names: tuple[str, ...]
 
     @staticmethod
@@ -291,8 +299,16 @@ class EffortBounds:
         share = 1.0 - spare
         columns = regroup @ np.column_stack([limits.values, deviations])
         names = limits.names or tuple(names)
+        middle = np.zeros(len(limits.torque)) if limits.middle is None else limits.middle
+        torque, power = share * limits.torque, share * power
+        other = limits.spread == "alternatives"
+        if other:
+            count = 1 + deviations.shape[1]
+            columns[:, 1:] += columns[:, :1]
+            torque, power, middle = (np.repeat(x, count) for x in (torque, power, middle))
+            names = tuple(f"{name}, case {k}" for name in names for k in range(count))
         return EffortBounds(
-            columns, share * limits.torque, share * power, limits.mixing, squares, tuple(names)
+            columns, torque, power, middle, limits.mixing, squares, other, tuple(names)
         )
 
     def efforts(self, laid: Array) -> Array:
@@ -300,6 +316,9 @@ class EffortBounds:
         made = np.swapaxes(laid, 1, 2) @ self.columns
         if self.mixing is not None:
             made = np.tensordot(self.mixing, made, axes=1)
+        if self.alternatives:
+            made = np.swapaxes(made, 1, 2).reshape(len(self.torque), -1, 1)
+        made[:, :, 0] -= self.middle[:, None]
         return np.asarray(made)
 
     def values(self, efforts: Array, v: Array) -> Array:
@@ -339,6 +358,8 @@ class EffortBounds:
         back = np.empty_like(efforts)
         back[:, :, 0] = by_centre
         back[:, :, 1:] = by_margin[:, :, None] * self._margin_slope(efforts, margin)
+        if self.alternatives:
+            back = np.swapaxes(back.reshape(-1, self.columns.shape[1], back.shape[1]), 1, 2)
         if self.mixing is not None:
             back = np.tensordot(self.mixing.T, back, axes=1)
         return np.asarray(self.columns @ np.swapaxes(back, 1, 2)), by_v

@@ -11,4 +11,5 @@ from .friction_code import c_source, python_source
 from .link_shapes import LinkShape, cannot_touch, carried_reach
 from .capsules import CapsuleFitting, Capsules, fit_capsules
 from .free_flyer import Actuators, FreeFlyer, InertialSensor, Load, PoseSensor, load_of
+from .flight_bounds import FlightBounds, PayloadRange, flight_bounds_from_toml
 from .free_flyer_files import SHIPPED, free_flyer_from_toml, shipped_free_flyer

@@ -18,6 +18,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -163,6 +164,10 @@ class Actuators:
         """
         return float(np.mean(self.saturated(commands)))
 
+    def attainable(self) -> Attainable:
+        """Return the wrenches `{A u : lower ≤ u ≤ upper}` by their facets."""
+        return _zonotope(self.mixing, self.lower, self.upper)
+
     def guaranteed_force(self) -> float:
         """Return the largest force that can be had in every direction without a moment [N].
 
@@ -184,6 +189,47 @@ class Actuators:
         room = np.concatenate((self.upper, -self.lower))
         kept = np.linalg.norm(sides, axis=1) > RANK
         return _ball_in_image(sides[kept], room[kept], middle, forces)
+
+
+@dataclass(frozen=True, eq=False)
+class Attainable:
+    """A polytope of wrenches w: `|n · w − middle| ≤ reach` for each of its pairs of facets.
+
+    Attributes:
+        normals: n, shape (m, 6), in the span of what can be pushed at.
+        middle: Shape (m,).
+        reach: Shape (m,).
+        commands: Whether `n · w` is the command of an actuator each, as where they are independent.
+    """
+
+    normals: Array
+    middle: Array
+    reach: Array
+    commands: bool
+
+
+def _zonotope(mixing: Array, lower: Array, upper: Array) -> Attainable:
+    """Return the facets of a sum of segments: each is along all but one of independent columns."""
+    left, size, _ = np.linalg.svd(mixing)
+    rank = int(np.sum(size > RANK * size[0]))
+    inside = left[:, :rank].T @ mixing
+    count = mixing.shape[1]
+    if count == rank:
+        normals = np.linalg.inv(inside)
+    else:
+        chosen = np.array(list(combinations(range(count), rank - 1)))
+        planes = np.moveaxis(inside[:, chosen], 0, 1)  # rank × (rank - 1) each
+        across, sizes, _ = np.linalg.svd(planes)
+        flat = sizes[:, -1] > RANK * size[0]
+        normals = across[flat, :, -1]
+        along = np.argmax(np.abs(normals) > 1e-6, axis=1)
+        normals *= np.sign(np.take_along_axis(normals, along[:, None], axis=1))
+        normals = np.unique(np.round(normals, 9), axis=0)
+    pushed = normals @ inside
+    half, middle = 0.5 * (upper - lower), 0.5 * (upper + lower)
+    return Attainable(
+        normals @ left[:, :rank].T, pushed @ middle, np.abs(pushed) @ half, count == rank
+    )
 
 
 def _most_inside(free: Array, lower: Array, upper: Array) -> Array | None:

@@ -258,7 +258,7 @@ def shipped_free_flyer(name: str) -> FreeFlyer:
 
     Args:
         name: One of `SHIPPED`: `space_cobot` [Roque2016], `astrobee` (a cube of its mass
-            [Bualat2015] with twelve nozzles that only push), `quadrotor` (which cannot push sideways).
+            [Bualat2015] with twelve nozzles that only push), `quadrotor` (which pushes up only).
 
     Raises:
         InvalidSetting: If there is none of that name.

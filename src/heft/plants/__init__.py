@@ -7,7 +7,10 @@ from .base import structural_base
 from .robot import RobotMotion, RobotPlant, both_sides, random_drive_state, random_states
 from .robot import rows_of, standard_rows
 from .robot_signals import effort_signals, position_signals
+from .attitude import Turning
+from .flat_attitude import ORDERS as FLAT_ORDERS, flat_attitude
 from .free_body import FreeBody
+from .free_flyer import Combinations, FlatFlyerPlant, FreeFlyerPlant
 from .problem import Problem, point_moments
 from .payload_on_robot import GUESS, NAME, carrying, currents, last_frame, load_columns, with_load
 from .excitable_robot import ExcitableLoad, ExcitableRobot, with_smooth_friction

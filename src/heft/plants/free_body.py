@@ -229,18 +229,33 @@ class FreeBody(Plant[BodyMotion]):
         self, samples: Samples[DesignedMotion], columns: Sequence[int], seeds: Array
     ) -> tuple[Array, Array, Array]:
         """Return the gradients of Σ S·Y by q, v and a, each of shape (N, 6); see `Excitable`."""
-        m, chosen = samples.motion, list(columns)
-        specific, rise, turned = (
-            np.asarray(seeds.reshape(len(seeds), -1) @ part[:, :, chosen].reshape(len(part), -1).T)
-            for part in _parts_of_rows()
-        )
-        spread = turned.reshape(-1, 3, 3)
-        velocity = times(spread + np.swapaxes(spread, 1, 2), m.angular_velocity)
+        m = samples.motion
+        specific, velocity, rise = self.pulled_to_motion(m, columns, seeds)
         angles = m.turning.pull_back(np.cross(specific, m.specific), velocity, rise)
         push = times(m.turning.rotation, specific)
         nothing = np.zeros_like(push)
         by_q, by_v, by_a = zip((nothing, nothing, push), angles, strict=True)
         return np.hstack(by_q), np.hstack(by_v), np.hstack(by_a)
+
+    @staticmethod
+    def pulled_to_motion(
+        motion: BodyMotion, columns: Sequence[int], seeds: Array
+    ) -> tuple[Array, Array, Array]:
+        """Return the gradients of Σ S·Y of force and moment by a − g, ω and α, (N, 3) each.
+
+        Args:
+            motion: Of the body.
+            columns: Positions of columns.
+            seeds: S, shape (N, 6, columns).
+        """
+        chosen = list(columns)
+        specific, rise, turned = (
+            np.asarray(seeds.reshape(len(seeds), -1) @ part[:, :, chosen].reshape(len(part), -1).T)
+            for part in _parts_of_rows()
+        )
+        spread = turned.reshape(-1, 3, 3)
+        velocity = times(spread + np.swapaxes(spread, 1, 2), motion.angular_velocity)
+        return specific, velocity, rise
 
     def random_samples(self, count: int, rng: np.random.Generator) -> Samples[BodyMotion]:
         """Return random accelerations and turns.

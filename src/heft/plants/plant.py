@@ -290,6 +290,11 @@ class Plant(Protocol[M]):
         return self
 
     @property
+    def derivatives(self) -> int:
+        """Highest derivative of the designed coordinates that rows depend on; see `Excitable`."""
+        return 2
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What a user should know of the plant's description."""
         return ()
@@ -403,6 +408,9 @@ class Excitable(Protocol):
 
     def samples_at(self, q: Array, v: Array, a: Array) -> Samples[Any]:
         """Return samples of a motion; what they measured is zero.
+
+        A plant whose `derivatives` are more than two takes these as further arguments, and
+        `pull_back` returns a gradient by each.
 
         Args:
             q: Positions of the coordinates, shape (N, d) [rad or m].

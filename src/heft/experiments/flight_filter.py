@@ -1,0 +1,148 @@
+"""Extended Kalman filter of a measured pose: the state that a controller sees.
+
+It is fed with the logged measurements and nothing else. A controller that sees better data than
+the log writes what it knows into the commands, and an estimator that takes the log's noise for all
+there is becomes biased: on simulated flights its squared errors came out ten to twenty times those
+that it states.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from heft.arrays import Array
+
+from .flyer_model import PLACE, SPEED, SPIN, STATE, TURN, FlyerModel, attitude_error, unit_turns
+
+
+@dataclass(frozen=True)
+class FilterSettings:
+    """What is not known beside the sensors' noise.
+
+    Attributes:
+        acceleration: By which the nominal model is off, white from sample to sample [m/s²].
+        turning: Likewise of the angular acceleration [rad/s²].
+        velocity: Standard deviation at the start [m/s].
+        rate: Likewise [rad/s].
+    """
+
+    acceleration: float = 1.0
+    turning: float = 3.0
+    velocity: float = 0.1
+    rate: float = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class Filtered:
+    """State and its covariance.
+
+    Attributes:
+        state: x̂, shape (13,).
+        covariance: Of errors of p, attitude about the body's axes, v and ω, shape (12, 12).
+    """
+
+    state: Array
+    covariance: Array
+
+
+@dataclass(frozen=True, eq=False)
+class FlightFilter:
+    """Extended Kalman filter of a rigid body under known commands.
+
+    Attributes:
+        model: Nominal.
+        position: Standard deviation of the measured position [m].
+        angle: Of the measured attitude [rad].
+        settings: Of the filter.
+    """
+
+    model: FlyerModel
+    position: float
+    angle: float
+    settings: FilterSettings = FilterSettings()
+
+    @property
+    def _noise(self) -> Array:
+        return np.repeat([self.position**2, self.angle**2], 3)
+
+    def start(self, position: Array, quaternion: Array) -> Filtered:
+        """Return the state at the first measured pose, at rest.
+
+        Args:
+            position: Shape (3,) [m].
+            quaternion: Shape (4,).
+        """
+        s = self.settings
+        state = np.concatenate((position, quaternion, np.zeros(6)))
+        square = np.repeat([self.position, self.angle, s.velocity, s.rate], 3) ** 2
+        return Filtered(state, np.diag(square))
+
+    def predicted(self, now: Filtered, commands: Array, duration: float) -> Filtered:
+        """Return the state a sample later.
+
+        Args:
+            now: The state.
+            commands: That are held meanwhile, shape (n,).
+            duration: Until then [s].
+        """
+        x, u = now.state[None], commands[None]
+        ahead = unit_turns(self.model.advanced(x, u, duration))[0]
+        # Samples are short against the motion: one slope, in the middle, serves the covariance.
+        slope = self.model.rate_with_slope(unit_turns(0.5 * (x + ahead)), u)[1][0, :, :STATE]
+        by_state = (np.eye(STATE) + duration * slope) @ _spread(now.state[TURN])
+        step = _gathered(ahead[TURN]) @ by_state
+        s = self.settings
+        white = np.repeat([s.acceleration * duration, s.turning * duration], 3) ** 2
+        covariance = step @ now.covariance @ step.T
+        covariance[np.arange(6, 12), np.arange(6, 12)] += white
+        return Filtered(ahead, covariance)
+
+    def updated(self, now: Filtered, position: Array, quaternion: Array) -> Filtered:
+        """Return the state with a measured pose taken into account; NaN says that there is none.
+
+        Args:
+            now: The state.
+            position: Shape (3,) [m].
+            quaternion: Shape (4,).
+        """
+        if not np.isfinite(position).all() or not np.isfinite(quaternion).all():
+            return now
+        turned = 2.0 * attitude_error(now.state[None, TURN], quaternion[None])[0][0]
+        surprise = np.concatenate((position - now.state[PLACE], turned))
+        P = now.covariance
+        S = P[:6, :6] + np.diag(self._noise)
+        gain = np.linalg.solve(S, P[:6]).T
+        change = gain @ surprise
+        state = now.state.copy()
+        state[PLACE] += change[:3]
+        state[TURN] = _spread(state[TURN])[TURN, 3:6] @ change[3:6] + state[TURN]
+        state[SPEED] += change[6:9]
+        state[SPIN] += change[9:]
+        kept = np.eye(12)
+        kept[:, :6] -= gain
+        covariance = kept @ P @ kept.T + (gain * self._noise) @ gain.T
+        return Filtered(unit_turns(state[None])[0], covariance)
+
+
+def _half(q: Array) -> Array:
+    """Return Ξ/2 with dq = ½ Ξ(q) dθ, shape (4, 3)."""
+    w, x, y, z = 0.5 * q
+    return np.array([[-x, -y, -z], [w, -z, y], [z, w, -x], [-y, x, w]])
+
+
+def _spread(q: Array) -> Array:
+    """Return the map from twelve errors to changes of the state, shape (13, 12)."""
+    out = np.zeros((STATE, 12))
+    out[PLACE, 0:3] = out[SPEED, 6:9] = out[SPIN, 9:12] = np.eye(3)
+    out[TURN, 3:6] = _half(q)
+    return out
+
+
+def _gathered(q: Array) -> Array:
+    """Return its left inverse, shape (12, 13)."""
+    out = np.zeros((12, STATE))
+    out[0:3, PLACE] = out[6:9, SPEED] = out[9:12, SPIN] = np.eye(3)
+    out[3:6, TURN] = 4.0 * _half(q).T
+    return out

@@ -1,0 +1,352 @@
+"""Flights in closed loop, simulated: a designed motion tracked with a load that nobody modelled.
+
+At each sample the pose is measured, with noise; an extended Kalman filter of these measurements,
+which are those of the log, feeds the tracking; its command is logged and acts until the next
+sample. The body and its load fly in MuJoCo (`FreeFlyerWorld`), by equations that heft does not
+have. The truth is beside the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+from heft.errors import InvalidSetting
+from heft.information import AXES, inertia
+from heft.models import FreeFlyer, Load
+from heft.recordings import Recording
+
+from .arms import Inertial
+from .flight_filter import Filtered, FilterSettings, FlightFilter
+from .flight_reference import FlightReference
+from .flyer_model import PLACE, TURN, FlyerModel
+from .free_flyer_world import FlightState, FreeFlyerWorld, Thruster
+from .predictive_tracking import Plan, PredictiveTracking, TrackingSettings
+
+
+@dataclass(frozen=True)
+class FlightFaults:
+    """What is wrong with measured poses.
+
+    Attributes:
+        dropped: Share of poses that are not there: NaN in the log.
+        repeated: Share that are those before once more.
+        outliers: Share that are off by much.
+        outlier_position: How much, an axis [m].
+        outlier_angle: How much, an axis [rad].
+        colour: Factor a of noise `n_k = a n_(k−1) + √(1 − a²) w_k` of the same size; white if 0.
+        privileged: Whether the controller sees the true state instead of the log's poses: then the
+            commands tell of the motion what the log does not, and estimates are biased.
+    """
+
+    dropped: float = 0.0
+    repeated: float = 0.0
+    outliers: float = 0.0
+    outlier_position: float = 0.1
+    outlier_angle: float = 0.2
+    colour: float = 0.0
+    privileged: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("dropped", "repeated", "outliers", "colour"):
+            value = getattr(self, name)
+            if not 0.0 <= value < 1.0:
+                raise InvalidSetting(
+                    f"{name} is a share", argument=name, got=value, expected="from 0 to below 1"
+                )
+
+
+@dataclass(frozen=True)
+class FlightSettings:
+    """How a flight is simulated.
+
+    Attributes:
+        cycles: How often the reference is flown.
+        seed: Of the noise.
+        step: Of the integration, at most [s].
+        tracking: Of the controller.
+        filter: Of what it sees.
+        faults: Of the measured poses.
+    """
+
+    cycles: int = 10
+    seed: int = 0
+    step: float = 0.0025
+    tracking: TrackingSettings = TrackingSettings()
+    filter: FilterSettings = FilterSettings()
+    faults: FlightFaults = FlightFaults()
+
+
+@dataclass(frozen=True, eq=False)
+class FlightTruth:
+    """What was true, at the log's times.
+
+    Attributes:
+        time: Shape (N,) [s].
+        parameters: Of body and load, about the frame's origin, shape (10,).
+        position: Of the frame's origin in the world, shape (N, 3) [m].
+        quaternion: Shape (N, 4).
+        velocity: In the world, shape (N, 3) [m/s].
+        turning: ω in the body's axes, shape (N, 3) [rad/s].
+        commands: As logged, shape (N, n).
+        thrust_noise: Added to the thrusts until the next sample, shape (N, n).
+        wanted: Desired states, shape (N, 13).
+    """
+
+    time: Array
+    parameters: Array
+    position: Array
+    quaternion: Array
+    velocity: Array
+    turning: Array
+    commands: Array
+    thrust_noise: Array
+    wanted: Array
+
+    @property
+    def tracking_error(self) -> float:
+        """Rms distance from the reference's position [m]."""
+        return float(np.sqrt(np.mean(np.sum((self.position - self.wanted[:, PLACE]) ** 2, 1))))
+
+
+@dataclass(frozen=True, eq=False)
+class Flight:
+    """A simulated flight.
+
+    Attributes:
+        log: What was measured: `u.<actuator>`, `pos.<body>.x`, `quat.<body>.w` and, with an
+            inertial sensor, `omega.<body>.x` and `acc.<body>.x`.
+        truth: What was true.
+        saturation: Share of samples at which one command or more is at its limit.
+        unsolved: How many of the controller's problems had no solution.
+    """
+
+    log: Recording
+    truth: FlightTruth
+    saturation: float
+    unsolved: int = 0
+
+
+def fly(
+    flyer: FreeFlyer,
+    reference: FlightReference,
+    loads: Sequence[Load] = (),
+    settings: FlightSettings = FlightSettings(),
+) -> Flight:
+    """Return a flight along a reference, in closed loop.
+
+    Args:
+        flyer: The body as its controller knows it.
+        reference: Its motion.
+        loads: What is fixed to it, unknown to the controller.
+        settings: Of the flight.
+
+    Raises:
+        InvalidSetting: If the step of the commands is no multiple of the samples', or MuJoCo or
+            the solver is not installed.
+    """
+    flown = _Flight.of(flyer, reference, loads, settings)
+    flown.run()
+    return flown.result()
+
+
+@dataclass(eq=False)
+class _Flight:
+    """A flight as it goes on."""
+
+    flyer: FreeFlyer
+    settings: FlightSettings
+    world: FreeFlyerWorld
+    tracking: PredictiveTracking
+    filter: FlightFilter
+    parameters: Array
+    time: Array
+    every: int
+    noise: _Noise
+    rows: dict[str, Array] = field(default_factory=dict)
+    unsolved: int = 0
+
+    @staticmethod
+    def of(
+        flyer: FreeFlyer,
+        reference: FlightReference,
+        loads: Sequence[Load],
+        settings: FlightSettings,
+    ) -> _Flight:
+        period = 1.0 / flyer.pose.rate
+        every = round(settings.tracking.step / period)
+        if every < 1 or abs(every * period - settings.tracking.step) > 1e-9:
+            raise InvalidSetting(
+                "commands change at samples of the pose",
+                argument="tracking.step",
+                got=f"{settings.tracking.step:g} s at {flyer.pose.rate:g} Hz",
+                expected=f"a multiple of {period:g} s",
+            )
+        count = round(settings.cycles * reference.duration * flyer.pose.rate)
+        bodies = [flyer.nominal, *(load.parameters for load in loads)]
+        thrusters = [
+            Thruster(wrench, float(lag))
+            for wrench, lag in zip(flyer.mixing.T, flyer.actuators.lag, strict=True)
+        ]
+        step = period / int(np.ceil(period / settings.step))
+        world = FreeFlyerWorld([_inertial(ten) for ten in bodies], thrusters, flyer.gravity, step)
+        rng = np.random.default_rng(settings.seed)
+        model = FlyerModel.of(flyer)
+        return _Flight(
+            flyer,
+            settings,
+            world,
+            PredictiveTracking(flyer, reference, settings.tracking),
+            FlightFilter(model, flyer.pose.position, flyer.pose.angle, settings.filter),
+            np.sum(bodies, axis=0),
+            np.asarray(np.arange(count) * period, dtype=float),
+            every,
+            _Noise.of(flyer, settings.faults, count, rng),
+        )
+
+    def run(self) -> None:
+        """Fly."""
+        wanted = self.tracking.reference.states(self.time)[0]
+        self._prepare(wanted)
+        plan: Plan | None = None
+        seen: Filtered | None = None
+        command = self.tracking.trim(wanted[:1, TURN])[0]
+        self.world.spin_up(command)
+        for k, time in enumerate(self.time):
+            state = self.world.state
+            pose = self.noise.pose(k, state.position, state.quaternion, self.rows)
+            if seen is None:
+                seen = self.filter.start(state.position, state.quaternion)
+            else:
+                seen = self.filter.predicted(seen, command, self.time[k] - self.time[k - 1])
+            seen = self.filter.updated(seen, *pose)
+            if k % self.every == 0:
+                plan = self._planned(plan, float(time), state, seen)
+                command = plan.commands[0]
+            self._record(k, state, command)
+            self.world.advance(command, self.noise.thrust[k], self.time[1] - self.time[0])
+
+    def _planned(self, plan: Plan | None, time: float, state: FlightState, seen: Filtered) -> Plan:
+        shown = _whole(state) if self.settings.faults.privileged else seen.state
+        if plan is None:
+            return self.tracking.start(time, shown)
+        made = self.tracking.step(plan, time, shown)
+        self.unsolved += not made.solved
+        return made
+
+    def _prepare(self, wanted: Array) -> None:
+        count, n = len(self.time), len(self.flyer.actuators)
+        shapes = {"pos": 3, "quat": 4, "p": 3, "q": 4, "v": 3, "w": 3, "u": n, "gyro": 3, "acc": 3}
+        self.rows = {name: np.full((count, size), np.nan) for name, size in shapes.items()}
+        self.rows["wanted"] = wanted
+
+    def _record(self, k: int, state: FlightState, command: Array) -> None:
+        rows = self.rows
+        rows["p"][k], rows["q"][k] = state.position, state.quaternion
+        rows["v"][k], rows["w"][k], rows["u"][k] = state.velocity, state.turning, command
+        if self.flyer.imu is not None:
+            rows["gyro"][k] = state.turning + self.noise.gyroscope[k]
+            felt = self.world.specific_force_under(command, self.noise.thrust[k])
+            rows["acc"][k] = felt + self.noise.accelerometer[k]
+
+    def result(self) -> Flight:
+        """Return the log and the truth."""
+        rows, name = self.rows, self.flyer.name
+        signals = {
+            "u": dict(zip(self.flyer.actuators.names, rows["u"].T, strict=True)),
+            "pos": _named(name, AXES, rows["pos"]),
+            "quat": _named(name, ("w", *AXES), rows["quat"]),
+        }
+        if self.flyer.imu is not None:
+            signals["omega"] = _named(name, AXES, rows["gyro"])
+            signals["acc"] = _named(name, AXES, rows["acc"])
+        truth = FlightTruth(
+            self.time,
+            self.parameters,
+            rows["p"],
+            rows["q"],
+            rows["v"],
+            rows["w"],
+            rows["u"],
+            self.noise.thrust,
+            rows["wanted"],
+        )
+        log = Recording.from_arrays(self.time, f"flight of {name}", **signals)
+        return Flight(log, truth, self.flyer.actuators.saturation(rows["u"]), self.unsolved)
+
+
+@dataclass(frozen=True, eq=False)
+class _Noise:
+    """All random numbers of a flight, drawn before it: a fault changes no other."""
+
+    position: Array
+    angle: Array
+    thrust: Array
+    gyroscope: Array
+    accelerometer: Array
+    dropped: NDArray[np.bool_]
+    repeated: NDArray[np.bool_]
+    away: Array
+
+    @staticmethod
+    def of(flyer: FreeFlyer, faults: FlightFaults, count: int, rng: np.random.Generator) -> _Noise:
+        white = rng.normal(size=(count, 18 + len(flyer.actuators)))
+        chance = rng.random((count, 3))
+        pose = _coloured(white[:, :6], faults.colour)
+        sigma = np.repeat([flyer.pose.position, flyer.pose.angle], 3)
+        far = np.repeat([faults.outlier_position, faults.outlier_angle], 3)
+        out = (chance[:, 2] < faults.outliers)[:, None] * white[:, 6:12] * far
+        imu = flyer.imu
+        return _Noise(
+            (pose * sigma)[:, :3],
+            (pose * sigma)[:, 3:],
+            white[:, 18:] * flyer.actuators.noise,
+            white[:, 12:15] * (imu.gyroscope if imu else 0.0),
+            white[:, 15:18] * (imu.accelerometer if imu else 0.0),
+            chance[:, 0] < faults.dropped,
+            chance[:, 1] < faults.repeated,
+            out,
+        )
+
+    def pose(
+        self, k: int, position: Array, quaternion: Array, rows: dict[str, Array]
+    ) -> tuple[Array, Array]:
+        """Return what is measured of a pose, and write it into the log's rows."""
+        if self.repeated[k] and k:
+            rows["pos"][k], rows["quat"][k] = rows["pos"][k - 1], rows["quat"][k - 1]
+        elif not self.dropped[k]:
+            rows["pos"][k] = position + self.position[k] + self.away[k, :3]
+            rows["quat"][k] = _turned_by(quaternion, self.angle[k] + self.away[k, 3:])
+        return rows["pos"][k], rows["quat"][k]
+
+
+def _coloured(white: Array, a: float) -> Array:
+    made = white.copy()
+    for k in range(1, len(white) if a else 0):
+        made[k] = a * made[k - 1] + np.sqrt(1.0 - a**2) * white[k]
+    return made
+
+
+def _turned_by(quaternion: Array, vector: Array) -> Array:
+    """Return a quaternion turned about the body's axes by a rotation vector [rad]."""
+    angle = float(np.linalg.norm(vector))
+    c, s = np.cos(0.5 * angle), 0.5 * np.sinc(0.5 * angle / np.pi)
+    w, v = quaternion[0], quaternion[1:]
+    x = s * vector
+    return np.concatenate(([w * c - v @ x], w * x + c * v + np.cross(v, x)))
+
+
+def _inertial(ten: Array) -> Inertial:
+    return Inertial.of_inertia(*inertia.to_body(ten))
+
+
+def _whole(state: FlightState) -> Array:
+    return np.concatenate((state.position, state.quaternion, state.velocity, state.turning))
+
+
+def _named(frame: str, axes: Sequence[str], values: Array) -> dict[str, Array]:
+    return {f"{frame}.{a}": values[:, k] for k, a in enumerate(axes)}

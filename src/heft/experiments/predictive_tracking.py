@@ -1,0 +1,276 @@
+"""Nonlinear model-predictive tracking of a free-flying body, by the real-time iteration.
+
+    min  Σ_k ‖e(x_k)‖²_Q + ‖u_k − u_w‖²_P  +  ‖e(x_N)‖²_QN
+    such that  x_{k+1} = f(x_k, u_k),  u_min ≤ u_k ≤ u_max
+
+[Ekal2018, eq. 20], with Lee's attitude error [Lee2012] and the commands u_w that carry the body's
+weight. At each call the problem is linearised about the last plan, moved on by a step; states are
+eliminated (condensing), and the box-constrained quadratic problem in all commands is solved once
+[Diehl2005], from the active set of the last: one iteration of Newton's method a call, whose error
+is of second order in how far the motion departs from its plan.
+
+The model is nominal on purpose: a load is what is to be found out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.errors import InvalidSetting
+from heft.models import FreeFlyer
+
+from .flight_reference import FlightReference
+from .flyer_model import (
+    PLACE,
+    SPEED,
+    SPIN,
+    STATE,
+    TURN,
+    FlyerModel,
+    attitude_error,
+    rate_error,
+    unit_turns,
+)
+
+
+@dataclass(frozen=True)
+class TrackingSettings:
+    """Settings of the tracking.
+
+    An error of the stated size costs as much as a command of `effort`.
+
+    Attributes:
+        horizon: Number of steps that are looked ahead.
+        step: Of the commands, which are held meanwhile [s].
+        position: Size of a position's error [m].
+        attitude: Of Lee's attitude error, half an angle [rad].
+        velocity: Of a velocity's error [m/s].
+        rate: Of an angular velocity's [rad/s].
+        effort: Of a command, as a share of half its actuator's range.
+        last: Factor on the last state's weight.
+    """
+
+    horizon: int = 15
+    step: float = 0.1
+    position: float = 0.05
+    attitude: float = 0.05
+    velocity: float = 0.5
+    rate: float = 1.0
+    effort: float = 1.0
+    last: float = 5.0
+
+    def __post_init__(self) -> None:
+        if self.horizon < 1:
+            raise InvalidSetting("a horizon has steps", argument="horizon", got=self.horizon)
+        for name in ("step", "position", "attitude", "velocity", "rate", "effort", "last"):
+            if not getattr(self, name) > 0.0:
+                raise InvalidSetting(f"{name} is positive", argument=name, got=getattr(self, name))
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """States and commands that are foreseen.
+
+    Attributes:
+        time: Of the first state [s].
+        states: Shape (horizon + 1, 13).
+        commands: Shape (horizon, n).
+        solved: Whether the last quadratic problem was solved; if not, the plan before it is
+            followed.
+    """
+
+    time: float
+    states: Array
+    commands: Array
+    solved: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class PredictiveTracking:
+    """Tracking of a reference by a body's nominal model.
+
+    Attributes:
+        flyer: Whose actuators and nominal parameters.
+        reference: What is tracked.
+        settings: Of the tracking.
+    """
+
+    flyer: FreeFlyer
+    reference: FlightReference
+    settings: TrackingSettings = TrackingSettings()
+
+    @cached_property
+    def model(self) -> FlyerModel:
+        """The nominal model."""
+        return FlyerModel.of(self.flyer)
+
+    @cached_property
+    def weights(self) -> Array:
+        """Square roots of an error's weights, shape (12,)."""
+        s = self.settings
+        return np.repeat([1.0 / size for size in (s.position, s.attitude, s.velocity, s.rate)], 3)
+
+    @cached_property
+    def effort_weights(self) -> Array:
+        """Square roots of the commands' weights, shape (n,)."""
+        a = self.flyer.actuators
+        return np.asarray(2.0 / (self.settings.effort * (a.upper - a.lower)))
+
+    @cached_property
+    def _carrying(self) -> Array:
+        """Map from the weight's wrench to commands, shape (n, 6)."""
+        return np.asarray(np.linalg.pinv(self.flyer.mixing))
+
+    def trim(self, quaternions: Array) -> Array:
+        """Return commands that carry the weight at attitudes (N, 4), within limits, (N, n)."""
+        wanted = self.model.weight(quaternions) @ self._carrying.T
+        a = self.flyer.actuators
+        return np.asarray(np.clip(wanted, a.lower, a.upper))
+
+    def start(self, time: float, state: Array) -> Plan:
+        """Return a first plan: as the reference says, from a state, shape (13,)."""
+        s = self.settings
+        states = self.wanted(time, s.horizon + 1)[0]
+        plan = Plan(time, states, self.trim(states[:-1, TURN]))
+        for _ in range(3):
+            plan = self._iterated(plan, state)
+        return plan
+
+    def step(self, plan: Plan, time: float, state: Array) -> Plan:
+        """Return the next plan, whose first command is to be held for a step.
+
+        Args:
+            plan: The last.
+            time: Now [s].
+            state: x̂ now, shape (13,).
+        """
+        moved = round((time - plan.time) / self.settings.step)
+        return self._iterated(self._shifted(plan, moved, time), state)
+
+    def converged(self, plan: Plan, state: Array, tolerance: float = 1e-9, most: int = 50) -> Plan:
+        """Return the plan at which iterations end, of the same problem.
+
+        Args:
+            plan: Where to begin.
+            state: x̂ at its time, shape (13,).
+            tolerance: On the change of commands [their unit].
+            most: Iterations.
+        """
+        for _ in range(most):
+            before, plan = plan, self._iterated(plan, state)
+            if np.max(np.abs(plan.commands - before.commands)) < tolerance:
+                break
+        return plan
+
+    def _shifted(self, plan: Plan, moved: int, time: float) -> Plan:
+        """Return the plan without its first steps, the last command held."""
+        states, commands = plan.states, plan.commands
+        for _ in range(min(moved, self.settings.horizon)):
+            commands = np.vstack((commands[1:], commands[-1:]))
+            ahead = self.model.advanced(states[-1:], commands[-1:], self.settings.step)
+            states = np.vstack((states[1:], unit_turns(ahead)))
+        return Plan(time, states, commands)
+
+    def wanted(self, time: float, count: int) -> tuple[Array, Array]:
+        """Return the reference's states and angular velocities in the world, a step apart.
+
+        Args:
+            time: Of the first [s].
+            count: How many.
+        """
+        times = time + self.settings.step * np.arange(count, dtype=float)
+        return self.reference.states(np.asarray(times, dtype=float))
+
+    def errors(self, states: Array, wanted: Array, spin: Array) -> tuple[Array, Array]:
+        """Return weighted errors e(x_k), shape (N, 12), and their derivatives, (N, 12, 13).
+
+        Args:
+            states: Shape (N, 13), a step apart.
+            wanted: Of the reference, likewise.
+            spin: Its angular velocity in the world, shape (N, 3) [rad/s].
+        """
+        made, slope = np.empty((len(states), 12)), np.zeros((len(states), 12, STATE))
+        made[:, 0:3] = states[:, PLACE] - wanted[:, PLACE]
+        slope[:, 0:3, PLACE] = slope[:, 6:9, SPEED] = slope[:, 9:12, SPIN] = np.eye(3)
+        made[:, 3:6], slope[:, 3:6, TURN] = attitude_error(wanted[:, TURN], states[:, TURN])
+        made[:, 6:9] = states[:, SPEED] - wanted[:, SPEED]
+        made[:, 9:12], slope[:, 9:12, TURN] = rate_error(states[:, SPIN], states[:, TURN], spin)
+        weights = np.tile(self.weights, (len(states), 1))
+        weights[-1] *= np.sqrt(self.settings.last)
+        return weights * made, weights[:, :, None] * slope
+
+    def _iterated(self, plan: Plan, state: Array) -> Plan:
+        """Return the plan behind one linearisation and one quadratic problem."""
+        now = state.copy()
+        if now[TURN] @ plan.states[0, TURN] < 0.0:
+            now[TURN] *= -1.0  # the same attitude, as the plan writes it
+        states = plan.states.copy()
+        first = now - states[0]
+        H, f, drift, moves = self._condensed(plan, first)
+        a = self.flyer.actuators
+        low = (a.lower - plan.commands).ravel()
+        high = (a.upper - plan.commands).ravel()
+        change = _solved(H, f, low, high)
+        if change is None:
+            return Plan(plan.time, states, plan.commands, False)
+        states = unit_turns(states + drift + (moves @ change))
+        commands = np.clip(plan.commands + change.reshape(plan.commands.shape), a.lower, a.upper)
+        return Plan(plan.time, states, commands)
+
+    def _condensed(self, plan: Plan, first: Array) -> tuple[Array, Array, Array, Array]:
+        """Return H, f of the commands' changes; states' changes without and by them.
+
+        Args:
+            plan: About which.
+            first: Change of its first state, shape (13,).
+        """
+        states, commands = plan.states, plan.commands
+        horizon, n = commands.shape
+        ahead, slope = self.model.advanced_with_slope(states[:-1], commands, self.settings.step)
+        gaps = ahead - states[1:]
+        drift = np.empty((horizon + 1, STATE))
+        moves = np.zeros((horizon + 1, STATE, horizon * n))
+        drift[0] = first
+        for k in range(horizon):
+            by_state = slope[k, :, :STATE]
+            drift[k + 1] = by_state @ drift[k] + gaps[k]
+            moves[k + 1, :, : k * n] = by_state @ moves[k, :, : k * n]
+            moves[k + 1, :, k * n : (k + 1) * n] = slope[k, :, STATE:]
+        wanted = self.wanted(plan.time, horizon + 1)
+        errors, by_state = self.errors(states, *wanted)
+        left = errors + np.einsum("kij,kj->ki", by_state, drift)
+        J = (by_state @ moves).reshape(-1, horizon * n)
+        weight = np.tile(self.effort_weights**2, horizon)
+        H = J.T @ J
+        H[np.diag_indices_from(H)] += weight
+        held = self.trim(wanted[0][:-1, TURN])
+        return H, J.T @ left.ravel() + weight * (commands - held).ravel(), drift, moves
+
+
+def _solved(H: Array, f: Array, low: Array, high: Array) -> Array | None:
+    """Return the x that minimises ½ xᵀHx + fᵀx within a box; None where none was found.
+
+    The active set begins as that of x = 0, which is the last plan's.
+    """
+    daqp = _load_daqp()
+    start = np.clip(np.zeros(len(f)), low, high)
+    sense = np.zeros(len(f), dtype=np.int32)
+    x, _, flag, _ = daqp.solve(H, f, np.empty((0, len(f))), high, low, sense, primal_start=start)
+    return np.asarray(x) if flag == 1 else None
+
+
+def _load_daqp() -> Any:
+    try:
+        import daqp
+    except ImportError as problem:
+        raise InvalidSetting(
+            "predictive tracking needs DAQP, a solver of quadratic problems",
+            argument="PredictiveTracking",
+            cure="pip install 'heft[flight]'",
+        ) from problem
+    return daqp
