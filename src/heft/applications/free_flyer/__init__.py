@@ -1,6 +1,6 @@
 """Identification of a free-flying body that grasped something unknown."""
 
-from .flight import Flight
+from .flight_log import FlightLog
 from .path import FirstPath, FlightSystem
 from .cycles import Cycles, IdentifyFromCycles
 from .energy_balance import EnergyBalance, EnergyBalanceEstimate

@@ -22,7 +22,7 @@ from heft.information import angular_velocity, inertia, matrix_of_quaternion
 from heft.models import FreeFlyer
 from heft.signals import periodic
 
-from .flight import Flight, filled
+from .flight_log import FlightLog, filled
 
 ON_GRID = 0.05  # of a step, by which samples may miss the phases of the first cycle
 MOST_BRIDGED = 0.1  # of the phases, which may be measured in no cycle
@@ -50,7 +50,7 @@ class Cycles:
     wrench: Array
 
     @staticmethod
-    def of(flight: Flight, period: float | None = None) -> Cycles:
+    def of(flight: FlightLog, period: float | None = None) -> Cycles:
         """Return the whole cycles of a flight.
 
         Args:

@@ -17,7 +17,7 @@ from heft.recordings import Recording
 
 from .cycles import Cycles, IdentifyFromCycles
 from .energy_balance import EnergyBalance, EnergyBalanceEstimate
-from .flight import Flight
+from .flight_log import FlightLog
 from .load import BodyEstimate, body_estimate, load_estimate
 from .path import FirstPath, FlightSystem
 
@@ -88,7 +88,7 @@ class IdentifyFreeFlyer:
     def __post_init__(self) -> None:
         check_fields(self, CHECKS)
 
-    def fit(self, log: Recording | Flight, flyer: FreeFlyer) -> FreeFlyerResult:
+    def fit(self, log: Recording | FlightLog, flyer: FreeFlyer) -> FreeFlyerResult:
         """Return body and load with their uncertainty.
 
         Args:
@@ -100,7 +100,7 @@ class IdentifyFreeFlyer:
             InvalidRecording: If the log is too short or has gaps in the commands.
             TooLittleData: If the motion does not determine the parameters.
         """
-        flight = log if isinstance(log, Flight) else Flight.of(log, flyer)
+        flight = log if isinstance(log, FlightLog) else FlightLog.of(log, flyer)
         harmonic, published = self._by_cycles(flight, flyer)
         smoothed, colour = self._smoothed(flight, flyer, harmonic)
         score = smoothed.score_chi_square(self.blocks)
@@ -120,7 +120,7 @@ class IdentifyFreeFlyer:
         )
 
     def _by_cycles(
-        self, flight: Flight, flyer: FreeFlyer
+        self, flight: FlightLog, flyer: FreeFlyer
     ) -> tuple[HarmonicEstimate | None, EnergyBalanceEstimate | None]:
         try:
             cycles = Cycles.of(flight, self.period)
@@ -137,7 +137,7 @@ class IdentifyFreeFlyer:
             return harmonic, None
 
     def _smoothed(
-        self, flight: Flight, flyer: FreeFlyer, harmonic: HarmonicEstimate | None
+        self, flight: FlightLog, flyer: FreeFlyer, harmonic: HarmonicEstimate | None
     ) -> tuple[SmoothedLog, tuple[float, float]]:
         """Return the smoothed log, and the colour of the pose noise where it was taken as white."""
         system = FlightSystem.of(flight, flyer, self.first.covariance)
@@ -210,7 +210,7 @@ def _checks(  # noqa: PLR0913
     )  # fmt: skip
 
 
-def true_bound(flight: Flight, flyer: FreeFlyer, states: Array, parameters: Array) -> Array:
+def true_bound(flight: FlightLog, flyer: FreeFlyer, states: Array, parameters: Array) -> Array:
     """Return the Cramér-Rao bound of a simulated flight, shape (10, 10); see `FlightSystem.bound`.
 
     Args:

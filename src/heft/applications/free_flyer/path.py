@@ -12,7 +12,7 @@ from heft.estimators import LinearisedLog
 from heft.information import Directions, angular_velocity, inertia, matrix_of_quaternion
 from heft.models import FreeFlyer
 
-from .flight import Flight, filled
+from .flight_log import FlightLog, filled
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class FirstPath:
     velocity: float = 3.0
     rate: float = 3.0
 
-    def states(self, flight: Flight) -> Array:
+    def states(self, flight: FlightLog) -> Array:
         """Return a path of states, shape (N, 13).
 
         Args:
@@ -48,7 +48,7 @@ class FirstPath:
         unit = smooth[:, 3:] / np.linalg.norm(smooth[:, 3:], axis=1, keepdims=True)
         return np.hstack([smooth[:, :3], rates[:, :3], unit, w])
 
-    def parameters(self, flight: Flight, flyer: FreeFlyer) -> Array:
+    def parameters(self, flight: FlightLog, flyer: FreeFlyer) -> Array:
         """Return ten parameters to start from, by least squares of differentiated poses, (10,).
 
         The window is twice as wide as for the path, since accelerations are noisier; the wrench is
@@ -118,13 +118,13 @@ class FlightSystem:
         start: Covariance of the first state's error, shape (12, 12).
     """
 
-    flight: Flight
+    flight: FlightLog
     wrench_noise: Array
     gravity: Array
     start: Array
 
     @staticmethod
-    def of(flight: Flight, flyer: FreeFlyer, start: Array) -> FlightSystem:
+    def of(flight: FlightLog, flyer: FreeFlyer, start: Array) -> FlightSystem:
         """Return the system of a flyer's log."""
         return FlightSystem(flight, flyer.actuators.wrench_noise, flyer.gravity, start)
 

@@ -15,7 +15,7 @@ LEAST_SAMPLES = 32
 
 
 @dataclass(frozen=True, eq=False)
-class Flight:
+class FlightLog:
     """Log of a free flyer: poses at N times, and the wrench that acted from each to the next.
 
     Attributes:
@@ -34,7 +34,7 @@ class Flight:
     commands: Array
 
     @staticmethod
-    def of(recording: Recording, flyer: FreeFlyer) -> Flight:
+    def of(recording: Recording, flyer: FreeFlyer) -> FlightLog:
         """Return the flight of a log.
 
         A pose that repeats the one before in every bit is no measurement: it is left out.
@@ -60,12 +60,12 @@ class Flight:
                 got=f"{len(time)} samples",
                 expected=f"{LEAST_SAMPLES} at least, each later than the one before",
             )
-        return Flight.of_arrays(time, values[:, :3], values[:, 3:7], values[:, 7:], flyer)
+        return FlightLog.of_arrays(time, values[:, :3], values[:, 3:7], values[:, 7:], flyer)
 
     @staticmethod
     def of_arrays(
         time: Array, position: Array, quaternion: Array, commands: Array, flyer: FreeFlyer
-    ) -> Flight:
+    ) -> FlightLog:
         """Return the flight of arrays, shape (N,), (N, 3), (N, 4) and (N, actuators).
 
         Raises:
@@ -85,7 +85,7 @@ class Flight:
             q /= np.linalg.norm(q, axis=1, keepdims=True)
         steps = np.diff(time, append=2.0 * time[-1] - time[-2])
         thrust = mean_thrust(np.asarray(commands, dtype=float), steps, flyer.actuators.lag)
-        return Flight(time, p, q, flyer.actuators.wrench(thrust), np.asarray(commands))
+        return FlightLog(time, p, q, flyer.actuators.wrench(thrust), np.asarray(commands))
 
     def __len__(self) -> int:
         return len(self.time)
@@ -95,9 +95,9 @@ class Flight:
         """Time from each sample to the next, shape (N − 1,) [s]."""
         return np.diff(self.time)
 
-    def part(self, rows: slice) -> Flight:
+    def part(self, rows: slice) -> FlightLog:
         """Return some of the samples."""
-        return Flight(*(array[rows] for array in vars(self).values()))
+        return FlightLog(*(array[rows] for array in vars(self).values()))
 
 
 def mean_thrust(commands: Array, steps: Array, lag: Array) -> Array:
@@ -125,7 +125,7 @@ def mean_thrust(commands: Array, steps: Array, lag: Array) -> Array:
     return out
 
 
-def filled(flight: Flight, worst: float) -> tuple[Array, Array]:
+def filled(flight: FlightLog, worst: float) -> tuple[Array, Array]:
     """Return position and sign-continuous quaternion with gaps and gross outliers bridged.
 
     For a first path only: what is far from where its neighbours lead to is bridged by straight
