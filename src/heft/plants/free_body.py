@@ -157,9 +157,10 @@ class FreeBody(Plant[BodyMotion]):
             w, alpha = smoothed.position[:, :3], smoothed.velocity[:, :3]
             specific = smoothed.position[:, 3:]
             return BodyMotion(specific, w, alpha, still, specific)
-        q = smoothed.position[:, 3:]
+        attitude = slice(3, 7)  # what follows is of plants that are more
+        q = smoothed.position[:, attitude]
         back = np.swapaxes(matrix_of_quaternion(q), 1, 2)
-        w, alpha = turning(q, smoothed.velocity[:, 3:], smoothed.acceleration[:, 3:])
+        w, alpha = turning(q, smoothed.velocity[:, attitude], smoothed.acceleration[:, attitude])
 
         def inside(vectors: Array) -> Array:
             return np.asarray(np.einsum("nij,nj->ni", back, vectors))

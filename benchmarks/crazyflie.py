@@ -1,0 +1,68 @@
+"""The Crazyflie's logs as recordings: rotor speeds in, motion capture out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from heft.arrays import Array
+from heft.plants import rotor_recording
+from heft.recordings import Recording
+
+AIRBORNE = 0.3  # height above which it flies [m]
+RPM = 2.0 * np.pi / 60.0 / 6.0  # rotor's rad/s of one electrical turn a minute, six pole pairs
+AXES = ("w", "x", "y", "z")
+FRAME = "crazyflie"
+
+
+def reference(folder: Path) -> dict[str, float]:
+    """Return what its makers and the benchmark's authors state."""
+    stated: dict[str, float] = json.loads((folder / "model_reference.json").read_text())
+    return stated
+
+
+def mixing(stated: dict[str, float], thrust: float | None = None) -> Array:
+    """Return the wrench by the squares of the rotors' speeds, shape (6, 4) [N·s², N·m·s²].
+
+    Args:
+        stated: See `reference`.
+        thrust: Thrust constant [N·s²]; the stated one if None.
+    """
+    k = stated["Kt_N_per_rad2s2"] if thrust is None else thrust
+    lever, drag = k * stated["arm_length_m"], stated["Kc_Nm_per_rad2s2"]
+    out = np.zeros((6, 4))
+    out[2] = k
+    out[3] = lever * np.array([-1.0, -1.0, 1.0, 1.0])
+    out[4] = lever * np.array([-1.0, 1.0, 1.0, -1.0])
+    out[5] = drag * np.array([1.0, -1.0, 1.0, -1.0])
+    return out
+
+
+def columns(path: Path) -> dict[str, Array]:
+    """Return the airborne part of a log, by column."""
+    table = pq.read_table(path)
+    data = {c: table[c].to_numpy(zero_copy_only=False).astype(float) for c in table.column_names}
+    for k in range(1, 5):
+        data[f"speed{k}"] = data.get(f"m{k}_rads", RPM * data[f"m{k}_erpm"])
+    speeds = np.stack([data[f"speed{k}"] for k in range(1, 5)])
+    up = (data["z"] > AIRBORNE) & np.isfinite(speeds).all(axis=0)
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], up.astype(int), [0]])))
+    first, last = max(edges.reshape(-1, 2).tolist(), key=lambda e: e[1] - e[0])
+    return {name: values[first:last] for name, values in data.items()}
+
+
+def recording(path: Path, wrench: Array) -> Recording:
+    """Return the airborne part of a log as a recording of a `RotorBody`."""
+    d = columns(path)
+    speeds = {f"rotor{k}": d[f"speed{k}"] for k in range(1, 5)}
+    raw = Recording.from_arrays(
+        d["t"] - d["t"][0],
+        path.stem,
+        pos={f"{FRAME}.{a}": d[a] for a in AXES[1:]},
+        quat={f"{FRAME}.{a}": d[f"q{a}"] for a in AXES},
+        u=speeds,
+    )
+    return rotor_recording(raw, FRAME, [f"u.{name}" for name in speeds], wrench)

@@ -1,0 +1,199 @@
+"""A rotorcraft under the thrust of its rotors, whose speeds are measured, as a plant.
+
+    Y(a − g, ω, α) π + inflow S v_z − lift (v_x² + v_y²) ẑ = wrench of the rotors at rest
+
+A rotor that climbs along its axis meets more air and pushes less, in proportion to its speed Ω and
+to the climb v_z [Mahony2012, eq. 5]; air that streams across it adds thrust, by the square of its
+speed. S is the sum of rotor speeds. The wrench at rest, thrust constant · Ω², has a force along the
+body's z alone; what acts across (rotor drag) is measured by nobody, so there are four channels:
+that force, and three moments.
+
+The thrust constant multiplies all that is measured: without it only ratios to it are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+from heft.information import AXES, SYMBOLS, UNITS, Labels, ParameterSpace, inertia
+from heft.recordings import Recording
+from heft.signals import Smoothed
+
+from .free_body import AXIS_FORCES, AXIS_MOMENTS, NOMINAL, BodyMotion, FreeBody
+from .plant import Channel, Inputs, Measured, MotionSignal, Plant, Rows, Samples
+
+EQUATIONS = (2, 3, 4, 5)  # of the body's six: force along z, and moments
+MEASURED = (AXIS_FORCES[2], *AXIS_MOMENTS)
+SPEED = "u.{frame}.speed"
+
+
+@dataclass(frozen=True, eq=False)
+class RotorMotion:
+    """Motion of a rotorcraft, in its own frame.
+
+    Attributes:
+        body: Motion of the body.
+        speed: Sum of the rotors' speeds S, shape (N,) [rad/s].
+    """
+
+    body: BodyMotion
+    speed: Array
+
+    def part(self, rows: slice | NDArray[np.intp]) -> RotorMotion:
+        """Return some of the samples."""
+        return RotorMotion(self.body.part(rows), self.speed[rows])
+
+
+@dataclass(frozen=True, eq=False)
+class RotorBody(Plant[RotorMotion]):
+    """A rotorcraft by its pose and its rotors' speeds; see the module.
+
+    Signals: `pos.FRAME.x`, `quat.FRAME.w`, the sum of rotor speeds `u.FRAME.speed` [rad/s], and the
+    wrench of the rotors at rest, `force.FRAME.z` and `torque.FRAME.x`.
+
+    Attributes:
+        frame: Its name in the signals.
+        gravity: In the world, shape (3,) [m/s²].
+        nominal: Ten parameters believed of it, shape (10,); a sphere of 1 kg if not given.
+        aerodynamics: Of `inflow` and `lift`, which are parameters.
+    """
+
+    frame: str = "body"
+    gravity: tuple[float, float, float] = (0.0, 0.0, -9.81)
+    nominal: Array | None = None
+    aerodynamics: tuple[str, ...] = ("inflow", "lift")
+
+    @cached_property
+    def body(self) -> FreeBody:
+        """The rigid body, by its pose."""
+        return FreeBody(self.frame, "pose", self.gravity, self.nominal)
+
+    @cached_property
+    def labels(self) -> Labels:
+        """The body's ten, and what the air adds."""
+        units = {"inflow": "N·s²/(m·rad)", "lift": "N·s²/m²"}
+        return Labels(
+            (*(f"{self.frame}.{s}" for s in SYMBOLS), *self.aerodynamics),
+            (*UNITS, *(units[name] for name in self.aerodynamics)),
+            self.frame,
+        )
+
+    @cached_property
+    def space(self) -> ParameterSpace:
+        """The ten physically consistent, the others free."""
+        nominal = inertia.sphere(*NOMINAL) if self.nominal is None else self.nominal
+        still = np.zeros(len(self.aerodynamics))
+        return ParameterSpace.of_one_body(self.labels, np.append(nominal, still))
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """Force along z, and moments, of the rotors at rest."""
+        moments = (Channel(name, "N·m") for name in AXIS_MOMENTS)
+        return (Channel(AXIS_FORCES[2], "N"), *moments)
+
+    @property
+    def order(self) -> Sequence[int]:
+        """All are independent of one another."""
+        return range(len(self.labels))
+
+    def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
+        """Return pose and rotor speed, and what the rotors exert at rest.
+
+        Args:
+            recording: Log of the rotorcraft.
+            measured: Whether that is needed too, not motion alone.
+
+        Raises:
+            MissingSignal: If one is not there.
+        """
+        motion = self.body.inputs(recording, measured=False).motion
+        speed = SPEED.format(frame=self.frame)
+        recording.require(speed, f"says how fast the rotors of '{self.frame}' turn")
+        found = []
+        for k, channel in enumerate(MEASURED if measured else ()):
+            kind, _, axis = channel.partition(".")
+            name = f"{kind}.{self.frame}.{axis}"
+            recording.require(name, f"is what the rotors of '{self.frame}' exert at rest")
+            found.append(Measured(k, ((name, 1.0),)))
+        return Inputs((*motion, MotionSignal(speed, 0)), tuple(found))
+
+    def motion(self, smoothed: Smoothed) -> RotorMotion:
+        """Return the motion in the body's frame."""
+        body = self.body.motion(smoothed)
+        return RotorMotion(body, np.asarray(smoothed.position[:, 7]))
+
+    def rows(self, samples: Samples[RotorMotion], columns: Sequence[int]) -> Rows:
+        """Return rows of force along z and moments.
+
+        Args:
+            samples: Motion of the rotorcraft.
+            columns: Numbers of the standard columns wanted.
+
+        Returns:
+            Y, shape (N, 4, columns) [N or N·m, per unit of the
+            column].
+        """
+        m = samples.motion
+        b = m.body
+        rigid = inertia.wrench_regressor(b.specific, b.angular_velocity, b.angular_acceleration)
+        air = {
+            "inflow": m.speed * b.velocity[:, 2],
+            "lift": -np.sum(b.velocity[:, :2] ** 2, axis=1),
+        }
+        more = np.zeros((len(rigid), len(EQUATIONS), len(self.aerodynamics)))
+        for k, name in enumerate(self.aerodynamics):
+            more[:, 0, k] = air[name]
+        whole = np.concatenate([rigid[:, EQUATIONS], more], axis=2)
+        return Rows(whole[:, :, list(columns)])
+
+    def random_samples(self, count: int, rng: np.random.Generator) -> Samples[RotorMotion]:
+        """Return random accelerations, turns, velocities and rotor speeds.
+
+        Args:
+            count: How many.
+            rng: Source of random numbers.
+        """
+        body = self.body.random_samples(count, rng).motion
+        motion = RotorMotion(body, 1.0 + rng.random(count))
+        return Samples.of_motion(motion, count, len(self.channels))
+
+
+def rotor_recording(
+    recording: Recording,
+    frame: str,
+    speeds: Sequence[str],
+    mixing: Array,
+) -> Recording:
+    """Return a log with what the rotors exert at rest, of one with their speeds.
+
+    Args:
+        recording: Log with the pose and rotor speeds [rad/s].
+        frame: Name of the body in the signals.
+        speeds: Names of the speeds' signals, n of them.
+        mixing: Wrench of the rotors by the squares of their speeds, shape (6, n) [N·s², N·m·s²].
+
+    Raises:
+        MissingSignal: If a signal is not there.
+    """
+    pose = [f"pos.{frame}.{a}" for a in AXES] + [f"quat.{frame}.{a}" for a in ("w", *AXES)]
+    recording.require((*pose, *speeds), "says how the rotorcraft moves")
+    blocks = list(recording.blocks([*pose, *speeds]))
+    time = np.concatenate([b.time for b in blocks])
+    values = np.concatenate([b.values for b in blocks])
+    turning = values[:, 7:]
+    wrench = turning**2 @ mixing.T
+    return Recording.from_arrays(
+        time,
+        recording.name,
+        pos={f"{frame}.{a}": values[:, k] for k, a in enumerate(AXES)},
+        quat={f"{frame}.{a}": values[:, 3 + k] for k, a in enumerate(("w", *AXES))},
+        u={f"{frame}.speed": turning.sum(axis=1)},
+        force={f"{frame}.{a}": wrench[:, k] for k, a in enumerate(AXES)},
+        torque={f"{frame}.{a}": wrench[:, 3 + k] for k, a in enumerate(AXES)},
+    )
