@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
+from scipy.spatial.transform import Rotation
 
 from heft.arrays import Array
 from heft.plants import rotor_recording
@@ -58,11 +59,17 @@ def recording(path: Path, wrench: Array) -> Recording:
     """Return the airborne part of a log as a recording of a `RotorBody`."""
     d = columns(path)
     speeds = {f"rotor{k}": d[f"speed{k}"] for k in range(1, 5)}
+    # `ax`, `ay`, `az` are in the world's axes, whatever the data's description says: they
+    # correlate to .96 with the world's acceleration, and to .3 with the body's.
+    turn = Rotation.from_quat(np.stack([d[f"q{a}"] for a in ("x", "y", "z", "w")], axis=1))
+    acc = turn.inv().apply(np.stack([d[f"a{a}"] for a in AXES[1:]], axis=1))
     raw = Recording.from_arrays(
         d["t"] - d["t"][0],
         path.stem,
         pos={f"{FRAME}.{a}": d[a] for a in AXES[1:]},
         quat={f"{FRAME}.{a}": d[f"q{a}"] for a in AXES},
+        acc={f"{FRAME}.{a}": acc[:, k] for k, a in enumerate(AXES[1:])},
+        omega={f"{FRAME}.{a}": d[f"w{a}"] for a in AXES[1:]},
         u=speeds,
     )
     return rotor_recording(raw, FRAME, [f"u.{name}" for name in speeds], wrench)

@@ -14,14 +14,16 @@ The thrust constant multiplies all that is measured: without it only ratios to i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.information import AXES, SYMBOLS, UNITS, Labels, ParameterSpace, inertia
+from heft.information import AXES, SYMBOLS, UNITS, Labels, ParameterSpace
+from heft.information import inertia, matrix_of_quaternion
 from heft.recordings import Recording
 from heft.signals import Smoothed
 
@@ -30,6 +32,7 @@ from .plant import Channel, Inputs, Measured, MotionSignal, Plant, Rows, Samples
 
 EQUATIONS = (2, 3, 4, 5)  # of the body's six: force along z, and moments
 MEASURED = (AXIS_FORCES[2], *AXIS_MOMENTS)
+PLACE = 3  # of the pose's signals, those of the position
 SPEED = "u.{frame}.speed"
 
 
@@ -55,16 +58,20 @@ class RotorBody(Plant[RotorMotion]):
     """A rotorcraft by its pose and its rotors' speeds; see the module.
 
     Signals: `pos.FRAME.x`, `quat.FRAME.w`, the sum of rotor speeds `u.FRAME.speed` [rad/s], and the
-    wrench of the rotors at rest, `force.FRAME.z` and `torque.FRAME.x`.
+    wrench of the rotors at rest, `force.FRAME.z` and `torque.FRAME.x`; by an inertial sensor at
+    the frame's origin also `acc.FRAME.x` and `omega.FRAME.x`.
 
     Attributes:
         frame: Its name in the signals.
+        motion_from: Accelerations by the pose, or by an inertial sensor; the velocity through the
+            air, which is still, is that of the pose either way.
         gravity: In the world, shape (3,) [m/s²].
         nominal: Ten parameters believed of it, shape (10,); a sphere of 1 kg if not given.
         aerodynamics: Of `inflow` and `lift`, which are parameters.
     """
 
     frame: str = "body"
+    motion_from: Literal["pose", "imu"] = "pose"
     gravity: tuple[float, float, float] = (0.0, 0.0, -9.81)
     nominal: Array | None = None
     aerodynamics: tuple[str, ...] = ("inflow", "lift")
@@ -113,6 +120,10 @@ class RotorBody(Plant[RotorMotion]):
             MissingSignal: If one is not there.
         """
         motion = self.body.inputs(recording, measured=False).motion
+        if self.motion_from == "imu":
+            sensor = replace(self.body, motion_from="imu").inputs(recording, measured=False)
+            slow = [MotionSignal(m.name, 1 if k < PLACE else 0) for k, m in enumerate(motion)]
+            motion = (*slow, *sensor.motion)
         speed = SPEED.format(frame=self.frame)
         recording.require(speed, f"says how fast the rotors of '{self.frame}' turn")
         found = []
@@ -125,8 +136,14 @@ class RotorBody(Plant[RotorMotion]):
 
     def motion(self, smoothed: Smoothed) -> RotorMotion:
         """Return the motion in the body's frame."""
-        body = self.body.motion(smoothed)
-        return RotorMotion(body, np.asarray(smoothed.position[:, 7]))
+        speed = np.asarray(smoothed.position[:, -1])
+        if self.motion_from == "pose":
+            return RotorMotion(self.body.motion(smoothed), speed)
+        back = np.swapaxes(matrix_of_quaternion(smoothed.position[:, 3:7]), 1, 2)
+        v = np.einsum("nij,nj->ni", back, smoothed.velocity[:, :3])
+        w, alpha = smoothed.position[:, 7:10], smoothed.velocity[:, 7:10]
+        specific = smoothed.position[:, 10:13]
+        return RotorMotion(BodyMotion(specific, w, alpha, v, specific), speed)
 
     def rows(self, samples: Samples[RotorMotion], columns: Sequence[int]) -> Rows:
         """Return rows of force along z and moments.
@@ -173,7 +190,7 @@ def rotor_recording(
     """Return a log with what the rotors exert at rest, of one with their speeds.
 
     Args:
-        recording: Log with the pose and rotor speeds [rad/s].
+        recording: Log with the pose and rotor speeds [rad/s], and an inertial sensor's signals.
         frame: Name of the body in the signals.
         speeds: Names of the speeds' signals, n of them.
         mixing: Wrench of the rotors by the squares of their speeds, shape (6, n) [N·s², N·m·s²].
@@ -183,11 +200,17 @@ def rotor_recording(
     """
     pose = [f"pos.{frame}.{a}" for a in AXES] + [f"quat.{frame}.{a}" for a in ("w", *AXES)]
     recording.require((*pose, *speeds), "says how the rotorcraft moves")
-    blocks = list(recording.blocks([*pose, *speeds]))
+    inertial = [f"{kind}.{frame}.{a}" for kind in ("acc", "omega") for a in AXES]
+    inertial = [name for name in inertial if name in recording.signals]
+    blocks = list(recording.blocks([*pose, *speeds, *inertial]))
     time = np.concatenate([b.time for b in blocks])
     values = np.concatenate([b.values for b in blocks])
-    turning = values[:, 7:]
+    turning = values[:, 7 : 7 + len(speeds)]
     wrench = turning**2 @ mixing.T
+    sensed: dict[str, dict[str, Array]] = {}
+    for name, column in zip(inertial, values[:, 7 + len(speeds) :].T, strict=True):
+        kind, _, axis = name.partition(".")
+        sensed.setdefault(kind, {})[axis] = column
     return Recording.from_arrays(
         time,
         recording.name,
@@ -196,4 +219,5 @@ def rotor_recording(
         u={f"{frame}.speed": turning.sum(axis=1)},
         force={f"{frame}.{a}": wrench[:, k] for k, a in enumerate(AXES)},
         torque={f"{frame}.{a}": wrench[:, 3 + k] for k, a in enumerate(AXES)},
+        **sensed,
     )
