@@ -1,4 +1,4 @@
-"""Agreement over a network: what neighbours hold, each in coordinates of its own, becomes a mean.
+"""Agreement over a network: what neighbours hold, each in own coordinates, becomes a mean.
 
 Robot i holds x_i; a linear map A_ij takes robot j's coordinates to robot i's, with A_ij = A_ik A_kj.
 Each round every robot moves towards what its neighbours hold, in its own coordinates,

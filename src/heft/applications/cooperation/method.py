@@ -15,14 +15,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from heft.arrays import Array
-from heft.information import Graph, frame_change, inertia, triangle_of
+from heft.information import Directions, Graph, frame_change, inertia, triangle_of
 
 from .load import LoadInformation
-from .pose import composed, inverse, pose_between
+from .pose import composed, inverse, moved, pose_between
 from .signals import ContactSignals, LoadEstimate, Pose
 from .windows import SIZE, Windows, WindowSettings, motion_map, wrench_map
 
 WIDE = SIZE + 6  # numbers of a robot's window
+SMALL = 1e-5  # change of a pose for a derivative [rad, m]
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,10 @@ class Known:
     covariance: Array | None
     misfit: float
 
+    def between(self, to: int, of: int) -> Pose:
+        """Return R and t that take coordinates in one robot's frame to those in another's."""
+        return composed(self.poses[to], inverse(self.poses[of]))
+
     def load(self, robot: int) -> LoadEstimate | None:
         """Return the load in a robot's frame, physically consistent; None where not told yet."""
         if self.values is None or self.covariance is None:
@@ -117,6 +122,7 @@ class _Run:
         self.rows = np.hstack([np.hstack([p.motion, p.wrench]) for p in parts])
         self.overlap = max(p.overlap for p in parts)
         self.poses: tuple[Pose, ...] | None = None
+        self.pose_spreads = [np.zeros((6, 6)) for _ in parts]
         self.posed = 0
         self.moments = np.zeros((0, self.rows.shape[1]))
         self.of_load = np.zeros((0, self.rows.shape[1]))
@@ -184,6 +190,7 @@ class _Run:
                 spreads = (spread, self.parts[i].spread)
                 found = pose_between(both, spreads, windows, self.overlap, still)
                 poses[i] = composed(found.pose, poses[i])
+                self.pose_spreads[i] = found.covariance
             first = inverse(poses[0])
             self.poses = tuple(composed(p, first) for p in poses)
         self.posed = windows
@@ -233,10 +240,48 @@ class _Run:
             self.known.append(Known(end, self.poses, None, None, np.nan))
             return
         guess = self.current.values if self.current is not None else None
-        found = self._load(triangle_of(self.of_load), self.loaded).estimate(guess)
-        values, covariance, misfit = found if found is not None else (None, None, np.nan)
-        self.current = Known(end, self.poses, values, covariance, misfit)
+        moments = triangle_of(self.of_load)
+        load = self._load(moments, self.loaded)
+        found = load.estimate(guess)
+        if found is None:
+            self.current = Known(end, self.poses, None, None, np.nan)
+        else:
+            values, covariance, misfit = found
+            covariance = covariance + self._of_poses(moments, load, values)
+            self.current = Known(end, self.poses, values, covariance, misfit)
         self.known.append(self.current)
+
+    def _of_poses(self, moments: Array, load: LoadInformation, values: Array) -> Array:
+        """Return the covariance that the poses' errors add to π in robot 0's frame, shape (10, 10).
+
+        Gauss and Newton's step for the residuals that a small change of each pose makes.
+        """
+        assert self.poses is not None
+        back = [inverse(p) for p in self.poses]
+        J, root = load.regressor(load.factor[:, :SIZE]), np.linalg.cholesky(load.spread(values))
+        white = np.linalg.solve(root, J)
+        step = Directions.of(triangle_of(white.reshape(-1, len(values))), len(values))
+        inverse_gram = step.inverse @ step.inverse.T
+        weights = [
+            np.linalg.inv(motion_map(b) @ p.spread @ motion_map(b).T)
+            for b, p in zip(back, self.parts, strict=True)
+        ]
+        found = np.zeros((len(values), len(values)))
+        for j, pose in enumerate(self.poses):
+            columns = np.zeros((len(values), 6))
+            motion = moments[:, self._columns(j)]
+            wrench = moments[:, WIDE * j + SIZE : WIDE * (j + 1)]
+            for k, change in enumerate(SMALL * np.eye(6)):
+                other = inverse(moved(pose, change))
+                moves = (motion_map(other) - motion_map(back[j])).T @ weights[j]
+                turns = (wrench_map(other) - wrench_map(back[j])).T
+                rest = wrench @ turns - load.regressor(motion @ moves @ load.motion_spread) @ values
+                pushed = np.einsum("nij,ni->j", white, np.linalg.solve(root, rest.T).T)
+                columns[:, k] = inverse_gram @ pushed
+                if j == 0:
+                    columns[:, k] += frame_change(*moved(pose, change)) @ values - values
+            found += columns @ self.pose_spreads[j] @ columns.T / SMALL**2
+        return found
 
     def _against(self, row: Array) -> bool:
         """Return whether a window ends the load, and count those that speak against it."""

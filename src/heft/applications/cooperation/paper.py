@@ -139,7 +139,7 @@ class PaperMethod:
         return averaged(np.array(found), turns, graph, self.rounds, self.gain), spreads
 
     def _spread(self, alpha: Array, robots: int) -> Array:
-        """Return Σ of ω, α, moment, force and acceleration, shape (15, 15): sums of robots' noise."""
+        """Return Σ of ω, α, total moment and force, and acceleration, shape (15, 15)."""
         found = self.noise**2 * np.diag([*[1.0] * 6, *[float(robots)] * 6, *[1.0] * 3])
         found[3:6, 3:6] = alpha
         return found
@@ -156,7 +156,7 @@ class PaperMethod:
         return graph.count * averaged(own, maps, graph, self.rounds, self.gain)
 
     def _contact_centre(self, graph: Graph, poses: Mapping[tuple[int, int], Pose]) -> Array:
-        """Return the middle of all contacts in each robot's frame, by consensus, shape (n, 3) [m]."""
+        """Return the middle of all contacts in each robot's frame, shape (n, 3) [m]."""
         affine = {}
         for key, (R, t) in poses.items():
             affine[key] = np.eye(4)
