@@ -56,7 +56,7 @@ class Errors:
 
 
 def pose_errors(team: SimulatedTeam, poses: Mapping[tuple[int, int], tuple[Array, Array]]) -> Array:
-    """Return mean errors of rotation [rad] and translation [m], by (j, i) as R and t to j from i."""
+    """Return mean errors of rotation [rad] and translation [m] of poses to j from i, by (j, i)."""
     found = []
     for (j, i), (R, t) in poses.items():
         true_R, true_t = team.pose(j, i)

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from heft.applications.cooperation import ContactSignals, CooperativeMethod, PaperMethod
+from heft.applications.cooperation import (
+    ContactSignals,
+    CooperativeMethod,
+    PaperMethod,
+    identify_team_files,
+    simulate_team_files,
+)
 from heft.applications.cooperation.paper import observation
 from heft.applications.cooperation.pose import composed, inverse, pose_between
 from heft.applications.cooperation.windows import (
@@ -20,7 +29,7 @@ from heft.applications.cooperation.windows import (
     motion_map,
     wrench_map,
 )
-from heft.errors import InvalidSetting
+from heft.errors import InvalidRecording, InvalidSetting, MissingSignal
 from heft.estimators import TwistInformation
 from heft.estimators.dual_quaternions import difference_matrix, pose_of, product
 from heft.experiments import SimulatedTeam, Team, TeamNoise
@@ -220,3 +229,69 @@ def test_a_lighter_load_is_told_at_once_and_the_same_load_never() -> None:
     before, after = found.at(8.0).values, found.known[-1].values
     assert before is not None and abs(before[0] - 2.0) < 0.02
     assert after is not None and abs(after[0] - 1.2) < 0.02
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("team")
+    (folder / "team.toml").write_text(
+        "robots = 2\n[simulation]\nduration = 8.0\nmasses = [2.0]\nchanges = []\n"
+    )
+    simulate_team_files(folder / "team.toml", folder / "run", 3)
+    return folder / "run"
+
+
+@pytest.mark.parametrize("method", ["heft", "paper"])
+def test_what_files_tell_is_the_truth_that_lies_beside_them(
+    run: Path, tmp_path: Path, method: Any
+) -> None:
+    if method == "paper":
+        with pytest.raises(InvalidRecording, match="8 s"):
+            identify_team_files(run, tmp_path / "out", method)
+        return
+    found = identify_team_files(run, tmp_path / "out", method)
+    truth = json.loads((run / "truth.json").read_text())
+    stored = json.loads((tmp_path / "out" / "team.json").read_text())
+    for robot, load in zip(stored["robots"], truth["loads"], strict=True):
+        assert robot["name"] == load["robot"]
+        spread = np.sqrt(robot["load"]["covariance"][0][0])
+        assert abs(robot["load"]["mass_kg"] - load["mass_kg"]) < 4.0 * spread < 0.1
+        assert np.allclose(robot["load"]["com_m"], load["com_m"], atol=0.01)
+    assert np.allclose(
+        stored["poses"][0]["translation_m"], truth["poses"][0]["translation_m"], atol=0.01
+    )
+    assert "robot1" in found.text() and "<svg" not in found.text()
+    assert "Centre of mass" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_a_simulated_team_is_the_same_byte_for_byte(run: Path, tmp_path: Path) -> None:
+    simulate_team_files(run.parent / "team.toml", tmp_path / "again", 3)
+    for path in sorted(run.iterdir()):
+        assert path.read_bytes() == (tmp_path / "again" / path.name).read_bytes(), path.name
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("robots = 0", "robots"),
+        ('[[robot]]\nname = "a"\n[[robot]]\nname = "a"', "names of their own"),
+        ('edges = [["a", "c"]]\n[[robot]]\nname = "a"\n[[robot]]\nname = "b"', "c"),
+        ('edges = []\n[[robot]]\nname = "a"\n[[robot]]\nname = "b"', "connected"),
+        ("robots = 2\n[simulation]\nnoise = [1.0]", "noise"),
+        ("robots = 2\n[simulation]\nmasses = [1.0, 2.0]\nchanges = []", "changes"),
+        ("robot = 2", "robot"),
+    ],
+)
+def test_a_team_that_is_none_is_refused(text: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "team.toml").write_text(text)
+    with pytest.raises(InvalidSetting, match=says):
+        simulate_team_files(tmp_path / "team.toml", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_log_without_a_signal_says_which(run: Path, tmp_path: Path) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    text = (tmp_path / "run" / "team.toml").read_text()
+    (tmp_path / "run" / "team.toml").write_text(text.replace('frame = "grasp"', 'frame = "hand"'))
+    with pytest.raises(MissingSignal, match=r"omega\.hand\.x"):
+        identify_team_files(tmp_path / "run")

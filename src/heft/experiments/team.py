@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from numpy.typing import NDArray
+
 from heft.arrays import Array
 from heft.errors import InvalidSetting
 
@@ -316,7 +318,7 @@ class _Sites:
             f"{sites}</body></worldbody><sensor>{sensors}</sensor></mujoco>"
         )
 
-    def read(self, motion: _Motion, which: Array) -> dict[str, Array]:
+    def read(self, motion: _Motion, which: NDArray[np.intp]) -> dict[str, Array]:
         """Return readings by kind, shapes (n, N, 3), and the `total` wrench, shape (N, 6).
 
         The wrench is moment about the body's origin, then force, in the body's frame.

@@ -1,6 +1,6 @@
 """Agreement over a network: what neighbours hold, each in own coordinates, becomes a mean.
 
-Robot i holds x_i; a linear map A_ij takes robot j's coordinates to robot i's, with A_ij = A_ik A_kj.
+Robot i holds x_i; a linear map A_ij takes coordinates of robot j to those of i: A_ij = A_ik A_kj.
 Each round every robot moves towards what its neighbours hold, in its own coordinates,
 
     x_i ← x_i + ε Σ_j (A_ij x_j − x_i),        j a neighbour of i   [Fan2017, (34)]

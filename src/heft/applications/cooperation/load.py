@@ -50,7 +50,7 @@ class LoadInformation:
 
     def regressor(self, motion: Array) -> Array:
         """Return Σ_k m_k Z_k of windows, shape (K, 6, 10)."""
-        return np.einsum("nk,kij->nij", motion, _tensor())
+        return np.asarray(np.einsum("nk,kij->nij", motion, _tensor()))
 
     def spread(self, values: Array) -> Array:
         """Return C(π), covariance of a window's residual, shape (6, 6).
@@ -79,7 +79,7 @@ class LoadInformation:
             found = Directions.of(triangle_of(rows), PARAMETERS)
             if found.rank < PARAMETERS:
                 return None
-            start = np.linalg.lstsq(rows, (wrench @ first.T).ravel(), rcond=None)[0]
+            start = np.asarray(np.linalg.lstsq(rows, (wrench @ first.T).ravel(), rcond=None)[0])
 
         def residuals(values: Array) -> Array:
             rows = wrench - Y @ values

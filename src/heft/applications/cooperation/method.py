@@ -219,7 +219,7 @@ class _Run:
             weight = np.linalg.inv(M @ self.parts[j].spread @ M.T)
             information += weight
             vector += moments[:, self._columns(j)] @ (M.T @ weight)
-        spread = np.linalg.inv(information)
+        spread = np.asarray(np.linalg.inv(information))
         return vector @ spread, spread
 
     def _load(self, moments: Array, windows: int) -> LoadInformation:

@@ -26,10 +26,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from heft.arrays import Array
+from heft.errors import InvalidRecording
 from heft.estimators import TwistInformation
 from heft.information import Graph, averaged, consensus_maps, skew
 
 from .signals import ContactSignals, LoadEstimate, Pose
+
+FEWEST = 10  # samples after poses have settled
 
 
 @dataclass(frozen=True)
@@ -66,11 +69,11 @@ class PaperMethod:
         Args:
             team: What each robot's sensors read.
             graph: Who talks to whom.
-            until: What was read later does not count [s].
+            until: What was read later than this after the beginning does not count [s].
         """
         found: dict[tuple[int, int], Pose] = {}
         for i, j in graph.edges:
-            chosen = team[i].time < until
+            chosen = team[i].time < team[i].time[0] + until
             one, other = team[i].part(chosen), team[j].part(chosen)
             twists = TwistInformation.of(
                 one.angular_velocity, one.velocity, other.angular_velocity, other.velocity
@@ -94,7 +97,14 @@ class PaperMethod:
             poses: Of neighbours by (j, i), where they are known; estimated if None.
         """
         known = self.poses(team, graph, self.settle) if poses is None else dict(poses)
-        start = int(np.searchsorted(team[0].time, self.settle))
+        start = int(np.searchsorted(team[0].time, team[0].time[0] + self.settle))
+        if len(team[0].time) - start < FEWEST:
+            raise InvalidRecording(
+                f"the poses settle for {self.settle:g} s, then the load is estimated",
+                argument="method",
+                got=f"{team[0].time[-1] - team[0].time[0]:.3g} s of logs",
+                cure="record for longer, or take heft's own method",
+            )
         parts = [robot.part(slice(start, None)) for robot in team]
         alpha, spreads = self._angular_acceleration(team, parts, start, graph, known)
         wrench = self._total_wrench(parts, graph, known)
@@ -119,7 +129,8 @@ class PaperMethod:
         """
         step = float(np.median(np.diff(team[0].time)))
         differences = 0.5 * self.noise**2 / step**2  # variance of (16)
-        found, spreads = [], []
+        found: list[Array] = []
+        spreads: list[Array] = []
         for i, part in enumerate(parts):
             whole = np.gradient(team[i].angular_velocity, step, axis=0)[start:]
             information = np.eye(3) / differences
@@ -132,9 +143,9 @@ class PaperMethod:
                 y = y + np.cross(omega, np.cross(omega, t))
                 information = information + H.T @ H / (2.0 * self.noise**2)
                 vector = vector + y @ H / (2.0 * self.noise**2)
-            spreads.append(np.linalg.inv(information))
-            found.append(vector @ spreads[-1])
-            spreads[-1] = spreads[-1] / graph.count
+            own = np.asarray(np.linalg.inv(information))
+            found.append(vector @ own)
+            spreads.append(own / graph.count)
         turns = {key: pose[0] for key, pose in poses.items()}
         return averaged(np.array(found), turns, graph, self.rounds, self.gain), spreads
 

@@ -48,6 +48,19 @@ class ContactSignals:
         """Return some of the samples."""
         return ContactSignals(*(values[rows] for values in vars(self).values()))
 
+    def at(self, time: Array) -> ContactSignals:
+        """Return the signals at other times, on straight lines between samples.
+
+        Args:
+            time: Shape (N,) [s].
+        """
+        others = (values for name, values in vars(self).items() if name != "time")
+        found = [
+            np.stack([np.interp(time, self.time, column) for column in values.T], axis=1)
+            for values in others
+        ]
+        return ContactSignals(time, *found)
+
 
 @dataclass(frozen=True, eq=False)
 class LoadEstimate:

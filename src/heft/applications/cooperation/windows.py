@@ -244,17 +244,13 @@ def load_tensor() -> Array:
     Rows are moment and force about the contact; both sides of Newton's and Euler's equations are
     linear in A, Q and S.
     """
-    none = np.zeros((1, 3))
     found = np.zeros((SIZE, 6, 10))
+    units, none = np.eye(3), np.zeros((3, 3))
     order = [3, 4, 5, 0, 1, 2]  # regressors are of force, then moment
-    for k, unit in enumerate(np.eye(3)[:, None]):
-        found[15 + k] = inertia.wrench_regressor(unit, none, none)[0][order]
-        found[6 + k] = inertia.wrench_regressor(none, none, unit)[0][order]
+    found[SPECIFIC] = inertia.wrench_regressor(units, none, none)[:, order]
+    found[ALPHA] = inertia.wrench_regressor(none, none, units)[:, order]
+    alone = inertia.wrench_regressor(none, units, none)[:, order]
     for k, (a, b) in enumerate(PAIRS):
-        one, other = np.eye(3)[a][None], np.eye(3)[b][None]
-
-        def at(omega: Array) -> Array:
-            return inertia.wrench_regressor(none, omega, none)[0][order]
-
-        found[9 + k] = at(one) if a == b else at(one + other) - at(one) - at(other)
+        both = inertia.wrench_regressor(none[:1], (units[a] + units[b])[None], none[:1])[0][order]
+        found[9 + k] = alone[a] if a == b else both - alone[a] - alone[b]
     return found
