@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-
 from numpy.typing import NDArray
 
 from heft.arrays import Array
