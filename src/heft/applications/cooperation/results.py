@@ -37,6 +37,7 @@ WHY = {
     "torque": "is the torque that it applies",
 }
 MOST_POINTS = 400  # of a curve
+MUCH = 1.2  # times the noise, from which what is left over is more than noise
 
 
 def simulate_team_files(
@@ -128,6 +129,21 @@ class TeamFound:
         known = self.result.known
         return {(b, a): known[-1].between(b, a) for a, b in edges} if known else {}
 
+    def remarks(self) -> list[str]:
+        """Return what a user should know of how well the load explains what was measured."""
+        known = self.result.known if isinstance(self.result, CooperativeResult) else ()
+        if not known or not np.isfinite(known[-1].misfit):
+            return []
+        left = float(np.sqrt(known[-1].misfit))
+        said = f"What the load leaves over is {left:.2f} times the sensors' noise"
+        if left < MUCH:
+            return [f"{said}."]
+        return [
+            f"{said}: one rigid load, held by these robots alone, does not explain the logs, and "
+            "the numbers above are surer than they should be. Clocks that differ, a contact that "
+            "slips or a robot without a log do this."
+        ]
+
     def text(self) -> str:
         """Return what the terminal shows."""
         head = ["robot", "mass", "±", "centre of mass", "±", "inertia about it"]
@@ -146,6 +162,7 @@ class TeamFound:
             turn = np.degrees(np.linalg.norm(rotation_vector_of_matrix(R)))
             one, other = self.stated.robots[a].name, self.stated.robots[b].name
             lines.append(f"{one} is {np.linalg.norm(t):.4g} m from {other}, turned by {turn:.1f}°")
+        lines += self.remarks()
         lines += [f"The load is another from {t:.2f} s on." for t in self.changes]
         return "\n".join(lines)
 
@@ -310,6 +327,7 @@ def _page(found: TeamFound) -> str:
         poses=ShownTable("Where neighbours hold it", of_poses, poses),
         plots=list(_plots(found)),
         changes=[f"{t:.2f}" for t in found.changes],
+        remarks=found.remarks(),
         method=found.method,
         version=__version__,
     )
