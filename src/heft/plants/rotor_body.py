@@ -22,8 +22,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.information import AXES, SYMBOLS, UNITS, Labels, ParameterSpace
-from heft.information import inertia, matrix_of_quaternion
+from heft.information import (
+    AXES,
+    SYMBOLS,
+    UNITS,
+    Labels,
+    ParameterSpace,
+    inertia,
+    matrix_of_quaternion,
+)
 from heft.recordings import Recording
 from heft.signals import Smoothed
 
