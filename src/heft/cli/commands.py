@@ -18,6 +18,7 @@ from heft.errors import HeftError, visible
 from heft.interrupts import interruptible
 
 from .cooperation import coop
+from .free_flyer import freeflyer
 from .options import (
     ESTIMATION,
     EXCITATION,
@@ -50,6 +51,7 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 app.command(coop)
+app.command(freeflyer)
 app.register_install_completion_command(help="Install completion for bash, zsh or fish.")
 
 

@@ -1,0 +1,278 @@
+"""`heft freeflyer design` and `track`: a motion, and its flight in closed loop, as files."""
+
+from __future__ import annotations
+
+import csv
+import json
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from heft import __version__
+from heft.arrays import Array
+from heft.errors import InvalidRecording, InvalidSetting
+from heft.experiments import (
+    Design,
+    DesignSettings,
+    ExcitationTrajectory,
+    Flight,
+    FlightFaults,
+    FlightReference,
+    FlightSettings,
+    design_flight,
+    fly,
+)
+from heft.files import UNREADABLE, put, read_text, require_own, workshop
+from heft.information import AXES
+from heft.models import (
+    SHIPPED,
+    FlightBounds,
+    FreeFlyer,
+    Load,
+    flight_bounds_from_toml,
+    free_flyer_from_toml,
+    shipped_free_flyer,
+)
+from heft.recordings import require_log, write_table
+
+MOTION = ("motion.csv", "series.json", "design.json")
+TRUTH = ("truth.json",)
+DESIGN = DesignSettings(random=100, starts=2)
+NO_FAULTS = FlightFaults()
+RATE = 50.0  # of the written motion [Hz]
+
+
+def open_flyer(body: str) -> FreeFlyer:
+    """Return a body by the path of its TOML, or by the name of one that comes with heft.
+
+    Raises:
+        InvalidSetting: If it is neither.
+    """
+    return shipped_free_flyer(body) if body in SHIPPED else free_flyer_from_toml(Path(body))
+
+
+@dataclass(frozen=True, eq=False)
+class DesignedFlight:
+    """A designed motion of a free flyer.
+
+    Attributes:
+        flyer: The body.
+        bounds: Of its room, speed and time.
+        criterion: J1 or J2.
+        design: The solver's result.
+    """
+
+    flyer: FreeFlyer
+    bounds: FlightBounds
+    criterion: str
+    design: Design
+
+    def text(self) -> str:
+        """Return what the terminal shows."""
+        made = self.design
+        lines = [
+            f"{made.gain:.3g} {'nats ' if self.criterion == 'J2' else ''}better than the best of "
+            f"{len(made.random)} random motions within the same bounds.",
+            f"Condition number of the regressor: {made.conditions.raw:.3g} in SI units, "
+            f"{made.conditions.scaled:.3g} with columns of one length.",
+            f"Log-determinant of the information of {self.bounds.cycles} cycles: "
+            f"{made.log_determinant:.1f}.",
+            f"Largest force in every direction without a moment: "
+            f"{self.flyer.guaranteed_force():.2f} N.",
+        ]
+        if self.bounds.payload is None:
+            lines.append(
+                "Commands are not limited by the design: with a load the actuators may saturate. "
+                "State what may have been grasped in [payload] of the bounds."
+            )
+        return "\n".join(lines)
+
+
+def design_files(
+    body: str,
+    out: Path,
+    bounds: Path | None = None,
+    criterion: Literal["J1", "J2"] = "J2",
+    settings: DesignSettings = DESIGN,
+    stop: threading.Event | None = None,
+) -> DesignedFlight:
+    """Design the flight that tells most of what a body has grasped, and write it.
+
+    Args:
+        body: TOML of the body, or the name of one that comes with heft.
+        out: Folder for the results, of `MOTION`.
+        bounds: TOML of the bounds; the usual ones if None.
+        criterion: `J2`, the log-determinant of the information, or `J1`, the condition number.
+        settings: Of the solver.
+        stop: Set it for the best so far.
+
+    Raises:
+        InvalidSetting: If a file is malformed.
+        InfeasibleLimits: If no motion keeps all limits.
+    """
+    require_own(out, MOTION)
+    flyer = open_flyer(body)
+    room = flight_bounds_from_toml(bounds) if bounds is not None else FlightBounds()
+    made = DesignedFlight(
+        flyer, room, criterion, design_flight(flyer, room, criterion, settings, stop)
+    )
+    reference = FlightReference(made.design.trajectory, flyer.gravity)
+    with workshop(out) as folder:
+        new = folder / out.name
+        new.mkdir()
+        _write_motion(new / MOTION[0], reference, flyer.name)
+        series = json.dumps(made.design.trajectory.to_dict(), indent=1)
+        (new / MOTION[1]).write_text(series + "\n", encoding="utf-8")
+        (new / MOTION[2]).write_text(json.dumps(_designed(made), indent=1) + "\n", encoding="utf-8")
+        put(new, out)
+    return made
+
+
+def _write_motion(path: Path, reference: FlightReference, frame: str) -> None:
+    """Write one cycle as waypoints: time, position, quaternion, velocity and angular velocity."""
+    time = np.arange(round(reference.duration * RATE) + 1) / RATE
+    states, _ = reference.states(np.minimum(time, reference.duration * (1.0 - 1e-12)))
+    names = [f"pos.{frame}.{a}" for a in AXES] + [f"quat.{frame}.{a}" for a in ("w", *AXES)]
+    names += [f"vel.{frame}.{a}" for a in AXES] + [f"omega.{frame}.{a}" for a in AXES]
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["t", *names])
+        writer.writerows(
+            [[repr(float(x)) for x in (t, *row)] for t, row in zip(time, states, strict=True)]
+        )
+
+
+def _designed(made: DesignedFlight) -> dict[str, Any]:
+    design = made.design
+    return {
+        "heft": __version__,
+        "body": made.flyer.name,
+        "criterion": made.criterion,
+        "cycles": made.bounds.cycles,
+        "period_s": made.bounds.period,
+        "log_determinant": design.log_determinant,
+        "condition_raw": design.conditions.raw,
+        "condition_scaled": design.conditions.scaled,
+        "std": dict(zip(design.base.labels.names, design.std.tolist(), strict=True)),
+        "interrupted": design.interrupted,
+    }
+
+
+def read_motion(folder: Path) -> tuple[ExcitationTrajectory, int]:
+    """Return a designed motion and how often it is to be flown.
+
+    Args:
+        folder: That `heft freeflyer design` wrote.
+
+    Raises:
+        InvalidRecording: If it is none.
+    """
+    try:
+        series = json.loads(read_text(folder / MOTION[1], "motion", InvalidRecording))
+        stated = json.loads(read_text(folder / MOTION[2], "motion", InvalidRecording))
+        return ExcitationTrajectory.from_dict(series), int(stated["cycles"])
+    except (*UNREADABLE, AttributeError) as problem:
+        raise InvalidRecording(
+            "this is no folder with a designed flight",
+            argument=str(folder),
+            got=f"{type(problem).__name__}: {problem}",
+            expected="the folder that `heft freeflyer design --out` wrote",
+        ) from problem
+
+
+@dataclass(frozen=True, eq=False)
+class TrackedFlight:
+    """A simulated flight along a designed motion.
+
+    Attributes:
+        flyer: The body.
+        loads: What it grasped.
+        flight: Log and truth.
+    """
+
+    flyer: FreeFlyer
+    loads: tuple[Load, ...] = field(default=())
+    flight: Flight = field(kw_only=True)
+
+    def text(self) -> str:
+        """Return what the terminal shows."""
+        truth = self.flight.truth
+        lines = [
+            f"{truth.time[-1]:.4g} s, {len(truth.time)} samples; off its path by "
+            f"{1e3 * truth.tracking_error:.3g} mm (rms)",
+            f"A command is at its limit in {self.flight.saturation:.1%} of the samples.",
+        ]
+        if self.flight.unsolved:
+            lines.append(f"{self.flight.unsolved} of the controller's problems had no solution.")
+        return "\n".join(lines)
+
+
+def track_files(
+    body: str,
+    motion: Path,
+    out: Path,
+    loads: tuple[Load, ...] = (),
+    cycles: int | None = None,
+    seed: int = 0,
+    faults: FlightFaults = NO_FAULTS,
+) -> TrackedFlight:
+    """Fly a designed motion in MuJoCo under predictive tracking, and write log and truth.
+
+    Args:
+        body: TOML of the body, or the name of one that comes with heft.
+        motion: Folder of the design.
+        out: Log to write: MCAP, Parquet, NPZ or CSV; the truth lies beside it, in a folder of the
+            same name with the ending `.truth`.
+        loads: What the body has grasped, which the controller does not know.
+        cycles: How often the motion is flown; as designed if None.
+        seed: Of the noise.
+        faults: Of the measured poses.
+
+    Raises:
+        InvalidSetting: If the body or a setting is none, or MuJoCo is not installed.
+        InvalidRecording: If the folder holds no design.
+    """
+    require_log(out)
+    beside = out.with_suffix(".truth")
+    require_own(beside, TRUTH)
+    flyer = open_flyer(body)
+    trajectory, designed = read_motion(motion)
+    count = designed if cycles is None else cycles
+    if count < 1:
+        raise InvalidSetting("a motion is flown once or more", argument="--cycles", got=count)
+    reference = FlightReference(trajectory, flyer.gravity)
+    flight = fly(flyer, reference, loads, FlightSettings(count, seed, faults=faults))
+    found = TrackedFlight(flyer, tuple(loads), flight=flight)
+    with workshop(out) as folder:
+        write_table(flight.log.canonical(), folder / out.name)
+        new = folder / beside.name
+        new.mkdir()
+        (new / TRUTH[0]).write_text(json.dumps(_truth(found), indent=1) + "\n", encoding="utf-8")
+        put(new, beside)
+        put(folder / out.name, out)
+    return found
+
+
+def _truth(found: TrackedFlight) -> dict[str, Any]:
+    truth = found.flight.truth
+
+    def listed(values: Array) -> Any:
+        return values.tolist()
+
+    return {
+        "heft": __version__,
+        "body": found.flyer.name,
+        "parameters_with_load": listed(truth.parameters),
+        "loads": [
+            {"mass_kg": k.mass, "position_m": k.position, "size_m": k.size} for k in found.loads
+        ],
+        "saturation": found.flight.saturation,
+        "time": listed(truth.time),
+        "position": listed(truth.position),
+        "quaternion": listed(truth.quaternion),
+        "velocity": listed(truth.velocity),
+        "omega": listed(truth.turning),
+    }

@@ -1,0 +1,376 @@
+"""`heft freeflyer study`: errors by method over motions, criteria and loads, as [Ekal2018, VI].
+
+Every run is one line of `runs.jsonl`, and is not run twice: a study that was stopped goes on.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from heft import __version__
+from heft.arrays import Array
+from heft.display import Plot, Series, Table, page, table
+from heft.errors import InvalidRecording, InvalidSetting
+from heft.experiments import (
+    DesignSettings,
+    Flight,
+    FlightReference,
+    FlightSettings,
+    design_flight,
+    fly,
+)
+from heft.files import (
+    UNREADABLE,
+    Number,
+    Section,
+    list_of,
+    put,
+    read_text,
+    read_toml,
+    require_writable,
+    workshop,
+)
+from heft.information import inertia
+from heft.models import FlightBounds, FreeFlyer, Load, flight_bounds_from_toml
+
+from .flights import open_flyer
+from .identify import FreeFlyerResult, IdentifyFreeFlyer
+
+RUNS, TABLE, REPORT = "runs.jsonl", "study.csv", "report.html"
+METHODS = ("published", "harmonics", "smoother")
+CRITERIA: tuple[Literal["J1", "J2"], ...] = ("J1", "J2")
+SLOWEST, FASTEST = 0.5, 1.5  # factors on velocities and accelerations of the bounds
+MEASURES = ("mass", "inertia", "offset")
+UNITS = {"mass": "%", "inertia": "kg·m²", "offset": "m"}
+
+
+@dataclass(frozen=True)
+class StudySettings:
+    """What is run.
+
+    Attributes:
+        trajectories: Motions by each criterion, from slow to fast.
+        cycles: How often each is flown.
+        seed: Of motions and noise.
+        random: Random motions that a design begins with.
+    """
+
+    trajectories: int = 11
+    cycles: int = 10
+    seed: int = 0
+    random: int = 60
+
+    def __post_init__(self) -> None:
+        if not (1 <= self.trajectories <= 1000 and 1 <= self.cycles <= 10_000):
+            raise InvalidSetting(
+                "a study has one trajectory or more, of one cycle or more",
+                argument="--trajectories, --cycles",
+                got=f"{self.trajectories}, {self.cycles}",
+            )
+
+
+@dataclass(frozen=True)
+class StudyRun:
+    """One flight, identified.
+
+    Attributes:
+        criterion: J1 or J2.
+        scale: Factor on velocities and accelerations of the bounds.
+        load: Number of the load, from 0 on.
+        saturation: Share of samples with a command at its limit.
+        harmonics: n* of the energy balance; 0 where it found none.
+        errors: By method: of the mass [%], of the inertia, root mean square of its six entries
+            [kg·m²], of the centre of mass [m].
+        gap: Mean |P − Ṫ| by number of harmonics [W].
+    """
+
+    criterion: str
+    scale: float
+    load: int
+    saturation: float
+    harmonics: int
+    errors: Mapping[str, tuple[float, ...]]
+    gap: tuple[float, ...]
+
+    @property
+    def key(self) -> tuple[str, float, int]:
+        """What it is known by."""
+        return self.criterion, self.scale, self.load
+
+
+@dataclass(frozen=True)
+class Study:
+    """All runs.
+
+    Attributes:
+        body: Name of the body.
+        loads: What it grasped.
+        runs: In order of saturation.
+    """
+
+    body: str
+    loads: tuple[Load, ...]
+    runs: tuple[StudyRun, ...]
+
+    def of(self, criterion: str, load: int) -> list[StudyRun]:
+        """Return the runs of a criterion with a load."""
+        return [r for r in self.runs if (r.criterion, r.load) == (criterion, load)]
+
+    def text(self) -> str:
+        """Return what the terminal shows: medians over motions."""
+        rows = []
+        for load, held in enumerate(self.loads):
+            for criterion in CRITERIA:
+                for method in METHODS:
+                    errors = [
+                        r.errors[method] for r in self.of(criterion, load) if method in r.errors
+                    ]
+                    if errors:
+                        medians = np.median(errors, axis=0)
+                        rows.append([f"{held.mass:g} kg", criterion, method, *_shown(medians)])
+        head = ["load", "criterion", "method", "mass [%]", "inertia [kg·m²]", "centre [mm]"]
+        return "Medians of the errors over the motions:\n" + table(head, rows)
+
+
+def _shown(errors: Sequence[float]) -> list[str]:
+    mass, about, offset = errors
+    return [f"{mass:.3g}", f"{about:.2e}", f"{1e3 * offset:.3g}"]
+
+
+def loads_of(path: Path) -> tuple[Load, ...]:
+    """Return the loads that a TOML file states in [[load]] tables.
+
+    Raises:
+        InvalidSetting: If it is malformed or states none.
+    """
+    side = Number("a side is a positive length", above=0.0, unit="m")
+    load = Section(
+        _load,
+        {
+            "mass": Number("a mass is positive", above=0.0, unit="kg"),
+            "position": list_of(Number(), 3),
+            "size": list_of(side, 3),
+        },
+        required=("mass", "position"),
+    )
+    tables = Section(
+        dict, {"load": list_of(load, of="[[load]] tables", entry=" ")}, required=("load",)
+    )
+    found = tables(read_toml(path), str(path))["load"]
+    if not found:
+        raise InvalidSetting("no load is stated", argument=str(path), cure="[[load]] tables")
+    return tuple(found)
+
+
+def _load(
+    mass: float, position: tuple[float, ...], size: tuple[float, ...] = (0.1, 0.1, 0.1)
+) -> Load:
+    x, y, z = position
+    a, b, c = size
+    return Load(mass, (x, y, z), (a, b, c))
+
+
+def study_files(
+    body: str,
+    loads: Path,
+    out: Path,
+    bounds: Path | None = None,
+    settings: StudySettings = StudySettings(),
+    progress: Callable[[str], None] = lambda line: None,
+) -> Study:
+    """Design, fly and identify motions by both criteria with each load, and write the study.
+
+    Args:
+        body: TOML of the body, or the name of one that comes with heft.
+        loads: TOML of [[load]] tables.
+        out: Folder to write: runs.jsonl, study.csv and report.html. Runs that are there are kept.
+        bounds: TOML of the bounds; the usual ones if None.
+        settings: What is run.
+        progress: Called with lines of progress.
+
+    Raises:
+        InvalidSetting: If a file is malformed.
+    """
+    flyer, held = open_flyer(body), loads_of(loads)
+    room = flight_bounds_from_toml(bounds) if bounds is not None else FlightBounds()
+    require_writable(out)
+    out.mkdir(parents=True, exist_ok=True)
+    plan = {"heft": __version__, "body": body, "loads": [asdict(k) for k in held]}
+    plan |= {"settings": asdict(settings), "bounds": str(bounds)}
+    done = {r.key: r for r in _stored(out / RUNS, plan)}
+    total = 2 * settings.trajectories * len(held)
+    # What a run that was stopped had half written is left out.
+    kept = [json.dumps(plan), *(json.dumps(asdict(r)) for r in done.values())]
+    _write(out / RUNS, "\n".join(kept) + "\n")
+    with (out / RUNS).open("a", encoding="utf-8") as file:
+        for run in _runs(flyer, held, room, settings, set(done)):
+            done[run.key] = run
+            file.write(json.dumps(asdict(run)) + "\n")
+            file.flush()
+            what = f"{run.criterion} × {run.scale:.2g}, {held[run.load].mass:g} kg"
+            progress(f"{len(done)}/{total}: {what}, saturated {run.saturation:.0%}")
+    found = Study(flyer.name, held, tuple(sorted(done.values(), key=lambda r: r.saturation)))
+    _write(out / TABLE, _csv(found))
+    _write(out / REPORT, _page(found))
+    return found
+
+
+def _stored(path: Path, plan: Mapping[str, Any]) -> Iterator[StudyRun]:
+    """Yield the runs that are there, if they are of the same study."""
+    if not path.exists():
+        return
+    try:
+        lines = read_text(path, "runs of a study", InvalidRecording).decode().splitlines()
+        head, *runs = [json.loads(line) for line in lines if line.strip().endswith("}")]
+        made = [_run(r) for r in runs]
+    except (*UNREADABLE, TypeError) as problem:
+        raise InvalidRecording(
+            "these are no runs of a study",
+            argument=str(path),
+            got=f"{type(problem).__name__}: {problem}",
+            cure="take another folder for --out",
+        ) from problem
+    if head != json.loads(json.dumps(plan)):
+        raise InvalidSetting(
+            "the folder holds another study",
+            argument=str(path),
+            cure="take another folder for --out, or the same body, loads and settings",
+        )
+    yield from made
+
+
+def _run(stored: Mapping[str, Any]) -> StudyRun:
+    errors = {method: tuple(values) for method, values in stored["errors"].items()}
+    return StudyRun(**{**stored, "errors": errors, "gap": tuple(stored["gap"])})
+
+
+def _runs(
+    flyer: FreeFlyer,
+    loads: Sequence[Load],
+    bounds: FlightBounds,
+    settings: StudySettings,
+    done: set[tuple[str, float, int]],
+) -> Iterator[StudyRun]:
+    scales = [round(float(s), 6) for s in np.linspace(SLOWEST, FASTEST, settings.trajectories)]
+    for criterion in CRITERIA:
+        for scale in scales:
+            left = [k for k in range(len(loads)) if (criterion, scale, k) not in done]
+            if not left:
+                continue
+            chosen = DesignSettings(random=settings.random, starts=1, seed=settings.seed)
+            made = design_flight(flyer, bounds.faster(scale), criterion, chosen)
+            reference = FlightReference(made.trajectory, flyer.gravity)
+            for k in left:
+                flown = FlightSettings(settings.cycles, settings.seed)
+                flight = fly(flyer, reference, [loads[k]], flown)
+                result = IdentifyFreeFlyer(bounds.period).fit(flight.log, flyer)
+                yield _scored(criterion, scale, k, flight, result)
+
+
+def _scored(
+    criterion: str, scale: float, load: int, flight: Flight, result: FreeFlyerResult
+) -> StudyRun:
+    """Return a run: how far each method is from the truth."""
+    truth, published, harmonic = flight.truth.parameters, result.published, result.harmonic
+    errors = {"smoother": errors_of(result.smoothed.values, truth)}
+    if harmonic is not None:
+        errors["harmonics"] = errors_of(harmonic.values, truth)
+    if published is None:
+        return StudyRun(criterion, scale, load, flight.saturation, 0, errors, ())
+    errors["published"] = errors_of(published.values, truth)
+    gap = tuple(published.gap.tolist())
+    return StudyRun(criterion, scale, load, flight.saturation, published.harmonics, errors, gap)
+
+
+def errors_of(values: Array, truth: Array) -> tuple[float, float, float]:
+    """Return errors of mass [%], inertia (rms of six entries) [kg·m²] and centre of mass [m].
+
+    Args:
+        values: Ten parameters, shape (10,).
+        truth: Likewise.
+    """
+    (mass, com, about), (true_mass, true_com, true_about) = map(inertia.to_body, (values, truth))
+    off = (about - true_about)[np.triu_indices(3)]
+    return (
+        100.0 * abs(mass / true_mass - 1.0),
+        float(np.sqrt(np.mean(off**2))),
+        float(np.linalg.norm(com - true_com)),
+    )
+
+
+def _csv(study: Study) -> str:
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    head = ["criterion", "scale", "load_kg", "saturation", "harmonics", "method"]
+    writer.writerow([*head, "mass_percent", "inertia_kgm2", "centre_m"])
+    for run in study.runs:
+        for method, errors in run.errors.items():
+            mass = study.loads[run.load].mass
+            start = [run.criterion, run.scale, mass, run.saturation, run.harmonics]
+            writer.writerow([*start, method, *errors])
+    return file.getvalue()
+
+
+def _page(study: Study) -> str:
+    rows = []
+    for r in study.runs:
+        errors = [" / ".join(_shown(r.errors[m])) if m in r.errors else "–" for m in METHODS]
+        motion = f"{r.criterion} × {r.scale:.2f}"
+        mass = f"{study.loads[r.load].mass:g}"
+        rows.append([motion, mass, f"{r.saturation:.1%}", str(r.harmonics), *errors])
+    head = ("motion", "load [kg]", "saturated", "n*", *(f"{m}: % / kg·m² / mm" for m in METHODS))
+    return page.page(
+        "applications/free_flyer/study.html.jinja",
+        title=f"What {study.body} grasped: {len(study.runs)} flights",
+        runs=Table("All flights in order of saturation", head, rows),
+        plots=list(_plots(study)),
+        gaps=list(_gaps(study)),
+        version=__version__,
+    )
+
+
+def _plots(study: Study) -> Iterator[Plot]:
+    """Yield errors over saturation, of each criterion, load and measure."""
+    roles = dict(zip(METHODS, ("residual", "predicted", "measured"), strict=True))
+    for load, held in enumerate(study.loads):
+        for criterion in CRITERIA:
+            runs = study.of(criterion, load)
+            for k, measure in enumerate(MEASURES):
+                series = tuple(
+                    Series(method, roles[method], *_over(runs, method, k), kind="points")
+                    for method in METHODS
+                )
+                title = f"{measure}, {criterion}, {held.mass:g} kg"
+                yield Plot(title, "flight in order of saturation", series, "order",
+                           f"[{UNITS[measure]}]", log_y=True)  # fmt: skip
+
+
+def _over(runs: Sequence[StudyRun], method: str, measure: int) -> tuple[Array, Array]:
+    points = [(n, r.errors[method][measure]) for n, r in enumerate(runs, 1) if method in r.errors]
+    found = np.array(points, dtype=float).reshape(-1, 2)
+    return found[:, 0], np.asarray(np.maximum(found[:, 1], 1e-12))
+
+
+def _gaps(study: Study) -> Iterator[Plot]:
+    """Yield the energy balance over the number of harmonics, of the first load's motions."""
+    for run in study.runs:
+        if run.load == 0 and run.gap:
+            harmonics = 3.0 + np.arange(len(run.gap))
+            curve = Series("mean |P − Ṫ|", "measured", harmonics, np.array(run.gap))
+            yield Plot(f"{run.criterion} × {run.scale:.2f}, n* = {run.harmonics}", "harmonics",
+                       (curve,), "harmonics", "[W]")  # fmt: skip
+
+
+def _write(path: Path, text: str) -> None:
+    with workshop(path) as folder:
+        new = folder / path.name
+        new.write_text(text, encoding="utf-8")
+        put(new, path)

@@ -1,0 +1,97 @@
+"""`heft freeflyer`: what is designed is flown, what is flown identified, what stopped goes on."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from heft.applications.free_flyer import (
+    StudySettings,
+    design_files,
+    identify_files,
+    study_files,
+    track_files,
+)
+from heft.errors import InvalidRecording, InvalidSetting
+from heft.experiments import DesignSettings
+from heft.models import Load, load_of
+
+BOUNDS = "[motion]\nperiod = 8.0\ncycles = 3\nvelocity = 0.8\n"
+LOAD = Load(1.2, (0.2, 0.06, -0.1))
+QUICK = DesignSettings(random=12, starts=1, workers=1)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("freeflyer")
+    (made / "bounds.toml").write_text(BOUNDS)
+    design_files("space_cobot", made / "motion", made / "bounds.toml", settings=QUICK)
+    track_files("space_cobot", made / "motion", made / "log.parquet", (LOAD,))
+    return made
+
+
+def test_a_designed_flight_keeps_its_bounds_and_begins_at_rest(folder: Path) -> None:
+    with (folder / "motion" / "motion.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    place = np.array([[float(r[f"pos.cobot.{a}"]) for a in "xyz"] for r in rows])
+    speed = np.array([[float(r[f"vel.cobot.{a}"]) for a in "xyz"] for r in rows])
+    time = np.array([float(r["t"]) for r in rows])
+    assert np.abs(place).max() <= 0.8 and np.abs(speed).max() <= 0.8
+    assert np.abs(speed[[0, -1]]).max() < 1e-6 and np.abs(place[-1] - place[0]).max() < 1e-6
+    made = np.gradient(place, time, axis=0)
+    assert np.abs(made - speed)[1:-1].max() < 1e-2
+
+
+def test_what_was_grasped_is_found_as_sure_as_it_is_said(folder: Path, tmp_path: Path) -> None:
+    found = identify_files("space_cobot", folder / "log.parquet", tmp_path / "result")
+    truth = json.loads((folder / "log.truth" / "truth.json").read_text())
+    values = found.result.body.parameters
+    off = values.values - np.array(truth["parameters_with_load"])
+    assert off @ np.linalg.solve(values.covariance, off) < 30.0  # χ² of ten: 1 in 1000
+    mass = found.result.load.numbers["mass"]
+    assert abs(mass.value - LOAD.mass) < 4.0 * mass.std < 0.1
+    stored = json.loads((tmp_path / "result" / "free-flyer.json").read_text())
+    assert stored["load"]["numbers"]["mass"]["value"] == mass.value
+    assert stored["published"]["harmonics"] >= 3
+    page = (tmp_path / "result" / "report.html").read_text()
+    assert "What it grasped" in page and "Energy balance" in page
+    assert "kg" in found.text()
+
+
+def test_the_same_seed_flies_the_same_flight(folder: Path, tmp_path: Path) -> None:
+    track_files("space_cobot", folder / "motion", tmp_path / "log.parquet", (LOAD,))
+    assert (tmp_path / "log.parquet").read_bytes() == (folder / "log.parquet").read_bytes()
+
+
+def test_a_study_that_was_stopped_goes_on(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "loads.toml").write_text("[[load]]\nmass = 0.5\nposition = [0.1, 0.0, 0.0]\n")
+    settings = StudySettings(trajectories=1, cycles=2, random=6)
+    call = ("space_cobot", tmp_path / "loads.toml", tmp_path / "study", folder / "bounds.toml")
+    whole = study_files(*call, settings)
+    assert {r.criterion for r in whole.runs} == {"J1", "J2"}
+    runs = tmp_path / "study" / "runs.jsonl"
+    lines = runs.read_text().splitlines()
+    runs.write_text("\n".join(lines[:-1]) + "\n" + lines[-1][:20])
+    said: list[str] = []
+    again = study_files(*call, settings, said.append)
+    assert len(said) == 1 and again.runs == whole.runs
+    errors = {m: np.median([r.errors[m] for r in again.runs], axis=0) for m in again.runs[0].errors}
+    assert errors["smoother"][2] < 0.5 * errors["published"][2]
+    with pytest.raises(InvalidSetting, match="another study"):
+        study_files(*call, StudySettings(trajectories=2, cycles=2, random=6))
+
+
+def test_what_is_none_is_refused(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(InvalidSetting, match="kg@"):
+        load_of("1.2@0,0,0,0")
+    with pytest.raises(InvalidSetting):
+        design_files("space_cobt", tmp_path / "motion")
+    with pytest.raises(InvalidRecording, match="does not exist"):
+        track_files("space_cobot", tmp_path, tmp_path / "log.parquet")
+    with pytest.raises(InvalidSetting, match="once or more"):
+        track_files("space_cobot", folder / "motion", tmp_path / "log.parquet", cycles=0)
+    assert not list(tmp_path.iterdir())
