@@ -140,7 +140,7 @@ class Study:
         return "Medians of the errors over the motions:\n" + table(head, rows)
 
 
-def _shown(errors: Sequence[float]) -> list[str]:
+def _shown(errors: Sequence[float] | Array) -> list[str]:
     mass, about, offset = errors
     return [f"{mass:.3g}", f"{about:.2e}", f"{1e3 * offset:.3g}"]
 
@@ -203,7 +203,7 @@ def study_files(
     room = flight_bounds_from_toml(bounds) if bounds is not None else FlightBounds()
     require_writable(out)
     out.mkdir(parents=True, exist_ok=True)
-    plan = {"heft": __version__, "body": body, "loads": [asdict(k) for k in held]}
+    plan: dict[str, Any] = {"heft": __version__, "body": body, "loads": [asdict(k) for k in held]}
     plan |= {"settings": asdict(settings), "bounds": str(bounds)}
     done = {r.key: r for r in _stored(out / RUNS, plan)}
     total = 2 * settings.trajectories * len(held)
@@ -363,7 +363,7 @@ def _gaps(study: Study) -> Iterator[Plot]:
     """Yield the energy balance over the number of harmonics, of the first load's motions."""
     for run in study.runs:
         if run.load == 0 and run.gap:
-            harmonics = 3.0 + np.arange(len(run.gap))
+            harmonics = np.asarray(3.0 + np.arange(len(run.gap)), dtype=float)
             curve = Series("mean |P − Ṫ|", "measured", harmonics, np.array(run.gap))
             yield Plot(f"{run.criterion} × {run.scale:.2f}, n* = {run.harmonics}", "harmonics",
                        (curve,), "harmonics", "[W]")  # fmt: skip
