@@ -161,7 +161,7 @@ def loads_of(path: Path) -> tuple[Load, ...]:
         },
         required=("mass", "position"),
     )
-    tables = Section(
+    tables: Section[dict[str, Any]] = Section(
         dict, {"load": list_of(load, of="[[load]] tables", entry=" ")}, required=("load",)
     )
     found = tables(read_toml(path), str(path))["load"]
