@@ -274,6 +274,7 @@ def measure(chosen: argparse.Namespace) -> None:
     """Fit, compare, print; store if asked."""
     arms = chosen.arm or list(truth.DEVELOPMENT if chosen.development else truth.SCORED)
     first = 0 if chosen.development else truth.FIRST_SCORED
+    first = chosen.first if chosen.first is not None else first
     seeds = range(first, first + chosen.seeds)
     truth.refuse_mixed(chosen.development, arms, seeds)
     keys = truth.planned(arms, chosen.condition, seeds)
