@@ -181,6 +181,7 @@ def write(
             base_covariance=found.estimate.parameters.covariance,
             deviations=found.deviations,
             **stored(found.estimate.noise, found.moments),
+            **found.misfit_moments.stored(),
             sliding_joints=np.array(list(sliding)),
             sliding_velocities=np.array(list(sliding.values()), dtype=float).reshape(-1, 2),
         )
