@@ -30,3 +30,4 @@ from .predictive_tracking import Plan, PredictiveTracking, TrackingSettings
 from .flight_filter import FilterSettings, FlightFilter
 from .free_flyer_world import FlightState, FreeFlyerWorld, Thruster
 from .free_flight import Flight, FlightFaults, FlightSettings, FlightTruth, fly
+from .flight_bound import information_of, stated_errors

@@ -80,13 +80,22 @@ class FlyerModel:
     def rate(self, x: Array, u: Array) -> Array:
         """Return x' of states (N, 13) and commands (N, n), shape (N, 13)."""
         turning = x[:, SPIN]
-        pushed = u @ self._push.T - self._bias(turning) @ self._compliance.T
+        pushed = self.accelerations(turning, u)
         out = np.empty_like(x)
         out[:, PLACE] = x[:, SPEED]
         out[:, TURN] = 0.5 * _product_with_vector(x[:, TURN], turning)
         out[:, SPEED] = _turned(x[:, TURN], pushed[:, :3]) + self.gravity
         out[:, SPIN] = pushed[:, 3:]
         return out
+
+    def accelerations(self, turning: Array, u: Array) -> Array:
+        """Return a (the origin's less gravity) and α in the body's axes, shape (N, 6).
+
+        Args:
+            turning: ω, shape (N, 3) [rad/s].
+            u: Commands, shape (N, n).
+        """
+        return np.asarray(u @ self._push.T - self._bias(turning) @ self._compliance.T)
 
     def _bias(self, turning: Array) -> Array:
         along = np.sum(turning * self.first, axis=1, keepdims=True)

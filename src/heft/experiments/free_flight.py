@@ -121,7 +121,7 @@ class Flight:
         log: What was measured: `u.<actuator>`, `pos.<body>.x`, `quat.<body>.w` and, with an
             inertial sensor, `omega.<body>.x` and `acc.<body>.x`.
         truth: What was true.
-        saturation: Share of samples at which one command or more is at its limit.
+        saturation: Share of samples at which the actuators can do no more.
         unsolved: How many of the controller's problems had no solution.
     """
 
@@ -216,19 +216,28 @@ class _Flight:
         seen: Filtered | None = None
         command = self.tracking.trim(wanted[:1, TURN])[0]
         self.world.spin_up(command)
+        thrust = command
         for k, time in enumerate(self.time):
             state = self.world.state
             pose = self.noise.pose(k, state.position, state.quaternion, self.rows)
             if seen is None:
                 seen = self.filter.start(state.position, state.quaternion)
             else:
-                seen = self.filter.predicted(seen, command, self.time[k] - self.time[k - 1])
+                mean, thrust = self._lagging(thrust, command, float(time - self.time[k - 1]))
+                seen = self.filter.predicted(seen, mean, float(time - self.time[k - 1]))
             seen = self.filter.updated(seen, *pose)
             if k % self.every == 0:
                 plan = self._planned(plan, float(time), state, seen)
                 command = plan.commands[0]
             self._record(k, state, command)
             self.world.advance(command, self.noise.thrust[k], self.time[1] - self.time[0])
+
+    def _lagging(self, thrust: Array, command: Array, duration: float) -> tuple[Array, Array]:
+        """Return the mean thrust while a command is held, and the thrust in the end."""
+        lag = np.maximum(self.flyer.actuators.lag, 1e-9)
+        left = np.exp(-duration / lag)
+        mean = command + (thrust - command) * lag / duration * (1.0 - left)
+        return mean, command + (thrust - command) * left
 
     def _planned(self, plan: Plan | None, time: float, state: FlightState, seen: Filtered) -> Plan:
         shown = _whole(state) if self.settings.faults.privileged else seen.state
