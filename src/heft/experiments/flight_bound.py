@@ -46,4 +46,4 @@ def stated_errors(covariance: Array, parameters: Array) -> Array:
     slope[:, 0], slope[:, 1:4] = -com / parameters[0], np.eye(3) / parameters[0]
     spread = np.trace(slope @ covariance @ slope.T)
     inertias = np.mean(np.diag(covariance)[4:])
-    return np.sqrt(np.array([covariance[0, 0], inertias, spread]))
+    return np.asarray(np.sqrt(np.array([covariance[0, 0], inertias, spread])))

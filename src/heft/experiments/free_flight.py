@@ -68,7 +68,7 @@ class FlightSettings:
         cycles: How often the reference is flown.
         seed: Of the noise.
         step: Of the integration, at most [s].
-        tracking: Of the controller.
+        tracking: Of the controller; the body's if not given.
         filter: Of what it sees.
         faults: Of the measured poses.
     """
@@ -76,7 +76,7 @@ class FlightSettings:
     cycles: int = 10
     seed: int = 0
     step: float = 0.0025
-    tracking: TrackingSettings = TrackingSettings()
+    tracking: TrackingSettings | None = None
     filter: FilterSettings = FilterSettings()
     faults: FlightFaults = FlightFaults()
 
@@ -178,12 +178,13 @@ class _Flight:
         settings: FlightSettings,
     ) -> _Flight:
         period = 1.0 / flyer.pose.rate
-        every = round(settings.tracking.step / period)
-        if every < 1 or abs(every * period - settings.tracking.step) > 1e-9:
+        tracking = settings.tracking or TrackingSettings.of(flyer)
+        every = round(tracking.step / period)
+        if every < 1 or abs(every * period - tracking.step) > 1e-9:
             raise InvalidSetting(
                 "commands change at samples of the pose",
                 argument="tracking.step",
-                got=f"{settings.tracking.step:g} s at {flyer.pose.rate:g} Hz",
+                got=f"{tracking.step:g} s at {flyer.pose.rate:g} Hz",
                 expected=f"a multiple of {period:g} s",
             )
         count = round(settings.cycles * reference.duration * flyer.pose.rate)
@@ -200,7 +201,7 @@ class _Flight:
             flyer,
             settings,
             world,
-            PredictiveTracking(flyer, reference, settings.tracking),
+            PredictiveTracking(flyer, reference, tracking),
             FlightFilter(model, flyer.pose.position, flyer.pose.angle, settings.filter),
             np.sum(bodies, axis=0),
             np.asarray(np.arange(count) * period, dtype=float),

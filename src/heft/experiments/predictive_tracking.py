@@ -71,6 +71,11 @@ class TrackingSettings:
     settled: float = 0.02
     iterations: int = 6
 
+    @staticmethod
+    def of(flyer: FreeFlyer) -> TrackingSettings:
+        """Return the settings of a body: those by default where its file says nothing."""
+        return TrackingSettings(**flyer.tracking)  # type: ignore[arg-type]
+
     def __post_init__(self) -> None:
         if self.horizon < 1:
             raise InvalidSetting("a horizon has steps", argument="horizon", got=self.horizon)
