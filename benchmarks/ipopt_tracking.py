@@ -28,13 +28,13 @@ class IpoptTracking:
         flyer = self.tracking.flyer
         m, h = float(flyer.nominal[0]), ca.DM(flyer.nominal[1:4])
         xx, xy, yy, xz, yz, zz = flyer.nominal[4:]
-        I = ca.DM([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+        spin_inertia = ca.DM([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
         x, u = ca.SX.sym("x", 13), ca.SX.sym("u", flyer.mixing.shape[1])
         q, v, w = x[3:7], x[7:10], x[10:13]
         wrench = ca.DM(flyer.mixing) @ u
         S = ca.skew(h)
         M = ca.vertcat(ca.horzcat(m * ca.DM.eye(3), -S), ca.horzcat(S, I))
-        bias = ca.vertcat(ca.cross(w, ca.cross(w, h)), ca.cross(w, I @ w))
+        bias = ca.vertcat(ca.cross(w, ca.cross(w, h)), ca.cross(w, spin_inertia @ w))
         pushed = ca.inv(M) @ (wrench - bias)
         turned = self._rotated(q, pushed[:3]) + ca.DM(np.array(flyer.gravity))
         dq = 0.5 * ca.vertcat(-ca.dot(q[1:], w), q[0] * w + ca.cross(q[1:], w))

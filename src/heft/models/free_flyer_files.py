@@ -1,5 +1,6 @@
 """Files that describe a free-flying body: TOML, read by a table of readers.
 
+```toml
 name = "cobot"                       # of its frame in a log
 gravity = [0.0, 0.0, 0.0]
 [body]
@@ -14,7 +15,8 @@ limit = [-5.7, 5.7]                  # N; lag [s], noise [N]
 position = 0.003                     # m; angle [rad], rate [Hz]
 [load]
 size = [0.1, 0.1, 0.1]               # m: the box that a load is taken for
-    [tracking]                           # settings of the controller: step [s], horizon, ...
+[tracking]                           # settings of the controller: step [s], horizon, ...
+```
 """
 
 from __future__ import annotations
@@ -30,8 +32,18 @@ import numpy as np
 
 from heft.arrays import Array, read_only
 from heft.errors import InvalidSetting, did_you_mean, shown
-from heft.files import Number, Reader, Section, Text, interval, list_of, named, number
-from heft.files import read_toml, rows_of
+from heft.files import (
+    Number,
+    Reader,
+    Section,
+    Text,
+    interval,
+    list_of,
+    named,
+    number,
+    read_toml,
+    rows_of,
+)
 from heft.information import inertia
 
 from .free_flyer import Actuators, FreeFlyer, InertialSensor, PoseSensor
