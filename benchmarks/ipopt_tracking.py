@@ -33,7 +33,7 @@ class IpoptTracking:
         q, v, w = x[3:7], x[7:10], x[10:13]
         wrench = ca.DM(flyer.mixing) @ u
         S = ca.skew(h)
-        M = ca.vertcat(ca.horzcat(m * ca.DM.eye(3), -S), ca.horzcat(S, I))
+        M = ca.vertcat(ca.horzcat(m * ca.DM.eye(3), -S), ca.horzcat(S, spin_inertia))
         bias = ca.vertcat(ca.cross(w, ca.cross(w, h)), ca.cross(w, spin_inertia @ w))
         pushed = ca.inv(M) @ (wrench - bias)
         turned = self._rotated(q, pushed[:3]) + ca.DM(np.array(flyer.gravity))

@@ -221,12 +221,13 @@ class _Flight:
         for k, time in enumerate(self.time):
             state = self.world.state
             pose = self.noise.pose(k, state.position, state.quaternion, self.rows)
-            if seen is None:
-                seen = self.filter.start(state.position, state.quaternion)
+            if seen is None:  # where nothing is measured yet, at the reference
+                there = pose if np.isfinite(pose[0]).all() else (wanted[0, PLACE], wanted[0, TURN])
+                seen = self.filter.start(*there)
             else:
                 mean, thrust = self._lagging(thrust, command, float(time - self.time[k - 1]))
                 seen = self.filter.predicted(seen, mean, float(time - self.time[k - 1]))
-            seen = self.filter.updated(seen, *pose)
+                seen = self.filter.updated(seen, *pose)
             if k % self.every == 0:
                 plan = self._planned(plan, float(time), state, seen)
                 command = plan.commands[0]
@@ -235,10 +236,11 @@ class _Flight:
 
     def _lagging(self, thrust: Array, command: Array, duration: float) -> tuple[Array, Array]:
         """Return the mean thrust while a command is held, and the thrust in the end."""
-        lag = np.maximum(self.flyer.actuators.lag, 1e-9)
-        left = np.exp(-duration / lag)
-        mean = command + (thrust - command) * lag / duration * (1.0 - left)
-        return mean, command + (thrust - command) * left
+        lag = self.flyer.actuators.lag / duration
+        with np.errstate(divide="ignore"):
+            left = np.exp(-1.0 / lag)
+        rest = thrust - command
+        return command + rest * lag * (1.0 - left), command + rest * left
 
     def _planned(self, plan: Plan | None, time: float, state: FlightState, seen: Filtered) -> Plan:
         shown = _whole(state) if self.settings.faults.privileged else seen.state
