@@ -5,7 +5,8 @@
 The Space CoBot (6.047 kg) with loads of 1.2 and 0.5 kg, 50 Hz, noise of 3 mm, 5 mrad and 0.06 N.
 What converged tracking is compared with needs CasADi; without it that comparison is by heft's own
 iterations, which the tests hold against IPOPT. Sizes of the controller's errors, and how
-much of the actuators' range a design may take, were chosen on designs of other seeds. Times are of one processor, as the machine was shared.
+much of the actuators' range a design may take, were chosen on designs of other seeds. Times are of
+one processor, as the machine was shared.
 """
 
 from __future__ import annotations
