@@ -14,9 +14,11 @@ from scipy.spatial.transform import Rotation
 from heft.information import inertia
 from heft.information.parameter_space import ParameterSpace
 from heft.information.parameters import Labels
+from heft.models.free_flyer_files import shipped_free_flyer
 from heft.models.robot import Robot
 from heft.plants import (
     Channel,
+    FreeFlyerPlant,
     GraspingPoint,
     HeldBody,
     Inputs,
@@ -297,6 +299,11 @@ def _held(resting: bool = False, others: bool = False, **unknowns: Any) -> HeldB
     )
 
 
+def _flyer(name: str) -> FreeFlyerPlant:
+    """A body under actuators; its dynamics are compared with MuJoCo's in `test_flyer_dynamics`."""
+    return FreeFlyerPlant.of(shipped_free_flyer(name))
+
+
 # Plants whose rows alone are looked at: no other software makes their experiments, or none that
 # can be differentiated.
 BARE: dict[str, Callable[[], Plant[Any]]] = {
@@ -306,5 +313,8 @@ BARE: dict[str, Callable[[], Plant[Any]]] = {
     "held body, all of its sensor unknown": lambda: _held(
         tilt=True, mounting=True, gains=True, delay=True
     ),
+    "free flyer of six rotors": lambda: _flyer("space_cobot"),
+    "free flyer of twelve nozzles": lambda: _flyer("astrobee"),
+    "free flyer that pushes up only": lambda: _flyer("quadrotor"),
     "arm with friction's dictionary": lambda: RobotPlant(robots.planar_arm(drives=True)),
 }

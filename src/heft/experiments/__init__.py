@@ -31,3 +31,4 @@ from .flight_filter import FilterSettings, FlightFilter
 from .free_flyer_world import FlightState, FreeFlyerWorld, Thruster
 from .free_flight import Flight, FlightFaults, FlightSettings, FlightTruth, fly
 from .team import SharedBody, SimulatedTeam, Team, TeamMotion, TeamNoise
+from .flight_bound import information_of, stated_errors

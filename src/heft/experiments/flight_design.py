@@ -95,7 +95,7 @@ def command_limits(
     payload = bounds.payload
     if payload is None:
         return None
-    can = flyer.actuators.attainable()
+    can = flyer.actuators.attainable
     loads = np.array([load.parameters for load in payload.vertices]).T
     return EffortLimits(
         values=flyer.nominal,
