@@ -19,3 +19,4 @@ from .bounds import StrictBounds, strict_bounds
 from .recursive import CovarianceRecursion, Filter, State
 from .harmonic_least_squares import HarmonicEstimate, HarmonicLeastSquares
 from .state_smoother import Innovations, IteratedSmoother, LinearisedLog, SmoothedLog, System
+from .state_filter import FilterError, StateFilter

@@ -6,3 +6,4 @@ from .cycles import Cycles, IdentifyFromCycles
 from .energy_balance import EnergyBalance, EnergyBalanceEstimate
 from .load import BodyEstimate, body_estimate, load_estimate
 from .identify import FreeFlyerResult, IdentifyFreeFlyer, true_bound
+from .online import FollowedFlight, FollowFreeFlyer, WellEnough
