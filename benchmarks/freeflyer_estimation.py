@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import crazyflie
-from benchmarks.freeflyer_flights import MASSES, all_flights, cobot, Flown, flown
+from benchmarks.freeflyer_flights import MASSES, Flown, all_flights, cobot, flown
 from benchmarks.results_file import Row, at_least, at_most, store, table
 from heft import identify_plant
 from heft.applications.free_flyer import (
@@ -113,6 +113,7 @@ def scored(flight: Flown) -> Scored:
 
 def line(s: Scored) -> str:
     """Return a flight as a line of text."""
+
     def three(x: Array) -> str:
         return " / ".join(f"{v:.3g}" for v in x)
 
@@ -181,7 +182,9 @@ def robustness() -> list[Row]:
         limit = None if faults.privileged else 3.0
         rows.append(at_most(f"{name}: NEES by its own covariance", s.own, "", limit))
         if faults.colour:
-            rows.append(at_least(f"{name}: samples that count as one", max(s.result.colour), "", 1.5))
+            rows.append(
+                at_least(f"{name}: samples that count as one", max(s.result.colour), "", 1.5)
+            )
     return rows
 
 
@@ -208,7 +211,9 @@ def real(folder: Path) -> list[Row]:
         found = identify_plant(plant, [logs[one]], validate=[logs[two]])
         raw = next(v for v in found.validation if v.filter_hz is None)
         rows.append(
-            at_most(f"crazyflie, thrust axis of unseen {two}, raw", raw.per_joint["force.z"], "", 0.09)
+            at_most(
+                f"crazyflie, thrust axis of unseen {two}, raw", raw.per_joint["force.z"], "", 0.09
+            )
         )
     return rows
 

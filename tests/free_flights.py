@@ -31,7 +31,9 @@ class Flown:
     commands: Array
 
 
-def reference(time: Array, period: float, seed: int, size: tuple[float, float]) -> tuple[Array, ...]:
+def reference(
+    time: Array, period: float, seed: int, size: tuple[float, float]
+) -> tuple[Array, ...]:
     """Return a periodic pose, (N, 6): position and roll, pitch, yaw, and two derivatives."""
     rng = np.random.default_rng(seed)
     order = 2.0 * np.pi / period * np.arange(1, 4)

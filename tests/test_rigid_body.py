@@ -78,7 +78,10 @@ def test_derivatives_of_a_step_are_its_finite_differences(by: str) -> None:
 
     size, e = stated.shape[2], 1e-6
     slopes = [
-        (rigid_body.difference(moved(d), found.after) - rigid_body.difference(moved(-d), found.after))
+        (
+            rigid_body.difference(moved(d), found.after)
+            - rigid_body.difference(moved(-d), found.after)
+        )
         / (2.0 * e)
         for d in e * np.eye(size)
     ]

@@ -52,7 +52,12 @@ def solved(problem: LinearisedLog) -> tuple[Array, Array, Array, float]:
     A, b = np.vstack(rows), np.concatenate(right)
     x = np.linalg.lstsq(A, b, rcond=None)[0]
     covariance = np.linalg.inv(A.T @ A)[:P, :P]
-    return x[:P], covariance, states[:, :, :-1] @ x + states[:, :, -1], float(np.sum((A @ x - b) ** 2))
+    return (
+        x[:P],
+        covariance,
+        states[:, :, :-1] @ x + states[:, :, -1],
+        float(np.sum((A @ x - b) ** 2)),
+    )
 
 
 @pytest.mark.parametrize("missing", [False, True])
@@ -91,8 +96,12 @@ def test_information_of_the_innovations_adds_sample_by_sample_in_the_filter() ->
 def test_moving_the_point_changes_no_estimate() -> None:
     problem = log(2, False)
     filter_ = StateFilter(outlier=0.0, groups=(1,) * M)
-    error = filter_.updated(filter_.start(problem.start, np.eye(P)), problem.residual[0], problem.variance[0])
-    error = filter_.predicted(error, problem.by_error[0], problem.by_parameters[0], problem.process[0])
+    error = filter_.updated(
+        filter_.start(problem.start, np.eye(P)), problem.residual[0], problem.variance[0]
+    )
+    error = filter_.predicted(
+        error, problem.by_error[0], problem.by_parameters[0], problem.process[0]
+    )
     error = filter_.updated(error, problem.residual[1], problem.variance[1])
     shift = np.array([0.3, -0.2])
     moved = error.moved(shift)

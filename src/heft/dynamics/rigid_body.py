@@ -290,9 +290,7 @@ def transitions(
     return Transitions(after, Phi, np.ascontiguousarray(parts[0]), np.ascontiguousarray(parts[1]))
 
 
-def advance(
-    states: Array, wrench: Array, steps: Array, parameters: Array, gravity: Array
-) -> Array:
+def advance(states: Array, wrench: Array, steps: Array, parameters: Array, gravity: Array) -> Array:
     """Return the states after steps, shape (M, 13); see `transitions`."""
     after = np.empty((len(steps), STATE))
     none = np.empty((0, ERRORS, ERRORS))
@@ -300,7 +298,7 @@ def advance(
     return after
 
 
-def _run(  # noqa: PLR0913
+def _run(
     states: Array, wrench: Array, steps: Array, parameters: Array, gravity: Array,
     after: Array, Phi: Array, Gamma: Array,
 ) -> None:  # fmt: skip

@@ -46,7 +46,9 @@ class FilterError:
     @property
     def parameters(self) -> Array:
         """Estimate of θ, shape (p,)."""
-        return np.asarray(scipy.linalg.solve_triangular(self.factor[:-1, :-1], self.factor[:-1, -1]))
+        return np.asarray(
+            scipy.linalg.solve_triangular(self.factor[:-1, :-1], self.factor[:-1, -1])
+        )
 
     @property
     def covariance(self) -> Array:
@@ -70,7 +72,6 @@ class FilterError:
         factor[:-1, -1] = factor[:-1, :-1] @ left
         columns[:, -1] = -columns[:, :-1] @ left
         return FilterError(columns, self.spread, factor, self.samples, self.left_out)
-
 
     def centred(self) -> FilterError:
         """Return the same about states moved by c, the estimate where θ is zero."""

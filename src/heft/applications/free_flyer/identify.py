@@ -115,9 +115,7 @@ class IdentifyFreeFlyer:
         body = body_estimate(flyer.name, widened, flyer.nominal)
         load = load_estimate(widened, flyer.nominal)
         checks = _checks(smoothed, body, colour, self.coloured, score, limits)
-        return FreeFlyerResult(
-            body, load, smoothed, harmonic, published, colour, inflation, checks
-        )
+        return FreeFlyerResult(body, load, smoothed, harmonic, published, colour, inflation, checks)
 
     def _by_cycles(
         self, flight: FlightLog, flyer: FreeFlyer
@@ -177,7 +175,7 @@ class IdentifyFreeFlyer:
         )
 
 
-def _checks(  # noqa: PLR0913
+def _checks(
     smoothed: SmoothedLog, body: BodyEstimate, colour: tuple[float, float], coloured: float,
     score: float, limits: tuple[float, float],
 ) -> tuple[Check, ...]:  # fmt: skip

@@ -24,11 +24,8 @@ from .flight_log import FlightLog
 from .path import FirstPath, FlightSystem
 
 POSITIVE = Number("the number is not positive", above=0.0)
-CHECKS: Keys = {
-    name: POSITIVE
-    for name in ("mass", "reach", "position", "angle", "velocity", "rate")
-}
-ENOUGH: Keys = {name: POSITIVE for name in ("mass", "offset", "inertia")}
+CHECKS: Keys = dict.fromkeys(("mass", "reach", "position", "angle", "velocity", "rate"), POSITIVE)
+ENOUGH: Keys = dict.fromkeys(("mass", "offset", "inertia"), POSITIVE)
 
 
 @dataclass(frozen=True)
@@ -170,7 +167,9 @@ class FollowFreeFlyer:
                 after = self._replayed(after, flyer)
         if after.state is None:
             return after
-        reached = self.enough.reached(self.estimate(after), after.covariance)
+        # Before the first replay it is too sure.
+        sober = after.replays > 0 or not self.replays
+        reached = sober and self.enough.reached(self.estimate(after), after.covariance)
         since = (flight.known_since if flight.known else time) if reached else None
         return replace(after, known_since=since)
 
@@ -235,9 +234,7 @@ class FollowFreeFlyer:
                 values = found
             error = error.moved(values - flight.values)
         state = rigid_body.retract(t.after, shift[None])[0]
-        return replace(
-            flight, time=time, state=state, values=values, error=error, thrust=thrust
-        )
+        return replace(flight, time=time, state=state, values=values, error=error, thrust=thrust)
 
     def estimate(self, flight: FollowedFlight) -> Array:
         """Return the ten parameters of body and load, shape (10,)."""
