@@ -31,6 +31,7 @@ from heft.plants import (
 from heft.plants.free_body import FreeBody
 from heft.plants.repeated_motion import RepeatedMotion
 from heft.plants.robot import RobotPlant
+from heft.plants.rotor_body import RotorBody
 from heft.recordings.recording import Recording
 from heft.signals.low_pass import Smoothed
 from tests import robots
@@ -306,5 +307,8 @@ BARE: dict[str, Callable[[], Plant[Any]]] = {
     "held body, all of its sensor unknown": lambda: _held(
         tilt=True, mounting=True, gains=True, delay=True
     ),
+    "rotorcraft": RotorBody,
+    "rotorcraft by an inertial sensor": lambda: RotorBody(motion_from="imu"),
+    "rotorcraft without its thrust constant": lambda: RotorBody(thrust_known=False),
     "arm with friction's dictionary": lambda: RobotPlant(robots.planar_arm(drives=True)),
 }

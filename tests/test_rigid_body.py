@@ -28,8 +28,8 @@ def case() -> tuple[Array, Array, Array, Array]:
 def rate(x: Array, wrench: Array, parameters: Array, gravity: Array) -> Array:
     """Return a state's derivative by the mass matrix and the equations of momentum."""
     w, h = x[10:], parameters[1:4]
-    I = inertia.inertia_matrix(parameters)
-    bias = np.concatenate([np.cross(w, np.cross(w, h)), np.cross(w, I @ w)])
+    spinning = inertia.inertia_matrix(parameters)
+    bias = np.concatenate([np.cross(w, np.cross(w, h)), np.cross(w, spinning @ w)])
     found = np.linalg.solve(rigid_body.mass_matrix(parameters), wrench - bias)
     spin = 0.5 * rigid_body.quaternion_product(x[None, 6:10], np.array([[0.0, *w]]))[0]
     linear = matrix_of_quaternion(x[6:10]) @ found[:3] + gravity

@@ -1,4 +1,4 @@
-"""A rotorcraft by its rotors' speeds: a simulated climb, what no thrust constant leaves, real logs."""
+"""A rotorcraft by its rotors' speeds: a simulated climb, no thrust constant, real logs."""
 
 from __future__ import annotations
 

@@ -16,11 +16,11 @@ import scipy.linalg
 import scipy.special
 
 from heft.arrays import Array
-from heft.compiled import Kernels, plain
+from heft.compiled import plain
 from heft.files import Keys, Number, check_fields
 from heft.information import triangle_of
 
-from .state_smoother import _predict, _update
+from .state_smoother import KERNELS, _predict, _update
 
 CHECKS: Keys = {"outlier": Number("a probability is between 0 and 1", 0.0, 1.0)}
 
@@ -160,14 +160,3 @@ class StateFilter:
         _update(*plain(known, variance), X, P, rows, gain, inverse)
         factor = triangle_of(np.vstack([error.factor, rows]))
         return FilterError(X, P, factor, error.samples + count, error.left_out + left)
-
-
-def warm_up() -> None:
-    """Call the compiled functions once, so that they are compiled and cached."""
-    X, P, rows, half = np.zeros((3, 3)), np.eye(3), np.zeros((2, 3)), np.zeros((2, 3))
-    Phi, Gamma, Q = np.eye(3), np.zeros((3, 2)), np.eye(3)
-    _predict(Phi, Gamma, np.zeros(3), Q, X, P, np.zeros((3, 3)), np.zeros((3, 3)))
-    _update(np.zeros(2), np.ones(2), X, P, rows, half, np.zeros((2, 2)))
-
-
-KERNELS = Kernels((_predict, _update), warm_up)

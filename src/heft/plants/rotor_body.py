@@ -77,8 +77,8 @@ class RotorBody(Plant[RotorMotion]):
         gravity: In the world, shape (3,) [m/s²].
         nominal: Ten parameters believed of it, shape (10,); a sphere of 1 kg if not given.
         aerodynamics: Of `inflow` and `lift`, which are parameters.
-        thrust_known: Whether the wrench is one, [N, N·m]. Else it is of rotors with a thrust constant
-            of one [rad²/s², m·rad²/s²], and every parameter is a ratio to the constant.
+        thrust_known: Whether the wrench is one, [N, N·m]. Else it is of rotors with a thrust
+            constant of one [rad²/s², m·rad²/s²], and every parameter is a ratio to the constant.
     """
 
     frame: str = "body"

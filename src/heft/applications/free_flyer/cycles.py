@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from heft.arrays import Array
-from heft.dynamics.rigid_body import mass_matrix
+from heft.dynamics import rigid_body
 from heft.errors import TooLittleData
 from heft.estimators import HarmonicEstimate, HarmonicLeastSquares
 from heft.files import Keys, Number, check_fields
@@ -92,7 +92,7 @@ class Cycles:
     @property
     def phases(self) -> int:
         """Number of phases a cycle."""
-        return self.position.shape[1]
+        return int(self.position.shape[1])
 
     @property
     def step(self) -> float:
@@ -162,8 +162,8 @@ class IdentifyFromCycles:
 
     Attributes:
         estimator: Which lines, and how often weights are updated.
-        motion: Harmonics of the motion that rows are made of. Products of fast lines reach slow ones,
-            so these are more than the lines of the equations.
+        motion: Harmonics of the motion that rows are made of. Products of fast lines reach slow
+            ones, so these are more than the lines of the equations.
         skipped: First cycles left out: they lead from rest to the periodic motion.
 
     Raises:
@@ -215,7 +215,7 @@ class IdentifyFromCycles:
         samples = count * phases
 
         def noise(values: Array) -> Array:
-            M = mass_matrix(values)
+            M = rigid_body.mass_matrix(values)
             moved = (M * sensor) @ M.T
             own = np.abs(held[:, None, None]) ** 2 * thrust + pace[:, None, None] * moved
             # Weights only: a mean, or a body that lacks a direction, would have no noise at all.

@@ -6,7 +6,8 @@ Corrected where the print cannot be meant, each at its place below:
 - (7) has p_c where its second derivative belongs;
 - (21) takes the inertia about the centre of mass, (12) estimates that about the frame's origin;
 - what stands right and left of (25) is called the other way round;
-- the sentence after (25) takes the acceleration of the frame's origin for that of the centre of mass;
+- the sentence after (25) takes the acceleration of the frame's origin for that of the centre of
+  mass;
 - rates of Euler angles are not the angular velocity that (9) takes.
 
 Kept as published: attitude by Euler angles z-y-x, which fails at a pitch of ±90°; rows of force and

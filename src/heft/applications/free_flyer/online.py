@@ -1,9 +1,9 @@
 """What a free flyer grasped, estimated while it flies, until it is known well enough.
 
 An extended Kalman filter that starts from a wrong body linearises its first samples about it and is
-then too sure. So the samples are kept for a while, smoothed, and filtered once more from the first one
-on, about the parameters that the smoother finds; from then on that point stays, and the filter is
-linear in the parameters.
+then too sure. So the samples are kept for a while, smoothed, and filtered once more from the first
+one on, about the parameters that the smoother finds; from then on that point stays, and the filter
+is linear in the parameters.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class FollowFreeFlyer:
         angle: Of the first attitude, likewise [rad].
         velocity: Of the first velocity about rest [m/s].
         rate: Of the first angular velocity about rest [rad/s].
-        replays: Times after the first sample at which all samples are smoothed and filtered anew [s].
+        replays: Times after the first sample at which all samples are filtered anew [s].
         smoother: The smoother.
         first: Its first path.
 
