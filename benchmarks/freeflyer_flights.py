@@ -27,6 +27,7 @@ from heft.recordings import Recording
 MOTIONS = [("J1", s) for s in (0.5, 0.7, 0.85, 1.0, 1.25)]
 MOTIONS += [("J2", s) for s in (0.5, 0.7, 0.85, 1.0, 1.25, 1.5)]
 PLACE = (0.20, 0.06, -0.10)  # of the load [m]
+SOUND = FlightFaults()
 MASSES = (1.2, 0.5)  # [kg]
 
 
@@ -70,7 +71,7 @@ def reference(criterion: str, scale: float, starts: int = 1) -> FlightReference:
 
 def flown(
     motion: tuple[str, float], mass: float, seed: int, cycles: int = 10,
-    faults: FlightFaults = FlightFaults(),
+    faults: FlightFaults = SOUND,
 ) -> Flown:  # fmt: skip
     """Return one flight."""
     flight = fly(

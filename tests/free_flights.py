@@ -107,7 +107,7 @@ def fly(
     body = _Body.of(flyer, parameters)
     h, count = 1.0 / rate, round(periods * period * rate)
     time = h * np.arange(count)
-    x, v, a = reference(time, period, seed, size)
+    x, _, a = reference(time, period, seed, size)
     back = np.linalg.pinv(flyer.mixing)
     turns = Rotation.from_euler("xyz", x[:, 3:])
     state = np.zeros(13)

@@ -33,6 +33,7 @@ from heft.plants import (
 from heft.plants.free_body import FreeBody
 from heft.plants.repeated_motion import RepeatedMotion
 from heft.plants.robot import RobotPlant
+from heft.plants.rotor_body import RotorBody
 from heft.recordings.recording import Recording
 from heft.signals.low_pass import Smoothed
 from tests import robots
@@ -316,5 +317,8 @@ BARE: dict[str, Callable[[], Plant[Any]]] = {
     "free flyer of six rotors": lambda: _flyer("space_cobot"),
     "free flyer of twelve nozzles": lambda: _flyer("astrobee"),
     "free flyer that pushes up only": lambda: _flyer("quadrotor"),
+    "rotorcraft": RotorBody,
+    "rotorcraft by an inertial sensor": lambda: RotorBody(motion_from="imu"),
+    "rotorcraft without its thrust constant": lambda: RotorBody(thrust_known=False),
     "arm with friction's dictionary": lambda: RobotPlant(robots.planar_arm(drives=True)),
 }

@@ -146,48 +146,47 @@ def _regressor(s, w, alpha, Y):  # type: ignore[no-untyped-def]
 
 
 @contracted
+def _turn_of_bias(w, pi, bent):  # type: ignore[no-untyped-def]
+    """Write the derivative of ω×(ω×h) and ω×Iω by ω, (6, 3)."""
+    unit, s, t = np.zeros(3), np.zeros(3), np.zeros(3)
+    for j in range(3):
+        unit[:] = 0.0
+        unit[j] = 1.0
+        for part in range(2):
+            for vector, out in ((w, s), (unit, t)):
+                if part == 0:
+                    out[0] = vector[1] * pi[3] - vector[2] * pi[2]
+                    out[1] = vector[2] * pi[1] - vector[0] * pi[3]
+                    out[2] = vector[0] * pi[2] - vector[1] * pi[1]
+                else:
+                    out[0] = pi[4] * vector[0] + pi[5] * vector[1] + pi[7] * vector[2]
+                    out[1] = pi[5] * vector[0] + pi[6] * vector[1] + pi[8] * vector[2]
+                    out[2] = pi[7] * vector[0] + pi[8] * vector[1] + pi[9] * vector[2]
+            for i in range(3):
+                k, n = (i + 1) % 3, (i + 2) % 3
+                bent[3 * part + i, j] = unit[k] * s[n] - unit[n] * s[k] + w[k] * t[n] - w[n] * t[k]
+
+
+@contracted
 def _slopes(x, six, inverse, pi, Y, A, B):  # type: ignore[no-untyped-def]
     """Write the derivatives of an error's rate: A by the error, B by parameters and wrench."""
-    q, w = x[6:10], x[10:13]
+    q, w, count = x[6:10], x[10:13], PARAMETER_COUNT
     A[:] = 0.0
     B[:] = 0.0
     _regressor(six[:3], w, six[3:], Y)
-    turn = np.empty((3, 3))
+    turn, bent = np.empty((3, 3)), np.empty((6, 3))
+    _turn_of_bias(w, pi, bent)
     for j in range(3):
         _rotate(q, 1.0 * (j == 0), 1.0 * (j == 1), 1.0 * (j == 2), turn[:, j])
         A[j, 6 + j] = 1.0
         A[3 + j, 9 + j] = 1.0
-    bent = np.zeros((6, 3))  # of ω×(ω×h) and ω×Iω by ω
-    unit = np.zeros(3)
     for j in range(3):
-        unit[:] = 0.0
-        unit[j] = 1.0
-        k, l = (j + 1) % 3, (j + 2) % 3
-        A[3 + k, 3 + j] = -w[l]
-        A[3 + l, 3 + j] = w[k]
-        for i in range(3):
-            # R [a]× e_j = R (a × e_j)
-            A[6 + i, 3 + j] = -(turn[i, k] * six[l] - turn[i, l] * six[k])
-        s0 = w[1] * pi[3] - w[2] * pi[2]
-        s1 = w[2] * pi[1] - w[0] * pi[3]
-        s2 = w[0] * pi[2] - w[1] * pi[1]
-        t0 = unit[1] * pi[3] - unit[2] * pi[2]
-        t1 = unit[2] * pi[1] - unit[0] * pi[3]
-        t2 = unit[0] * pi[2] - unit[1] * pi[1]
-        bent[0, j] = unit[1] * s2 - unit[2] * s1 + w[1] * t2 - w[2] * t1
-        bent[1, j] = unit[2] * s0 - unit[0] * s2 + w[2] * t0 - w[0] * t2
-        bent[2, j] = unit[0] * s1 - unit[1] * s0 + w[0] * t1 - w[1] * t0
-        s0 = pi[4] * w[0] + pi[5] * w[1] + pi[7] * w[2]
-        s1 = pi[5] * w[0] + pi[6] * w[1] + pi[8] * w[2]
-        s2 = pi[7] * w[0] + pi[8] * w[1] + pi[9] * w[2]
-        t0 = pi[4] * unit[0] + pi[5] * unit[1] + pi[7] * unit[2]
-        t1 = pi[5] * unit[0] + pi[6] * unit[1] + pi[8] * unit[2]
-        t2 = pi[7] * unit[0] + pi[8] * unit[1] + pi[9] * unit[2]
-        bent[3, j] = unit[1] * s2 - unit[2] * s1 + w[1] * t2 - w[2] * t1
-        bent[4, j] = unit[2] * s0 - unit[0] * s2 + w[2] * t0 - w[0] * t2
-        bent[5, j] = unit[0] * s1 - unit[1] * s0 + w[0] * t1 - w[1] * t0
-    count = PARAMETER_COUNT
-    moved = np.zeros((6, 3 + count + 6))
+        k, n = (j + 1) % 3, (j + 2) % 3
+        A[3 + k, 3 + j] = -w[n]
+        A[3 + n, 3 + j] = w[k]
+        for i in range(3):  # −R a×
+            A[6 + i, 3 + j] = -(turn[i, k] * six[n] - turn[i, n] * six[k])
+    moved = np.zeros((6, 3 + count + 6))  # of a − g and α by ω, parameters and wrench
     for i in range(6):
         for k in range(6):
             for j in range(3):
@@ -303,7 +302,7 @@ def _run(
     after: Array, Phi: Array, Gamma: Array,
 ) -> None:  # fmt: skip
     KERNELS.prepare()
-    inverse = np.linalg.inv(mass_matrix(parameters))
+    inverse: Array = np.asarray(np.linalg.inv(mass_matrix(parameters)), dtype=np.float64)
     _transitions(*plain(states, wrench, steps, inverse, parameters, gravity), after, Phi, Gamma)
 
 

@@ -430,8 +430,12 @@ def warm_up() -> None:
     X, P = np.zeros((s, p + 1)), np.eye(s)
     system = (log.by_error, log.by_parameters, log.defect, log.process, log.residual, log.variance)
     _filter(*system, X, P, rows, half, inverse, before, spread)
+    _predict(
+        np.eye(s), X[:, :p].copy(), np.zeros(s), P, X, P, np.zeros((s, s)), np.zeros((s, p + 1))
+    )
+    _update(np.zeros(m), np.ones(m), X, P, rows[0], half[0], inverse[0])
     out = np.zeros((2, s))
     _backward(log.by_error, log.residual, half, inverse, np.zeros((2, s)), spread, out)
 
 
-KERNELS = Kernels((_filter, _backward), warm_up)
+KERNELS = Kernels((_filter, _backward, _predict, _update), warm_up)

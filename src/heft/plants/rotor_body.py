@@ -8,7 +8,8 @@ speed. S is the sum of rotor speeds. The wrench at rest, thrust constant · Ω²
 body's z alone; what acts across (rotor drag) is measured by nobody, so there are four channels:
 that force, and three moments.
 
-The thrust constant multiplies all that is measured: without it only ratios to it are known.
+The thrust constant multiplies all that is measured. Without it, what is measured is taken with a
+constant of one, and only ratios to it are known: they are named so, and are no body's.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from .plant import Channel, Inputs, Measured, MotionSignal, Plant, Rows, Samples
 EQUATIONS = (2, 3, 4, 5)  # of the body's six: force along z, and moments
 MEASURED = (AXIS_FORCES[2], *AXIS_MOMENTS)
 PLACE = 3  # of the pose's signals, those of the position
+CONSTANT = "thrust constant"
 SPEED = "u.{frame}.speed"
 
 
@@ -75,6 +77,8 @@ class RotorBody(Plant[RotorMotion]):
         gravity: In the world, shape (3,) [m/s²].
         nominal: Ten parameters believed of it, shape (10,); a sphere of 1 kg if not given.
         aerodynamics: Of `inflow` and `lift`, which are parameters.
+        thrust_known: Whether the wrench is one, [N, N·m]. Else it is of rotors with a thrust
+            constant of one [rad²/s², m·rad²/s²], and every parameter is a ratio to the constant.
     """
 
     frame: str = "body"
@@ -82,6 +86,7 @@ class RotorBody(Plant[RotorMotion]):
     gravity: tuple[float, float, float] = (0.0, 0.0, -9.81)
     nominal: Array | None = None
     aerodynamics: tuple[str, ...] = ("inflow", "lift")
+    thrust_known: bool = True
 
     @cached_property
     def body(self) -> FreeBody:
@@ -91,16 +96,20 @@ class RotorBody(Plant[RotorMotion]):
     @cached_property
     def labels(self) -> Labels:
         """The body's ten, and what the air adds."""
-        units = {"inflow": "N·s²/(m·rad)", "lift": "N·s²/m²"}
-        return Labels(
-            (*(f"{self.frame}.{s}" for s in SYMBOLS), *self.aerodynamics),
-            (*UNITS, *(units[name] for name in self.aerodynamics)),
-            self.frame,
-        )
+        air = {"inflow": "N·s²/(m·rad)", "lift": "N·s²/m²"}
+        names = (*(f"{self.frame}.{s}" for s in SYMBOLS), *self.aerodynamics)
+        units = (*UNITS, *(air[name] for name in self.aerodynamics))
+        if not self.thrust_known:
+            names = tuple(f"{name}/{CONSTANT}" for name in names)
+            units = tuple(f"{unit}/(N·s²)" for unit in units)
+        return Labels(names, units, self.frame)
 
     @cached_property
     def space(self) -> ParameterSpace:
-        """The ten physically consistent, the others free."""
+        """The ten physically consistent, the others free; ratios are all free."""
+        if not self.thrust_known:
+            size = len(self.labels)
+            return ParameterSpace(self.labels, np.eye(size), np.zeros(size))
         nominal = inertia.sphere(*NOMINAL) if self.nominal is None else self.nominal
         still = np.zeros(len(self.aerodynamics))
         return ParameterSpace.of_one_body(self.labels, np.append(nominal, still))
@@ -108,8 +117,9 @@ class RotorBody(Plant[RotorMotion]):
     @property
     def channels(self) -> tuple[Channel, ...]:
         """Force along z, and moments, of the rotors at rest."""
-        moments = (Channel(name, "N·m") for name in AXIS_MOMENTS)
-        return (Channel(AXIS_FORCES[2], "N"), *moments)
+        force, moment = ("N", "N·m") if self.thrust_known else ("rad²/s²", "m·rad²/s²")
+        moments = (Channel(name, moment) for name in AXIS_MOMENTS)
+        return (Channel(AXIS_FORCES[2], force), *moments)
 
     @property
     def order(self) -> Sequence[int]:

@@ -9,3 +9,4 @@ from .identify import FreeFlyerResult, IdentifyFreeFlyer, true_bound
 from .flights import DesignedFlight, TrackedFlight, design_files, open_flyer, track_files
 from .results import IdentifiedFlyer, identify_files
 from .study import Study, StudySettings, study_files
+from .online import FollowedFlight, FollowFreeFlyer, WellEnough

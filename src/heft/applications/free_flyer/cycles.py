@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from heft.arrays import Array
-from heft.dynamics.rigid_body import mass_matrix
+from heft.dynamics import rigid_body
 from heft.errors import TooLittleData
 from heft.estimators import HarmonicEstimate, HarmonicLeastSquares
 from heft.files import Keys, Number, check_fields
@@ -25,11 +25,9 @@ from heft.signals import periodic
 from .flight_log import FlightLog, filled
 
 ON_GRID = 0.05  # of a step, by which samples may miss the phases of the first cycle
-MOST_BRIDGED = 0.1  # of the phases, which may be measured in no cycle
 BRIDGED = 15.0  # see `FirstPath.outlier`
 CHECKS: Keys = {
     "skipped": Number("the number of cycles left out is no whole number", 0, 1000, whole=True),
-    "outlier": Number("the distance of outliers is no positive number", above=0.0),
 }
 
 
@@ -39,8 +37,8 @@ class Cycles:
 
     Attributes:
         period: T [s].
-        position: Shape (C, n, 3) [m], NaN where missing.
-        quaternion: Sign-continuous, shape (C, n, 4), NaN where missing.
+        position: Shape (C, n, 3) [m]; what was missing, or gross, is bridged.
+        quaternion: Sign-continuous, shape (C, n, 4), likewise.
         wrench: Mean over each step, shape (C, n, 6) [N, N·m].
     """
 
@@ -79,10 +77,9 @@ class Cycles:
             wanted = np.minimum(wanted, flight.time[-1])
         near = np.clip(np.searchsorted(flight.time, wanted - 0.5 * step), 0, len(flight) - 1)
         away = np.abs(flight.time[near] - wanted) > ON_GRID * step
-        # The sign of each quaternion is that of the bridged path, which is continuous.
-        sign = np.where(np.sum(flight.quaternion * q, axis=1) < 0.0, -1.0, 1.0)
-        pose = np.hstack([flight.position, flight.quaternion * sign[:, None]])[near]
-        pose[away] = np.stack([np.interp(wanted[away], flight.time, x) for x in np.hstack([p, q]).T], 1)  # fmt: skip
+        bridged = np.hstack([p, q])
+        pose = bridged[near]
+        pose[away] = np.stack([np.interp(wanted[away], flight.time, x) for x in bridged.T], axis=1)
         folded = pose.reshape(count, size, 7)
         wrench = flight.wrench[near].reshape(count, size, 6)
         return Cycles(period, folded[:, :, :3], folded[:, :, 3:], wrench)
@@ -95,7 +92,7 @@ class Cycles:
     @property
     def phases(self) -> int:
         """Number of phases a cycle."""
-        return self.position.shape[1]
+        return int(self.position.shape[1])
 
     @property
     def step(self) -> float:
@@ -113,51 +110,10 @@ class Cycles:
             wrench=self.wrench[skipped:],
         )  # fmt: skip
 
-    def mean_pose(self, outlier: float) -> Array:
-        """Return position and quaternion averaged over the cycles, shape (n, 7).
-
-        Args:
-            outlier: Distance from the median of the cycles, in robust standard deviations of all
-                such distances, from which on a pose does not count.
-
-        Raises:
-            TooLittleData: If too many phases were measured in no cycle.
-        """
-        pose = np.concatenate([self.position, self.quaternion], axis=2)
-        if self.count > 2:
-            with np.errstate(all="ignore"):
-                away = np.abs(pose - np.nanmedian(pose, axis=0))
-            scale = 1.4826 * np.nanmedian(away, axis=(0, 1)) + 1e-12
-            pose = np.where(np.any(away > outlier * scale, axis=2)[..., None], np.nan, pose)
-        return mean_of_phases(pose)
-
-
-def mean_of_phases(values: Array) -> Array:
-    """Return signals averaged over cycles, shape (n, any), phases never measured bridged.
-
-    Args:
-        values: Shape (C, n, any), NaN where missing.
-
-    Raises:
-        TooLittleData: If too many phases were measured in no cycle.
-    """
-    seen = np.isfinite(values).all(axis=2)
-    count = seen.sum(axis=0)
-    phases = np.arange(len(count), dtype=float)
-    there = count > 0
-    if there.mean() < 1.0 - MOST_BRIDGED:
-        raise TooLittleData(
-            "some phases of the motion were measured in no cycle",
-            got=f"{int(np.sum(~there))} of {len(there)} phases",
-            expected=f"{MOST_BRIDGED:.0%} at most",
-            cure="fly more cycles",
-        )
-    mean = np.where(seen[..., None], values, 0.0).sum(axis=0) / np.maximum(count, 1)[:, None]
-    for column in mean.T:
-        column[~there] = np.interp(
-            phases[~there], phases[there], column[there], period=float(len(phases))
-        )
-    return np.asarray(mean)
+    @property
+    def pose(self) -> Array:
+        """Position and quaternion of each cycle, shape (C, n, 7)."""
+        return np.concatenate([self.position, self.quaternion], axis=2)
 
 
 def series(values: Array, period: float, harmonics: int) -> tuple[Array, Array, Array]:
@@ -181,23 +137,22 @@ def series(values: Array, period: float, harmonics: int) -> tuple[Array, Array, 
     return x, v, a
 
 
-def rows_on_so3(pose: Array, period: float, harmonics: int, gravity: Array) -> Array:
-    """Return the body's rows Y of a periodic pose, shape (n, 6, 10), by harmonics on SO(3).
+def rows_on_so3(pose: Array, time: float, highest: int, gravity: Array) -> Array:
+    """Return the body's rows Y of a pose over some time, shape (n, 6, 10), by lines on SO(3).
 
     Args:
-        pose: Position and quaternion over one period, shape (n, 7).
-        period: [s].
-        harmonics: Kept of each component.
+        pose: Position and sign-continuous quaternion at even steps, shape (n, 7).
+        time: How long they last [s].
+        highest: Last line kept, in multiples of 1/time.
         gravity: In the world, shape (3,) [m/s²].
     """
-    x, v, a = series(pose, period, harmonics)
+    x, v, a = series(pose, time, highest)
     q, rate, second = x[:, 3:], v[:, 3:], a[:, 3:]
     square = np.sum(q**2, axis=1, keepdims=True)
     w = angular_velocity(q, rate)
     growth = 2.0 * np.sum(q * rate, axis=1, keepdims=True) / square
     alpha = angular_velocity(q, second) - growth * w
-    back = np.swapaxes(matrix_of_quaternion(q), 1, 2)
-    specific = np.einsum("nij,nj->ni", back, a[:, :3] - gravity)
+    specific = np.einsum("nji,nj->ni", matrix_of_quaternion(q), a[:, :3] - gravity)
     return inertia.wrench_regressor(specific, w, alpha)
 
 
@@ -207,16 +162,17 @@ class IdentifyFromCycles:
 
     Attributes:
         estimator: Which lines, and how often weights are updated.
+        motion: Harmonics of the motion that rows are made of. Products of fast lines reach slow
+            ones, so these are more than the lines of the equations.
         skipped: First cycles left out: they lead from rest to the periodic motion.
-        outlier: See `Cycles.mean_pose` [robust standard deviations].
 
     Raises:
         InvalidSetting: If a setting is out of range.
     """
 
     estimator: HarmonicLeastSquares = HarmonicLeastSquares()
+    motion: int = 50
     skipped: int = 1
-    outlier: float = 6.0
 
     def __post_init__(self) -> None:
         check_fields(self, CHECKS)
@@ -243,23 +199,29 @@ class IdentifyFromCycles:
         estimator = self.estimator
         if estimator.harmonics > most:
             estimator = replace(estimator, harmonics=most)
-        pose = cycles.mean_pose(self.outlier)
-        Y = rows_on_so3(pose, cycles.period, estimator.harmonics, flyer.gravity)
-        angle = 2.0 * np.pi / cycles.phases * np.arange(estimator.harmonics + 1)
+        count, phases, lines = cycles.count, cycles.phases, estimator.harmonics + 1
+        # Rows of every cycle by the whole log's lines: cycles need not be alike, nor end where
+        # they began. Their mean is exact where the mean pose would not be.
+        pose = cycles.pose.reshape(-1, 7)
+        time = count * cycles.period
+        Y = rows_on_so3(pose, time, count * min(self.motion, (phases - 1) // 2), flyer.gravity)
+        angle = 2.0 * np.pi / phases * np.arange(lines)
         held = np.exp(-0.5j * angle) * np.sinc(0.5 * angle / np.pi)
-        mean = cycles.wrench.mean(axis=0)
-        lines = np.fft.rfft(mean, axis=0)[: len(angle)] / cycles.phases * held[:, None]
+        mean = np.fft.rfft(cycles.wrench.mean(axis=0), axis=0)[:lines]
+        wrench = mean / phases * held[:, None]
         pace = (angle / cycles.step) ** 4
         sensor = np.square([flyer.pose.position] * 3 + [flyer.pose.angle] * 3)
         thrust = flyer.actuators.wrench_noise
-        samples = cycles.count * cycles.phases
+        samples = count * phases
 
         def noise(values: Array) -> Array:
-            M = mass_matrix(values)
+            M = rigid_body.mass_matrix(values)
             moved = (M * sensor) @ M.T
             own = np.abs(held[:, None, None]) ** 2 * thrust + pace[:, None, None] * moved
             # Weights only: a mean, or a body that lacks a direction, would have no noise at all.
             least = 1e-9 * np.trace(own, axis1=1, axis2=2)[:, None, None] + 1e-30
             return np.asarray((own + least * np.eye(6)) / samples)
 
-        return estimator.fit(Y, lines, noise, flyer.nominal)
+        return estimator.fit(
+            Y.reshape(count, phases, 6, -1).mean(axis=0), wrench, noise, flyer.nominal
+        )

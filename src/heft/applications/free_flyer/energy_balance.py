@@ -6,7 +6,8 @@ Corrected where the print cannot be meant, each at its place below:
 - (7) has p_c where its second derivative belongs;
 - (21) takes the inertia about the centre of mass, (12) estimates that about the frame's origin;
 - what stands right and left of (25) is called the other way round;
-- the sentence after (25) takes the acceleration of the frame's origin for that of the centre of mass;
+- the sentence after (25) takes the acceleration of the frame's origin for that of the centre of
+  mass;
 - rates of Euler angles are not the angular velocity that (9) takes.
 
 Kept as published: attitude by Euler angles z-y-x, which fails at a pitch of ±90°; rows of force and
@@ -31,7 +32,7 @@ from heft.errors import InvalidSetting, TooLittleData
 from heft.files import Keys, Number, check_fields
 from heft.information import inertia
 
-from .cycles import Cycles, mean_of_phases, series
+from .cycles import Cycles, series
 
 CHECKS: Keys = {
     "least": Number("the number of harmonics is no whole number", 1, 10_000, whole=True),
@@ -208,14 +209,8 @@ def mean_angles(cycles: Cycles) -> Array:
 
     Args:
         cycles: Of the flight.
-
-    Raises:
-        TooLittleData: If too many phases were measured in no cycle.
     """
     q = cycles.quaternion.reshape(-1, 4)
-    seen = np.isfinite(q).all(axis=1)
-    angles = Rotation.from_quat(q[seen][:, [1, 2, 3, 0]]).as_euler("ZYX")[:, ::-1]
-    pose = np.full((len(q), 6), np.nan)
-    pose[:, :3] = cycles.position.reshape(-1, 3)
-    pose[seen, 3:] = np.unwrap(angles, axis=0)
-    return mean_of_phases(pose.reshape(cycles.count, cycles.phases, 6))
+    angles = Rotation.from_quat(q[:, [1, 2, 3, 0]]).as_euler("ZYX")[:, ::-1]
+    folded = np.unwrap(angles, axis=0).reshape(cycles.count, cycles.phases, 3)
+    return np.hstack([cycles.position.mean(axis=0), folded.mean(axis=0)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.errors import InvalidRecording
@@ -139,7 +140,8 @@ def filled(flight: FlightLog, worst: float) -> tuple[Array, Array]:
     Raises:
         InvalidRecording: If there are next to no poses.
     """
-    known = np.isfinite(flight.position).all(axis=1) & np.isfinite(flight.quaternion).all(axis=1)
+    whole = np.isfinite(np.hstack([flight.position, flight.quaternion]))
+    known: NDArray[np.bool_] = np.asarray(whole.all(axis=1))
     if known.sum() < LEAST_SAMPLES:
         raise InvalidRecording(
             "there are next to no poses",

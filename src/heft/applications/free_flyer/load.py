@@ -38,7 +38,7 @@ class BodyEstimate:
 
     @property
     def numbers(self) -> Mapping[str, Stated]:
-        """Mass [kg], centre [m] and inertia about it [kg·m²] of the body that can exist, by name."""
+        """Mass [kg], centre [m] and inertia [kg·m²] of the body that can exist, by name."""
         return stated_numbers(self.consistent, 0)
 
     @property

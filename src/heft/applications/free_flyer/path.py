@@ -73,7 +73,9 @@ class FirstPath:
         scale = np.where(scale > 0.0, scale, np.inf)
         inner = slice(half, len(x) - half)
         rows = (Y / scale[:, None])[inner].reshape(-1, Y.shape[2])
-        found = np.linalg.lstsq(rows, (wrench / scale)[inner].ravel(), rcond=None)[0]
+        found: Array = np.asarray(
+            np.linalg.lstsq(rows, (wrench / scale)[inner].ravel(), rcond=None)[0], dtype=np.float64
+        )
         return found if inertia.consistency_margin(found) > 0.0 else flyer.nominal
 
     @property
@@ -131,13 +133,10 @@ class FlightSystem:
     def variance(self, flyer: FreeFlyer) -> Array:
         """Return the variance of what is measured, infinite where it is missing, shape (N, 6)."""
         stated = np.square([flyer.pose.position] * 3 + [flyer.pose.angle] * 3)
-        known = np.column_stack(
-            [
-                np.repeat(np.isfinite(part).all(axis=1)[:, None], 3, axis=1)
-                for part in (self.flight.position, self.flight.quaternion)
-            ]
-        )
-        return np.where(known, stated, np.inf)
+        parts = (self.flight.position, self.flight.quaternion)
+        # The sum of what is not finite is not finite.
+        known = np.repeat(np.stack([part.sum(axis=1) for part in parts], axis=1), 3, axis=1)
+        return np.where(np.isfinite(known), stated, np.inf)
 
     def linearised(self, path: Array, values: Array, variance: Array) -> LinearisedLog:
         """Return the log linearised about a path and parameters; see `estimators.System`."""

@@ -1,0 +1,251 @@
+"""What a free flyer grasped, estimated while it flies, until it is known well enough.
+
+An extended Kalman filter that starts from a wrong body linearises its first samples about it and is
+then too sure. So the samples are kept for a while, smoothed, and filtered once more from the first
+one on, about the parameters that the smoother finds; from then on that point stays, and the filter
+is linear in the parameters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.dynamics import rigid_body
+from heft.errors import FitError, InputError
+from heft.estimators import FilterError, IteratedSmoother, StateFilter
+from heft.files import Keys, Number, check_fields
+from heft.information import inertia
+from heft.models import FreeFlyer
+
+from .flight_log import FlightLog
+from .path import FirstPath, FlightSystem
+
+POSITIVE = Number("the number is not positive", above=0.0)
+CHECKS: Keys = dict.fromkeys(("mass", "reach", "position", "angle", "velocity", "rate"), POSITIVE)
+ENOUGH: Keys = dict.fromkeys(("mass", "offset", "inertia"), POSITIVE)
+
+
+@dataclass(frozen=True)
+class WellEnough:
+    """How well body and load are to be known, in standard deviations.
+
+    Attributes:
+        mass: Share of the body's mass.
+        offset: Of the centre of mass, along any axis [m].
+        inertia: Share of the largest moment of inertia, of any entry.
+
+    Raises:
+        InvalidSetting: If one is not positive.
+    """
+
+    mass: float = 0.005
+    offset: float = 0.002
+    inertia: float = 0.05
+
+    def __post_init__(self) -> None:
+        check_fields(self, ENOUGH)
+
+    def reached(self, values: Array, covariance: Array) -> bool:
+        """Return whether parameters are known well enough.
+
+        Args:
+            values: Shape (10,).
+            covariance: Shape (10, 10).
+        """
+        numbers, jacobian = inertia.stated_body(values)
+        std = np.sqrt(np.diag(jacobian @ covariance @ jacobian.T))
+        largest = float(np.linalg.eigvalsh(inertia.to_body(values)[2])[-1])
+        return bool(
+            std[0] <= self.mass * numbers[0]
+            and np.all(std[1:4] <= self.offset)
+            and np.all(std[4:] <= self.inertia * largest)
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class FollowedFlight:
+    """A flight so far.
+
+    Attributes:
+        time: Of the last sample [s].
+        state: Of the body's frame then, shape (13,); no sample yet if None.
+        values: Ten parameters of body and load, shape (10,).
+        error: What is known about both.
+        thrust: Of the actuators at that time, shape (n,); of use where they lag.
+        samples: Time, pose and held commands so far, until the last replay.
+        replays: Number of replays done.
+        known_since: Time from which on the parameters are known well enough [s]; None before.
+    """
+
+    time: float
+    state: Array | None
+    values: Array
+    error: FilterError
+    thrust: Array
+    samples: tuple[tuple[float, Array, Array], ...] = ()
+    replays: int = 0
+    known_since: float | None = None
+
+    @property
+    def covariance(self) -> Array:
+        """Covariance of the parameters, shape (10, 10)."""
+        return self.error.covariance
+
+    @property
+    def known(self) -> bool:
+        """Whether the parameters are known well enough."""
+        return self.known_since is not None
+
+
+@dataclass(frozen=True)
+class FollowFreeFlyer:
+    """Body and load estimated while flying, from each pose and command as it comes.
+
+    Attributes:
+        enough: When they are known.
+        filter: The filter.
+        mass: Standard deviation of the load's mass before anything is measured [kg].
+        reach: Of its place about the frame's origin [m].
+        position: Of the first position about the first measured one [m].
+        angle: Of the first attitude, likewise [rad].
+        velocity: Of the first velocity about rest [m/s].
+        rate: Of the first angular velocity about rest [rad/s].
+        replays: Times after the first sample at which all samples are filtered anew [s].
+        smoother: The smoother.
+        first: Its first path.
+
+    Raises:
+        InvalidSetting: If one is not positive.
+    """
+
+    enough: WellEnough = WellEnough()
+    filter: StateFilter = StateFilter()
+    mass: float = 2.0
+    reach: float = 0.3
+    position: float = 0.1
+    angle: float = 0.1
+    velocity: float = 0.3
+    rate: float = 0.3
+    replays: tuple[float, ...] = (4.0, 12.0)
+    smoother: IteratedSmoother = IteratedSmoother()
+    first: FirstPath = FirstPath()
+
+    def __post_init__(self) -> None:
+        check_fields(self, CHECKS)
+
+    def start(self, flyer: FreeFlyer) -> FollowedFlight:
+        """Return the flight before its first sample.
+
+        Args:
+            flyer: The body without its load.
+        """
+        spread = np.repeat(np.square((self.position, self.angle, self.velocity, self.rate)), 3)
+        scale = self.mass * np.repeat([1.0, self.reach, self.reach**2], [1, 3, 6])
+        error = self.filter.start(np.diag(spread), np.diag(scale**2))
+        still = np.zeros(len(flyer.actuators))
+        return FollowedFlight(np.nan, None, np.array(flyer.nominal), error, still)
+
+    def step(
+        self, flight: FollowedFlight, flyer: FreeFlyer, time: float, pose: Array, held: Array
+    ) -> FollowedFlight:
+        """Return the flight after a sample.
+
+        Args:
+            flight: Before it.
+            flyer: Its actuators, sensors and gravity.
+            time: Of the sample [s].
+            pose: Position and quaternion, NaN where missing, shape (7,).
+            held: Commands that were held since the last sample, shape (n,).
+        """
+        after = self._sampled(flight, flyer, time, pose, held)
+        if flight.replays < len(self.replays) and after.state is not None:
+            after = replace(after, samples=(*flight.samples, (time, pose, held)))
+            if time - after.samples[0][0] >= self.replays[flight.replays]:
+                after = self._replayed(after, flyer)
+        if after.state is None:
+            return after
+        # Before the first replay it is too sure.
+        sober = after.replays > 0 or not self.replays
+        reached = sober and self.enough.reached(self.estimate(after), after.covariance)
+        since = (flight.known_since if flight.known else time) if reached else None
+        return replace(after, known_since=since)
+
+    def _replayed(self, flight: FollowedFlight, flyer: FreeFlyer) -> FollowedFlight:
+        """Return the flight filtered anew about the parameters that its smoother finds."""
+        time, pose, held = (np.array(part) for part in zip(*flight.samples, strict=True))
+        # What a sample says was held until then is what a log says holds from the one before.
+        commands = np.vstack([held[1:], held[-1:]])
+        values = self.estimate(flight)
+        try:
+            log = FlightLog.of_arrays(time, pose[:, :3], pose[:, 3:], commands, flyer)
+            system = FlightSystem.of(log, flyer, self.first.covariance)
+            start = self.first.parameters(log, flyer)
+            path, variance = self.first.states(log), system.variance(flyer)
+            found = self.smoother.fit(system, path, start, variance).values
+        except (FitError, InputError):
+            found = values
+        if inertia.consistency_margin(found) > 0.0:
+            values = found
+        elif inertia.consistency_margin(values) <= 0.0:
+            values = flight.values
+        begin = self.start(flyer)
+        error = begin.error.moved(values - begin.values)
+        done = flight.replays + 1
+        again = replace(begin, values=values, error=error, replays=done)
+        for sample in flight.samples:
+            again = self._sampled(again, flyer, *sample)
+        return replace(again, samples=flight.samples if done < len(self.replays) else ())
+
+    def _sampled(
+        self, flight: FollowedFlight, flyer: FreeFlyer, time: float, pose: Array, held: Array
+    ) -> FollowedFlight:
+        """Return the flight after a sample, without anything said of it."""
+        quaternion = pose[3:] / np.linalg.norm(pose[3:])
+        if flight.state is None:
+            if not np.isfinite(pose).all():
+                return flight
+            still = np.zeros(3)
+            state = np.concatenate([pose[:3], still, quaternion, still])
+            return replace(flight, time=time, state=state, thrust=np.array(held))
+        length = time - flight.time
+        mean, thrust = _lagged(flight.thrust, held, length, flyer.actuators.lag)
+        t = rigid_body.transitions(
+            flight.state[None], flyer.actuators.wrench(mean[None]), np.array([length]),
+            flight.values, flyer.gravity,
+        )  # fmt: skip
+        noise = t.by_wrench[0] @ flyer.actuators.wrench_noise @ t.by_wrench[0].T
+        error = self.filter.predicted(flight.error, t.by_error[0], t.by_parameters[0], noise)
+        residual = np.concatenate(
+            [pose[:3] - t.after[0, :3], rigid_body.turned(t.after[:, 6:10], quaternion[None])[0]]
+        )
+        sensor = np.square([flyer.pose.position] * 3 + [flyer.pose.angle] * 3)
+        variance = np.where(np.isfinite(residual), sensor, np.inf)
+        error = self.filter.updated(error, residual, variance)
+        values = flight.values
+        if flight.replays:
+            shift, error = error.columns[:, -1], error.centred()
+        else:
+            shift = error.states
+            found = values + error.parameters
+            if inertia.consistency_margin(found) > 0.0:  # rows need a body that can exist
+                values = found
+            error = error.moved(values - flight.values)
+        state = rigid_body.retract(t.after, shift[None])[0]
+        return replace(flight, time=time, state=state, values=values, error=error, thrust=thrust)
+
+    def estimate(self, flight: FollowedFlight) -> Array:
+        """Return the ten parameters of body and load, shape (10,)."""
+        return np.asarray(flight.values + flight.error.parameters)
+
+
+def _lagged(thrust: Array, held: Array, length: float, lag: Array) -> tuple[Array, Array]:
+    """Return the mean thrust over a step and that at its end, of actuators with a lag."""
+    slow = lag > 0.0
+    safe = np.where(slow, lag, 1.0)
+    left = np.where(slow, np.exp(-length / safe), 0.0)
+    share = np.where(slow, safe / length * (1.0 - left), 0.0)
+    gap = thrust - held
+    return held + gap * share, held + gap * left

@@ -1,0 +1,260 @@
+"""Identification of a free flyer: identities of the method, recovery, honesty, faults, the load."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from heft.applications.free_flyer import (
+    Cycles,
+    EnergyBalance,
+    FlightLog,
+    FollowFreeFlyer,
+    IdentifyFreeFlyer,
+    IdentifyFromCycles,
+    WellEnough,
+    load_estimate,
+    true_bound,
+)
+from heft.applications.free_flyer.energy_balance import path_of_angles, power_gap
+from heft.applications.free_flyer.flight_log import mean_thrust
+from heft.arrays import Array
+from heft.errors import InvalidRecording, TooLittleData
+from heft.information import Triangle, inertia
+from heft.models import FreeFlyer, Load, load_of, shipped_free_flyer
+from tests.free_flights import Flown, fly, reference
+
+PERIOD = 10.0
+LOAD = load_of("1.2kg@0.20,0.06,-0.10")
+
+
+@cache
+def cobot(noise: float = 1.0, gravity: float = 0.0) -> FreeFlyer:
+    """Return the Space CoBot with its noise scaled."""
+    flyer = shipped_free_flyer("space_cobot")
+    pose = replace(flyer.pose, position=noise * flyer.pose.position, angle=noise * flyer.pose.angle)
+    actuators = replace(flyer.actuators, noise=noise * flyer.actuators.noise)
+    weight = np.array([0.0, 0.0, gravity])
+    return replace(flyer, pose=pose, actuators=actuators, gravity=weight)
+
+
+@cache
+def flight(seed: int, noise: float = 1.0, gravity: float = 0.0, colour: float = 0.0) -> Flown:
+    """Return a flight of four cycles with the load."""
+    flyer = cobot(noise, gravity)
+    return fly(flyer, flyer.with_load(LOAD), seed, periods=4, colour=colour)
+
+
+def nees(off: Array, covariance: Array) -> float:
+    """Return the squared error in standard deviations, by dimension."""
+    return float(off @ np.linalg.solve(covariance, off)) / len(off)
+
+
+def test_the_energy_balance_is_the_residual_projected_on_the_twist() -> None:
+    # For any motion, wrench and parameters, physical or not: an identity, no approximation.
+    rng = np.random.default_rng(3)
+    time = PERIOD / 200 * np.arange(200)
+    pose, *_ = reference(time, PERIOD, 1, (0.5, 0.9))
+    path = path_of_angles(pose, PERIOD, 12)
+    wrench, values = rng.normal(size=(200, 6)), rng.normal(size=10)
+    rest = wrench - path.regressor @ values
+    twist = np.hstack([path.velocity, path.angular_velocity])
+    gap = power_gap(path, wrench, values)
+    assert np.allclose(gap, np.sum(twist * rest, axis=1), atol=1e-12)
+
+
+def test_the_published_method_is_exact_where_its_assumptions_hold() -> None:
+    # A wrench made by the regressor of a motion of three harmonics, without noise.
+    count, cycles = 200, 2
+    time = PERIOD / count * np.arange(count)
+    pose, *_ = reference(time, PERIOD, 2, (0.5, 0.6))
+    truth = cobot().with_load(LOAD)
+    wrench = path_of_angles(pose, PERIOD, 3).regressor @ truth
+    from scipy.spatial.transform import Rotation
+
+    q = np.roll(Rotation.from_euler("ZYX", pose[:, :2:-1]).as_quat(), 1, axis=1)
+    folded = [np.broadcast_to(x, (cycles, *x.shape)) for x in (pose[:, :3], q, wrench)]
+    found = EnergyBalance().fit(Cycles(PERIOD, *folded))
+    assert np.allclose(found.values, truth, atol=1e-9)
+    assert found.gap.max() < 1e-9
+    assert len(found.tried) == len(found.gap) == 13
+
+
+def test_without_noise_all_is_found_by_lines_and_smoother() -> None:
+    noise = 1e-3
+    flown = flight(1, noise)
+    result = IdentifyFreeFlyer(period=PERIOD).fit(flown.recording, cobot(noise))
+    assert result.harmonic is not None
+    size = np.abs(flown.parameters).max()
+    assert np.abs(result.smoothed.values - flown.parameters).max() < 1e-4 * size
+    assert np.abs(result.harmonic.values - flown.parameters).max() < 1e-2 * size
+
+
+def test_the_smoother_is_efficient_and_knows_it() -> None:
+    by_bound, own = [], []
+    for seed in range(6):
+        flown = flight(seed)
+        log = FlightLog.of(flown.recording, cobot())
+        result = IdentifyFreeFlyer(period=PERIOD, published=None).fit(log, cobot())
+        off = result.smoothed.values - flown.parameters
+        by_bound.append(nees(off, true_bound(log, cobot(), flown.states, flown.parameters)))
+        covariance = result.body.parameters.covariance
+        assert covariance is not None
+        own.append(nees(off, covariance))
+        assert result.smoothed.settled
+        assert result.inflation == 1.0
+        assert 0.9 < result.smoothed.chi_square < 1.1
+    # 60 squared deviations: mean 1, three deviations of it are .55.
+    assert 0.45 < np.mean(by_bound) < 1.55
+    assert 0.45 < np.mean(own) < 1.55
+
+
+def test_lines_are_within_three_times_the_bound() -> None:
+    ratios = []
+    for seed in range(4):
+        flown = flight(seed)
+        log = FlightLog.of(flown.recording, cobot())
+        bound = true_bound(log, cobot(), flown.states, flown.parameters)
+        found = IdentifyFromCycles().fit(Cycles.of(log, PERIOD), cobot())
+        ratios.append((found.values - flown.parameters) ** 2 / np.diag(bound))
+    assert np.sqrt(np.mean(ratios)) < 3.0
+
+
+def test_the_load_is_what_was_added() -> None:
+    flown = flight(0)
+    result = IdentifyFreeFlyer(period=PERIOD).fit(flown.recording, cobot())
+    mass, com, central = inertia.to_body(LOAD.parameters)
+    stated = result.load.numbers
+    assert abs(stated["mass"].value - mass) < 4.0 * stated["mass"].std
+    for k, axis in enumerate("xyz"):
+        number = stated[f"com.{axis}"]
+        assert abs(number.value - com[k]) < 4.0 * number.std
+        assert number.std < 0.01
+        spin = stated[f"inertia.{axis}{axis}"]
+        assert abs(spin.value - central[k, k]) < 5.0 * spin.std
+    assert inertia.consistency_margin(result.load.consistent.parameters.values) > 0.0
+    assert inertia.consistency_margin(result.body.consistent.parameters.values) > 0.0
+
+
+def test_doubt_about_the_nominal_body_is_doubt_about_the_load() -> None:
+    rng = np.random.default_rng(0)
+    factor = np.triu(rng.normal(size=(11, 11))) + 5.0 * np.eye(11)
+    triangle = Triangle(np.arange(10), factor, 100)
+    nominal, doubt = cobot().nominal, np.diag(rng.uniform(0.1, 1.0, 10))
+    sure = load_estimate(triangle, nominal).parameters
+    unsure = load_estimate(triangle, nominal, doubt).parameters
+    assert sure.covariance is not None
+    assert unsure.covariance is not None
+    assert np.allclose(unsure.covariance, sure.covariance + doubt)
+    assert np.allclose(unsure.values, sure.values)
+
+
+@pytest.mark.parametrize("period", [PERIOD, None])
+def test_missing_repeated_and_gross_poses_cost_no_more_than_themselves(
+    period: float | None,
+) -> None:
+    flown, flyer = flight(2), cobot()
+    log = FlightLog.of(flown.recording, flyer)
+    rng = np.random.default_rng(4)
+    p, q = log.position.copy(), log.quaternion.copy()
+    gross = rng.random(len(p)) < 0.01
+    p[gross] += rng.normal(size=(gross.sum(), 3))
+    q[gross] = rng.normal(size=(gross.sum(), 4))
+    again = np.flatnonzero(rng.random(len(p) - 1) < 0.05) + 1
+    p[again], q[again] = p[again - 1], q[again - 1]
+    gone = rng.random(len(p)) < 0.05
+    p[gone] = q[gone] = np.nan
+    broken = FlightLog.of_arrays(log.time, p, q, log.commands, flyer)
+    result = IdentifyFreeFlyer(period=period, published=None).fit(broken, flyer)
+    covariance = result.body.parameters.covariance
+    assert covariance is not None
+    assert (
+        nees(result.smoothed.values - flown.parameters, covariance) < 2.6
+    )  # .999 of χ²₁₀/10: 2.96
+    assert result.smoothed.left_out >= 0.8 * 2 * gross.sum() * 0.9
+    assert result.inflation == 1.0
+
+
+def test_coloured_noise_is_seen_and_widens_the_covariance() -> None:
+    plain, found = [], []
+    for seed in range(4):
+        flown, flyer = flight(seed, colour=0.8), cobot()
+        result = IdentifyFreeFlyer(period=PERIOD, published=None).fit(flown.recording, flyer)
+        assert max(result.colour) > 2.0
+        assert any(c.name == "coloured poses" and c.status == "warn" for c in result.checks)
+        covariance = result.body.parameters.covariance
+        assert covariance is not None
+        found.append(nees(result.smoothed.values - flown.parameters, covariance))
+        blind = replace(IdentifyFreeFlyer(period=PERIOD, published=None), coloured=1e6)
+        naive = blind.fit(flown.recording, flyer).smoothed
+        plain.append(nees(naive.values - flown.parameters, naive.covariance))
+    assert np.mean(found) < 2.0
+    assert np.mean(plain) > np.mean(found)
+
+
+def test_gravity_and_a_motion_that_does_not_repeat() -> None:
+    flown = flight(3, gravity=-1.5)
+    log = FlightLog.of(flown.recording, cobot(gravity=-1.5)).part(slice(0, 900))
+    result = IdentifyFreeFlyer().fit(log, cobot(gravity=-1.5))
+    assert result.harmonic is None
+    assert result.published is None
+    covariance = result.body.parameters.covariance
+    assert covariance is not None
+    assert nees(result.smoothed.values - flown.parameters, covariance) < 2.96
+
+
+def test_followed_while_flying_it_announces_what_it_then_keeps() -> None:
+    flown, flyer = flight(1), cobot()
+    log = FlightLog.of(flown.recording, flyer)
+    follow = FollowFreeFlyer(WellEnough(mass=0.01, offset=0.005, inertia=0.1))
+    state = follow.start(flyer)
+    told = None
+    for n in range(1000):
+        pose = np.concatenate([log.position[n], log.quaternion[n]])
+        state = follow.step(state, flyer, log.time[n], pose, log.commands[max(n - 1, 0)])
+        if state.known and told is None:
+            told = log.time[n], follow.estimate(state)
+    assert told is not None
+    assert 0.5 < told[0] < 15.0
+    off = follow.estimate(state) - flown.parameters
+    assert nees(off, state.covariance) < 2.96
+    assert abs(told[1][0] / flown.parameters[0] - 1.0) < 0.04
+    assert not state.samples  # what is kept is bounded
+
+
+def test_thrust_that_lags_is_the_mean_of_its_exact_response() -> None:
+    rng = np.random.default_rng(0)
+    u, steps, lag = rng.normal(size=(6, 2)), np.full(6, 0.1), np.array([0.0, 0.07])
+    fine = 4000
+    y, means = u[0, 1], []
+    for k in range(6):
+        t = 0.1 * (np.arange(fine) + 0.5) / fine
+        means.append(np.mean(u[k, 1] + (y - u[k, 1]) * np.exp(-t / 0.07)))
+        y = u[k, 1] + (y - u[k, 1]) * np.exp(-0.1 / 0.07)
+    found = mean_thrust(u, steps, lag)
+    assert np.allclose(found[:, 0], u[:, 0])
+    assert np.allclose(found[:, 1], means, atol=1e-6)
+
+
+def test_a_body_at_rest_tells_nothing_and_that_is_said() -> None:
+    flyer, count = cobot(), 200
+    rng = np.random.default_rng(0)
+    position = 1e-3 * rng.normal(size=(count, 3))
+    quaternion = np.tile([1.0, 0.0, 0.0, 0.0], (count, 1)) + 1e-3 * rng.normal(size=(count, 4))
+    log = FlightLog.of_arrays(
+        0.02 * np.arange(count), position, quaternion, np.zeros((count, 6)), flyer
+    )
+    with pytest.raises(TooLittleData):
+        IdentifyFromCycles().fit(Cycles.of(log, 0.1), flyer)
+    none = np.full((count, 3), np.nan)
+    empty = FlightLog.of_arrays(log.time, none, quaternion, log.commands, flyer)
+    with pytest.raises(InvalidRecording):
+        IdentifyFreeFlyer().fit(empty, flyer)
+
+
+def test_a_load_weighs_what_its_box_weighs() -> None:
+    box = Load(0.5, (0.1, 0.0, 0.0), (0.1, 0.2, 0.3))
+    assert np.isclose(box.parameters[0], 0.5)
