@@ -3,13 +3,13 @@
 from . import criteria
 from .trajectories import BASES, ExcitationTrajectory, Family, Fourier, Spline
 from .criteria import Conditions, Criterion, PredictedError
-from .limits import Broken, EffortLimits, JointLimits, MotionLimits
-from .limits import covariance_deviations, link_deviations
+from .limits import Broken, EffortLimits, DesignLimits, JointLimits
+from .limits import link_deviations
 from .excitation import Excitation, Grids, excitation_of, task_error
 from .augmented_lagrangian import Progress, SolverSettings
 from .design_settings import DesignSettings
 from .starts import Start
-from .design import Design, base_positions, default_noise, design
+from .design import Design, base_positions, default_noise, design, noise_of
 from .arms import Arm, Inertial
 from .bounded_motions import BoundedMotion, HarmonicMotion, SplineMotion
 from .certificates import Certificate, Loads, Proof, certify_clearance, certify_efforts

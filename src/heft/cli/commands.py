@@ -14,7 +14,10 @@ from typing import Annotated, Literal
 from cyclopts import App, CycloptsError, Parameter
 
 from heft import __version__
-from heft.cli_options import (
+from heft.errors import HeftError, visible
+from heft.interrupts import interruptible
+
+from .options import (
     ESTIMATION,
     EXCITATION,
     LIVE,
@@ -34,9 +37,7 @@ from heft.cli_options import (
     weighed_by_sensor,
     weighed_live,
 )
-from heft.errors import HeftError, visible
-from heft.interrupts import interruptible
-from heft.terminal import message, open_streams, progress, progress_unless, shown
+from .terminal import message, open_streams, progress, progress_unless, shown
 
 POOR, SALVAGED = 1, 3  # exit codes
 
@@ -588,7 +589,3 @@ def main() -> None:
         reason = visible(str(error)) or "there is no memory left"
         sys.stderr.write(f"heft: {reason}; not finished\n")
         sys.exit(2)
-
-
-if __name__ == "__main__":
-    main()
