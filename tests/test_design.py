@@ -273,6 +273,14 @@ def test_gravity_that_the_drives_cannot_hold_is_named() -> None:
         design(plant, DesignLimits(joint_limits(6), weak), QUICK)
 
 
+def test_where_no_random_motion_has_room_some_are_bent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heft.experiments.starts.shrunk", lambda problem, X, posture: None)
+    limits = DesignLimits(joint_limits(2), clearance=(Sphere(),))
+    found = design(plant_of(TWO), limits, QUICK)
+    assert np.isfinite(found.value)
+    assert Sphere().values(found.trajectory(fine(found))[0]).min() >= 0.0
+
+
 def test_limits_that_fight_are_both_named() -> None:
     """A sphere about a posture that the positions exclude."""
     limits = joint_limits(2)
