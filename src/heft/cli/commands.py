@@ -17,6 +17,7 @@ from heft import __version__
 from heft.errors import HeftError, visible
 from heft.interrupts import interruptible
 
+from .cooperation import coop
 from .options import (
     ESTIMATION,
     EXCITATION,
@@ -50,6 +51,7 @@ app = App(
     version_flags=["--version"],
     suppress_keyboard_interrupt=False,
 )
+app.command(coop)
 app.register_install_completion_command(help="Install completion for bash, zsh or fish.")
 
 

@@ -17,3 +17,4 @@ from .block_jackknife import Block, Jackknife, block_moments
 from .jackknife import JackknifeFit, fit_jackknife
 from .bounds import StrictBounds, strict_bounds
 from .recursive import CovarianceRecursion, Filter, State
+from .dual_quaternions import TwistInformation

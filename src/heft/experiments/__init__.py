@@ -34,3 +34,4 @@ from .simulated_drives import (
 )
 from .simulated_models import whole_robot
 from .simulator import Condition, Controller, ExactMotion, SimulatedExperiment, Simulator
+from .team import SharedBody, SimulatedTeam, Team, TeamMotion, TeamNoise
