@@ -135,6 +135,7 @@ def _coupled() -> ExcitableRobot:
 
 PLANTS: dict[str, Callable[[], Any]] = {
     "panda": lambda: ExcitableRobot.of(robots.load(TREES[2])),
+    "panda, friction's dictionary": lambda: ExcitableRobot.of(robots.load(TREES[2]), True),
     "coupled motors, a joint unmeasured": _coupled,
     "sliding joint": lambda: ExcitableRobot.of(robots.load(TREES[5])),
     "load": lambda: _load("panda_description/urdf/panda.urdf"),

@@ -28,7 +28,7 @@ from heft.experiments import (
     link_deviations,
     task_error,
 )
-from heft.experiments.design import base_positions
+from heft.experiments.design import base_positions, judged
 from heft.experiments.excitation import scaled
 from heft.experiments.random_motions import draw, resting_posture
 from heft.experiments.starts import largest_share
@@ -271,6 +271,28 @@ def test_gravity_that_the_drives_cannot_hold_is_named() -> None:
     weak = EffortLimits(values, torque, deviations=deviations)
     with pytest.raises(InfeasibleLimits, match=f"torque of {plant.channels[1].name}"):
         design(plant, DesignLimits(joint_limits(6), weak), QUICK)
+
+
+def test_where_no_random_motion_has_room_some_are_bent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heft.experiments.starts.shrunk", lambda problem, X, posture: None)
+    limits = DesignLimits(joint_limits(2), clearance=(Sphere(),))
+    found = design(plant_of(TWO), limits, QUICK)
+    assert np.isfinite(found.value)
+    assert Sphere().values(found.trajectory(fine(found))[0]).min() >= 0.0
+
+
+def test_single_numbers_are_judged_without_a_dictionarys_columns() -> None:
+    plant = ExcitableRobot.of(robots.load(TWO), dictionary=True)
+    settings = replace(QUICK, criterion="E", random=10, starts=1)
+    found = design(plant, DesignLimits(joint_limits(2)), settings)
+    kept = judged(plant, found.base, None)
+    assert kept is not None and len(found.base.labels) - len(kept) == len(plant.redundant) > 0
+    # The columns that are left are as well conditioned as without the dictionary, about.
+    alone = design(plant_of(TWO), DesignLimits(joint_limits(2)), settings)
+    assert judged(alone.plant, alone.base, None) is None
+    assert found.conditions.scaled < 10.0 * alone.conditions.scaled
+    everything = criteria.conditions(found.rows_of(found.trajectory), found.noise)
+    assert found.conditions.scaled < 0.1 * everything.scaled
 
 
 def test_limits_that_fight_are_both_named() -> None:

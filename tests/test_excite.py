@@ -25,9 +25,13 @@ from heft.applications.excite import (
 )
 from heft.applications.excite.certified import bounded_motion, certified
 from heft.applications.excite.excite import counting
+from heft.applications.excite.report import by_link
+from heft.dynamics.drives import SIGMOID_SPEEDS
 from heft.errors import InfeasibleLimits, InvalidSetting
 from heft.experiments import DesignSettings
 from heft.experiments.certificates import certify_efforts
+from heft.information import SYMBOLS
+from heft.models import JointOptions, Options, Robot
 from heft.plants import structural_base
 
 ARM = Path(heft.__file__).parent / "applications" / "demo" / "arm.urdf"
@@ -183,6 +187,25 @@ def test_what_counts_is_what_the_link_is_part_of(written: tuple[Excited, Path]) 
     assert set(untold) == {base.standard.names[k] for k in seen if not np.any(base.matrix[:, k])}
     with pytest.raises(InvalidSetting, match="called so"):
         counting(base, ["forarm"])
+
+
+def test_what_is_not_told_is_gathered_by_link() -> None:
+    whole = [f"base.{s}" for s in SYMBOLS]
+    assert by_link(whole) == "base (all)"
+    assert by_link(["arm.left.m", *whole, "arm.left.I.xx"]) == "arm.left (m, I.xx), base (all)"
+
+
+def test_friction_is_told_as_it_will_be_fitted(written: tuple[Excited, Path]) -> None:
+    planned = written[0].planned
+    speeds = [t.scale for t in planned.plant.robot.drives[0].friction if t.kind == "sigmoid"]
+    assert sorted(speeds) == sorted(SIGMOID_SPEEDS)
+    # No single term of the dictionary is told: their sum is.
+    names = [written[0].base.labels.names[k] for k in written[0].listed]
+    assert names and not any("sigmoid" in n for n in names)
+    joints = {j: JointOptions(friction="simple") for j in planned.robot.joints}
+    simple = Robot.from_file(ARM, Options(joint=joints))
+    alone = replace(planned, robot=simple)
+    assert alone.plant.labels == alone.carrier.labels
 
 
 def test_designing_for_a_link_tells_more_of_it(written: tuple[Excited, Path]) -> None:

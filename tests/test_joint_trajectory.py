@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from rosbags.typesys import Stores, get_typestore
 
-from heft.recordings import JointTrajectory
+from heft.errors import InvalidRecording
+from heft.recordings import JointTrajectory, Recording, write_table
 
 
 @pytest.fixture
@@ -39,6 +40,40 @@ def test_the_message_is_read_back_by_another_library(
         assert np.array_equal(point.accelerations, motion.acceleration[k])
         stamp = point.time_from_start
         assert stamp.sec + 1e-9 * stamp.nanosec == pytest.approx(motion.time[k], abs=1e-9)
+
+
+def test_an_mcap_file_is_read_again(motion: JointTrajectory, tmp_path: Path) -> None:
+    motion.write_mcap(tmp_path / "motion.mcap")
+    found = JointTrajectory.read_mcap(tmp_path / "motion.mcap")
+    assert found is not None and found.joints == motion.joints
+    assert found.time == pytest.approx(motion.time, abs=1e-9)
+    for key in ("position", "velocity", "acceleration"):
+        assert np.array_equal(getattr(found, key), getattr(motion, key))
+    plain = JointTrajectory(motion.joints, motion.time, motion.position)
+    plain.write_mcap(tmp_path / "plain.mcap")
+    again = JointTrajectory.read_mcap(tmp_path / "plain.mcap")
+    assert again is not None and again.velocity is None and again.acceleration is None
+
+
+def test_a_log_of_joint_states_is_no_commanded_motion(tmp_path: Path) -> None:
+    time = np.linspace(0.0, 1.0, 11)
+    log = Recording.from_arrays(time, "log", q={"elbow": np.sin(time)})
+    write_table(log.canonical(), tmp_path / "log.mcap")
+    assert JointTrajectory.read_mcap(tmp_path / "log.mcap") is None
+
+
+def test_a_message_that_contradicts_itself_is_refused(
+    motion: JointTrajectory, tmp_path: Path
+) -> None:
+    short = JointTrajectory(("one", "two", "three"), motion.time, motion.position)
+    short.write_mcap(tmp_path / "short.mcap")
+    with pytest.raises(InvalidRecording, match="cannot be read"):
+        JointTrajectory.read_mcap(tmp_path / "short.mcap")
+    motion.write_mcap(tmp_path / "cut.mcap")
+    whole = (tmp_path / "cut.mcap").read_bytes()
+    (tmp_path / "cut.mcap").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InvalidRecording):
+        JointTrajectory.read_mcap(tmp_path / "cut.mcap")
 
 
 def test_json_holds_the_same_numbers(motion: JointTrajectory) -> None:

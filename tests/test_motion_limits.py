@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import mujoco
 import numpy as np
 import pytest
 
 from heft.errors import InvalidSetting
 from heft.models import HalfSpace, Options, Robot, motion_limits
+from heft.models.shapes import shapes_of
 
 from .robots import path_of
 
@@ -118,3 +121,71 @@ def test_joints_that_are_not_there_or_cannot_move_are_refused() -> None:
     full = {"panda_joint1": {"position": [1.0, 1.0]}}
     with pytest.raises(InvalidSetting, match="no room"):
         motion_limits(Robot.from_file(PANDA, options(joint=full)))
+
+
+MJCF = """<mujoco>
+  <compiler angle="degree"/>
+  <default>
+    <default class="strong"><joint actuatorfrcrange="-40 50" range="-90 120"/></default>
+    <motor ctrlrange="-2 3"/>
+  </default>
+  <worldbody><geom type="plane" size="1 1 1"/><body><joint name="turn" class="strong"/>
+    <geom size="0.1"/><geom type="box" size="1 1 1" contype="0" conaffinity="0"/>
+    <body pos="0.3 0 0"><joint name="slide" type="slide" range="-0.1 0.2"/>
+      <geom type="box" size="0.1 0.05 0.02" pos="0 0.1 0" euler="10 20 30"/>
+      <geom type="ellipsoid" size="0.1 0.05 0.02"/>
+      <body pos="0.3 0 0"><joint name="free" range="-1 1" limited="false"/>
+        <frame pos="0.1 0.2 0.3" euler="5 0 40">
+        <geom type="cylinder" fromto="0 0 0 0.1 0.2 0.3" size="0.04"/></frame>
+        <geom type="capsule" size="0.04 0.1" pos="0 0 0.1"/>
+  </body></body></body></worldbody>
+  <actuator><motor joint="slide" gear="5"/><motor joint="turn" gear="-30"/>
+    <position joint="free" forcerange="-7 6" kp="10"/></actuator>
+</mujoco>"""
+
+
+def test_limits_of_an_mjcf_are_those_of_mujoco() -> None:
+    model = mujoco.MjModel.from_xml_string(MJCF)
+    speeds = {name: {"velocity": 1.0} for name in ("turn", "slide", "free")}
+    robot = Robot.from_text(MJCF.encode(), options(joint=speeds))
+    found = motion_limits(robot)
+    for k, name in enumerate(found.joints):
+        joint = model.joint(name)
+        limited = bool(model.jnt_limited[joint.id])
+        expected = joint.range if limited else (-math.pi, math.pi)
+        assert (found.lower[k], found.upper[k]) == pytest.approx(tuple(expected), rel=1e-6)
+    # A margin of 5 % is taken off; the least of a joint's own limit and its motors' together.
+    stated = dict(zip(found.joints, found.effort / 0.95, strict=True))
+    assert stated == pytest.approx({"turn": 40.0, "slide": 10.0, "free": 6.0})
+
+
+def test_geoms_that_can_touch_reach_as_far_as_those_of_mujoco() -> None:
+    model = mujoco.MjModel.from_xml_string(MJCF)
+    robot = Robot.from_text(MJCF.encode())
+    found, notes = shapes_of(robot, None, ())
+    assert any("plane" in n for n in notes)
+    ways = np.random.default_rng(0).normal(size=(50, 3))
+    ways /= np.linalg.norm(ways, axis=1)[:, None]
+    seen = [0] * model.nbody
+    for g in range(model.ngeom):
+        body = int(model.geom_bodyid[g])
+        if body == 0 or not (model.geom_contype[g] or model.geom_conaffinity[g]):
+            continue
+        surface = found[f"body_{body}"][seen[body]]
+        seen[body] += 1
+        turn = np.zeros(9)
+        mujoco.mju_quat2Mat(turn, model.geom_quat[g])
+        own = ways @ turn.reshape(3, 3)
+        size = model.geom_size[g]
+        across = np.hypot(own[:, 0], own[:, 1])
+        reach = {
+            mujoco.mjtGeom.mjGEOM_SPHERE: size[0],
+            mujoco.mjtGeom.mjGEOM_BOX: np.abs(own) @ size,
+            mujoco.mjtGeom.mjGEOM_ELLIPSOID: np.linalg.norm(own * size, axis=1),
+            mujoco.mjtGeom.mjGEOM_CYLINDER: size[0] * across + size[1] * np.abs(own[:, 2]),
+            mujoco.mjtGeom.mjGEOM_CAPSULE: size[0] + size[1] * np.abs(own[:, 2]),
+        }[mujoco.mjtGeom(model.geom_type[g])]
+        corners, radius = surface.corners()
+        its = (ways @ corners.T + radius).max(axis=1) - ways @ model.geom_pos[g]
+        assert np.all(its >= reach - 1e-6) and np.all(its <= 1.02 * reach + 1e-6)
+    assert seen == [0, *(len(found[f"body_{b}"]) for b in range(1, model.nbody))]

@@ -248,6 +248,24 @@ def mesh_path(name: str, model: Path) -> Path | None:
     return next((p for p in places if p.suffix.lower() in MESHES and p.is_file()), None)
 
 
+def require_viewer() -> Any:
+    """Return the library of the viewer.
+
+    Raises:
+        InputError: If it is not installed.
+    """
+    try:
+        import viser
+    except ImportError as problem:
+        raise InputError(
+            "the viewer is not installed",
+            argument="heft view",
+            got=str(problem),
+            cure="pip install 'heft[view]'",
+        ) from problem
+    return viser
+
+
 def serve(
     robot: Path,
     log: Path | None,
@@ -280,15 +298,7 @@ def serve(
             argument=f"--map {columns}",
             cure="name the log after the robot",
         )
-    try:
-        import viser
-    except ImportError as problem:
-        raise InputError(
-            "the viewer is not installed",
-            argument="heft view",
-            got=str(problem),
-            cure="pip install 'heft[view]'",
-        ) from problem
+    viser = require_viewer()
     shown, model = read_robot(robot, options)
     motion = read_motion(shown, log, columns) if log is not None else None
     with contextlib.redirect_stdout(io.StringIO()):  # the address is said below, and once

@@ -43,6 +43,8 @@ from .terminal import message, open_streams, progress, progress_unless, shown
 
 POOR, SALVAGED = 1, 3  # exit codes
 
+VIEW_PORT = 8080  # of the viewer, on this machine
+
 app = App(
     name="heft",
     help="What a robot weighs, how much friction it has, and how sure that is, from its logs.",
@@ -180,6 +182,7 @@ def excite(
     options: With = None,
     given: Path | None = None,
     excitation: Excitation = EXCITATION,
+    view: bool = False,
     quiet: bool = False,
 ) -> None:
     """Design the motion that tells most about a robot, proven to keep all limits.
@@ -200,16 +203,23 @@ def excite(
         TOML whose table [motion] states limits and the room: acceleration, jerk, floor, boxes.
     given
         Folder of earlier results: what is known already, the joints' noise, better numbers.
+    view
+        Play the motion in the browser then, as heft view does; Ctrl-C ends it.
     quiet
         Say nothing while working.
     """
     from heft.applications.excite import excite_files, text_of
+    from heft.applications.viewer import require_viewer, serve
     from heft.interrupts import stopped_by_signals
 
+    if view:
+        require_viewer()  # before the work
     settings = excitation.settings(columns)
     with stopped_by_signals() as stop:
         found = excite_files(model, out, settings, options, given, progress_unless(quiet), stop)
     message(text_of(found, str(out)))
+    if view and not found.design.interrupted:
+        serve(model, out / "motion.parquet", None, options, VIEW_PORT, True, message)
 
 
 @app.command
@@ -279,7 +289,7 @@ def simulate(
         URDF or MJCF on a fixed base, whose numbers are taken for the truth.
     motion
         A log with t and `q.<joint>`, with `v.` and `a.` if they are known; or a JointTrajectory as
-        JSON.
+        JSON, or in an MCAP file.
     out
         MCAP, Parquet, NPZ or CSV file to write.
     columns
@@ -399,7 +409,7 @@ def view(
     *,
     columns: Map = None,
     options: With = None,
-    port: int = 8080,
+    port: int = VIEW_PORT,
     open_browser: Annotated[bool, Parameter(name="--open")] = True,
 ) -> None:
     """Show a robot and a recording in the browser; Ctrl-C ends it.

@@ -139,9 +139,10 @@ class Design:
 
     @cached_property
     def conditions(self) -> Conditions:
-        """Condition numbers of the regressor, raw and scaled."""
+        """Condition numbers of the regressor, raw and scaled, without redundant columns."""
         sigma = self.noise if self.noise.ndim == 1 else np.sqrt(np.diag(self.noise))
-        return criteria.conditions(self.rows_of(self.trajectory), sigma, self.about)
+        columns = judged(self.plant, self.base, self.about)
+        return criteria.conditions(self.rows_of(self.trajectory), sigma, columns)
 
 
 def base_positions(labels: Labels, about: Sequence[str]) -> tuple[int, ...] | None:
@@ -169,6 +170,25 @@ def base_positions(labels: Labels, about: Sequence[str]) -> tuple[int, ...] | No
                 cure=f"did you mean '{near}'?" if near else None,
             )
     return tuple(k for k, o in enumerate(owners) if any(name in o for name in about))
+
+
+def judged(
+    plant: Plant[Any], base: BaseParameters, about: tuple[int, ...] | None
+) -> tuple[int, ...] | None:
+    """Return the base parameters that condition and largest variance are judged by; None for all.
+
+    Redundant columns of a plant, such as a dictionary's, all but hold one another: they would rule
+    whatever looks at single numbers.
+
+    Args:
+        plant: Whose columns they are.
+        base: Its base parameters.
+        about: Positions of those that count; all if None.
+    """
+    redundant = set(plant.redundant)
+    counted = range(base.rank) if about is None else about
+    kept = tuple(k for k in counted if base.kept[k] not in redundant)
+    return about if len(kept) in (0, len(counted)) else kept
 
 
 def default_noise(plant: Plant[Any], limits: DesignLimits) -> Array:
@@ -225,7 +245,11 @@ def design(
     about = base_positions(base.labels, settings.about)
     noise = default_noise(plant, limits) if noise is None else np.asarray(noise, dtype=float)
     factor = _known(plant, base, noise, known)
-    worth = criterion or criteria.named(settings.criterion, about, settings.scale_columns)
+    worth = criterion
+    if worth is None:
+        volume = settings.criterion == "D"  # which does not depend on how columns are combined
+        counted = about if volume else judged(plant, base, about)
+        worth = criteria.named(settings.criterion, counted, settings.scale_columns)
     with one_blas_thread():
         levels = _levels(plant, limits, settings, worth, noise, factor.T @ factor)
         drawn, posture = feasible_motions(levels.coarse, limits, settings, stop)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 
 import numpy as np
 
@@ -65,8 +66,8 @@ def feasible_motions(
 ) -> tuple[list[Array], Array]:
     """Return random motions that keep all limits, and a posture to shrink motions about.
 
-    They are shrunk until they do; where not even rest does, or no random posture is one to rest in,
-    some are bent until they do.
+    They are shrunk until they do; where no random posture is one to rest in, or none with room for
+    any of the motions, some are bent until they do.
 
     Raises:
         InfeasibleLimits: If none can be.
@@ -74,16 +75,14 @@ def feasible_motions(
     rng = np.random.default_rng(settings.seed)
     posture, excess = resting_posture(problem, limits.joints, rng)
     drawn = draw(problem, limits.joints, settings.random, rng, settings.draws)
-    if excess > 0.0:
-        first = [X for _, X in zip(range(settings.starts), drawn, strict=False)]
-        return _bent(problem, limits, settings, first), posture
+    first = list(islice(drawn, settings.starts))
     found: list[Array] = []
-    for X in drawn:
+    for X in chain(first, drawn) if excess <= 0.0 else ():
         kept = shrunk(problem, X, posture)
         found += [] if kept is None else [kept]
         if stop is not None and stop.is_set() and found:
             break
-    return found, posture
+    return found or _bent(problem, limits, settings, first), posture
 
 
 def _bent(

@@ -56,6 +56,7 @@ class Joint:
         position: Of its anchor in the body's frame, shape (3,) [m].
         axis: Unit vector in the body's frame, shape (3,).
         reference: Its position in the file's configuration [rad or m].
+        said: Its attributes, those of its class included.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Joint:
     position: Array
     axis: Array
     reference: float
+    said: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,7 @@ class Body:
     parameters: Array | None
     by_geoms: bool
     of_meshes: bool
+    geoms: tuple[mjcf_shapes.Geom, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,8 @@ class Model:
         mimics: Master, multiplier and offset of joints that follow others, by name.
         gravity: Vector [m/s²].
         notes: Messages to the user on the file.
+        scene: Geoms of the world.
+        compiler: What the file's numbers mean.
     """
 
     name: str
@@ -117,6 +122,8 @@ class Model:
     mimics: Mapping[str, tuple[str, float, float]]
     gravity: tuple[float, float, float]
     notes: tuple[str, ...]
+    scene: tuple[mjcf_shapes.Geom, ...]
+    compiler: Compiler
 
 
 @dataclass
@@ -205,8 +212,8 @@ class _Reader:
         if inertial is not None:
             principal = orientation(inertial.attributes, self.compiler, where)
             parameters = inertial_parameters(inertial, self.compiler, where)
-        elif self.compiler.from_geoms:
-            geoms = [(e, c, r, p) for e, c, r, p in inside if e.tag == "geom"]
+        geoms = [(e, c, r, p) for e, c, r, p in inside if e.tag == "geom"]
+        if inertial is None and self.compiler.from_geoms:
             parameters, meshes = self.solids(geoms)
         if number(element.attributes, "gravcomp", where, 0.0) != 0.0:
             self.lifted.append(name)
@@ -226,6 +233,7 @@ class _Reader:
                 parameters,
                 inertial is None and parameters is not None,
                 meshes,
+                tuple(self.geom(*geom) for geom in geoms),
             )
         )
         for child, within, r, p in inside:
@@ -294,15 +302,15 @@ class _Reader:
             translation + rotation @ vector(said, "pos", 3, where, (0.0, 0.0, 0.0)),
             rotation @ unit(vector(said, "axis", 3, where, (0.0, 0.0, 1.0)), "an axis", where),
             reference if kind == "slide" else self.compiler.angle(reference),
+            said,
         )
 
     def solid(
         self, element: Element, inherited: str, rotation: Array, translation: Array
     ) -> Array | None:
         """Return a geom's ten parameters in its body's frame, None if only a mesh file knows."""
-        said = self.attributes(element, inherited)
-        where = self.where(element)
-        kind = said.get("type", "mesh" if "mesh" in said else "sphere")
+        geom = self.geom(element, inherited, rotation, translation)
+        said, where, kind = geom.said, geom.where, geom.kind
         group = number(said, "group", where, 0.0)
         mass = number(said, "mass", where, math.nan)
         density = number(said, "density", where, mjcf_shapes.DENSITY)
@@ -316,30 +324,20 @@ class _Reader:
             return np.zeros(10)
         if kind not in mjcf_shapes.SIZES or "mesh" in said or said.get("shellinertia") == "true":
             return None
-        written = said.get("size")
-        size = numbers(written, max(1, min(len((written or "").split()), 3)), "size", where)
-        turn = orientation(said, self.compiler, where)
-        move = vector(said, "pos", 3, where, (0.0, 0.0, 0.0))
-        if "fromto" in said:
-            ends = vector(said, "fromto", 6, where, ())
-            along = ends[:3] - ends[3:]  # MuJoCo's z axis points to the first end
-            turn = orientation({"zaxis": " ".join(map(repr, along.tolist()))}, self.compiler, where)
-            move = 0.5 * (ends[:3] + ends[3:])
-            half = 0.5 * float(np.linalg.norm(along))
-            across = 1 if kind in ("capsule", "cylinder") else 2
-            size = [*(size[0],) * across, half]
-        count = mjcf_shapes.SIZES[kind]
-        if len(size) < count or min(size[:count], default=0.0) <= 0.0:
-            raise InvalidModel(
-                f"a {kind} has no size", argument=where, got=said.get("size"), cure="give it one"
-            )
-        shape = tuple(size[:count])
+        shape, turn, move = geom.solid(self.compiler)
         if math.isnan(mass):
             mass = density * mjcf_shapes.volume(kind, shape)
         if mass < mjcf_shapes.LEAST_MASS:
             return np.zeros(10)
-        change = inertia.frame_change(rotation @ turn, translation + rotation @ move)
+        change = inertia.frame_change(turn, move)
         return np.asarray(change @ mjcf_shapes.solid(kind, shape, mass))
+
+    def geom(
+        self, element: Element, inherited: str, rotation: Array, translation: Array
+    ) -> mjcf_shapes.Geom:
+        """Return a geom with the attributes of its class."""
+        said = self.attributes(element, inherited)
+        return mjcf_shapes.Geom(said, self.where(element), rotation, translation)
 
 
 def _generated(element: Element, path: str) -> InvalidModel:
@@ -422,6 +420,7 @@ def read(root: Element, path: str) -> Model:
             raise _generated(element, path)
     compiler = compiler_of(root, path)
     reader = _Reader(path, compiler, defaults_of(root, path))
+    scene: list[mjcf_shapes.Geom] = []
     for world in root.all("worldbody"):
         inherited = world.attributes.get("childclass", "main")
         for child, within, rotation, translation in reader.children(
@@ -429,6 +428,8 @@ def read(root: Element, path: str) -> Model:
         ):
             if child.tag == "body":
                 reader.enter(child, WORLD, within, rotation, translation)
+            elif child.tag == "geom":
+                scene.append(reader.geom(child, within, rotation, translation))
             elif child.tag in ("joint", "freejoint", "inertial"):
                 raise InvalidModel("the world does not move", argument=reader.where(child))
     if not reader.bodies:
@@ -455,6 +456,8 @@ def read(root: Element, path: str) -> Model:
         _mimics(root, joints, path),
         gravity,
         (),
+        tuple(scene),
+        compiler,
     )
     return replace(model, notes=tuple(_notes(model, reader)))
 

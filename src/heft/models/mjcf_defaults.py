@@ -32,6 +32,8 @@ class Compiler:
         groups: First and last group of geoms that count then.
         least_mass: Lower bound to which MuJoCo raises masses [kg].
         least_moment: Lower bound to which MuJoCo raises principal moments [kg·m²].
+        limits_by_range: Whether what has a range is limited to it.
+        meshes: Folder of mesh files, from that of the model file.
     """
 
     degrees: bool = True
@@ -40,6 +42,8 @@ class Compiler:
     groups: tuple[float, float] = (0.0, 5.0)
     least_mass: float = 0.0
     least_moment: float = 0.0
+    limits_by_range: bool = True
+    meshes: str = ""
 
     def angle(self, value: float) -> float:
         """Return an angle of the file in rad."""
@@ -199,6 +203,8 @@ def compiler_of(root: Element, path: str) -> Compiler:
             (float(low), float(high)),
             number(element.attributes, "boundmass", where, found.least_mass),
             number(element.attributes, "boundinertia", where, found.least_moment),
+            get("autolimits", "true" if found.limits_by_range else "false") == "true",
+            get("meshdir", get("assetdir", found.meshes)),
         )
     return found
 

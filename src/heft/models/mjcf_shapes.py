@@ -1,21 +1,84 @@
-"""Inertials that MuJoCo computes for an MJCF body without `<inertial>`: the sum of its solid geoms.
+"""Geoms of an MJCF file: their place and size, and inertials that MuJoCo computes of them.
 
-Solids of uniform density have moments in closed form. Meshes do not: their files are never opened.
+The inertial of a body without `<inertial>` is the sum of its solid geoms. Solids of uniform density
+have moments in closed form. Meshes do not: their files are never opened.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from heft.arrays import Array
+from heft.errors import InvalidModel
+from heft.files import numbers
 from heft.information import inertia
+
+from .mjcf_defaults import Compiler, orientation, vector
 
 SIZES = {"sphere": 1, "capsule": 2, "cylinder": 2, "ellipsoid": 3, "box": 3}
 MASSLESS = ("plane", "hfield")
 LEAST_MASS = 1e-15  # [kg], below which MuJoCo leaves a geom out
 DENSITY = 1000.0  # [kg/m³], MuJoCo's
+
+
+@dataclass(frozen=True)
+class Geom:
+    """A geom as the file states it.
+
+    Attributes:
+        said: Its attributes, those of its class included.
+        where: Its place in the file, for messages.
+        rotation: Of the frame that it stands in, in its body's frame, shape (3, 3).
+        translation: Likewise, shape (3,) [m].
+    """
+
+    said: Mapping[str, str]
+    where: str
+    rotation: Array
+    translation: Array
+
+    @property
+    def kind(self) -> str:
+        """Its type."""
+        return self.said.get("type", "mesh" if "mesh" in self.said else "sphere")
+
+    @property
+    def collides(self) -> bool:
+        """Whether anything can touch it; else it is there to be looked at."""
+        return any(self.said.get(k, "1").strip() != "0" for k in ("contype", "conaffinity"))
+
+    def solid(self, compiler: Compiler) -> tuple[tuple[float, ...], Array, Array]:
+        """Return size [m], rotation and translation [m] of a solid in its body's frame.
+
+        Args:
+            compiler: What its numbers mean.
+
+        Raises:
+            InvalidModel: If it has no size, or its place is malformed.
+        """
+        said, where, kind = self.said, self.where, self.kind
+        written = said.get("size")
+        size = numbers(written, max(1, min(len((written or "").split()), 3)), "size", where)
+        turn = orientation(said, compiler, where)
+        move = vector(said, "pos", 3, where, (0.0, 0.0, 0.0))
+        if "fromto" in said:
+            ends = vector(said, "fromto", 6, where, ())
+            along = ends[:3] - ends[3:]  # MuJoCo's z axis points to the first end
+            turn = orientation({"zaxis": " ".join(map(repr, along.tolist()))}, compiler, where)
+            move = 0.5 * (ends[:3] + ends[3:])
+            half = 0.5 * float(np.linalg.norm(along))
+            across = 1 if kind in ("capsule", "cylinder") else 2
+            size = [*(size[0],) * across, half]
+        count = SIZES[kind]
+        if len(size) < count or min(size[:count], default=0.0) <= 0.0:
+            raise InvalidModel(
+                f"a {kind} has no size", argument=where, got=said.get("size"), cure="give it one"
+            )
+        return tuple(size[:count]), self.rotation @ turn, self.translation + self.rotation @ move
 
 
 def volume(kind: str, size: tuple[float, ...]) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,6 +13,7 @@ from heft.arrays import Array, read_only
 from heft.errors import InvalidSetting, nearest
 from heft.files import Element, xml
 
+from . import mjcf, mjcf_limits
 from .joint_names import mimics
 from .motion_options import Margins, MotionOptions
 from .robot import Robot
@@ -86,8 +87,9 @@ def motion_limits(
 ) -> MotionLimits:
     """Return the limits of a robot's joints, with the margins of `[motion.margin]` taken off.
 
-    Position, velocity and effort are those of the URDF where `[motion]` states none; a limit of 0
-    there says nothing. A joint that others mimic keeps their limits, too.
+    Position, velocity and effort are those of the URDF where `[motion]` states none, position and
+    effort those of the MJCF; a limit of 0 says nothing. A joint that others mimic keeps their
+    limits, too.
 
     Args:
         robot: Its model file and options.
@@ -100,7 +102,7 @@ def motion_limits(
     """
     motion = options or robot.options.motion
     _refuse_unknown(motion, robot.joints)
-    written = _written(robot) if robot.form == "urdf" else {}
+    written = _WRITTEN[robot.form](robot) if robot.form in _WRITTEN else {}
     found = []
     for name in robot.joints:
         said = written.get(name, _Said())
@@ -137,11 +139,30 @@ def _refuse_unknown(motion: MotionOptions, joints: tuple[str, ...]) -> None:
             )
 
 
-def _written(robot: Robot) -> dict[str, _Said]:
-    """Return what a URDF says of its joints, those that mimic folded into their masters."""
+def _of_urdf(robot: Robot) -> dict[str, _Said]:
+    """Return what a URDF says of its joints."""
     root = xml.parse(robot.source, "URDF")
     found = {j.attributes["name"]: _of_element(j) for j in root.all("joint")}
-    for name, (master, multiplier, offset) in mimics(root, "URDF").items():
+    return _folded(found, mimics(root, "URDF"))
+
+
+def _of_mjcf(robot: Robot) -> dict[str, _Said]:
+    """Return what an MJCF file says of its joints: it knows no limits of velocity."""
+    root = xml.parse(robot.source, "MJCF")
+    model = mjcf.read(root, robot.name)
+    stated = mjcf_limits.stated_limits(model, root, robot.name)
+    found = {name: _Said(k.lower, k.upper, effort=k.effort) for name, k in stated.items()}
+    return _folded(found, model.mimics)
+
+
+_WRITTEN: Mapping[str, Callable[[Robot], dict[str, _Said]]] = {"urdf": _of_urdf, "mjcf": _of_mjcf}
+
+
+def _folded(
+    found: dict[str, _Said], mimicking: Mapping[str, tuple[str, float, float]]
+) -> dict[str, _Said]:
+    """Return limits with those of joints that mimic folded into their masters'."""
+    for name, (master, multiplier, offset) in mimicking.items():
         own, follower = found[master], found[name]
         if multiplier == 0.0:
             continue

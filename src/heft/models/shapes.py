@@ -1,15 +1,15 @@
-"""Collision shapes of a URDF's links as surfaces: meshes, boxes, cylinders, balls, capsules.
+"""Collision shapes of links as surfaces: meshes, boxes, cylinders, balls, capsules, ellipsoids.
 
-Robots of other files have none that are read. Meshes are looked for where their URI says:
-`package://NAME/PATH` in the folders above the model file, in those that `[motion]` names, and in
-`ROS_PACKAGE_PATH`.
+A URDF's meshes are looked for where their URI says: `package://NAME/PATH` in the folders above the
+model file, in those that `[motion]` names, and in `ROS_PACKAGE_PATH`. An MJCF file's are in its
+`meshdir`. Tables of Denavit-Hartenberg rows have no shapes.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,9 @@ from heft.errors import HeftError, InvalidModel
 from heft.files import Element, numbers, require_regular, xml
 from heft.information import matrix_of_rpy
 
+from . import mjcf
+from .mjcf_defaults import Compiler, orientation, vector
+from .mjcf_shapes import MASSLESS, Geom
 from .robot import Robot
 
 ROUND = 48  # corners of the polygon about a circle, 0.2 % larger
@@ -124,11 +127,13 @@ def shapes_of(
         folder: That of the model file.
         packages: Folders to look for packages in, from there.
     """
+    search = _Search(folder, tuple(packages))
+    if robot.form == "mjcf":
+        return mjcf_surfaces(robot, search)
     if robot.form != "urdf":
         return {}, []
     found: dict[str, list[Surface]] = {}
     lost: list[str] = []
-    search = _Search(folder, tuple(packages))
     for link in xml.parse(robot.source, "URDF").all("link"):
         name = link.attributes["name"]
         for element in link.all("collision"):
@@ -140,13 +145,99 @@ def shapes_of(
                     lost.append(f"{name} ({shape.attributes.get('filename', shape.tag)})")
                     continue
                 found.setdefault(name, []).append(surface.placed(*_origin(element)))
-    if not lost:
-        return found, []
-    more = f" and {len(lost) - 4} more" if len(lost) > 4 else ""
-    return found, [
-        f"collision shapes are not found or not readable: {', '.join(lost[:4])}{more}; say in "
-        '[motion] of --with where packages lie: packages = ["FOLDER"]'
-    ]
+    return found, _lost(
+        lost, '; say in [motion] of --with where packages lie: packages = ["FOLDER"]'
+    )
+
+
+def _lost(shapes: list[str], cure: str) -> list[str]:
+    """Return what a user is told of shapes that are not there."""
+    more = f" and {len(shapes) - 4} more" if len(shapes) > 4 else ""
+    said = f"collision shapes are not found or not readable: {', '.join(shapes[:4])}{more}{cure}"
+    return [said] if shapes else []
+
+
+def mjcf_surfaces(robot: Robot, search: _Search) -> tuple[dict[str, list[Surface]], list[str]]:
+    """Return the geoms of an MJCF file that can touch others, by body, and notes to the user.
+
+    Args:
+        robot: Its model file.
+        search: Where meshes are looked for.
+    """
+    root = xml.parse(robot.source, "MJCF")
+    model = mjcf.read(root, robot.name)
+    meshes = {
+        m.attributes.get("name", Path(m.attributes.get("file", "")).stem): m.attributes
+        for group in root.all("asset")
+        for m in group.all("mesh")
+    }
+    found: dict[str, list[Surface]] = {}
+    lost, flat = [], []
+    for name, geoms in ((mjcf.WORLD, model.scene), *((b.name, b.geoms) for b in model.bodies)):
+        for geom in (g for g in geoms if g.collides):
+            if geom.kind in MASSLESS:
+                flat.append(name)
+                continue
+            try:
+                surface = _of_geom(geom, model.compiler, meshes, search)
+            except (HeftError, KeyError, ValueError, RuntimeError, OSError):
+                lost.append(f"{name} ({geom.said.get('mesh', geom.kind)})")
+                continue
+            found.setdefault(name, []).append(surface)
+    notes = _lost(lost, "")
+    if flat:
+        notes.append(
+            f"planes and height fields of {', '.join(dict.fromkeys(flat))} are not looked at: say "
+            "floor or keep_out in [motion] of --with"
+        )
+    return found, notes
+
+
+def _of_geom(
+    geom: Geom, compiler: Compiler, meshes: Mapping[str, Mapping[str, str]], search: _Search
+) -> Surface:
+    """Return the surface of a geom in its body's frame.
+
+    Raises:
+        HeftError: If a number is none, or a mesh is not found.
+        KeyError: If it is of no known kind, or its mesh is not named.
+    """
+    if geom.kind == "mesh":
+        asset = meshes[geom.said["mesh"]]
+        if {"refpos", "refquat", "vertex"} & set(asset):
+            raise KeyError("refpos")
+        scale = vector(asset, "scale", 3, geom.where, (1.0, 1.0, 1.0))
+        surface = _mesh(search.file(str(Path(compiler.meshes) / asset["file"])), scale)
+        turn = orientation(geom.said, compiler, geom.where)
+        move = vector(geom.said, "pos", 3, geom.where, (0.0, 0.0, 0.0))
+        return surface.placed(geom.rotation @ turn, geom.translation + geom.rotation @ move)
+    size, rotation, translation = geom.solid(compiler)
+    return _solid(geom.kind, np.array(size)).placed(rotation, translation)
+
+
+def _solid(kind: str, size: Array) -> Surface:
+    """Return the surface of a solid by radii and half lengths, as MJCF has them [m]."""
+    if kind == "sphere":
+        return Surface.of_balls(np.zeros((1, 3)), float(size[0]))
+    if kind == "box":
+        signs = np.array(np.meshgrid(*[[-1.0, 1.0]] * 3)).reshape(3, -1).T
+        return Surface.around(signs * size)
+    if kind == "ellipsoid":
+        angle, rise = np.meshgrid(
+            2.0 * math.pi * np.arange(ROUND) / ROUND,
+            math.pi * np.arange(ROUND // 2 + 1) / (ROUND // 2),
+        )
+        ball = np.array([np.sin(rise) * np.cos(angle), np.sin(rise) * np.sin(angle), np.cos(rise)])
+        return Surface.around(ball.reshape(3, -1).T * size / math.cos(math.pi / ROUND) ** 2)
+    ends = np.array([[0.0, 0.0, -size[1]], [0.0, 0.0, size[1]]])
+    return Surface.of_balls(ends, float(size[0])) if kind == "capsule" else _cylinder(size[0], ends)
+
+
+def _cylinder(radius: float, ends: Array) -> Surface:
+    """Return the surface of a cylinder along z between two ends, shape (2, 3) [m]."""
+    angle = 2.0 * math.pi * np.arange(ROUND) / ROUND
+    rim = radius / math.cos(math.pi / ROUND) * np.array([np.cos(angle), np.sin(angle), 0.0 * angle])
+    return Surface.around(np.vstack([rim.T + end for end in ends]))
 
 
 def _origin(element: Element) -> tuple[Array, Array]:
@@ -169,21 +260,14 @@ def _surface(shape: Element, search: _Search) -> Surface:
         scale = numbers(said.get("scale", "1 1 1"), 3, "scale", "mesh")
         return _mesh(search.file(said["filename"]), np.array(scale))
     if shape.tag == "box":
-        half = np.array(numbers(said["size"], 3, "size", "box")) / 2.0
-        signs = np.array(np.meshgrid(*[[-1.0, 1.0]] * 3)).reshape(3, -1).T
-        return Surface.around(signs * half)
+        return _solid("box", np.array(numbers(said["size"], 3, "size", "box")) / 2.0)
     (radius,) = numbers(said["radius"], 1, "radius", shape.tag)
     if shape.tag == "sphere":
-        return Surface.of_balls(np.zeros((1, 3)), radius)
+        return _solid("sphere", np.array([radius]))
     (length,) = numbers(said["length"], 1, "length", shape.tag)
-    ends = np.array([[0.0, 0.0, -length / 2.0], [0.0, 0.0, length / 2.0]])
-    if shape.tag == "capsule":
-        return Surface.of_balls(ends, radius)
-    if shape.tag != "cylinder":
+    if shape.tag not in ("capsule", "cylinder"):
         raise KeyError(shape.tag)
-    angle = 2.0 * math.pi * np.arange(ROUND) / ROUND
-    rim = radius / math.cos(math.pi / ROUND) * np.array([np.cos(angle), np.sin(angle), 0.0 * angle])
-    return Surface.around(np.vstack([rim.T + end for end in ends]))
+    return _solid(shape.tag, np.array([radius, length / 2.0]))
 
 
 def _mesh(path: Path, scale: Array) -> Surface:

@@ -33,7 +33,9 @@ from .robot import RobotMotion, RobotPlant
 COULOMB_SPEED = 0.031  # [rad/s], one of the dictionary's: wide enough to be differentiated
 
 
-def with_smooth_friction(robot: Robot, speed: float = COULOMB_SPEED) -> Robot:
+def with_smooth_friction(
+    robot: Robot, speed: float = COULOMB_SPEED, dictionary: bool = False
+) -> Robot:
     """Return the robot with the friction of a URDF in smooth terms: viscous, Coulomb, offset.
 
     A dictionary with memory cannot be differentiated, and which motion tells the bodies apart does
@@ -42,6 +44,9 @@ def with_smooth_friction(robot: Robot, speed: float = COULOMB_SPEED) -> Robot:
     Args:
         robot: With any friction.
         speed: At which Coulomb friction saturates [rad/s]; of sliding joints in proportion.
+        dictionary: Whether the smooth terms of the robot's own friction are kept besides: a motion
+            that is to tell a curve over the speed is slow at times, one for Coulomb friction alone
+            hardly ever.
     """
 
     def smooth(drive: Drive, term: Term) -> Term:
@@ -51,7 +56,9 @@ def with_smooth_friction(robot: Robot, speed: float = COULOMB_SPEED) -> Robot:
 
     def of(drive: Drive) -> Drive:
         inertial = tuple(t for t in drive.terms if t.inertial)
-        return replace(drive, terms=(*inertial, *(smooth(drive, t) for t in drive.simple_terms)))
+        simple = tuple(smooth(drive, t) for t in drive.simple_terms)
+        own = (t for t in drive.friction if t.smooth and t not in simple) if dictionary else ()
+        return replace(drive, terms=(*inertial, *simple, *own))
 
     return replace(robot, drives=Drives(tuple(of(d) for d in robot.drives)))
 
@@ -66,9 +73,9 @@ class ExcitableRobot(RobotPlant):
     """A robot with smooth friction as a plant, whose coordinates are the joints that move."""
 
     @staticmethod
-    def of(robot: Robot) -> ExcitableRobot:
+    def of(robot: Robot, dictionary: bool = False) -> ExcitableRobot:
         """Return the plant of a robot with any friction; see `with_smooth_friction`."""
-        return ExcitableRobot(with_smooth_friction(robot))
+        return ExcitableRobot(with_smooth_friction(robot, dictionary=dictionary))
 
     @cached_property
     def moving(self) -> NDArray[np.intp]:

@@ -18,6 +18,7 @@ from heft.arrays import Array
 from heft.errors import InvalidRecording
 from heft.files import read_text
 
+from .formats.mcap import mcap_log
 from .formats.table import library
 
 KIND = "trajectory_msgs/msg/JointTrajectory"
@@ -108,6 +109,48 @@ class JointTrajectory:
                 expected="joint_names, and points with positions and time_from_start",
             ) from problem
 
+    @staticmethod
+    def read_mcap(path: Path) -> JointTrajectory | None:
+        """Read the one message of this kind in an MCAP file; None if it holds other messages only.
+
+        Args:
+            path: The file.
+
+        Raises:
+            InputError: If the libraries of the extra `ros` are not installed.
+            InvalidRecording: If it is no MCAP file, is damaged, or holds several such messages.
+        """
+
+        def refuse(problem: InvalidRecording) -> None:
+            raise problem
+
+        log = mcap_log(path, refuse)
+        wanted = [k for k, c in enumerate(log.channels) if c.kind == KIND]
+        if not wanted:
+            return None
+        found = [(k, m) for k, _, messages in log.batches(wanted) for m in messages]
+        if len(found) != 1:
+            raise InvalidRecording(
+                "the file does not hold one motion",
+                argument=str(path),
+                got=f"{len(found)} messages of {KIND}",
+                expected="one",
+            )
+        ((channel, data),) = found
+        typesys = library("rosbags.typesys", path)
+        ros1 = log.channels[channel].encoding == "ros1"
+        stores = typesys.Stores
+        store = typesys.get_typestore(stores.ROS1_NOETIC if ros1 else stores.ROS2_HUMBLE)
+        read = store.deserialize_ros1 if ros1 else store.deserialize_cdr
+        try:
+            return _of_message(read(data, KIND))
+        except Exception as problem:  # what a file says: anything may be in there
+            raise InvalidRecording(
+                "the motion's message cannot be read",
+                argument=str(path),
+                got=f"{type(problem).__name__}: {str(problem)[:80]}",
+            ) from problem
+
     def write_mcap(self, path: Path) -> None:
         """Write an MCAP file that holds the one message.
 
@@ -144,6 +187,25 @@ class JointTrajectory:
         zero = types["builtin_interfaces/msg/Time"](sec=0, nanosec=0)
         header = types["std_msgs/msg/Header"](stamp=zero, frame_id="")
         return types[KIND](header=header, joint_names=list(self.joints), points=points)
+
+
+def _of_message(message: Any) -> JointTrajectory:
+    """Return the motion of a message as rosbags decodes it; derivatives where all points have them.
+
+    Raises:
+        ValueError: If a point lacks a joint's position.
+    """
+    names, points = message.joint_names, message.points
+    stamps = [p.time_from_start for p in points]
+    kinds = []
+    for key in KINDS:
+        rows = [np.asarray(getattr(p, key), dtype=float) for p in points]
+        given = all(len(row) == len(names) for row in rows)
+        kinds.append(np.array(rows).reshape(len(rows), len(names)) if given else None)
+    if kinds[0] is None:
+        raise ValueError("points without a position of each joint")
+    time = np.array([s.sec + s.nanosec / NANOSECONDS for s in stamps])
+    return JointTrajectory(tuple(names), time, kinds[0], *kinds[1:])
 
 
 def _seconds(stamp: Any) -> float:

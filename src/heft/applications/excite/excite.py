@@ -133,16 +133,22 @@ class Excited:
 
     @cached_property
     def predictions(self) -> tuple[Prediction, ...]:
-        """What the motion will tell of each base parameter."""
+        """What the motion will tell of each base parameter that is `listed`."""
         found, base = self.design, self.base
         counts = range(base.rank) if found.about is None else found.about
-        columns = zip(
-            base.expressions(), base.labels.units, found.known_std, found.std, strict=True
-        )
+        expressions, units = base.expressions(), base.labels.units
+        before, after = found.known_std.tolist(), found.std.tolist()
         return tuple(
-            Prediction(expression, unit, float(before), float(after), k in counts)
-            for k, (expression, unit, before, after) in enumerate(columns)
+            Prediction(expressions[k], units[k], before[k], after[k], k in counts)
+            for k in self.listed
         )
+
+    @cached_property
+    def listed(self) -> tuple[int, ...]:
+        """Base parameters but the terms of friction's dictionary: their sum alone is known."""
+        plant, base = self.planned.plant, self.base
+        apart = set(plant.independent) if len(plant.redundant) else set()
+        return tuple(k for k in range(base.rank) if base.kept[k] not in apart)
 
     @property
     def time_factor(self) -> float:
@@ -181,7 +187,8 @@ class Excited:
             return ""
         mine, its = self.design, self.other
         nats = mine.log_determinant - its.log_determinant
-        chosen = slice(None) if mine.about is None else list(mine.about)
+        chosen = [k for k in self.listed if mine.about is None or k in mine.about]
+        chosen = chosen or list(mine.about or ())
         ratio = float(np.exp(np.mean(np.log(its.std[chosen] / mine.std[chosen]))))
         worst = float(its.std[chosen].max() / mine.std[chosen].max())
         return (

@@ -24,7 +24,7 @@ from heft.experiments import (
     link_deviations,
     noise_of,
 )
-from heft.information import PARAMETER_COUNT, Information, inertia
+from heft.information import PARAMETER_COUNT, Information, Labels, inertia
 from heft.models import MotionLimits, Options, Robot, fit_capsules, motion_limits
 from heft.plants import ExcitableLoad, ExcitableRobot, carrying
 
@@ -180,23 +180,27 @@ class PlannedExperiment:
 
     @cached_property
     def carrier(self) -> ExcitableRobot:
-        """The robot with smooth friction, which moves."""
+        """The robot with viscous and Coulomb friction, which moves."""
         return ExcitableRobot.of(self.robot)
 
     @cached_property
     def plant(self) -> ExcitableRobot | ExcitableLoad:
-        """What is to be told: the robot, or what it carries."""
-        return self.carrier if self.load is None else ExcitableLoad(self.carrier, self.load.frame)
+        """What is to be told: the robot with the friction that will be fitted, or its load."""
+        if self.load is not None:
+            return ExcitableLoad(self.carrier, self.load.frame)
+        return ExcitableRobot.of(self.robot, dictionary=True)
 
     @cached_property
     def posture(self) -> Array:
         """Position of each channel that is held still, 0 of the others, shape (channels,)."""
         return np.array([self.robot.options.of(j).position or 0.0 for j in self.robot.joints])
 
-    @cached_property
-    def values(self) -> Array:
-        """Believed values π₀ of the robot's standard columns, shape (p,)."""
-        labels = self.carrier.labels
+    def values(self, labels: Labels) -> Array:
+        """Return believed values π₀ of the robot's standard columns, shape (p,).
+
+        Args:
+            labels: Of the p columns, the bodies' first; of friction that nothing is known of, 0.
+        """
         found = np.zeros(len(labels))
         bodies = self.robot.written_bodies()
         found[: len(bodies)] = bodies
@@ -204,10 +208,9 @@ class PlannedExperiment:
             found[k] = self.believed.get(labels.names[k], 0.0)
         return found
 
-    @property
-    def deviations(self) -> Array:
-        """By how much torque's parameters may be wrong, shape (p, K)."""
-        return link_deviations(self.values, len(self.robot.tree.names), self.doubt, self.drives)
+    def deviations(self, values: Array) -> Array:
+        """Return by how much values that torque is predicted with may be wrong, shape (p, K)."""
+        return link_deviations(values, len(self.robot.tree.names), self.doubt, self.drives)
 
     def limits(self) -> DesignLimits:
         """Return all limits of the joints that move, as the solver takes them."""
@@ -227,7 +230,8 @@ class PlannedExperiment:
         limited = np.isfinite(torque).any() or (power is not None and np.isfinite(power).any())
         # A load's rows tell no torque of the robot: that is looked at when limits are proven.
         if limited and len(measured) == len(channels) and self.load is None:
-            effort = EffortLimits(self.values, torque, power, self.deviations)
+            values = self.values(self.plant.labels)
+            effort = EffortLimits(values, torque, power, self.deviations(values))
         clearance: tuple[RoomClearance, ...] = ()
         if self.clearance is not None and len(self.clearance.pairs):
             clearance = (RoomClearance(self.clearance, self.posture, moving),)
@@ -238,9 +242,9 @@ class PlannedExperiment:
         robot = self.carrier.robot
         bodies = PARAMETER_COUNT * len(robot.tree.names)
         armature = np.zeros((robot.tree.channels, robot.tree.channels))
-        rubbing = []
+        rubbing, values = [], self.values(robot.labels)
         for column, (d, term) in enumerate(robot.drive_columns, bodies):
-            ratio, value = robot.drives[d].ratio, float(self.values[column])
+            ratio, value = robot.drives[d].ratio, float(values[column])
             if term.inertial:
                 armature += value * np.outer(ratio, ratio)
             else:
@@ -251,8 +255,9 @@ class PlannedExperiment:
             least, most = (np.sum([p[k] for p in parts], axis=0) for k in range(2))
             return least, most
 
-        deviations = self.deviations[:bodies].T[np.any(self.deviations[:bodies] != 0.0, axis=0)]
-        parameters = self.values[None, :bodies]
+        wrong = self.deviations(values)[:bodies]
+        deviations = wrong.T[np.any(wrong != 0.0, axis=0)]
+        parameters = values[None, :bodies]
         if self.load is not None:
             heaviest, spread = self.load.tens(robot)
             parameters = np.vstack([parameters, parameters + heaviest])

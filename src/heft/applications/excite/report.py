@@ -10,6 +10,7 @@ import numpy as np
 from heft import __version__
 from heft.display import Plot, Series, Table, page, table
 from heft.experiments import Certificate
+from heft.information import SYMBOLS
 
 from .excite import Excited, Prediction, is_information
 
@@ -35,8 +36,8 @@ def text_of(found: Excited, out: str) -> str:
     lines += [_predictions_head(found), _predictions(_worst(found.predictions)), ""]
     if found.untold:
         lines += [
-            "No motion of these joints tells " + ", ".join(found.untold) + ": nothing that is "
-            "measured depends on them alone, or at all.",
+            f"No motion of these joints tells {by_link(found.untold)}: nothing that is measured "
+            "depends on them.",
             "",
         ]
     if made.interrupted:
@@ -80,6 +81,22 @@ def _sentences(found: Excited) -> Iterator[str]:
     yield (
         f"Deviations below are for {planned.rate:.0f} independent rows a second with noise of "
         f"{', '.join(f'{s:.2g}' for s in planned.noise)} N·m or N ({source})."
+    )
+
+
+def by_link(names: Sequence[str]) -> str:
+    """Return parameters as text, gathered by link: `base (all), forearm (m, I.xx)`.
+
+    Args:
+        names: Of standard parameters.
+    """
+    gathered: dict[str, list[str]] = {}
+    for name in names:
+        symbol = next((s for s in SYMBOLS if name.endswith(f".{s}")), name.rpartition(".")[2])
+        gathered.setdefault(name.removesuffix(f".{symbol}"), []).append(symbol)
+    return ", ".join(
+        f"{owner} ({'all' if set(symbols) >= set(SYMBOLS) else ', '.join(symbols)})"
+        for owner, symbols in gathered.items()
     )
 
 
@@ -144,7 +161,7 @@ def page_of(found: Excited) -> str:
         limits=limits,
         predictions=predictions,
         plots=list(_plots(found)),
-        untold=found.untold,
+        untold=by_link(found.untold),
         remarks=found.planned.remarks,
         interrupted=made.interrupted,
         settings=_settings(found),

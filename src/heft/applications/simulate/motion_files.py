@@ -131,11 +131,12 @@ class Demanded:
 
 
 def read_motion(path: Path, column_map: Path | None = None, joints: Sequence[str] = ()) -> Demanded:
-    """Read a motion from a log or a JointTrajectory as JSON.
+    """Read a motion from a log or a JointTrajectory, as JSON or in an MCAP file.
 
     Args:
         path: A log of any format with `t` and `q.<joint>`, with `v.` and `a.` if they are known; or
-            JSON with `joint_names` and `points`, as `trajectory_msgs/JointTrajectory` has them.
+            JSON with `joint_names` and `points`, as `trajectory_msgs/JointTrajectory` has them; or
+            MCAP with one such message.
         column_map: TOML that says what the log's columns mean.
         joints: The robot's joints, for logs that number theirs.
 
@@ -143,8 +144,9 @@ def read_motion(path: Path, column_map: Path | None = None, joints: Sequence[str
         InvalidRecording: If it cannot be read, is too short, or its times do not increase.
         MissingSignal: If it holds no positions.
     """
-    if path.suffix.lower() == ".json":
-        columns = JointTrajectory.read_json(path).columns()
+    commanded = _commanded(path)
+    if commanded is not None:
+        columns = commanded.columns()
         return _checked(Demanded(path, columns["t"], *_by_kind(columns)))
     recording = Recording.open(
         path, ColumnMap.from_toml(column_map) if column_map else None, joints
@@ -162,6 +164,14 @@ def read_motion(path: Path, column_map: Path | None = None, joints: Sequence[str
     values = np.concatenate([b.values for b in blocks])
     found = {name: values[:, k] for k, name in enumerate(signals)}
     return _checked(Demanded(path, time, *_by_kind(found)))
+
+
+def _commanded(path: Path) -> JointTrajectory | None:
+    """Return the motion of a JointTrajectory; None if the file is a log."""
+    if path.suffix.lower() == ".json":
+        return JointTrajectory.read_json(path)
+    is_mcap = path.suffix.lower() == ".mcap" and path.is_file()
+    return JointTrajectory.read_mcap(path) if is_mcap else None
 
 
 def _by_kind(columns: Mapping[str, Array]) -> list[dict[str, Array]]:
