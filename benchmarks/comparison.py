@@ -132,6 +132,7 @@ def main() -> None:
     parser.add_argument("--true", action="store_true", help="arms that are not of heft's model")
     parser.add_argument("--development", action="store_true", help="arms and seeds to choose on")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first", type=int, help="the first seed")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--arm", nargs="+", help="some of the arms")
     parser.add_argument("--condition", nargs="+", default=list(comparison_truth.CONDITIONS))

@@ -38,10 +38,10 @@ from heft.arrays import Array
 from heft.engine import one_blas_thread
 from heft.experiments import (
     Design,
+    DesignLimits,
     DesignSettings,
     Excitation,
     Grids,
-    MotionLimits,
     criteria,
     default_noise,
     design,
@@ -173,7 +173,7 @@ def panda_rows() -> Iterator[Row]:
     family = replace(LONG, frequency=PANDA_FREQUENCY, rest="start")
     same = design(arm.plant, arm.limits, family)
     yield Row("Panda, 21 s, the same base frequency, rest at the start", gain(same, by_log), "nats")
-    inside = MotionLimits(envelope(measured), arm.limits.effort)
+    inside = DesignLimits(envelope(measured), arm.limits.effort)
     close = design(arm.plant, inside, LONG)
     name = "Panda, 21 s, rest at both ends, inside the executed motion's own envelope"
     yield at_least(name, gain(close, by_log), "nats", 35.0)
@@ -198,7 +198,7 @@ def free_rows() -> Iterator[Row]:
     """Yield designs for the free flyer."""
     wrench = mixing()
     noise = THRUST_NOISE**2 * wrench @ wrench.T
-    body, limits = FreeBody(), MotionLimits(free_limits())
+    body, limits = FreeBody(), DesignLimits(free_limits())
     spent, found = core_time(lambda: design(body, limits, FREE, noise))
     yield at_least("free body, log-determinant", found.log_determinant, "nats", 151.0)
     each = spent / FREE.starts

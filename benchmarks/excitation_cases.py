@@ -17,11 +17,11 @@ import scipy.signal
 
 from heft.arrays import Array
 from heft.experiments import (
+    DesignLimits,
     EffortLimits,
     ExcitationTrajectory,
     Fourier,
     JointLimits,
-    MotionLimits,
 )
 from heft.models.options import JointOptions, Options
 from heft.models.robot import Robot
@@ -55,7 +55,7 @@ class Arm:
 
     name: str
     plant: ExcitableRobot
-    limits: MotionLimits
+    limits: DesignLimits
     bound: float
 
     @staticmethod
@@ -65,7 +65,7 @@ class Arm:
         values = np.zeros(len(plant.labels))
         values[: plant.bodies_size] = robot.nominal()[: plant.bodies_size]
         effort = EffortLimits(values, TORQUE_SHARE * torque)
-        return Arm(name, plant, MotionLimits(joints, effort), bound)
+        return Arm(name, plant, DesignLimits(joints, effort), bound)
 
 
 def ur10() -> Arm:

@@ -14,9 +14,11 @@ from scipy.spatial.transform import Rotation
 from heft.information import inertia
 from heft.information.parameter_space import ParameterSpace
 from heft.information.parameters import Labels
+from heft.models.free_flyer_files import shipped_free_flyer
 from heft.models.robot import Robot
 from heft.plants import (
     Channel,
+    FreeFlyerPlant,
     GraspingPoint,
     HeldBody,
     Inputs,
@@ -298,6 +300,11 @@ def _held(resting: bool = False, others: bool = False, **unknowns: Any) -> HeldB
     )
 
 
+def _flyer(name: str) -> FreeFlyerPlant:
+    """A body under actuators; its dynamics are compared with MuJoCo's in `test_flyer_dynamics`."""
+    return FreeFlyerPlant.of(shipped_free_flyer(name))
+
+
 # Plants whose rows alone are looked at: no other software makes their experiments, or none that
 # can be differentiated.
 BARE: dict[str, Callable[[], Plant[Any]]] = {
@@ -310,5 +317,8 @@ BARE: dict[str, Callable[[], Plant[Any]]] = {
     "rotorcraft": RotorBody,
     "rotorcraft by an inertial sensor": lambda: RotorBody(motion_from="imu"),
     "rotorcraft without its thrust constant": lambda: RotorBody(thrust_known=False),
+    "free flyer of six rotors": lambda: _flyer("space_cobot"),
+    "free flyer of twelve nozzles": lambda: _flyer("astrobee"),
+    "free flyer that pushes up only": lambda: _flyer("quadrotor"),
     "arm with friction's dictionary": lambda: RobotPlant(robots.planar_arm(drives=True)),
 }

@@ -32,7 +32,7 @@ from heft.applications.identification.identify import identify_files
 from heft.applications.identification.results import Identified, refuse_foreign
 from heft.applications.identification.settings import Settings
 from heft.applications.predict import predict_files
-from heft.cli_options import SmoothingOptions
+from heft.cli import SmoothingOptions
 from heft.errors import (
     FitError,
     HeftError,

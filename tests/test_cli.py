@@ -23,8 +23,7 @@ import pytest
 from heft import __version__
 from heft.applications.demo import FOLDER as DEMO
 from heft.applications.identification.results import FILES
-from heft.cli import main
-from heft.cli_options import EstimationOptions
+from heft.cli import EstimationOptions, main
 from heft.estimators import ESTIMATORS, robust_methods
 
 SOURCE = Path(__file__).parents[1] / "src"

@@ -104,6 +104,14 @@ def test_more_friction_is_found_in_its_joint_and_nowhere_else(
     assert found.suspects == ()
 
 
+def test_another_zero_of_a_torque_sensor_is_no_change(lab: Lab, before: Path) -> None:
+    shifted = {n: v + 0.5 for n, v in lab.truth.drives.items() if n.endswith(".offset")}
+    assert shifted
+    zeroed = replace(lab.truth, drives={**lab.truth.drives, **shifted})
+    found = compare(before, lab.run("zeroed", zeroed, motion=MOTION))
+    assert found.of("friction") and not [c for c in found.changes if c.clear]
+
+
 def test_a_heavier_link_is_found_and_named(lab: Lab, before: Path, heavy: Path) -> None:
     found = compare(before, heavy)
     (change,) = [c for c in found.changes if c.clear]

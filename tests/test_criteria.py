@@ -145,7 +145,7 @@ def test_information_in_hand_is_that_of_its_rows_by_name() -> None:
     expected = np.zeros((4, 4))
     at = np.ix_([0, 2, 3], [0, 2, 3])
     expected[at] = weighted.T @ weighted
-    assert np.allclose(found, expected)
+    assert np.allclose(found.T @ found, expected)
 
 
 def test_columns_that_are_not_wanted_are_eliminated_as_unknowns() -> None:
@@ -154,7 +154,8 @@ def test_columns_that_are_not_wanted_are_eliminated_as_unknowns() -> None:
     known = Information.from_rows(labelled("abcd"), ["x"], rows, rng.normal(size=(30, 1)))
     M = np.einsum("nci,ncj->ij", rows, rows)
     expected = np.linalg.inv(np.linalg.inv(M)[np.ix_([1, 3], [1, 3])])
-    assert np.allclose(criteria.in_hand(known, labelled("bd")), expected)
+    found = criteria.in_hand(known, labelled("bd"))
+    assert np.allclose(found.T @ found, expected)
 
 
 def test_an_unknown_criterion_is_refused() -> None:

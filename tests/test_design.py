@@ -14,15 +14,14 @@ import pytest
 from heft.errors import InfeasibleLimits, InvalidSetting
 from heft.experiments import (
     Design,
+    DesignLimits,
     DesignSettings,
     EffortLimits,
     Excitation,
     Grids,
     JointLimits,
-    MotionLimits,
     Progress,
     SolverSettings,
-    covariance_deviations,
     criteria,
     design,
     excitation_of,
@@ -109,7 +108,7 @@ def problem_of(name: str) -> Excitation:
     if kind == "actuators":
         mixed = rng.normal(size=(6, 6))
         noise = mixed @ mixed.T + np.eye(6)
-    limits = MotionLimits(joint_limits(6), efforts_of(plant, kind), clearance)
+    limits = DesignLimits(joint_limits(6), efforts_of(plant, kind), clearance)
     family = replace(QUICK, rest=rest).family  # type: ignore[arg-type]
     chosen = criteria.named(criterion)
     problem = excitation_of(plant, family, limits, chosen, noise, QUICK.grids, 0.01)
@@ -173,7 +172,7 @@ def test_the_information_is_that_of_all_rows() -> None:
 def designed(kind: str = "vertices") -> Design:
     plant = plant_of(SIX)
     effort = replace(efforts_of(plant, kind), torque=np.full(6, 60.0))
-    limits = MotionLimits(joint_limits(6), effort)
+    limits = DesignLimits(joint_limits(6), effort)
     return design(plant, limits, QUICK)
 
 
@@ -230,7 +229,7 @@ def test_torque_and_power_hold_for_every_body_within_the_prior_by_pinocchio() ->
 
 
 def test_the_same_seed_gives_the_same_motion_whatever_the_workers() -> None:
-    plant, limits = plant_of(TWO), MotionLimits(joint_limits(2))
+    plant, limits = plant_of(TWO), DesignLimits(joint_limits(2))
     one, two = (design(plant, limits, replace(QUICK, workers=k)) for k in (1, 2))
     assert np.array_equal(one.trajectory.coefficients, two.trajectory.coefficients)
     other = design(plant, limits, replace(QUICK, seed=1))
@@ -239,8 +238,8 @@ def test_the_same_seed_gives_the_same_motion_whatever_the_workers() -> None:
 
 def test_clearance_is_kept() -> None:
     plant = plant_of(TWO)
-    free = design(plant, MotionLimits(joint_limits(2)), QUICK)
-    kept = design(plant, MotionLimits(joint_limits(2), clearance=(Sphere(),)), QUICK)
+    free = design(plant, DesignLimits(joint_limits(2)), QUICK)
+    kept = design(plant, DesignLimits(joint_limits(2), clearance=(Sphere(),)), QUICK)
     clearance = [Sphere().values(d.trajectory.derivative(fine(d))).min() for d in (free, kept)]
     assert clearance[0] < -0.1 and clearance[1] >= -1e-3
     assert kept.gain > 0.0
@@ -248,7 +247,7 @@ def test_clearance_is_kept() -> None:
 
 
 def test_a_spline_is_designed_too() -> None:
-    found = design(plant_of(TWO), MotionLimits(joint_limits(2)), replace(QUICK, basis="spline"))
+    found = design(plant_of(TWO), DesignLimits(joint_limits(2)), replace(QUICK, basis="spline"))
     q, v, _ = found.trajectory(fine(found))
     assert np.all(np.abs(v) <= 2.0) and np.abs(v[[0, -1]]).max() <= 1e-10
     assert found.gain > 0.0 and np.all(q <= 2.5)
@@ -256,7 +255,7 @@ def test_a_spline_is_designed_too() -> None:
 
 def test_a_start_is_kept() -> None:
     start = (0.4, -0.3)
-    found = design(plant_of(TWO), MotionLimits(joint_limits(2)), replace(QUICK, start=start))
+    found = design(plant_of(TWO), DesignLimits(joint_limits(2)), replace(QUICK, start=start))
     assert np.allclose(found.trajectory.derivative(np.zeros(1)), [start], atol=1e-12)
     assert found.gain > 0.0
 
@@ -271,7 +270,7 @@ def test_gravity_that_the_drives_cannot_hold_is_named() -> None:
     torque = np.array([60.0, 0.001, 60.0, 60.0, 60.0, 60.0])
     weak = EffortLimits(values, torque, deviations=deviations)
     with pytest.raises(InfeasibleLimits, match=f"torque of {plant.channels[1].name}"):
-        design(plant, MotionLimits(joint_limits(6), weak), QUICK)
+        design(plant, DesignLimits(joint_limits(6), weak), QUICK)
 
 
 def test_limits_that_fight_are_both_named() -> None:
@@ -279,14 +278,14 @@ def test_limits_that_fight_are_both_named() -> None:
     limits = joint_limits(2)
     limits = replace(limits, lower=np.array([1.9, -2.0]), upper=np.array([2.5, 2.5]))
     with pytest.raises(InfeasibleLimits) as caught:
-        design(plant_of(TWO), MotionLimits(limits, clearance=(Sphere(),)), QUICK)
+        design(plant_of(TWO), DesignLimits(limits, clearance=(Sphere(),)), QUICK)
     text = str(caught.value)
     assert "clearance of sum of squares" in text and "position of joint1" in text
     assert "velocity" not in text
 
 
 def test_a_resonance_is_not_excited() -> None:
-    limits = MotionLimits(joint_limits(2), highest=0.5)
+    limits = DesignLimits(joint_limits(2), highest=0.5)
     with pytest.raises(InvalidSetting, match="resonance"):
         design(plant_of(TWO), limits, QUICK)
     design(plant_of(TWO), limits, replace(QUICK, harmonics=2, random=5, starts=1))
@@ -303,7 +302,7 @@ def test_a_plant_that_cannot_be_designed_is_refused() -> None:
         pass
 
     with pytest.raises(InvalidSetting, match="cannot be designed"):
-        design(Other(), MotionLimits(joint_limits(2)), QUICK)  # type: ignore[abstract]
+        design(Other(), DesignLimits(joint_limits(2)), QUICK)  # type: ignore[abstract]
 
 
 # ---- what counts
@@ -316,7 +315,7 @@ def test_an_interrupt_keeps_the_best_so_far() -> None:
         heard.append(said)
         stop.set()
 
-    limits = MotionLimits(joint_limits(2))
+    limits = DesignLimits(joint_limits(2))
     found = design(plant_of(TWO), limits, QUICK, progress=progress, stop=stop)
     assert found.interrupted and len(heard) <= QUICK.starts
     assert max(b.excess for b in found.margins) <= 0.0
@@ -324,7 +323,7 @@ def test_an_interrupt_keeps_the_best_so_far() -> None:
 
 
 def test_chosen_links_are_told_better_than_by_a_design_for_all() -> None:
-    plant, limits = plant_of(SIX), MotionLimits(joint_limits(6))
+    plant, limits = plant_of(SIX), DesignLimits(joint_limits(6))
     about = ("wrist_3_joint", "wrist_3_link")
     quick = replace(QUICK, starts=1)
     whole = design(plant, limits, quick)
@@ -337,12 +336,13 @@ def test_chosen_links_are_told_better_than_by_a_design_for_all() -> None:
 
 
 def test_information_in_hand_is_added_and_turns_the_design() -> None:
-    plant, limits = plant_of(TWO), MotionLimits(joint_limits(2))
-    first = design(plant, limits, QUICK)
+    plant, limits = plant_of(TWO), DesignLimits(joint_limits(2))
+    noise = np.ones(len(plant.channels))
+    first = design(plant, limits, QUICK, noise)
     rows = 1e3 * first.rows_of(first.trajectory)[:, :1]
     channels = [plant.channels[0].name]
     known = Information.from_rows(first.base.labels, channels, rows, np.zeros(rows.shape[:2]))
-    second = design(plant, limits, QUICK, known=known)
+    second = design(plant, limits, QUICK, noise, known)
     own = second.rows_of(second.trajectory)
     both = [*own.reshape(-1, second.base.rank), *rows.reshape(-1, second.base.rank)]
     expected = 2.0 * np.log(np.linalg.svd(np.array(both), compute_uv=False)).sum()
@@ -353,7 +353,7 @@ def test_information_in_hand_is_added_and_turns_the_design() -> None:
 
 
 def test_a_task_of_the_users_own_is_a_criterion() -> None:
-    plant, limits = plant_of(TWO), MotionLimits(joint_limits(2))
+    plant, limits = plant_of(TWO), DesignLimits(joint_limits(2))
     general = design(plant, limits, QUICK)
     task = general.trajectory.shrunk(0.2, np.array([1.0, 1.0]))
     motion = task(np.linspace(0.0, task.duration, 50))
@@ -369,7 +369,7 @@ def test_a_task_of_the_users_own_is_a_criterion() -> None:
 def test_a_load_is_designed_for_by_its_own_columns() -> None:
     robot = robots.load(SIX)
     plant = ExcitableLoad(ExcitableRobot.of(robot), last_frame(robot))
-    found = design(plant, MotionLimits(joint_limits(6)), replace(QUICK, starts=1))
+    found = design(plant, DesignLimits(joint_limits(6)), replace(QUICK, starts=1))
     assert found.base.rank == 10 and found.gain > 0.0
     assert found.conditions.scaled < 40.0
 
@@ -378,21 +378,15 @@ def test_a_free_body_is_designed_for() -> None:
     reach = np.array([0.8] * 3 + [1.0] * 3)
     limits = JointLimits(-reach, reach, np.ones(6), 2.0 * np.ones(6))
     settings = replace(QUICK, harmonics=3, duration=10.0)
-    found = design(FreeBody(), MotionLimits(limits), settings)
+    found = design(FreeBody(), DesignLimits(limits), settings)
     assert found.base.rank == 10 and found.gain > 1.0
     criterion = replace(settings, criterion="condition", scale_columns=False)
-    level = design(FreeBody(), MotionLimits(limits), criterion)
+    level = design(FreeBody(), DesignLimits(limits), criterion)
     assert level.conditions.raw < found.conditions.raw
 
 
-def test_deviations_are_those_of_a_covariance() -> None:
-    rows = np.random.default_rng(1).normal(size=(3, 5))
-    found = covariance_deviations(rows.T @ rows)
-    assert found.shape == (5, 3) and np.allclose(found @ found.T, rows.T @ rows)
-
-
 def test_scaled_columns_do_not_change_a_tasks_error() -> None:
-    plant, limits = plant_of(TWO), MotionLimits(joint_limits(2))
+    plant, limits = plant_of(TWO), DesignLimits(joint_limits(2))
     rng = np.random.default_rng(2)
     task = task_error(plant, tuple(rng.normal(size=(3, 20, 2))), np.array([0.5, 2.0]))
     problem = excitation_of(plant, QUICK.family, limits, task, np.ones(2), QUICK.grids)

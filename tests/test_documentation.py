@@ -27,6 +27,7 @@ from heft.applications.derive.lagrange import derive
 from heft.applications.identification.limits import Limit, Limits
 from heft.applications.payload.sensors import Sensors
 from heft.cli import app, main
+from heft.models.free_flyer_files import FLYER
 from heft.models.options import Options
 from heft.models.robot import Robot
 from heft.recordings.columns import KINDS, ColumnMap
@@ -223,6 +224,8 @@ def test_the_toml_of_a_page_is_accepted(page: Path) -> None:
             assert Robot.from_text(block.encode(), path="arm.toml").joints
         elif {"time", "topic", *KINDS} & set(table):
             assert ColumnMap.from_dict(table, page.name) is not None
+        elif "actuator" in table:
+            assert FLYER(table, page.name).actuators.names
         elif "sensor" in table:
             assert Sensors.from_dict(table, page.name).wrenches
         elif "part" in table:

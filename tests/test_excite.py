@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -122,6 +123,42 @@ def test_a_motion_that_is_repeated_goes_on_where_it_ended(written: tuple[Excited
     assert len(twice.time) == 2 * count - 1
     assert np.allclose(twice.position[count - 1 :], once.position, atol=1e-12)
     assert np.all(np.diff(twice.time) > 0.0)
+
+
+def test_a_smaller_motion_is_worth_what_it_is(written: tuple[Excited, Path]) -> None:
+    found, _ = written
+    made = found.design
+    posture = made.trajectory.basis.constant @ made.trajectory.coefficients
+    posture = posture / float(np.sum(made.trajectory.basis.constant))
+    assert made.with_trajectory(made.trajectory).value == pytest.approx(made.value, abs=1e-6)
+    smaller = made.with_trajectory(made.trajectory.shrunk(0.9, posture))
+    assert smaller.value < made.value
+    lost = made.log_determinant - smaller.log_determinant
+    assert made.value - smaller.value == pytest.approx(lost, rel=1e-3)
+
+
+def test_what_was_told_before_is_not_known_where_it_was_not(written: tuple[Excited, Path]) -> None:
+    found, _ = written
+    count = found.base.rank
+    # Of all but the last, and of the first two their sum alone.
+    factor = np.eye(count)[1:-1]
+    factor[0, 0] = factor[0, 1] = 2.0
+    before = replace(found.design, known=factor).known_std
+    assert np.isinf(before[[0, 1, -1]]).all()
+    assert before[2:-1] == pytest.approx(np.ones(count - 3))
+
+
+def test_without_the_libraries_of_ros_their_file_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("rosbags", "rosbags.typesys", "mcap", "mcap.writer"):
+        monkeypatch.setitem(sys.modules, name, None)
+    options, said = tmp_path / "limits.toml", []
+    options.write_text(LIMITS)
+    excite_files(ARM, tmp_path / "out", QUICK, options, progress=said.append)
+    assert not (tmp_path / "out" / "trajectory.mcap").exists()
+    assert (tmp_path / "out" / "trajectory.json").exists()
+    assert any("heft[ros]" in line for line in said)
 
 
 def test_a_limit_that_cannot_be_proven_is_named(written: tuple[Excited, Path]) -> None:

@@ -50,6 +50,14 @@ def test_it_rests_where_it_is_to_exactly(basis: Basis, rest: Any) -> None:
             assert max(np.abs(v).max(), np.abs(a).max()) <= 1e-12
 
 
+@every_basis
+@pytest.mark.parametrize("start", [None, (0.3, -0.2, 1.1)])
+def test_unknowns_come_back_of_their_coefficients(basis: Basis, start: Any) -> None:
+    family = Family(basis, "start", start=start)
+    X = np.random.default_rng(1).normal(size=(family.unknowns, 3))
+    assert np.abs(family.unknowns_of(family.coefficients(X)) - X).max() <= 1e-12
+
+
 def test_conditions_that_repeat_one_another_cost_nothing() -> None:
     """The end of a period is its start: two conditions, not four."""
     assert Family(Fourier(10.0, 5), "both").unknowns == Family(Fourier(10.0, 5), "start").unknowns

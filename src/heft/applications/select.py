@@ -125,11 +125,11 @@ class Select:
         samples = plant.random_samples(self.general, np.random.default_rng(0))
         weight = np.array([weights[c] for c in problem.channels])
         general = plant.rows(samples, kept).regressor * weight[:, None]
-        reference = deviations(triangle_of(general.reshape(-1, len(kept))))
+        reference = Directions.of(triangle_of(general.reshape(-1, len(kept))), len(kept)).deviations
         rows = float(segments.counts.sum())
         scale = np.sqrt(self.general / rows)
-        whole = deviations(stacked(segments.factors))
-        part = deviations(stacked(segments.factors[chosen]))
+        whole = Directions.of(stacked(segments.factors), len(kept)).deviations
+        part = Directions.of(stacked(segments.factors[chosen]), len(kept)).deviations
         return Excitation(problem.labels.names, whole / (scale * reference), part / whole)
 
 
@@ -378,16 +378,6 @@ def stacked(factors: Array) -> Array:
     for first in range(0, len(factors), BLOCK):
         total = triangle_of(np.vstack([total, factors[first : first + BLOCK].reshape(-1, size)]))
     return total
-
-
-def deviations(triangle: Array) -> Array:
-    """Return standard deviations of base parameters, infinite where nothing is told, shape (b,).
-
-    Args:
-        triangle: Weighted, shape (b, b).
-    """
-    seen = Directions.of(triangle, len(triangle))
-    return np.where(seen.blind, np.inf, np.linalg.norm(seen.inverse, axis=1))
 
 
 def _ranges(problem: Problem[RobotPlant]) -> Array:

@@ -20,3 +20,4 @@ from .recursive import CovarianceRecursion, Filter, State
 from .harmonic_least_squares import HarmonicEstimate, HarmonicLeastSquares
 from .state_smoother import Innovations, IteratedSmoother, LinearisedLog, SmoothedLog, System
 from .state_filter import FilterError, StateFilter
+from .dual_quaternions import TwistInformation

@@ -3,13 +3,13 @@
 from . import criteria
 from .trajectories import BASES, ExcitationTrajectory, Family, Fourier, Spline
 from .criteria import Conditions, Criterion, PredictedError
-from .limits import Broken, EffortLimits, JointLimits, MotionLimits
-from .limits import covariance_deviations, link_deviations
+from .limits import Broken, EffortLimits, DesignLimits, JointLimits
+from .limits import link_deviations
 from .excitation import Excitation, Grids, excitation_of, task_error
 from .augmented_lagrangian import Progress, SolverSettings
 from .design_settings import DesignSettings
 from .starts import Start
-from .design import Design, base_positions, default_noise, design
+from .design import Design, base_positions, default_noise, design, noise_of
 from .arms import Arm, Inertial
 from .bounded_motions import BoundedMotion, HarmonicMotion, SplineMotion
 from .certificates import Certificate, Loads, Proof, certify_clearance, certify_efforts
@@ -23,6 +23,7 @@ from .simulated_drives import Coulomb, Dahl, Drive, DriveRanges, Load, LuGre, Of
 from .simulated_drives import Spring, Viscous, Warming
 from .simulated_models import whole_robot
 from .simulator import Condition, Controller, ExactMotion, SimulatedExperiment, Simulator
+from .team import SharedBody, SimulatedTeam, Team, TeamMotion, TeamNoise
 from .flight_design import design_flight
 from .flyer_model import FlyerModel
 from .flight_reference import FlightReference
@@ -30,3 +31,4 @@ from .predictive_tracking import Plan, PredictiveTracking, TrackingSettings
 from .flight_filter import FilterSettings, FlightFilter
 from .free_flyer_world import FlightState, FreeFlyerWorld, Thruster
 from .free_flight import Flight, FlightFaults, FlightSettings, FlightTruth, fly
+from .flight_bound import information_of, stated_errors

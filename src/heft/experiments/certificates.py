@@ -55,6 +55,11 @@ class Certificate:
         return -1.0 if self.quantity in ("clearance", "least position") else 1.0
 
     @property
+    def unit(self) -> str:
+        """Unit of bound, limit and what was seen."""
+        return UNITS[self.quantity]
+
+    @property
     def margin(self) -> float:
         """What is left to the limit, proven, in shares of `room`; negative where not proven."""
         if math.isinf(self.limit):
@@ -73,7 +78,7 @@ class Certificate:
 
     def text(self) -> str:
         """Return it in words, with units."""
-        unit = UNITS[self.quantity]
+        unit = self.unit
         end = "at least" if self.sign < 0 else "at most"
         proven = f"{self.quantity} of {self.of}: {end} {self.bound:.4g} {unit} at all times"
         if self.holds:

@@ -263,7 +263,7 @@ def named(name: str, chosen: tuple[int, ...] | None = None, scaled: bool = True)
 def in_hand(
     known: Information, wanted: Labels, weights: Mapping[str, float] | None = None
 ) -> Array:
-    """Return the information matrix of what is known already, shape (k, k) of the wanted columns.
+    """Return a factor K of what is known already, `KᵀK` its information, shape (any, k).
 
     Columns that are not wanted, such as those of friction's dictionary, are eliminated as unknowns;
     of wanted ones that are not there nothing is known.
@@ -279,9 +279,9 @@ def in_hand(
     away = np.setdiff1d(np.arange(len(known.labels)), keep).tolist()
     whole = known.combined(weights)
     rest = triangle_of(whole.factor[:, [*away, *keep]])[len(away) : len(away) + len(keep)]
-    root = np.zeros((len(rest), len(wanted)))
-    root[:, both] = rest[:, len(away) :]
-    return np.asarray(root.T @ root)
+    factor = np.zeros((len(rest), len(wanted)))
+    factor[:, both] = rest[:, len(away) :]
+    return factor
 
 
 @dataclass(frozen=True)

@@ -29,11 +29,12 @@ from .augmented_lagrangian import Progress
 from .criteria import Conditions, Criterion
 from .design_settings import DesignSettings
 from .excitation import Excitation, Grids, excitation_of, scaled
-from .limits import Broken, MotionLimits, covariance_deviations
+from .limits import Broken, DesignLimits
 from .starts import Levels, Start, feasible_motions, improved, nothing_kept
 from .trajectories import ExcitationTrajectory
 
 NOISE_SHARE = 0.01  # of an actuator's largest effort, where nothing is known of its noise
+UNLIMITED_NOISE = 0.1  # where its effort is not limited either [channel's unit]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +46,7 @@ class Design:
         settings: By which it was made.
         base: Base parameters of the plant.
         noise: σ of each channel, or their covariance [channel's unit, or its square].
-        known: Information in hand about base parameters, shape (k, k).
+        known: Factor K of the information in hand about base parameters, shape (any, k).
         about: Positions of the base parameters that count; all if None.
         value: φ; of columns scaled by the random motions, so that only differences within one
             design mean anything.
@@ -100,8 +101,7 @@ class Design:
         time = np.linspace(0.0, trajectory.duration, self.settings.grids.samples)
         rows = replace(self.problem.rows, scale=np.ones(self.base.rank))
         blocks = rows.blocks(rows.laid(self._samples(trajectory, time)))
-        known = covariance_deviations(self.known).T
-        whole = np.vstack([np.sqrt(self.problem.share) * rows.stacked(blocks), known])
+        whole = np.vstack([np.sqrt(self.problem.share) * rows.stacked(blocks), self.known])
         first = np.setdiff1d(np.arange(self.base.rank), last)
         return triangle_of(whole[:, [*first, *last]])
 
@@ -124,10 +124,18 @@ class Design:
     @cached_property
     def std(self) -> Array:
         """Predicted standard deviation of each base parameter, shape (k,), in its unit."""
-        R = self.triangle_of(self.trajectory)
-        if Directions.of(R, len(R)).rank < len(R):
-            return np.full(len(R), np.inf)
-        return np.asarray(np.linalg.norm(np.linalg.inv(R), axis=1))
+        return Directions.of(self.triangle_of(self.trajectory), self.base.rank).deviations
+
+    @cached_property
+    def known_std(self) -> Array:
+        """Standard deviation of each base parameter before the motion, infinite if not known."""
+        return Directions.of(triangle_of(self.known), self.base.rank).deviations
+
+    def with_trajectory(self, trajectory: ExcitationTrajectory) -> Design:
+        """Return the design with another trajectory of its family, and what that is worth."""
+        unknowns = self.settings.family.unknowns_of(trajectory.coefficients)
+        value = self.problem.at(unknowns).value
+        return replace(self, trajectory=trajectory, value=value)
 
     @cached_property
     def conditions(self) -> Conditions:
@@ -163,21 +171,25 @@ def base_positions(labels: Labels, about: Sequence[str]) -> tuple[int, ...] | No
     return tuple(k for k, o in enumerate(owners) if any(name in o for name in about))
 
 
-def default_noise(plant: Plant[Any], limits: MotionLimits) -> Array:
-    """Return σ of each channel where nothing is known: a share of what its actuator can do, or 1.
-
-    Shape (c,) [channel's unit].
-    """
-    count = len(plant.channels)
+def default_noise(plant: Plant[Any], limits: DesignLimits) -> Array:
+    """Return σ of each channel of which nothing is known, shape (c,); see `noise_of`."""
     if limits.effort is None or limits.effort.mixing is not None:
-        return np.ones(count)
-    torque = limits.effort.torque
-    return np.where(np.isfinite(torque), NOISE_SHARE * torque, 1.0)
+        return noise_of(np.full(len(plant.channels), np.inf))
+    return noise_of(limits.effort.torque)
+
+
+def noise_of(effort: Array) -> Array:
+    """Return σ of actuators of which nothing is known: a share of their largest efforts.
+
+    Args:
+        effort: Infinite where there is no limit, shape (m,) [N·m or N].
+    """
+    return np.where(np.isfinite(effort), NOISE_SHARE * effort, UNLIMITED_NOISE)
 
 
 def design(
     plant: Plant[Any],
-    limits: MotionLimits,
+    limits: DesignLimits,
     settings: DesignSettings = DesignSettings(),
     noise: Array | None = None,
     known: Information | None = None,
@@ -212,10 +224,10 @@ def design(
     base = structural_base(plant)
     about = base_positions(base.labels, settings.about)
     noise = default_noise(plant, limits) if noise is None else np.asarray(noise, dtype=float)
-    known_matrix = _known(plant, base, noise, known)
+    factor = _known(plant, base, noise, known)
     worth = criterion or criteria.named(settings.criterion, about, settings.scale_columns)
     with one_blas_thread():
-        levels = _levels(plant, limits, settings, worth, noise, known_matrix)
+        levels = _levels(plant, limits, settings, worth, noise, factor.T @ factor)
         drawn, posture = feasible_motions(levels.coarse, limits, settings, stop)
         if settings.scale_columns:
             levels = _scaled(levels, drawn)
@@ -233,7 +245,7 @@ def design(
         settings,
         base,
         noise,
-        known_matrix,
+        factor,
         about,
         start.value,
         values[order],
@@ -247,7 +259,7 @@ def design(
 
 def _levels(
     plant: Plant[Any],
-    limits: MotionLimits,
+    limits: DesignLimits,
     settings: DesignSettings,
     worth: Criterion,
     noise: Array,
@@ -284,9 +296,9 @@ def _scaled(levels: Levels, motions: list[Array]) -> Levels:
 def _known(
     plant: Plant[Any], base: BaseParameters, noise: Array, known: Information | None
 ) -> Array:
-    """Return the information in hand about base parameters, shape (k, k)."""
+    """Return a factor of the information in hand about base parameters, shape (any, k)."""
     if known is None:
-        return np.zeros((base.rank, base.rank))
+        return np.zeros((0, base.rank))
     sigma = noise if noise.ndim == 1 else np.sqrt(np.diag(noise))
     by_name = {c.name: 1.0 / s for c, s in zip(plant.channels, sigma, strict=True)}
     weights = {name: by_name.get(name, 1.0) for name in known.channels}

@@ -19,7 +19,7 @@ from heft.arrays import Array
 from heft.plants import Excitable, Plant, structural_base
 
 from .criteria import Criterion, PredictedError
-from .limits import BoundsOnGrid, Broken, Clearance, EffortBounds, MotionLimits, Place, worst
+from .limits import BoundsOnGrid, Broken, Clearance, DesignLimits, EffortBounds, Place, worst
 from .trajectories import Family
 
 
@@ -246,7 +246,7 @@ def whitening_of(noise: Array) -> Array:
 def excitation_of(
     plant: Plant[Any],
     family: Family,
-    limits: MotionLimits,
+    limits: DesignLimits,
     criterion: Criterion,
     noise: Array,
     grids: Grids,

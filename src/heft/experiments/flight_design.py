@@ -19,7 +19,7 @@ from heft.plants import FreeFlyerPlant
 
 from .design import Design, design
 from .design_settings import DesignSettings
-from .limits import EffortLimits, JointLimits, MotionLimits
+from .limits import DesignLimits, EffortLimits, JointLimits
 
 CRITERIA = {"J1": "condition", "J2": "D"}  # as [Ekal2018, section IV-A] calls them
 
@@ -76,12 +76,12 @@ def command_noise(plant: FreeFlyerPlant) -> Array:
     return np.where(size > 0.0, size, float(np.exp(np.mean(np.log(noise)))))
 
 
-def flight_limits(flyer: FreeFlyer, bounds: FlightBounds, plant: FreeFlyerPlant) -> MotionLimits:
+def flight_limits(flyer: FreeFlyer, bounds: FlightBounds, plant: FreeFlyerPlant) -> DesignLimits:
     """Return the limits of a design: of coordinates and, with a payload's range, of commands."""
     at = [0, 1, 2, 5] if len(plant.coordinates) == 4 else slice(None)
     reach, velocity, acceleration = (bounds.limits(order)[at] for order in range(3))
     joints = JointLimits(-reach, reach, velocity, acceleration)
-    return MotionLimits(joints, command_limits(flyer, bounds, plant))
+    return DesignLimits(joints, command_limits(flyer, bounds, plant))
 
 
 def command_limits(
@@ -95,7 +95,7 @@ def command_limits(
     payload = bounds.payload
     if payload is None:
         return None
-    can = flyer.actuators.attainable()
+    can = flyer.actuators.attainable
     loads = np.array([load.parameters for load in payload.vertices]).T
     return EffortLimits(
         values=flyer.nominal,

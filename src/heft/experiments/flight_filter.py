@@ -14,7 +14,8 @@ import numpy as np
 
 from heft.arrays import Array
 
-from .flyer_model import PLACE, SPEED, SPIN, STATE, TURN, FlyerModel, attitude_error, unit_turns
+from .flyer_kernels import STATE
+from .flyer_model import PLACE, SPEED, SPIN, TURN, FlyerModel, attitude_error, unit_turns
 
 
 @dataclass(frozen=True)
@@ -87,11 +88,9 @@ class FlightFilter:
             commands: That are held meanwhile, shape (n,).
             duration: Until then [s].
         """
-        x, u = now.state[None], commands[None]
-        ahead = unit_turns(self.model.advanced(x, u, duration))[0]
-        # Samples are short against the motion: one slope, in the middle, serves the covariance.
-        slope = self.model.rate_with_slope(unit_turns(0.5 * (x + ahead)), u)[1][0, :, :STATE]
-        by_state = (np.eye(STATE) + duration * slope) @ _spread(now.state[TURN])
+        x, slope = self.model.advanced_with_slope(now.state[None], commands[None], duration)
+        ahead = unit_turns(x)[0]
+        by_state = slope[0, :, :STATE] @ _spread(now.state[TURN])
         step = _gathered(ahead[TURN]) @ by_state
         s = self.settings
         white = np.repeat([s.acceleration * duration, s.turning * duration], 3) ** 2

@@ -18,10 +18,12 @@ from functools import cached_property
 import numpy as np
 
 from heft.arrays import Array
+from heft.compiled import plain
 from heft.information import inertia, skew
 from heft.models import FreeFlyer
 
-STATE = 13
+from .flyer_kernels import KERNELS, STATE, linearised
+
 PLACE, TURN, SPEED, SPIN = slice(0, 3), slice(3, 7), slice(7, 10), slice(10, 13)
 
 
@@ -78,7 +80,7 @@ class FlyerModel:
     def rate(self, x: Array, u: Array) -> Array:
         """Return x' of states (N, 13) and commands (N, n), shape (N, 13)."""
         turning = x[:, SPIN]
-        pushed = u @ self._push.T - self._bias(turning) @ self._compliance.T
+        pushed = self.accelerations(turning, u)
         out = np.empty_like(x)
         out[:, PLACE] = x[:, SPEED]
         out[:, TURN] = 0.5 * _product_with_vector(x[:, TURN], turning)
@@ -86,41 +88,20 @@ class FlyerModel:
         out[:, SPIN] = pushed[:, 3:]
         return out
 
+    def accelerations(self, turning: Array, u: Array) -> Array:
+        """Return a (the origin's less gravity) and α in the body's axes, shape (N, 6).
+
+        Args:
+            turning: ω, shape (N, 3) [rad/s].
+            u: Commands, shape (N, n).
+        """
+        return np.asarray(u @ self._push.T - self._bias(turning) @ self._compliance.T)
+
     def _bias(self, turning: Array) -> Array:
         along = np.sum(turning * self.first, axis=1, keepdims=True)
         square = np.sum(turning**2, axis=1, keepdims=True)
         force = turning * along - self.first * square
         return np.hstack((force, _cross(turning, turning @ self.inertia)))
-
-    def rate_with_slope(self, x: Array, u: Array) -> tuple[Array, Array]:
-        """Return x' and its derivative by x and u, shape (N, 13, 13 + n)."""
-        count, turning, q = len(x), x[:, SPIN], x[:, TURN]
-        pushed = u @ self._push.T - self._bias(turning) @ self._compliance.T
-        slope = np.zeros((count, STATE, STATE + u.shape[1]))
-        slope[:, 0, 7] = slope[:, 1, 8] = slope[:, 2, 9] = 1.0
-        slope[:, TURN, TURN] = 0.5 * _right_product(turning)
-        slope[:, TURN, SPIN] = 0.5 * _left_product(q)
-        along = np.sum(turning * self.first, axis=1)
-        by_turning = np.empty((count, 6, 3))
-        by_turning[:, :3] = (
-            along[:, None, None] * np.eye(3)
-            + turning[:, :, None] * self.first
-            - 2.0 * self.first[:, None] * turning[:, None, :]
-        )
-        by_turning[:, 3:] = skew(turning) @ self.inertia - skew(turning @ self.inertia)
-        swept = -self._compliance @ by_turning
-        rotation = _rotation(q)
-        slope[:, SPEED, TURN] = _turned_slope(q, pushed[:, :3])
-        slope[:, SPEED, SPIN] = rotation @ swept[:, :3]
-        slope[:, SPIN, SPIN] = swept[:, 3:]
-        slope[:, SPEED, STATE:] = rotation @ self._push[:3]
-        slope[:, SPIN, STATE:] = self._push[3:]
-        out = np.empty_like(x)
-        out[:, PLACE] = x[:, SPEED]
-        out[:, TURN] = 0.5 * _product_with_vector(q, turning)
-        out[:, SPEED] = (rotation @ pushed[:, :3, None])[:, :, 0] + self.gravity
-        out[:, SPIN] = pushed[:, 3:]
-        return out, slope
 
     def advanced(self, x: Array, u: Array, step: float) -> Array:
         """Return states a step later, by one step of Runge and Kutta's, commands held."""
@@ -132,18 +113,15 @@ class FlyerModel:
 
     def advanced_with_slope(self, x: Array, u: Array, step: float) -> tuple[Array, Array]:
         """Return states a step later, and their derivative by x and u, (N, 13, 13 + n)."""
-        start = np.zeros((1, STATE, STATE + u.shape[1]))
-        start[0, :, :STATE] = np.eye(STATE)
-        total, whole = np.zeros_like(x), np.zeros((len(x), *start.shape[1:]))
-        at, moved = x, np.broadcast_to(start, whole.shape)
-        for weight, ahead in ((1.0, 0.5), (2.0, 0.5), (2.0, 1.0), (1.0, 0.0)):
-            k, slope = self.rate_with_slope(at, u)
-            grown = slope[:, :, :STATE] @ moved
-            grown[:, :, STATE:] += slope[:, :, STATE:]
-            total += weight * k
-            whole += weight * grown
-            at, moved = x + ahead * step * k, start + ahead * step * grown
-        return x + step / 6.0 * total, start + step / 6.0 * whole
+        KERNELS.prepare()
+        ahead, slope = np.empty_like(x), np.empty((len(x), STATE, STATE + u.shape[1]))
+        linearised(*plain(x, u), step, self._body, (ahead, slope))
+        return ahead, slope
+
+    @cached_property
+    def _body(self) -> tuple[Array, ...]:
+        parts = (self.first, self.inertia, self._compliance, self._push, self.gravity)
+        return plain(*parts)
 
 
 def unit_turns(x: Array) -> Array:
@@ -222,29 +200,6 @@ def _turned_slope(q: Array, a: Array) -> Array:
         - w[:, :, None] * skew(a)
     )
     return slope
-
-
-def _rotation(q: Array) -> Array:
-    w, v = q[:, 0, None, None], q[:, 1:]
-    size = q[:, 0] ** 2 - np.sum(v**2, axis=1)
-    outer = v[:, :, None] * v[:, None, :]
-    return np.asarray(size[:, None, None] * np.eye(3) + 2.0 * outer + 2.0 * w * skew(v))
-
-
-def _left_product(q: Array) -> Array:
-    """Return L with `q ∘ (0, a) = L a`, shape (N, 4, 3)."""
-    out = np.empty((len(q), 4, 3))
-    out[:, 0] = -q[:, 1:]
-    out[:, 1:] = q[:, 0, None, None] * np.eye(3) + skew(q[:, 1:])
-    return out
-
-
-def _right_product(a: Array) -> Array:
-    """Return P with `q ∘ (0, a) = P q`, shape (N, 4, 4)."""
-    out = np.zeros((len(a), 4, 4))
-    out[:, 0, 1:], out[:, 1:, 0] = -a, a
-    out[:, 1:, 1:] = -skew(a)
-    return out
 
 
 def _product_with_vector(q: Array, a: Array) -> Array:

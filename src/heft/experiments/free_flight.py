@@ -68,7 +68,7 @@ class FlightSettings:
         cycles: How often the reference is flown.
         seed: Of the noise.
         step: Of the integration, at most [s].
-        tracking: Of the controller.
+        tracking: Of the controller; the body's if not given.
         filter: Of what it sees.
         faults: Of the measured poses.
     """
@@ -76,7 +76,7 @@ class FlightSettings:
     cycles: int = 10
     seed: int = 0
     step: float = 0.0025
-    tracking: TrackingSettings = TrackingSettings()
+    tracking: TrackingSettings | None = None
     filter: FilterSettings = FilterSettings()
     faults: FlightFaults = FlightFaults()
 
@@ -121,7 +121,7 @@ class Flight:
         log: What was measured: `u.<actuator>`, `pos.<body>.x`, `quat.<body>.w` and, with an
             inertial sensor, `omega.<body>.x` and `acc.<body>.x`.
         truth: What was true.
-        saturation: Share of samples at which one command or more is at its limit.
+        saturation: Share of samples at which the actuators can do no more.
         unsolved: How many of the controller's problems had no solution.
     """
 
@@ -178,12 +178,13 @@ class _Flight:
         settings: FlightSettings,
     ) -> _Flight:
         period = 1.0 / flyer.pose.rate
-        every = round(settings.tracking.step / period)
-        if every < 1 or abs(every * period - settings.tracking.step) > 1e-9:
+        tracking = settings.tracking or TrackingSettings.of(flyer)
+        every = round(tracking.step / period)
+        if every < 1 or abs(every * period - tracking.step) > 1e-9:
             raise InvalidSetting(
                 "commands change at samples of the pose",
                 argument="tracking.step",
-                got=f"{settings.tracking.step:g} s at {flyer.pose.rate:g} Hz",
+                got=f"{tracking.step:g} s at {flyer.pose.rate:g} Hz",
                 expected=f"a multiple of {period:g} s",
             )
         count = round(settings.cycles * reference.duration * flyer.pose.rate)
@@ -200,7 +201,7 @@ class _Flight:
             flyer,
             settings,
             world,
-            PredictiveTracking(flyer, reference, settings.tracking),
+            PredictiveTracking(flyer, reference, tracking),
             FlightFilter(model, flyer.pose.position, flyer.pose.angle, settings.filter),
             np.sum(bodies, axis=0),
             np.asarray(np.arange(count) * period, dtype=float),
@@ -216,19 +217,30 @@ class _Flight:
         seen: Filtered | None = None
         command = self.tracking.trim(wanted[:1, TURN])[0]
         self.world.spin_up(command)
+        thrust = command
         for k, time in enumerate(self.time):
             state = self.world.state
             pose = self.noise.pose(k, state.position, state.quaternion, self.rows)
-            if seen is None:
-                seen = self.filter.start(state.position, state.quaternion)
+            if seen is None:  # where nothing is measured yet, at the reference
+                there = pose if np.isfinite(pose[0]).all() else (wanted[0, PLACE], wanted[0, TURN])
+                seen = self.filter.start(*there)
             else:
-                seen = self.filter.predicted(seen, command, self.time[k] - self.time[k - 1])
-            seen = self.filter.updated(seen, *pose)
+                mean, thrust = self._lagging(thrust, command, float(time - self.time[k - 1]))
+                seen = self.filter.predicted(seen, mean, float(time - self.time[k - 1]))
+                seen = self.filter.updated(seen, *pose)
             if k % self.every == 0:
                 plan = self._planned(plan, float(time), state, seen)
                 command = plan.commands[0]
             self._record(k, state, command)
             self.world.advance(command, self.noise.thrust[k], self.time[1] - self.time[0])
+
+    def _lagging(self, thrust: Array, command: Array, duration: float) -> tuple[Array, Array]:
+        """Return the mean thrust while a command is held, and the thrust in the end."""
+        lag = self.flyer.actuators.lag / duration
+        with np.errstate(divide="ignore"):
+            left = np.exp(-1.0 / lag)
+        rest = thrust - command
+        return command + rest * lag * (1.0 - left), command + rest * left
 
     def _planned(self, plan: Plan | None, time: float, state: FlightState, seen: Filtered) -> Plan:
         shown = _whole(state) if self.settings.faults.privileged else seen.state

@@ -239,17 +239,6 @@ def link_deviations(values: Array, bodies: int, share: float, drives: float = 0.
     return np.array([b for b in blocks if b.any()]).reshape(-1, len(values)).T
 
 
-def covariance_deviations(covariance: Array) -> Array:
-    """Return deviations δ_k with `Σ δ_k δ_kᵀ` an estimate's covariance, shape (p, rank).
-
-    Args:
-        covariance: Of the standard columns, positive semidefinite, shape (p, p).
-    """
-    values, vectors = np.linalg.eigh(covariance)
-    taken = values > 1e-12 * values.max(initial=0.0)
-    return np.asarray(vectors[:, taken] * np.sqrt(values[taken]))
-
-
 @dataclass(frozen=True, eq=False)
 class EffortBounds:
     """Torque and power of rows laid out as (channels, columns, N), as constraints.
@@ -418,7 +407,7 @@ class Clearance(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class MotionLimits:
+class DesignLimits:
     """All limits of a motion.
 
     Attributes:

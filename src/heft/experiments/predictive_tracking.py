@@ -5,9 +5,11 @@
 
 [Ekal2018, eq. 20], with Lee's attitude error [Lee2012] and the commands u_w that carry the body's
 weight. At each call the problem is linearised about the last plan, moved on by a step; states are
-eliminated (condensing), and the box-constrained quadratic problem in all commands is solved once
-[Diehl2005], from the active set of the last: one iteration of Newton's method a call, whose error
-is of second order in how far the motion departs from its plan.
+eliminated (condensing), and the box-constrained quadratic problem in all commands is solved from
+the active set of the last: an iteration of Newton's method, whose error is of second order in how
+far the motion departs from its plan [Diehl2005]. A load that doubles the inertia makes it depart
+by so much that one iteration is off by newtons; so iterations go on until commands settle, two or
+three a call.
 
 The model is nominal on purpose: a load is what is to be found out.
 """
@@ -25,11 +27,11 @@ from heft.errors import InvalidSetting
 from heft.models import FreeFlyer
 
 from .flight_reference import FlightReference
+from .flyer_kernels import STATE, condensed
 from .flyer_model import (
     PLACE,
     SPEED,
     SPIN,
-    STATE,
     TURN,
     FlyerModel,
     attitude_error,
@@ -53,16 +55,26 @@ class TrackingSettings:
         rate: Of an angular velocity's [rad/s].
         effort: Of a command, as a share of half its actuator's range.
         last: Factor on the last state's weight.
+        settled: Change of commands, as a share of half the range, below which a call iterates no
+            more.
+        iterations: At most, a call.
     """
 
     horizon: int = 15
     step: float = 0.1
-    position: float = 0.05
-    attitude: float = 0.05
+    position: float = 0.1
+    attitude: float = 0.1
     velocity: float = 0.5
     rate: float = 1.0
     effort: float = 1.0
     last: float = 5.0
+    settled: float = 0.02
+    iterations: int = 6
+
+    @staticmethod
+    def of(flyer: FreeFlyer) -> TrackingSettings:
+        """Return the settings of a body: those by default where its file says nothing."""
+        return TrackingSettings(**flyer.tracking)  # type: ignore[arg-type]
 
     def __post_init__(self) -> None:
         if self.horizon < 1:
@@ -137,9 +149,7 @@ class PredictiveTracking:
         s = self.settings
         states = self.wanted(time, s.horizon + 1)[0]
         plan = Plan(time, states, self.trim(states[:-1, TURN]))
-        for _ in range(3):
-            plan = self._iterated(plan, state)
-        return plan
+        return self.converged(plan, state)
 
     def step(self, plan: Plan, time: float, state: Array) -> Plan:
         """Return the next plan, whose first command is to be held for a step.
@@ -150,7 +160,9 @@ class PredictiveTracking:
             state: x̂ now, shape (13,).
         """
         moved = round((time - plan.time) / self.settings.step)
-        return self._iterated(self._shifted(plan, moved, time), state)
+        a, s = self.flyer.actuators, self.settings
+        tolerance = 0.5 * s.settled * float(np.min(a.upper - a.lower))
+        return self.converged(self._shifted(plan, moved, time), state, tolerance, s.iterations)
 
     def converged(self, plan: Plan, state: Array, tolerance: float = 1e-9, most: int = 50) -> Plan:
         """Return the plan at which iterations end, of the same problem.
@@ -161,8 +173,9 @@ class PredictiveTracking:
             tolerance: On the change of commands [their unit].
             most: Iterations.
         """
+        wanted = self.wanted(plan.time, self.settings.horizon + 1)
         for _ in range(most):
-            before, plan = plan, self._iterated(plan, state)
+            before, plan = plan, self._iterated(plan, state, wanted)
             if np.max(np.abs(plan.commands - before.commands)) < tolerance:
                 break
         return plan
@@ -204,14 +217,14 @@ class PredictiveTracking:
         weights[-1] *= np.sqrt(self.settings.last)
         return weights * made, weights[:, :, None] * slope
 
-    def _iterated(self, plan: Plan, state: Array) -> Plan:
+    def _iterated(self, plan: Plan, state: Array, wanted: tuple[Array, Array]) -> Plan:
         """Return the plan behind one linearisation and one quadratic problem."""
         now = state.copy()
         if now[TURN] @ plan.states[0, TURN] < 0.0:
             now[TURN] *= -1.0  # the same attitude, as the plan writes it
         states = plan.states.copy()
         first = now - states[0]
-        H, f, drift, moves = self._condensed(plan, first)
+        H, f, drift, moves = self._condensed(plan, first, wanted)
         a = self.flyer.actuators
         low = (a.lower - plan.commands).ravel()
         high = (a.upper - plan.commands).ravel()
@@ -222,29 +235,28 @@ class PredictiveTracking:
         commands = np.clip(plan.commands + change.reshape(plan.commands.shape), a.lower, a.upper)
         return Plan(plan.time, states, commands)
 
-    def _condensed(self, plan: Plan, first: Array) -> tuple[Array, Array, Array, Array]:
+    def _condensed(
+        self, plan: Plan, first: Array, wanted: tuple[Array, Array]
+    ) -> tuple[Array, Array, Array, Array]:
         """Return H, f of the commands' changes; states' changes without and by them.
 
         Args:
             plan: About which.
             first: Change of its first state, shape (13,).
+            wanted: As `wanted` returns it.
         """
         states, commands = plan.states, plan.commands
         horizon, n = commands.shape
         ahead, slope = self.model.advanced_with_slope(states[:-1], commands, self.settings.step)
         gaps = ahead - states[1:]
-        drift = np.empty((horizon + 1, STATE))
-        moves = np.zeros((horizon + 1, STATE, horizon * n))
-        drift[0] = first
-        for k in range(horizon):
-            by_state = slope[k, :, :STATE]
-            drift[k + 1] = by_state @ drift[k] + gaps[k]
-            moves[k + 1, :, : k * n] = by_state @ moves[k, :, : k * n]
-            moves[k + 1, :, k * n : (k + 1) * n] = slope[k, :, STATE:]
-        wanted = self.wanted(plan.time, horizon + 1)
         errors, by_state = self.errors(states, *wanted)
+        drift = np.empty((horizon + 1, STATE))
+        drift[0] = first
+        moves = np.zeros((horizon + 1, STATE, horizon * n))
+        by_commands = np.zeros((horizon + 1, errors.shape[1], horizon * n))
+        condensed(slope, gaps, by_state, drift, (moves, by_commands))
         left = errors + np.einsum("kij,kj->ki", by_state, drift)
-        J = (by_state @ moves).reshape(-1, horizon * n)
+        J = by_commands.reshape(-1, horizon * n)
         weight = np.tile(self.effort_weights**2, horizon)
         H = J.T @ J
         H[np.diag_indices_from(H)] += weight

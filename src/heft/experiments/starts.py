@@ -15,7 +15,7 @@ from heft.errors import InfeasibleLimits
 from .augmented_lagrangian import Progress, Solution, solve
 from .design_settings import DesignSettings
 from .excitation import Excitation
-from .limits import MotionLimits
+from .limits import DesignLimits
 from .random_motions import draw, resting_posture, shrunk
 
 TRIALS = (1.0, 0.999, 0.996, 0.984, 0.94, 0.75, 0.5, 0.25, 0.1, 0.03)  # shares of a motion
@@ -59,7 +59,7 @@ class Levels:
 
 def feasible_motions(
     problem: Excitation,
-    limits: MotionLimits,
+    limits: DesignLimits,
     settings: DesignSettings,
     stop: threading.Event | None,
 ) -> tuple[list[Array], Array]:
@@ -87,7 +87,7 @@ def feasible_motions(
 
 
 def _bent(
-    problem: Excitation, limits: MotionLimits, settings: DesignSettings, motions: list[Array]
+    problem: Excitation, limits: DesignLimits, settings: DesignSettings, motions: list[Array]
 ) -> list[Array]:
     """Return those of some motions that keep all limits once they are changed to break them least.
 
@@ -134,14 +134,14 @@ def _split(flat: Array, parts: tuple[Array, ...]) -> tuple[Array, ...]:
     return tuple(x.reshape(p.shape) for x, p in zip(pieces, parts, strict=True))
 
 
-def _unit(limits: MotionLimits) -> Array:
+def _unit(limits: DesignLimits) -> Array:
     """Return the usual size of each coordinate's unknowns, shape (d,) [rad or m]."""
     return np.asarray(np.minimum(limits.joints.reach, np.pi))
 
 
 def improved(
     levels: Levels,
-    limits: MotionLimits,
+    limits: DesignLimits,
     settings: DesignSettings,
     chosen: list[Array],
     posture: Array,

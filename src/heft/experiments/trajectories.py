@@ -377,6 +377,17 @@ class Family:
             found += np.outer(self.basis.constant, self.start)
         return np.asarray(found)
 
+    def unknowns_of(self, coefficients: Array) -> Array:
+        """Return the unknowns X of coefficients that obey the conditions, shape (K, d) to (u, d).
+
+        Args:
+            coefficients: C of a trajectory of this family.
+        """
+        rest = coefficients
+        if self.start is not None:
+            rest = rest - np.outer(self.basis.constant, self.start)
+        return np.asarray(self.null_space.T @ rest)
+
     def still(self, posture: Array) -> Array:
         """Return unknowns X of rest at a posture, shape (u, d); none where the start is given.
 

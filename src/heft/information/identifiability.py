@@ -265,6 +265,14 @@ class Directions:
         r = self.rank
         return np.asarray(self.right[:r].T / self.singular[:r] / _or_one(self.lengths)[:, None])
 
+    @property
+    def deviations(self) -> Array:
+        """Standard deviation of each parameter, rows being of unit variance, shape (n,).
+
+        Infinite where it has a part in an unidentifiable direction.
+        """
+        return np.where(self.blind, np.inf, np.linalg.norm(self.inverse, axis=1))
+
     def shortest(self, z: Array) -> Array:
         """Return the minimum-norm solution of R x = z; the norm is that of the scaled columns.
 

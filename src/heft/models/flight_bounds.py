@@ -1,5 +1,6 @@
 """Room, speed and time of flights that are designed: the TOML of `--bounds`.
 
+```toml
 [motion]
 period = 10.0                       # s; harmonics = 3, cycles = 10
 position = 0.8                      # m, either way: one number, or one an axis
@@ -12,6 +13,7 @@ angle_acceleration = 2.5            # rad/s²
 mass = 1.5                          # kg, at most
 position = [[-0.2, 0.2], [-0.1, 0.1], [-0.15, 0.0]]
 effort = 0.9                        # share of the actuators' ranges
+```
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ frame's origin, `omega.<body>.x` and `acc.<body>.x` (specific force).
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
@@ -27,7 +27,7 @@ from heft.arrays import Array, read_only
 from heft.errors import InvalidSetting
 from heft.information import AXES, inertia
 
-AT_LIMIT = 1e-3  # share of an actuator's range within which its command counts as saturated
+AT_LIMIT = 2e-3  # share of what can be done within which its end counts as reached
 LOAD = re.compile(r"\s*([0-9.eE+-]+)\s*kg\s*@\s*([^,]+),([^,]+),([^,]+?)\s*")
 RANK = 1e-9  # share of the largest singular value below which a direction cannot be pushed
 
@@ -147,25 +147,29 @@ class Actuators:
         return np.asarray(commands @ self.mixing.T)
 
     def saturated(self, commands: Array) -> NDArray[np.bool_]:
-        """Return at which samples one command or more is at its limit, shape (N,).
+        """Return at which samples the wrench is at an end of what can be done, shape (N,).
+
+        Of independent actuators that is where one command or more is at its limit; of nozzles that
+        only push, and rest where their counterparts push, it is not.
 
         Args:
             commands: u, shape (N, n).
         """
-        room = AT_LIMIT * (self.upper - self.lower)
-        at = (commands <= self.lower + room) | (commands >= self.upper - room)
-        return np.asarray(at.any(axis=1))
+        can = self.attainable
+        away = np.abs(self.wrench(commands) @ can.normals.T - can.middle)
+        return np.asarray((away >= (1.0 - AT_LIMIT) * can.reach).any(axis=1))
 
     def saturation(self, commands: Array) -> float:
-        """Return the share of samples at which one command or more is at its limit.
+        """Return the share of samples that are `saturated`.
 
         Args:
             commands: u, shape (N, n).
         """
         return float(np.mean(self.saturated(commands)))
 
+    @cached_property
     def attainable(self) -> Attainable:
-        """Return the wrenches `{A u : lower ≤ u ≤ upper}` by their facets."""
+        """The wrenches `{A u : lower ≤ u ≤ upper}`, by their facets."""
         return _zonotope(self.mixing, self.lower, self.upper)
 
     def guaranteed_force(self) -> float:
@@ -316,6 +320,7 @@ class FreeFlyer:
         imu: Its inertial sensor, if it has one.
         size: Of its box, for drawing [m].
         load_size: Of the box that a load is taken for where nothing else is said [m].
+        tracking: Settings of its controller that differ from those by default, by name.
     """
 
     name: str
@@ -326,6 +331,7 @@ class FreeFlyer:
     imu: InertialSensor | None = None
     size: tuple[float, float, float] = (0.3, 0.3, 0.3)
     load_size: tuple[float, float, float] = (0.1, 0.1, 0.1)
+    tracking: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def mixing(self) -> Array:

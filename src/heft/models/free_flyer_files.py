@@ -1,5 +1,6 @@
 """Files that describe a free-flying body: TOML, read by a table of readers.
 
+```toml
 name = "cobot"                       # of its frame in a log
 gravity = [0.0, 0.0, 0.0]
 [body]
@@ -14,6 +15,8 @@ limit = [-5.7, 5.7]                  # N; lag [s], noise [N]
 position = 0.003                     # m; angle [rad], rate [Hz]
 [load]
 size = [0.1, 0.1, 0.1]               # m: the box that a load is taken for
+[tracking]                           # settings of the controller: step [s], horizon, ...
+```
 """
 
 from __future__ import annotations
@@ -29,7 +32,18 @@ import numpy as np
 
 from heft.arrays import Array, read_only
 from heft.errors import InvalidSetting, did_you_mean, shown
-from heft.files import Number, Section, Text, interval, list_of, named, number, read_toml, rows_of
+from heft.files import (
+    Number,
+    Reader,
+    Section,
+    Text,
+    interval,
+    list_of,
+    named,
+    number,
+    read_toml,
+    rows_of,
+)
 from heft.information import inertia
 
 from .free_flyer import Actuators, FreeFlyer, InertialSensor, PoseSensor
@@ -170,6 +184,17 @@ IMU = Section(
 )
 
 
+TRACKING: dict[str, Reader[float]] = {
+    "horizon": Number("steps are counted", least=1, most=1000, whole=True),
+    "step": _positive("a step is positive", "s"),
+    "position": _positive("the size of an error is positive", "m"),
+    "attitude": _positive("the size of an error is positive", "rad"),
+    "velocity": _positive("the size of an error is positive", "m/s"),
+    "rate": _positive("the size of an error is positive", "rad/s"),
+    "effort": _positive("the size of a command is positive", "of half its range"),
+}
+
+
 def _flyer(
     body: _Body,
     name: str = "body",
@@ -178,6 +203,7 @@ def _flyer(
     mixing: _Mixing | None = None,
     sensor: Mapping[str, Any] | None = None,
     load: Mapping[str, Any] | None = None,
+    tracking: Mapping[str, float] | None = None,
 ) -> FreeFlyer:
     """Return the body that a file's tables state."""
     if bool(actuator) == (mixing is not None):
@@ -197,6 +223,7 @@ def _flyer(
         told.get("imu"),
         body.size,  # type: ignore[arg-type]
         **({} if load is None else {"load_size": load["size"]}),
+        tracking={} if tracking is None else tracking,
     )
 
 
@@ -235,6 +262,7 @@ FLYER = Section(
         "actuator": named(ACTUATOR, "[actuator.NAME] tables are expected"),
         "mixing": MIXING,
         "sensor": Section(dict, {"pose": POSE, "imu": IMU}),
+        "tracking": Section(dict, TRACKING),
         "load": Section(dict, {"size": _sides}, required=("size",)),
     },
     required=("body",),

@@ -134,24 +134,14 @@ class Excited:
     @cached_property
     def predictions(self) -> tuple[Prediction, ...]:
         """What the motion will tell of each base parameter."""
-        found = self.design
-        covariance = np.linalg.pinv(found.known) if found.known.any() else None
-        known = np.full(self.base.rank, np.inf)
-        if covariance is not None:
-            seen = np.linalg.norm(found.known, axis=0) > 0.0
-            known = np.where(seen, np.sqrt(np.maximum(np.diag(covariance), 0.0)), np.inf)
-        counts = range(self.base.rank) if found.about is None else found.about
+        found, base = self.design, self.base
+        counts = range(base.rank) if found.about is None else found.about
+        columns = zip(
+            base.expressions(), base.labels.units, found.known_std, found.std, strict=True
+        )
         return tuple(
             Prediction(expression, unit, float(before), float(after), k in counts)
-            for k, (expression, unit, before, after) in enumerate(
-                zip(
-                    self.base.expressions(),
-                    self.base.labels.units,
-                    known,
-                    found.std,
-                    strict=True,
-                )
-            )
+            for k, (expression, unit, before, after) in enumerate(columns)
         )
 
     @property
@@ -228,7 +218,13 @@ def excite(
     names, untold = counting(base, [bodies.get(n, n) for n in settings.about])
     asked = replace(settings.design, about=names, row_rate=planned.rate)
     limits = planned.limits()
-    report = _Reporter(progress)
+
+    def report(at: Progress) -> None:
+        if at.round % 3 == 1:
+            progress(
+                f"start {at.start + 1}, round {at.round}: criterion {at.value:.2f}, limits broken "
+                f"by {max(at.violation, 0.0):.1%}"
+            )
 
     def designed(by: DesignSettings, task: bool) -> Design:
         return design(
@@ -244,7 +240,8 @@ def excite(
 
     progress("drawing random motions that break no limit")
     found = designed(asked, settings.task is not None)
-    progress(f"{found.gain:.0f} nats more than the best of {len(found.random)} random motions")
+    better = "nats more" if is_information(settings) else "(natural logarithm) better"
+    progress(f"{found.gain:.3g} {better} than the best of {len(found.random)} random motions")
     other = None
     if settings.compared and not found.interrupted:
         criterion = OTHER.get(asked.criterion, "D") if settings.task is None else "D"
@@ -254,23 +251,13 @@ def excite(
     posture = found.trajectory.basis.constant @ found.trajectory.coefficients
     posture = posture / float(np.sum(found.trajectory.basis.constant))
     trajectory, proofs = certified(found.trajectory, planned, posture)
-    found = replace(found, trajectory=trajectory)
+    found = found.with_trajectory(trajectory)
     return Excited(planned, settings, found, trajectory, proofs, other, untold)
 
 
-class _Reporter:
-    """Says how the solver gets on, a line each start and few between."""
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
-        self._best: dict[int, float] = {}
-
-    def __call__(self, at: Progress) -> None:
-        if at.round % 3 == 1:
-            self._say(
-                f"start {at.start + 1}, round {at.round}: criterion {at.value:.2f}, limits broken "
-                f"by {max(at.violation, 0.0):.1%}"
-            )
+def is_information(settings: ExciteSettings) -> bool:
+    """Return whether the criterion is the log-determinant of the information, in nats."""
+    return settings.design.criterion == "D" and settings.task is None
 
 
 def counting(base: BaseParameters, about: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

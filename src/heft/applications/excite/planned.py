@@ -17,18 +17,17 @@ from heft.dynamics import Term, steady
 from heft.errors import InvalidSetting
 from heft.experiments import (
     Clearance,
+    DesignLimits,
     EffortLimits,
     JointLimits,
     Loads,
     link_deviations,
+    noise_of,
 )
-from heft.experiments import MotionLimits as DesignLimits
 from heft.information import PARAMETER_COUNT, Information, inertia
 from heft.models import MotionLimits, Options, Robot, fit_capsules, motion_limits
 from heft.plants import ExcitableLoad, ExcitableRobot, carrying
 
-NOISE = 0.01  # of an effort limit, where no log says how noisy a joint is
-UNLIMITED_NOISE = 0.1  # [N·m or N] where effort is not limited either
 ROW_RATE = 100.0  # independent rows a second, where no log says how many there are [Hz]
 
 
@@ -291,7 +290,14 @@ def open_experiment(
         InputError: If a file cannot be read or is malformed.
         InvalidSetting: If the base floats, or a joint's limits are not known.
     """
-    stated = Options.from_toml(options) if options else None
+    stated = Options.from_toml(options) if options else Options()
+    earlier = Identified.load(given) if given else None
+    remarks: tuple[str, ...] = ()
+    if earlier is not None:
+        before = earlier.robot.options
+        if options and replace(stated, motion=before.motion) != before:
+            remarks = (f"of {options} only [motion] counts: {given} has its own options",)
+        stated = replace(before, motion=stated.motion)
     robot = Robot.from_file(model, stated)
     if robot.tree.free_base:
         raise InvalidSetting(
@@ -300,14 +306,13 @@ def open_experiment(
             cure="fix the base for the design",
         )
     limits = motion_limits(robot)
-    clearance, remarks = None, limits.notes
+    clearance, remarks = None, (*remarks, *limits.notes)
     if collisions:
         clearance = Clearance.of(robot, fit_capsules(robot, model.parent), limits)
         remarks = (*remarks, *clearance.notes)
     plant = ExcitableRobot.of(robot)
     effort = dict(zip(robot.joints, limits.effort.tolist(), strict=True))
-    share = [NOISE * effort.get(c.name, math.inf) for c in plant.channels]
-    noise = np.array([s if math.isfinite(s) else UNLIMITED_NOISE for s in share])
+    noise = noise_of(np.array([effort.get(c.name, math.inf) for c in plant.channels]))
     found = PlannedExperiment(
         robot,
         limits,
@@ -320,19 +325,20 @@ def open_experiment(
         {},
         remarks,
     )
-    if given is not None:
-        found = _with_results(found, given, doubt)
+    if earlier is not None:
+        found = _with_results(found, earlier, doubt)
     return found if load is None else replace(found, load=load, known=None)
 
 
-def _with_results(experiment: PlannedExperiment, folder: Path, doubt: Doubt) -> PlannedExperiment:
+def _with_results(
+    experiment: PlannedExperiment, identified: Identified, doubt: Doubt
+) -> PlannedExperiment:
     """Return the experiment with the numbers, noise and information of earlier results.
 
     Raises:
         InvalidSetting: If they are of another robot.
     """
-    identified = Identified.load(folder)
-    robot = experiment.robot
+    robot, folder = experiment.robot, identified.folder
     if identified.robot.joints != robot.joints:
         raise InvalidSetting(
             "these results are of another robot",

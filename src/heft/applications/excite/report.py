@@ -11,21 +11,11 @@ from heft import __version__
 from heft.display import Plot, Series, Table, page, table
 from heft.experiments import Certificate
 
-from .excite import Excited, Prediction
+from .excite import Excited, Prediction, is_information
 
-ROLES = ("measured", "predicted", "residual", "before", "after")
 WORST = 8  # base parameters that the terminal lists
 DRAWN_RATE = 50.0  # of the curves [Hz]
-UNITS = {
-    "position": "rad or m",
-    "velocity": "rad/s or m/s",
-    "acceleration": "rad/s² or m/s²",
-    "jerk": "rad/s³ or m/s³",
-    "effort": "N·m or N",
-    "power": "W",
-    "clearance": "m",
-}
-KINDS = (("q", "position", "rad or m"), ("v", "velocity", "rad/s or m/s"))
+CURVES = (("position", "rad or m"), ("velocity", "rad/s or m/s"))
 
 
 def text_of(found: Excited, out: str) -> str:
@@ -64,7 +54,7 @@ def _row(proof: Certificate) -> list[str]:
     near = kind == "clearance"
     margin = f"{1e3 * proof.margin:.1f} mm" if near else f"{proof.margin:.1%}"
     numbers = (f"{proof.bound:.4g}", f"{proof.limit:.4g}", margin)
-    return [kind, proof.of, *numbers, UNITS.get(kind, "")]
+    return [kind, proof.of, *numbers, proof.unit]
 
 
 def _sentences(found: Excited) -> Iterator[str]:
@@ -75,7 +65,7 @@ def _sentences(found: Excited) -> Iterator[str]:
         f"It carries {made.gain:.0f} nats more information than the best of {count} random motions "
         f"within the same limits, as if that ran {found.time_factor:.1f} times as long; "
         f"{made.gain_over_median:.0f} more than the usual one."
-        if found.settings.design.criterion == "D" and found.settings.task is None
+        if is_information(found.settings)
         else f"Its criterion is {made.gain:.2f} above that of the best of {count} random motions, "
         f"{made.gain_over_median:.2f} above the usual one (natural logarithms)."
     )
@@ -166,7 +156,7 @@ def _plots(found: Excited) -> Iterator[Plot]:
     """Yield positions and velocities of each joint that moves, as shares of their limits."""
     time = found.trajectory.times(DRAWN_RATE)
     planned = found.planned
-    for order, (_, name, unit) in enumerate(KINDS):
+    for order, (name, unit) in enumerate(CURVES):
         values = found.trajectory.derivative(time, order)
         for k, channel in enumerate(planned.carrier.moving):
             limits = (

@@ -7,6 +7,7 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,9 @@ def excite_files(
         InputError: If an input cannot be read, is malformed, or no motion keeps all limits.
     """
     require_own(out, FILES)
+    without_ros = find_spec("rosbags") is None or find_spec("mcap") is None
+    if without_ros:
+        progress("trajectory.mcap is left out: it needs pip install 'heft[ros]'")
     opened = Inputs().holding(model=model, options=options, task=settings.task)
     planned = open_experiment(
         model, options, given, settings.doubt, settings.collisions, settings.load
@@ -77,7 +81,8 @@ def excite_files(
             write_table(_table(motion, new / name), new / name)
         points = found.joint_trajectory(POINT_RATE)
         (new / "trajectory.json").write_text(points.to_json(), encoding="utf-8")
-        points.write_mcap(new / "trajectory.mcap")
+        if not without_ros:
+            points.write_mcap(new / "trajectory.mcap")
         series = json.dumps(found.trajectory.to_dict(), indent=1)
         (new / "series.json").write_text(series + "\n", encoding="utf-8")
         content = json.dumps(to_json(found), indent=1, ensure_ascii=False)

@@ -11,8 +11,11 @@ Its deviation is judged by the data, by the sandwich [Huber1967; White1980]: the
 score `Kᵀ P (β_B − β_A)` is that between blocks of the logs, about the logs' linear trend, plus
 that of the coloured noise. Blocks show what no column describes as far as it differs from block to
 block, noise what differs within one; of another motion, either alone shows too little. The trend is
-drives that warm up: friction follows it, yet what is compared is a log's mean. Errors that are the
-robot's own and not of a log's noise (of the delay, of the cutoff) are alike on both sides.
+drives that warm up: friction follows it, yet what is compared is a log's mean. What comes again in
+all blocks of a motion and is another thing in another motion shows in neither: the misfit of
+friction, taken for the same effort on both sides under like conditions (`misfit_moments`), which
+counts as far as the conditions of the two differ. Errors that are the robot's own and not of a
+log's noise (of the delay, of the cutoff) are alike on both sides.
 
 From few blocks a scatter is not known well, so that tests are Hotelling's [Hotelling1931].
 """
@@ -31,10 +34,14 @@ from heft.estimators import Noise
 from heft.information import Directions, Information, triangle_of
 
 from .earlier import Earlier
+from .misfit_moments import MisfitMoments, misfit_scatter
 
 VISIBLE = 1e-6  # relative singular value below which a direction of β is no evidence of a change
 LEFT = 1e-4  # share of a column that is to be left beside what is known to have changed
 MOST_FREEDOM = 1e6  # degrees of freedom of a scatter that is known
+# Variance of what no model of friction takes, in units of what a fit leaves of it.
+ABSORBED = 5.0
+LEAST_ROWS = 8.0  # from which the mean residual of a cell of like conditions counts
 
 
 @dataclass(frozen=True)
@@ -46,12 +53,14 @@ class Evidence:
         sigma: Standard deviation of each channel's residual, shape (channels,).
         moments: For each channel `Yᵀ(τ − Y β)` of blocks of the logs, shape (blocks, b).
         noise: For each channel S with `SᵀS` the covariance of `Yᵀε`, shape (any, b).
+        misfit: Moments of like conditions; None if they are not known.
     """
 
     information: Information
     sigma: Array
     moments: tuple[Array, ...]
     noise: tuple[Array, ...]
+    misfit: MisfitMoments | None = None
 
     @staticmethod
     def load(path: Path, sigma: Array, memory: Array) -> Evidence:
@@ -70,7 +79,7 @@ class Evidence:
         if isinstance(found, Information):
             rows = np.array([t.rows for t in found.triangles], dtype=float)
             found = Earlier.like(found, Noise(sigma, memory, rows))
-        return Evidence(found.information, sigma, found.moments, found.coloured)
+        return Evidence(found.information, sigma, found.moments, found.coloured, found.misfit)
 
 
 @dataclass(frozen=True)
@@ -124,6 +133,7 @@ class Difference:
         share = (first.R @ inverse).T @ (first.R @ inverse)
         parallel = share - share @ share
         scatter, freedom = np.zeros_like(share), 0.0
+        repeated = list[tuple[MisfitMoments, list[Array]]]()
         for evidence, onto in ((before, share - np.eye(len(share))), (after, share)):
             maps = [w**2 * inverse @ onto for w in weights]
             blocks = np.sum([m @ k for m, k in zip(evidence.moments, maps, strict=True)], axis=0)
@@ -131,6 +141,10 @@ class Difference:
             scatter, freedom = scatter + covariance, freedom + known
             for factor, m in zip(evidence.noise, maps, strict=True):
                 scatter = scatter + (factor @ m).T @ (factor @ m)
+            if evidence.misfit is not None:
+                repeated.append((evidence.misfit, maps))
+        if repeated:
+            scatter = scatter + misfit_scatter(repeated, ABSORBED, LEAST_ROWS)
         freedom = freedom or MOST_FREEDOM
         coordinates = (triangle @ inverse).T @ triangle
         return Difference(coordinates, parallel, score, scatter, freedom, parallel)

@@ -14,6 +14,8 @@ from heft.estimators import Noise
 from heft.files import UNREADABLE, read_arrays
 from heft.information import Information, triangle_of
 
+from .misfit_moments import MisfitMoments
+
 
 @dataclass(frozen=True)
 class Earlier:
@@ -27,12 +29,14 @@ class Earlier:
         coloured: For each channel S with `SᵀS` the covariance of `Yᵀε`, shape (any, b).
         common: For each channel the moments `Yᵀe` of errors that channels share, shape (errors, b).
         moments: For each channel the moments `Yᵀ(τ − Y β)` of blocks, shape (blocks, b).
+        misfit: Moments of like conditions; None if they are not known.
     """
 
     information: Information
     coloured: tuple[Array, ...]
     common: tuple[Array, ...]
     moments: tuple[Array, ...]
+    misfit: MisfitMoments | None = None
 
     @property
     def noise(self) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
@@ -78,11 +82,13 @@ class Earlier:
                 raise ValueError("the channels' noise is not of one shape")
             if not all(np.isfinite(part).all() for parts in found for part in parts):
                 raise ValueError("noise that is not finite")
+            misfit = MisfitMoments.load(data, count, len(information.labels))
         except UNREADABLE as problem:
             raise InvalidRecording(
                 "this is not a file of information", argument=str(path), got=str(problem)[:200]
             ) from problem
-        return Earlier(information, *found)
+        coloured, common, moments = found
+        return Earlier(information, coloured, common, moments, misfit)
 
 
 def stored(noise: Noise, moments: Sequence[Array]) -> dict[str, Array]:

@@ -14,6 +14,7 @@ from heft.information import Check, Information, Verdict, verdict
 from heft.plants import Problem, RobotPlant
 
 from .misfit import Misfit
+from .misfit_moments import MisfitMoments
 from .predicted_error import PredictedError
 from .scores import Score
 from .settings import Settings
@@ -36,6 +37,7 @@ class Identification:
             (blocks, n).
         moments: For each channel the moments `Yᵀ(τ − Y β)` of blocks, shape (blocks, b).
         misfits: What the model leaves over of each drive's effort, by drive.
+        misfit_moments: Moments of an effort that comes again under like conditions.
         predicted_error: Of torque, on motion of another kind.
         simple: Simple friction of what slides in these logs, all other parameters fixed.
         bounds: Smallest and largest mass [kg] and centre of mass [m] of each link over all
@@ -60,6 +62,7 @@ class Identification:
     deviations: Array
     moments: tuple[Array, ...]
     misfits: Mapping[str, Misfit]
+    misfit_moments: MisfitMoments
     predicted_error: PredictedError
     simple: SimpleFriction
     bounds: StrictBounds

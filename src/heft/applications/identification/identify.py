@@ -30,6 +30,7 @@ from .identification import (
 )
 from .inputs import Inputs
 from .misfit import Misfit, MisfitGatherer
+from .misfit_moments import MisfitMoments
 from .predicted_error import predicted_error
 from .preparation import Progress, silent
 from .scores import Score, Scores, held_out, scores
@@ -91,7 +92,7 @@ def _identify(
     whole = run.problem
     if only is not None:
         whole = whole.with_settings(recordings=problem.recordings)
-    return _concluded(robot, run, whole, validate, corner, settings, inputs, progress)
+    return _concluded(robot, run, whole, validate, corner, settings, given, inputs, progress)
 
 
 def _concluded(
@@ -101,6 +102,7 @@ def _concluded(
     validate: Sequence[Recording],
     corner: float,
     settings: Settings,
+    given: Earlier | Information | None,
     inputs: Sequence[Mapping[str, Any]],
     progress: Progress,
 ) -> Identification:
@@ -145,6 +147,7 @@ def _concluded(
         deviations=deviations,
         moments=run.moments,
         misfits=misfits,
+        misfit_moments=_misfit_moments(run, misfits, given),
         predicted_error=predicted,
         simple=simple,
         bounds=bounds,
@@ -159,6 +162,19 @@ def _concluded(
         settings=settings,
         notes=notes,
     )
+
+
+def _misfit_moments(
+    run: ExperimentFit[RobotPlant],
+    misfits: Mapping[str, Misfit],
+    given: Earlier | Information | None,
+) -> MisfitMoments:
+    """Return the moments of like conditions of these logs, and of earlier ones as far as known."""
+    earlier = given.information if isinstance(given, Earlier) else given
+    rows = run.information.rows - (earlier.rows if earlier is not None else 0)
+    own = MisfitMoments.of(run.problem, misfits, rows)
+    known = given.misfit if isinstance(given, Earlier) else None
+    return own if known is None else own + known
 
 
 def _simple(

@@ -42,6 +42,7 @@ from heft.models import Robot
 
 SLOWEST, FASTEST = 1e-4, 1e3  # of the bins of speed [rad/s]
 BIN = 0.05  # of the logarithm of the speed
+SPEED_BINS = 7  # to a cell of like conditions
 # ∫ df / (1 + f⁸)², of white noise behind the low-pass of the scores, per cutoff and side.
 NOISE_BANDWIDTH = 0.898
 
@@ -190,6 +191,12 @@ class Misfit:
             return 0.0
         return float(np.minimum(first / whole[0], second / whole[1]).sum())
 
+    def condition_means(self) -> Array:
+        """Return mean residual [N·m or N] and rows by cell of like conditions, shape (2, cells)."""
+        starts = np.arange(0, _bins(), SPEED_BINS)
+        total, rows = np.add.reduceat(self.sums, starts, axis=-1).reshape(2, -1)
+        return np.array([total / np.maximum(rows, 1.0), rows])
+
     def curve(self, velocity: Array) -> Array:
         """Return √(M² + U²) in steady sliding at velocities, shape (N,) [N·m or N]."""
         return np.asarray(np.hypot(self._repeated(velocity), self.unseen(velocity)))
@@ -300,6 +307,34 @@ class Misfit:
         if not (np.isfinite(cells).all() and np.isfinite(slow) and np.isfinite(seconds).all()):
             raise ValueError("a misfit is no finite number")
         return Misfit(settings, cells, slow, scale, np.zeros((2, 2, 2, 0, _bins())), seconds)
+
+
+def condition_cells(
+    velocity: Array, distance: Array, rise: Array, linear: bool
+) -> NDArray[np.int64]:
+    """Return the cell of like conditions of rows: direction, braking, distance, speed; shape (N,).
+
+    Args:
+        velocity: Shape (N,) [rad/s or m/s].
+        distance: Since the last reversal, shape (N,) [rad or m].
+        rise: Negative where the drive brakes, shape (N,).
+        linear: Whether the drive is prismatic.
+    """
+    scale = LINEAR_SCALE if linear else 1.0
+    way, place = _places(velocity / scale)
+    part = _cell(distance, MisfitSettings().mean_distances, scale)
+    spot = way, (rise < 0.0).astype(np.intp), part, place // SPEED_BINS
+    return np.asarray(np.ravel_multi_index(spot, _conditions()), dtype=np.int64)
+
+
+def condition_count() -> int:
+    """Return the number of cells of like conditions of a drive."""
+    return int(np.prod(_conditions()))
+
+
+def _conditions() -> tuple[int, int, int, int]:
+    """Return the numbers of directions, of braking or not, of distances and of speeds."""
+    return 2, 2, len(MisfitSettings().mean_distances), -(-_bins() // SPEED_BINS)
 
 
 def _bins() -> int:

@@ -25,7 +25,6 @@ from heft.files import (
     LARGEST_NUMBER,
     UNREADABLE,
     put,
-    read_arrays,
     read_text,
     require_own,
     require_schema,
@@ -41,7 +40,7 @@ from heft.signals import Smoothing, limited
 from .earlier import stored
 from .identification import Identification
 from .scores import model_effort, rigid_torques
-from .torque_deviation import TorqueDeviation, misfits_of
+from .torque_deviation import TorqueDeviation, read_torque_deviation
 
 SCHEMA = 1
 
@@ -57,7 +56,6 @@ FILES = (
     "friction.c",
 )
 LARGEST_CURVE = 2.0  # [rad/s], up to where a curve of friction is drawn; a tenth in m/s
-MOST_DEVIATIONS = 1000  # of predicted torques: one a block that was left out
 NORMAL = 1.96  # standard deviations of 95 %
 
 
@@ -183,6 +181,7 @@ def write(
             base_covariance=found.estimate.parameters.covariance,
             deviations=found.deviations,
             **stored(found.estimate.noise, found.moments),
+            **found.misfit_moments.stored(),
             sliding_joints=np.array(list(sliding)),
             sliding_velocities=np.array(list(sliding.values()), dtype=float).reshape(-1, 2),
         )
@@ -533,7 +532,7 @@ class Identified:
             ) from problem
         model = next((n for n in MODELS if (folder / n).exists()), MODELS[-1])
         robot = Robot.from_file(folder / model, options)
-        deviation = _torque_deviation(folder / "information.npz", robot, data)
+        deviation = read_torque_deviation(folder / "information.npz", robot, data)
         return Identified(folder, robot, drives, smoothing, data, deviation)
 
     def predict(
@@ -566,36 +565,3 @@ class Identified:
             if stated is not None:
                 std, reversal = stated.std(problem.plant, s, rigid, reversal)
             yield Prediction(s.time, (rigid + rest).T, rigid.T, std)
-
-
-def _torque_deviation(path: Path, robot: Robot, data: Mapping[str, Any]) -> TorqueDeviation | None:
-    """Return the deviation of predicted torques; None if the results do not state it.
-
-    Raises:
-        InputError: If what they state is none.
-    """
-    try:
-        arrays = read_arrays(path)
-        if "deviations" not in arrays or not len(arrays["deviations"]):
-            return None
-        plant = RobotPlant(robot)
-        names = [str(n) for n in arrays["parameter_names"]]
-        places = [names.index(n) for n in plant.space.labels.names]
-        deviations = np.asarray(arrays["deviations"], dtype=float)
-        if deviations.shape != (min(len(deviations), MOST_DEVIATIONS), len(names)):
-            raise ValueError(f"deviations of shape {deviations.shape} of {len(names)} parameters")
-        deviations = deviations[:, places]
-        if not np.isfinite(deviations).all():
-            raise ValueError("deviations that are not finite")
-        entries = {**data["joints"], **data["motors"]}
-        misfits = misfits_of(tuple(robot.drives), entries)
-    except FileNotFoundError:
-        return None
-    except UNREADABLE as problem:
-        raise InputError(
-            "the deviations of these results cannot be read",
-            argument=str(path),
-            got=str(problem)[:200],
-            cure="identify again",
-        ) from problem
-    return TorqueDeviation(deviations @ plant.space.matrix.T, misfits)

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from heft.arrays import Array
 from heft.dynamics import Drive, drive_columns
+from heft.errors import InputError
+from heft.files import UNREADABLE, read_arrays
+from heft.models import Robot
 from heft.plants import RobotMotion, RobotPlant, Samples
 
 from .misfit import Misfit, Reversal, since_reversal
+
+MOST_DEVIATIONS = 1000  # one a block that was left out
 
 
 @dataclass(frozen=True)
@@ -94,3 +101,43 @@ def misfits_of(
         if stated is not None and name in linear:
             found[name] = Misfit.from_json(stated, linear[name])  # type: ignore[arg-type]
     return found
+
+
+def read_torque_deviation(
+    path: Path, robot: Robot, data: Mapping[str, Any]
+) -> TorqueDeviation | None:
+    """Return the deviation of predicted torques; None if the results do not state it.
+
+    Args:
+        path: `information.npz` of the results.
+        robot: Identified model.
+        data: Content of `estimate.json`.
+
+    Raises:
+        InputError: If what they state is none.
+    """
+    try:
+        arrays = read_arrays(path)
+        if "deviations" not in arrays or not len(arrays["deviations"]):
+            return None
+        plant = RobotPlant(robot)
+        names = [str(n) for n in arrays["parameter_names"]]
+        places = [names.index(n) for n in plant.space.labels.names]
+        deviations = np.asarray(arrays["deviations"], dtype=float)
+        if deviations.shape != (min(len(deviations), MOST_DEVIATIONS), len(names)):
+            raise ValueError(f"deviations of shape {deviations.shape} of {len(names)} parameters")
+        deviations = deviations[:, places]
+        if not np.isfinite(deviations).all():
+            raise ValueError("deviations that are not finite")
+        entries = {**data["joints"], **data["motors"]}
+        misfits = misfits_of(tuple(robot.drives), entries)
+    except FileNotFoundError:
+        return None
+    except UNREADABLE as problem:
+        raise InputError(
+            "the deviations of these results cannot be read",
+            argument=str(path),
+            got=str(problem)[:200],
+            cure="identify again",
+        ) from problem
+    return TorqueDeviation(deviations @ plant.space.matrix.T, misfits)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from heft.arrays import Array
 from heft.errors import InvalidRecording, InvalidSetting, MissingSignal, did_you_mean
 from heft.experiments import Arm, Knots
-from heft.files import read_text
 from heft.models import joint_lines
-from heft.recordings import ColumnMap, Recording
+from heft.recordings import ColumnMap, JointTrajectory, Recording
 
+KINDS = ("q", "v", "a")  # of signals: position, velocity, acceleration
 FEWEST = 4  # samples of a motion
 UNLIKE = 0.1  # rms of v against q's own derivative, relative, from which it is another signal
 TOUCHES = 1e-6  # [rad or m] beyond a limit that is rounding
@@ -132,13 +130,13 @@ class Demanded:
             )
 
 
-def read_motion(path: Path, columns: Path | None = None, joints: Sequence[str] = ()) -> Demanded:
+def read_motion(path: Path, column_map: Path | None = None, joints: Sequence[str] = ()) -> Demanded:
     """Read a motion from a log or a JointTrajectory as JSON.
 
     Args:
         path: A log of any format with `t` and `q.<joint>`, with `v.` and `a.` if they are known; or
             JSON with `joint_names` and `points`, as `trajectory_msgs/JointTrajectory` has them.
-        columns: TOML that says what the log's columns mean.
+        column_map: TOML that says what the log's columns mean.
         joints: The robot's joints, for logs that number theirs.
 
     Raises:
@@ -146,58 +144,32 @@ def read_motion(path: Path, columns: Path | None = None, joints: Sequence[str] =
         MissingSignal: If it holds no positions.
     """
     if path.suffix.lower() == ".json":
-        return _checked(_of_json(path))
-    recording = Recording.open(path, ColumnMap.from_toml(columns) if columns else None, joints)
-    named: dict[str, dict[str, str]] = {"q": {}, "v": {}, "a": {}}
-    for signal in recording.signals:
-        kind, _, joint = signal.partition(".")
-        if kind in named:
-            named[kind][joint] = signal
-    if not named["q"]:
+        columns = JointTrajectory.read_json(path).columns()
+        return _checked(Demanded(path, columns["t"], *_by_kind(columns)))
+    recording = Recording.open(
+        path, ColumnMap.from_toml(column_map) if column_map else None, joints
+    )
+    signals = [x for x in recording.signals if x.partition(".")[0] in KINDS]
+    if not any(x.startswith("q.") for x in signals):
         raise MissingSignal(
             "the motion holds no positions",
             argument=str(path),
             got=", ".join(recording.signals[:8]) or None,
             expected="q.<joint>",
         )
-    signals = [s for kind in named.values() for s in kind.values()]
     blocks = list(recording.blocks(signals))
     time = np.concatenate([b.time for b in blocks])
     values = np.concatenate([b.values for b in blocks])
-    found = {s: values[:, k] for k, s in enumerate(signals)}
-    by_kind = [{j: found[s] for j, s in kind.items()} for kind in named.values()]
-    return _checked(Demanded(path, time, *by_kind))
+    found = {name: values[:, k] for k, name in enumerate(signals)}
+    return _checked(Demanded(path, time, *_by_kind(found)))
 
 
-def _of_json(path: Path) -> Demanded:
-    """Return the motion of a JointTrajectory."""
-    try:
-        content = json.loads(read_text(path, "motion", InvalidRecording))
-        names, points = content["joint_names"], content["points"]
-        time = np.array([_seconds(p["time_from_start"]) for p in points], dtype=float)
-        kinds = []
-        for key in ("positions", "velocities", "accelerations"):
-            given = all(len(p.get(key) or ()) == len(names) for p in points)
-            if not given and key == "positions":
-                raise ValueError("points without a position of each joint")
-            rows = np.array([p[key] for p in points], dtype=float) if given else None
-            kinds.append({} if rows is None else {j: rows[:, k] for k, j in enumerate(names)})
-    except (ValueError, KeyError, TypeError, RecursionError) as problem:
-        raise InvalidRecording(
-            "this is no JointTrajectory",
-            argument=str(path),
-            got=f"{type(problem).__name__}: {problem}",
-            expected="joint_names, and points with positions and time_from_start",
-        ) from problem
-    return Demanded(path, time, *kinds)
-
-
-def _seconds(stamp: Any) -> float:
-    if isinstance(stamp, Mapping):
-        return float(stamp.get("sec", stamp.get("secs", 0))) + 1e-9 * float(
-            stamp.get("nanosec", stamp.get("nsecs", 0))
-        )
-    return float(stamp)
+def _by_kind(columns: Mapping[str, Array]) -> list[dict[str, Array]]:
+    """Return positions, velocities and accelerations by joint, of columns by signal."""
+    return [
+        {n.partition(".")[2]: x for n, x in columns.items() if n.startswith(f"{kind}.")}
+        for kind in KINDS
+    ]
 
 
 def _checked(motion: Demanded) -> Demanded:

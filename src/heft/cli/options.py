@@ -24,7 +24,7 @@ Map = Annotated[Path | None, Parameter(name="--map")]
 With = Annotated[Path | None, Parameter(name="--with")]
 Logs = Annotated[list[Path] | None, Parameter(consume_multiple=True, negative="")]
 
-REGISTRY = Path(__file__).with_name("estimators") / "registry.py"
+REGISTRY = Path(__file__).parents[1] / "estimators" / "registry.py"
 
 
 def registered() -> dict[str, bool]:

@@ -14,7 +14,11 @@ from typing import Annotated, Literal
 from cyclopts import App, CycloptsError, Parameter
 
 from heft import __version__
-from heft.cli_options import (
+from heft.errors import HeftError, visible
+from heft.interrupts import interruptible
+
+from .cooperation import coop
+from .options import (
     ESTIMATION,
     EXCITATION,
     LIVE,
@@ -34,9 +38,7 @@ from heft.cli_options import (
     weighed_by_sensor,
     weighed_live,
 )
-from heft.errors import HeftError, visible
-from heft.interrupts import interruptible
-from heft.terminal import message, open_streams, progress, progress_unless, shown
+from .terminal import message, open_streams, progress, progress_unless, shown
 
 POOR, SALVAGED = 1, 3  # exit codes
 
@@ -47,6 +49,7 @@ app = App(
     version_flags=["--version"],
     suppress_keyboard_interrupt=False,
 )
+app.command(coop)
 app.register_install_completion_command(help="Install completion for bash, zsh or fish.")
 
 
@@ -588,7 +591,3 @@ def main() -> None:
         reason = visible(str(error)) or "there is no memory left"
         sys.stderr.write(f"heft: {reason}; not finished\n")
         sys.exit(2)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,248 @@
+"""Five robots in a ring hold one load: errors of [Fan2017]'s method and of heft's, and the bound.
+
+    python -m benchmarks.cooperation [--seeds 20] [--development] [--store]
+
+Configuration: a ring of .25 m, σ = .4 on every channel, 100 Hz, the load another at 35 s. Sensors
+are MuJoCo's; the bounds of Cramér and Rao are of motion and poses that are known, so that nobody
+can reach them. Seeds from 1000 on are scored; constants were chosen on seeds below 100.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.results_file import Row, at_least, at_most, store, table
+from heft.applications.cooperation import (
+    ContactSignals,
+    CooperativeMethod,
+    LoadEstimate,
+    PaperMethod,
+)
+from heft.experiments import SimulatedTeam, Team
+from heft.information import Graph, inertia, rotation_vector_of_matrix
+
+Array = NDArray[np.float64]
+FIRST = 1000  # seed that is scored
+POSED = 8.0  # when poses are looked at [s]
+TIMES = ((20.0, 0), (50.0, 1))  # when the load is looked at [s], and which it is
+TRIANGLE = np.triu_indices(3)
+
+CHANGES = (0.2, 0.1)  # shares of the mass that are taken away
+QUIET = 600.0  # of a load that does not change [s]
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Of one seed, means over the robots.
+
+    Attributes:
+        rotation: Of neighbours' poses [rad].
+        translation: [m].
+        loads: By time: inertia (Frobenius), its mean entry [kg·m²], centre [m], mass [kg].
+        squared: By time: normalized squared error of the ten parameters, over ten.
+        changes: When the load was said to change [s].
+    """
+
+    rotation: float
+    translation: float
+    loads: Mapping[float, Array]
+    squared: Mapping[float, float]
+    changes: tuple[float, ...] = ()
+
+
+def pose_errors(team: SimulatedTeam, poses: Mapping[tuple[int, int], tuple[Array, Array]]) -> Array:
+    """Return mean errors of rotation [rad] and translation [m] of poses to j from i, by (j, i)."""
+    found = []
+    for (j, i), (R, t) in poses.items():
+        true_R, true_t = team.pose(j, i)
+        turn = rotation_vector_of_matrix(R @ true_R.T)
+        found.append([np.linalg.norm(turn), np.linalg.norm(t - true_t)])
+    return np.mean(found, axis=0)
+
+
+def load_errors(team: SimulatedTeam, which: int, robot: int, found: LoadEstimate) -> Array:
+    """Return errors of inertia (Frobenius, mean entry), centre of mass and mass."""
+    mass, com, about = team.bodies[which].seen_from(team.rotations[robot], team.origins[robot])
+    off = found.inertia - about
+    entries = np.abs(off[TRIANGLE]).mean()
+    centre = np.linalg.norm(found.com - com)
+    return np.array([np.linalg.norm(off), entries, centre, found.mass - mass])
+
+
+def by_paper(team: SimulatedTeam, signals: list[ContactSignals], graph: Graph) -> Errors:
+    """Return the errors of [Fan2017]'s method."""
+    found = PaperMethod().identify(signals, graph)
+    poses = {key: pose for key, pose in found.poses.items() if key[0] > key[1]}
+    rotation, translation = pose_errors(team, poses)
+    robots = range(team.count)
+    loads = {
+        time: np.mean([load_errors(team, which, k, found.at(time, k)) for k in robots], axis=0)
+        for time, which in TIMES
+    }
+    return Errors(rotation, translation, loads, {})
+
+
+def by_heft(team: SimulatedTeam, signals: list[ContactSignals], graph: Graph) -> Errors:
+    """Return the errors of heft's method."""
+    found = CooperativeMethod().identify(signals, graph)
+    poses = {(j, i): found.at(POSED).between(j, i) for i, j in graph.edges}
+    rotation, translation = pose_errors(team, poses)
+    loads, squared = {}, {}
+    for time, which in TIMES:
+        known, errors = found.at(time), []
+        for robot in range(team.count):
+            load = known.load(robot)
+            if load is None:
+                raise SystemExit(f"nothing is known of the load at {time:g} s")
+            errors.append(np.abs(load_errors(team, which, robot, load)))
+        loads[time] = np.mean(errors, axis=0)
+        truth = team.bodies[which].seen_from(team.rotations[0], team.origins[0])
+        off = known.values - inertia.from_body(*truth)
+        squared[time] = float(off @ np.linalg.solve(known.covariance, off)) / len(off)
+    return Errors(rotation, translation, loads, squared, found.changes)
+
+
+def bound(team: SimulatedTeam, which: int, since: float, until: float, sigma: float) -> Array:
+    """Return Cramér and Rao's bound, motion and poses known: inertia (Frobenius), centre, mass.
+
+    Args:
+        team: Its exact signals count.
+        which: Of the bodies.
+        since: From when the load is this one [s].
+        until: [s].
+        sigma: Noise of force and torque.
+    """
+    chosen = (team.time >= since) & (team.time < until)
+    omega = team.exact["omega"][0]
+    alpha = np.gradient(omega, team.time, axis=0)[chosen]
+    Y = inertia.wrench_regressor(team.exact["acc"][0][chosen], omega[chosen], alpha)
+    covariance = np.zeros((6, 6))  # of total force and moment at the first contact
+    for robot in range(team.count):
+        R, t = team.pose(0, robot)
+        cross = np.cross(np.eye(3), -t)
+        lever = np.block([[R, np.zeros((3, 3))], [cross @ R, R]])
+        covariance += sigma**2 * lever @ lever.T
+    information = np.einsum("nki,kl,nlj->ij", Y, np.linalg.inv(covariance), Y)
+    spread = np.linalg.inv(information)
+    mass, com, about = team.bodies[which].seen_from(team.rotations[0], team.origins[0])
+    values = inertia.from_body(mass, com, about)
+
+    def numbers(pi: Array) -> Array:
+        m, c, tensor = inertia.to_body(pi)
+        return np.array([*tensor.ravel(), *c, m])
+
+    steps = 1e-6 * np.eye(10)
+    J = np.array([(numbers(values + s) - numbers(values - s)) / 2e-6 for s in steps]).T
+    variance = np.diag(J @ spread @ J.T)
+    return np.sqrt([variance[:9].sum(), variance[9:12].sum(), variance[12]])
+
+
+def rows_of(found: list[tuple[Errors, Errors, Mapping[float, Array]]]) -> Iterator[Row]:
+    """Yield the rows of some seeds: errors of the paper's method, of heft's, and bounds."""
+    papers, hefts, bounds = zip(*found, strict=True)
+    count = f"{len(found)} seeds"
+
+    def mean(errors: tuple[Errors, ...], name: str) -> float:
+        return float(np.mean([getattr(e, name) for e in errors]))
+
+    yield within("paper: rotation of neighbours at 8 s", mean(papers, "rotation"), "rad", 0.0143)
+    yield within(
+        "paper: translation of neighbours at 8 s", mean(papers, "translation"), "m", 0.0204
+    )
+    yield at_most(
+        "heft: rotation of neighbours at 8 s", mean(hefts, "rotation"), "rad", 0.006, count
+    )
+    yield at_most("heft: translation of neighbours at 8 s", mean(hefts, "translation"), "m", 0.006)
+    asked = {20.0: (0.025, 0.008, 0.005, 0.004), 50.0: (0.02, None, 0.005, 0.003)}
+    sketch = {20.0: (0.26, 0.08, 0.019, 0.0125), 50.0: (None, None, None, None)}
+    names = ("inertia (Frobenius)", "inertia (mean entry)", "centre of mass", "mass")
+    units = ("kg·m²", "kg·m²", "m", "kg")
+    for time, _ in TIMES:
+        one = np.mean([np.abs(e.loads[time]) for e in papers], axis=0)
+        other = np.mean([e.loads[time] for e in hefts], axis=0)
+        for k, name in enumerate(names):
+            yield within(f"paper: {name} at {time:g} s", one[k], units[k], sketch[time][k])
+            yield at_most(f"heft: {name} at {time:g} s", other[k], units[k], asked[time][k])
+        for who, errors in (("paper", papers), ("heft", hefts)):
+            limits = (1.7, 2.3, 1.2) if who == "heft" else (None, None, None)
+            rms = np.sqrt(np.mean([e.loads[time][[0, 2, 3]] ** 2 for e in errors], axis=0))
+            least = np.sqrt(np.mean([b[time] ** 2 for b in bounds], axis=0))
+            for name, ratio, limit in zip(
+                ("inertia", "centre of mass", "mass"), rms / least, limits, strict=True
+            ):
+                yield at_most(f"{who}: {name} over its bound at {time:g} s", ratio, "", limit)
+    every = [s for e in hefts for s in e.squared.values()]
+    yield Row("heft: normalized squared error of the ten parameters", float(np.mean(every)), "")
+    told = [e.changes for e in hefts]
+    once = np.mean([len(c) == 1 and 0.0 <= c[0] - 35.0 <= 0.3 for c in told])
+    yield at_least("heft: the change told once, within .3 s", once, "", 1.0)
+
+
+def within(name: str, value: float, unit: str, about: float | None) -> Row:
+    """Return a row that holds within 30 % of a reproduction's figure."""
+    if about is None:
+        return Row(name, float(value), unit)
+    return Row(name, float(value), unit, about, bool(abs(value / about - 1.0) <= 0.3), "± 30 %")
+
+
+def changing(seeds: range) -> Iterator[Row]:
+    """Yield what becomes of smaller changes, and of none."""
+    graph = Graph.ring(5)
+    for share in CHANGES:
+        delays, after = [], []
+        for seed in seeds:
+            first = Team(duration=20.0, changes=(15.0,), masses=(2.0, 2.0)).run(seed).bodies[0]
+            second = replace(first, mass=(1.0 - share) * first.mass)
+            team = Team(duration=18.0, changes=(15.0,), bodies=(first, second)).run(seed)
+            found = CooperativeMethod().identify(signals_of(team), graph)
+            delays.append(found.changes[0] - 15.0 if len(found.changes) == 1 else np.inf)
+            values = found.at(17.0 + max(0.0, min(delays[-1], 1.0))).values
+            after.append(np.inf if values is None else abs(values[0] / second.mass - 1.0))
+        told = np.mean(np.array(delays) <= 0.3)
+        yield at_least(f"mass −{share:.0%}: told once, within .3 s", told, "", 1.0)
+        yield at_most(f"mass −{share:.0%}: its error two seconds later", np.median(after), "", 0.01)
+    quiet = Team(duration=QUIET, changes=(), masses=(2.0,)).run(seeds[0])
+    found = CooperativeMethod(every=50).identify(signals_of(quiet), graph)
+    yield at_most(f"changes told in {QUIET:g} s without any", len(found.changes), "", 0)
+
+
+def signals_of(team: SimulatedTeam) -> list[ContactSignals]:
+    """Return what each robot's sensors read."""
+    return [ContactSignals.of_columns(team.columns(k), "grasp") for k in range(team.count)]
+
+
+def one_seed(seed: int) -> tuple[Errors, Errors, Mapping[float, Array]]:
+    """Return errors by both methods, and the bound."""
+    team, graph = Team().run(seed), Graph.ring(5)
+    signals = signals_of(team)
+    since = (0.0, *team.changes)
+    sigma = Team().noise.force
+    bounds = {time: bound(team, which, since[which], time, sigma) for time, which in TIMES}
+    return by_paper(team, signals, graph), by_heft(team, signals, graph), bounds
+
+
+def main() -> None:
+    """Print the rows; store them if asked."""
+    parser = argparse.ArgumentParser(description="Several robots that hold one load.")
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--development", action="store_true", help="seeds that are not scored")
+    parser.add_argument("--store", action="store_true")
+    chosen = parser.parse_args()
+    first = 0 if chosen.development else FIRST
+    found = []
+    for seed in range(first, first + chosen.seeds):
+        found.append(one_seed(seed))
+        print(f"seed {seed}", flush=True)
+    rows = [*rows_of(found), *changing(range(first, first + min(chosen.seeds, 10)))]
+    print(table(rows))
+    if chosen.store:
+        print(store("cooperation", rows))
+
+
+if __name__ == "__main__":
+    main()

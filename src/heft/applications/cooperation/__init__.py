@@ -1,0 +1,7 @@
+"""Several robots that hold one load: each learns it from its own sensors and its neighbours."""
+
+from .signals import ContactSignals, LoadEstimate
+from .paper import PaperMethod, PaperResult
+from .method import CooperativeMethod, CooperativeResult, Known
+from .team_file import TeamFile, TeamRobot
+from .results import TeamFound, identify_team_files, simulate_team_files

@@ -1,0 +1,287 @@
+"""The method of [Fan2017], whole: linear observations, forgetting, consensus in own coordinates.
+
+    1. pose of each neighbour from twists, dual quaternions, frozen after some seconds   (38)-(40)
+    2. angular acceleration by central differences (16) and neighbours' accelerometers   (17), (18)
+    3. total wrench by consensus in different coordinates                                (22), (34)
+    4. centre of mass, inertia and 1/m by recursive least squares with forgetting        (30), (33)
+
+Corrected, each where it is made:
+
+- An accelerometer reads v̇ + ω×v − Rᵀg; (8), (20), (21) and (23) hold for v̇ − Rᵀg. Without ω×v they
+  hold for the accelerometer, and (17) gains −ω_j×(ω_j×t).
+- The first two rows of (30) repeat the last three, which makes its covariance singular: left out.
+- (33a) takes the residual y − H x, not y − H x_k.
+- (34) tends to the mean; the total is n times that.
+- (31) turns inertia by R_ji I R_jiᵀ.
+
+Its estimates are biased by noise in the regressors, its memory is that of its forgetting: it is
+here for comparison, see `CooperativeMethod` for heft's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.errors import InvalidRecording
+from heft.estimators import TwistInformation
+from heft.information import Graph, averaged, consensus_maps, skew
+
+from .signals import ContactSignals, LoadEstimate, Pose
+
+FEWEST = 10  # samples after poses have settled
+
+
+@dataclass(frozen=True)
+class PaperMethod:
+    """Settings of [Fan2017], its section VII.
+
+    Attributes:
+        settle: After which poses are taken as they are, and the load is estimated [s].
+        rounds: Of consensus for each sample.
+        gain: ε of consensus.
+        forgetting: λ of (33b), for each sample.
+        covariance: Of all unknowns at the beginning.
+        mass: Believed at the beginning [kg].
+        inertia: Believed at the beginning, each moment [kg·m²].
+        noise: σ of every sensor, each in its unit.
+        shared: Whether estimates are averaged over neighbours too, (31) and (32).
+    """
+
+    settle: float = 8.0
+    rounds: int = 20
+    gain: float = 0.4
+    forgetting: float = 1.005
+    covariance: float = 100.0
+    mass: float = 1.0
+    inertia: float = 1.0
+    noise: float = 0.4
+    shared: bool = False
+
+    def poses(
+        self, team: Sequence[ContactSignals], graph: Graph, until: float
+    ) -> dict[tuple[int, int], Pose]:
+        """Return R and t that take coordinates of i to those of j, by (j, i), for neighbours.
+
+        Args:
+            team: What each robot's sensors read.
+            graph: Who talks to whom.
+            until: What was read later than this after the beginning does not count [s].
+        """
+        found: dict[tuple[int, int], Pose] = {}
+        for i, j in graph.edges:
+            chosen = team[i].time < team[i].time[0] + until
+            one, other = team[i].part(chosen), team[j].part(chosen)
+            twists = TwistInformation.of(
+                one.angular_velocity, one.velocity, other.angular_velocity, other.velocity
+            )
+            R, t = twists.pose()
+            found[j, i] = (R, t)
+            found[i, j] = (R.T, -R.T @ t)
+        return found
+
+    def identify(
+        self,
+        team: Sequence[ContactSignals],
+        graph: Graph,
+        poses: Mapping[tuple[int, int], Pose] | None = None,
+    ) -> PaperResult:
+        """Return what every robot estimates at every sample after poses have settled.
+
+        Args:
+            team: What each robot's sensors read, at the same times.
+            graph: Who talks to whom.
+            poses: Of neighbours by (j, i), where they are known; estimated if None.
+        """
+        known = self.poses(team, graph, self.settle) if poses is None else dict(poses)
+        start = int(np.searchsorted(team[0].time, team[0].time[0] + self.settle))
+        if len(team[0].time) - start < FEWEST:
+            raise InvalidRecording(
+                f"the poses settle for {self.settle:g} s, then the load is estimated",
+                argument="method",
+                got=f"{team[0].time[-1] - team[0].time[0]:.3g} s of logs",
+                cure="record for longer, or take heft's own method",
+            )
+        parts = [robot.part(slice(start, None)) for robot in team]
+        alpha, spreads = self._angular_acceleration(team, parts, start, graph, known)
+        wrench = self._total_wrench(parts, graph, known)
+        middle = self._contact_centre(graph, known)
+        histories = [
+            self._recursion(part, a, w, c, self._spread(s, graph.count))
+            for part, a, w, c, s in zip(parts, alpha, wrench, middle, spreads, strict=True)
+        ]
+        return PaperResult(parts[0].time, known, np.array(histories))
+
+    def _angular_acceleration(
+        self,
+        team: Sequence[ContactSignals],
+        parts: Sequence[ContactSignals],
+        start: int,
+        graph: Graph,
+        poses: Mapping[tuple[int, int], Pose],
+    ) -> tuple[Array, list[Array]]:
+        """Return α of each robot by (16), (17), then consensus (18), and its covariance.
+
+        Shapes (n, N, 3) [rad/s²] and (3, 3) each [rad²/s⁴]; the latter as if all were like its own.
+        """
+        step = float(np.median(np.diff(team[0].time)))
+        differences = 0.5 * self.noise**2 / step**2  # variance of (16)
+        found: list[Array] = []
+        spreads: list[Array] = []
+        for i, part in enumerate(parts):
+            whole = np.gradient(team[i].angular_velocity, step, axis=0)[start:]
+            information = np.eye(3) / differences
+            vector = whole / differences
+            for j in graph.neighbours[i]:
+                R, t = poses[j, i]
+                H = skew(t) @ R
+                omega = parts[j].angular_velocity
+                y = parts[j].acceleration - part.acceleration @ R.T
+                y = y + np.cross(omega, np.cross(omega, t))
+                information = information + H.T @ H / (2.0 * self.noise**2)
+                vector = vector + y @ H / (2.0 * self.noise**2)
+            own = np.asarray(np.linalg.inv(information))
+            found.append(vector @ own)
+            spreads.append(own / graph.count)
+        turns = {key: pose[0] for key, pose in poses.items()}
+        return averaged(np.array(found), turns, graph, self.rounds, self.gain), spreads
+
+    def _spread(self, alpha: Array, robots: int) -> Array:
+        """Return Σ of ω, α, total moment and force, and acceleration, shape (15, 15)."""
+        found = self.noise**2 * np.diag([*[1.0] * 6, *[float(robots)] * 6, *[1.0] * 3])
+        found[3:6, 3:6] = alpha
+        return found
+
+    def _total_wrench(
+        self,
+        parts: Sequence[ContactSignals],
+        graph: Graph,
+        poses: Mapping[tuple[int, int], Pose],
+    ) -> Array:
+        """Return moment and force of all robots at each contact, shape (n, N, 6); n times (34)."""
+        own = np.array([np.hstack([p.torque, p.force]) for p in parts])
+        maps = consensus_maps(poses)
+        return graph.count * averaged(own, maps, graph, self.rounds, self.gain)
+
+    def _contact_centre(self, graph: Graph, poses: Mapping[tuple[int, int], Pose]) -> Array:
+        """Return the middle of all contacts in each robot's frame, shape (n, 3) [m]."""
+        affine = {}
+        for key, (R, t) in poses.items():
+            affine[key] = np.eye(4)
+            affine[key][:3, :3], affine[key][:3, 3] = R, t
+        origin = np.tile([0.0, 0.0, 0.0, 1.0], (graph.count, 1, 1))
+        return averaged(origin, affine, graph, 10 * self.rounds, self.gain)[:, 0, :3]
+
+    def _recursion(
+        self, part: ContactSignals, alpha: Array, wrench: Array, middle: Array, spread: Array
+    ) -> Array:
+        """Return estimates of one robot after each sample, shape (N, 10): com, inertia, 1/mass.
+
+        Args:
+            part: What its sensors read.
+            alpha: Angular acceleration, shape (N, 3) [rad/s²].
+            wrench: Total moment and force, shape (N, 6) [N·m and N].
+            middle: Where the centre of mass is believed at the beginning, shape (3,) [m].
+            spread: Covariance of ω, α, moment, force and acceleration, shape (15, 15).
+        """
+        x = np.array([*middle, *[self.inertia] * 3, 0.0, 0.0, 0.0, 1.0 / self.mass])
+        P = self.covariance * np.eye(10)
+        found = np.empty((len(part.time), 10))
+        omega = part.angular_velocity
+        H, y = observation(omega, alpha, part.acceleration, wrench)
+        turned = np.stack([_slopes(w) for w in omega])
+        for k in range(len(found)):
+            slopes = turned[k]
+            R = uncertainty(slopes, x, P, spread)
+            gain = P @ H[k].T @ np.linalg.inv(H[k] @ P @ H[k].T + R)
+            x = x + gain @ (y[k] - H[k] @ x)
+            P = self.forgetting * (P - gain @ H[k] @ P)
+            P = 0.5 * (P + P.T)
+            found[k] = x
+        return found
+
+
+def uncertainty(slopes: Array, x: Array, P: Array, spread: Array) -> Array:
+    """Return the covariance of `H_D x − y_D`, shape (6, 6), by Proposition 2.
+
+    Args:
+        slopes: Derivatives of H_D by each measured number, shape (15, 6, 10); see `_slopes`.
+        x: Estimate, shape (10,).
+        P: Its covariance, shape (10, 10).
+        spread: Σ, covariance of ω, α, moment, force and acceleration, shape (15, 15).
+    """
+    G = (slopes @ x).T
+    G[:3, 6:9] -= np.eye(3)
+    G[3:, 12:] -= np.eye(3)
+    second = np.einsum("ab,aij,jk,blk->il", spread, slopes, P, slopes, optimize=True)
+    return np.asarray(G @ spread @ G.T + second)
+
+
+def _slopes(omega: Array) -> Array:
+    """Return ∂H_D/∂b, b being ω, α, moment, force and acceleration, shape (15, 6, 10)."""
+    found = np.zeros((15, 6, 10))
+    units = np.eye(3)
+    columns = _inertia_columns(units)
+    for k in range(3):
+        cross, own = skew(units[k]), skew(omega)
+        found[k, :3, 3:9] = cross @ _inertia_columns(omega[None])[0] + own @ columns[k]
+        found[k, 3:, :3] = -cross @ own - own @ cross
+        found[3 + k, :3, 3:9] = columns[k]
+        found[3 + k, 3:, :3] = -cross
+        found[9 + k, :3, :3] = -cross
+        found[9 + k, 3:, 9] = units[k]
+    return found
+
+
+def observation(
+    omega: Array, alpha: Array, acceleration: Array, wrench: Array
+) -> tuple[Array, Array]:
+    """Return H_D, shape (N, 6, 10), and y_D, shape (N, 6), of (30) for real accelerometers.
+
+    Args:
+        omega: ω, shape (N, 3) [rad/s].
+        alpha: α, shape (N, 3) [rad/s²].
+        acceleration: What the accelerometer reads, v̇ + ω×v − Rᵀg, shape (N, 3) [m/s²].
+        wrench: Total moment and force at the contact, shape (N, 6) [N·m and N].
+    """
+    H = np.zeros((len(omega), 6, 10))
+    H[:, :3, :3] = -skew(wrench[:, 3:])
+    H[:, :3, 3:9] = _inertia_columns(alpha) + skew(omega) @ _inertia_columns(omega)
+    H[:, 3:, :3] = -skew(alpha) - skew(omega) @ skew(omega)
+    H[:, 3:, 9] = wrench[:, 3:]
+    return H, np.hstack([wrench[:, :3], acceleration])
+
+
+def _inertia_columns(w: Array) -> Array:
+    """Return the matrix of `I w` in Ixx, Iyy, Izz, Ixy, Ixz, Iyz, shape (N, 3, 6)."""
+    x, y, z = w.T
+    o = np.zeros_like(x)
+    rows = [[x, o, o, y, z, o], [o, y, o, x, o, z], [o, o, z, o, x, y]]
+    return np.moveaxis(np.array(rows), 2, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class PaperResult:
+    """Estimates by [Fan2017].
+
+    Attributes:
+        time: Shape (N,) [s].
+        poses: Of neighbours by (j, i): R and t take coordinates of i to those of j.
+        history: Of each robot after each sample, shape (n, N, 10): centre of mass [m], moments and
+            products of inertia about it [kg·m²], 1/mass [1/kg].
+    """
+
+    time: Array
+    poses: Mapping[tuple[int, int], Pose]
+    history: Array
+
+    def at(self, time: float, robot: int) -> LoadEstimate:
+        """Return what a robot estimated at a time [s]."""
+        k = int(np.searchsorted(self.time, time, side="right")) - 1
+        x = self.history[robot, k]
+        xx, yy, zz, xy, xz, yz = x[3:9]
+        inertia = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+        return LoadEstimate(1.0 / x[9], x[:3], inertia)

@@ -1,0 +1,375 @@
+"""`heft coop simulate` and `heft coop identify`: files of a team, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from heft import __version__
+from heft.arrays import Array
+from heft.display import Plot, Series, page, table
+from heft.display import Table as ShownTable
+from heft.errors import InvalidRecording, InvalidSetting
+from heft.experiments import SimulatedTeam
+from heft.files import put, require_own, workshop
+from heft.information import inertia, rotation_vector_of_matrix
+from heft.recordings import ColumnMap, Recording, Table, write_table
+
+from .method import CooperativeMethod, CooperativeResult, Known
+from .paper import PaperMethod, PaperResult
+from .signals import ContactSignals, LoadEstimate
+from .team_file import TeamFile
+
+MethodName = Literal["heft", "paper"]
+TEAM_FILE, TRUTH = "team.toml", "truth.json"
+RESULTS = ("team.json", "report.html")
+KINDS = ("omega", "vel", "acc", "force", "torque")
+WHY = {
+    "omega": "says how its contact turns",
+    "vel": "says how its contact moves",
+    "acc": "is what its accelerometer reads",
+    "force": "is the force that it applies",
+    "torque": "is the torque that it applies",
+}
+MOST_POINTS = 400  # of a curve
+MUCH = 1.2  # times the noise, from which what is left over is more than noise
+
+
+def simulate_team_files(
+    team: Path, out: Path, seed: int = 0, progress: Callable[[str], None] = lambda line: None
+) -> SimulatedTeam:
+    """Simulate a team, and write a log a robot, their `team.toml` and the truth.
+
+    Args:
+        team: TOML of the team.
+        out: Folder to write.
+        seed: Of all random numbers.
+        progress: Called with lines of progress.
+
+    Raises:
+        InvalidSetting: If the TOML is malformed, or MuJoCo is not installed.
+    """
+    stated = TeamFile.from_toml(team)
+    logs = [f"{robot.name}.parquet" for robot in stated.robots]
+    require_own(out, (*logs, TEAM_FILE, TRUTH))
+    progress(f"{len(logs)} robots hold a body for {stated.simulation.duration:g} s")
+    found = stated.simulation.team(len(logs)).run(seed)
+    with workshop(out) as folder:
+        new = folder / out.name
+        new.mkdir()
+        for k, (robot, log) in enumerate(zip(stated.robots, logs, strict=True)):
+            write_table(_table(found.columns(k, robot.frame), new / log), new / log)
+        (new / TEAM_FILE).write_text(stated.to_toml(logs), encoding="utf-8")
+        content = json.dumps(_truth(found, stated), indent=1)
+        (new / TRUTH).write_text(content + "\n", encoding="utf-8")
+        put(new, out)
+    return found
+
+
+def _table(columns: dict[str, Array], path: Path) -> Table:
+    def read(names: Sequence[str]) -> Iterator[Array]:
+        yield np.column_stack([columns[n] for n in names])
+
+    return Table(str(path), tuple(columns), len(columns["t"]), read)
+
+
+def _truth(team: SimulatedTeam, stated: TeamFile) -> dict[str, Any]:
+    """Return what was true, in the frame of each robot."""
+    loads = []
+    for k, robot in enumerate(stated.robots):
+        for body, since in zip(team.bodies, (0.0, *team.changes), strict=True):
+            mass, com, about = body.seen_from(team.rotations[k], team.origins[k])
+            entry = {"robot": robot.name, "since_s": since, "mass_kg": mass}
+            loads.append(entry | {"com_m": com.tolist(), "inertia_kgm2": about.tolist()})
+    poses = []
+    for a, b in stated.graph.edges:
+        R, t = team.pose(b, a)
+        names = {"to": stated.robots[b].name, "of": stated.robots[a].name}
+        poses.append(names | {"rotation": R.tolist(), "translation_m": t.tolist()})
+    return {"heft": __version__, "loads": loads, "poses": poses, "changes_s": list(team.changes)}
+
+
+@dataclass(frozen=True, eq=False)
+class TeamFound:
+    """What a team's logs tell.
+
+    Attributes:
+        stated: The team.
+        method: By which it was found.
+        result: Of the method.
+        end: Of the logs [s].
+    """
+
+    stated: TeamFile
+    method: MethodName
+    result: CooperativeResult | PaperResult
+    end: float
+
+    @property
+    def changes(self) -> tuple[float, ...]:
+        """When the load was found to be another [s]; never by the paper's method."""
+        return self.result.changes if isinstance(self.result, CooperativeResult) else ()
+
+    def load(self, robot: int) -> LoadEstimate | None:
+        """Return the load at the end in a robot's frame; None where it is not told."""
+        if isinstance(self.result, PaperResult):
+            return self.result.at(self.end, robot)
+        return self.result.known[-1].load(robot) if self.result.known else None
+
+    def poses(self) -> dict[tuple[int, int], tuple[Array, Array]]:
+        """Return R and t that take coordinates of a to those of b, by (b, a), of each edge."""
+        edges = self.stated.graph.edges
+        if isinstance(self.result, PaperResult):
+            return {(b, a): self.result.poses[b, a] for a, b in edges}
+        known = self.result.known
+        return {(b, a): known[-1].between(b, a) for a, b in edges} if known else {}
+
+    def remarks(self) -> list[str]:
+        """Return what a user should know of how well the load explains what was measured."""
+        known = self.result.known if isinstance(self.result, CooperativeResult) else ()
+        if not known or not np.isfinite(known[-1].misfit):
+            return []
+        left = float(np.sqrt(known[-1].misfit))
+        said = f"What the load leaves over is {left:.2f} times the sensors' noise"
+        if left < MUCH:
+            return [f"{said}."]
+        return [
+            f"{said}: one rigid load, held by these robots alone, does not explain the logs, and "
+            "the numbers above are surer than they should be. Clocks that differ, a contact that "
+            "slips or a robot without a log do this."
+        ]
+
+    def text(self) -> str:
+        """Return what the terminal shows."""
+        head = ["robot", "mass", "±", "centre of mass", "±", "inertia about it"]
+        rows = []
+        for k, robot in enumerate(self.stated.robots):
+            load = self.load(k)
+            if load is None:
+                rows.append([robot.name, "not told", "", "", "", ""])
+                continue
+            mass, com = _deviations(load)
+            centre = ", ".join(f"{1e3 * c:.1f}" for c in load.com)
+            moments = ", ".join(f"{v:.3g}" for v in np.diag(load.inertia))
+            rows.append([robot.name, f"{load.mass:.4g} kg", mass, f"{centre} mm", com, moments])
+        lines = [table(head, rows), ""]
+        for (b, a), (R, t) in self.poses().items():
+            turn = np.degrees(np.linalg.norm(rotation_vector_of_matrix(R)))
+            one, other = self.stated.robots[a].name, self.stated.robots[b].name
+            lines.append(f"{one} is {np.linalg.norm(t):.4g} m from {other}, turned by {turn:.1f}°")
+        lines += self.remarks()
+        lines += [f"The load is another from {t:.2f} s on." for t in self.changes]
+        return "\n".join(lines)
+
+
+def _deviations(load: LoadEstimate) -> tuple[str, str]:
+    """Return the standard deviations of mass and centre of mass as texts; empty if not known."""
+    if load.covariance is None:
+        return "", ""
+    J = np.zeros((3, 10))
+    J[:, 0], J[:, 1:4] = -load.com / load.mass, np.eye(3) / load.mass
+    com = np.sqrt(np.diag(J @ load.covariance @ J.T))
+    return f"{np.sqrt(load.covariance[0, 0]):.2g}", f"{1e3 * com.max():.2g}"
+
+
+def identify_team_files(
+    run: Path,
+    out: Path | None = None,
+    method: MethodName = "heft",
+    columns: Path | None = None,
+    progress: Callable[[str], None] = lambda line: None,
+) -> TeamFound:
+    """Identify what a team holds from its robots' logs, and write it.
+
+    Args:
+        run: `team.toml` with a log of each robot, or the folder that holds it.
+        out: Folder to write, of `RESULTS`; nothing is written if None.
+        method: heft's own, or [Fan2017]'s.
+        columns: TOML that says what the logs' columns mean.
+        progress: Called with lines of progress.
+
+    Raises:
+        InvalidSetting: If the TOML is malformed or names no logs.
+        InvalidRecording: If a log cannot be read or the logs have no time in common.
+        MissingSignal: If one lacks a signal.
+    """
+    path = run / TEAM_FILE if run.is_dir() else run
+    if out is not None:
+        require_own(out, RESULTS)
+    stated = TeamFile.from_toml(path)
+    meaning = ColumnMap.from_toml(columns) if columns is not None else None
+    signals = []
+    for robot in stated.robots:
+        if robot.log is None:
+            raise InvalidSetting(
+                "the file names no log of this robot",
+                argument=f"{path}, [[robot]] {robot.name}",
+                cure=f'log = "{robot.name}.parquet"',
+            )
+        progress(f"reading {robot.log}")
+        signals.append(_signals(path.parent / robot.log, robot.frame, meaning))
+    team = _at_one_time(signals, [r.name for r in stated.robots])
+    progress(f"{len(team)} robots, {len(team[0].time)} samples each")
+    used = CooperativeMethod() if method == "heft" else PaperMethod()
+    found = TeamFound(stated, method, used.identify(team, stated.graph), float(team[0].time[-1]))
+    if out is not None:
+        with workshop(out) as folder:
+            new = folder / out.name
+            new.mkdir()
+            content = json.dumps(_found(found), indent=1)
+            (new / RESULTS[0]).write_text(content + "\n", encoding="utf-8")
+            (new / RESULTS[1]).write_text(_page(found), encoding="utf-8")
+            put(new, out)
+    return found
+
+
+def _signals(path: Path, frame: str, meaning: ColumnMap | None) -> ContactSignals:
+    recording = Recording.open(path, meaning)
+    names = [f"{kind}.{frame}.{axis}" for kind in KINDS for axis in "xyz"]
+    for name in names:
+        recording.require(name, WHY[name.partition(".")[0]])
+    blocks = list(recording.blocks(names))
+    values = np.concatenate([b.values for b in blocks])
+    found = {name: values[:, k] for k, name in enumerate(names)}
+    time = np.concatenate([b.time for b in blocks])
+    if not np.isfinite(values).all():
+        row = int(np.argmin(np.isfinite(values).all(axis=1)))
+        raise InvalidRecording(
+            "numbers are missing",
+            argument=str(path),
+            got=f"in row {row + 1}, at {time[row]:g} s",
+            cure="leave that stretch out: heft convert writes part of a log",
+        )
+    return ContactSignals.of_columns({"t": time, **found}, frame)
+
+
+def _at_one_time(team: list[ContactSignals], names: Sequence[str]) -> list[ContactSignals]:
+    """Return all signals at even times that all logs have, interpolated where they differ."""
+    steps = [float(np.median(np.diff(s.time))) for s in team]
+    begin, end = max(s.time[0] for s in team), min(s.time[-1] for s in team)
+    step = max(steps)
+    if end - begin < 100.0 * step:
+        raise InvalidRecording(
+            "the robots' logs have hardly any time in common",
+            argument=", ".join(names),
+            got=f"{begin:g} s to {end:g} s",
+        )
+    time = begin + step * np.arange(int((end - begin) / step * (1.0 + 1e-12)) + 1)
+    return [s if _same(s.time, time) else s.at(time) for s in team]
+
+
+def _same(one: Array, other: Array) -> bool:
+    return len(one) == len(other) and bool(np.abs(one - other).max() < 1e-6)
+
+
+def _found(found: TeamFound) -> dict[str, Any]:
+    """Return `team.json`."""
+    robots = []
+    for k, robot in enumerate(found.stated.robots):
+        load = found.load(k)
+        entry: dict[str, Any] = {"name": robot.name, "load": None}
+        if load is not None:
+            entry["load"] = {
+                "mass_kg": load.mass,
+                "com_m": load.com.tolist(),
+                "inertia_kgm2": load.inertia.tolist(),
+                "covariance": None if load.covariance is None else load.covariance.tolist(),
+            }
+        robots.append(entry)
+    poses = [
+        {
+            "to": found.stated.robots[b].name,
+            "of": found.stated.robots[a].name,
+            "rotation": R.tolist(),
+            "translation_m": t.tolist(),
+        }
+        for (b, a), (R, t) in found.poses().items()
+    ]
+    return {
+        "heft": __version__,
+        "method": found.method,
+        "robots": robots,
+        "poses": poses,
+        "changes_s": list(found.changes),
+    }
+
+
+def _page(found: TeamFound) -> str:
+    rows = []
+    for k, robot in enumerate(found.stated.robots):
+        load = found.load(k)
+        if load is None:
+            continue
+        mass, com = _deviations(load)
+        centre = ", ".join(f"{1e3 * c:.1f}" for c in load.com)
+        about = "; ".join(", ".join(f"{v:.4g}" for v in row) for row in load.inertia)
+        rows.append([robot.name, f"{load.mass:.5g}", mass, centre, com, about])
+    head = ("robot", "mass [kg]", "±", "centre of mass [mm]", "±", "inertia about it [kg·m²]")
+    poses = [
+        [
+            found.stated.robots[a].name,
+            found.stated.robots[b].name,
+            ", ".join(f"{1e3 * x:.1f}" for x in t),
+            ", ".join(f"{x:.2f}" for x in np.degrees(rotation_vector_of_matrix(R))),
+        ]
+        for (b, a), (R, t) in found.poses().items()
+    ]
+    of_poses = ("of", "in the frame of", "origin [mm]", "rotation vector [°]")
+    return page.page(
+        "applications/cooperation/report.html.jinja",
+        title="A load that several robots hold",
+        loads=ShownTable("The load at the end, in each robot's own frame", head, rows),
+        poses=ShownTable("Where neighbours hold it", of_poses, poses),
+        plots=list(_plots(found)),
+        changes=[f"{t:.2f}" for t in found.changes],
+        remarks=found.remarks(),
+        method=found.method,
+        version=__version__,
+    )
+
+
+def _plots(found: TeamFound) -> Iterator[Plot]:
+    """Yield mass and centre of mass over time, in the first robot's frame."""
+    time, mass, com, spread = _history(found)
+    if not len(time):
+        return
+    curve = Series("mass", "measured", time, mass)
+    bounds = [
+        Series("95 %", "soft", time, mass + sign * 1.96 * spread, "dashed") for sign in (-1, 1)
+    ]
+    shown = (curve, *bounds) if np.isfinite(spread).any() else (curve,)
+    yield Plot("Mass", "time [s]", shown, "time", "[kg]")
+    roles = ("measured", "predicted", "residual")
+    axes = tuple(
+        Series(a, role, time, 1e3 * com[:, k])
+        for k, (a, role) in enumerate(zip("xyz", roles, strict=True))
+    )
+    yield Plot("Centre of mass", "time [s]", axes, "time", "[mm]")
+
+
+def _history(found: TeamFound) -> tuple[Array, Array, Array, Array]:
+    """Return times, masses, centres and the masses' deviations, of robot 0."""
+    if isinstance(found.result, PaperResult):
+        every = max(len(found.result.time) // MOST_POINTS, 1)
+        states = found.result.history[0, ::every]
+        time = found.result.time[::every]
+        return time, 1.0 / states[:, 9], states[:, :3], np.full(len(time), np.nan)
+    told = [k for k in found.result.known if k.values is not None and k.covariance is not None]
+    told = told[:: max(len(told) // MOST_POINTS, 1)]
+    values = np.array([_values(k) for k in told]).reshape(-1, 5)
+    return values[:, 0], values[:, 1], values[:, 2:], _spreads(told)
+
+
+def _values(known: Known) -> list[float]:
+    assert known.values is not None
+    mass, com, _ = inertia.to_body(known.values)
+    return [known.time, mass, *com]
+
+
+def _spreads(told: Sequence[Known]) -> Array:
+    return np.array([np.sqrt(k.covariance[0, 0]) for k in told if k.covariance is not None])

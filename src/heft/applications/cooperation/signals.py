@@ -1,0 +1,80 @@
+"""What a robot of a team measures at its contact, and what it estimates of the shared load."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+
+Pose = tuple[Array, Array]  # R (3, 3) and t (3,) [m]
+AXES = ("x", "y", "z")
+
+
+@dataclass(frozen=True, eq=False)
+class ContactSignals:
+    """What one robot's sensors read at its contact, in the contact's frame.
+
+    Attributes:
+        time: Shape (N,) [s].
+        angular_velocity: ω, shape (N, 3) [rad/s].
+        velocity: v of the contact, shape (N, 3) [m/s].
+        acceleration: What the accelerometer reads, v̇ + ω×v − Rᵀg, shape (N, 3) [m/s²].
+        force: That the robot applies to the load, shape (N, 3) [N].
+        torque: Likewise, about the contact, shape (N, 3) [N·m].
+    """
+
+    time: Array
+    angular_velocity: Array
+    velocity: Array
+    acceleration: Array
+    force: Array
+    torque: Array
+
+    @staticmethod
+    def of_columns(columns: Mapping[str, Array], frame: str) -> ContactSignals:
+        """Return the signals of a log's columns, `omega.FRAME.x` and so on."""
+
+        def of(kind: str) -> Array:
+            return np.stack([columns[f"{kind}.{frame}.{a}"] for a in AXES], axis=1)
+
+        kinds = (of(kind) for kind in ("omega", "vel", "acc", "force", "torque"))
+        return ContactSignals(columns["t"], *kinds)
+
+    def part(self, rows: slice | NDArray[np.bool_]) -> ContactSignals:
+        """Return some of the samples."""
+        return ContactSignals(*(values[rows] for values in vars(self).values()))
+
+    def at(self, time: Array) -> ContactSignals:
+        """Return the signals at other times, on straight lines between samples.
+
+        Args:
+            time: Shape (N,) [s].
+        """
+        others = (values for name, values in vars(self).items() if name != "time")
+        found = [
+            np.stack([np.interp(time, self.time, column) for column in values.T], axis=1)
+            for values in others
+        ]
+        return ContactSignals(time, *found)
+
+
+@dataclass(frozen=True, eq=False)
+class LoadEstimate:
+    """What is estimated of a load, in a contact's frame.
+
+    Attributes:
+        mass: [kg].
+        com: Centre of mass, shape (3,) [m].
+        inertia: About it, shape (3, 3) [kg·m²].
+        covariance: Of mass, mass times centre of mass, and inertia about the contact (xx, yy, zz,
+            xy, xz, yz), shape (10, 10); None if not known.
+    """
+
+    mass: float
+    com: Array
+    inertia: Array
+    covariance: Array | None = None

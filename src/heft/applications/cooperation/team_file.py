@@ -1,0 +1,209 @@
+"""`team.toml`: robots that hold a load, their logs, who talks to whom, how to simulate them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from heft.errors import InvalidSetting, did_you_mean
+from heft.experiments import Team, TeamMotion, TeamNoise
+from heft.files import Number, Section, Text, list_of, name_list, read_toml
+from heft.information import Graph
+
+GRAPHS = ("ring", "complete")
+MOST_ROBOTS = 100  # that one machine simulates or identifies at once
+
+
+@dataclass(frozen=True)
+class TeamRobot:
+    """One robot of a team: `[[robot]]`.
+
+    Attributes:
+        name: Its name.
+        log: Its log, as the file says it; none before it is simulated.
+        frame: Name of its contact's frame in the log's signals.
+    """
+
+    name: str
+    log: str | None = None
+    frame: str = "grasp"
+
+
+@dataclass(frozen=True)
+class SimulatedTeamSettings:
+    """What `heft coop simulate` simulates: `[simulation]`.
+
+    Attributes:
+        radius: Of the ring on which robots hold the body [m].
+        rate: Of samples [Hz].
+        duration: [s].
+        masses: Of the bodies held, one after another [kg].
+        changes: Times at which the next is held [s].
+        speed: Root mean square of the body's velocity [m/s].
+        turning: Root mean square of its angular velocity, each axis [rad/s].
+        squeeze: Root mean square of the forces that cancel one another, each axis [N].
+        noise: σ of every sensor's white noise, in SI units: gyroscope, velocity, accelerometer,
+            force, torque.
+    """
+
+    radius: float = 0.25
+    rate: float = 100.0
+    duration: float = 50.0
+    masses: tuple[float, ...] = (2.0, 1.2)
+    changes: tuple[float, ...] = (35.0,)
+    speed: float = 0.7
+    turning: float = 1.8
+    squeeze: float = 5.0
+    noise: tuple[float, ...] = (0.02, 0.02, 0.1, 0.2, 0.02)
+
+    def team(self, robots: int) -> Team:
+        """Return the simulation of a team.
+
+        Args:
+            robots: Their number.
+        """
+        return Team(
+            robots,
+            self.radius,
+            self.rate,
+            self.duration,
+            self.changes,
+            TeamMotion(self.speed, self.turning, self.squeeze),
+            TeamNoise(*self.noise),
+            masses=self.masses,
+        )
+
+
+@dataclass(frozen=True)
+class TeamFile:
+    """A team, as `team.toml` states it.
+
+    Attributes:
+        robots: In the order of their numbers.
+        graph: Who talks to whom.
+        simulation: How it is simulated.
+    """
+
+    robots: tuple[TeamRobot, ...]
+    graph: Graph
+    simulation: SimulatedTeamSettings = SimulatedTeamSettings()
+
+    @staticmethod
+    def from_toml(path: Path) -> TeamFile:
+        """Read a team.
+
+        Raises:
+            InvalidSetting: If the file is malformed, two robots have one name, an edge names
+                another robot, or the robots are not all connected.
+        """
+        stated: _Stated = TEAM(read_toml(path), str(path))
+        names = [r.name for r in stated.robot]
+        twice = sorted({n for n in names if names.count(n) > 1})
+        if twice or not 1 <= len(names) <= MOST_ROBOTS:
+            raise InvalidSetting(
+                "a team is of robots with names of their own",
+                argument=f"{path}, [[robot]]",
+                got=", ".join(twice) or f"{len(names)} robots",
+                expected=f"1 to {MOST_ROBOTS} [[robot]] tables, or robots = 5",
+            )
+        return TeamFile(stated.robot, _graph(stated, names, path), stated.simulation)
+
+    def to_toml(self, logs: Sequence[str]) -> str:
+        """Return a file of the team with a log of each robot.
+
+        Args:
+            logs: Names of the logs beside the file.
+        """
+        edges = ", ".join(
+            f'["{self.robots[a].name}", "{self.robots[b].name}"]' for a, b in self.graph.edges
+        )
+        tables = [
+            f'[[robot]]\nname = "{r.name}"\nlog = "{log}"\nframe = "{r.frame}"\n'
+            for r, log in zip(self.robots, logs, strict=True)
+        ]
+        return f"edges = [{edges}]\n\n" + "\n".join(tables)
+
+
+@dataclass(frozen=True)
+class _Stated:
+    """The file's tables."""
+
+    robot: tuple[TeamRobot, ...] = ()
+    graph: str | None = None
+    edges: tuple[tuple[str, ...], ...] | None = None
+    simulation: SimulatedTeamSettings = SimulatedTeamSettings()
+
+
+def _stated(robots: float | None = None, robot: Sequence[TeamRobot] = (), **others: Any) -> _Stated:
+    if robots is not None and robot:
+        raise InvalidSetting(
+            "robots are counted or named, not both",
+            argument="robots",
+            got=f"{robots:g} and {len(robot)} [[robot]] tables",
+        )
+    if robots is not None:
+        robot = [TeamRobot(f"robot{k}") for k in range(int(robots))]
+    return _Stated(tuple(robot), **others)
+
+
+def _graph(stated: _Stated, names: Sequence[str], path: Path) -> Graph:
+    count = len(names)
+    if stated.edges is None:
+        if stated.graph == "complete":
+            return Graph(count, tuple((a, b) for a in range(count) for b in range(a + 1, count)))
+        return Graph.ring(count)
+    found = set()
+    for edge in stated.edges:
+        unknown = [n for n in edge if n not in names]
+        if len(edge) != 2 or unknown or edge[0] == edge[1]:
+            raise InvalidSetting(
+                "an edge is between two robots of the team",
+                argument=f"{path}, edges",
+                got=" – ".join(edge),
+                valid=tuple(names),
+                cure=did_you_mean(unknown[0], tuple(names)) if unknown else "",
+            )
+        a, b = sorted(names.index(n) for n in edge)
+        found.add((a, b))
+    return Graph(count, tuple(sorted(found)))
+
+
+def _text(value: object, where: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise InvalidSetting("a text is expected", argument=where, got=str(value))
+    return value
+
+
+def _noise(value: object, where: str) -> tuple[float, ...]:
+    return tuple(list_of(Number("noise is not negative", least=0.0), 5)(value, where))
+
+
+POSITIVE = Number("a positive number is expected", above=0.0)
+NOT_NEGATIVE = Number("a number of zero or more is expected", least=0.0)
+ROBOT = Section(TeamRobot, {"name": _text, "log": _text, "frame": _text}, required=("name",))
+SIMULATION = Section(
+    SimulatedTeamSettings,
+    {
+        "radius": POSITIVE,
+        "rate": POSITIVE,
+        "duration": POSITIVE,
+        "masses": list_of(POSITIVE),
+        "changes": list_of(POSITIVE),
+        "speed": NOT_NEGATIVE,
+        "turning": NOT_NEGATIVE,
+        "squeeze": NOT_NEGATIVE,
+        "noise": _noise,
+    },
+)
+TEAM = Section(
+    _stated,
+    {
+        "robots": Number("a number of robots is expected", least=1.0, most=float(MOST_ROBOTS)),
+        "robot": list_of(ROBOT, of="[[robot]] tables", entry=" "),
+        "graph": Text("this graph is not known", GRAPHS),
+        "edges": list_of(name_list),
+        "simulation": SIMULATION,
+    },
+)

@@ -1,0 +1,256 @@
+"""Windows of one robot's signals: what is agreed between robots, without differentiation of data.
+
+With a smooth window φ of sum one and by partial integration, each window k gives
+
+    W = Σ φ ω    V = Σ φ v    A = −Σ φ' ω = Σ φ α    Q = Σ φ (ω ωᵀ − σ² 1)    S = Σ φ s
+
+with s what the accelerometer reads, and the wrench Σ φ (τ, f). Q is free of the bias of its noise.
+From one frame to another of the same body all of them change linearly, whatever the motion.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.information import inertia, skew
+
+from .signals import ContactSignals, Pose
+
+PAIRS = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))
+OMEGA, VELOCITY = slice(0, 3), slice(3, 6)
+ALPHA, SQUARES, SPECIFIC = slice(6, 9), slice(9, 15), slice(15, 18)
+SIZE = 18  # numbers of a window's motion
+THIRD = 20.0  # Σ of the squared weights of a third difference
+
+
+@dataclass(frozen=True)
+class WindowSettings:
+    """Settings of windows.
+
+    Attributes:
+        length: [s].
+        stride: From one to the next [s].
+    """
+
+    length: float = 0.3
+    stride: float = 0.06
+
+
+@dataclass(frozen=True)
+class SensorNoise:
+    """White noise of one robot's sensors, each axis.
+
+    Attributes:
+        angular_velocity: [rad/s].
+        velocity: [m/s].
+        acceleration: [m/s²].
+        force: [N].
+        torque: [N·m].
+    """
+
+    angular_velocity: float
+    velocity: float
+    acceleration: float
+    force: float
+    torque: float
+
+    @staticmethod
+    def of(signals: ContactSignals) -> SensorNoise:
+        """Return the noise that third differences show: of motion they leave next to nothing."""
+
+        def sigma(values: Array) -> float:
+            rough = np.diff(values, 3, axis=0)
+            return float(1.4826 * np.median(np.abs(rough)) / np.sqrt(THIRD))
+
+        names = ("angular_velocity", "velocity", "acceleration", "force", "torque")
+        return SensorNoise(*(sigma(getattr(signals, n)) for n in names))
+
+
+@dataclass(frozen=True, eq=False)
+class Windows:
+    """Windows of one robot, or of what robots agreed on, in one frame.
+
+    Attributes:
+        time: Their middles, shape (K,) [s].
+        motion: W, V, A, Q, S, shape (K, 18); see `OMEGA` and others.
+        wrench: Moment and force, shape (K, 6) [N·m and N].
+        spread: Covariance of a window's motion, shape (18, 18).
+        wrench_spread: Of its wrench, shape (6, 6).
+        overlap: How many windows count as one.
+    """
+
+    time: Array
+    motion: Array
+    wrench: Array
+    spread: Array
+    wrench_spread: Array
+    overlap: float
+
+    @staticmethod
+    def of(
+        signals: ContactSignals,
+        settings: WindowSettings = WindowSettings(),
+        noise: SensorNoise | None = None,
+    ) -> Windows:
+        """Return a robot's windows.
+
+        Args:
+            signals: What its sensors read, evenly sampled.
+            settings: Of windows.
+            noise: Of sensors; found from the signals if None.
+        """
+        noise = SensorNoise.of(signals) if noise is None else noise
+        step = float(np.median(np.diff(signals.time)))
+        count = max(round(settings.length / step), 4)
+        stride = max(round(settings.stride / step), 1)
+        at = (np.arange(count) + 0.5) / count
+        weight = (1.0 - np.cos(2.0 * np.pi * at)) / count
+        slope = 2.0 * np.pi / (count * step) * np.sin(2.0 * np.pi * at) / count
+        omega = signals.angular_velocity
+        starts = np.arange(0, len(omega) - count + 1, stride)
+
+        def summed(values: Array, by: Array) -> Array:
+            pieces = np.lib.stride_tricks.sliding_window_view(values, count, axis=0)[starts]
+            return np.asarray(pieces @ by)
+
+        squares = np.stack([omega[:, a] * omega[:, b] for a, b in PAIRS], axis=1)
+        squares[:, :3] -= noise.angular_velocity**2
+        motion = np.hstack(
+            [
+                summed(omega, weight),
+                summed(signals.velocity, weight),
+                -summed(omega, slope),
+                summed(squares, weight),
+                summed(signals.acceleration, weight),
+            ]
+        )
+        wrench = np.hstack([summed(signals.torque, weight), summed(signals.force, weight)])
+        plain, steep = float(weight @ weight), float(slope @ slope)
+        spread = _spread(noise, plain, steep, omega)
+        of_wrench = plain * np.diag([noise.torque**2] * 3 + [noise.force**2] * 3)
+        overlap = max(1.0 / (stride * plain), 1.0)
+        middle = signals.time[starts] + 0.5 * (count - 1) * step
+        return Windows(middle, motion, wrench, spread, of_wrench, overlap)
+
+    def part(self, rows: slice | Array) -> Windows:
+        """Return some of the windows."""
+        return replace(
+            self, time=self.time[rows], motion=self.motion[rows], wrench=self.wrench[rows]
+        )
+
+    def moved(self, pose: Pose) -> Windows:
+        """Return them in another frame of the body.
+
+        Args:
+            pose: R and t that take coordinates to it.
+        """
+        M, D = motion_map(pose), wrench_map(pose)
+        return replace(
+            self,
+            motion=self.motion @ M.T,
+            wrench=self.wrench @ D.T,
+            spread=M @ self.spread @ M.T,
+            wrench_spread=D @ self.wrench_spread @ D.T,
+        )
+
+
+def _spread(noise: SensorNoise, plain: float, steep: float, omega: Array) -> Array:
+    """Return the covariance of a window's motion, shape (18, 18), for the usual ω."""
+    gyro = noise.angular_velocity**2
+    found = np.zeros((SIZE, SIZE))
+    for rows, variance in (
+        (OMEGA, plain * gyro),
+        (VELOCITY, plain * noise.velocity**2),
+        (ALPHA, steep * gyro),
+        (SPECIFIC, plain * noise.acceleration**2),
+    ):
+        found[rows, rows] = variance * np.eye(3)
+    second = omega.T @ omega / len(omega) - gyro * np.eye(3)
+    values, vectors = np.linalg.eigh(second)
+    for value, w in zip(np.maximum(values, 0.0), vectors.T, strict=True):
+        J = np.array([_of_pair(a, b, w) for a, b in PAIRS])
+        found[SQUARES, SQUARES] += plain * gyro * value * J @ J.T
+    own = [2.0 if a == b else 1.0 for a, b in PAIRS]
+    found[SQUARES, SQUARES] += plain * gyro**2 * np.diag(own)
+    return found
+
+
+def _of_pair(a: int, b: int, w: Array) -> Array:
+    """Return the derivative of w_a w_b by w, shape (3,)."""
+    found = np.zeros(3)
+    found[a] += w[b]
+    found[b] += w[a]
+    return found
+
+
+def motion_map(pose: Pose) -> Array:
+    """Return M that takes a window's motion from one frame of a body to another, shape (18, 18).
+
+    With a = s or v̇ − Rᵀg + ω×v: s' = R s + t × R α − ω' × (ω' × t).
+
+    Args:
+        pose: R and t that take coordinates of the one frame to those of the other.
+    """
+    R, t = pose
+    found = np.zeros((SIZE, SIZE))
+    for rows in (OMEGA, VELOCITY, ALPHA, SPECIFIC):
+        found[rows, rows] = R
+    found[VELOCITY, OMEGA] = found[SPECIFIC, ALPHA] = skew(t) @ R
+    turned = np.stack([[k[c, d] for c, d in PAIRS] for k in _turned_units(R)], axis=1)
+    found[SQUARES, SQUARES] = turned
+    found[SPECIFIC, SQUARES] = -_centripetal(t) @ turned
+    return found
+
+
+def _turned_units(R: Array) -> list[Array]:
+    """Return R E Rᵀ of each unit of the symmetric matrices, in the order of `PAIRS`."""
+    found = []
+    for a, b in PAIRS:
+        unit = np.zeros((3, 3))
+        unit[a, b] = unit[b, a] = 1.0
+        found.append(R @ unit @ R.T)
+    return found
+
+
+def _centripetal(t: Array) -> Array:
+    """Return C with ω×(ω×t) = C q, q being ω ωᵀ in the order of `PAIRS`, shape (3, 6)."""
+    found = np.zeros((3, 6))
+    for k, (a, b) in enumerate(PAIRS):
+        unit = np.zeros((3, 3))
+        unit[a, b] = unit[b, a] = 1.0
+        found[:, k] = unit @ t - np.trace(unit) * t
+    return found
+
+
+def wrench_map(pose: Pose) -> Array:
+    """Return D that takes moment and force from one frame of a body to another, shape (6, 6).
+
+    Args:
+        pose: R and t that take coordinates of the one frame to those of the other.
+    """
+    R, t = pose
+    found = np.zeros((6, 6))
+    found[:3, :3] = found[3:, 3:] = R
+    found[:3, 3:] = skew(t) @ R
+    return found
+
+
+def load_tensor() -> Array:
+    """Return Z: a window's regressor of the ten parameters is Σ_k motion_k Z_k, shape (18, 6, 10).
+
+    Rows are moment and force about the contact; both sides of Newton's and Euler's equations are
+    linear in A, Q and S.
+    """
+    found = np.zeros((SIZE, 6, 10))
+    units, none = np.eye(3), np.zeros((3, 3))
+    order = [3, 4, 5, 0, 1, 2]  # regressors are of force, then moment
+    found[SPECIFIC] = inertia.wrench_regressor(units, none, none)[:, order]
+    found[ALPHA] = inertia.wrench_regressor(none, none, units)[:, order]
+    alone = inertia.wrench_regressor(none, units, none)[:, order]
+    for k, (a, b) in enumerate(PAIRS):
+        both = inertia.wrench_regressor(none[:1], (units[a] + units[b])[None], none[:1])[0][order]
+        found[9 + k] = alone[a] if a == b else both - alone[a] - alone[b]
+    return found

@@ -1,0 +1,180 @@
+"""What a drive's misfit does to an estimate: moments of rows of like conditions.
+
+What no column takes of a drive's friction comes again under like conditions: direction, braking or
+accelerating, distance since the last reversal, speed. Within a cell of these it is taken for one
+unknown effort e, whose moments are `Yᵀ1 e`, Y the cell's rows. The same effort acts in every log of
+a robot, so that it makes two logs differ only as far as their conditions do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+from heft.plants import Problem, RobotPlant
+
+from .misfit import Misfit, Reversal, condition_cells, condition_count, since_reversal
+
+# Arrays of a channel in `information.npz`, in the order of the fields.
+KINDS = ("cells", "cell_moments", "cell_residuals", "cell_rows")
+
+
+@dataclass(frozen=True)
+class MisfitMoments:
+    """Moments of a unit effort of drives, by channel and cell of like conditions.
+
+    Attributes:
+        cells: For each channel the numbers of cells, those of the robot's first drive first, shape
+            (cells,).
+        moments: For each channel `Σ Yᵀ` over a cell's rows, times the drive's ratio, shape
+            (cells, b).
+        residuals: For each channel the mean of what is left over of the drive's effort in a cell,
+            shape (cells,) [N·m or N].
+        rows: For each channel the number of rows of this mean, shape (cells,).
+    """
+
+    cells: tuple[NDArray[np.int64], ...]
+    moments: tuple[Array, ...]
+    residuals: tuple[Array, ...]
+    rows: tuple[Array, ...]
+
+    @staticmethod
+    def of(problem: Problem[RobotPlant], misfits: Mapping[str, Misfit], rows: int) -> MisfitMoments:
+        """Return the moments of a problem's rows.
+
+        Args:
+            problem: Whose rows.
+            misfits: What is left over of each drive's effort, by drive.
+            rows: Number of rows in its information, of all channels.
+        """
+        drives = problem.plant.robot.drives
+        left = {
+            d: misfits[k.name].condition_means() for d, k in enumerate(drives) if k.name in misfits
+        }
+        total, used = _summed(problem, list(left))
+        scale = rows / len(problem.channels) / max(used, 1)
+        parts = []
+        for c in range(len(problem.channels)):
+            own = sorted((d, k) for channel, d, k in total if channel == c)
+            cells = np.array([d * condition_count() + k for d, k in own], dtype=np.int64)
+            sums = [scale * total[c, d, k] for d, k in own]
+            moments = np.array(sums).reshape(len(own), len(problem.base.kept))
+            means = np.array([left[d][:, k] for d, k in own]).reshape(len(own), 2)
+            parts.append((cells, moments, means[:, 0], means[:, 1]))
+        return MisfitMoments(*(tuple(part) for part in zip(*parts, strict=True)))
+
+    @staticmethod
+    def load(data: Mapping[str, Array], count: int, size: int) -> MisfitMoments | None:
+        """Return what `stored` wrote; None if there is nothing of it.
+
+        Args:
+            data: Arrays of `information.npz`.
+            count: Number of channels.
+            size: Number of base parameters.
+
+        Raises:
+            ValueError: If the arrays are damaged.
+            KeyError: If some of them are missing.
+        """
+        if "cells_0" not in data:
+            return None
+        cells = tuple(np.asarray(data[f"cells_{c}"], dtype=np.int64) for c in range(count))
+        moments, residuals, rows = (
+            tuple(np.asarray(data[f"{kind}_{c}"], dtype=float) for c in range(count))
+            for kind in KINDS[1:]
+        )
+        for k, m, *others in zip(cells, moments, residuals, rows, strict=True):
+            if m.shape != (len(k), size) or any(part.shape != k.shape for part in others):
+                raise ValueError("the cells of the misfit are not of one shape")
+            if not all(np.isfinite(part).all() for part in (m, *others)) or (k < 0).any():
+                raise ValueError("a cell of the misfit that is no number")
+        return MisfitMoments(cells, moments, residuals, rows)
+
+    def stored(self) -> dict[str, Array]:
+        """Return the arrays that `load` reads, by name with the channel's number."""
+        found: dict[str, Array] = {}
+        for c, parts in enumerate(
+            zip(self.cells, self.moments, self.residuals, self.rows, strict=True)
+        ):
+            found |= {f"{k}_{c}": np.asarray(p, float) for k, p in zip(KINDS, parts, strict=True)}
+        return found
+
+    def __add__(self, other: MisfitMoments) -> MisfitMoments:
+        """Return the moments of two sets of logs; a cell of both stands twice."""
+        fields = ("cells", "moments", "residuals", "rows")
+        pairs = (zip(getattr(self, f), getattr(other, f), strict=True) for f in fields)
+        return MisfitMoments(*(tuple(np.concatenate(p) for p in pair) for pair in pairs))
+
+
+def misfit_scatter(
+    sides: Sequence[tuple[MisfitMoments, Sequence[Array]]], absorbed: float, least_rows: float
+) -> Array:
+    """Return the covariance that misfit, the same on all sides, gives to a sum of mapped moments.
+
+    A drive's misfit has one variance in all cells: the mean over those that were seen of their
+    squared mean residuals, enlarged, since each fit takes as much of its own log's misfit as its
+    columns can.
+
+    Args:
+        sides: Moments, and for each channel the map of moments, shape (b, n).
+        absorbed: Ratio of the variance of misfit to that of what fits leave of it.
+        least_rows: Number of rows from which a cell was seen.
+
+    Returns:
+        Shape (n, n).
+    """
+    numbers = np.unique(np.concatenate([k for found, _ in sides for k in found.cells]))
+    size = sides[0][1][0].shape[1]
+    total = np.zeros((len(numbers), size))
+    energy, rows = np.zeros(len(numbers)), np.zeros(len(numbers))
+    for found, maps in sides:
+        for c, onto in enumerate(maps):
+            places = np.searchsorted(numbers, found.cells[c])
+            np.add.at(total, places, found.moments[c] @ onto)
+            np.add.at(energy, places, found.rows[c] * found.residuals[c] ** 2)
+            np.add.at(rows, places, found.rows[c])
+    squares = energy / np.maximum(rows, 1.0)
+    drives = numbers // condition_count()
+    variance = np.zeros(len(numbers))
+    for d in np.unique(drives):
+        own = drives == d
+        seen = own & (rows >= least_rows)
+        variance[own] = absorbed * np.mean(squares[seen if seen.any() else own])
+    return np.asarray((total.T * variance) @ total)
+
+
+def _summed(
+    problem: Problem[RobotPlant], chosen: Sequence[int]
+) -> tuple[dict[tuple[int, int, int], Array], int]:
+    """Return the sums of rows by channel, drive and cell, and how many samples they are of."""
+    plant, kept = problem.plant, problem.base.kept
+    robot = plant.robot
+    ratios = np.array([d.ratio for d in robot.drives]).reshape(len(robot.drives), -1).T
+    found: dict[tuple[int, int, int], Array] = {}
+    used, current = 0, -1
+    state: Reversal | None = None
+    for s in problem.samples():
+        every = max(1, int(1.0 / (8.0 * problem.corner * problem.timelines[s.recording].step)))
+        part = slice(every // 2, None, every)
+        position, velocity = s.motion.position.T @ ratios, s.motion.velocity.T @ ratios
+        earlier = state if s.recording == current else None
+        distance, state = since_reversal(position, velocity, earlier)
+        current = s.recording
+        rise = np.gradient(velocity, axis=0) * velocity if len(velocity) > 1 else velocity
+        regressor = plant.rows(s.part(part), kept).regressor
+        used += len(regressor)
+        for d in chosen:
+            drive = robot.drives[d]
+            w, gone, rising = (x[part, d] for x in (velocity, distance, rise))
+            cells = condition_cells(w, gone, rising, drive.linear)
+            for k in np.unique(cells):
+                rows = regressor[cells == k].sum(axis=0)
+                for c, channel in enumerate(robot.measured):
+                    if drive.ratio[channel] != 0.0:
+                        before = found.get((c, d, int(k)), 0.0)
+                        found[c, d, int(k)] = before + drive.ratio[channel] * rows[c]
+    return found, used

@@ -1,0 +1,360 @@
+"""A team of robots that holds one rigid body, simulated in MuJoCo: sensors at every contact.
+
+The body is carried along a smooth motion. MuJoCo says by inverse dynamics which wrench that takes
+and what gyroscopes, velocity sensors and accelerometers at the contacts read; the robots share the
+wrench, and squeeze the body beside. Nothing here knows heft's equations of motion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+from heft.errors import InvalidSetting
+
+from .simulated_links import load_mujoco
+
+AXES = ("x", "y", "z")
+KINDS = ("omega", "vel", "acc", "force", "torque")  # of columns, as logs of a frame name them
+GRAVITY = (0.0, 0.0, -9.81)
+SINES = 4  # of each coordinate of the motion
+LOWEST, HIGHEST = 0.1, 0.6  # their frequencies [Hz]
+SUBSTEPS = 8  # of the attitude's integration, a sample
+
+
+@dataclass(frozen=True, eq=False)
+class SharedBody:
+    """A rigid body in its own frame, in which contacts are stated, too.
+
+    Attributes:
+        mass: [kg].
+        com: Centre of mass, shape (3,) [m].
+        inertia: About it, shape (3, 3) [kg·m²].
+    """
+
+    mass: float
+    com: Array
+    inertia: Array
+
+    def seen_from(self, rotation: Array, origin: Array) -> tuple[float, Array, Array]:
+        """Return mass, centre of mass and inertia about it in a contact's frame.
+
+        Args:
+            rotation: Of the frame in the body's, shape (3, 3).
+            origin: Of the frame in the body's, shape (3,) [m].
+        """
+        com = rotation.T @ (self.com - origin)
+        return self.mass, com, rotation.T @ self.inertia @ rotation
+
+
+@dataclass(frozen=True)
+class TeamMotion:
+    """Size of the motion that a team carries its body along: sums of sines, drawn by a seed.
+
+    Attributes:
+        speed: Root mean square of the body's velocity, all axes together [m/s].
+        turning: Root mean square of its angular velocity, each axis [rad/s].
+        squeeze: Root mean square of the forces that cancel one another, each axis [N].
+    """
+
+    speed: float = 0.7
+    turning: float = 1.8
+    squeeze: float = 5.0
+
+
+@dataclass(frozen=True)
+class TeamNoise:
+    """White noise of the sensors, each axis; as logs have it, in every sample anew.
+
+    Attributes:
+        angular_velocity: [rad/s].
+        velocity: [m/s].
+        acceleration: [m/s²].
+        force: [N].
+        torque: [N·m].
+    """
+
+    angular_velocity: float = 0.4
+    velocity: float = 0.4
+    acceleration: float = 0.4
+    force: float = 0.4
+    torque: float = 0.4
+
+    @property
+    def each(self) -> tuple[float, ...]:
+        """In the order of the columns' kinds."""
+        return tuple(vars(self).values())
+
+
+@dataclass(frozen=True, eq=False)
+class SimulatedTeam:
+    """What the sensors of a team read, and the truth.
+
+    Attributes:
+        time: Shape (N,) [s].
+        rotations: Of the contacts' frames in the body's, shape (n, 3, 3).
+        origins: Of the contacts' frames in the body's, shape (n, 3) [m].
+        bodies: Held bodies in order.
+        changes: Times at which the next body is held [s], one less than bodies.
+        exact: Readings without noise by kind, each of shape (n, N, 3), in the contacts' frames.
+        read: The same with noise.
+    """
+
+    time: Array
+    rotations: Array
+    origins: Array
+    bodies: tuple[SharedBody, ...]
+    changes: tuple[float, ...]
+    exact: Mapping[str, Array]
+    read: Mapping[str, Array] = field(repr=False)
+
+    @property
+    def count(self) -> int:
+        """Number of robots n."""
+        return len(self.origins)
+
+    def pose(self, to: int, of: int) -> tuple[Array, Array]:
+        """Return R and t that take coordinates in one contact's frame to those in another's.
+
+        Args:
+            to: Robot whose coordinates are returned.
+            of: Robot whose coordinates are given.
+        """
+        to_body = self.rotations[to].T
+        return (
+            to_body @ self.rotations[of],
+            to_body @ (self.origins[of] - self.origins[to]),
+        )
+
+    def columns(self, robot: int, frame: str = "grasp", exact: bool = False) -> dict[str, Array]:
+        """Return the columns of one robot's log, `t`, `omega.FRAME.x` and so on.
+
+        Args:
+            robot: Its number.
+            frame: Name of the contact's frame.
+            exact: Whether sensors have no noise.
+        """
+        found = {"t": self.time}
+        for kind, values in (self.exact if exact else self.read).items():
+            found |= {f"{kind}.{frame}.{a}": values[robot][:, k] for k, a in enumerate(AXES)}
+        return found
+
+
+@dataclass(frozen=True)
+class Team:
+    """A team that holds a body, and how it is simulated.
+
+    Attributes:
+        robots: Their number n.
+        radius: Of the ring on which they hold the body [m].
+        rate: Of samples [Hz].
+        duration: [s].
+        changes: Times at which the body changes [s]; one body more than changes is drawn or given.
+        motion: Its size.
+        noise: Of sensors.
+        bodies: The bodies held; drawn by the seed if not given.
+        masses: Of the bodies that are drawn [kg].
+    """
+
+    robots: int = 5
+    radius: float = 0.25
+    rate: float = 100.0
+    duration: float = 50.0
+    changes: tuple[float, ...] = (35.0,)
+    motion: TeamMotion = TeamMotion()
+    noise: TeamNoise = TeamNoise()
+    bodies: tuple[SharedBody, ...] | None = None
+    masses: tuple[float, ...] = (2.0, 1.2)
+
+    def __post_init__(self) -> None:
+        held = len(self.masses if self.bodies is None else self.bodies)
+        if self.robots < 1 or held != len(self.changes) + 1:
+            raise InvalidSetting(
+                "a team is of one robot or more, and holds one body more than it has changes",
+                argument="robots, changes",
+                got=f"{self.robots} robots, {len(self.changes)} changes, {held} bodies",
+            )
+
+    def run(self, seed: int) -> SimulatedTeam:
+        """Return what its sensors read.
+
+        Args:
+            seed: Of contacts, bodies, motion and noise.
+
+        Raises:
+            InvalidSetting: If MuJoCo is not installed.
+        """
+        rng = np.random.default_rng(seed)
+        rotations, origins = _ring(self.robots, self.radius, rng)
+        bodies = self.bodies or tuple(_drawn_body(m, self.radius, rng) for m in self.masses)
+        time = np.arange(round(self.duration * self.rate)) / self.rate
+        motion = _motion(time, self.motion, rng)
+        which = np.searchsorted(np.array(self.changes), time, side="right")
+        sites = _Sites(bodies, rotations, origins)
+        exact = sites.read(motion, which)
+        exact |= _shared_wrench(exact.pop("total"), rotations, origins, time, self.motion, rng)
+        read = {
+            kind: exact[kind] + s * rng.standard_normal(exact[kind].shape)
+            for kind, s in zip(KINDS, self.noise.each, strict=True)
+        }
+        ordered = {kind: exact[kind] for kind in KINDS}
+        return SimulatedTeam(time, rotations, origins, bodies, self.changes, ordered, read)
+
+
+def _ring(count: int, radius: float, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Return contacts on a tilted ring, a little off, each turned at random."""
+    angle = 2.0 * np.pi * (np.arange(count) + 0.1 * rng.standard_normal(count)) / count
+    flat = np.stack([np.cos(angle), np.sin(angle), np.zeros(count)], axis=1)
+    origins = radius * (flat @ _random_rotation(rng).T + 0.1 * rng.standard_normal((count, 3)))
+    return np.array([_random_rotation(rng) for _ in range(count)]), origins
+
+
+def _random_rotation(rng: np.random.Generator) -> Array:
+    q, r = np.linalg.qr(rng.standard_normal((3, 3)))
+    q = q * np.sign(np.diag(r))
+    return np.asarray(q * np.linalg.det(q))
+
+
+def _drawn_body(mass: float, size: float, rng: np.random.Generator) -> SharedBody:
+    """Return a body of about 1 kg·m², whatever its mass, somewhere within the ring."""
+    moments = rng.uniform(0.85, 1.15, 3)
+    axes = _random_rotation(rng)
+    return SharedBody(
+        mass, 0.4 * size * rng.uniform(-1.0, 1.0, 3), axes @ np.diag(moments) @ axes.T
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Motion:
+    """Position [m], attitude, velocities and accelerations of the body's frame at samples.
+
+    Linear ones are in the world, angular ones in the body, as MuJoCo's free joints have them.
+    """
+
+    position: Array
+    quaternion: Array
+    velocity: Array
+    omega: Array
+    acceleration: Array
+    alpha: Array
+
+
+def _sines(time: Array, size: Array, rng: np.random.Generator) -> tuple[Array, Array, Array]:
+    """Return three sums of sines, their integral and derivative, shapes (N, 3)."""
+    rate = 2.0 * np.pi * rng.uniform(LOWEST, HIGHEST, (SINES, 3))
+    phase = rng.uniform(0.0, 2.0 * np.pi, (SINES, 3))
+    share = rng.uniform(0.5, 1.0, (SINES, 3))
+    share *= size * np.sqrt(2.0) / np.linalg.norm(share, axis=0)
+    at = time[:, None, None] * rate + phase
+    whole = np.sum(-share / rate * np.cos(at), axis=1)
+    return np.sum(share * np.sin(at), axis=1), whole, np.sum(share * rate * np.cos(at), axis=1)
+
+
+def _motion(time: Array, size: TeamMotion, rng: np.random.Generator) -> _Motion:
+    velocity, position, acceleration = _sines(time, np.full(3, size.speed / np.sqrt(3.0)), rng)
+    state = rng.bit_generator.state
+    omega, _, alpha = _sines(time, np.full(3, size.turning), rng)
+    fine = time[0] + (time[1] - time[0]) / SUBSTEPS * (np.arange(SUBSTEPS * len(time)) + 0.5)
+    again = np.random.default_rng()
+    again.bit_generator.state = state
+    middle, _, _ = _sines(fine, np.full(3, size.turning), again)
+    attitude = np.empty((len(time), 4))
+    attitude[0] = q = np.array([1.0, 0.0, 0.0, 0.0])
+    step = (time[1] - time[0]) / SUBSTEPS
+    for k in range(SUBSTEPS * (len(time) - 1)):
+        q = _turned(q, step * middle[k])
+        if (k + 1) % SUBSTEPS == 0:
+            attitude[(k + 1) // SUBSTEPS] = q
+    return _Motion(position, attitude, velocity, omega, acceleration, alpha)
+
+
+def _turned(q: Array, angle: Array) -> Array:
+    """Return a quaternion, turned by a rotation vector in the body, shape (4,)."""
+    size = float(np.sqrt(angle @ angle))
+    half = 0.5 * np.sinc(0.5 * size / np.pi) * angle
+    w, x, y, z = np.cos(0.5 * size), *half
+    a, b, c, d = q
+    return np.array(
+        [
+            a * w - b * x - c * y - d * z,
+            a * x + b * w + c * z - d * y,
+            a * y - b * z + c * w + d * x,
+            a * z + b * y - c * x + d * w,
+        ]
+    )
+
+
+class _Sites:
+    """Bodies with sensors at the contacts, in MuJoCo."""
+
+    def __init__(self, bodies: Sequence[SharedBody], rotations: Array, origins: Array) -> None:
+        self._mujoco: Any = load_mujoco()
+        self._count = len(origins)
+        self._models = [self._model(b, rotations, origins) for b in bodies]
+
+    def _model(self, body: SharedBody, rotations: Array, origins: Array) -> Any:
+        def text(values: Array) -> str:
+            return " ".join(repr(float(v)) for v in np.ravel(values))
+
+        inertia = body.inertia[[0, 1, 2, 0, 0, 1], [0, 1, 2, 1, 2, 2]]
+        sites = "".join(
+            f'<site name="s{k}" pos="{text(o)}" xyaxes="{text(R[:, 0])} {text(R[:, 1])}"/>'
+            for k, (R, o) in enumerate(zip(rotations, origins, strict=True))
+        )
+        sensors = "".join(
+            f'<gyro site="s{k}"/><velocimeter site="s{k}"/><accelerometer site="s{k}"/>'
+            for k in range(self._count)
+        )
+        return self._mujoco.MjModel.from_xml_string(
+            f'<mujoco><compiler boundmass="0" boundinertia="0" balanceinertia="false"/>'
+            f'<option gravity="{text(np.array(GRAVITY))}"/><worldbody><body><freejoint/>'
+            f'<inertial mass="{body.mass!r}" pos="{text(body.com)}" fullinertia="{text(inertia)}"/>'
+            f"{sites}</body></worldbody><sensor>{sensors}</sensor></mujoco>"
+        )
+
+    def read(self, motion: _Motion, which: NDArray[np.intp]) -> dict[str, Array]:
+        """Return readings by kind, shapes (n, N, 3), and the `total` wrench, shape (N, 6).
+
+        The wrench is moment about the body's origin, then force, in the body's frame.
+        """
+        count = len(motion.position)
+        found = np.empty((count, self._count, 3, 3))
+        total = np.empty((count, 6))
+        data = [self._mujoco.MjData(m) for m in self._models]
+        for k in range(count):
+            model, now = self._models[which[k]], data[which[k]]
+            now.qpos[:] = (*motion.position[k], *motion.quaternion[k])
+            now.qvel[:] = (*motion.velocity[k], *motion.omega[k])
+            now.qacc[:] = (*motion.acceleration[k], *motion.alpha[k])
+            self._mujoco.mj_inverse(model, now)
+            found[k] = now.sensordata.reshape(self._count, 3, 3)
+            R = now.xmat[1].reshape(3, 3)
+            total[k] = (*now.qfrc_inverse[3:], *(R.T @ now.qfrc_inverse[:3]))
+        by_kind = np.moveaxis(found, (2, 1), (0, 1))
+        return dict(zip(KINDS, by_kind, strict=False)) | {"total": total}
+
+
+def _shared_wrench(
+    total: Array,
+    rotations: Array,
+    origins: Array,
+    time: Array,
+    size: TeamMotion,
+    rng: np.random.Generator,
+) -> dict[str, Array]:
+    """Return force and torque of each robot in its own frame, which sum to the wrench."""
+    count = len(origins)
+    squeeze = np.stack([_sines(time, np.full(3, size.squeeze), rng)[0] for _ in range(count)])
+    squeeze -= squeeze.mean(axis=0)
+    force = total[:, 3:] / count + squeeze
+    lever = np.cross(origins[:, None, :], force).sum(axis=0)
+    torque = np.broadcast_to((total[:, :3] - lever) / count, force.shape)
+    return {
+        "force": np.einsum("nki,ntk->nti", rotations, force),
+        "torque": np.einsum("nki,ntk->nti", rotations, torque),
+    }

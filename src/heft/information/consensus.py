@@ -1,0 +1,151 @@
+"""Agreement over a network: what neighbours hold, each in own coordinates, becomes a mean.
+
+Robot i holds x_i; a linear map A_ij takes coordinates of robot j to those of i: A_ij = A_ik A_kj.
+Each round every robot moves towards what its neighbours hold, in its own coordinates,
+
+    x_i ← x_i + ε Σ_j (A_ij x_j − x_i),        j a neighbour of i   [Fan2017, (34)]
+
+which tends to the mean of all A_ij x_j. The sum is n times that: the number n of robots that hold
+something has to be known, which the paper does not say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.errors import InvalidSetting
+
+from .rotation import skew
+
+Edge = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Who talks to whom, both ways.
+
+    Attributes:
+        count: Number of robots n.
+        edges: Pairs of robots, each once, the smaller number first.
+
+    Raises:
+        InvalidSetting: If an edge is between other robots, or not all robots are connected.
+    """
+
+    count: int
+    edges: tuple[Edge, ...]
+
+    def __post_init__(self) -> None:
+        odd = [e for e in self.edges if not 0 <= e[0] < e[1] < self.count]
+        if odd:
+            raise InvalidSetting(
+                "an edge is between two robots, the smaller number first",
+                argument="edges",
+                got=odd[0],
+            )
+        reached = _reached(self)
+        if len(reached) < self.count:
+            raise InvalidSetting(
+                "not all robots are connected",
+                argument="edges",
+                got=f"from robot 0 only {len(reached)} of {self.count} are reached",
+            )
+
+    @staticmethod
+    def ring(count: int) -> Graph:
+        """Return a ring of robots."""
+        pairs = {tuple(sorted((k, (k + 1) % count))) for k in range(count) if count > 1}
+        return Graph(count, tuple(sorted((a, b) for a, b in pairs)))
+
+    @staticmethod
+    def grid(rows: int, columns: int) -> Graph:
+        """Return a grid of robots, row by row."""
+        across = [
+            (r * columns + c, r * columns + c + 1) for r in range(rows) for c in range(columns - 1)
+        ]
+        down = [(k, k + columns) for k in range((rows - 1) * columns)]
+        return Graph(rows * columns, tuple(sorted([*across, *down])))
+
+    @property
+    def neighbours(self) -> tuple[tuple[int, ...], ...]:
+        """Of each robot."""
+        found: list[list[int]] = [[] for _ in range(self.count)]
+        for a, b in self.edges:
+            found[a].append(b)
+            found[b].append(a)
+        return tuple(tuple(sorted(k)) for k in found)
+
+    @property
+    def laplacian(self) -> Array:
+        """L, shape (n, n): degrees on the diagonal, −1 where two are neighbours."""
+        found = np.zeros((self.count, self.count))
+        for a, b in self.edges:
+            found[[a, b], [b, a]] = -1.0
+        return np.asarray(np.diag(-found.sum(axis=1)) + found)
+
+
+def _reached(graph: Graph) -> set[int]:
+    neighbours = graph.neighbours
+    reached, todo = {0}, [0]
+    while todo:
+        new = set(neighbours[todo.pop()]) - reached
+        reached |= new
+        todo += new
+    return reached
+
+
+def step(held: Array, others: Sequence[Array], gain: float) -> Array:
+    """Return what a robot holds after a round, in its own coordinates; [Fan2017, (34)].
+
+    Args:
+        held: What it held, any shape.
+        others: What its neighbours held, taken to its coordinates.
+        gain: ε, below one over the largest number of neighbours.
+    """
+    return np.asarray(held + gain * sum((x - held for x in others), np.zeros_like(held)))
+
+
+def averaged(
+    held: Array, maps: dict[Edge, Array], graph: Graph, rounds: int, gain: float = 0.4
+) -> Array:
+    """Return what each robot holds after some rounds in which every message gets through.
+
+    Args:
+        held: Of each robot, shape (n, N, k): N vectors at once.
+        maps: A_ij by (i, j), both directions of each edge, shape (k, k).
+        graph: Who talks to whom.
+        rounds: Their number.
+        gain: ε of `step`.
+    """
+    neighbours = graph.neighbours
+    now = np.array(held, dtype=float)
+    for _ in range(rounds):
+        now = np.array(
+            [
+                step(now[i], [now[j] @ maps[i, j].T for j in neighbours[i]], gain)
+                for i in range(graph.count)
+            ]
+        )
+    return now
+
+
+def consensus_maps(poses: Mapping[Edge, tuple[Array, Array]]) -> dict[Edge, Array]:
+    """Return the maps of wrenches, by (i, j): Ad of the pose from i to j, transposed; (22).
+
+    Args:
+        poses: R and t that take coordinates of i to those of j, by (j, i).
+
+    Returns:
+        Shape (6, 6), of moment, then force.
+    """
+    found = {}
+    for (j, i), (R, t) in poses.items():
+        whole = np.zeros((6, 6))
+        whole[:3, :3] = whole[3:, 3:] = R
+        whole[3:, :3] = skew(t) @ R
+        found[i, j] = whole.T
+    return found

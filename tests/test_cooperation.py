@@ -1,0 +1,297 @@
+"""Laws of several robots that hold one load; the truth is MuJoCo's."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.spatial.transform import Rotation
+
+from heft.applications.cooperation import (
+    ContactSignals,
+    CooperativeMethod,
+    PaperMethod,
+    identify_team_files,
+    simulate_team_files,
+)
+from heft.applications.cooperation.paper import observation
+from heft.applications.cooperation.pose import composed, inverse, pose_between
+from heft.applications.cooperation.windows import (
+    SensorNoise,
+    Windows,
+    WindowSettings,
+    load_tensor,
+    motion_map,
+    wrench_map,
+)
+from heft.errors import InvalidRecording, InvalidSetting, MissingSignal
+from heft.estimators import TwistInformation
+from heft.estimators.dual_quaternions import difference_matrix, pose_of, product
+from heft.experiments import SimulatedTeam, Team, TeamNoise
+from heft.information import Graph, averaged, consensus_maps, inertia
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+SHORT = Team(robots=3, duration=6.0, changes=(), masses=(2.0,))
+NONE = SensorNoise(0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+@pytest.fixture(scope="module")
+def team() -> SimulatedTeam:
+    return SHORT.run(7)
+
+
+def signals(team: SimulatedTeam, exact: bool = False) -> list[ContactSignals]:
+    logs = (team.columns(k, exact=exact) for k in range(team.count))
+    return [ContactSignals.of_columns(log, "grasp") for log in logs]
+
+
+def pose(seed: int) -> tuple[Array, Array]:
+    rng = np.random.default_rng(seed)
+    return Rotation.random(random_state=seed).as_matrix(), rng.normal(size=3)
+
+
+def test_quaternions_multiply_as_rotations_do() -> None:
+    one, other = Rotation.random(2, random_state=1)
+    made = product(one.as_quat(scalar_first=True), other.as_quat(scalar_first=True))
+    assert np.allclose(
+        Rotation.from_quat(made, scalar_first=True).as_matrix(), (one * other).as_matrix()
+    )
+
+
+def test_twists_of_one_body_leave_nothing_of_its_dual_quaternion() -> None:
+    """(14): H(ω) q_r = 0 and H(v) q_r + H(ω) q_d = 0."""
+    R, t = pose(2)
+    rng = np.random.default_rng(0)
+    omega, v = rng.normal(size=(2, 50, 3))
+    omega_j = omega @ R.T
+    v_j = v @ R.T + np.cross(t, omega_j)
+    q = Rotation.from_matrix(R).as_quat(scalar_first=True)
+    dual = 0.5 * product(np.array([0.0, *t]), q)
+    turning, moving = difference_matrix(omega, omega_j), difference_matrix(v, v_j)
+    assert np.abs(turning @ q).max() < 1e-12
+    assert np.abs(moving @ q + turning @ dual).max() < 1e-12
+    found_R, found_t = pose_of(q, dual)
+    assert np.allclose(found_R, R) and np.allclose(found_t, t)
+    found_R, found_t = TwistInformation.of(omega, v, omega_j, v_j).pose()
+    assert np.abs(found_R - R).max() < 1e-12 and np.abs(found_t - t).max() < 1e-12
+
+
+def test_what_twists_tell_adds() -> None:
+    data = np.random.default_rng(3).normal(size=(4, 20, 3))
+    whole = TwistInformation.of(*data)
+    parts = TwistInformation.of(*data[:, :7]) + TwistInformation.of(*data[:, 7:])
+    assert np.allclose(whole.turning, parts.turning) and np.allclose(whole.moving, parts.moving)
+
+
+def test_the_printed_weight_of_the_pose_filter_is_singular() -> None:
+    """H(a, b) q is orthogonal to q whatever the noise, so that its covariance has no inverse."""
+    rng = np.random.default_rng(4)
+    q = rng.normal(size=4)
+    rows = difference_matrix(*rng.normal(size=(2, 400, 3))) @ q
+    assert np.abs(rows @ q).max() < 1e-12
+    assert np.linalg.matrix_rank(np.cov(rows.T), tol=1e-10) == 3
+
+
+def test_a_rotation_that_one_axis_leaves_open_stays_near_what_was_believed() -> None:
+    axis = np.tile([0.0, 0.0, 1.0], (10, 1))
+    zero = np.zeros((10, 3))
+    R, _ = TwistInformation.of(axis, zero, axis, zero).pose()
+    assert np.allclose(R, np.eye(3), atol=1e-9)
+
+
+@pytest.mark.parametrize("graph", [Graph.ring(5), Graph.grid(2, 3)], ids=["ring", "grid"])
+def test_consensus_in_own_coordinates_tends_to_the_mean(graph: Graph) -> None:
+    rng = np.random.default_rng(5)
+    poses = [pose(k) for k in range(graph.count)]
+    between = {
+        (i, j): composed(poses[i], inverse(poses[j]))
+        for i in range(graph.count)
+        for j in range(graph.count)
+    }
+    edges = {(i, j) for a, b in graph.edges for i, j in ((a, b), (b, a))}
+    maps = consensus_maps({key: between[key] for key in edges})
+    held = rng.normal(size=(graph.count, 2, 6))
+    found = averaged(held, maps, graph, 400, 0.25)
+    for i in range(graph.count):
+        own = [
+            held[j] @ consensus_maps({(j, i): between[j, i]})[i, j].T
+            for j in range(graph.count)
+            if j != i
+        ]
+        mean = (held[i] + sum(own)) / graph.count
+        assert np.abs(found[i] - mean).max() < 1e-9
+
+
+def test_a_graph_that_falls_apart_is_refused() -> None:
+    with pytest.raises(InvalidSetting, match="2 of 4"):
+        Graph(4, ((0, 1), (2, 3)))
+
+
+@pytest.mark.parametrize("exact", [motion_map, wrench_map])
+def test_maps_between_frames_are_a_group(exact: Any) -> None:
+    one, other = pose(1), pose(2)
+    assert np.allclose(exact(composed(other, one)), exact(other) @ exact(one))
+    assert np.allclose(exact(inverse(one)) @ exact(one), np.eye(len(exact(one))))
+
+
+def test_windows_of_one_body_are_the_same_in_every_frame(team: SimulatedTeam) -> None:
+    """Real accelerometers of MuJoCo: s' = R s + t × R α − ω' × (ω' × t)."""
+    parts = [Windows.of(s, WindowSettings(), NONE) for s in signals(team, exact=True)]
+    for j in (1, 2):
+        moved = parts[j].moved(team.pose(0, j)).motion
+        assert np.abs(moved - parts[0].motion).max() < 2e-2  # sums for integrals
+        assert np.abs(moved[:, :6] - parts[0].motion[:, :6]).max() < 1e-12
+
+
+def test_a_windows_load_is_newtons_and_eulers(team: SimulatedTeam) -> None:
+    rng = np.random.default_rng(1)
+    a, omega, alpha = rng.normal(size=(3, 1, 3))
+    squares = [
+        omega[0][i] * omega[0][k] for i, k in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))
+    ]
+    motion = np.array([*omega[0], 0.0, 0.0, 0.0, *alpha[0], *squares, *a[0]])
+    made = np.einsum("k,kij->ij", motion, load_tensor())
+    expected = inertia.wrench_regressor(a, omega, alpha)[0]
+    assert np.allclose(made, expected[[3, 4, 5, 0, 1, 2]])
+    parts = [Windows.of(s, WindowSettings(), NONE) for s in signals(team, exact=True)]
+    total = sum(p.moved(team.pose(0, k)).wrench for k, p in enumerate(parts))
+    truth = inertia.from_body(*team.bodies[0].seen_from(team.rotations[0], team.origins[0]))
+    predicted = np.einsum("nk,kij,j->ni", parts[0].motion, load_tensor(), truth)
+    assert np.abs(predicted - total).max() < 2e-3 * np.abs(total).max()
+
+
+def test_the_stated_noise_of_windows_is_that_of_logs(team: SimulatedTeam) -> None:
+    log, exact = signals(team)[0], signals(team, exact=True)[0]
+    noise = SensorNoise.of(log)
+    assert np.allclose(list(vars(noise).values()), 0.4, rtol=0.1)
+    one = Windows.of(log, WindowSettings(stride=0.3), noise)
+    other = Windows.of(exact, WindowSettings(stride=0.3), NONE)
+    off = (one.motion - other.motion) / np.sqrt(np.diag(one.spread))
+    assert np.mean(off**2) == pytest.approx(1.0, abs=0.25)
+
+
+def test_the_papers_observation_holds_for_real_accelerometers(team: SimulatedTeam) -> None:
+    """(30) without the rows that repeat others, and without ω×v, which (8) forgets."""
+    exact = {kind: values[0] for kind, values in team.exact.items()}
+    alpha = np.gradient(exact["omega"], team.time, axis=0)
+    poses = {(k, 0): team.pose(k, 0) for k in (1, 2)}
+    wrench = np.hstack([exact["torque"], exact["force"]])
+    for (k, _), D in zip(poses, consensus_maps(poses).values(), strict=True):
+        wrench = wrench + np.hstack([team.exact["torque"][k], team.exact["force"][k]]) @ D.T
+    mass, com, about = team.bodies[0].seen_from(team.rotations[0], team.origins[0])
+    x = np.array([*com, *np.diag(about), about[0, 1], about[0, 2], about[1, 2], 1.0 / mass])
+    H, y = observation(exact["omega"], alpha, exact["acc"], wrench)
+    inner = slice(2, -2)
+    assert np.abs(H @ x - y)[inner].max() < 5e-3 * np.abs(y).max()
+    printed = y + np.hstack([0.0 * y[:, :3], np.cross(exact["omega"], exact["vel"])])
+    assert np.abs(H @ x - printed)[inner].max() > 0.05 * np.abs(y).max()
+
+
+def test_both_methods_find_the_truth_where_sensors_are_exact() -> None:
+    still = replace(SHORT, noise=TeamNoise(*[1e-6] * 5), duration=12.0)
+    team, graph = still.run(3), Graph.ring(3)
+    mass, com, about = team.bodies[0].seen_from(team.rotations[1], team.origins[1])
+    known = CooperativeMethod().identify(signals(team), graph).known[-1]
+    load = known.load(1)
+    assert load is not None and abs(load.mass - mass) < 1e-3 * mass
+    assert np.abs(load.com - com).max() < 1e-3 and np.abs(load.inertia - about).max() < 5e-3
+    for j in (1, 2):
+        R, t = known.between(j, 0)
+        true_R, true_t = team.pose(j, 0)
+        assert np.abs(R - true_R).max() < 1e-4 and np.abs(t - true_t).max() < 1e-4
+    paper = PaperMethod(noise=1e-3).identify(signals(team), graph).at(12.0, 1)
+    assert abs(paper.mass - mass) < 1e-2 * mass and np.abs(paper.com - com).max() < 1e-2
+
+
+def test_a_pose_is_as_sure_as_it_says() -> None:
+    squared = []
+    for seed in range(12):
+        team = replace(SHORT, robots=2, duration=4.0).run(seed)
+        one, other = (Windows.of(s) for s in signals(team))
+        both = np.hstack([one.motion, other.motion])
+        found = pose_between(both, (one.spread, other.spread), len(both), one.overlap)
+        R, t = team.pose(1, 0)
+        turn = Rotation.from_matrix(found.pose[0] @ R.T).as_rotvec()
+        off = np.array([*turn, *(found.pose[1] - t)])
+        squared.append(off @ np.linalg.solve(found.covariance, off) / 6.0)
+    assert 0.6 < np.mean(squared) < 1.6
+
+
+def test_a_lighter_load_is_told_at_once_and_the_same_load_never() -> None:
+    team = Team(robots=3, duration=12.0, changes=(8.0,), masses=(2.0, 1.2)).run(5)
+    found = CooperativeMethod().identify(signals(team), Graph.ring(3))
+    assert len(found.changes) == 1 and 0.0 < found.changes[0] - 8.0 < 0.3
+    before, after = found.at(8.0).values, found.known[-1].values
+    assert before is not None and abs(before[0] - 2.0) < 0.02
+    assert after is not None and abs(after[0] - 1.2) < 0.02
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("team")
+    (folder / "team.toml").write_text(
+        "robots = 2\n[simulation]\nduration = 8.0\nmasses = [2.0]\nchanges = []\n"
+    )
+    simulate_team_files(folder / "team.toml", folder / "run", 3)
+    return folder / "run"
+
+
+@pytest.mark.parametrize("method", ["heft", "paper"])
+def test_what_files_tell_is_the_truth_that_lies_beside_them(
+    run: Path, tmp_path: Path, method: Any
+) -> None:
+    if method == "paper":
+        with pytest.raises(InvalidRecording, match="8 s"):
+            identify_team_files(run, tmp_path / "out", method)
+        return
+    found = identify_team_files(run, tmp_path / "out", method)
+    truth = json.loads((run / "truth.json").read_text())
+    stored = json.loads((tmp_path / "out" / "team.json").read_text())
+    for robot, load in zip(stored["robots"], truth["loads"], strict=True):
+        assert robot["name"] == load["robot"]
+        spread = np.sqrt(robot["load"]["covariance"][0][0])
+        assert abs(robot["load"]["mass_kg"] - load["mass_kg"]) < 4.0 * spread < 0.1
+        assert np.allclose(robot["load"]["com_m"], load["com_m"], atol=0.01)
+    assert np.allclose(
+        stored["poses"][0]["translation_m"], truth["poses"][0]["translation_m"], atol=0.01
+    )
+    assert "robot1" in found.text() and "<svg" not in found.text()
+    assert "Centre of mass" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_a_simulated_team_is_the_same_byte_for_byte(run: Path, tmp_path: Path) -> None:
+    simulate_team_files(run.parent / "team.toml", tmp_path / "again", 3)
+    for path in sorted(run.iterdir()):
+        assert path.read_bytes() == (tmp_path / "again" / path.name).read_bytes(), path.name
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("robots = 0", "robots"),
+        ('[[robot]]\nname = "a"\n[[robot]]\nname = "a"', "names of their own"),
+        ('edges = [["a", "c"]]\n[[robot]]\nname = "a"\n[[robot]]\nname = "b"', "c"),
+        ('edges = []\n[[robot]]\nname = "a"\n[[robot]]\nname = "b"', "connected"),
+        ("robots = 2\n[simulation]\nnoise = [1.0]", "noise"),
+        ("robots = 2\n[simulation]\nmasses = [1.0, 2.0]\nchanges = []", "changes"),
+        ("robot = 2", "robot"),
+    ],
+)
+def test_a_team_that_is_none_is_refused(text: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "team.toml").write_text(text)
+    with pytest.raises(InvalidSetting, match=says):
+        simulate_team_files(tmp_path / "team.toml", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_log_without_a_signal_says_which(run: Path, tmp_path: Path) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    text = (tmp_path / "run" / "team.toml").read_text()
+    (tmp_path / "run" / "team.toml").write_text(text.replace('frame = "grasp"', 'frame = "hand"'))
+    with pytest.raises(MissingSignal, match=r"omega\.hand\.x"):
+        identify_team_files(tmp_path / "run")
