@@ -86,8 +86,11 @@ def scored(flight: Flown) -> Scored:
     flyer = cobot()
     log = FlightLog.of(flight.log, flyer)
     covariance = true_bound(log, flyer, flight.states, flight.parameters)
-    begin = time.perf_counter()
-    IdentifyFromCycles().fit(Cycles.of(log, PERIOD), flyer)
+    lines = []
+    for _ in range(3):  # the best, since others may share the machine
+        begin = time.perf_counter()
+        IdentifyFromCycles().fit(Cycles.of(log, PERIOD), flyer)
+        lines.append(time.perf_counter() - begin)
     middle = time.perf_counter()
     result = IdentifyFreeFlyer(period=PERIOD, published=None).fit(log, flyer)
     end = time.perf_counter()
@@ -107,7 +110,7 @@ def scored(flight: Flown) -> Scored:
         bounds(covariance, truth),
         float(off @ np.linalg.solve(covariance, off)) / 10.0,
         float(off @ np.linalg.solve(own, off)) / 10.0,
-        (middle - begin, end - middle),
+        (min(lines), end - middle),
     )
 
 
@@ -158,6 +161,8 @@ def monte_carlo(all_scored: Sequence[Scored]) -> list[Row]:
     hard = np.array([s.flight.saturation >= SATURATED for s in all_scored])
     if hard.any():
         for k, limit in enumerate((0.05, 0.2, 0.1)):
+            name = f"saturation of 40 % and more, median {KINDS[k]} of {hard.sum()}"
+            rows.append(at_most(name, float(np.median(new[hard, k])), UNITS[k], limit))
             name = f"saturation of 40 % and more, worst {KINDS[k]} of {hard.sum()}"
             rows.append(at_most(name, new[hard, k].max(), UNITS[k], limit))
     seconds = np.median([s.seconds for s in all_scored], axis=0)

@@ -73,7 +73,6 @@ def _rate(x: Array, u: Array, body: Any, out: Array, by: Array) -> None:
     first, inertia, compliance, push, gravity = body
     count = len(u)
     w, qx, qy, qz = x[3], x[4], x[5], x[6]
-    sx, sy, sz = x[10], x[11], x[12]
     bias, turned = np.empty(6), np.empty((6, 3))
     _bias(x[10:13], first, inertia, bias, turned)
     felt = np.empty(6)
@@ -95,18 +94,7 @@ def _rate(x: Array, u: Array, body: Any, out: Array, by: Array) -> None:
     _rotated_slope(w, qx, qy, qz, felt, bent)
     out[0], out[1], out[2] = x[7], x[8], x[9]
     by[0, 7] = by[1, 8] = by[2, 9] = 1.0
-    out[3] = 0.5 * (-qx * sx - qy * sy - qz * sz)
-    out[4] = 0.5 * (w * sx + qy * sz - qz * sy)
-    out[5] = 0.5 * (w * sy + qz * sx - qx * sz)
-    out[6] = 0.5 * (w * sz + qx * sy - qy * sx)
-    by[3, 4], by[3, 5], by[3, 6] = -0.5 * sx, -0.5 * sy, -0.5 * sz
-    by[4, 3], by[4, 5], by[4, 6] = 0.5 * sx, 0.5 * sz, -0.5 * sy
-    by[5, 3], by[5, 4], by[5, 6] = 0.5 * sy, -0.5 * sz, 0.5 * sx
-    by[6, 3], by[6, 4], by[6, 5] = 0.5 * sz, 0.5 * sy, -0.5 * sx
-    by[3, 10], by[3, 11], by[3, 12] = -0.5 * qx, -0.5 * qy, -0.5 * qz
-    by[4, 10], by[4, 11], by[4, 12] = 0.5 * w, -0.5 * qz, 0.5 * qy
-    by[5, 10], by[5, 11], by[5, 12] = 0.5 * qz, 0.5 * w, -0.5 * qx
-    by[6, 10], by[6, 11], by[6, 12] = -0.5 * qy, 0.5 * qx, 0.5 * w
+    _turning_rate(x, out, by)
     for i in range(3):
         out[7 + i] = gravity[i]
         out[10 + i] = felt[3 + i]
@@ -123,6 +111,25 @@ def _rate(x: Array, u: Array, body: Any, out: Array, by: Array) -> None:
             by[7 + i, STATE + j] = 0.0
             for m in range(3):
                 by[7 + i, STATE + j] += rotation[i, m] * push[m, j]
+
+
+@exact
+def _turning_rate(x: Array, out: Array, by: Array) -> None:
+    """Write q' = ½ q ∘ (0, ω) and its derivatives."""
+    w, qx, qy, qz = x[3], x[4], x[5], x[6]
+    sx, sy, sz = x[10], x[11], x[12]
+    out[3] = 0.5 * (-qx * sx - qy * sy - qz * sz)
+    out[4] = 0.5 * (w * sx + qy * sz - qz * sy)
+    out[5] = 0.5 * (w * sy + qz * sx - qx * sz)
+    out[6] = 0.5 * (w * sz + qx * sy - qy * sx)
+    by[3, 4], by[3, 5], by[3, 6] = -0.5 * sx, -0.5 * sy, -0.5 * sz
+    by[4, 3], by[4, 5], by[4, 6] = 0.5 * sx, 0.5 * sz, -0.5 * sy
+    by[5, 3], by[5, 4], by[5, 6] = 0.5 * sy, -0.5 * sz, 0.5 * sx
+    by[6, 3], by[6, 4], by[6, 5] = 0.5 * sz, 0.5 * sy, -0.5 * sx
+    by[3, 10], by[3, 11], by[3, 12] = -0.5 * qx, -0.5 * qy, -0.5 * qz
+    by[4, 10], by[4, 11], by[4, 12] = 0.5 * w, -0.5 * qz, 0.5 * qy
+    by[5, 10], by[5, 11], by[5, 12] = 0.5 * qz, 0.5 * w, -0.5 * qx
+    by[6, 10], by[6, 11], by[6, 12] = -0.5 * qy, 0.5 * qx, 0.5 * w
 
 
 @exact
