@@ -19,20 +19,18 @@ from heft.interrupts import interruptible
 
 from .cooperation import coop
 from .free_flyer import freeflyer
+from .motions import excite, select, simulate
 from .options import (
     ESTIMATION,
-    EXCITATION,
     LIVE,
     LOAD,
-    SIMULATION,
     SMOOTHING,
+    VIEW_PORT,
     Estimated,
-    Excitation,
     Live,
     Load,
     Logs,
     Map,
-    Simulation,
     Smoothed,
     With,
     weighed_by_robot,
@@ -43,8 +41,6 @@ from .terminal import message, open_streams, progress, progress_unless, shown
 
 POOR, SALVAGED = 1, 3  # exit codes
 
-VIEW_PORT = 8080  # of the viewer, on this machine
-
 app = App(
     name="heft",
     help="What a robot weighs, how much friction it has, and how sure that is, from its logs.",
@@ -52,8 +48,6 @@ app = App(
     version_flags=["--version"],
     suppress_keyboard_interrupt=False,
 )
-app.command(coop)
-app.command(freeflyer)
 app.register_install_completion_command(help="Install completion for bash, zsh or fish.")
 
 
@@ -173,140 +167,9 @@ def predict(
     message(f"{shown(out)}: {rows} rows")
 
 
-@app.command
-def excite(
-    model: Path,
-    *,
-    out: Path = Path("excite"),
-    columns: Map = None,
-    options: With = None,
-    given: Path | None = None,
-    excitation: Excitation = EXCITATION,
-    view: bool = False,
-    quiet: bool = False,
-) -> None:
-    """Design the motion that tells most about a robot, proven to keep all limits.
-
-    Leaves a folder: the motion as Parquet, CSV and a ROS JointTrajectory (MCAP and JSON), its
-    coefficients (series.json), what is proven and what it will tell (design.json, report.html).
-    Ctrl-C keeps the best motion so far.
-
-    Parameters
-    ----------
-    model
-        URDF, MJCF, or a TOML with Denavit-Hartenberg rows.
-    out
-        Folder for the results.
-    columns
-        TOML that says what the columns of the task's log mean.
-    options
-        TOML whose table [motion] states limits and the room: acceleration, jerk, floor, boxes.
-    given
-        Folder of earlier results: what is known already, the joints' noise, better numbers.
-    view
-        Play the motion in the browser then, as heft view does; Ctrl-C ends it.
-    quiet
-        Say nothing while working.
-    """
-    from heft.applications.excite import excite_files, text_of
-    from heft.applications.viewer import require_viewer, serve
-    from heft.interrupts import stopped_by_signals
-
-    if view:
-        require_viewer()  # before the work
-    settings = excitation.settings(columns)
-    with stopped_by_signals() as stop:
-        found = excite_files(model, out, settings, options, given, progress_unless(quiet), stop)
-    message(text_of(found, str(out)))
-    if view and not found.design.interrupted:
-        serve(model, out / "motion.parquet", None, options, VIEW_PORT, True, message)
-
-
-@app.command
-def select(
-    model: Path,
-    *logs: Path,
-    keep: str,
-    out: Path = Path("selection.json"),
-    segment: float | None = None,
-    friction: Literal["simple", "full"] = "simple",
-    columns: Map = None,
-    options: With = None,
-    quiet: bool = False,
-) -> None:
-    """Select the stretches of recordings that tell most, and say what was never excited.
-
-    heft identify takes what is written: heft identify MODEL LOGS --only selection.json
-
-    Parameters
-    ----------
-    model
-        The model file: URDF, MJCF, or a TOML with Denavit-Hartenberg rows.
-    logs
-        Logs of ordinary work, with t, `q.<joint>` and `tau.<joint>` or `current.<joint>`.
-    keep
-        How much is kept: a time such as 60s or 2min, or a share such as 10%.
-    out
-        JSON file to write: which rows of which log are kept.
-    segment
-        Length of a segment [s]; 0.1 if not given, longer for logs of hours.
-    friction
-        Simple (viscous, Coulomb, offset), or full: the dictionary's terms are to be told, too.
-    columns
-        TOML that says what the logs' columns mean.
-    options
-        TOML that says what a model file cannot, such as drive gains.
-    quiet
-        Say nothing while working.
-    """
-    from heft.applications.select import Select, select_files
-
-    files, settings = (model, logs, keep, out, segment, options, columns), Select(friction)
-    found = select_files(*files, progress_unless(quiet), settings)
-    message(found.text())
-    message(f"\n{out}")
-
-
-@app.command
-def simulate(
-    model: Path,
-    motion: Path,
-    *,
-    out: Path,
-    columns: Map = None,
-    options: With = None,
-    simulation: Simulation = SIMULATION,
-    quiet: bool = False,
-) -> None:
-    """Simulate what the log of a motion would look like, in MuJoCo, with the truth beside it.
-
-    Needs the extra `simulation`: pip install 'heft[simulation]'. Writes the log, and a folder
-    beside it with the ending .truth: what was true of the motion, the drives and the sensors.
-
-    Parameters
-    ----------
-    model
-        URDF or MJCF on a fixed base, whose numbers are taken for the truth.
-    motion
-        A log with t and `q.<joint>`, with `v.` and `a.` if they are known; or a JointTrajectory as
-        JSON, or in an MCAP file.
-    out
-        MCAP, Parquet, NPZ or CSV file to write.
-    columns
-        TOML that says what the motion's columns mean.
-    options
-        TOML whose table [simulation] says what is simulated: friction, gears, sensors, controller.
-    quiet
-        Say nothing while working.
-    """
-    from heft.applications.simulate import simulate_files
-
-    settings, progress = simulation.settings(options), progress_unless(quiet)
-    found = simulate_files(model, motion, out, settings, columns, progress)
-    for loss in found.losses:
-        progress(loss)
-    message(found.text())
-    message(f"\n{out}   {out.with_suffix('.truth')}")
+app.command(excite)
+app.command(select)
+app.command(simulate)
 
 
 @app.command
@@ -581,6 +444,10 @@ def demo(*, out: Path = Path("demo-out"), quiet: bool = False) -> None:
     from heft.applications import demo
 
     message(demo.run(out, progress_unless(quiet)))
+
+
+app.command(freeflyer)
+app.command(coop)
 
 
 def main() -> None:

@@ -533,4 +533,5 @@ ExcitationGroup = Group("Excitation", sort_key=1)
 Excitation = Annotated[ExcitationOptions, Parameter(name="*", group=ExcitationGroup)]
 SMOOTHING, ESTIMATION = SmoothingOptions(), EstimationOptions()  # as they are by default
 LOAD, LIVE, SIMULATION = LoadOptions(), LiveOptions(), SimulationOptions()
+VIEW_PORT = 8080  # of the viewer, on this machine
 EXCITATION = ExcitationOptions()
