@@ -32,3 +32,4 @@ from .free_flyer_world import FlightState, FreeFlyerWorld, Thruster
 from .free_flight import Flight, FlightFaults, FlightSettings, FlightTruth, fly
 from .team import SharedBody, SimulatedTeam, Team, TeamMotion, TeamNoise
 from .flight_bound import information_of, stated_errors
+from .network import NetworkFaults, NetworkNode, SimulatedNetwork

@@ -13,5 +13,5 @@ from .identifiability import BaseParameters, DataRank, Directions, base_paramete
 from .identifiability import channel_ranks, column_order, data_rank, solve, visible_share
 from .selection import SegmentSelection, Selected
 from .parameter_space import ParameterSpace
-from .consensus import Graph, averaged, consensus_maps
+from .consensus import Graph, Spectrum, averaged, chebyshev, chebyshev_step, consensus_maps
 from .checks import SEVERITIES, Check, Finding, Severity, Verdict, verdict

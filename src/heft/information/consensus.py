@@ -70,6 +70,39 @@ class Graph:
         down = [(k, k + columns) for k in range((rows - 1) * columns)]
         return Graph(rows * columns, tuple(sorted([*across, *down])))
 
+    @staticmethod
+    def regular(count: int, degree: int, seed: int = 0) -> Graph:
+        """Return a random graph in which all robots have as many neighbours: an expander.
+
+        Args:
+            count: Number of robots n.
+            degree: Neighbours of each, even, below n.
+            seed: Of the draw: the union of random rings.
+
+        Raises:
+            InvalidSetting: If the degree is odd, or not below n.
+        """
+        if degree % 2 or not 0 < degree < count:
+            raise InvalidSetting(
+                "neighbours are counted in pairs, fewer than robots",
+                argument="degree",
+                got=f"{degree} of {count} robots",
+            )
+        rng = np.random.default_rng(seed)
+        found: set[Edge] = set()
+        for ring in range(degree // 2):
+            for _ in range(1000):
+                order = rng.permutation(count)
+                new = {
+                    (int(min(a, b)), int(max(a, b)))
+                    for a, b in zip(order, np.roll(order, 1), strict=True)
+                }
+                # Almost regular where rings share an edge, which a few tries avoid in large graphs.
+                if not new & found or count < 4 * (ring + 1) * degree:
+                    break
+            found |= new
+        return Graph(count, tuple(sorted(found)))
+
     @property
     def neighbours(self) -> tuple[tuple[int, ...], ...]:
         """Of each robot."""
@@ -86,6 +119,83 @@ class Graph:
         for a, b in self.edges:
             found[[a, b], [b, a]] = -1.0
         return np.asarray(np.diag(-found.sum(axis=1)) + found)
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """Bounds of the Laplacian's eigenvalues, which say how quickly a graph agrees.
+
+    Attributes:
+        least: Second least eigenvalue, of the slowest mode.
+        most: Largest eigenvalue.
+    """
+
+    least: float
+    most: float
+
+    @staticmethod
+    def of(graph: Graph) -> Spectrum:
+        """Return that of a graph; each robot knows it once all neighbourhoods were passed on."""
+        values = np.linalg.eigvalsh(graph.laplacian)
+        return Spectrum(float(values[1]), float(values[-1]))
+
+    @property
+    def gain(self) -> float:
+        """Best gain ε of `step`."""
+        return 2.0 / (self.least + self.most)
+
+    @property
+    def rate(self) -> float:
+        """Factor ρ on the disagreement in each round of `step` with that gain."""
+        return (self.most - self.least) / (self.most + self.least)
+
+
+def chebyshev_step(
+    held: Array, before: Array, others: Sequence[Array], spectrum: Spectrum, factor: float
+) -> tuple[Array, float]:
+    """Return what a robot holds after an accelerated round, and the next round's factor.
+
+    Chebyshev's recursion [Golub1961] of `step`: x ← ω (step(x) − x₋) + x₋. It takes as many rounds
+    as a graph is wide, where plain ones take the square of that.
+
+    Args:
+        held: What it holds, any shape.
+        before: What it held a round before; the same in the first round.
+        others: What its neighbours hold, taken to its coordinates.
+        spectrum: Of the graph.
+        factor: ω of this round: 1 in the first.
+    """
+    moved = step(held, others, spectrum.gain)
+    return factor * (moved - before) + before, next_factor(factor, spectrum.rate)
+
+
+def next_factor(factor: float, rate: float) -> float:
+    """Return ω of the next round of Chebyshev's recursion, from that of one round and ρ."""
+    half = 0.5 if factor == 1.0 else 0.25
+    return 1.0 / (1.0 - half * rate**2 * factor)
+
+
+def chebyshev(held: Array, graph: Graph, rounds: int, spectrum: Spectrum | None = None) -> Array:
+    """Return what each robot holds after accelerated rounds, all in common coordinates.
+
+    Args:
+        held: Of each robot, shape (n, k).
+        graph: Who talks to whom.
+        rounds: Their number.
+        spectrum: Of the graph; found from it if None.
+    """
+    bounds = Spectrum.of(graph) if spectrum is None else spectrum
+    neighbours = graph.neighbours
+    senders = np.array([j for others in neighbours for j in others], dtype=np.intp)
+    receivers = np.repeat(np.arange(graph.count), [len(k) for k in neighbours])
+    now, before, factor = np.array(held, dtype=float), np.array(held, dtype=float), 1.0
+    for _ in range(rounds):
+        change = np.zeros_like(now)
+        np.add.at(change, receivers, now[senders] - now[receivers])
+        moved = now + bounds.gain * change
+        now, before = factor * (moved - before) + before, now
+        factor = next_factor(factor, bounds.rate)
+    return now
 
 
 def _reached(graph: Graph) -> set[int]:

@@ -5,3 +5,4 @@ from .paper import PaperMethod, PaperResult
 from .method import CooperativeMethod, CooperativeResult, Known
 from .team_file import TeamFile, TeamRobot
 from .results import TeamFound, identify_team_files, simulate_team_files
+from .replication import Replica, WindowMessage

@@ -7,6 +7,7 @@ lack, whose translation is attenuated by noise in the angular velocity however l
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +18,7 @@ from heft.estimators import TwistInformation
 from heft.information import matrix_of_rotation_vector
 
 from .signals import Pose
-from .windows import OMEGA, SIZE, VELOCITY, motion_map
+from .windows import OMEGA, VELOCITY, motion_map
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +34,11 @@ class PoseEstimate:
     pose: Pose
     covariance: Array
     misfit: float
+
+
+def twist_map(pose: Pose) -> Array:
+    """Return Ad, which takes ω and v from one frame of a body to another, shape (6, 6)."""
+    return motion_map(pose)[:6, :6]
 
 
 def moved(pose: Pose, change: Array) -> Pose:
@@ -63,31 +69,35 @@ def pose_between(
     windows: int,
     overlap: float = 1.0,
     guess: Pose | None = None,
+    map_of: Callable[[Pose], Array] = motion_map,
 ) -> PoseEstimate:
     """Return the pose that takes coordinates of one frame to those of another.
 
     Args:
         both: Motions of windows in the one frame and in the other side by side, or any factor with
-            their second moments, such as a triangle: shape (any, 36).
-        spreads: Covariances of the one and the other, shape (18, 18) each.
+            their second moments, such as a triangle: shape (any, 2 k), k = 18.
+        spreads: Covariances of the one and the other, shape (k, k) each.
         windows: How many windows that are.
         overlap: How many of them count as one.
         guess: Where to begin; from both twists if None.
+        map_of: How motion changes with a pose, shape (k, k): `motion_map` of windows, `twist_map`
+            of samples of twists alone, k = 6.
     """
-    one, other = both[:, :SIZE], both[:, SIZE:]
+    size = len(spreads[0])
+    one, other = both[:, :size], both[:, size:]
     start = guess
     if start is None:
         parts = (one[:, OMEGA], one[:, VELOCITY], other[:, OMEGA], other[:, VELOCITY])
         start = TwistInformation.of(*parts).pose()
 
     def residuals(change: Array) -> Array:
-        M = motion_map(moved(start, change))
+        M = map_of(moved(start, change))
         C = M @ spreads[0] @ M.T + spreads[1]
         rows = other - one @ M.T
         return np.asarray(np.linalg.solve(np.linalg.cholesky(C), rows.T).ravel())
 
     found = least_squares(residuals, np.zeros(6), method="lm", xtol=1e-12, ftol=1e-12)
-    degrees = max(windows * SIZE - 6, 1)
+    degrees = max(windows * size - 6, 1)
     misfit = float(found.fun @ found.fun) / degrees
     covariance = overlap * np.linalg.pinv(found.jac.T @ found.jac, hermitian=True)
     return PoseEstimate(moved(start, found.x), covariance, misfit)
