@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 from scipy.spatial.transform import Rotation
 
@@ -208,6 +209,22 @@ def test_both_methods_find_the_truth_where_sensors_are_exact() -> None:
     assert abs(paper.mass - mass) < 1e-2 * mass and np.abs(paper.com - com).max() < 1e-2
 
 
+def test_forces_at_points_alone_tell_the_load() -> None:
+    sure = TeamNoise(*[1e-6] * 4, 0.0)
+    exact = replace(SHORT, robots=4, duration=12.0, points=True, noise=sure).run(3)
+    assert all(np.all(k.torque == 0.0) for k in signals(exact))
+    known = CooperativeMethod().identify(signals(exact), Graph.ring(4)).known[-1]
+    truth = inertia.from_body(*exact.bodies[0].seen_from(exact.rotations[0], exact.origins[0]))
+    assert known.values is not None and np.abs(known.values - truth).max() < 5e-3
+    noisy = replace(SHORT, robots=4, duration=12.0, points=True).run(3)
+    known = CooperativeMethod().identify(signals(noisy), Graph.ring(4)).known[-1]
+    assert known.values is not None and known.covariance is not None
+    off = known.values - truth
+    assert off @ np.linalg.solve(known.covariance, off) < 30.0  # χ² of ten: 1 in 1000
+    with pytest.raises(InvalidSetting, match="three"):
+        replace(SHORT, robots=2, points=True)
+
+
 def test_a_pose_is_as_sure_as_it_says() -> None:
     squared = []
     for seed in range(12):
@@ -262,6 +279,20 @@ def test_what_files_tell_is_the_truth_that_lies_beside_them(
     )
     assert "robot1" in found.text() and "<svg" not in found.text()
     assert "Centre of mass" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_a_log_without_torque_is_of_a_point(tmp_path: Path) -> None:
+    (tmp_path / "team.toml").write_text(
+        "robots = 3\n[simulation]\nduration = 8.0\nmasses = [2.0]\nchanges = []\npoints = true\n"
+    )
+    simulate_team_files(tmp_path / "team.toml", tmp_path / "run", 1)
+    for log in (tmp_path / "run").glob("*.parquet"):
+        table = pyarrow.parquet.read_table(log)
+        kept = [n for n in table.column_names if not n.startswith("torque.")]
+        pyarrow.parquet.write_table(table.select(kept), log)
+    load = identify_team_files(tmp_path / "run").load(0)
+    assert load is not None and load.covariance is not None
+    assert abs(load.mass - 2.0) < 4.0 * np.sqrt(load.covariance[0, 0]) < 0.1
 
 
 def test_a_simulated_team_is_the_same_byte_for_byte(run: Path, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ KINDS = ("omega", "vel", "acc", "force", "torque")  # of columns, as logs of a f
 GRAVITY = (0.0, 0.0, -9.81)
 SINES = 4  # of each coordinate of the motion
 LOWEST, HIGHEST = 0.1, 0.6  # their frequencies [Hz]
+LEAST_POINTS = 3
 SUBSTEPS = 8  # of the attitude's integration, a sample
 
 
@@ -159,6 +160,7 @@ class Team:
         noise: Of sensors.
         bodies: The bodies held; drawn by the seed if not given.
         masses: Of the bodies that are drawn [kg].
+        points: Whether contacts are points, through which robots apply forces and no torques.
     """
 
     robots: int = 5
@@ -170,6 +172,7 @@ class Team:
     noise: TeamNoise = TeamNoise()
     bodies: tuple[SharedBody, ...] | None = None
     masses: tuple[float, ...] = (2.0, 1.2)
+    points: bool = False
 
     def __post_init__(self) -> None:
         held = len(self.masses if self.bodies is None else self.bodies)
@@ -178,6 +181,12 @@ class Team:
                 "a team is of one robot or more, and holds one body more than it has changes",
                 argument="robots, changes",
                 got=f"{self.robots} robots, {len(self.changes)} changes, {held} bodies",
+            )
+        if self.points and self.robots < LEAST_POINTS:
+            raise InvalidSetting(
+                "forces at points turn a body every way from three of them on",
+                argument="robots",
+                got=self.robots,
             )
 
     def run(self, seed: int) -> SimulatedTeam:
@@ -197,11 +206,17 @@ class Team:
         which = np.searchsorted(np.array(self.changes), time, side="right")
         sites = _Sites(bodies, rotations, origins)
         exact = sites.read(motion, which)
-        exact |= _shared_wrench(exact.pop("total"), rotations, origins, time, self.motion, rng)
+        squeeze = np.stack(
+            [_sines(time, np.full(3, self.motion.squeeze), rng)[0] for _ in range(self.robots)]
+        )
+        share = _shared_by_points if self.points else _shared_by_grasps
+        exact |= share(exact.pop("total"), rotations, origins, squeeze)
         read = {
             kind: exact[kind] + s * rng.standard_normal(exact[kind].shape)
             for kind, s in zip(KINDS, self.noise.each, strict=True)
         }
+        if self.points:
+            read["torque"] = exact["torque"]  # nobody measures what is known to be zero
         ordered = {kind: exact[kind] for kind in KINDS}
         return SimulatedTeam(time, rotations, origins, bodies, self.changes, ordered, read)
 
@@ -339,21 +354,33 @@ class _Sites:
         return dict(zip(KINDS, by_kind, strict=False)) | {"total": total}
 
 
-def _shared_wrench(
-    total: Array,
-    rotations: Array,
-    origins: Array,
-    time: Array,
-    size: TeamMotion,
-    rng: np.random.Generator,
+def _shared_by_grasps(
+    total: Array, rotations: Array, origins: Array, squeeze: Array
 ) -> dict[str, Array]:
     """Return force and torque of each robot in its own frame, which sum to the wrench."""
     count = len(origins)
-    squeeze = np.stack([_sines(time, np.full(3, size.squeeze), rng)[0] for _ in range(count)])
-    squeeze -= squeeze.mean(axis=0)
-    force = total[:, 3:] / count + squeeze
+    force = total[:, 3:] / count + squeeze - squeeze.mean(axis=0)
     lever = np.cross(origins[:, None, :], force).sum(axis=0)
     torque = np.broadcast_to((total[:, :3] - lever) / count, force.shape)
+    return _in_contacts(force, torque, rotations)
+
+
+def _shared_by_points(
+    total: Array, rotations: Array, origins: Array, squeeze: Array
+) -> dict[str, Array]:
+    """Return forces that sum to the wrench, nearest to some that squeeze the body; no torques."""
+    count = len(origins)
+    grasp = np.zeros((6, 3 * count))
+    for k, (x, y, z) in enumerate(origins):
+        grasp[:3, 3 * k : 3 * k + 3] = [[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]]
+        grasp[3:, 3 * k : 3 * k + 3] = np.eye(3)
+    wanted = np.moveaxis(squeeze, 0, 1).reshape(len(total), -1)
+    flat = wanted + (total - wanted @ grasp.T) @ np.linalg.pinv(grasp).T
+    force = np.moveaxis(flat.reshape(len(total), count, 3), 1, 0)
+    return _in_contacts(force, np.zeros_like(force), rotations)
+
+
+def _in_contacts(force: Array, torque: Array, rotations: Array) -> dict[str, Array]:
     return {
         "force": np.einsum("nki,ntk->nti", rotations, force),
         "torque": np.einsum("nki,ntk->nti", rotations, torque),

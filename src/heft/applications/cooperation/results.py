@@ -230,12 +230,15 @@ def identify_team_files(
 
 def _signals(path: Path, frame: str, meaning: ColumnMap | None) -> ContactSignals:
     recording = Recording.open(path, meaning)
-    names = [f"{kind}.{frame}.{axis}" for kind in KINDS for axis in "xyz"]
+    kinds = [k for k in KINDS if k != "torque" or f"torque.{frame}.x" in recording.signals]
+    names = [f"{kind}.{frame}.{axis}" for kind in kinds for axis in "xyz"]
     for name in names:
         recording.require(name, WHY[name.partition(".")[0]])
     blocks = list(recording.blocks(names))
     values = np.concatenate([b.values for b in blocks])
     found = {name: values[:, k] for k, name in enumerate(names)}
+    if "torque" not in kinds:  # a point contact
+        found |= {f"torque.{frame}.{axis}": np.zeros(len(values)) for axis in "xyz"}
     time = np.concatenate([b.time for b in blocks])
     if not np.isfinite(values).all():
         row = int(np.argmin(np.isfinite(values).all(axis=1)))

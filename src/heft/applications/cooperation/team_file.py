@@ -9,7 +9,7 @@ from typing import Any
 
 from heft.errors import InvalidSetting, did_you_mean
 from heft.experiments import Team, TeamMotion, TeamNoise
-from heft.files import Number, Section, Text, list_of, name_list, read_toml
+from heft.files import Number, Section, Text, list_of, name_list, read_toml, truth
 from heft.information import Graph
 
 GRAPHS = ("ring", "complete")
@@ -46,6 +46,7 @@ class SimulatedTeamSettings:
         squeeze: Root mean square of the forces that cancel one another, each axis [N].
         noise: σ of every sensor's white noise, in SI units: gyroscope, velocity, accelerometer,
             force, torque.
+        points: Whether contacts are points, through which robots apply forces and no torques.
     """
 
     radius: float = 0.25
@@ -57,6 +58,7 @@ class SimulatedTeamSettings:
     turning: float = 1.8
     squeeze: float = 5.0
     noise: tuple[float, ...] = (0.02, 0.02, 0.1, 0.2, 0.02)
+    points: bool = False
 
     def team(self, robots: int) -> Team:
         """Return the simulation of a team.
@@ -73,6 +75,7 @@ class SimulatedTeamSettings:
             TeamMotion(self.speed, self.turning, self.squeeze),
             TeamNoise(*self.noise),
             masses=self.masses,
+            points=self.points,
         )
 
 
@@ -195,6 +198,7 @@ SIMULATION = Section(
         "turning": NOT_NEGATIVE,
         "squeeze": NOT_NEGATIVE,
         "noise": _noise,
+        "points": truth,
     },
 )
 TEAM = Section(
