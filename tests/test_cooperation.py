@@ -20,6 +20,7 @@ from heft.applications.cooperation import (
     identify_team_files,
     simulate_team_files,
 )
+from heft.applications.cooperation.clocks import clock_offset, on_one_clock
 from heft.applications.cooperation.paper import observation
 from heft.applications.cooperation.pose import composed, inverse, pose_between
 from heft.applications.cooperation.windows import (
@@ -207,6 +208,27 @@ def test_both_methods_find_the_truth_where_sensors_are_exact() -> None:
         assert np.abs(R - true_R).max() < 1e-4 and np.abs(t - true_t).max() < 1e-4
     paper = PaperMethod(noise=1e-3).identify(signals(team), graph).at(12.0, 1)
     assert abs(paper.mass - mass) < 1e-2 * mass and np.abs(paper.com - com).max() < 1e-2
+
+
+@pytest.mark.parametrize("offset", [0.012, -0.15])
+def test_a_clock_that_differs_is_found_and_set(offset: float) -> None:
+    team = replace(SHORT, noise=TeamNoise(0.02, 0.02, 0.1, 0.1, 0.1), duration=20.0).run(9)
+    one, other, third = signals(team)
+    late = replace(other, time=other.time + offset)
+    found = clock_offset(one, late)
+    assert abs(found.offset - offset) < 4.0 * found.std < 0.01
+    moved, clocks = on_one_clock([one, late, third], Graph.ring(3))
+    assert list(clocks) == [1] and np.allclose(moved[1].time, other.time, atol=4.0 * found.std)
+    assert on_one_clock([one, other, third], Graph.ring(3))[1] == {}
+
+
+def test_clocks_are_as_sure_as_they_say() -> None:
+    off = []
+    for seed in range(15):
+        one, other = signals(replace(SHORT, robots=2, duration=10.0).run(seed))
+        found = clock_offset(one, other)
+        off.append(found.offset / found.std)
+    assert 0.4 < np.sqrt(np.mean(np.square(off))) < 1.6
 
 
 def test_forces_at_points_alone_tell_the_load() -> None:

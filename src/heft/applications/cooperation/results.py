@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +20,7 @@ from heft.files import put, require_own, workshop
 from heft.information import inertia, rotation_vector_of_matrix
 from heft.recordings import ColumnMap, Recording, Table, write_table
 
+from .clocks import ClockOffset, on_one_clock
 from .method import CooperativeMethod, CooperativeResult, Known
 from .paper import PaperMethod, PaperResult
 from .signals import ContactSignals, LoadEstimate
@@ -103,12 +104,14 @@ class TeamFound:
         method: By which it was found.
         result: Of the method.
         end: Of the logs [s].
+        clocks: By robot, how much later its clock is than the first robot's, where it was set.
     """
 
     stated: TeamFile
     method: MethodName
     result: CooperativeResult | PaperResult
     end: float
+    clocks: Mapping[int, ClockOffset] = field(default_factory=dict)
 
     @property
     def changes(self) -> tuple[float, ...]:
@@ -130,7 +133,15 @@ class TeamFound:
         return {(b, a): known[-1].between(b, a) for a, b in edges} if known else {}
 
     def remarks(self) -> list[str]:
-        """Return what a user should know of how well the load explains what was measured."""
+        """Return what a user should know of clocks, and of how well one load explains the logs."""
+        clocks = [
+            f"The clock of {self.stated.robots[k].name} is {1e3 * c.offset:.2f} ms later than that "
+            f"of {self.stated.robots[0].name} (± {1e3 * c.std:.2g} ms): set."
+            for k, c in self.clocks.items()
+        ]
+        return [*clocks, *self._left_over()]
+
+    def _left_over(self) -> list[str]:
         known = self.result.known if isinstance(self.result, CooperativeResult) else ()
         if not known or not np.isfinite(known[-1].misfit):
             return []
@@ -140,8 +151,8 @@ class TeamFound:
             return [f"{said}."]
         return [
             f"{said}: one rigid load, held by these robots alone, does not explain the logs, and "
-            "the numbers above are surer than they should be. Clocks that differ, a contact that "
-            "slips or a robot without a log do this."
+            "the numbers above are surer than they should be. A contact that slips, a sensor that "
+            "lies or a robot without a log do this."
         ]
 
     def text(self) -> str:
@@ -213,10 +224,12 @@ def identify_team_files(
             )
         progress(f"reading {robot.log}")
         signals.append(_signals(path.parent / robot.log, robot.frame, meaning))
+    signals, clocks = on_one_clock(signals, stated.graph)
     team = _at_one_time(signals, [r.name for r in stated.robots])
     progress(f"{len(team)} robots, {len(team[0].time)} samples each")
     used = CooperativeMethod() if method == "heft" else PaperMethod()
-    found = TeamFound(stated, method, used.identify(team, stated.graph), float(team[0].time[-1]))
+    result = used.identify(team, stated.graph)
+    found = TeamFound(stated, method, result, float(team[0].time[-1]), clocks)
     if out is not None:
         with workshop(out) as folder:
             new = folder / out.name
@@ -299,6 +312,7 @@ def _found(found: TeamFound) -> dict[str, Any]:
         "robots": robots,
         "poses": poses,
         "changes_s": list(found.changes),
+        "clocks_s": {found.stated.robots[k].name: c.offset for k, c in found.clocks.items()},
     }
 
 
