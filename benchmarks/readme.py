@@ -117,7 +117,8 @@ def missed() -> list[str]:
             if row["holds"] is False:
                 value = f"{row['value']:.3g} {row['unit']}".strip()
                 what = name.replace("|", "&#124;")
-                lines.append(f"| {path.stem} | {what} | {value} | {row['bound']:.3g} |")
+                asked = row["against"] if row["bound"] is None else f"{row['bound']:.3g}"
+                lines.append(f"| {path.stem} | {what} | {value} | {asked} |")
     return lines if len(lines) > 2 else ["None: all stored bounds hold."]
 
 

@@ -23,10 +23,13 @@ import pytest
 from benchmarks import readme
 
 from heft.applications import demo
+from heft.applications.cooperation.team_file import TEAM
 from heft.applications.derive.lagrange import derive
+from heft.applications.free_flyer.study import LOADS
 from heft.applications.identification.limits import Limit, Limits
 from heft.applications.payload.sensors import Sensors
 from heft.cli import app, main
+from heft.models.flight_bounds import BOUNDS
 from heft.models.free_flyer_files import FLYER
 from heft.models.options import Options
 from heft.models.robot import Robot
@@ -220,6 +223,10 @@ def test_the_toml_of_a_page_is_accepted(page: Path) -> None:
         table = tomllib.loads(block)
         if page.stem == "derive":
             assert derive(block.encode()).joints
+        elif page.stem == "cooperation":
+            assert TEAM(table, page.name).robot
+        elif page.stem == "free-flyer":
+            assert BOUNDS(table, page.name) if "motion" in table else LOADS(table, page.name)
         elif "link" in table:
             assert Robot.from_text(block.encode(), path="arm.toml").joints
         elif {"time", "topic", *KINDS} & set(table):

@@ -151,20 +151,7 @@ def loads_of(path: Path) -> tuple[Load, ...]:
     Raises:
         InvalidSetting: If it is malformed or states none.
     """
-    side = Number("a side is a positive length", above=0.0, unit="m")
-    load = Section(
-        _load,
-        {
-            "mass": Number("a mass is positive", above=0.0, unit="kg"),
-            "position": list_of(Number(), 3),
-            "size": list_of(side, 3),
-        },
-        required=("mass", "position"),
-    )
-    tables: Section[dict[str, Any]] = Section(
-        dict, {"load": list_of(load, of="[[load]] tables", entry=" ")}, required=("load",)
-    )
-    found = tables(read_toml(path), str(path))["load"]
+    found = LOADS(read_toml(path), str(path))["load"]
     if not found:
         raise InvalidSetting("no load is stated", argument=str(path), cure="[[load]] tables")
     return tuple(found)
@@ -176,6 +163,21 @@ def _load(
     x, y, z = position
     a, b, c = size
     return Load(mass, (x, y, z), (a, b, c))
+
+
+_side = Number("a side is a positive length", above=0.0, unit="m")
+LOAD = Section(
+    _load,
+    {
+        "mass": Number("a mass is positive", above=0.0, unit="kg"),
+        "position": list_of(Number(), 3),
+        "size": list_of(_side, 3),
+    },
+    required=("mass", "position"),
+)
+LOADS: Section[dict[str, Any]] = Section(
+    dict, {"load": list_of(LOAD, of="[[load]] tables", entry=" ")}, required=("load",)
+)
 
 
 def study_files(
