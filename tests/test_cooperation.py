@@ -231,6 +231,21 @@ def test_clocks_are_as_sure_as_they_say() -> None:
     assert 0.4 < np.sqrt(np.mean(np.square(off))) < 1.6
 
 
+@pytest.mark.parametrize("wrong", ["bias", "scale", "swapped", "none"])
+def test_a_robot_whose_motion_sensors_lie_is_named(wrong: str) -> None:
+    honest = signals(replace(SHORT, robots=4, duration=12.0).run(2))
+    gyro = honest[2].angular_velocity
+    lies = {
+        "bias": gyro + np.array([0.5, 0.0, 0.0]),
+        "scale": 1.3 * gyro,
+        "swapped": gyro * np.array([1.0, 1.0, -1.0]),
+        "none": gyro,
+    }
+    honest[2] = replace(honest[2], angular_velocity=lies[wrong])
+    known = CooperativeMethod().identify(honest, Graph.ring(4)).known[-1]
+    assert known.doubtful == (None if wrong == "none" else 2)
+
+
 def test_forces_at_points_alone_tell_the_load() -> None:
     sure = TeamNoise(*[1e-6] * 4, 0.0)
     exact = replace(SHORT, robots=4, duration=12.0, points=True, noise=sure).run(3)

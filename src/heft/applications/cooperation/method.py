@@ -10,7 +10,7 @@ and begins the next: it does not forget otherwise.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,6 +23,8 @@ from .signals import ContactSignals, LoadEstimate, Pose
 from .windows import SIZE, Windows, WindowSettings, motion_map, wrench_map
 
 WIDE = SIZE + 6  # numbers of a robot's window
+FEWEST_WITNESSES = 3  # robots, for one of them to be told from the others
+DOUBTFUL = 2.0  # mean squared difference over its variance, from which sensors do not agree
 SMALL = 1e-5  # change of a pose for a derivative [rad, m]
 
 
@@ -71,6 +73,8 @@ class Known:
         values: π of the load in robot 0's frame, shape (10,); None where not told yet.
         covariance: Of π, shape (10, 10).
         misfit: Mean squared residual of the load's windows, by their deviations.
+        disagreement: By robot, the mean squared difference of its motion from what all others agree
+            on, by its deviation: 1 where sensors are as noisy as they seem.
     """
 
     time: float
@@ -78,6 +82,22 @@ class Known:
     values: Array | None
     covariance: Array | None
     misfit: float
+    disagreement: tuple[float, ...] = ()
+
+    @property
+    def doubtful(self) -> int | None:
+        """The robot whose motion sensors do not go with the others'; None if all do, or if unclear.
+
+        What one robot measures wrongly is in its own difference whole, and in that of each other
+        by its share of what they agree on.
+        """
+        if len(self.disagreement) < FEWEST_WITNESSES:
+            return None
+        worst = int(np.argmax(self.disagreement))
+        most = self.disagreement[worst]
+        second = max(d for k, d in enumerate(self.disagreement) if k != worst)
+        clear = most > DOUBTFUL and most - 1.0 > 2.0 * max(second - 1.0, 0.0)
+        return worst if clear else None
 
     def between(self, to: int, of: int) -> Pose:
         """Return R and t that take coordinates in one robot's frame to those in another's."""
@@ -122,6 +142,7 @@ class _Run:
         self.rows = np.hstack([np.hstack([p.motion, p.wrench]) for p in parts])
         self.overlap = max(p.overlap for p in parts)
         self.poses: tuple[Pose, ...] | None = None
+        self.disagreement = [1.0 for _ in parts]
         self.pose_spreads = [np.zeros((6, 6)) for _ in parts]
         self.posed = 0
         self.moments = np.zeros((0, self.rows.shape[1]))
@@ -191,6 +212,7 @@ class _Run:
                 found = pose_between(both, spreads, windows, self.overlap, still)
                 poses[i] = composed(found.pose, poses[i])
                 self.pose_spreads[i] = found.covariance
+                self.disagreement[i] = found.misfit
             first = inverse(poses[0])
             self.poses = tuple(composed(p, first) for p in poses)
         self.posed = windows
@@ -237,19 +259,26 @@ class _Run:
     def _solve(self, end: float) -> None:
         assert self.poses is not None
         if self.loaded < self.method.first:
-            self.known.append(Known(end, self.poses, None, None, np.nan))
+            self.known.append(self._known(end))
             return
         guess = self.current.values if self.current is not None else None
         moments = triangle_of(self.of_load)
         load = self._load(moments, self.loaded)
         found = load.estimate(guess)
         if found is None:
-            self.current = Known(end, self.poses, None, None, np.nan)
+            self.current = self._known(end)
         else:
             values, covariance, misfit = found
             covariance = covariance + self._of_poses(moments, load, values)
-            self.current = Known(end, self.poses, values, covariance, misfit)
+            self.current = replace(
+                self._known(end), values=values, covariance=covariance, misfit=misfit
+            )
         self.known.append(self.current)
+
+    def _known(self, end: float) -> Known:
+        """Return what is known without a load."""
+        assert self.poses is not None
+        return Known(end, self.poses, None, None, np.nan, tuple(self.disagreement))
 
     def _of_poses(self, moments: Array, load: LoadInformation, values: Array) -> Array:
         """Return the covariance that the poses' errors add to π in robot 0's frame, shape (10, 10).

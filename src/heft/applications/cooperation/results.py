@@ -143,6 +143,14 @@ class TeamFound:
 
     def _left_over(self) -> list[str]:
         known = self.result.known if isinstance(self.result, CooperativeResult) else ()
+        doubtful = known[-1].doubtful if known else None
+        if doubtful is not None:
+            apart = np.sqrt(known[-1].disagreement[doubtful])
+            return [
+                f"The motion sensors of {self.stated.robots[doubtful].name} do not go with the "
+                f"others': they differ by {apart:.1f} times the noise, and the numbers above are "
+                "not to be trusted. Look at their scale, axes and mounting, or leave that log out."
+            ]
         if not known or not np.isfinite(known[-1].misfit):
             return []
         left = float(np.sqrt(known[-1].misfit))

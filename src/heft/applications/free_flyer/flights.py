@@ -51,7 +51,8 @@ def open_flyer(body: str) -> FreeFlyer:
     Raises:
         InvalidSetting: If it is neither.
     """
-    return shipped_free_flyer(body) if body in SHIPPED else free_flyer_from_toml(Path(body))
+    named = body in SHIPPED or not (Path(body).suffix or Path(body).exists())
+    return shipped_free_flyer(body) if named else free_flyer_from_toml(Path(body))
 
 
 @dataclass(frozen=True, eq=False)
