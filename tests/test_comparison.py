@@ -112,6 +112,19 @@ def test_another_zero_of_a_torque_sensor_is_no_change(lab: Lab, before: Path) ->
     assert found.of("friction") and not [c for c in found.changes if c.clear]
 
 
+def test_results_of_an_earlier_heft_say_what_they_lack(
+    before: Path, rubbing: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(before, tmp_path / "old")
+    path = tmp_path / "old" / "information.npz"
+    with np.load(path) as data:
+        kept = {k: data[k] for k in data.files if not k.startswith("cell")}
+    np.savez(path, **kept)
+    (note,) = [n for n in compare(before, tmp_path / "old").notes if "earlier heft" in n]
+    assert note.startswith(str(tmp_path / "old"))
+    assert not [n for n in compare(before, rubbing).notes if "earlier" in n]
+
+
 def test_a_heavier_link_is_found_and_named(lab: Lab, before: Path, heavy: Path) -> None:
     found = compare(before, heavy)
     (change,) = [c for c in found.changes if c.clear]

@@ -525,6 +525,12 @@ def _notes(a: Side, b: Side) -> list[str]:
         for s in (a, b)
         if s.identified.estimate["verdict"] == "poor"
     ]
+    notes += [
+        f"{s.name}: an earlier heft wrote it, and what friction models miss is not counted; "
+        "identify again for deviations that count it"
+        for s in (a, b)
+        if s.evidence.misfit is None
+    ]
     if _hashes(a, "fit") & _hashes(b, "fit"):
         notes.append("the two share logs: what changed is there in only a part of the data")
     if _hashes(a, "model") != _hashes(b, "model"):
