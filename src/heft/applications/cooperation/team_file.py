@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +112,15 @@ class TeamFile:
                 expected=f"1 to {MOST_ROBOTS} [[robot]] tables, or robots = 5",
             )
         return TeamFile(stated.robot, _graph(stated, names, path), stated.simulation)
+
+    def among(self, origins: Sequence[int]) -> TeamFile:
+        """Return the team of some of its robots.
+
+        Args:
+            origins: Their numbers, in order.
+        """
+        robots = tuple(self.robots[o] for o in origins)
+        return replace(self, robots=robots, graph=self.graph.among(origins))
 
     def to_toml(self, logs: Sequence[str]) -> str:
         """Return a file of the team with a log of each robot.
