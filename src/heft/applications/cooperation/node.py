@@ -6,6 +6,7 @@ Nothing here knows how messages travel or what time it is: the same node runs ov
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -86,7 +87,7 @@ class CooperativeNode:
     settings: NodeSettings = NodeSettings()
     replica: Replica = field(init=False)
     refused: dict[str, int] = field(default_factory=dict)
-    events: list[NodeEvent] = field(default_factory=list)
+    events: deque[NodeEvent] = field(default_factory=lambda: deque(maxlen=MOST_EVENTS))
 
     def __post_init__(self) -> None:
         windows = self.settings.method.windows
@@ -95,6 +96,7 @@ class CooperativeNode:
         self.team = team_key([r.name for r in self.stated.robots], self.stated.graph, windows)
         self._stream = WindowStream(windows, None, self.settings.calibration, self.session)
         self._told: set[str] = set()
+        self._news: list[NodeEvent] = []
 
     @property
     def neighbours(self) -> tuple[int, ...]:
@@ -193,10 +195,9 @@ class CooperativeNode:
             self.tell("not told", f"the windows so far tell no load: {problem}")
             return most
         for time in self.solver.changes[changes:]:
-            self.events.append(NodeEvent(time, "changed", "the load is another"))
+            self._happened(NodeEvent(time, "changed", "the load is another"))
         if taken:
             self._look()
-        del self.events[:-MOST_EVENTS]
         return taken
 
     def _look(self) -> None:
@@ -221,7 +222,16 @@ class CooperativeNode:
         key = f"{name} {once}"
         if key not in self._told:
             self._told.add(key)
-            self.events.append(NodeEvent(self._time(self.solver.next), name, message))
+            self._happened(NodeEvent(self._time(self.solver.next), name, message))
+
+    def _happened(self, event: NodeEvent) -> None:
+        self.events.append(event)
+        self._news = [*self._news[1 - MOST_EVENTS :], event]
+
+    def news(self) -> list[NodeEvent]:
+        """Return what happened since the last call."""
+        news, self._news = self._news, []
+        return news
 
     def forget(self, name: str, once: str = "") -> bool:
         """Let an event be told again; return whether it was told.
@@ -289,10 +299,7 @@ class CooperativeNode:
             history = [*history[:-1], known.known]
         result = CooperativeResult(tuple(history), tuple(self.solver.changes))
         end = 0.0 if known is None else known.known.time
-        return TeamFound(self.stated.among(origins), "heft", result, end, self._clocks(origins))
-
-    def _clocks(self, origins: tuple[int, ...]) -> dict[int, ClockOffset]:
-        return {origins.index(o): c for o, c in self.clocks().items()}
+        return TeamFound(self.stated.among(origins), "heft", result, end)
 
     def state(self) -> dict[str, Any]:
         """Return what a page shows of the node, as JSON values."""
@@ -316,7 +323,11 @@ class CooperativeNode:
             "left_out": self.solver.left_out,
             "refused": sum(self.refused.values()),
             "events": [
-                {"time_s": e.time if np.isfinite(e.time) else None, "name": e.name, "message": e.message}
+                {
+                    "time_s": e.time if np.isfinite(e.time) else None,
+                    "name": e.name,
+                    "message": e.message,
+                }
                 for e in self.events
             ],
         }

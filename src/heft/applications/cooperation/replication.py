@@ -179,8 +179,7 @@ class Replica:
         if message.session > known.session:  # it was started anew, and may have lost what it had
             known.session, known.has, known.offered, known.messages = message.session, {}, {}, 0
         if message.session == known.session:
-            for origin, count in message.have.items():
-                known.has[origin] = max(known.has.get(origin, 0), count)
+            self.acknowledge(neighbour, message.have)
         for origin, end in message.ended.items():
             if origin != self.own:
                 self.ended.setdefault(origin, end)
@@ -254,6 +253,25 @@ class Replica:
     def count(self, origin: int) -> int:
         """Return the number up to which windows of an origin are here without a gap."""
         return self._gapless.get(origin, 0)
+
+    def forget_neighbour(self, neighbour: int) -> None:
+        """Take a neighbour for one that has nothing.
+
+        Args:
+            neighbour: Its number.
+        """
+        self._neighbours.pop(neighbour, None)
+
+    def acknowledge(self, neighbour: int, have: Mapping[int, int]) -> None:
+        """Note what a neighbour has.
+
+        Args:
+            neighbour: Its number.
+            have: By origin, the number up to which it has its windows.
+        """
+        known = self._neighbours.setdefault(neighbour, _Neighbour())
+        for origin, count in have.items():
+            known.has[origin] = max(known.has.get(origin, 0), count)
 
     def acknowledged(self, neighbour: int) -> bool:
         """Return whether a neighbour has all windows that are here without a gap.
