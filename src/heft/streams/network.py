@@ -29,9 +29,8 @@ from heft.files import Number, Reader, Section, Text, name_list, named, read_tom
 from heft.recordings import KINDS
 
 from .messages import LARGEST, MOST_BYTES, refuse_types
-from .ros import GID, STD, attachment, inertia_key, inertia_stamped, liveliness
+from .ros import GID, STD, attachment, inertia_key, inertia_stamped, liveliness, transforms_key
 from .ros import transforms as transforms_message
-from .ros import transforms_key
 
 HERE = "tcp/127.0.0.1:7447"  # where a robot's router listens
 ADDRESS = Text(
@@ -398,9 +397,7 @@ class Connection:
     def _put(self, key: str, message: bytes, publisher: int) -> None:
         own = bytes.fromhex(str(self._session.zid()).zfill(2 * GID))[-GID:]
         gid = own[:-1] + bytes([own[-1] ^ publisher])  # a publisher's own
-        self._session.put(
-            key, message, attachment=attachment(self._sent, time.time_ns(), gid)
-        )
+        self._session.put(key, message, attachment=attachment(self._sent, time.time_ns(), gid))
 
 
 @contextmanager

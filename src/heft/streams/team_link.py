@@ -62,6 +62,16 @@ class TeamLink:
                     expected="up to 64 of A-Z a-z 0-9 . _ -, such as left-arm",
                 )
 
+    def refuse_open(self) -> None:
+        """Raise `InvalidSetting` if strangers could listen or speak, or a key is not kept."""
+        try:
+            self.link.refuse_open()
+        except InvalidSetting as problem:
+            if problem.argument not in (self.address, *self.connect):
+                raise
+            cure = 'tls/… addresses, and keys = "keys" in team.toml (docs/cooperation.md)'
+            raise InvalidSetting(**(vars(problem) | {"cure": cure})) from problem
+
     @property
     def link(self) -> Link:
         """The addresses, as other connections have them."""
@@ -188,7 +198,7 @@ def joined(link: TeamLink) -> Iterator[TeamConnection]:
         InvalidSetting: If it would be open to strangers, or Zenoh is not installed.
         NoConnection: If the robot's own address cannot be listened at.
     """
-    link.link.refuse_open()
+    link.refuse_open()
     zenoh = zenoh_library("heft coop node")
     with ExitStack() as stack:
         session = _opened(zenoh, link)

@@ -61,8 +61,8 @@ def clock_offset(
     """
     step = float(np.median(np.diff(one.time)))
     spread = max(round(settings.window / step), 1)  # neighbours share a window's noise
-    squares = (_squares(k, settings.window) for k in (one, other))
-    return offset_of_squares(*squares, spread, settings)
+    first, second = (_squares(k, settings.window) for k in (one, other))
+    return offset_of_squares(first, second, spread, settings)
 
 
 def offset_of_squares(

@@ -2,8 +2,8 @@
 
 Entries are messages as neighbours are sent, each with its length and checksum, and are read by the
 same decoder: whoever may write there can make right checksums, so nothing is believed for them. The
-last entry of a killed node may be cut short, and is dropped. Own windows are written before they are
-told, so that no number ever stands for two windows.
+last entry of a killed node may be cut short, and is dropped. Own windows are written before they
+are told, so that no number ever stands for two windows.
 """
 
 from __future__ import annotations

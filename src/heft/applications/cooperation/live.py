@@ -1,4 +1,4 @@
-"""`heft coop node`: one robot of a team, from its sensors, with its neighbours, to what it tells."""
+"""`heft coop node`: one robot of a team, its sensors, its neighbours, and what it tells."""
 
 from __future__ import annotations
 

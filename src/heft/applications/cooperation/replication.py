@@ -154,9 +154,7 @@ class Replica:
         rows = tuple(self._lacking(start))
         known.offered.update({o: n + 1 for o, n, _ in rows})
         have, first = dict(self._gapless), dict(self.first)
-        return WindowMessage(
-            have, rows, dict(self.ended), first, dict(self.sensors), self.session
-        )
+        return WindowMessage(have, rows, dict(self.ended), first, dict(self.sensors), self.session)
 
     def _lacking(self, start: Mapping[int, int]) -> Iterator[tuple[int, int, Array]]:
         """Yield windows from some numbers on, oldest first, as many as a message holds."""

@@ -21,6 +21,7 @@ from .replication import Replica
 from .signals import LoadEstimate, Pose
 from .windows import PAIRS, SQUARES, Windows
 
+BEHIND = 50  # windows that wait, from which estimates are made seldom until they are taken
 MOST_KNOWN = 2000  # estimates over time that are kept; then every second one
 
 
@@ -110,6 +111,8 @@ class TeamSolver:
             return 0
         if self.next is None:
             self.next = replica.begin(tuple(replica.windows))
+        if self._run is not None:
+            self._run.method = self._pace(until - self.next)
         end = min(until, self.next + most)
         for number in range(self.next, end):
             self._take(replica, number)
@@ -117,10 +120,18 @@ class TeamSolver:
         self.next = max(end, self.next)
         return taken
 
+    def _pace(self, waiting: int) -> CooperativeMethod:
+        """Return the settings for so many windows that wait: the last estimate is what counts."""
+        if waiting <= BEHIND:
+            return self.method
+        return replace(self.method, every=BEHIND, longer=max(self.method.longer, 2.0))
+
     def _take(self, replica: Replica, number: int) -> None:
         origins = replica.holding(number)
-        if not origins:
-            return
+        settings = self.method.windows
+        across = round(settings.length / settings.stride)
+        if not origins or any(0 <= number - end < across for end in replica.ended.values()):
+            return  # who let go held the load for a part of it
         if origins != self._origins or self._run is None:
             self._begin(origins, replica)
         row = replica.row(origins, number)
@@ -128,7 +139,7 @@ class TeamSolver:
             self.left_out += 1
             return
         self._learn_spread(row, replica)
-        run, settings = self._run, self.method.windows
+        run = self._run
         assert run is not None
         told = len(run.changes)
         run.step(row, number * settings.stride + 0.5 * settings.length)

@@ -15,12 +15,12 @@ from heft.streams import (
     AlignedSamples,
     Alignment,
     Arrival,
+    Certificates,
     Device,
     Piece,
     TeamLink,
     replayed,
 )
-from heft.streams import Certificates
 
 from .signals import AXES, ContactSignals
 from .team_file import TeamFile, TeamRobot

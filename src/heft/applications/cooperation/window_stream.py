@@ -1,8 +1,8 @@
 """Windows of one robot as its samples come, on a grid of absolute time that all robots share.
 
-Window k covers k · stride to k · stride + length on the robot's clock, so that windows of one number
-are of one time at all robots, whatever their rates. Weights are taken at the samples' own times:
-nothing is interpolated, and the noise of a sample stays that of its sensor.
+Window k covers k · stride to k · stride + length on the robot's clock, so that windows of one
+number are of one time at all robots, whatever their rates. Weights are taken at the samples' own
+times: nothing is interpolated, and the noise of a sample stays that of its sensor.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class WindowStream:
 
     def __init__(
         self,
-        settings: WindowSettings = WindowSettings(),
+        settings: WindowSettings,
         sensors: OriginSensors | None = None,
         calibration: float = 2.0,
         session: int = 0,
@@ -150,7 +150,7 @@ class WindowStream:
         edges = np.concatenate([[begin], inside, [end]])
         if len(inside) < FEWEST or np.diff(edges).max() > most:
             return None
-        width = _widths(self._stamps, int(i), int(j)) / SECOND
+        width = _widths(self._stamps, int(i), int(j), most) / SECOND
         length = self._length / SECOND
         at = 2.0 * np.pi * (inside - begin) / self._length
         weight = (1.0 - np.cos(at)) * width / length
@@ -173,11 +173,12 @@ class WindowStream:
             self._stamps, self._values = self._stamps[keep:], self._values[keep:]
 
 
-def _widths(stamps: NDArray[np.int64], i: int, j: int) -> Array:
-    """Return the time that each of the samples i to j stands for [ns]."""
-    steps = np.diff(stamps[max(i - 1, 0) : j + 1]).astype(float)
-    if i == 0:
-        steps = np.concatenate([steps[:1], steps])
-    if j == len(stamps):
-        steps = np.concatenate([steps, steps[-1:]])
+def _widths(stamps: NDArray[np.int64], i: int, j: int, most: float) -> Array:
+    """Return the time that each of samples i to j stands for [ns]; steps above most are holes."""
+    inside = np.diff(stamps[i:j]).astype(float)
+    before = float(stamps[i] - stamps[i - 1]) if i > 0 else np.inf
+    after = float(stamps[j] - stamps[j - 1]) if j < len(stamps) else np.inf
+    first = before if before <= most else inside[0]
+    last = after if after <= most else inside[-1]
+    steps = np.concatenate([[first], inside, [last]])
     return np.asarray(0.5 * (steps[:-1] + steps[1:]))

@@ -134,9 +134,7 @@ def _origins(data: bytes, count: int, robots: int) -> list[Said]:
     return found
 
 
-def _windows(
-    data: bytes, at: int, count: int, robots: int
-) -> tuple[tuple[int, int, Array], ...]:
+def _windows(data: bytes, at: int, count: int, robots: int) -> tuple[tuple[int, int, Array], ...]:
     found = []
     for _ in range(count):
         if len(data) < at + WINDOW.size:
