@@ -8,7 +8,7 @@ from typing import Literal
 from cyclopts import App
 
 from .options import Map
-from .terminal import message, progress_unless, shown
+from .terminal import message, progress, progress_unless, shown
 
 coop = App(name="coop", help="Several robots that hold one load: each learns it with the others.")
 
@@ -130,3 +130,21 @@ def node(
         if out is not None:
             found.write(out)
             message(f"\n{shown(out / 'report.html')}")
+
+
+@coop.command
+def watch(*, config: Path, port: int = 0) -> None:
+    """Show a team on a page for this machine's browsers: graph, estimates, agreement, events.
+
+    Parameters
+    ----------
+    config
+        team.toml, as the nodes have it.
+    port
+        Of the page; any that is free if 0.
+    """
+    from heft.applications.cooperation import watch_team
+    from heft.interrupts import stopped_by_signals
+
+    with stopped_by_signals() as stop:
+        watch_team(config, port, stop, progress)

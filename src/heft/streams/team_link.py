@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
@@ -148,13 +149,18 @@ class TeamLink:
 
 @dataclass
 class TeamConnection:
-    """An open session. Use `joined`."""
+    """An open session. Use `joined`.
+
+    Attributes:
+        link: To whom.
+        sent: Bytes that each neighbour was sent.
+    """
 
     link: TeamLink
     _session: Any
     _publishers: Mapping[str, Any]
     _subscribers: Mapping[str, Any]
-    sent: int = 0
+    sent: Counter[str] = field(default_factory=Counter)
 
     def send(self, neighbour: str, data: bytes) -> None:
         """Send a message to a neighbour; it is dropped rather than waited for.
@@ -165,7 +171,7 @@ class TeamConnection:
         """
         if len(data) <= LARGEST:
             self._publishers[neighbour].put(data)
-            self.sent += len(data)
+            self.sent[neighbour] += len(data)
 
     def show(self, state: Mapping[str, Any]) -> None:
         """Tell whoever watches what is known.

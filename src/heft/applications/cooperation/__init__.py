@@ -10,3 +10,4 @@ from .window_stream import OriginSensors, WindowStream
 from .node import CooperativeNode, NodeEvent, NodeSettings
 from .wire import BadMessage
 from .live import LiveNode
+from .watch import watch_team

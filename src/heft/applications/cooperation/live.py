@@ -255,7 +255,7 @@ class _Running:
             )
             node.tell("clock", words, name)
         with suppress(Exception):
-            self.team.show(node.state())
+            self.team.show(node.state() | {"sent_bytes": dict(self.team.sent)})
         if self.sensors is not None:
             with suppress(Exception):
                 publish(node, self.sensors)

@@ -201,6 +201,13 @@ class CooperativeRun:
             self._solve(self.end)
         return CooperativeResult(tuple(self.known), tuple(self.changes))
 
+    def settle(self) -> None:
+        """Estimate poses and load with all windows that came, whenever they were estimated last."""
+        if self.poses is not None and self.seen:
+            self.fresh = 0
+            self._pose(self.seen)
+            self._solve(self.end)
+
     def _added(self, moments: Array, row: Array) -> Array:
         """Return moments with another row; a triangle once there are more rows than columns."""
         whole = np.vstack([moments, row])

@@ -197,7 +197,7 @@ class TeamSolver:
     def finish(self) -> None:
         """Estimate with all windows that were taken."""
         if self._run is not None:
-            self._run.result()
+            self._run.settle()
 
     def history(self) -> Sequence[Known]:
         """Return what the robots that hold the load now knew over time."""
