@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet
 import pytest
+import zenoh
 
 from heft.applications.cooperation import (
     ContactSignals,
@@ -44,9 +46,11 @@ from heft.applications.cooperation.wire import (
 from heft.errors import InvalidSetting
 from heft.experiments import NetworkFaults, SimulatedNetwork, SimulatedTeam, Team, TeamNoise
 from heft.information import Graph
+from heft.streams.ros import inertia_key, transforms, transforms_key
+from tests.messages import ROS2
 from tests.rmw_zenoh import free_port
 from tests.test_cli import ENVIRONMENT, HEFT
-from tests.test_network import signed
+from tests.test_network import robot, signed
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 NOISE = SensorNoise(0.02, 0.02, 0.1, 0.2, 0.02)
@@ -454,10 +458,10 @@ def files(folder: Path, seconds: float, extra: str = "") -> tuple[Path, list[str
     return folder / "team.toml", [f"run/robot{k}.parquet" for k in range(2)]
 
 
-def started(folder: Path, robot: int, log: str, *more: str) -> subprocess.Popen[str]:
+def started(folder: Path, robot: int, *more: str) -> subprocess.Popen[str]:
     call = [*HEFT, "coop", "node", "--id", f"robot{robot}", "--config", "team.toml"]
     return subprocess.Popen(
-        [*map(str, call), "--replay", log, "--out", f"out{robot}", *more],
+        [*map(str, call), "--out", f"out{robot}", *more],
         cwd=folder,
         env=ENVIRONMENT,
         stdout=subprocess.PIPE,
@@ -466,19 +470,46 @@ def started(folder: Path, robot: int, log: str, *more: str) -> subprocess.Popen[
     )
 
 
+def feed(session: zenoh.Session, table: pyarrow.Table, begin: float, until: float) -> None:
+    """Say what a log says, in JSON, at its time."""
+    for row in table.to_pylist():
+        t = row.pop("t")
+        if t > until:
+            return
+        time.sleep(max(begin + t - time.time(), 0.0))
+        session.put("heft/samples/arm", json.dumps({"t": begin + t, **row}))
+
+
+def newest(subscriber: Any) -> bytes:
+    """Return the last message that came."""
+    data = b""
+    while (sample := subscriber.try_recv()) is not None:
+        data = bytes(sample.payload)
+    return data
+
+
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 def test_two_processes_learn_the_load_from_one_another(tmp_path: Path) -> None:
-    """With certificates; one is stopped by hand once it knows, and leaves a result at once."""
+    """With certificates; one has topics, is stopped by hand, and leaves a result at once."""
     _, logs = files(tmp_path, 6.0, 'keys = "keys"')
     keys = tmp_path / "keys"
     keys.mkdir()
     for name, authority in (("ca", None), ("robot0", "ca"), ("robot1", "ca")):
         signed(keys, name, authority)
-    begin = time.time() + 3.0
-    more = ("--begin", f"{begin:.3f}")
-    nodes = [started(tmp_path, k, log, *more) for k, log in enumerate(logs)]
+    port, begin = free_port(), round(time.time() + 3.0, 3)
+    (tmp_path / "link.toml").write_text(f'connect = ["tcp/127.0.0.1:{port}"]\n')
+    nodes = [
+        started(tmp_path, 0, "--on", "link.toml"),
+        started(tmp_path, 1, "--replay", logs[1], "--begin", f"{begin:.3f}"),
+    ]
     try:
-        time.sleep(max(begin + 5.5 - time.time(), 0.0))
+        with robot(port) as session:
+            inertias = session.declare_subscriber(inertia_key(0, "heft/coop"))
+            frames = session.declare_subscriber(transforms_key(0, "heft/coop/transforms"))
+            feed(session, pyarrow.parquet.read_table(tmp_path / logs[0]), begin, 5.5)
+            last = newest(inertias)
+            inertia = ROS2.deserialize_cdr(last, "geometry_msgs/msg/InertiaStamped")
+            moved = ROS2.deserialize_cdr(newest(frames), "tf2_msgs/msg/TFMessage").transforms
         nodes[0].send_signal(signal.SIGINT)
         since = time.monotonic()
         stopped, of_first = nodes[0].communicate(timeout=PATIENCE)
@@ -490,9 +521,15 @@ def test_two_processes_learn_the_load_from_one_another(tmp_path: Path) -> None:
     assert nodes[0].returncode == 0, of_first
     assert nodes[1].returncode == 0, of_second
     assert "kg" in stopped and "robot0 says nothing" in said
+    assert inertia.header.frame_id == "grasp" and inertia.inertia.m == pytest.approx(2.0, rel=0.05)
+    assert [t.child_frame_id for t in moved] == ["robot1/grasp"]
+    at = moved[0].transform.translation
     truth = json.loads((tmp_path / "run" / "truth.json").read_text())
-    for robot in range(2):
-        found = json.loads((tmp_path / f"out{robot}" / "team.json").read_text())
+    pose = next(p for p in truth["poses"])  # of robot0 in robot1's frame: the other way round
+    R, t = np.array(pose["rotation"]), np.array(pose["translation_m"])
+    assert np.allclose([at.x, at.y, at.z], -R.T @ t, atol=0.03)
+    for number in range(2):
+        found = json.loads((tmp_path / f"out{number}" / "team.json").read_text())
         for k, (entry, true) in enumerate(zip(found["robots"], truth["loads"], strict=True)):
             assert entry["name"] == f"robot{k}"
             assert entry["load"]["mass_kg"] == pytest.approx(true["mass_kg"], rel=0.02)
@@ -522,3 +559,23 @@ def test_a_node_refuses_to_start_open(tmp_path: Path, kind: str) -> None:
     with pytest.raises(InvalidSetting, match=words):
         settings = {"team": tmp_path / "team.toml", "robot": "0", "replay": log, "columns": log}
         LiveNode(**settings).run(threading.Event(), print, print)
+
+
+def test_transforms_are_what_ros_reads() -> None:
+    """Byte for byte, whatever the lengths of names do to alignment."""
+    for names in ((), ("a",), ("left/grasp", "b" * 9, "right_arm/tool0")):
+        rng = np.random.default_rng(len(names))
+        children = {}
+        for name in names:
+            quaternion = rng.normal(size=4)
+            children[name] = (quaternion / np.linalg.norm(quaternion), rng.normal(size=3))
+        data = transforms(1_700_000_000_000_000_007, "grasp", children)
+        told = ROS2.deserialize_cdr(data, "tf2_msgs/msg/TFMessage")
+        assert [t.child_frame_id for t in told.transforms] == list(names)
+        for t, (quaternion, origin) in zip(told.transforms, children.values(), strict=True):
+            q, at = t.transform.rotation, t.transform.translation
+            assert [q.w, q.x, q.y, q.z] == quaternion.tolist()
+            assert [at.x, at.y, at.z] == origin.tolist()
+            assert t.header.stamp.nanosec == 7 and t.header.frame_id == "grasp"
+        assert bytes(ROS2.serialize_cdr(told, "tf2_msgs/msg/TFMessage")) == data
+    assert ROS2.hash_rihs01("tf2_msgs/msg/TFMessage") in transforms_key(0, "x")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
@@ -38,6 +39,7 @@ from .team_streams import alignment_of, contact_signals, idle, played, team_link
 
 TICK = 0.1  # [s] between messages to neighbours
 HEALTH = 1.0  # [s] between what a page is told, and looks at who is silent
+CLOCKS = 5  # looks from one comparison of clocks to the next
 AT_ONCE = 5  # windows that are taken into the estimate before anything else has its turn
 BURST = 1.0  # [s] of a core that may be taken at once after a rest
 LINGER = 3.0  # [s] without news after the end of a log, until the node ends
@@ -120,7 +122,7 @@ class LiveNode:
             team = stack.enter_context(joined(link))
             progress(f"{stated.robots[own].name} is at {link.address}")
             running = _Running(node, team, sensors, journal, message)
-            for arrival in self._arrivals(sensors, stated, own, stop, running):
+            for arrival in _guarded(self._arrivals(sensors, stated, own, stop, running), node):
                 running.step(arrival)
             running.end(self.lets_go and stop.is_set())
             opened = stack.pop_all()
@@ -161,6 +163,24 @@ def _link_of(on: str) -> Link:
     return replace(link, publish=PUBLISH) if link.publish == Link.publish else link
 
 
+def _guarded(source: Iterator[Arrival], node: CooperativeNode) -> Iterator[Arrival]:
+    """Yield what a source delivers; one that fails after its beginning is told, and at its end."""
+    begun = False
+    while True:
+        try:
+            arrival = next(source, None)
+        except Exception as problem:
+            if not begun:
+                raise
+            reason = getattr(problem, "message", None) or str(problem)
+            node.tell("source failed", f"what is known is of what came before: {reason}"[:300])
+            return
+        if arrival is None:
+            return
+        begun = True
+        yield arrival
+
+
 def _until_rest(stop: threading.Event, running: _Running) -> Iterator[Arrival]:
     """Yield nothing until neighbours have all, and nothing new has come for a while."""
     news, since = running.news(), time.monotonic()
@@ -184,9 +204,11 @@ class _Running:
     credit: float = 0.0
     _sent: float = -math.inf
     _looked: float = -math.inf
+    _looks: int = 0
     _credited: float = field(default_factory=time.monotonic)
     _heard: dict[int, float] = field(default_factory=dict)
     _resumed: int = 0
+    _counts: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         robot = self.node.stated.robots[self.node.own]
@@ -215,6 +237,8 @@ class _Running:
 
     def _take_samples(self, arrival: Arrival) -> None:
         self._state, aligned = self._alignment.step(self._state, arrival.now, arrival.pieces)
+        self._counts.update(aligned.counts)
+        self._counts.update(garbage=arrival.garbage, unread=arrival.unread)
         for notice in aligned.notices:
             self.node.tell(notice.name, notice.message, f"{notice.message} {arrival.now:.0f}")
         if aligned.samples is not None and self._state.epoch is not None:
@@ -247,18 +271,31 @@ class _Running:
             elif node.forget("silent", name):
                 self._resumed += 1
                 node.tell("resumed", f"{name} is heard", str(self._resumed))
-        for origin, clock in node.clocks().items():
-            name = node.stated.robots[origin].name
+        missing = [
+            r.name for k, r in enumerate(node.stated.robots) if k not in node.replica.sensors
+        ]
+        if missing and now - self._begun > node.settings.calibration + node.settings.silent:
+            names = ", ".join(missing)
+            node.tell("waiting", f"the load is told by all together; not heard yet: {names}", names)
+        self._looks += 1
+        if self._looks % CLOCKS == 0:
+            self._compare_clocks()
+        counts = {k: n for k, n in self._counts.items() if n}
+        with suppress(Exception):
+            own = {"sent_bytes": dict(self.team.sent), "counts": counts}
+            self.team.show(node.state() | own)
+        if self.sensors is not None:
+            with suppress(Exception):
+                publish(node, self.sensors)
+
+    def _compare_clocks(self) -> None:
+        for origin, clock in self.node.clocks().items():
+            name = self.node.stated.robots[origin].name
             words = (
                 f"the clock of {name} is {1e3 * clock.offset:.1f} ms later than the first's "
                 f"(± {1e3 * clock.std:.1g} ms): set it"
             )
-            node.tell("clock", words, name)
-        with suppress(Exception):
-            self.team.show(node.state() | {"sent_bytes": dict(self.team.sent)})
-        if self.sensors is not None:
-            with suppress(Exception):
-                publish(node, self.sensors)
+            self.node.tell("clock", words, name)
 
     def _save(self) -> None:
         if self.journal is None:

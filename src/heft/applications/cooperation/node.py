@@ -191,9 +191,9 @@ class CooperativeNode:
         changes = len(self.solver.changes)
         try:
             taken = self.solver.advance(self.replica, most)
-        except np.linalg.LinAlgError as problem:  # windows that tell nothing at all
+        except (np.linalg.LinAlgError, ValueError) as problem:  # windows that tell nothing at all
             self.tell("not told", f"the windows so far tell no load: {problem}")
-            return most
+            return 1
         for time in self.solver.changes[changes:]:
             self._happened(NodeEvent(time, "changed", "the load is another"))
         if taken:

@@ -114,11 +114,11 @@ class TeamSolver:
         if self._run is not None:
             self._run.method = self._pace(until - self.next)
         end = min(until, self.next + most)
-        for number in range(self.next, end):
+        begin = self.next
+        for number in range(begin, end):
+            self.next = number + 1  # whatever comes of this one
             self._take(replica, number)
-        taken = max(end - self.next, 0)
-        self.next = max(end, self.next)
-        return taken
+        return max(end - begin, 0)
 
     def _pace(self, waiting: int) -> CooperativeMethod:
         """Return the settings for so many windows that wait: the last estimate is what counts."""

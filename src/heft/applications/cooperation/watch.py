@@ -63,6 +63,7 @@ STATE = {
         "refused": {"type": "integer", "minimum": 0},
         "events": {"type": "array", "items": EVENT, "maxItems": 100},
         "sent_bytes": COUNTS,
+        "counts": COUNTS,
     },
     "required": ["robot", "load", "poses", "holding", "windows", "refused", "events"],
     "additionalProperties": False,
