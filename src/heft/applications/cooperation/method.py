@@ -112,6 +112,8 @@ class Known:
             return None
         change = frame_change(*self.poses[robot])
         values = change @ self.values
+        if values[0] <= 0.0:
+            return None  # no body: windows that tell nothing, or wrenches of the wrong sign
         if inertia.consistency_margin(values) <= 0.0:
             values = inertia.nearest_consistent(values)
         mass, com, about = inertia.to_body(values)

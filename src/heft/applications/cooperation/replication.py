@@ -27,7 +27,7 @@ from .window_stream import OriginSensors
 
 MOST_WINDOWS = 240  # in a message: below 64 kB
 WIDTH = 24  # numbers of a window
-LATEST = 2**53  # number of a window
+LATEST = 2**53  # number of a window, at most
 ABSENT = np.full(WIDTH, np.nan)  # a window that its origin could not make
 ABSENT.flags.writeable = False
 
@@ -204,7 +204,7 @@ class Replica:
         """Keep a window of another origin, or one's own of before a restart."""
         if origin == self.own and self._begun:
             return
-        if number < self.first.get(origin, LATEST):
+        if origin not in self.windows or number < self.first[origin]:
             return
         if number >= self._gapless[origin] + self.settings.ahead:
             self.counts["far ahead"] += 1
