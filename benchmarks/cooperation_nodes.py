@@ -43,7 +43,7 @@ ROBOTS = 5
 SEED = 1000
 RATE = 100.0  # [Hz]
 SETTLED = 5.0  # [s] after which the share of a core is counted
-STARTED = 8.0  # [s] for all processes to be there
+STARTED = 20.0  # [s] for all processes to be there
 GONE = 1.0  # [s] for which the killed node is
 PATIENCE = 60.0  # [s] after the logs' end
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -173,8 +173,10 @@ def run(folder: Path, name: str, secret: bool, seconds: float, killed: int | Non
     try:
         for robot in range(ROBOTS):
             nodes.start(robot)
-        nodes.wait(1.0)
         watcher.start()
+        nodes.wait(0.0)
+        if len(nodes.states) < ROBOTS:
+            raise SystemExit(f"after {STARTED:g} s only {sorted(nodes.states)} were there")
         nodes.wait(SETTLED)
         before = {k: nodes.spent(k) for k in nodes.processes}
         since = time.time()
@@ -289,6 +291,8 @@ def apart(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
     """Return the largest difference of loads of all robots, relative to each quantity's size."""
     most = 0.0
     for a, b in zip(one["robots"], other["robots"], strict=True):
+        if not a["load"] or not b["load"]:
+            return float("inf")
         for name, size in (("mass_kg", 1.0), ("com_m", 0.1), ("inertia_kgm2", 1.0)):
             x, y = (np.array(k["load"][name], dtype=float) for k in (a, b))
             most = max(most, float(np.abs(x - y).max()) / max(float(np.abs(y).max()), size))

@@ -185,7 +185,7 @@ def _until_rest(stop: threading.Event, running: _Running) -> Iterator[Arrival]:
     """Yield nothing until neighbours have all, and nothing new has come for a while."""
     news, since = running.news(), time.monotonic()
     for arrival in idle(stop, 0.05):
-        if running.news() != news:
+        if running.news() != news or running.node.solver.waiting(running.node.replica):
             news, since = running.news(), time.monotonic()
         if time.monotonic() - since > LINGER:
             return

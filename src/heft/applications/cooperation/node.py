@@ -48,7 +48,7 @@ class NodeSettings:
     replica: ReplicaSettings = ReplicaSettings(repeat=5)
     calibration: float = 2.0
     share: float = 0.15
-    silent: float = 1.0
+    silent: float = 2.0
     clocks: ClockSettings = ClockSettings()
 
 

@@ -120,6 +120,16 @@ class TeamSolver:
             self._take(replica, number)
         return max(end - begin, 0)
 
+    def waiting(self, replica: Replica) -> int:
+        """Return how many windows are complete and not taken yet.
+
+        Args:
+            replica: That holds them.
+        """
+        if self.next is None:
+            return 0
+        return max(replica.complete(self.graph.count) - self.next, 0)
+
     def _pace(self, waiting: int) -> CooperativeMethod:
         """Return the settings for so many windows that wait: the last estimate is what counts."""
         if waiting <= BEHIND:

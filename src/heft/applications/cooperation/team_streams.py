@@ -123,9 +123,13 @@ def played(
         cuts = np.flatnonzero(np.diff(np.floor(block.time / SLICE))) + 1
         for first, last in pairwise([0, *cuts.tolist(), len(block.time)]):
             part = block.time[first:last]
-            ahead = begin + float(part[-1]) - time.time()
-            if ahead < -STALE:
+            due = begin + float(part[-1])
+            if due - time.time() < -STALE:
                 continue
+            while (ahead := due - time.time()) > 2.0 * SLICE:  # neighbours are talked to meanwhile
+                if stop.wait(2.0 * SLICE):
+                    return
+                yield Arrival(time.time(), ())
             if stop.wait(max(ahead, 0.0)):
                 return
             stamps = round(begin * 1e9) + np.round(part * 1e9).astype(np.int64)
