@@ -206,11 +206,13 @@ class Intruder:
     """What those without a certificate of the team got.
 
     Attributes:
-        opened: Sessions.
+        opened: Sessions without a certificate of the team's authority.
+        forged: Sessions with that of a robot that is no neighbour: it connects.
         heard: Messages.
     """
 
     opened: int = 0
+    forged: int = 0
     heard: int = 0
 
 
@@ -236,6 +238,7 @@ def intrude(nodes: Nodes) -> None:
             f"{tls}root_ca_certificate": str(keys / "ca.pem"),
         }
         if name is not None:
+            settings[f"{tls}enable_mtls"] = True
             settings[f"{tls}connect_certificate"] = str(keys / f"{name}.pem")
             settings[f"{tls}connect_private_key"] = str(keys / f"{name}.key")
         for key, value in settings.items():
@@ -245,13 +248,14 @@ def intrude(nodes: Nodes) -> None:
         except zenoh.ZError:
             continue
         INTRUDED.opened += name != "robot2"
+        INTRUDED.forged += name == "robot2"
         heard = session.declare_subscriber("heft/**", zenoh.handlers.FifoChannel(1000))
         for _ in range(20):
             session.put("heft/coop/team/robot1/to/robot0", b"forged")
             session.put("heft/coop/team/robot4/to/robot0", b"forged")
             time.sleep(0.1)
-        while heard.try_recv() is not None:
-            INTRUDED.heard += 1
+        while (sample := heard.try_recv()) is not None:
+            INTRUDED.heard += bytes(sample.payload) != b"forged"  # it hears itself
         session.close()
 
 
@@ -353,6 +357,7 @@ def measure(seconds: float) -> Iterator[Row]:
         certify(keys, "stranger", "other")
         yield from rows_of(run(folder, "secret", True, seconds), seconds, "mutual TLS")
         yield at_most("intruders: sessions opened without a certificate", INTRUDED.opened, "", 0)
+        yield Row("intruders: sessions opened with another robot's certificate", INTRUDED.forged, "")
         yield at_most("intruders: messages heard", INTRUDED.heard, "", 0)
         nodes = run(folder, "killed", True, seconds, killed=3)
         founds = [nodes.found(k) for k in range(ROBOTS)]

@@ -91,6 +91,7 @@ def intruder(address: str, keys: Path, name: str | None) -> zenoh.Session:
         f"{tls}root_ca_certificate": str(keys / "ca.pem"),
     }
     if name is not None:
+        settings[f"{tls}enable_mtls"] = True
         settings[f"{tls}connect_certificate"] = str(keys / f"{name}.pem")
         settings[f"{tls}connect_private_key"] = str(keys / f"{name}.key")
     for key, value in settings.items():
@@ -132,7 +133,7 @@ def test_a_certificate_speaks_for_its_own_robot_alone(keys: Path, name: str) -> 
             overheard = []
             while (sample := subscriber.try_recv()) is not None:
                 overheard.append(bytes(sample.payload))
-            assert overheard == []
+            assert set(overheard) <= {b"forged"}  # it hears itself
         finally:
             session.close()
 
