@@ -357,7 +357,7 @@ def measure(seconds: float) -> Iterator[Row]:
         certify(keys, "stranger", "other")
         yield from rows_of(run(folder, "secret", True, seconds), seconds, "mutual TLS")
         yield at_most("intruders: sessions opened without a certificate", INTRUDED.opened, "", 0)
-        yield Row("intruders: sessions opened with another robot's certificate", INTRUDED.forged, "")
+        yield Row("intruders: sessions opened as another robot", INTRUDED.forged, "")
         yield at_most("intruders: messages heard", INTRUDED.heard, "", 0)
         nodes = run(folder, "killed", True, seconds, killed=3)
         founds = [nodes.found(k) for k in range(ROBOTS)]

@@ -112,7 +112,8 @@ class WindowStream:
         stamps, values = self._stamps, self._values
         if not len(stamps) or stamps[-1] - stamps[0] < self._calibration:
             return
-        time = (stamps - stamps[0]) / SECOND
+        first = stamps <= stamps[0] + self._calibration  # however many came at once
+        time, values = (stamps[first] - stamps[0]) / SECOND, values[first]
         own = (values[:, 3 * k : 3 * k + 3] for k in range(len(COLUMNS)))
         seen = SensorNoise.of(ContactSignals(time, **dict(zip(COLUMNS, own, strict=True))))
         noise = SensorNoise(*(max(sigma, NEXT_TO_NONE) for sigma in astuple(seen)))
