@@ -299,7 +299,9 @@ class CooperativeNode:
             history = [*history[:-1], known.known]
         result = CooperativeResult(tuple(history), tuple(self.solver.changes))
         end = 0.0 if known is None else known.known.time
-        return TeamFound(self.stated.among(origins), "heft", result, end)
+        untold = origins if known is None else known.known.unplaced
+        among = self.stated.among(origins)
+        return TeamFound(among, "heft", result, end, untold=untold if result.known else ())
 
     def state(self) -> dict[str, Any]:
         """Return what a page shows of the node, as JSON values."""

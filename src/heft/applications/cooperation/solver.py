@@ -178,7 +178,7 @@ class TeamSolver:
             run.moments, run.seen = old.moments[:, columns], old.seen
             run.parts = [old.parts[k] for k in places]
             if self._before is not None:
-                run.poses, run.posed = self._before.known.poses, old.posed
+                run.poses, run.posed, run.unplaced = self._before.known.poses, old.posed, ()
                 run.pose_spreads = [old.pose_spreads[k] for k in places]
             self._spread_at = old.seen  # until there are more, the old ones serve
         self._origins, self._run = origins, run
