@@ -36,7 +36,7 @@ class NodeSettings:
     """Settings of a node.
 
     Attributes:
-        method: Of the estimation.
+        method: Of the estimation: an estimate a second is enough, and costs a share of a core.
         replica: Of memory and of repetition.
         calibration: Time of samples from which noise and rate are found [s].
         share: Of a core that estimation may take.
@@ -44,7 +44,7 @@ class NodeSettings:
         clocks: How clocks are compared.
     """
 
-    method: CooperativeMethod = CooperativeMethod()
+    method: CooperativeMethod = CooperativeMethod(every=20, longer=1.5)
     replica: ReplicaSettings = ReplicaSettings(repeat=5)
     calibration: float = 2.0
     share: float = 0.15

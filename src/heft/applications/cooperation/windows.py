@@ -216,30 +216,36 @@ def motion_map(pose: Pose) -> Array:
     for rows in (OMEGA, VELOCITY, ALPHA, SPECIFIC):
         found[rows, rows] = R
     found[VELOCITY, OMEGA] = found[SPECIFIC, ALPHA] = skew(t) @ R
-    turned = np.stack([[k[c, d] for c, d in PAIRS] for k in _turned_units(R)], axis=1)
+    turned = _turned(R)
     found[SQUARES, SQUARES] = turned
     found[SPECIFIC, SQUARES] = -_centripetal(t) @ turned
     return found
 
 
-def _turned_units(R: Array) -> list[Array]:
-    """Return R E Rᵀ of each unit of the symmetric matrices, in the order of `PAIRS`."""
-    found = []
-    for a, b in PAIRS:
-        unit = np.zeros((3, 3))
-        unit[a, b] = unit[b, a] = 1.0
-        found.append(R @ unit @ R.T)
-    return found
+def _turned(R: Array) -> Array:
+    """Return what takes ω ωᵀ in the order of `PAIRS` to that of R ω, shape (6, 6)."""
+    c, d = FIRST[:, None], SECOND[:, None]
+    return np.asarray((R[c, FIRST] * R[d, SECOND] + R[c, SECOND] * R[d, FIRST]) * ONCE)
 
 
 def _centripetal(t: Array) -> Array:
     """Return C with ω×(ω×t) = C q, q being ω ωᵀ in the order of `PAIRS`, shape (3, 6)."""
-    found = np.zeros((3, 6))
+    return np.asarray(CENTRIPETAL @ t)
+
+
+def _centripetal_tensor() -> Array:
+    """Return C by t, shape (3, 6, 3)."""
+    found = np.zeros((3, 6, 3))
     for k, (a, b) in enumerate(PAIRS):
         unit = np.zeros((3, 3))
         unit[a, b] = unit[b, a] = 1.0
-        found[:, k] = unit @ t - np.trace(unit) * t
+        found[:, k] = unit - np.trace(unit) * np.eye(3)
     return found
+
+
+FIRST, SECOND = np.array(PAIRS).T
+ONCE = np.where(FIRST == SECOND, 0.5, 1.0)  # of the diagonal one of two equal products is meant
+CENTRIPETAL = _centripetal_tensor()
 
 
 def wrench_map(pose: Pose) -> Array:
