@@ -433,14 +433,26 @@ def test_a_journal_that_is_none_is_refused(team: SimulatedTeam, tmp_path: Path) 
         Journal(path, CooperativeNode(stated(3), 1, 2)).go_on()
 
 
-def test_a_clock_that_is_apart_is_told(team: SimulatedTeam) -> None:
+@pytest.mark.parametrize("late", [0.006, -0.17])
+def test_a_clock_that_differs_is_set(team: SimulatedTeam, late: float) -> None:
     whole = signals(team)
-    whole[1] = replace(whole[1], time=whole[1].time + 0.006)
     nodes = [CooperativeNode(stated(3), k, 1) for k in range(3)]
-    run_network(nodes, whole, NetworkFaults(), rounds=90)
-    clocks = nodes[2].clocks()
-    assert set(clocks) == {1}
-    assert clocks[1].offset == pytest.approx(0.006, abs=max(5e-4, 4.0 * clocks[1].std))
+    run_network(nodes, whole, NetworkFaults(lost=0.2), rounds=90)
+    apart = [*whole[:1], replace(whole[1], time=whole[1].time + late), whole[2]]
+    others = [CooperativeNode(stated(3), k, 1) for k in range(3)]
+    run_network(others, apart, NetworkFaults(lost=0.2), rounds=90)
+    clocks = others[2].clocks()
+    assert set(clocks) == {1} and nodes[2].clocks() == {}
+    assert clocks[1].offset == pytest.approx(late, abs=max(5e-4, 4.0 * clocks[1].std))
+    assert "clock" in [e.name for e in others[2].events] and others[2].solver.changes == []
+    one, other = nodes[0].found(), others[0].found()
+    assert "The clock of r1 is" in other.text()
+    a, b = one.load(1), other.load(1)
+    assert a is not None and b is not None and a.covariance is not None
+    std = np.sqrt(np.diag(a.covariance))
+    assert abs(a.mass - b.mass) < 2.0 * std[0]
+    assert np.abs(a.com - b.com).max() < 2.0 * std[1:4].max() / a.mass
+    assert np.abs(a.inertia - b.inertia).max() < 4.0 * std[4:].max()
 
 
 def files(folder: Path, seconds: float, extra: str = "") -> tuple[Path, list[str]]:

@@ -39,7 +39,6 @@ from .team_streams import alignment_of, contact_signals, idle, played, team_link
 
 TICK = 0.1  # [s] between messages to neighbours
 HEALTH = 1.0  # [s] between what a page is told, and looks at who is silent
-CLOCKS = 5  # looks from one comparison of clocks to the next
 AT_ONCE = 5  # windows that are taken into the estimate before anything else has its turn
 BURST = 1.0  # [s] of a core that may be taken at once after a rest
 LINGER = 3.0  # [s] without news after the end of a log, until the node ends
@@ -204,7 +203,6 @@ class _Running:
     credit: float = 0.0
     _sent: float = -math.inf
     _looked: float = -math.inf
-    _looks: int = 0
     _credited: float = field(default_factory=time.monotonic)
     _heard: dict[int, float] = field(default_factory=dict)
     _resumed: int = 0
@@ -277,9 +275,6 @@ class _Running:
         if missing and now - self._begun > node.settings.calibration + node.settings.silent:
             names = ", ".join(missing)
             node.tell("waiting", f"the load is told by all together; not heard yet: {names}", names)
-        self._looks += 1
-        if self._looks % CLOCKS == 0:
-            self._compare_clocks()
         counts = {k: n for k, n in self._counts.items() if n}
         with suppress(Exception):
             own = {"sent_bytes": dict(self.team.sent), "counts": counts}
@@ -287,15 +282,6 @@ class _Running:
         if self.sensors is not None:
             with suppress(Exception):
                 publish(node, self.sensors)
-
-    def _compare_clocks(self) -> None:
-        for origin, clock in self.node.clocks().items():
-            name = self.node.stated.robots[origin].name
-            words = (
-                f"the clock of {name} is {1e3 * clock.offset:.1f} ms later than the first's "
-                f"(± {1e3 * clock.std:.1g} ms): set it"
-            )
-            self.node.tell("clock", words, name)
 
     def _save(self) -> None:
         if self.journal is None:

@@ -16,7 +16,7 @@ import numpy as np
 from heft.arrays import Array
 from heft.information import rotation_vector_of_matrix
 
-from .clocks import ClockOffset, ClockSettings, offset_of_squares
+from .clocks import ClockOffset, ClockSettings
 from .method import CooperativeMethod, CooperativeResult
 from .replication import Replica, ReplicaSettings, WindowMessage
 from .results import TeamFound
@@ -24,11 +24,9 @@ from .signals import ContactSignals, LoadEstimate
 from .solver import TeamKnown, TeamSolver
 from .team_file import TeamFile
 from .window_stream import WindowStream
-from .windows import SQUARES
 from .wire import BadMessage, decoded, encoded, team_key
 
 MOST_EVENTS = 50
-LOOKED_BACK = 1000  # windows by which clocks are compared
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,7 @@ class CooperativeNode:
     def __post_init__(self) -> None:
         windows = self.settings.method.windows
         self.replica = Replica(self.own, self.session, self.settings.replica)
-        self.solver = TeamSolver(self.settings.method, self.stated.graph)
+        self.solver = TeamSolver(self.settings.method, self.stated.graph, self.settings.clocks)
         self.team = team_key([r.name for r in self.stated.robots], self.stated.graph, windows)
         self._stream = WindowStream(windows, None, self.settings.calibration, self.session)
         self._told: set[str] = set()
@@ -205,6 +203,11 @@ class CooperativeNode:
         for robot, end in self.replica.ended.items():
             name = self.stated.robots[robot].name
             self.tell("let go", f"{name} holds the load until {self._time(end):.2f} s", name)
+        for robot, clock in self.clocks().items():
+            name, first = self.stated.robots[robot].name, self.stated.robots[0].name
+            late = f"{1e3 * clock.offset:.1f} ms later than that of {first}"
+            words = f"the clock of {name} is {late} (± {1e3 * clock.std:.1g} ms): set"
+            self.tell("clock", words, name)
         known = self.known
         if known is not None and (doubtful := known.known.doubtful) is not None:
             name = self.stated.robots[known.origins[doubtful]].name
@@ -263,30 +266,8 @@ class CooperativeNode:
         return None if known is None else known.load(self.own if robot is None else robot)
 
     def clocks(self) -> dict[int, ClockOffset]:
-        """Return by how much robots' clocks are later than the first's, where that is sure.
-
-        The size of the angular velocity in windows of one number is the same at all contacts.
-        """
-        known = self.known
-        if known is None or self.solver.next is None:
-            return {}
-        windows, settings = self.settings.method.windows, self.settings.clocks
-        numbers = range(max(self.solver.next - LOOKED_BACK, 0), self.solver.next)
-        rows = [(n, self.replica.row(known.origins, n)) for n in numbers]
-        good = [(n, row) for n, row in rows if row is not None]
-        if len(good) < self.settings.method.first:
-            return {}
-        time = windows.stride * np.array([n - good[0][0] for n, _ in good], dtype=float)
-        all_rows = np.array([row for _, row in good]).reshape(len(good), len(known.origins), -1)
-        squares = all_rows[:, :, SQUARES][:, :, :3].sum(axis=2)
-        spread = max(round(windows.length / windows.stride), 1)
-        found: dict[int, ClockOffset] = {}
-        for k, origin in enumerate(known.origins[1:], start=1):
-            one, other = (time, squares[:, 0]), (time, squares[:, k])
-            clock = offset_of_squares(one, other, spread, settings)
-            if abs(clock.offset) > max(settings.least, settings.sure * clock.std):
-                found[origin] = clock
-        return found
+        """Return by how much robots' clocks are later than the first's, where they were set."""
+        return dict(self.solver.clocks.offsets)
 
     def found(self) -> TeamFound:
         """Return what is known, with all windows that came, as `heft coop identify` does."""
@@ -301,7 +282,9 @@ class CooperativeNode:
         end = 0.0 if known is None else known.known.time
         untold = origins if known is None else known.known.unplaced
         among = self.stated.among(origins)
-        return TeamFound(among, "heft", result, end, untold=untold if result.known else ())
+        clocks = {origins.index(o): c for o, c in self.clocks().items() if o in origins}
+        untold = untold if result.known else ()
+        return TeamFound(among, "heft", result, end, clocks, untold)
 
     def state(self) -> dict[str, Any]:
         """Return what a page shows of the node, as JSON values."""

@@ -15,12 +15,15 @@ import numpy as np
 from heft.arrays import Array
 from heft.information import Graph, frame_change
 
+from .clocks import ClockSettings
 from .method import WIDE, CooperativeMethod, CooperativeRun, Known
 from .pose import composed, inverse
 from .replication import Replica
 from .signals import LoadEstimate, Pose
+from .team_clocks import TeamClocks
 from .windows import PAIRS, SQUARES, Windows
 
+TAKEN_AGAIN = 250  # windows, once a clock is set: it shows within so many
 BEHIND = 50  # windows that wait, from which estimates are made seldom until they are taken
 MOST_KNOWN = 2000  # estimates over time that are kept; then every second one
 
@@ -86,10 +89,12 @@ class TeamSolver:
     Args:
         method: Settings.
         graph: Who talks to whom.
+        clocks: How clocks are compared.
     """
 
-    def __init__(self, method: CooperativeMethod, graph: Graph) -> None:
+    def __init__(self, method: CooperativeMethod, graph: Graph, clocks: ClockSettings) -> None:
         self.method, self.graph = method, graph
+        self.clocks = TeamClocks(method.windows, clocks)
         self.next: int | None = None
         self.left_out = 0  # windows that some robot lacks
         self.changes: list[float] = []
@@ -98,6 +103,8 @@ class TeamSolver:
         self._before: TeamKnown | None = None
         self._squares = np.zeros((0, 6))
         self._spread_at = self._summed = 0
+        self._since = self._compared = 0  # number from which the same robots hold the load, and
+        # up to which clocks were compared
 
     def advance(self, replica: Replica, most: int) -> int:
         """Take windows that are complete; return how many were taken.
@@ -106,19 +113,19 @@ class TeamSolver:
             replica: That holds them.
             most: How many at most.
         """
-        until = replica.complete(self.graph.count)
+        until = self._until(replica)
         if not until or any(o not in replica.sensors for o in range(self.graph.count)):
             return 0
         if self.next is None:
             self.next = replica.begin(tuple(replica.windows))
         if self._run is not None:
             self._run.method = self._pace(until - self.next)
-        end = min(until, self.next + most)
-        begin = self.next
-        for number in range(begin, end):
-            self.next = number + 1  # whatever comes of this one
+        taken = 0
+        while self.next < self._until(replica) and taken < most:
+            number, self.next = self.next, self.next + 1  # whatever comes of this one
             self._take(replica, number)
-        return max(end - begin, 0)
+            taken += 1
+        return taken
 
     def waiting(self, replica: Replica) -> int:
         """Return how many windows are complete and not taken yet.
@@ -128,7 +135,10 @@ class TeamSolver:
         """
         if self.next is None:
             return 0
-        return max(replica.complete(self.graph.count) - self.next, 0)
+        return max(self._until(replica) - self.next, 0)
+
+    def _until(self, replica: Replica) -> int:
+        return self.clocks.until(replica, replica.complete(self.graph.count))
 
     def _pace(self, waiting: int) -> CooperativeMethod:
         """Return the settings for so many windows that wait: the last estimate is what counts."""
@@ -143,12 +153,14 @@ class TeamSolver:
         if not origins or any(0 <= number - end < across for end in replica.ended.values()):
             return  # who let go held the load for a part of it
         if origins != self._origins or self._run is None:
+            self._since = number
             self._begin(origins, replica)
-        row = replica.row(origins, number)
+        row = self.clocks.row(replica, origins, number)
         if row is None:
             self.left_out += 1
             return
-        self._learn_spread(row, replica)
+        if self._learn_spread(row, replica) and self._set_clocks(replica, number):
+            return
         run = self._run
         assert run is not None
         told = len(run.changes)
@@ -183,20 +195,37 @@ class TeamSolver:
             self._spread_at = old.seen  # until there are more, the old ones serve
         self._origins, self._run = origins, run
 
-    def _learn_spread(self, row: Array, replica: Replica) -> None:
-        """Estimate anew how sure windows are, from the size of the angular velocities in them."""
+    def _set_clocks(self, replica: Replica, number: int) -> bool:
+        """Compare clocks; return whether one is set, and the windows of late are taken again."""
+        begin = replica.begin(self._origins)
+        if number <= self._compared or number + 1 - begin < self.method.first:
+            return False
+        self._compared = number
+        again = max(begin, number + 1 - TAKEN_AGAIN)
+        if not self.clocks.compare(replica, self._origins, number) or self._since > again:
+            return False  # the windows that come are right
+        self.changes = [t for t in self.changes if t < again * self.method.windows.stride]
+        self._run, self._before, self.next = None, None, again
+        return True
+
+    def _learn_spread(self, row: Array, replica: Replica) -> bool:
+        """Estimate anew how sure windows are; return whether that was due.
+
+        It goes with the size of the angular velocities in them.
+        """
         run = self._run
         assert run is not None
         self._squares = self._squares + row.reshape(len(self._origins), WIDE)[:, SQUARES]
         self._summed += 1
         count = run.seen + 1
         if count < max(self._spread_at, 1):
-            return
+            return False
         self._spread_at = int(np.ceil(self.method.longer * count))
         run.parts = [
             self._part(replica, o, total / self._summed)
             for o, total in zip(self._origins, self._squares, strict=True)
         ]
+        return True
 
     def _part(self, replica: Replica, origin: int, mean: Array) -> Windows:
         second = np.zeros((3, 3))
