@@ -21,7 +21,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,19 +43,23 @@ ROBOTS = 5
 SEED = 1000
 RATE = 100.0  # [Hz]
 SETTLED = 5.0  # [s] after which the share of a core is counted
-STARTED = 20.0  # [s] for all processes to be there
+STARTED = 30.0  # [s] for all processes to be there
+PORTS = range(20_000, 30_000)
 GONE = 1.0  # [s] for which the killed node is
 PATIENCE = 60.0  # [s] after the logs' end
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of this machine that nobody listens at."""
-    with ExitStack() as stack:
-        held = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in held:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in held]
+    """Return ports of this machine that nobody listens at, none that a connection may take."""
+    found: list[int] = []
+    for port in np.random.default_rng().permutation(PORTS).tolist():
+        with socket.socket() as one, suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == count:
+            break
+    return found
 
 
 def certify(folder: Path, name: str, authority: str | None) -> None:
@@ -176,7 +180,8 @@ def run(folder: Path, name: str, secret: bool, seconds: float, killed: int | Non
         watcher.start()
         nodes.wait(0.0)
         if len(nodes.states) < ROBOTS:
-            raise SystemExit(f"after {STARTED:g} s only {sorted(nodes.states)} were there")
+            ended = [p.communicate()[0] for p in nodes.processes.values() if p.poll() is not None]
+            raise SystemExit(f"after {STARTED:g} s only {sorted(nodes.states)} were there\n{ended}")
         nodes.wait(SETTLED)
         before = {k: nodes.spent(k) for k in nodes.processes}
         since = time.time()
@@ -196,6 +201,7 @@ def run(folder: Path, name: str, secret: bool, seconds: float, killed: int | Non
                 raise SystemExit(f"robot{robot} left no result:\n{said}")
     finally:
         stop.set()
+        watcher.join()
         for process in nodes.processes.values():
             process.kill()
     return nodes
