@@ -123,12 +123,13 @@ def refuse_twice(names: Sequence[str], path: object) -> None:
         raise InvalidRecording("column names repeat", argument=str(path), got=", ".join(twice))
 
 
-def library(name: str, path: object) -> ModuleType:
-    """Return an optional library of the extra `ros`.
+def library(name: str, path: object, extra: str = "ros") -> ModuleType:
+    """Return an optional library of an extra.
 
     Args:
         name: Of the module.
         path: Of the log that needs it, for the message.
+        extra: What installs it.
 
     Raises:
         InvalidRecording: If it is not installed.
@@ -139,5 +140,5 @@ def library(name: str, path: object) -> ModuleType:
         raise InvalidRecording(
             f"these logs need the library '{name.partition('.')[0]}', which is not installed",
             argument=str(path),
-            cure="pip install 'heft[ros]'",
+            cure=f"pip install 'heft[{extra}]'",
         ) from problem
