@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.spatial.transform import Rotation
 
 from heft.applications.free_flyer import (
     StudySettings,
@@ -16,6 +17,7 @@ from heft.applications.free_flyer import (
     study_files,
     track_files,
 )
+from heft.applications.free_flyer.flights import MESSAGES, MOTION
 from heft.errors import InvalidRecording, InvalidSetting
 from heft.experiments import DesignSettings
 from heft.models import Load, load_of
@@ -38,12 +40,15 @@ def test_a_designed_flight_keeps_its_bounds_and_begins_at_rest(folder: Path) -> 
     with (folder / "motion" / "motion.csv").open() as file:
         rows = list(csv.DictReader(file))
     place = np.array([[float(r[f"pos.cobot.{a}"]) for a in "xyz"] for r in rows])
-    speed = np.array([[float(r[f"vel.cobot.{a}"]) for a in "xyz"] for r in rows])
+    own = np.array([[float(r[f"vel.cobot.{a}"]) for a in "xyz"] for r in rows])
+    turned = np.array([[float(r[f"quat.cobot.{a}"]) for a in "xyzw"] for r in rows])
+    speed = Rotation.from_quat(turned).apply(own)
     time = np.array([float(r["t"]) for r in rows])
     assert np.abs(place).max() <= 0.8 and np.abs(speed).max() <= 0.8
     assert np.abs(speed[[0, -1]]).max() < 1e-6 and np.abs(place[-1] - place[0]).max() < 1e-6
     made = np.gradient(place, time, axis=0)
     assert np.abs(made - speed)[1:-1].max() < 1e-2
+    assert {p.name for p in (folder / "motion").iterdir()} == {*MOTION, *MESSAGES}
 
 
 def test_what_was_grasped_is_found_as_sure_as_it_is_said(folder: Path, tmp_path: Path) -> None:

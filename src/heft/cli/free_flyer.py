@@ -33,7 +33,8 @@ def design(
     body
         TOML of the body, or one that comes with heft: space_cobot, astrobee, quadrotor.
     out
-        Folder for motion.csv, series.json and design.json.
+        Folder for motion.csv, series.json and design.json; with the extra `ros` also motion.mcap,
+        and what autopilots take: px4.mcap, astrobee.mcap.
     bounds
         TOML of room, speed and time, and of what may have been grasped.
     criterion

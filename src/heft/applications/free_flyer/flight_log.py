@@ -51,9 +51,8 @@ class FlightLog:
         commands, pose = flyer.actuators.signals, flyer.frame_signals
         recording.require(commands, f"is what '{flyer.name}' was told to exert")
         recording.require(pose, f"says how '{flyer.name}' moves")
-        blocks = list(recording.blocks((*pose, *commands)))
-        time = np.concatenate([b.time for b in blocks])
-        values = np.concatenate([b.values for b in blocks])
+        whole = recording.whole((*pose, *commands))
+        time, values = whole.time, whole.values
         if len(time) < LEAST_SAMPLES or not np.all(np.diff(time) > 0.0):
             raise InvalidRecording(
                 "the log is too short, or its times do not increase",

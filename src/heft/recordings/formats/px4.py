@@ -11,7 +11,7 @@ with C and D those two changes of axes (docs.px4.io, VehicleOdometry; PX4 1.14 a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +21,7 @@ from heft.arrays import Array
 from heft.errors import InvalidRecording, MissingSignal
 
 from .join import GAP, join
-from .table import Table, Topics, block_rows, refuse_many
+from .table import Table, Topics, refuse_many
 
 FRAME = "vehicle"  # of the body, where the map gives it no other name
 NED, FRD, BODY = 1, 2, 3  # `pose_frame` and `velocity_frame`
@@ -71,13 +71,13 @@ Signals = dict[str, Array]  # by kind and component: `pos.x`, `u.motor1`
 def _odometry(topic: Topic) -> Signals:
     world = topic.number("pose_frame")
     q = topic.vector("q", 4)
-    turned = np.where((world == NED)[:, None], _turn_from_ned(q), _turn_from_frd(q))
+    turned = np.where((world == NED)[:, None], turned_to_ned(q), turned_to_frd(q))
     p = topic.vector("position")
-    place = np.where((world == NED)[:, None], _from_ned(p), _from_frd(p))
+    place = np.where((world == NED)[:, None], north_east_down(p), forward_right_down(p))
     unknown = (world != NED) & (world != FRD)
     turned[unknown], place[unknown] = np.nan, np.nan
     moved = _in_body(topic.vector("velocity"), q, topic.number("velocity_frame"), world)
-    rate = _from_frd(topic.vector("angular_velocity"))
+    rate = forward_right_down(topic.vector("angular_velocity"))
     return {
         **_named("pos", AXES, place),
         **_named("quat", TURN, turned),
@@ -87,16 +87,16 @@ def _odometry(topic: Topic) -> Signals:
 
 
 def _attitude(topic: Topic) -> Signals:
-    return _named("quat", TURN, _turn_from_ned(topic.vector("q", 4)))
+    return _named("quat", TURN, turned_to_ned(topic.vector("q", 4)))
 
 
 def _angular_velocity(topic: Topic) -> Signals:
-    return _named("omega", AXES, _from_frd(topic.vector("xyz")))
+    return _named("omega", AXES, forward_right_down(topic.vector("xyz")))
 
 
 def _inertial(topic: Topic) -> Signals:
-    rate = _from_frd(topic.vector("gyro_rad"))
-    force = _from_frd(topic.vector("accelerometer_m_s2"))
+    rate = forward_right_down(topic.vector("gyro_rad"))
+    force = forward_right_down(topic.vector("accelerometer_m_s2"))
     return {**_named("acc", AXES, force), **_named("omega", AXES, rate)}
 
 
@@ -139,24 +139,24 @@ def _named(kind: str, letters: str, values: Array) -> Signals:
     return {f"{kind}.{a}": values[:, k] for k, a in enumerate(letters)}
 
 
-def _from_ned(v: Array) -> Array:
-    """Return vectors of a NED world in ENU, shape (N, 3)."""
+def north_east_down(v: Array) -> Array:
+    """Return vectors of ENU in NED, and of NED in ENU, shape (N, 3)."""
     return np.stack([v[:, 1], v[:, 0], -v[:, 2]], 1)
 
 
-def _from_frd(v: Array) -> Array:
-    """Return vectors of forward, right, down in forward, left, up, shape (N, 3)."""
+def forward_right_down(v: Array) -> Array:
+    """Return vectors of FLU in FRD, and of FRD in FLU, shape (N, 3)."""
     return np.asarray(v * np.array([1.0, -1.0, -1.0]))
 
 
-def _turn_from_ned(q: Array) -> Array:
-    """Return what takes FLU to ENU of what takes FRD to NED, shape (N, 4)."""
+def turned_to_ned(q: Array) -> Array:
+    """Return what takes FRD to NED of what takes FLU to ENU, or the other way round, (N, 4)."""
     w, x, y, z = q.T
     return np.asarray(SWAP * np.stack([w + z, x + y, x - y, w - z], 1))
 
 
-def _turn_from_frd(q: Array) -> Array:
-    """Return what takes FLU to a world of FLU of what takes FRD to one of FRD, shape (N, 4)."""
+def turned_to_frd(q: Array) -> Array:
+    """Return a turn between a body and a world of FRD of that between those of FLU, (N, 4)."""
     return np.asarray(q * np.array([1.0, 1.0, -1.0, -1.0]))
 
 
@@ -167,7 +167,7 @@ def _in_body(v: Array, q: Array, frame: Array, world: Array) -> Array:
     turned = v - 2.0 * w * np.cross(axis, v) + 2.0 * np.cross(axis, np.cross(axis, v))
     own = np.where((frame == BODY)[:, None], v, turned)
     own[(frame != BODY) & (frame != world)] = np.nan
-    return _from_frd(own)
+    return forward_right_down(own)
 
 
 def topics_table(path: str, found: Sequence[Topic], topics: Topics, notes: Sequence[str]) -> Table:
@@ -250,8 +250,8 @@ def _joined(
     for name in held:
         own |= held_means(time[name], parts[name], time[clock])
     others = [n for n in parts if n != clock and n not in held]
-    tables = [_table(path, time[clock], own), *(_table(path, time[n], parts[n]) for n in others)]
-    return join(tables, path, notes)
+    said = [(clock, own), *((n, parts[n]) for n in others)]
+    return join([Table.of_columns({"t": time[n], **x}, path) for n, x in said], path, notes)
 
 
 def held_means(time: Array, signals: Signals, at: Array) -> Signals:
@@ -277,14 +277,3 @@ def held_means(time: Array, signals: Signals, at: Array) -> Signals:
         upto = np.interp(np.stack([begin, end]), np.append(time, beyond), pushed)
         out[name] = np.where(known, (upto[1] - upto[0]) / length, np.nan)
     return out
-
-
-def _table(path: str, time: Array, signals: Signals) -> Table:
-    columns = {"t": time, **signals}
-
-    def read(names: Sequence[str]) -> Iterator[Array]:
-        step = block_rows(len(names))
-        for first in range(0, len(time), step):
-            yield np.stack([columns[n][first : first + step] for n in names], 1)
-
-    return Table(path, tuple(columns), len(time), read)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from types import ModuleType
 
+import numpy as np
+
 from heft.arrays import Array
 from heft.errors import InvalidRecording, InvalidSetting, spelt
 
@@ -38,6 +40,23 @@ class Table:
     others: tuple[str, ...] = ()
     epoch: int | None = None
     notes: tuple[str, ...] = ()
+
+    @staticmethod
+    def of_columns(columns: Mapping[str, Array], path: object) -> Table:
+        """Return columns that are held in memory as a table.
+
+        Args:
+            columns: By name, shape (N,) each.
+            path: Of the file, for messages.
+        """
+
+        def read(names: Sequence[str]) -> Iterator[Array]:
+            step = block_rows(len(names))
+            for first in range(0, rows, step):
+                yield np.stack([columns[n][first : first + step] for n in names], 1)
+
+        rows = len(next(iter(columns.values())))
+        return Table(str(path), tuple(columns), rows, read)
 
 
 @dataclass(frozen=True)
