@@ -145,4 +145,12 @@ def test_what_is_none_is_refused(folder: Path, tmp_path: Path) -> None:
         track_files("space_cobot", tmp_path, tmp_path / "log.parquet")
     with pytest.raises(InvalidSetting, match="once or more"):
         track_files("space_cobot", folder / "motion", tmp_path / "log.parquet", cycles=0)
+    with pytest.raises(InvalidSetting, match="fit in memory"):
+        track_files("space_cobot", folder / "motion", tmp_path / "log.parquet", cycles=10**9)
     assert not list(tmp_path.iterdir())
+    series = json.loads((folder / "motion" / "series.json").read_text())
+    series["basis"]["duration"] = 1e300
+    (tmp_path / "series.json").write_text(json.dumps(series))
+    (tmp_path / "design.json").write_text('{"cycles": 1}')
+    with pytest.raises(InvalidRecording, match="a cycle of 1e"):
+        track_files("space_cobot", tmp_path, tmp_path / "log.parquet")

@@ -48,6 +48,7 @@ TRUTH = ("truth.json",)
 DESIGN = DesignSettings(random=100, starts=2)
 NO_FAULTS = FlightFaults()
 RATE = 50.0  # of the written motion [Hz]
+LONGEST = 1e5  # flight that is made [s]: a day, some millions of samples
 
 
 def open_flyer(body: str) -> FreeFlyer:
@@ -193,7 +194,10 @@ def read_motion(folder: Path) -> tuple[ExcitationTrajectory, int]:
     try:
         series = json.loads(read_text(folder / MOTION[1], "motion", InvalidRecording))
         stated = json.loads(read_text(folder / MOTION[2], "motion", InvalidRecording))
-        return ExcitationTrajectory.from_dict(series), int(stated["cycles"])
+        trajectory = ExcitationTrajectory.from_dict(series)
+        if trajectory.duration > LONGEST:
+            raise ValueError(f"a cycle of {trajectory.duration:g} s")
+        return trajectory, int(stated["cycles"])
     except (*UNREADABLE, AttributeError) as problem:
         raise InvalidRecording(
             "this is no folder with a designed flight",
@@ -263,6 +267,13 @@ def track_files(
     count = designed if cycles is None else cycles
     if count < 1:
         raise InvalidSetting("a motion is flown once or more", argument="--cycles", got=count)
+    if count * trajectory.duration > LONGEST:
+        raise InvalidSetting(
+            "the flight would not fit in memory",
+            argument="--cycles",
+            got=f"{count} of {trajectory.duration:g} s",
+            expected=f"up to {LONGEST:g} s",
+        )
     reference = FlightReference(trajectory, flyer.gravity)
     flight = fly(flyer, reference, loads, FlightSettings(count, seed, faults=faults))
     found = TrackedFlight(flyer, tuple(loads), flight=flight)
