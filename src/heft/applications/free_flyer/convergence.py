@@ -51,20 +51,25 @@ class Convergence:
             flight: The log.
             flyer: Its nominal body.
         """
-        smoothed = result.smoothed
-        size = smoothed.rows.shape[2]
+        smoothed, size = result.smoothed, len(flyer.nominal)
+        known = np.zeros(smoothed.rows.shape[2])
+        known[:size] = flyer.nominal
         # Innovations are what was measured less what the parameters explain of it.
-        right = smoothed.white + smoothed.rows @ (smoothed.values - flyer.nominal)
-        rows = np.concatenate([smoothed.rows, right[:, :, None]], axis=2)
-        factor, wider = np.empty((0, size + 1)), np.sqrt(result.inflation)
+        right = smoothed.white + smoothed.rows @ (smoothed.values - known)
+        # What is found beside the ten goes first, so that rows behind it are without it.
+        more = smoothed.rows[:, :, size:]
+        rows = np.concatenate([more, smoothed.rows[:, :, :size], right[:, :, None]], axis=2)
+        factor, wider = np.empty((0, rows.shape[2])), np.sqrt(result.inflation)
         found = []
         cuts = np.linspace(0, len(rows), min(TIMES, len(rows)) + 1).astype(int)
         for begin, end in pairwise(cuts):
-            factor = triangle_of(np.vstack([factor, rows[begin:end].reshape(-1, size + 1)]))
-            seen = Directions.of(factor[:size, :size], 6 * end)
+            flat = rows[begin:end].reshape(-1, rows.shape[2])
+            factor = triangle_of(np.vstack([factor, flat]))
+            ten = factor[more.shape[2] : -1, more.shape[2] :]
+            seen = Directions.of(ten[:, :-1], 6 * end)
             if seen.rank < size:
                 continue
-            load = seen.shortest(factor[:size, size])
+            load = seen.shortest(ten[:, -1])
             numbers, jacobian = inertia.stated_body(load)
             spread = wider * np.linalg.norm(jacobian[:4] @ seen.inverse, axis=1)
             if spread[0] <= KNOWN * numbers[0]:

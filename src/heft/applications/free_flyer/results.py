@@ -42,12 +42,14 @@ class IdentifiedFlyer:
         log: Its log.
         flight: The log as arrays.
         result: Body and load.
+        lag: Whether the actuators' lag was found with them.
     """
 
     flyer: FreeFlyer
     log: Recording
     flight: FlightLog
     result: FreeFlyerResult
+    lag: bool = False
 
     def text(self) -> str:
         """Return what the terminal shows."""
@@ -60,6 +62,8 @@ class IdentifiedFlyer:
             table(["", "value", "±", ""], _numbers(found.body)),
             "",
         ]
+        if self.lag:
+            lines.append(self._lag_text())
         if found.published is not None:
             lines.append(
                 f"By the published method, {found.published.harmonics} harmonics by the energy "
@@ -69,6 +73,13 @@ class IdentifiedFlyer:
             f"{c.name}: {c.message} ({c.value:.3g})" for c in found.checks if c.status != "pass"
         ]
         return "\n".join(lines)
+
+    def _lag_text(self) -> str:
+        found, stated = self.result.lag, self.flyer.actuators.lag
+        text = f"Commands act {rounded(found.value, found.std)} ± {found.std:.2g} s later than "
+        if np.ptp(stated) > 0.0:
+            return text + "the body's TOML says of each actuator."
+        return text + f"the {stated[0]:g} s that the body's TOML says."
 
 
 def _numbers(body: BodyEstimate) -> list[list[str]]:
@@ -94,6 +105,7 @@ def identify_files(
     out: Path | None = None,
     period: float | None = None,
     columns: Path | None = None,
+    lag: bool = False,
     progress: Callable[[str], None] = lambda line: None,
 ) -> IdentifiedFlyer:
     """Find what a free flyer grasped from poses and commands, and write it.
@@ -104,6 +116,7 @@ def identify_files(
         out: Folder for the results, of `RESULTS`; nothing is written if None.
         period: Of the motion [s]; found in the log if None.
         columns: TOML that says what the log's columns mean.
+        lag: Whether the actuators' lag is found too.
         progress: Called with lines of progress.
 
     Raises:
@@ -118,7 +131,8 @@ def identify_files(
     recording = Recording.open(log, ColumnMap.from_toml(columns) if columns is not None else None)
     progress(f"reading {log}")
     flight = FlightLog.of(recording, flyer)
-    found = IdentifiedFlyer(flyer, recording, flight, IdentifyFreeFlyer(period).fit(flight, flyer))
+    method = IdentifyFreeFlyer(period, lag=lag)
+    found = IdentifiedFlyer(flyer, recording, flight, method.fit(flight, flyer), lag)
     if out is not None:
         with workshop(out) as folder:
             new = folder / out.name
@@ -150,6 +164,7 @@ def to_json(found: IdentifiedFlyer) -> dict[str, Any]:
         "body": of(result.body),
         "load": of(result.load),
         "inflation": result.inflation,
+        "lag": {"value": result.lag.value, "std": result.lag.std, "found": found.lag},
         "published": None
         if published is None
         else {
@@ -195,7 +210,7 @@ def page_of(found: IdentifiedFlyer) -> str:
 def _methods(result: FreeFlyerResult) -> Table:
     """Return mass, first moments and moments of inertia of body and load by each method."""
     by: Mapping[str, Array | None] = {
-        "smoother": result.smoothed.values,
+        "smoother": result.values,
         "harmonics by their noise": None if result.harmonic is None else result.harmonic.values,
         "published": None if result.published is None else result.published.values,
     }
