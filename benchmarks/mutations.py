@@ -157,7 +157,7 @@ def fresh_copy(folder: Path) -> None:
     for name in COPIED:
         source, target = ROOT / name, folder / name
         if source.is_dir():
-            ignored = shutil.ignore_patterns(".cache", "results", "node_modules")
+            ignored = shutil.ignore_patterns(".cache", "node_modules")
             shutil.copytree(source, target, dirs_exist_ok=True, ignore=ignored)
         elif source.exists():
             folder.mkdir(parents=True, exist_ok=True)

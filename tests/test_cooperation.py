@@ -21,8 +21,9 @@ from heft.applications.cooperation import (
     simulate_team_files,
 )
 from heft.applications.cooperation.clocks import clock_offset, on_one_clock
+from heft.applications.cooperation.method import unplaced
 from heft.applications.cooperation.paper import observation
-from heft.applications.cooperation.pose import composed, inverse, pose_between
+from heft.applications.cooperation.pose import MotionPair, composed, inverse
 from heft.applications.cooperation.windows import (
     SensorNoise,
     Windows,
@@ -34,7 +35,7 @@ from heft.applications.cooperation.windows import (
 from heft.errors import InvalidRecording, InvalidSetting, MissingSignal
 from heft.estimators import TwistInformation
 from heft.estimators.dual_quaternions import difference_matrix, pose_of, product
-from heft.experiments import SimulatedTeam, Team, TeamNoise
+from heft.experiments import SimulatedTeam, Team, TeamMotion, TeamNoise
 from heft.information import Graph, averaged, consensus_maps, inertia
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -203,7 +204,9 @@ def test_both_methods_find_the_truth_where_sensors_are_exact() -> None:
     assert load is not None and abs(load.mass - mass) < 1e-3 * mass
     assert np.abs(load.com - com).max() < 1e-3 and np.abs(load.inertia - about).max() < 5e-3
     for j in (1, 2):
-        R, t = known.between(j, 0)
+        found = known.between(j, 0)
+        assert found is not None
+        R, t = found
         true_R, true_t = team.pose(j, 0)
         assert np.abs(R - true_R).max() < 1e-4 and np.abs(t - true_t).max() < 1e-4
     paper = PaperMethod(noise=1e-3).identify(signals(team), graph).at(12.0, 1)
@@ -262,13 +265,53 @@ def test_forces_at_points_alone_tell_the_load() -> None:
         replace(SHORT, robots=2, points=True)
 
 
+@pytest.mark.parametrize(
+    "motion",
+    [TeamMotion(0.0, 0.0), TeamMotion(0.7, 0.0), TeamMotion(0.1, 0.02)],
+    ids=["at rest", "without turning", "slower than the noise"],
+)
+def test_noise_alone_tells_neither_poses_nor_load(motion: TeamMotion) -> None:
+    for seed in range(3):
+        team = replace(SHORT, motion=motion, duration=8.0).run(seed)
+        found = CooperativeMethod(every=30).identify(signals(team), Graph.ring(3))
+        last = found.known[-1]
+        assert last.poses is None and last.values is None and last.unplaced == (1, 2)
+        assert last.load(0) is None and last.between(0, 1) is None and not found.changes
+        assert unplaced(signals(team), Graph.ring(3)) == (1, 2)
+
+
+@pytest.mark.parametrize("motion", [TeamMotion(0.1, 0.02), TeamMotion(0.3, 0.3)])
+def test_a_load_that_weak_motion_tells_is_as_sure_as_it_says(motion: TeamMotion) -> None:
+    """Poses known to centimetres only: their part of the load's covariance outweighs the rest."""
+    noise = TeamNoise(0.02, 0.02, 0.1, 0.2, 0.02) if motion.turning < 0.1 else TeamNoise()
+    squared = []
+    for seed in range(100, 107):
+        team = replace(SHORT, motion=motion, noise=noise, duration=8.0).run(seed)
+        known = CooperativeMethod(every=1000).identify(signals(team), Graph.ring(3)).known[-1]
+        if known.values is None or known.covariance is None:
+            continue
+        truth = team.bodies[0].seen_from(team.rotations[0], team.origins[0])
+        off = known.values - inertia.from_body(*truth)
+        squared.append(off @ np.linalg.solve(known.covariance, off) / 10.0)
+    assert len(squared) >= 3
+    assert 0.3 < np.mean(squared) < 1.5
+
+
+def test_before_anything_is_known_nothing_is() -> None:
+    found = CooperativeMethod().identify(signals(SHORT.run(1)), Graph.ring(3))
+    assert found.at(0.0).poses is None and found.at(0.0).load(0) is None
+    assert found.at(4.0).load(0) is not None
+
+
 def test_a_pose_is_as_sure_as_it_says() -> None:
     squared = []
     for seed in range(12):
         team = replace(SHORT, robots=2, duration=4.0).run(seed)
         one, other = (Windows.of(s) for s in signals(team))
         both = np.hstack([one.motion, other.motion])
-        found = pose_between(both, (one.spread, other.spread), len(both), one.overlap)
+        spreads = (one.spread, other.spread)
+        found = MotionPair(both, spreads, len(both), one.overlap).estimate()
+        assert found.covariance is not None
         R, t = team.pose(1, 0)
         turn = Rotation.from_matrix(found.pose[0] @ R.T).as_rotvec()
         off = np.array([*turn, *(found.pose[1] - t)])

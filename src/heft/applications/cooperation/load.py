@@ -5,7 +5,8 @@ Each window of the motion m and of the total wrench w, both with noise of known 
     w = Σ_k m_k Z_k π
 
 so that the sum of eᵀ C⁻¹ e with e = w − Σ m_k Z_k π and C(π) its covariance is least at the truth,
-whatever the noise: no bias of least squares' kind is left, and none is subtracted.
+whatever the noise: no bias of least squares' kind is left, and none is subtracted. Noise in m is no
+information: where motion is no more than noise, the load is not told.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from heft.arrays import Array
+from heft.estimators import measured_regressor_covariance, signal_projection
 from heft.information import Directions, triangle_of
 
 from .windows import SIZE, load_tensor
 
 PARAMETERS = 10
-KNOWN = 1e-3  # of a parameter's scale: below it a direction of the triangle is not told
 
 
 @cache
@@ -80,6 +81,8 @@ class LoadInformation:
             if found.rank < PARAMETERS:
                 return None
             start = np.asarray(np.linalg.lstsq(rows, (wrench @ first.T).ravel(), rcond=None)[0])
+        if self._covariance(*self._seen(), start) is None:
+            return None
 
         def residuals(values: Array) -> Array:
             rows = wrench - Y @ values
@@ -87,11 +90,57 @@ class LoadInformation:
             return np.asarray(np.linalg.solve(root, rows.T).ravel())
 
         found_values = least_squares(residuals, start, method="lm", x_scale="jac")
-        J = found_values.jac
-        seen = Directions.of(triangle_of(J), PARAMETERS)
-        if seen.rank < PARAMETERS:
+        covariance = self._covariance(*self._likely(found_values.x), found_values.x)
+        if covariance is None:
             return None
-        inverse = seen.inverse
         misfit = float(found_values.fun @ found_values.fun)
         misfit /= max(6 * self.windows - PARAMETERS, 1)
-        return found_values.x, self.overlap * inverse @ inverse.T, misfit
+        return found_values.x, covariance, misfit
+
+    def gradient(self, values: Array) -> Array:
+        """Return minus half the gradient of Σ eᵀ C⁻¹ e, shape (10,): zero at the estimate.
+
+        Args:
+            values: π, shape (10,).
+        """
+        motion, _ = self._likely(values)
+        rest = self.factor[:, SIZE:] - self.factor[:, :SIZE] @ (_tensor() @ values)
+        white = np.linalg.solve(self.spread(values), rest.T).T
+        return np.asarray(np.einsum("nij,ni->j", self.regressor(motion), white))
+
+    def information(self, values: Array) -> Array:
+        """Return Σ JᵀJ of the true motions, that of noise subtracted, shape (10, 10).
+
+        Args:
+            values: π, shape (10,).
+        """
+        observed, of_noise = self._moments(*self._likely(values), values)
+        return observed - of_noise
+
+    def _seen(self) -> tuple[Array, Array]:
+        """Return what of the motions is more than noise, and its noise."""
+        motion, noise = self.factor[:, :SIZE], self.motion_spread
+        counted = self.windows / self.overlap
+        P = signal_projection(motion.T @ motion / self.windows, noise, counted)
+        return motion @ P.T, P @ noise @ P.T
+
+    def _likely(self, values: Array) -> tuple[Array, Array]:
+        """Return the most likely motions given π, shape (any, 18), and their noise, (18, 18)."""
+        motion, wrench = self.factor[:, :SIZE], self.factor[:, SIZE:]
+        T = _tensor() @ values
+        gain = np.linalg.solve(self.spread(values), T.T @ self.motion_spread).T
+        spread = self.motion_spread - gain @ T.T @ self.motion_spread
+        return motion + (wrench - motion @ T) @ gain.T, spread
+
+    def _covariance(self, motion: Array, noise: Array, values: Array) -> Array | None:
+        observed, of_noise = (m / self.overlap for m in self._moments(motion, noise, values))
+        return measured_regressor_covariance(observed, of_noise, self.windows / self.overlap)
+
+    def _moments(self, motion: Array, noise: Array, values: Array) -> tuple[Array, Array]:
+        """Return Σ JᵀJ of motions, J = C^(−1/2) Y, and what their noise adds, shape (10, 10)."""
+        white = np.linalg.solve(np.linalg.cholesky(self.spread(values)), _tensor())
+
+        def moment(second: Array) -> Array:
+            return np.asarray(np.einsum("aip,ab,biq->pq", white, second, white, optimize=True))
+
+        return moment(motion.T @ motion), moment(self.windows * noise)

@@ -4,7 +4,8 @@ Everything that a robot tells is a row of 24 numbers a window, its motion and it
 moments of all robots' rows side by side are a triangle, which adds; poses of the contacts and the
 load are read off it at any time, with what is known of the poses by then, so that nothing is
 frozen and nothing counts twice. A window that the load does not explain ends the load's triangle
-and begins the next: it does not forget otherwise.
+and begins the next: it does not forget otherwise. Motion that is no more than noise, or about one
+axis, does not tell the poses: nothing is known until they are told.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from heft.arrays import Array
-from heft.information import Directions, Graph, frame_change, inertia, triangle_of
+from heft.information import Graph, frame_change, inertia, triangle_of
 
 from .load import LoadInformation
-from .pose import composed, inverse, moved, pose_between
+from .pose import MotionPair, composed, inverse, moved
 from .signals import ContactSignals, LoadEstimate, Pose
 from .windows import SIZE, Windows, WindowSettings, motion_map, wrench_map
 
@@ -69,20 +70,23 @@ class Known:
 
     Attributes:
         time: End of the last window [s].
-        poses: Of each robot's frame: R and t take coordinates of robot 0 to its own.
+        poses: Of each robot's frame: R and t take coordinates of robot 0 to its own; None where
+            the motion so far does not tell them all.
         values: π of the load in robot 0's frame, shape (10,); None where not told yet.
         covariance: Of π, shape (10, 10).
         misfit: Mean squared residual of the load's windows, by their deviations.
         disagreement: By robot, the mean squared difference of its motion from what all others agree
             on, by its deviation: 1 where sensors are as noisy as they seem.
+        unplaced: Robots whose poses the motion does not tell.
     """
 
     time: float
-    poses: tuple[Pose, ...]
+    poses: tuple[Pose, ...] | None
     values: Array | None
     covariance: Array | None
     misfit: float
     disagreement: tuple[float, ...] = ()
+    unplaced: tuple[int, ...] = ()
 
     @property
     def doubtful(self) -> int | None:
@@ -91,7 +95,7 @@ class Known:
         What one robot measures wrongly is in its own difference whole, and in that of each other
         by its share of what they agree on.
         """
-        if len(self.disagreement) < FEWEST_WITNESSES:
+        if self.poses is None or len(self.disagreement) < FEWEST_WITNESSES:
             return None
         worst = int(np.argmax(self.disagreement))
         most = self.disagreement[worst]
@@ -99,13 +103,15 @@ class Known:
         clear = most > DOUBTFUL and most - 1.0 > 2.0 * max(second - 1.0, 0.0)
         return worst if clear else None
 
-    def between(self, to: int, of: int) -> Pose:
-        """Return R and t that take coordinates in one robot's frame to those in another's."""
+    def between(self, to: int, of: int) -> Pose | None:
+        """Return R and t from one robot's frame to another's; None where not told yet."""
+        if self.poses is None:
+            return None
         return composed(self.poses[to], inverse(self.poses[of]))
 
     def load(self, robot: int) -> LoadEstimate | None:
         """Return the load in a robot's frame, physically consistent; None where not told yet."""
-        if self.values is None or self.covariance is None:
+        if self.poses is None or self.values is None or self.covariance is None:
             return None
         change = frame_change(*self.poses[robot])
         values = change @ self.values
@@ -129,7 +135,41 @@ class CooperativeResult:
 
     def at(self, time: float) -> Known:
         """Return what was known at a time [s]."""
-        return next((k for k in reversed(self.known) if k.time <= time), self.known[0])
+        nothing = Known(time, None, None, None, np.nan)
+        return next((k for k in reversed(self.known) if k.time <= time), nothing)
+
+
+def unplaced(team: Sequence[ContactSignals], graph: Graph) -> tuple[int, ...]:
+    """Return the robots whose poses relative to robot 0 the motion does not tell.
+
+    Args:
+        team: What each robot's sensors read, at the same times.
+        graph: Whose motions are compared.
+    """
+    parts = [Windows.of(robot) for robot in team]
+    placed = _by_neighbours([p.motion for p in parts], parts, graph, len(parts[0].time))
+    return tuple(k for k in range(len(parts)) if k not in placed)
+
+
+def _by_neighbours(
+    motions: Sequence[Array], parts: Sequence[Windows], graph: Graph, windows: int
+) -> dict[int, Pose]:
+    """Return poses of frames from robot 0 on, along neighbours whose motions tell theirs."""
+    overlap = max(p.overlap for p in parts)
+    found: dict[int, Pose] = {0: (np.eye(3), np.zeros(3))}
+    todo = [0]
+    while todo:
+        i = todo.pop(0)
+        for j in graph.neighbours[i]:
+            if j in found:
+                continue
+            both = np.hstack([motions[i], motions[j]])
+            spreads = (parts[i].spread, parts[j].spread)
+            told = MotionPair(both, spreads, windows, overlap).estimate()
+            if told.covariance is not None:
+                found[j] = composed(told.pose, found[i])
+                todo.append(j)
+    return found
 
 
 class _Run:
@@ -143,6 +183,7 @@ class _Run:
         self.overlap = max(p.overlap for p in parts)
         self.poses: tuple[Pose, ...] | None = None
         self.disagreement = [1.0 for _ in parts]
+        self.unplaced: tuple[int, ...] = tuple(range(self.count))
         self.pose_spreads = [np.zeros((6, 6)) for _ in parts]
         self.posed = 0
         self.moments = np.zeros((0, self.rows.shape[1]))
@@ -178,10 +219,10 @@ class _Run:
             fresh += 1
             if k + 1 >= max(method.first, method.longer * self.posed):
                 self._pose(k + 1)
-            if self.poses is not None and fresh >= method.every:
+            if fresh >= method.every:
                 fresh = 0
                 self._solve(end)
-        if self.poses is not None and fresh:
+        if fresh:
             self._solve(float(time[-1]) + half)
         return CooperativeResult(tuple(self.known), tuple(self.changes))
 
@@ -196,10 +237,18 @@ class _Run:
     def _pose(self, windows: int) -> None:
         """Estimate all poses anew: neighbour by neighbour, then each against all others."""
         moments = triangle_of(self.moments) if len(self.moments) > 1 else self.moments
-        if self.poses is None:
-            self.poses = self._by_neighbours(moments, windows)
+        self.posed = windows
+        refined = self.poses
+        if refined is None:
+            motions = [moments[:, self._columns(k)] for k in range(self.count)]
+            placed = _by_neighbours(motions, self.parts, self.graph, windows)
+            self.unplaced = tuple(k for k in range(self.count) if k not in placed)
+            if self.unplaced:
+                return
+            refined = tuple(placed[k] for k in range(self.count))
+        untold: set[int] = set()
         for _ in range(self.method.rounds):
-            poses = list(self.poses)
+            poses, untold = list(refined), set()
             for i in range(self.count):
                 others = [j for j in range(self.count) if j != i]
                 if not others:
@@ -209,29 +258,17 @@ class _Run:
                 both = np.hstack([fused, moments[:, self._columns(i)]])
                 still = (np.eye(3), np.zeros(3))
                 spreads = (spread, self.parts[i].spread)
-                found = pose_between(both, spreads, windows, self.overlap, still)
+                found = MotionPair(both, spreads, windows, self.overlap).estimate(still)
                 poses[i] = composed(found.pose, poses[i])
-                self.pose_spreads[i] = found.covariance
+                if found.covariance is None:
+                    untold.add(i)
+                else:
+                    self.pose_spreads[i] = found.covariance
                 self.disagreement[i] = found.misfit
             first = inverse(poses[0])
-            self.poses = tuple(composed(p, first) for p in poses)
-        self.posed = windows
-
-    def _by_neighbours(self, moments: Array, windows: int) -> tuple[Pose, ...]:
-        """Return poses of all frames along a tree of neighbours, from robot 0 on."""
-        found: dict[int, Pose] = {0: (np.eye(3), np.zeros(3))}
-        todo = [0]
-        while todo:
-            i = todo.pop(0)
-            for j in self.graph.neighbours[i]:
-                if j in found:
-                    continue
-                both = np.hstack([moments[:, self._columns(i)], moments[:, self._columns(j)]])
-                spreads = (self.parts[i].spread, self.parts[j].spread)
-                pose = pose_between(both, spreads, windows, self.overlap).pose
-                found[j] = composed(pose, found[i])
-                todo.append(j)
-        return tuple(found[k] for k in range(self.count))
+            refined = tuple(composed(p, first) for p in poses)
+        self.unplaced = tuple(sorted(untold))
+        self.poses = None if untold else refined
 
     def _fused(self, moments: Array, maps: dict[int, Array]) -> tuple[Array, Array]:
         """Return the motion that robots agree on, and its covariance, in the maps' frame."""
@@ -244,10 +281,9 @@ class _Run:
         spread = np.asarray(np.linalg.inv(information))
         return vector @ spread, spread
 
-    def _load(self, moments: Array, windows: int) -> LoadInformation:
+    def _load(self, moments: Array, windows: int, poses: Sequence[Pose]) -> LoadInformation:
         """Return what rows tell of the load, in robot 0's frame."""
-        assert self.poses is not None
-        back = [inverse(p) for p in self.poses]
+        back = [inverse(p) for p in poses]
         fused, spread = self._fused(moments, {j: motion_map(p) for j, p in enumerate(back)})
         wrench, of_wrench = np.zeros((len(moments), 6)), np.zeros((6, 6))
         for j, pose in enumerate(back):
@@ -257,13 +293,13 @@ class _Run:
         return LoadInformation(np.hstack([fused, wrench]), spread, of_wrench, windows, self.overlap)
 
     def _solve(self, end: float) -> None:
-        assert self.poses is not None
-        if self.loaded < self.method.first:
-            self.known.append(self._known(end))
+        if self.poses is None or self.loaded < self.method.first:
+            self.current = self._known(end)
+            self.known.append(self.current)
             return
         guess = self.current.values if self.current is not None else None
         moments = triangle_of(self.of_load)
-        load = self._load(moments, self.loaded)
+        load = self._load(moments, self.loaded, self.poses)
         found = load.estimate(guess)
         if found is None:
             self.current = self._known(end)
@@ -277,47 +313,40 @@ class _Run:
 
     def _known(self, end: float) -> Known:
         """Return what is known without a load."""
-        assert self.poses is not None
-        return Known(end, self.poses, None, None, np.nan, tuple(self.disagreement))
+        told = tuple(self.disagreement)
+        return Known(end, self.poses, None, None, np.nan, told, self.unplaced)
 
     def _of_poses(self, moments: Array, load: LoadInformation, values: Array) -> Array:
         """Return the covariance that the poses' errors add to π in robot 0's frame, shape (10, 10).
 
-        Gauss and Newton's step for the residuals that a small change of each pose makes.
+        By the implicit function theorem: a change of a pose moves the gradient of what π makes
+        least, and π by that over the information. Noise in the motion is in neither.
         """
         assert self.poses is not None
-        back = [inverse(p) for p in self.poses]
-        J, root = load.regressor(load.factor[:, :SIZE]), np.linalg.cholesky(load.spread(values))
-        white = np.linalg.solve(root, J)
-        step = Directions.of(triangle_of(white.reshape(-1, len(values))), len(values))
-        inverse_gram = step.inverse @ step.inverse.T
-        weights = [
-            np.linalg.inv(motion_map(b) @ p.spread @ motion_map(b).T)
-            for b, p in zip(back, self.parts, strict=True)
-        ]
+        information = load.information(values)
         found = np.zeros((len(values), len(values)))
+        poses = list(self.poses)
         for j, pose in enumerate(self.poses):
-            columns = np.zeros((len(values), 6))
-            motion = moments[:, self._columns(j)]
-            wrench = moments[:, WIDE * j + SIZE : WIDE * (j + 1)]
-            for k, change in enumerate(SMALL * np.eye(6)):
-                other = inverse(moved(pose, change))
-                moves = (motion_map(other) - motion_map(back[j])).T @ weights[j]
-                turns = (wrench_map(other) - wrench_map(back[j])).T
-                rest = wrench @ turns - load.regressor(motion @ moves @ load.motion_spread) @ values
-                pushed = np.einsum("nij,ni->j", white, np.linalg.solve(root, rest.T).T)
-                columns[:, k] = inverse_gram @ pushed
-                if j == 0:
-                    columns[:, k] += frame_change(*moved(pose, change)) @ values - values
-            found += columns @ self.pose_spreads[j] @ columns.T / SMALL**2
+            pushed = np.zeros((len(values), 6))
+            turned = np.zeros((len(values), 6))
+            for k, step in enumerate(SMALL * np.eye(6)):
+                for sign in (1.0, -1.0):
+                    poses[j] = moved(pose, sign * step)
+                    there = self._load(moments, load.windows, poses)
+                    pushed[:, k] += sign * there.gradient(values)
+                    if j == 0:
+                        turned[:, k] += sign * frame_change(*poses[j]) @ values
+            poses[j] = pose
+            columns = np.linalg.solve(information, pushed) + turned
+            found += columns @ self.pose_spreads[j] @ columns.T / (2.0 * SMALL) ** 2
         return found
 
     def _against(self, row: Array) -> bool:
         """Return whether a window ends the load, and count those that speak against it."""
         now = self.current
-        if now is None or now.values is None or now.covariance is None:
+        if self.poses is None or now is None or now.values is None or now.covariance is None:
             return False
-        load = self._load(row, 1)
+        load = self._load(row, 1, self.poses)
         Y = load.regressor(load.factor[:, :SIZE])[0]
         rest = load.factor[0, SIZE:] - Y @ now.values
         spread = max(now.misfit, 1.0) * load.spread(now.values) + Y @ now.covariance @ Y.T

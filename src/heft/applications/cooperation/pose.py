@@ -3,6 +3,7 @@
 Maximum likelihood with both motions unknown: the sum over windows of eᵀ C⁻¹ e with
 e = W_j − M(R, t) W_i and C its covariance, which depends on t. That weight is what least squares
 lack, whose translation is attenuated by noise in the angular velocity however long they look.
+Noise in W_i is no information: where motion is no more than noise, a pose is not told.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from heft.arrays import Array
-from heft.estimators import TwistInformation
+from heft.estimators import TwistInformation, measured_regressor_covariance, signal_projection
 from heft.information import matrix_of_rotation_vector
 
 from .signals import Pose
 from .windows import OMEGA, VELOCITY, motion_map
+
+STEP = 1e-5  # of a pose, for derivatives of maps that are quadratic in it [rad, m]
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,12 +30,14 @@ class PoseEstimate:
 
     Attributes:
         pose: R and t that take coordinates of the one to those of the other.
-        covariance: Of a small turn in the other frame and of t, shape (6, 6) [rad², m²].
+        covariance: Of a small turn in the other frame and of t, shape (6, 6) [rad², m²]; None where
+            the motion does not tell all six.
         misfit: Mean of the squared residuals, each by its deviation; 1 where noise is as stated.
+            Not a number where the pose is not told to begin with.
     """
 
     pose: Pose
-    covariance: Array
+    covariance: Array | None
     misfit: float
 
 
@@ -63,41 +68,95 @@ def composed(after: Pose, before: Pose) -> Pose:
     return U @ V, after[0] @ before[1] + after[1]
 
 
-def pose_between(
-    both: Array,
-    spreads: tuple[Array, Array],
-    windows: int,
-    overlap: float = 1.0,
-    guess: Pose | None = None,
-    map_of: Callable[[Pose], Array] = motion_map,
-) -> PoseEstimate:
-    """Return the pose that takes coordinates of one frame to those of another.
+@dataclass(frozen=True, eq=False)
+class MotionPair:
+    """Windows of the motion of one body, measured in two frames of it.
 
-    Args:
-        both: Motions of windows in the one frame and in the other side by side, or any factor with
-            their second moments, such as a triangle: shape (any, 2 k), k = 18.
+    Attributes:
+        both: Motions in the one frame and in the other side by side, or any factor with their
+            second moments, such as a triangle: shape (any, 2 k), k = 18.
         spreads: Covariances of the one and the other, shape (k, k) each.
         windows: How many windows that are.
         overlap: How many of them count as one.
-        guess: Where to begin; from both twists if None.
         map_of: How motion changes with a pose, shape (k, k): `motion_map` of windows, `twist_map`
             of samples of twists alone, k = 6.
     """
-    size = len(spreads[0])
-    one, other = both[:, :size], both[:, size:]
-    start = guess
-    if start is None:
-        parts = (one[:, OMEGA], one[:, VELOCITY], other[:, OMEGA], other[:, VELOCITY])
-        start = TwistInformation.of(*parts).pose()
 
-    def residuals(change: Array) -> Array:
-        M = map_of(moved(start, change))
-        C = M @ spreads[0] @ M.T + spreads[1]
-        rows = other - one @ M.T
-        return np.asarray(np.linalg.solve(np.linalg.cholesky(C), rows.T).ravel())
+    both: Array
+    spreads: tuple[Array, Array]
+    windows: int
+    overlap: float = 1.0
+    map_of: Callable[[Pose], Array] = motion_map
 
-    found = least_squares(residuals, np.zeros(6), method="lm", xtol=1e-12, ftol=1e-12)
-    degrees = max(windows * size - 6, 1)
-    misfit = float(found.fun @ found.fun) / degrees
-    covariance = overlap * np.linalg.pinv(found.jac.T @ found.jac, hermitian=True)
-    return PoseEstimate(moved(start, found.x), covariance, misfit)
+    @property
+    def one(self) -> Array:
+        """Motions in the one frame, shape (any, k)."""
+        return self.both[:, : len(self.spreads[0])]
+
+    @property
+    def other(self) -> Array:
+        """Motions in the other, shape (any, k)."""
+        return self.both[:, len(self.spreads[0]) :]
+
+    def estimate(self, guess: Pose | None = None) -> PoseEstimate:
+        """Return the pose that takes coordinates of the one frame to those of the other.
+
+        Args:
+            guess: Where to begin; from both twists if None.
+        """
+        start = guess
+        if start is None:
+            one, other = self.one, self.other
+            start = TwistInformation.of(
+                one[:, OMEGA], one[:, VELOCITY], other[:, OMEGA], other[:, VELOCITY]
+            ).pose()
+        # A pose far from the truth makes likely motions of what misfits: what was read decides
+        if self._covariance(*self._seen(), start) is None:
+            return PoseEstimate(start, None, np.nan)
+
+        def residuals(change: Array) -> Array:
+            M = self.map_of(moved(start, change))
+            rows = self.other - self.one @ M.T
+            return np.asarray(np.linalg.solve(np.linalg.cholesky(self._spread(M)), rows.T).ravel())
+
+        found = least_squares(residuals, np.zeros(6), method="lm", xtol=1e-12, ftol=1e-12)
+        degrees = max(self.windows * len(self.spreads[0]) - 6, 1)
+        misfit = float(found.fun @ found.fun) / degrees
+        pose = moved(start, found.x)
+        return PoseEstimate(pose, self._covariance(*self._likely(pose), pose), misfit)
+
+    def information(self, moments: Array, pose: Pose) -> Array:
+        """Return Σ JᵀJ, J the derivative of C^(−1/2) M(R, t) W by the pose, shape (6, 6).
+
+        Args:
+            moments: Σ W Wᵀ of motions in the one frame, shape (k, k).
+            pose: Where to look.
+        """
+        steps, M = STEP * np.eye(6), self.map_of(pose)
+        slopes = [self.map_of(moved(pose, s)) - self.map_of(moved(pose, -s)) for s in steps]
+        D = np.stack(slopes, axis=-1) / (2.0 * STEP)
+        white = np.linalg.solve(np.linalg.cholesky(self._spread(M)), D.reshape(len(M), -1))
+        white = white.reshape(D.shape)
+        return np.asarray(np.einsum("abp,bc,acq->pq", white, moments, white, optimize=True))
+
+    def _spread(self, M: Array) -> Array:
+        """Return C, the covariance of a window's residual, shape (k, k)."""
+        return M @ self.spreads[0] @ M.T + self.spreads[1]
+
+    def _seen(self) -> tuple[Array, Array]:
+        """Return what of the motions in the one frame is more than noise, and its noise."""
+        moments = self.one.T @ self.one / self.windows
+        P = signal_projection(moments, self.spreads[0], self.windows / self.overlap)
+        return self.one @ P.T, P @ self.spreads[0] @ P.T
+
+    def _likely(self, pose: Pose) -> tuple[Array, Array]:
+        """Return the most likely motions in the one frame given both, and their noise."""
+        M, noise = self.map_of(pose), self.spreads[0]
+        gain = np.linalg.solve(self._spread(M), M @ noise).T
+        return self.one + (self.other - self.one @ M.T) @ gain.T, noise - gain @ M @ noise
+
+    def _covariance(self, motion: Array, noise: Array, pose: Pose) -> Array | None:
+        """Return the covariance of a pose from motions with noise; None where it is not told."""
+        observed = self.information(motion.T @ motion, pose) / self.overlap
+        of_noise = self.information(self.windows * noise, pose) / self.overlap
+        return measured_regressor_covariance(observed, of_noise, self.windows / self.overlap)

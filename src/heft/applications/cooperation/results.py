@@ -21,7 +21,7 @@ from heft.information import inertia, rotation_vector_of_matrix
 from heft.recordings import ColumnMap, Recording, Table, write_table
 
 from .clocks import ClockOffset, on_one_clock
-from .method import CooperativeMethod, CooperativeResult, Known
+from .method import CooperativeMethod, CooperativeResult, Known, unplaced
 from .paper import PaperMethod, PaperResult
 from .signals import ContactSignals, LoadEstimate
 from .team_file import TeamFile
@@ -99,6 +99,7 @@ class TeamFound:
         result: Of the method.
         end: Of the logs [s].
         clocks: By robot, how much later its clock is than the first robot's, where it was set.
+        untold: Robots whose poses the motion does not tell.
     """
 
     stated: TeamFile
@@ -106,6 +107,7 @@ class TeamFound:
     result: CooperativeResult | PaperResult
     end: float
     clocks: Mapping[int, ClockOffset] = field(default_factory=dict)
+    untold: tuple[int, ...] = ()
 
     @property
     def changes(self) -> tuple[float, ...]:
@@ -124,7 +126,8 @@ class TeamFound:
         if isinstance(self.result, PaperResult):
             return {(b, a): self.result.poses[b, a] for a, b in edges}
         known = self.result.known
-        return {(b, a): known[-1].between(b, a) for a, b in edges} if known else {}
+        found = {(b, a): known[-1].between(b, a) for a, b in edges} if known else {}
+        return {edge: pose for edge, pose in found.items() if pose is not None}
 
     def remarks(self) -> list[str]:
         """Return what a user should know of clocks, and of how well one load explains the logs."""
@@ -133,7 +136,20 @@ class TeamFound:
             f"of {self.stated.robots[0].name} (± {1e3 * c.std:.2g} ms): set."
             for k, c in self.clocks.items()
         ]
-        return [*clocks, *self._left_over()]
+        return [*clocks, *self._not_told(), *self._left_over()]
+
+    def _not_told(self) -> list[str]:
+        """Return which robots' poses the motion does not tell, and what that means."""
+        if not self.untold:
+            return []
+        names = ", ".join(self.stated.robots[k].name for k in self.untold)
+        said = (
+            f"The motion does not tell how {names} and the others hold the load: beyond its noise "
+            "it turns about less than two axes."
+        )
+        if isinstance(self.result, PaperResult):
+            said += " This method answers all the same: its numbers are not to be trusted."
+        return [f"{said} Turn the load about two axes at least, faster or for longer."]
 
     def _left_over(self) -> list[str]:
         known = self.result.known if isinstance(self.result, CooperativeResult) else ()
@@ -231,7 +247,11 @@ def identify_team_files(
     progress(f"{len(team)} robots, {len(team[0].time)} samples each")
     used = CooperativeMethod() if method == "heft" else PaperMethod()
     result = used.identify(team, stated.graph)
-    found = TeamFound(stated, method, result, float(team[0].time[-1]), clocks)
+    if isinstance(result, CooperativeResult):
+        untold = result.known[-1].unplaced if result.known else tuple(range(len(team)))
+    else:
+        untold = unplaced(team, stated.graph)
+    found = TeamFound(stated, method, result, float(team[0].time[-1]), clocks, untold)
     if out is not None:
         with workshop(out) as folder:
             new = folder / out.name

@@ -1,0 +1,59 @@
+"""What a fit tells whose regressors are measured: their noise looks like information and is none.
+
+With J the whitened regressors of the rows as they were read, G = Σ JᵀJ is on average I + N: I that
+of the true regressors, N that of noise alone. A robot at rest has I = 0 and a G that grows with
+every row. The estimate is off by I⁻¹ g, g of covariance G, so that its covariance is I⁻¹ G I⁻¹
+[Fuller1987, section 2.2].
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import eigh
+
+from heft.arrays import Array
+
+ENOUGH = 5.0  # deviations of what noise makes, from which information is there
+
+
+def measured_regressor_covariance(observed: Array, of_noise: Array, rows: float) -> Array | None:
+    """Return the covariance I⁻¹ G I⁻¹ of parameters, I = G − N, shape (p, p).
+
+    None where I is not told: where G exceeds N, in any direction, by less than N scatters.
+
+    Args:
+        observed: G, shape (p, p), of rows that are independent of each other.
+        of_noise: N, what noise in the regressors adds to G on average, shape (p, p).
+        rows: How many rows that are; G varies about N by at most the share √(2/rows).
+    """
+    size = len(observed)
+    if np.any(np.diag(observed) <= 0.0):
+        return None
+    scale = 1.0 / np.sqrt(np.diag(observed))
+    G, N = (scale[:, None] * M * scale for M in (observed, of_noise))
+    values = np.linalg.eigvalsh(G)
+    if values[0] <= size * np.finfo(float).eps * values[-1]:
+        return None
+    share = eigh(N, G, eigvals_only=True)[-1]  # of noise in what was seen, in the worst direction
+    if share * (1.0 + ENOUGH * np.sqrt(2.0 / rows)) >= 1.0:
+        return None
+    inverse = np.linalg.inv(G - N)
+    return np.asarray(scale[:, None] * (inverse @ G @ inverse) * scale)
+
+
+def signal_projection(moments: Array, noise: Array, rows: float) -> Array:
+    """Return P that leaves of measured vectors what is more than noise, shape (k, k).
+
+    Of the principal axes of what was measured, noise being white, those whose mean square exceeds
+    that of noise by more than it scatters.
+
+    Args:
+        moments: Mean of w wᵀ of the vectors measured, shape (k, k).
+        noise: Covariance of their noise, positive definite, shape (k, k).
+        rows: How many independent vectors that are.
+    """
+    root = np.linalg.cholesky(noise)
+    white = np.linalg.solve(root, np.linalg.solve(root, moments).T)
+    values, vectors = np.linalg.eigh(0.5 * (white + white.T))
+    seen = vectors[:, values > 1.0 + ENOUGH * np.sqrt(2.0 / rows)]
+    return np.asarray(root @ seen @ np.linalg.solve(root.T, seen).T)
