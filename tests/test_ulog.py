@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import struct
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
+from heft.applications.free_flyer import FlightLog, IdentifyFreeFlyer
 from heft.errors import InvalidRecording, MissingSignal
+from heft.models import load_of, shipped_free_flyer
 from heft.recordings import ColumnMap, Recording, convert
 from heft.recordings.formats.px4 import held_means
+from tests.free_flights import fly
 from tests.ulog_files import message, sample, ulog, write_ulog
 
 Array = np.ndarray
@@ -145,6 +149,42 @@ def test_the_first_of_topics_that_say_the_same_is_taken_and_that_is_said(tmp_pat
     assert np.allclose(columns(chosen, "pos.cobot.y")[:, 0], np.arange(0, 80, 2))
     with pytest.raises(MissingSignal, match="no topic 'vehicle_odometri'"):
         Recording.open(path, ColumnMap.from_dict({"topic": {"names": ["vehicle_odometri"]}}))
+
+
+def test_what_a_vehicle_grasped_is_found_in_its_ulog(tmp_path: Path) -> None:
+    cobot = shipped_free_flyer("space_cobot")
+    load = load_of("1.2kg@0.20,0.06,-0.10")
+    flown = fly(cobot, cobot.with_load(load), 5, periods=2)
+    log = FlightLog.of(flown.recording, cobot)
+    own = Rotation.from_quat(np.roll(log.quaternion, -1, axis=1)).as_matrix()
+    turned = np.roll(Rotation.from_matrix(NED @ own @ FRD).as_quat(), 1, axis=1)
+    rows: list[tuple[str, dict[str, object]]] = []
+    for time, p, q, u in zip(log.time, log.position @ NED, turned, log.commands, strict=True):
+        stamp = START + round(1e6 * float(time))
+        pose = {"timestamp": stamp, "timestamp_sample": stamp, "pose_frame": 1, "velocity_frame": 1}
+        rows.append(("vehicle_odometry", {**pose, "position": p, "q": q}))
+        share = np.concatenate([u / 5.7, np.full(6, np.nan)])
+        rows.append(("actuator_motors", {"timestamp": stamp, "control": share}))
+    path = write_ulog(tmp_path / "flight.ulg", rows)
+    actuators = replace(
+        cobot.actuators,
+        names=tuple(f"motor{k}" for k in range(1, 7)),
+        mixing=5.7 * cobot.actuators.mixing,
+        lower=-np.ones(6),
+        upper=np.ones(6),
+        noise=cobot.actuators.noise / 5.7,
+    )
+    vehicle = replace(cobot, name="vehicle", actuators=actuators)
+    found, as_logged = (
+        IdentifyFreeFlyer(10.0, published=None).fit(log, flyer)
+        for log, flyer in ((Recording.open(path), vehicle), (flown.recording, cobot))
+    )
+    # Numbers of single precision, and no other difference.
+    covariance = as_logged.body.parameters.covariance
+    assert covariance is not None
+    assert np.all(np.abs(found.values - as_logged.values) < 0.05 * np.sqrt(np.diag(covariance)))
+    mass = found.load.numbers["mass"]
+    assert abs(mass.value - load.mass) < 4.0 * mass.std
 
 
 def test_without_the_library_the_cure_is_said(
