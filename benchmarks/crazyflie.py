@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 from scipy.spatial.transform import Rotation
 
+from heft.applications.free_flyer.flight_log import held_for, mean_thrust
 from heft.arrays import Array
 from heft.plants import rotor_recording
 from heft.recordings import Recording
@@ -17,6 +20,7 @@ AIRBORNE = 0.3  # height above which it flies [m]
 RPM = 2.0 * np.pi / 60.0 / 6.0  # rotor's rad/s of one electrical turn a minute, six pole pairs
 AXES = ("w", "x", "y", "z")
 FRAME = "crazyflie"
+LAGS = np.arange(0.0, 0.1205, 0.001)  # tried [s]
 
 
 def reference(folder: Path) -> dict[str, float]:
@@ -73,3 +77,61 @@ def recording(path: Path, wrench: Array) -> Recording:
         u=speeds,
     )
     return rotor_recording(raw, FRAME, [f"u.{name}" for name in speeds], wrench)
+
+
+@dataclass(frozen=True, eq=False)
+class CommandedRotors:
+    """How rotors follow their commands: Ω² = c₀ + c₁ V + c₂ V², V = y V_bat, with τ ẏ = u − y.
+
+    A command is a share of the battery's voltage; the battery's falls while it flies.
+
+    Attributes:
+        lag: τ, one for all rotors [s].
+        numbers: c of each rotor, shape (4, 3) [rad²/s²].
+        unexplained: Share of the variance of Ω² that is left.
+    """
+
+    lag: float
+    numbers: Array
+    unexplained: float
+
+    @staticmethod
+    def of(data: dict[str, Array], lags: Array = LAGS) -> CommandedRotors:
+        """Return the fit of a log, by least squares at each lag.
+
+        Args:
+            data: Of `columns`.
+            lags: Tried [s].
+        """
+        return min((CommandedRotors._at(data, tau) for tau in lags), key=lambda f: f.unexplained)
+
+    @staticmethod
+    def _at(data: dict[str, Array], lag: float) -> CommandedRotors:
+        numbers, left, whole = [], 0.0, 0.0
+        for k, rows in enumerate(_commanded(data, lag)):
+            squared = data[f"speed{k + 1}"] ** 2
+            found = np.linalg.lstsq(rows, squared, rcond=None)[0]
+            numbers.append(found)
+            left += float(np.sum((squared - rows @ found) ** 2))
+            whole += float(np.sum((squared - squared.mean()) ** 2))
+        return CommandedRotors(float(lag), np.array(numbers), left / whole)
+
+    def thrust(self, data: dict[str, Array]) -> Array:
+        """Return the sum of Ω² that commands lead to, shape (N,) [rad²/s²]."""
+        parts = zip(_commanded(data, self.lag), self.numbers, strict=True)
+        return np.asarray(sum(rows @ own for rows, own in parts))
+
+
+def _commanded(data: dict[str, Array], lag: float) -> Iterator[Array]:
+    """Yield the rows (1, V, V²) of each rotor, shape (N, 3)."""
+    held = held_for(data["t"])
+    u = np.stack([data[f"m{k}_thrust"] for k in range(1, 5)], axis=1)
+    followed = mean_thrust(u, held, np.full(4, lag))
+    for y in followed.T:
+        yield (y * data["Vbat"])[:, None] ** np.arange(3)
+
+
+def specific_force(data: dict[str, Array]) -> Array:
+    """Return what is felt along the thrust's axis, shape (N,) [m/s²]."""
+    turn = Rotation.from_quat(np.stack([data[f"q{a}"] for a in ("x", "y", "z", "w")], axis=1))
+    return np.asarray(turn.inv().apply(np.stack([data[f"a{a}"] for a in AXES[1:]], axis=1))[:, 2])

@@ -34,10 +34,13 @@ import numpy as np
 from benchmarks.interruptions import prepared
 from benchmarks.results_file import Row, at_least, at_most, store, table
 from heft import cli
+from heft.models import load_of, shipped_free_flyer
+from heft.recordings import write_table
 
 ARRAYS = ("array", "zeros", "ones", "empty", "full", "concatenate", "stack", "arange", "eye")
 CLOCKS = ("monotonic", "time", "time_ns", "perf_counter")
 BACK = 3600.0  # [s]
+BODIES = Path(cli.__file__).parents[1] / "models" / "bodies"
 ERRORS = {
     "write": (errno.ENOSPC, errno.EIO),
     "open": (errno.EMFILE, errno.EIO),
@@ -288,7 +291,8 @@ def breaches(command: Command, folder: Path, before: set[str], ended: Ended) -> 
 
 def _whole(out: Path) -> bool:
     try:
-        json.loads((out / "estimate.json").read_text(encoding="utf-8"))
+        for path in out.glob("*.json"):
+            json.loads(path.read_text(encoding="utf-8"))
     except ValueError:
         return False
     return all(path.stat().st_size for path in out.iterdir())
@@ -399,8 +403,37 @@ def _live(folder: Path) -> Command:
     return Command("live", words, frozenset({"estimate.json", "payload.txt"}), "set_target")
 
 
+def _freeflyer(folder: Path) -> Command:
+    from tests.free_flights import fly
+
+    flyer = shipped_free_flyer("space_cobot")
+    flown = fly(flyer, flyer.with_load(load_of("1.2kg@0.20,0.06,-0.10")), 0, periods=2)
+    write_table(flown.recording.canonical(), folder / "log.csv")
+    (folder / "body.toml").write_bytes((BODIES / "space_cobot.toml").read_bytes())
+    words = ["freeflyer", "identify", "body.toml", "log.csv", "--out", "out"]
+    return Command(
+        "freeflyer", words, frozenset({"free-flyer.json", "report.html"}), "What it grasped"
+    )
+
+
+def _flight(folder: Path) -> Command:
+    (folder / "body.toml").write_bytes((BODIES / "quadrotor.toml").read_bytes())
+    (folder / "bounds.toml").write_text("[motion]\nperiod = 4.0\nharmonics = 2\n")
+    words = ["freeflyer", "design", "body.toml", "--bounds", "bounds.toml", "--starts", "1"]
+    files = {"motion.csv", "motion.mcap", "px4.mcap", "astrobee.mcap"}
+    return Command(
+        "flight", [*words, "--out", "out"], frozenset({*files, "series.json", "design.json"}),
+        "Log-determinant",
+    )  # fmt: skip
+
+
 # Each writes its inputs to a folder and returns the command.
-COMMANDS: dict[str, Callable[[Path], Command]] = {"live": _live, "identify": _identify}
+COMMANDS: dict[str, Callable[[Path], Command]] = {
+    "live": _live,
+    "identify": _identify,
+    "freeflyer": _freeflyer,
+    "flight": _flight,
+}
 
 
 def measure(name: str, count: int, seed: int = 0) -> list[Row]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -193,6 +193,29 @@ def robustness() -> list[Row]:
     return rows
 
 
+def commanded(folder: Path) -> Iterator[Row]:
+    """Yield how rotors follow their commands, and the thrust that commands alone foretell."""
+    logs = {p.stem: crazyflie.columns(p) for p in sorted(folder.glob("*.parquet"))}
+    fits = {name: crazyflie.CommandedRotors.of(data) for name, data in logs.items()}
+    for name, fit in fits.items():
+        still = crazyflie.CommandedRotors.of(logs[name], np.zeros(1)).unexplained
+        text = f"leaves {fit.unexplained:.3f} of the variance of Ω², {still:.3f} without"
+        yield Row(f"crazyflie, rotor lag, {name}", 1e3 * fit.lag, "ms", against=text)
+    lags = [fit.lag for fit in fits.values()]
+    yield at_most("crazyflie, rotor lag, largest less least", 1e3 * np.ptp(lags), "ms", 15.0)
+    for group in ("raw_random1", "processed_square"):
+        one, two = sorted(name for name in logs if name.startswith(group))
+        for how, lag in (("lag modelled", crazyflie.LAGS), ("no lag", np.zeros(1))):
+            fit = crazyflie.CommandedRotors.of(logs[one], lag)
+            felt = [crazyflie.specific_force(logs[name]) for name in (one, two)]
+            scale = np.linalg.lstsq(fit.thrust(logs[one])[:, None], felt[0], rcond=None)[0][0]
+            rest = felt[1] - scale * fit.thrust(logs[two])
+            error = float(np.sqrt(np.mean(rest**2) / np.mean(felt[1] ** 2)))
+            bound = 0.09 if how == "lag modelled" else None
+            label = f"crazyflie, thrust axis of unseen {two} by commands, {how}"
+            yield Row(label, error, "", bound, None if bound is None else error <= bound)
+
+
 def real(folder: Path) -> list[Row]:
     """Return the rows of the Crazyflie's logs."""
     stated = crazyflie.reference(folder)
@@ -210,6 +233,7 @@ def real(folder: Path) -> list[Row]:
         inside = found.interval[0] <= mass <= found.interval[1]
         text = f"{found.value:.5f} ± {1.96 * found.std:.5f} kg"
         rows.append(Row(f"crazyflie, mass off, {name}", off, "%", 8.0, off <= 8.0 or inside, text))
+    rows += list(commanded(folder))
     for fitted, unseen in (("raw_random1", "raw_random1"), ("processed_square",) * 2):
         one = next(k for k in logs if k.startswith(fitted) and k.endswith("run1"))
         two = next(k for k in logs if k.startswith(unseen) and k.endswith("run2"))

@@ -1,13 +1,14 @@
 """Which small changes of the code the tests notice.
 
     python -m benchmarks.mutations --reach                    # once: which tests reach which line
-    python -m benchmarks.mutations [--count 300] [--seed 0] [--store]
+    python -m benchmarks.mutations [--count 300] [--seed 0] [--again] [--store]
 
 Mutants are drawn by a seed, as many of a room as it has places to change, from lines that a test
-reaches. Each is tried in a copy of the project against the tests that reach its line, the quickest
-first, until one fails. No tracer sees the lines of compiled kernels, nor those of processes that
-tests start: a kernel's mutants are tried against the tests that reach its callers, and survivors
-against the tests of the command line as well.
+reaches. Each is tried in a copy of the project against the tests that reach its line, those of the
+files that reach least first, until one fails; and `--again` tries what survived against more of
+them, and against the tests of the command line. No tracer sees the lines of compiled kernels, nor
+those of processes that tests start: a kernel's mutants are tried against the tests that reach its
+callers.
 
 What survives is either a hole in the tests or equivalent: the same program by other means. Those
 that are argued to be equivalent stand in `mutations_equivalent.toml`, each with its reason.
@@ -19,17 +20,19 @@ from __future__ import annotations
 
 import argparse
 import ast
+import hashlib
 import json
 import os
-import random
+import queue
 import shutil
-import signal
 import subprocess
 import sys
 import tomllib
 import xml.etree.ElementTree as ElementTree
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -42,8 +45,10 @@ CACHE = ROOT / "benchmarks" / ".cache" / "mutations"
 RESULTS = CACHE / "results.jsonl"
 EQUIVALENT = ROOT / "benchmarks" / "mutations_equivalent.toml"
 CORE = ("information", "dynamics", "plants", "estimators")
+CLOSE = 6  # files of tests that are tried before others
 COMMANDS = ("tests/test_cli.py",)  # tests in processes of their own
-MOST_SECONDS = 120.0  # of tests for one mutant, as long as they take without it
+MOST_SECONDS = 20.0  # of tests for one mutant, as long as they take without it
+MORE_SECONDS = 120.0  # for one that survived
 SLOWER, STARTING = 4.0, 40.0  # how much longer a mutant's tests may take, as a factor and by [s]
 COPIED = ("src", "tests", "benchmarks", "docs", "examples", "fuzz", "README.md", "CHANGELOG.md")
 COPIED += ("pyproject.toml", "constraints.txt", "mkdocs.yml", "Makefile", "LICENSE")
@@ -80,30 +85,130 @@ class Reach:
         return Reach(lines, content["seconds"])
 
     @cached_property
-    def callers(self) -> Mapping[str, frozenset[str]]:
-        """By name of a function, the tests that reach a line that names it."""
-        found: dict[str, set[str]] = defaultdict(set)
+    def named(self) -> Mapping[str, tuple[tuple[str, frozenset[str]], ...]]:
+        """By name: functions that name it, and the tests that reach a line of theirs that does."""
+        found: dict[str, list[tuple[str, frozenset[str]]]] = defaultdict(list)
         for path in sorted((ROOT / SOURCE).rglob("*.py")):
-            file = path.relative_to(ROOT / SOURCE).as_posix()
-            by_line = self.tests.get(file, {})
-            for node in ast.walk(ast.parse(path.read_bytes())):
-                name = getattr(node, "id", None) or getattr(node, "attr", None)
-                if isinstance(node, ast.Name | ast.Attribute) and name:
-                    found[str(name)].update(by_line.get(node.lineno, ()))
-        return {name: frozenset(tests) for name, tests in found.items()}
+            by_line = self.tests.get(path.relative_to(ROOT / SOURCE).as_posix(), {})
+            for function in ast.walk(ast.parse(path.read_bytes())):
+                if not isinstance(function, ast.FunctionDef):
+                    continue
+                for node in (n for part in function.body for n in ast.walk(part)):
+                    name = getattr(node, "id", None) or getattr(node, "attr", None)
+                    if isinstance(node, ast.Name | ast.Attribute) and name:
+                        tests = frozenset(by_line.get(node.lineno, ()))
+                        found[str(name)].append((function.name, tests))
+        return {name: tuple(places) for name, places in found.items()}
 
-    def of(self, mutant: Mutant) -> list[str]:
-        """Return the tests that reach a mutant, the quickest first, of bounded time together."""
-        tests = set(self.tests.get(mutant.path, {}).get(mutant.line, ()))
+    def callers(self, name: str) -> set[str]:
+        """Return the tests that reach a call of a compiled function, through others if need be."""
+        found: set[str] = set()
+        known, waiting = {name}, [name]
+        while waiting:
+            for function, tests in self.named.get(waiting.pop(), ()):
+                found |= tests
+                if not tests and function not in known:
+                    known.add(function)
+                    waiting.append(function)
+        return found
+
+    @cached_property
+    def breadth(self) -> Mapping[str, int]:
+        """By file of tests, how many lines they reach: the fewer, the closer they look."""
+        found: Counter[str] = Counter()
+        for by_line in self.tests.values():
+            for tests in by_line.values():
+                found.update({t.partition("::")[0] for t in tests})
+        return found
+
+    def of(self, mutant: Mutant, most: float = MOST_SECONDS) -> list[str]:
+        """Return the tests that reach a mutant, of bounded time together [s].
+
+        Quick ones first of the files that reach least, for the others by their time.
+        """
         if mutant.compiled:
-            tests |= self.callers.get(mutant.where.split(".")[0], frozenset())
+            tests = self.callers(mutant.where.split(".")[0])
+        else:
+            tests = set(self.tests.get(mutant.path, {}).get(mutant.line, ()))
+        files = sorted({t.partition("::")[0] for t in tests}, key=lambda f: (self.breadth[f], f))
+        close = set(files[:CLOSE])
+
+        def order(test: str) -> tuple[bool, float, str]:
+            return test.partition("::")[0] not in close, self.seconds.get(test, 1.0), test
+
         chosen, spent = [], 0.0
-        for test in sorted(tests, key=lambda t: (self.seconds.get(t, 1.0), t)):
-            spent += self.seconds.get(test, 1.0)
-            if chosen and spent > MOST_SECONDS:
-                break
-            chosen.append(test)
+        for test in sorted(tests, key=order):
+            seconds = self.seconds.get(test, 1.0)
+            if not chosen or spent + seconds <= most:
+                chosen.append(test)
+                spent += seconds
         return chosen
+
+
+class Copy:
+    """A copy of the project in which one mutant after another is tried."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        fresh_copy(folder)
+        environment = {**os.environ, "PYTHONPATH": f"{folder / 'src'}:{folder}"}
+        call = [sys.executable, "-m", "benchmarks.mutation_server"]
+        self.server = subprocess.Popen(
+            call,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, reach: Reach, tests: Sequence[str]) -> tuple[str, str]:
+        """Return "passed", "failed" or "too slow", and the test that failed."""
+        assert self.server.stdin is not None and self.server.stdout is not None
+        most = STARTING + SLOWER * sum(reach.seconds.get(t, 1.0) for t in tests)
+        self.server.stdin.write(json.dumps({"tests": list(tests), "most": most}) + "\n")
+        self.server.stdin.flush()
+        answer = self.server.stdout.readline()
+        if not answer:
+            raise SystemExit("the process that runs tests has ended")
+        outcome, _, test = answer.strip().partition("\t")
+        return outcome, test
+
+    @contextmanager
+    def changed(self, mutant: Mutant) -> Iterator[None]:
+        """Change the copy; afterwards it is as before, its compiled kernels with it."""
+        path, kept = self.folder / SOURCE / mutant.path, self.folder / "kept-kernels"
+        source, stat = path.read_bytes(), path.stat()
+        compiled = sorted((self.folder / SOURCE).rglob("__pycache__")) if mutant.compiled else []
+        for number, folder in enumerate(compiled):
+            shutil.copytree(folder, kept / str(number))
+        try:
+            path.write_bytes(mutant.of(source))
+            yield
+        finally:
+            path.write_bytes(source)
+            os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+            for number, folder in enumerate(compiled):
+                shutil.rmtree(folder, ignore_errors=True)
+                shutil.copytree(kept / str(number), folder)
+            shutil.rmtree(kept, ignore_errors=True)
+
+    def tried(self, reach: Reach, mutant: Mutant, again: bool) -> dict[str, object]:
+        """Return what became of a mutant.
+
+        Args:
+            reach: Of tests.
+            mutant: One of them.
+            again: Whether it survived before: more tests are tried, and the command line's.
+        """
+        tests = reach.of(mutant, MORE_SECONDS if again else MOST_SECONDS)
+        if again:
+            tests += [t for t in reach.seconds if t.startswith(COMMANDS) and t not in tests]
+        with self.changed(mutant):
+            outcome, test = self.run(reach, tests)
+        if test and self.run(reach, [test])[0] != "passed":
+            outcome = "its test fails without it"
+        return {"key": mutant.key, "line": mutant.line, "outcome": outcome, "by": test}
 
 
 def find_reach() -> None:
@@ -136,11 +241,14 @@ def find_reach() -> None:
 
 
 def drawn(reach: Reach, count: int, seed: int) -> list[Mutant]:
-    """Return mutants drawn by a seed from the lines that tests reach."""
+    """Return mutants drawn by a seed from the lines that tests reach.
+
+    Each has a place of its own in the order, so that a change of the code leaves most of them.
+    """
     root, every = ROOT / SOURCE, []
     for path in sorted(root.rglob("*.py")):
         every += [m for m in mutants(root, path) if reach.of(m)]
-    random.Random(seed).shuffle(every)
+    every.sort(key=lambda m: hashlib.sha256(f"{seed} {m.key}".encode()).digest())
     chosen: list[Mutant] = []
     keys: set[str] = set()
     for mutant in every:
@@ -164,45 +272,26 @@ def fresh_copy(folder: Path) -> None:
             shutil.copy2(source, target)
 
 
-def passes(folder: Path, tests: Sequence[str], most: float) -> str:
-    """Return "passed", or why not: "failed" or "too slow"."""
-    listed = folder / "tests-to-run.txt"
-    listed.write_text("\n".join(tests))
-    environment = {**os.environ, "PYTHONPATH": f"{folder / 'src'}:{folder}"}
-    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header"]
-    call = [sys.executable, "-m", "pytest", *options, f"@{listed.name}"]
-    process = subprocess.Popen(
-        call,
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        return "passed" if process.wait(most) == 0 else "failed"
-    except subprocess.TimeoutExpired:
-        return "too slow"
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+def tried(
+    reach: Reach, todo: Sequence[Mutant], again: bool, jobs: int
+) -> Iterator[dict[str, object]]:
+    """Yield what becomes of mutants, several at a time, each kept as soon as it is known."""
+    free: queue.SimpleQueue[Copy] = queue.SimpleQueue()
+    for number in range(min(jobs, len(todo))):
+        free.put(Copy(CACHE / f"copy{number}"))
 
+    def one(mutant: Mutant) -> dict[str, object]:
+        copy = free.get()
+        try:
+            return copy.tried(reach, mutant, again)
+        finally:
+            free.put(copy)
 
-def tried(reach: Reach, mutant: Mutant, folder: Path) -> dict[str, object]:
-    """Return what became of a mutant."""
-    path = folder / SOURCE / mutant.path
-    source = path.read_bytes()
-    tests = reach.of(mutant)
-    most = STARTING + SLOWER * sum(reach.seconds.get(t, 1.0) for t in tests)
-    try:
-        path.write_bytes(mutant.of(source))
-        outcome = passes(folder, tests, most)
-        if outcome == "passed":
-            outcome = passes(folder, COMMANDS, STARTING + SLOWER * 120.0)
-    finally:
-        path.write_bytes(source)
-    return {"key": mutant.key, "line": mutant.line, "tests": len(tests), "outcome": outcome}
+    with RESULTS.open("a", encoding="utf-8") as file, ThreadPoolExecutor(jobs) as pool:
+        for result in pool.map(one, todo):
+            file.write(json.dumps(result) + "\n")
+            file.flush()
+            yield result
 
 
 def known() -> dict[str, dict[str, object]]:
@@ -224,7 +313,7 @@ def equivalent() -> dict[str, str]:
 def rows_of(found: Sequence[Mapping[str, object]]) -> Iterator[Row]:
     """Yield the shares of mutants that were noticed."""
     same = equivalent()
-    live = [str(r["key"]) for r in found if r["outcome"] == "passed"]
+    live = [str(r["key"]) for r in found if r["outcome"] not in ("failed", "too slow")]
     argued = [k for k in live if k in same]
     yield at_least("mutants tried", len(found), "", 300)
     yield at_least("killed", 1.0 - len(live) / len(found), "", 0.85)
@@ -246,6 +335,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--again", action="store_true", help="try survivors once more")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--store", action="store_true")
     chosen = parser.parse_args()
     if chosen.reach:
@@ -253,21 +343,11 @@ def main() -> None:
         return
     reach, done = Reach.load(), known()
     plan = drawn(reach, chosen.count, chosen.seed)
-    folder = CACHE / "copy"
-    fresh_copy(folder)
-    tests = sorted({test for mutant in plan for test in reach.of(mutant)})
-    most = STARTING + SLOWER * sum(reach.seconds.get(t, 1.0) for t in tests)
-    if any(m.key not in done for m in plan) and passes(folder, tests, most) != "passed":
-        raise SystemExit(f"tests fail in {folder} without any change: nothing would survive")
-    with RESULTS.open("a", encoding="utf-8") as file:
-        for number, mutant in enumerate(plan, 1):
-            before = done.get(mutant.key)
-            if before is not None and not (chosen.again and before["outcome"] == "passed"):
-                continue
-            done[mutant.key] = result = tried(reach, mutant, folder)
-            file.write(json.dumps(result) + "\n")
-            file.flush()
-            print(f"{number}/{len(plan)} {result['outcome']}: {mutant.key}", flush=True)
+    survived = [m for m in plan if done.get(m.key, {}).get("outcome") == "passed"]
+    todo = survived if chosen.again else [m for m in plan if m.key not in done]
+    for result in tried(reach, todo, chosen.again, chosen.jobs):
+        done[str(result["key"])] = result
+        print(f"{result['outcome']}: {result['key']}", flush=True)
     found = [done[m.key] for m in plan]
     for result in found:
         if result["outcome"] == "passed" and result["key"] not in equivalent():

@@ -472,6 +472,55 @@ def parquet(dice: Dice, folder: Path) -> Path:
     return path
 
 
+# ULog.
+
+POSE = (
+    ("uint64_t", "timestamp", 1),
+    ("uint64_t", "timestamp_sample", 1),
+    ("float", "position", 3),
+    ("float", "q", 4),
+    ("float", "velocity", 3),
+    ("float", "angular_velocity", 3),
+    ("uint8_t", "pose_frame", 1),
+    ("uint8_t", "velocity_frame", 1),
+)
+ODD_TYPES = ("float[65535]", "float[-1]", "own", "vehicle_odometry", "char[9]", "[", "float[1", "")
+
+
+def ulog(dice: Dice, folder: Path) -> Path:
+    """Write a ULog whose types, subscriptions or lengths of messages are odd."""
+
+    def message(kind: str, body: bytes) -> bytes:
+        size = dice.size(len(body), 2**16 - 1)
+        return struct.pack("<HB", size, ord(dice.or_odd(kind, "FADBISOXQ\0"))) + body
+
+    data = dice.or_odd(b"ULog\x01\x12\x35\x01", (b"ULog", b"ULog\x01\x12\x35\xff")) + bytes(8)
+    flags = bytes(8) + bytes((dice.or_odd(0, (1, 2)),)) + bytes(7)
+    offsets = (dice.or_odd(0, ODD_SIZES) for _ in range(3))
+    data += message("B", flags + struct.pack("<3Q", *(min(x, 2**63) for x in offsets)))
+    own = "own:" + ";".join(f"{dice.one(ODD_TYPES)} f{k}" for k in range(dice.count(300)))
+    data += message("F", own.encode()) if dice.lie() else b""
+    fields = [f"{t}{f'[{n}]' if n > 1 else ''} {name}" for t, name, n in POSE]
+    fields = [dice.or_odd(f, [f"{t} x" for t in ODD_TYPES]) for f in fields]
+    text = dice.or_odd("vehicle_odometry", ODD_NAMES) + ":" + ";".join(fields) + ";"
+    data += message("F", text.encode("utf-8", "surrogatepass"))
+    for k in range(dice.count(3000) if dice.lie() else 1):
+        name = dice.or_odd("vehicle_odometry", ("own", "", "x"))
+        data += message("A", struct.pack("<BH", 0, dice.or_odd(k, (0, 9))) + name.encode())
+    for k in range(dice.count(400)):
+        stamp = dice.or_odd(1000 * k, (0, 2**63, 2**64 - 1))
+        numbers = [float(dice.number().replace(",", "").replace("0x", "") or 0) for _ in range(13)]
+        with np.errstate(over="ignore"):
+            single = np.array(numbers).astype("<f4").tobytes()
+        frames = bytes((dice.or_odd(1, (0, 2, 255)), dice.or_odd(1, (0, 2, 3))))
+        body = struct.pack("<HQQ", dice.or_odd(0, (1, 9)), stamp, stamp) + single + frames
+        data += message("D", body[: dice.or_odd(len(body), (0, 1, 10, len(body) - 1))])
+        data += message("O", b"\1\0") if dice.lie() else b""
+    path = folder / "run.ulg"
+    path.write_bytes(dice.changed(data) if dice.lie() else data)
+    return path
+
+
 GENERATORS: dict[str, Callable[[Dice, Path], Path]] = {
     "metadata": metadata,
     "csv": csv,
@@ -480,4 +529,5 @@ GENERATORS: dict[str, Callable[[Dice, Path], Path]] = {
     "db3": db3,
     "npz": npz,
     "parquet": parquet,
+    "ulog": ulog,
 }

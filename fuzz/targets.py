@@ -12,12 +12,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from heft.applications.demo import FOLDER as DEMO
 from heft.applications.derive.lagrange import derive_file
+from heft.applications.free_flyer import FirstPath, FlightLog, commanded_flight
+from heft.applications.free_flyer.flights import read_motion
+from heft.applications.free_flyer.study import loads_of
 from heft.applications.identification.results import Identified
 from heft.applications.payload.sensors import Sensors
 from heft.errors import HeftError, InvalidRecording
+from heft.experiments import FlightReference
 from heft.information.square_root import Information
+from heft.models import (
+    flight_bounds_from_toml,
+    free_flyer_from_toml,
+    shipped_free_flyer,
+)
 from heft.models.options import Options
 from heft.models.robot import Robot
 from heft.recordings.columns import ColumnMap
@@ -95,6 +106,20 @@ def message(path: Path) -> list[Piece]:
     return pieces
 
 
+def flight(path: Path) -> FlightLog:
+    """Read a flight of the quadrotor, and bridge its gaps."""
+    made = FlightLog.of(Recording.open(path), shipped_free_flyer("quadrotor"))
+    FirstPath().states(made)
+    return made
+
+
+def motion(path: Path) -> None:
+    """Read a designed flight whose series is given, and command it."""
+    (path.parent / "design.json").write_text('{"cycles": 2}')
+    trajectory, _ = read_motion(path.parent)
+    commanded_flight(FlightReference(trajectory, np.zeros(3)), shipped_free_flyer("quadrotor"))
+
+
 def archive(data: bytes) -> bytes:
     """Return an NPZ file that is sound but for its one array."""
     memory = io.BytesIO()
@@ -122,4 +147,10 @@ TARGETS = {
     "sensors": Target("wrist.toml", Sensors.from_toml),
     "message": Target("message.bin", message),
     "derive": Target("arm.toml", derive_file),
+    "ulog": Target("run.ulg", log),
+    "body": Target("body.toml", free_flyer_from_toml),
+    "bounds": Target("bounds.toml", flight_bounds_from_toml),
+    "loads": Target("loads.toml", loads_of),
+    "flight": Target("run.csv", flight),
+    "motion": Target("series.json", motion),
 }

@@ -245,3 +245,21 @@ def test_a_loads_rows_are_those_of_its_weight_in_the_robot() -> None:
     expected = torque() - before
     found = plant.rows(samples, range(10)).regressor @ load
     assert np.abs(found - expected).max() <= 1e-11 * np.abs(expected).max()
+
+
+def test_joints_that_are_held_still_are_where_they_are_held() -> None:
+    robot = Robot.from_urdf_text(
+        robots.PLANAR_ARM, Options(joint={"elbow": JointOptions(position=0.4)})
+    )
+    plant = ExcitableRobot(robot)
+    rng = np.random.default_rng(4)
+    q, v, a = rng.normal(size=(3, 9, 1))
+    samples = plant.samples_at(q, v, a)
+    at = robot.joints.index("elbow")
+    moving = 1 - at
+    whole = np.zeros((3, 9, 2))
+    whole[:, :, moving] = np.stack([q, v, a])[:, :, 0]
+    whole[0, :, at] = 0.4
+    expected = kernels.motion_of(robot.tree, robot.gravity, *whole)
+    np.testing.assert_array_equal(samples.motion.position, whole[0].T)
+    np.testing.assert_allclose(samples.motion.velocity, expected.velocity, atol=1e-14)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from heft.applications.identification.settings import Settings
-from heft.applications.payload.by_repeated_motion import MatchedMotions
+from heft.applications.payload.by_repeated_motion import MatchedMotions, runs
 from heft.applications.payload.by_torques import Carried, WeighCarried
 from heft.errors import InvalidRecording, InvalidSetting
 from heft.information import inertia
@@ -151,3 +151,11 @@ def test_the_last_frame_is_the_default_and_others_are_refused() -> None:
     for wrong, words in (("nowhere", "no link 'nowhere'"), ("base_link", "nothing can be carried")):
         with pytest.raises(InvalidSetting, match=words):
             load_columns(problem, wrong)
+
+
+def test_runs_begin_at_zero_and_know_when_that_was() -> None:
+    robot, _, empty, _ = experiment(0)
+    problem = Problem(RobotPlant(robot), (empty,), SETTINGS.smoothing)
+    (run,) = runs(problem)
+    assert run.time[0] == 0.0 and run.begin >= next(iter(empty.blocks([]))).time[0]
+    assert np.all(np.diff(run.time) > 0.0)

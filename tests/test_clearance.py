@@ -13,11 +13,13 @@ import coal
 import numpy as np
 import pinocchio as pin
 import pytest
+from scipy.spatial.transform import Rotation
 
 from heft.arrays import Array
 from heft.dynamics import body_poses
 from heft.errors import InvalidSetting
 from heft.experiments import Clearance
+from heft.experiments.clearance_kernels import _turn
 from heft.models import (
     Capsules,
     LinkShape,
@@ -257,3 +259,13 @@ def test_a_tool_is_a_capsule_of_its_own() -> None:
     astray = Options.from_dict({"motion": {"tool": [tool | {"link": "tool1"}]}})
     with pytest.raises(InvalidSetting, match="tool0"):
         fit_capsules(Robot.from_file(path_of(UR10), astray))
+
+
+def test_a_joint_turns_its_link_about_any_axis() -> None:
+    rng = np.random.default_rng(8)
+    for _ in range(20):
+        axis = rng.normal(size=3)
+        axis, angle = axis / np.linalg.norm(axis), float(rng.uniform(-3.0, 3.0))
+        out = np.full((3, 3), np.nan)
+        _turn.py_func(axis, angle, out)
+        assert np.allclose(out, Rotation.from_rotvec(angle * axis).as_matrix(), atol=1e-14)

@@ -72,7 +72,7 @@ def test_a_broken_law_is_seen(law: str, tmp_path: Path) -> None:
     assert breaches(COMMAND, tmp_path, set(), ended) == [law]
 
 
-@pytest.mark.parametrize(("name", "runs"), [("live", 10), ("identify", 5)])
+@pytest.mark.parametrize(("name", "runs"), [("live", 10), ("identify", 5), ("freeflyer", 5)])
 def test_a_failure_costs_a_refusal_at_most(name: str, runs: int) -> None:
     rows = apart(name, runs, seed=7)
     assert [row.name for row in rows if row.holds is False] == []

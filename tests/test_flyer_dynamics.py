@@ -189,6 +189,23 @@ def test_a_body_that_pushes_up_turns_as_its_path_bends() -> None:
     assert (omega[2] - omega[0]) / (2.0 * step) == pytest.approx(alpha[1], abs=1e-6)
 
 
+def test_a_thrust_follows_its_command_by_its_lag_whatever_the_step() -> None:
+    mass, lag = 2.0, 0.04
+    ball = Inertial(mass, np.zeros(3), 0.01 * np.eye(3))
+    push = Thruster(np.array([1.0, 0.0, 0.0, 0.0, 0.0, 0.0]), lag)
+    for step in (0.005, 0.001):
+        world = FreeFlyerWorld([ball], [push], np.zeros(3), step)
+        world.spin_up(np.zeros(1))
+        speed = 0.0
+        thrust = 0.0
+        for command in (3.0, -1.0, 2.0):
+            world.advance(np.array([command]), np.zeros(1), 0.02)
+            left = np.exp(-0.02 / lag)
+            speed += (command * 0.02 + (thrust - command) * lag * (1.0 - left)) / mass
+            thrust = command + (thrust - command) * left
+            assert world.state.velocity[0] == pytest.approx(speed, abs=1e-6)
+
+
 @pytest.mark.parametrize("name", ["space_cobot", "quadrotor"])
 def test_channels_measure_each_actuator_alone(name: str) -> None:
     flyer = shipped_free_flyer(name)

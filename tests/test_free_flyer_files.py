@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.spatial.transform import Rotation
 
 from heft.applications.free_flyer import (
     StudySettings,
@@ -16,10 +18,18 @@ from heft.applications.free_flyer import (
     study_files,
     track_files,
 )
+from heft.applications.free_flyer.convergence import Convergence
+from heft.applications.free_flyer.flights import MESSAGES, MOTION
 from heft.errors import InvalidRecording, InvalidSetting
 from heft.experiments import DesignSettings
+from heft.information import inertia
 from heft.models import Load, load_of
+from tests.browser import browser, opened
 
+INKED = (
+    "() => { const c = document.querySelector('figure[id] canvas'); return c.getContext('2d')"
+    ".getImageData(0, 0, c.width, c.height).data.filter((v, k) => k % 4 === 3 && v).length }"
+)
 BOUNDS = "[motion]\nperiod = 8.0\ncycles = 3\nvelocity = 0.8\n"
 LOAD = Load(1.2, (0.2, 0.06, -0.1))
 QUICK = DesignSettings(random=12, starts=1, workers=1)
@@ -38,12 +48,15 @@ def test_a_designed_flight_keeps_its_bounds_and_begins_at_rest(folder: Path) -> 
     with (folder / "motion" / "motion.csv").open() as file:
         rows = list(csv.DictReader(file))
     place = np.array([[float(r[f"pos.cobot.{a}"]) for a in "xyz"] for r in rows])
-    speed = np.array([[float(r[f"vel.cobot.{a}"]) for a in "xyz"] for r in rows])
+    own = np.array([[float(r[f"vel.cobot.{a}"]) for a in "xyz"] for r in rows])
+    turned = np.array([[float(r[f"quat.cobot.{a}"]) for a in "xyzw"] for r in rows])
+    speed = Rotation.from_quat(turned).apply(own)
     time = np.array([float(r["t"]) for r in rows])
     assert np.abs(place).max() <= 0.8 and np.abs(speed).max() <= 0.8
     assert np.abs(speed[[0, -1]]).max() < 1e-6 and np.abs(place[-1] - place[0]).max() < 1e-6
     made = np.gradient(place, time, axis=0)
     assert np.abs(made - speed)[1:-1].max() < 1e-2
+    assert {p.name for p in (folder / "motion").iterdir()} == {*MOTION, *MESSAGES}
 
 
 def test_what_was_grasped_is_found_as_sure_as_it_is_said(folder: Path, tmp_path: Path) -> None:
@@ -60,6 +73,44 @@ def test_what_was_grasped_is_found_as_sure_as_it_is_said(folder: Path, tmp_path:
     page = (tmp_path / "result" / "report.html").read_text()
     assert "What it grasped" in page and "Energy balance" in page
     assert "kg" in found.text()
+
+
+def test_what_is_known_grows_to_what_is_reported(folder: Path) -> None:
+    found = identify_files("space_cobot", folder / "log.parquet")
+    made = Convergence.of(found.result, found.flight, found.flyer)
+    load = inertia.stated_body(found.result.load.parameters.values)[0]
+    assert np.allclose(made.values[-1], load[:4], rtol=1e-6)
+    assert np.all(np.diff(made.std[:, 0] / made.values[:, 0]) < 0.0)
+    assert (
+        made.time[0] < 0.5 * made.time[-1] == 0.5 * (found.flight.time[-1] - found.flight.time[0])
+    )
+    off = np.abs(made.values - load[:4]) / made.std
+    assert np.mean(off < 2.0) > 0.8  # the deviation until then says how far the end is
+
+
+def test_the_page_draws_the_flight_and_asks_nobody(folder: Path, tmp_path: Path) -> None:
+    found = identify_files("space_cobot", folder / "log.parquet", tmp_path / "result")
+    page = tmp_path / "result" / "report.html"
+    text = page.read_text()
+    assert "how sure the mass" in text and "n* =" in text
+    saturated = found.flyer.actuators.saturated(found.flight.commands)
+    effort = found.flyer.actuators.effort(found.flight.commands)
+    assert np.array_equal(saturated, effort >= 0.998) and saturated.any()
+    shown = json.loads(re.search(r'"motion-\w+", (\{.*\})\);</script>', text)[1])
+    path = np.array(shown["path"])
+    marked = np.zeros(len(path), dtype=bool)
+    for a, b in shown["marked"]:
+        marked[a : b - 1] = True
+    assert np.array_equal(marked, saturated[: len(path)])
+    # Axes of the last frame are at right angles, and the load hangs where it was found.
+    points = np.array(shown["points"][-1])
+    axes = points[1:4] - points[0]
+    assert np.allclose(axes @ axes.T, np.eye(3) * (axes[0] @ axes[0]), atol=1e-3)
+    centre = [found.result.load.numbers[f"com.{a}"].value for a in "xyz"]
+    assert np.linalg.norm(points[-1] - points[0]) == pytest.approx(np.linalg.norm(centre), abs=1e-3)
+    with browser() as running, opened(running, page.as_uri()) as seen:
+        seen.page.wait_for_function(f"() => ({INKED})() > 500")
+        assert not seen.said and seen.asked == [page.as_uri()]
 
 
 def test_the_same_seed_flies_the_same_flight(folder: Path, tmp_path: Path) -> None:
@@ -94,4 +145,12 @@ def test_what_is_none_is_refused(folder: Path, tmp_path: Path) -> None:
         track_files("space_cobot", tmp_path, tmp_path / "log.parquet")
     with pytest.raises(InvalidSetting, match="once or more"):
         track_files("space_cobot", folder / "motion", tmp_path / "log.parquet", cycles=0)
+    with pytest.raises(InvalidSetting, match="fit in memory"):
+        track_files("space_cobot", folder / "motion", tmp_path / "log.parquet", cycles=10**9)
     assert not list(tmp_path.iterdir())
+    series = json.loads((folder / "motion" / "series.json").read_text())
+    series["basis"]["duration"] = 1e300
+    (tmp_path / "series.json").write_text(json.dumps(series))
+    (tmp_path / "design.json").write_text('{"cycles": 1}')
+    with pytest.raises(InvalidRecording, match="a cycle of 1e"):
+        track_files("space_cobot", tmp_path, tmp_path / "log.parquet")

@@ -12,6 +12,7 @@ from heft.applications.free_flyer import (
     Cycles,
     EnergyBalance,
     FlightLog,
+    FlightSystem,
     FollowFreeFlyer,
     IdentifyFreeFlyer,
     IdentifyFromCycles,
@@ -23,8 +24,10 @@ from heft.applications.free_flyer.energy_balance import path_of_angles, power_ga
 from heft.applications.free_flyer.flight_log import mean_thrust
 from heft.arrays import Array
 from heft.errors import InvalidRecording, TooLittleData
+from heft.experiments import DesignSettings, Flight, FlightReference, FlightSettings, design_flight
+from heft.experiments import fly as fly_in_mujoco
 from heft.information import Triangle, inertia
-from heft.models import FreeFlyer, Load, load_of, shipped_free_flyer
+from heft.models import FlightBounds, FreeFlyer, Load, load_of, shipped_free_flyer
 from tests.free_flights import Flown, fly, reference
 
 PERIOD = 10.0
@@ -258,3 +261,52 @@ def test_a_body_at_rest_tells_nothing_and_that_is_said() -> None:
 def test_a_load_weighs_what_its_box_weighs() -> None:
     box = Load(0.5, (0.1, 0.0, 0.0), (0.1, 0.2, 0.3))
     assert np.isclose(box.parameters[0], 0.5)
+
+
+@cache
+def slow_flight() -> tuple[FreeFlyer, Flight]:
+    """Return the Space CoBot with rotors that lag by 50 ms, and a flight of it with the load."""
+    body = cobot()
+    slow = replace(body, actuators=replace(body.actuators, lag=np.full(6, 0.05)))
+    made = design_flight(
+        slow, FlightBounds().faster(0.7), "J2", DesignSettings(random=6, starts=1, workers=1)
+    )
+    flown = FlightReference(made.trajectory, slow.gravity)
+    return slow, fly_in_mujoco(slow, flown, [LOAD], FlightSettings(2, 3))
+
+
+def test_a_lag_that_is_not_stated_is_seen_and_found_with_the_body() -> None:
+    _, flight = slow_flight()
+    blind = IdentifyFreeFlyer(PERIOD, published=None).fit(flight.log, cobot())
+    assert next(c.status for c in blind.checks if c.name == "lag") == "warn"
+    assert blind.lag.value == pytest.approx(0.05, abs=0.01)
+    found = IdentifyFreeFlyer(PERIOD, lag=True, published=None).fit(flight.log, cobot())
+    assert abs(found.lag.value - 0.05) < 4.0 * found.lag.std < 4e-3
+    covariance = found.body.parameters.covariance
+    assert covariance is not None and found.inflation == 1.0
+    assert nees(found.values - flight.truth.parameters, covariance) < 2.96
+    assert "lag" not in {c.name for c in found.checks}
+
+
+def test_a_lag_that_is_stated_is_none_more() -> None:
+    slow, flight = slow_flight()
+    told = IdentifyFreeFlyer(PERIOD, published=None).fit(flight.log, slow)
+    assert next(c.status for c in told.checks if c.name == "lag") == "pass"
+    assert abs(told.lag.value) < 4.0 * told.lag.std
+    asked = IdentifyFreeFlyer(PERIOD, lag=True, published=None).fit(flight.log, slow)
+    # One number more is known by the log, which costs the others what it says of them.
+    one, other = (r.body.parameters.covariance for r in (told, asked))
+    assert one is not None and other is not None
+    assert np.all(np.diag(other) > 0.999 * np.diag(one))
+    assert asked.values == pytest.approx(told.values, abs=4.0 * np.sqrt(np.diag(other)).max())
+
+
+def test_less_than_no_lag_is_a_lead_by_as_much() -> None:
+    body = cobot()
+    system = FlightSystem.of(FlightLog.of(flight(0).recording, body), body, np.eye(12))
+    at, slope = system._lagging(0.0)
+    ahead, _ = system._lagging(-0.01)
+    assert np.allclose(at, system.flight.wrench)
+    assert np.allclose(ahead, at - 0.01 * slope)
+    later, _ = system._lagging(1e-3)
+    assert np.allclose(later - at, 1e-3 * slope, atol=0.1 * np.abs(1e-3 * slope).max())

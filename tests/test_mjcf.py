@@ -438,3 +438,13 @@ def test_springs_lifted_bodies_and_odd_gravity_are_told() -> None:
     notes = "\n".join(read(text.encode()).notes)
     assert "springs (stiffness)" in notes and "gravcomp" in notes
     assert "gravity is 0 m/s²" in notes and "hand, camera: MuJoCo raises" in notes
+
+
+def test_a_body_as_light_as_the_file_allows_is_not_raised() -> None:
+    """MuJoCo raises what is below boundmass, and leaves what is equal to it."""
+    heaviest = float(read(ARM.encode()).written_bodies().reshape(-1, 10)[:, 0].max())
+    notes = {}
+    for bound in (heaviest, 1.001 * heaviest):
+        text = ARM.replace("angle=", f'boundmass="{bound!r}" angle=')
+        notes[bound] = "".join(read(text.encode()).notes)
+    assert "upper" not in notes[heaviest] and "upper" in notes[1.001 * heaviest]

@@ -45,6 +45,7 @@ from heft.applications.identification.results import (
 from heft.applications.identification.scores import filtered
 from heft.applications.identification.settings import Settings
 from heft.applications.predict import predict_files
+from heft.dynamics.drive_columns import steady
 from heft.errors import InputError, InvalidSetting, UnlikeLabels
 from heft.files import require_schema, writing
 from heft.information.square_root import Information
@@ -904,3 +905,29 @@ def test_numbers_of_a_file_of_results_agree_with_its_schema(arm: Run) -> None:
             assert not valid, way
         else:
             assert valid, way
+
+
+def test_intervals_reach_to_both_sides_of_the_numbers_they_are_of(arm: Run) -> None:
+    for entry in arm.estimate["parameters"]:
+        low, high = entry["interval"]
+        assert low is None or low <= entry["value"]
+        assert high is None or entry["value"] <= high
+        if entry["name"].partition(".")[2].startswith("inertia"):
+            reach = [entry["value"] - low, high - entry["value"]]
+            assert reach == pytest.approx([1.96 * entry["std"]] * 2, rel=1e-3, abs=1e-12)
+
+
+def test_the_deviation_of_a_friction_curve_is_that_of_the_jackknife_and_the_misfit(
+    arm: Run,
+) -> None:
+    found = arm.found
+    assert len(found.deviations)  # of the blocks of the log
+    parameters = found.consistent.parameters
+    for joint, entry in arm.estimate["joints"].items():
+        drive = next(d for d in found.problem.plant.robot.drives if d.name == joint)
+        velocity = np.array(entry["curve"]["velocity"])
+        rows = steady(drive.friction, velocity)
+        places = [parameters.labels.names.index(f"{joint}.{t.name}") for t in drive.friction]
+        own = np.linalg.norm(found.deviations[:, places] @ rows, axis=0)
+        rest = found.misfits[joint].curve(velocity) if joint in found.misfits else 0.0
+        assert np.allclose(entry["curve"]["std"], np.hypot(own, rest), rtol=1e-9)

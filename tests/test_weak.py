@@ -405,3 +405,12 @@ def test_whitening_goes_on_where_it_stopped() -> None:
         parts.append(part)
     assert np.array_equal(np.concatenate([p.regressor for p in parts]), whole.regressor)
     assert np.array_equal(np.concatenate([p.effort for p in parts]), whole.effort)
+
+
+def test_the_time_of_a_row_is_the_middle_of_its_window() -> None:
+    """Of an effort that is the time itself the mean over a symmetric window is its middle."""
+    time = clock(400)
+    windows = Windows(0.1, 0.025, 3)
+    none = np.zeros((len(time), 1, 1))
+    rows = weak_form.integrate(windows, Samples(time, none, none, time[:, None]))
+    assert len(rows.time) > 20 and np.allclose(rows.effort[:, 0], rows.time, atol=1e-9)

@@ -101,11 +101,10 @@ class Differenced:
         """
         names = [f"{kind}.{j}" for kind in ("q", "tau") for j in joints]
         recording.require(names, "is what the integral form is made of")
-        blocks = list(recording.blocks(names))
-        values = np.concatenate([b.values for b in blocks])
-        position, effort = np.split(values, 2, axis=1)
+        whole = recording.whole(names)
+        position, effort = np.split(whole.values, 2, axis=1)
         held = recording.held.issuperset(names[len(joints) :])
-        return Differenced(np.concatenate([b.time for b in blocks]), position, effort, held)
+        return Differenced(whole.time, position, effort, held)
 
     @property
     def velocity(self) -> Array:

@@ -33,7 +33,8 @@ def design(
     body
         TOML of the body, or one that comes with heft: space_cobot, astrobee, quadrotor.
     out
-        Folder for motion.csv, series.json and design.json.
+        Folder for motion.csv, series.json and design.json; with the extra `ros` also motion.mcap,
+        and what autopilots take: px4.mcap, astrobee.mcap.
     bounds
         TOML of room, speed and time, and of what may have been grasped.
     criterion
@@ -113,6 +114,7 @@ def identify(
     out: Path | None = None,
     period: float | None = None,
     columns: Map = None,
+    lag: bool = False,
     quiet: bool = False,
 ) -> None:
     """Find what a body has grasped from poses and commands, and how sure that is.
@@ -129,12 +131,14 @@ def identify(
         Of the motion [s]; found in the log if not given.
     columns
         TOML that says what the log's columns mean.
+    lag
+        Find too by how much actuators lag behind what the body's TOML says, all alike.
     quiet
         Say nothing while working.
     """
     from heft.applications.free_flyer import identify_files
 
-    found = identify_files(body, log, out, period, columns, progress_unless(quiet))
+    found = identify_files(body, log, out, period, columns, lag, progress_unless(quiet))
     message(found.text())
     if out is not None:
         message(f"\n{shown(out / 'report.html')}")

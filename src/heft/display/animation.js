@@ -5,7 +5,7 @@
   const canvas = figure.querySelector("canvas"), pen = canvas.getContext("2d");
   const button = figure.querySelector("button"), slider = figure.querySelector("input");
   const output = figure.querySelector("output");
-  const { time, points, lines, masses, view, middle, reach, trace } = motion;
+  const { time, points, lines, masses, view, middle, reach, trace, path, marked } = motion;
   const end = time[time.length - 1];
   let yaw = 0, pitch = 0, moment = 0, last = null, playing = !matchMedia("(prefers-reduced-motion: reduce)").matches;
 
@@ -35,11 +35,18 @@
     const dotted = (p, radius) => { pen.beginPath(); pen.arc(...on(p), radius, 0, 7); pen.fill(); };
     const now = at(moment), first = time.findIndex((t) => t > moment - 1);
     pen.lineCap = pen.lineJoin = "round";
+    pen.strokeStyle = ink; pen.lineWidth = 1; pen.globalAlpha = 0.35;
+    way(path);
+    pen.strokeStyle = "#e5484d"; pen.lineWidth = 2.5; pen.globalAlpha = 0.8;
+    marked.forEach(([a, b]) => way(path.slice(a, b)));
     pen.strokeStyle = "#3b82f6"; pen.lineWidth = 1.5; pen.globalAlpha = 0.7;
     const past = points.slice(first < 0 ? 0 : first, time.findLastIndex((t) => t <= moment) + 1);
     way([...past.map((p) => p[trace]), now[trace]]);
-    pen.globalAlpha = 1; pen.strokeStyle = pen.fillStyle = ink; pen.lineWidth = 5;
-    lines.forEach(([a, b]) => way([now[a], now[b]]));
+    pen.globalAlpha = 1; pen.fillStyle = ink;
+    lines.forEach(([a, b, tint]) => {
+      pen.strokeStyle = !tint || tint === "thin" ? ink : tint; pen.lineWidth = tint ? 2.5 : 5;
+      way([now[a], now[b]]);
+    });
     new Set(lines.map(([a]) => a)).forEach((a) => dotted(now[a], 5));
     pen.fillStyle = "#3b82f6";
     masses.forEach(([a, share]) => dotted(now[a], 3 + 6 * share));

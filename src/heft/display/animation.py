@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -22,6 +24,7 @@ from .templates import JSON, render
 
 FRAMES_PER_SECOND = 40.0
 DIGITS = 4  # behind the point, of places in m
+ASIDE = np.array([1.0, 0.7, 0.5])  # where the reader is, if nothing says better
 
 
 class Played(Protocol):
@@ -51,33 +54,80 @@ def figure(robot: Robot, motion: Played, title: str = "") -> str:
     Raises:
         InvalidSetting: If there is nothing to play.
     """
-    return render("display/animation_figure.html.jinja", **_shown(robot, motion, title))
+    return render("display/animation_figure.html.jinja", **_sticks(robot, motion).shown(title))
 
 
 def page(robot: Robot, motion: Played, title: str = "") -> str:
     """Return a motion as a whole page, which opens offline; arguments and errors as of `figure`."""
-    return render("display/animation_page.html.jinja", **_shown(robot, motion, title))
+    return render("display/animation_page.html.jinja", **_sticks(robot, motion).shown(title))
 
 
-def _shown(robot: Robot, motion: Played, title: str) -> dict[str, object]:
-    """Return what the templates show, or refuse what cannot be played."""
+@dataclass(frozen=True, eq=False)
+class Sticks:
+    """A figure of lines between points that move: F frames of n points.
+
+    Attributes:
+        name: Heads a page without a title.
+        time: From zero on, increasing, shape (F,) [s].
+        points: Shape (F, n, 3) [m].
+        lines: First and last point of each; those of an axis with their colour, or `thin`.
+        masses: Points that are drawn as masses, with their size from 0 to 1.
+        view: Axes of the picture as rows: right, up, towards the reader, shape (3, 3).
+        trace: The point whose last second is drawn.
+        path: Drawn throughout, shape (m, 3) [m].
+        marked: Stretches of the path, first place and that behind the last.
+    """
+
+    name: str
+    time: Array
+    points: Array
+    lines: Sequence[tuple[int | str, ...]]
+    masses: Sequence[tuple[int, float]]
+    view: Array
+    trace: int
+    path: Array = field(default_factory=lambda: np.empty((0, 3)))
+    marked: Sequence[tuple[int, int]] = ()
+
+    def shown(self, title: str = "") -> dict[str, object]:
+        """Return what the templates show: `name`, `caption`, `title`, `end` and `motion`.
+
+        Args:
+            title: Above it.
+        """
+        places = np.round(self.points, DIGITS)
+        path = np.round(self.path, DIGITS)
+        every = np.vstack([places.reshape(-1, 3), path])
+        middle = 0.5 * (every.min(axis=0) + every.max(axis=0))
+        reach = float(np.linalg.norm(every - middle, axis=1).max())
+        content: dict[str, object] = {
+            "time": np.round(self.time, 4).tolist(),
+            "points": places.tolist(),
+            "lines": list(self.lines),
+            "masses": [[k, round(share, 3)] for k, share in self.masses],
+            "view": np.round(self.view, 6).tolist(),
+            "middle": np.round(middle, DIGITS).tolist(),
+            "reach": max(reach, 10.0**-DIGITS),
+            "trace": self.trace,
+            "path": path.tolist(),
+            "marked": list(self.marked),
+        }
+        # Of what it shows, so that several figures in one notebook do not share a name.
+        text = json.dumps(content, **JSON) + title
+        return {
+            "name": "motion-" + hashlib.sha256(text.encode()).hexdigest()[:12],
+            "caption": title,
+            "title": title or self.name,
+            "end": f"{self.time[-1]:.3f}",
+            "motion": content,
+        }
+
+
+def _sticks(robot: Robot, motion: Played) -> Sticks:
+    """Return a robot's motion as lines, or refuse what cannot be played."""
     if len(motion.time) < 2:
         raise InvalidSetting(
             "a motion of one sample cannot be played", argument="motion", got=len(motion.time)
         )
-    content = _content(robot, motion)
-    # Of what it shows, so that several figures in one notebook do not share a name.
-    text = json.dumps(content, **JSON) + title
-    return {
-        "name": "motion-" + hashlib.sha256(text.encode()).hexdigest()[:12],
-        "caption": title,
-        "title": title or robot.name,
-        "end": f"{motion.time[-1] - motion.time[0]:.3f}",
-        "motion": content,
-    }
-
-
-def _content(robot: Robot, motion: Played) -> dict[str, object]:
     time = motion.time - motion.time[0]
     frames = np.linspace(0.0, time[-1], max(round(FRAMES_PER_SECOND * time[-1]), 1) + 1)
     shown = np.stack([np.interp(frames, time, x) for x in motion.position.T], axis=1)
@@ -92,24 +142,15 @@ def _content(robot: Robot, motion: Played) -> dict[str, object]:
         tips = [(poses[b] @ [*place, 1.0])[:3] for b, place in last]
         masses = np.einsum("bij,bj->bi", poses[heavy], centres)[:, :3]
         points.append(np.vstack([np.zeros(3), poses[:, :3, 3], *tips, masses]))
-    places = np.round(np.array(points), DIGITS)
     count = len(tree.names)
     lines = [(int(tree.parent[b]) + 1, b + 1) for b in range(count)]
     lines += [(b + 1, 1 + count + k) for k, (b, _) in enumerate(last)]
     share = np.cbrt(tens[heavy, 0] / tens[heavy, 0].max(initial=1e-300))
     first = 1 + count + len(last)
-    middle = 0.5 * (places.min(axis=(0, 1)) + places.max(axis=(0, 1)))
-    reach = float(np.linalg.norm(places - middle, axis=2).max())
-    return {
-        "time": np.round(frames, 4).tolist(),
-        "points": places.tolist(),
-        "lines": lines,
-        "masses": [[first + k, round(float(s), 3)] for k, s in enumerate(share)],
-        "view": np.round(_view(robot), 6).tolist(),
-        "middle": np.round(middle, DIGITS).tolist(),
-        "reach": max(reach, 10.0**-DIGITS),
-        "trace": first - 1,
-    }
+    masses = [(first + k, float(s)) for k, s in enumerate(share)]
+    return Sticks(
+        robot.name, frames, np.array(points), lines, masses, _view(robot), trace=first - 1
+    )
 
 
 def _view(robot: Robot) -> Array:
@@ -123,7 +164,16 @@ def _view(robot: Robot) -> Array:
     weight = np.linalg.norm(robot.gravity)
     up = -robot.gravity / weight if weight > 0.0 else np.array([0.0, 0.0, 1.0])
     planar = len(axes) > 0 and np.abs(np.cross(axes, axes[0])).max() < 1e-6
-    towards = axes[0] if planar and abs(axes[0] @ up) < 0.99 else np.array([1.0, 0.7, 0.5])
+    return seen_from(axes[0] if planar and abs(axes[0] @ up) < 0.99 else ASIDE, up)
+
+
+def seen_from(towards: Array, up: Array) -> Array:
+    """Return the picture's axes as rows: right, up, towards the reader, shape (3, 3).
+
+    Args:
+        towards: Where the reader is, shape (3,); turned until it is level.
+        up: Unit vector, shape (3,).
+    """
     towards = towards - (towards @ up) * up
     if np.linalg.norm(towards) < 1e-6:
         towards = np.cross(up, [0.0, 1.0, 0.0])

@@ -47,18 +47,31 @@ class FlightReference:
         Args:
             time: Shape (N,) [s].
         """
+        p, R, v, turning, _, _ = self._moved(time)
+        x = np.hstack((p, continuous_quaternions(_quaternions(R)), v, turning))
+        return x, np.asarray(np.einsum("nij,nj->ni", R, turning))
+
+    def accelerations(self, time: Array) -> tuple[Array, Array]:
+        """Return p̈ in the world [m/s²] and α in the body's axes [rad/s²], shape (N, 3) each.
+
+        Args:
+            time: Shape (N,) [s].
+        """
+        *_, a, alpha = self._moved(time)
+        return a, alpha
+
+    def _moved(self, time: Array) -> tuple[Array, Array, Array, Array, Array, Array]:
+        """Return p, R, v, ω, p̈ and α."""
         within = np.mod(time, self.duration)
         if len(self.trajectory.names) == 4:
             made = [self.trajectory.derivative(within, k) for k in range(FLAT_ORDERS)]
-            R, turning, _ = flat_attitude(made, self.gravity)
-            p, v = made[0][:, :3], made[1][:, :3]
-        else:
-            q, v, a = self.trajectory(within)
-            turned = Turning.of(q[:, 3:], v[:, 3:], a[:, 3:])
-            R, turning = turned.rotation, turned.velocity
-            p, v = q[:, :3], v[:, :3]
-        x = np.hstack((p, continuous_quaternions(_quaternions(R)), v, turning))
-        return x, np.asarray(np.einsum("nij,nj->ni", R, turning))
+            R, omega, alpha = flat_attitude(made, self.gravity)
+            p, v, a = (x[:, :3] for x in made[:3])
+            return p, R, v, omega, a, alpha
+        q, v, a = self.trajectory(within)
+        turned = Turning.of(q[:, 3:], v[:, 3:], a[:, 3:])
+        moved = turned.velocity, a[:, :3], turned.acceleration
+        return q[:, :3], turned.rotation, v[:, :3], *moved
 
 
 def _quaternions(rotations: Array) -> Array:

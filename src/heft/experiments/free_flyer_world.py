@@ -184,7 +184,10 @@ def _model(
         for thruster in thrusters:
             said = {"site": "origin", "gear": _text(thruster.wrench)}
             if lagging and thruster.lag > SHORTEST_LAG:
-                lag = {"dyntype": "filterexact", "dynprm": repr(float(thruster.lag))}
+                # In stages of a step the exact filter decays twice, and lags half a step more; the
+                # plain one does not, but is unstable where the step is long.
+                kind = "filter" if thruster.lag > step else "filterexact"
+                lag = {"dyntype": kind, "dynprm": repr(float(thruster.lag))}
                 ET.SubElement(actuators, "general", said | lag)
             else:
                 ET.SubElement(actuators, "general", said)

@@ -155,9 +155,17 @@ class Actuators:
         Args:
             commands: u, shape (N, n).
         """
+        return np.asarray(self.effort(commands) >= 1.0 - AT_LIMIT)
+
+    def effort(self, commands: Array) -> Array:
+        """Return how near the wrench is to the end of what can be done, shape (N,); 1 there.
+
+        Args:
+            commands: u, shape (N, n).
+        """
         can = self.attainable
         away = np.abs(self.wrench(commands) @ can.normals.T - can.middle)
-        return np.asarray((away >= (1.0 - AT_LIMIT) * can.reach).any(axis=1))
+        return np.asarray((away / can.reach).max(axis=1))
 
     def saturation(self, commands: Array) -> float:
         """Return the share of samples that are `saturated`.

@@ -219,9 +219,8 @@ def rotor_recording(
     recording.require((*pose, *speeds), "says how the rotorcraft moves")
     inertial = [f"{kind}.{frame}.{a}" for kind in ("acc", "omega") for a in AXES]
     inertial = [name for name in inertial if name in recording.signals]
-    blocks = list(recording.blocks([*pose, *speeds, *inertial]))
-    time = np.concatenate([b.time for b in blocks])
-    values = np.concatenate([b.values for b in blocks])
+    whole = recording.whole([*pose, *speeds, *inertial])
+    time, values = whole.time, whole.values
     turning = values[:, 7 : 7 + len(speeds)]
     wrench = turning**2 @ mixing.T
     sensed: dict[str, dict[str, Array]] = {}

@@ -7,4 +7,5 @@ from .columns import JOINT_KINDS, UNITS, ColumnMap, SignalMap
 from .recording import Recording
 from .map_draft import draft_map
 from .joint_trajectory import JointTrajectory
+from .commanded_flight import CommandedFlight, messages_can_be_written
 from .convert import convert, require_log, write_table

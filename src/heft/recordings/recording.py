@@ -22,7 +22,7 @@ from heft.files import OpenedFile, Section, Text, hash_of_all, list_of, number, 
 
 from . import known_logs
 from .columns import KINDS, UNITS, ColumnMap, SignalMap, is_canonical
-from .formats import BLOCK_ROWS, Damaged, Table, join, read_table, refuse
+from .formats import Damaged, Table, join, read_table, refuse
 
 __all__ = ["KINDS", "UNITS", "Block", "ColumnMap", "Recording", "SignalMap"]
 
@@ -134,11 +134,7 @@ class Recording:
                 got=", ".join(f"{n}: {s}" for n, s in {"t": arrays["t"].shape, **unlike}.items()),
             )
 
-        def read(names: Sequence[str]) -> Iterator[Array]:
-            for first in range(0, len(arrays["t"]), BLOCK_ROWS):
-                yield np.stack([arrays[n][first : first + BLOCK_ROWS] for n in names], 1)
-
-        return Recording.of_table(Table(name, tuple(arrays), len(arrays["t"]), read))
+        return Recording.of_table(Table.of_columns(arrays, name))
 
     @staticmethod
     def of_table(
@@ -275,6 +271,18 @@ class Recording:
         rows = self.table.rows if self.stop is None and not self.start else None
         epoch = self.table.epoch if self.time == "t" else None
         return Table(self.name, ("t", *self.signals), rows, read, (), epoch, self.notes)
+
+    def whole(self, names: Sequence[str]) -> Block:
+        """Return all rows of signals at once, in memory; see `blocks`.
+
+        Args:
+            names: Canonical names, all of which must be in `signals`; see `require`.
+        """
+        found = list(self.blocks(names))
+        if not found:
+            return Block(np.empty(0), np.empty((0, len(names))))
+        time = np.concatenate([b.time for b in found])
+        return Block(time, np.concatenate([b.values for b in found]))
 
     def blocks(self, names: Sequence[str]) -> Iterator[Block]:
         """Yield signals in blocks of rows as logged, converted to SI units.

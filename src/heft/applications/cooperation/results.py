@@ -64,19 +64,13 @@ def simulate_team_files(
         new = folder / out.name
         new.mkdir()
         for k, (robot, log) in enumerate(zip(stated.robots, logs, strict=True)):
-            write_table(_table(found.columns(k, robot.frame), new / log), new / log)
+            columns = found.columns(k, robot.frame)
+            write_table(Table.of_columns(columns, new / log), new / log)
         (new / TEAM_FILE).write_text(stated.to_toml(logs), encoding="utf-8")
         content = json.dumps(_truth(found, stated), indent=1)
         (new / TRUTH).write_text(content + "\n", encoding="utf-8")
         put(new, out)
     return found
-
-
-def _table(columns: dict[str, Array], path: Path) -> Table:
-    def read(names: Sequence[str]) -> Iterator[Array]:
-        yield np.column_stack([columns[n] for n in names])
-
-    return Table(str(path), tuple(columns), len(columns["t"]), read)
 
 
 def _truth(team: SimulatedTeam, stated: TeamFile) -> dict[str, Any]:
@@ -283,12 +277,11 @@ def _signals(path: Path, frame: str, meaning: ColumnMap | None) -> ContactSignal
     names = [f"{kind}.{frame}.{axis}" for kind in kinds for axis in "xyz"]
     for name in names:
         recording.require(name, WHY[name.partition(".")[0]])
-    blocks = list(recording.blocks(names))
-    values = np.concatenate([b.values for b in blocks])
-    found = {name: values[:, k] for k, name in enumerate(names)}
+    whole = recording.whole(names)
+    time, values = whole.time, whole.values
+    found = dict(zip(names, values.T, strict=True))
     if "torque" not in kinds:  # a point contact
         found |= {f"torque.{frame}.{axis}": np.zeros(len(values)) for axis in "xyz"}
-    time = np.concatenate([b.time for b in blocks])
     if not np.isfinite(values).all():
         row = int(np.argmin(np.isfinite(values).all(axis=1)))
         raise InvalidRecording(

@@ -5,18 +5,15 @@ from __future__ import annotations
 import json
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from heft import __version__
 from heft.applications.identification import Inputs
 from heft.files import put, require_own, workshop
-from heft.recordings import JointTrajectory, Table, write_table
+from heft.recordings import Table, messages_can_be_written, write_table
 
 from .excite import Excited, ExciteSettings, excite
 from .planned import open_experiment
@@ -61,8 +58,8 @@ def excite_files(
         InputError: If an input cannot be read, is malformed, or no motion keeps all limits.
     """
     require_own(out, FILES)
-    without_ros = find_spec("rosbags") is None or find_spec("mcap") is None
-    if without_ros:
+    ros = messages_can_be_written()
+    if not ros:
         progress("trajectory.mcap is left out: it needs pip install 'heft[ros]'")
     opened = Inputs().holding(model=model, options=options, task=settings.task)
     planned = open_experiment(
@@ -78,10 +75,10 @@ def excite_files(
         new.mkdir()
         motion = found.joint_trajectory(settings.rate)
         for name in FILES[:2]:
-            write_table(_table(motion, new / name), new / name)
+            write_table(Table.of_columns(motion.columns(), new / name), new / name)
         points = found.joint_trajectory(POINT_RATE)
         (new / "trajectory.json").write_text(points.to_json(), encoding="utf-8")
-        if not without_ros:
+        if ros:
             points.write_mcap(new / "trajectory.mcap")
         series = json.dumps(found.trajectory.to_dict(), indent=1)
         (new / "series.json").write_text(series + "\n", encoding="utf-8")
@@ -90,15 +87,6 @@ def excite_files(
         (new / "report.html").write_text(page_of(found), encoding="utf-8")
         put(new, out)
     return found
-
-
-def _table(motion: JointTrajectory, path: Path) -> Table:
-    columns = motion.columns()
-
-    def read(names: Sequence[str]) -> Any:
-        yield np.column_stack([columns[n] for n in names])
-
-    return Table(str(path), tuple(columns), len(motion.time), read)
 
 
 def to_json(found: Excited) -> dict[str, Any]:

@@ -6,7 +6,8 @@ from .cycles import Cycles, IdentifyFromCycles
 from .energy_balance import EnergyBalance, EnergyBalanceEstimate
 from .load import BodyEstimate, body_estimate, load_estimate
 from .identify import FreeFlyerResult, IdentifyFreeFlyer, true_bound
-from .flights import DesignedFlight, TrackedFlight, design_files, open_flyer, track_files
+from .flights import DesignedFlight, TrackedFlight, commanded_flight, design_files, open_flyer
+from .flights import track_files
 from .results import IdentifiedFlyer, identify_files
 from .study import Study, StudySettings, study_files
 from .online import FollowedFlight, FollowFreeFlyer, WellEnough

@@ -51,9 +51,8 @@ class FlightLog:
         commands, pose = flyer.actuators.signals, flyer.frame_signals
         recording.require(commands, f"is what '{flyer.name}' was told to exert")
         recording.require(pose, f"says how '{flyer.name}' moves")
-        blocks = list(recording.blocks((*pose, *commands)))
-        time = np.concatenate([b.time for b in blocks])
-        values = np.concatenate([b.values for b in blocks])
+        whole = recording.whole((*pose, *commands))
+        time, values = whole.time, whole.values
         if len(time) < LEAST_SAMPLES or not np.all(np.diff(time) > 0.0):
             raise InvalidRecording(
                 "the log is too short, or its times do not increase",
@@ -84,9 +83,9 @@ class FlightLog:
             array[1:][stale] = np.nan
         with np.errstate(invalid="ignore"):
             q /= np.linalg.norm(q, axis=1, keepdims=True)
-        steps = np.diff(time, append=2.0 * time[-1] - time[-2])
-        thrust = mean_thrust(np.asarray(commands, dtype=float), steps, flyer.actuators.lag)
-        return FlightLog(time, p, q, flyer.actuators.wrench(thrust), np.asarray(commands))
+        given = np.asarray(commands, dtype=float)
+        thrust = mean_thrust(given, held_for(time), flyer.actuators.lag)
+        return FlightLog(time, p, q, flyer.actuators.wrench(thrust), given)
 
     def __len__(self) -> int:
         return len(self.time)
@@ -99,6 +98,15 @@ class FlightLog:
     def part(self, rows: slice) -> FlightLog:
         """Return some of the samples."""
         return FlightLog(*(array[rows] for array in vars(self).values()))
+
+
+def held_for(time: Array) -> Array:
+    """Return how long each sample's command is held, the last as long as the one before, (N,) [s].
+
+    Args:
+        time: Shape (N,) [s].
+    """
+    return np.diff(time, append=2.0 * time[-1] - time[-2])
 
 
 def mean_thrust(commands: Array, steps: Array, lag: Array) -> Array:
@@ -114,15 +122,14 @@ def mean_thrust(commands: Array, steps: Array, lag: Array) -> Array:
     """
     if not np.any(lag > 0.0):
         return commands
-    out = commands.copy()
-    for i in np.flatnonzero(lag > 0.0):
-        left = np.exp(-steps / lag[i])
-        share = lag[i] / steps * (1.0 - left)
-        thrust = commands[0, i]
-        for n in range(len(commands)):
-            gap = thrust - commands[n, i]
-            out[n, i] = commands[n, i] + gap * share[n]
-            thrust = commands[n, i] + gap * left[n]
+    out, slow = commands.copy(), np.flatnonzero(lag > 0.0)
+    left = np.exp(-steps[:, None] / lag[slow])
+    share = lag[slow] / steps[:, None] * (1.0 - left)
+    thrust = commands[0, slow]
+    for n, command in enumerate(commands[:, slow]):
+        gap = thrust - command
+        out[n, slow] = command + gap * share[n]
+        thrust = command + gap * left[n]
     return out
 
 

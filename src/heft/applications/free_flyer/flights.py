@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import threading
 from dataclasses import dataclass, field
@@ -26,7 +25,6 @@ from heft.experiments import (
     fly,
 )
 from heft.files import UNREADABLE, put, read_text, require_own, workshop
-from heft.information import AXES
 from heft.models import (
     SHIPPED,
     FlightBounds,
@@ -36,13 +34,21 @@ from heft.models import (
     free_flyer_from_toml,
     shipped_free_flyer,
 )
-from heft.recordings import require_log, write_table
+from heft.recordings import (
+    CommandedFlight,
+    Table,
+    messages_can_be_written,
+    require_log,
+    write_table,
+)
 
 MOTION = ("motion.csv", "series.json", "design.json")
+MESSAGES = ("motion.mcap", "px4.mcap", "astrobee.mcap")  # of ROS
 TRUTH = ("truth.json",)
 DESIGN = DesignSettings(random=100, starts=2)
 NO_FAULTS = FlightFaults()
 RATE = 50.0  # of the written motion [Hz]
+LONGEST = 1e5  # flight that is made [s]: a day, some millions of samples
 
 
 def open_flyer(body: str) -> FreeFlyer:
@@ -89,6 +95,8 @@ class DesignedFlight:
                 "Commands are not limited by the design: with a load the actuators may saturate. "
                 "State what may have been grasped in [payload] of the bounds."
             )
+        if not messages_can_be_written():
+            lines.append("Messages for autopilots are left out: pip install 'heft[ros]'.")
         return "\n".join(lines)
 
 
@@ -104,7 +112,7 @@ def design_files(
 
     Args:
         body: TOML of the body, or the name of one that comes with heft.
-        out: Folder for the results, of `MOTION`.
+        out: Folder for the results, of `MOTION`, and of `MESSAGES` where they can be written.
         bounds: TOML of the bounds; the usual ones if None.
         criterion: `J2`, the log-determinant of the information, or `J1`, the condition number.
         settings: Of the solver.
@@ -114,7 +122,7 @@ def design_files(
         InvalidSetting: If a file is malformed.
         InfeasibleLimits: If no motion keeps all limits.
     """
-    require_own(out, MOTION)
+    require_own(out, (*MOTION, *MESSAGES))
     flyer = open_flyer(body)
     room = flight_bounds_from_toml(bounds) if bounds is not None else FlightBounds()
     made = DesignedFlight(
@@ -124,7 +132,7 @@ def design_files(
     with workshop(out) as folder:
         new = folder / out.name
         new.mkdir()
-        _write_motion(new / MOTION[0], reference, flyer.name)
+        _write_motion(new, commanded_flight(reference, flyer))
         series = json.dumps(made.design.trajectory.to_dict(), indent=1)
         (new / MOTION[1]).write_text(series + "\n", encoding="utf-8")
         (new / MOTION[2]).write_text(json.dumps(_designed(made), indent=1) + "\n", encoding="utf-8")
@@ -132,18 +140,30 @@ def design_files(
     return made
 
 
-def _write_motion(path: Path, reference: FlightReference, frame: str) -> None:
-    """Write one cycle as waypoints: time, position, quaternion, velocity and angular velocity."""
+def commanded_flight(reference: FlightReference, flyer: FreeFlyer) -> CommandedFlight:
+    """Return one cycle of a motion, end included, as a body is commanded it.
+
+    Args:
+        reference: The motion.
+        flyer: The body.
+    """
     time = np.arange(round(reference.duration * RATE) + 1) / RATE
-    states, _ = reference.states(np.minimum(time, reference.duration * (1.0 - 1e-12)))
-    names = [f"pos.{frame}.{a}" for a in AXES] + [f"quat.{frame}.{a}" for a in ("w", *AXES)]
-    names += [f"vel.{frame}.{a}" for a in AXES] + [f"omega.{frame}.{a}" for a in AXES]
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["t", *names])
-        writer.writerows(
-            [[repr(float(x)) for x in (t, *row)] for t, row in zip(time, states, strict=True)]
-        )
+    within = np.minimum(time, reference.duration * (1.0 - 1e-12))
+    states, _ = reference.states(within)
+    p, q, v, turning = np.split(states, (3, 7, 10), axis=1)
+    a, alpha = reference.accelerations(within)
+    free = len(reference.trajectory.names) == 6
+    return CommandedFlight(flyer.name, time, p, q, v, a, turning, alpha, free)
+
+
+def _write_motion(folder: Path, flight: CommandedFlight) -> None:
+    """Write a motion as logs, and as what autopilots take."""
+    logs = (MOTION[0], MESSAGES[0]) if messages_can_be_written() else (MOTION[0],)
+    for name in logs:
+        write_table(Table.of_columns(flight.columns(), folder / name), folder / name)
+    if messages_can_be_written():
+        flight.write_px4(folder / MESSAGES[1])
+        flight.write_astrobee(folder / MESSAGES[2])
 
 
 def _designed(made: DesignedFlight) -> dict[str, Any]:
@@ -174,7 +194,10 @@ def read_motion(folder: Path) -> tuple[ExcitationTrajectory, int]:
     try:
         series = json.loads(read_text(folder / MOTION[1], "motion", InvalidRecording))
         stated = json.loads(read_text(folder / MOTION[2], "motion", InvalidRecording))
-        return ExcitationTrajectory.from_dict(series), int(stated["cycles"])
+        trajectory = ExcitationTrajectory.from_dict(series)
+        if trajectory.duration > LONGEST:
+            raise ValueError(f"a cycle of {trajectory.duration:g} s")
+        return trajectory, int(stated["cycles"])
     except (*UNREADABLE, AttributeError) as problem:
         raise InvalidRecording(
             "this is no folder with a designed flight",
@@ -244,6 +267,13 @@ def track_files(
     count = designed if cycles is None else cycles
     if count < 1:
         raise InvalidSetting("a motion is flown once or more", argument="--cycles", got=count)
+    if count * trajectory.duration > LONGEST:
+        raise InvalidSetting(
+            "the flight would not fit in memory",
+            argument="--cycles",
+            got=f"{count} of {trajectory.duration:g} s",
+            expected=f"up to {LONGEST:g} s",
+        )
     reference = FlightReference(trajectory, flyer.gravity)
     flight = fly(flyer, reference, loads, FlightSettings(count, seed, faults=faults))
     found = TrackedFlight(flyer, tuple(loads), flight=flight)

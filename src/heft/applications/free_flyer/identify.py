@@ -11,7 +11,7 @@ from heft.arrays import Array
 from heft.errors import FitError, InvalidSetting, TooLittleData
 from heft.estimators import HarmonicEstimate, IteratedSmoother, SmoothedLog, noise
 from heft.files import Keys, Number, check_fields
-from heft.information import Check, Triangle
+from heft.information import PARAMETER_COUNT, Check, Triangle, triangle_of
 from heft.models import FreeFlyer
 from heft.recordings import Recording
 
@@ -28,6 +28,19 @@ CHECKS: Keys = {
 }
 
 
+@dataclass(frozen=True)
+class Lag:
+    """By how much actuators lag behind what is stated of them.
+
+    Attributes:
+        value: Positive where they are slower [s].
+        std: Its standard deviation [s].
+    """
+
+    value: float
+    std: float
+
+
 @dataclass(frozen=True, eq=False)
 class FreeFlyerResult:
     """What a flight says about a free flyer and its load.
@@ -35,7 +48,10 @@ class FreeFlyerResult:
     Attributes:
         body: Body and load together.
         load: The load: the body less the nominal one.
-        smoothed: States and parameters by the smoother, with the noise as finally taken.
+        smoothed: States and parameters by the smoother, with the noise as finally taken; the lag
+            behind the ten where it is found.
+        lag: By how much the actuators lag behind what is stated of them, all alike [s]; found
+            together with the body, or, where that was not asked for, read off beside it.
         harmonic: By lines of the periodic motion; None where it is not periodic.
         published: By the published method; None where not periodic, or under gravity.
         colour: Autocorrelation times of the residuals of position and attitude under white noise
@@ -47,11 +63,17 @@ class FreeFlyerResult:
     body: BodyEstimate
     load: BodyEstimate
     smoothed: SmoothedLog
+    lag: Lag
     harmonic: HarmonicEstimate | None
     published: EnergyBalanceEstimate | None
     colour: tuple[float, float]
     inflation: float
     checks: tuple[Check, ...]
+
+    @property
+    def values(self) -> Array:
+        """Ten parameters of body and load by the smoother, shape (10,)."""
+        return np.asarray(self.smoothed.values[:PARAMETER_COUNT])
 
 
 @dataclass(frozen=True)
@@ -66,6 +88,7 @@ class IdentifyFreeFlyer:
         cycles: The frequency-domain estimate.
         smoother: The smoother.
         first: Its first path.
+        lag: Whether the actuators' lag is found too, one number for all.
         published: The published method; None leaves it out.
         blocks: Into which the log is cut to see slow noise.
         mistake: Probability with which noise as stated is taken for other noise.
@@ -80,6 +103,7 @@ class IdentifyFreeFlyer:
     cycles: IdentifyFromCycles = IdentifyFromCycles()
     smoother: IteratedSmoother = IteratedSmoother()
     first: FirstPath = FirstPath()
+    lag: bool = False
     published: EnergyBalance | None = EnergyBalance()
     blocks: int = 20
     mistake: float = 1e-3
@@ -102,20 +126,26 @@ class IdentifyFreeFlyer:
         """
         flight = log if isinstance(log, FlightLog) else FlightLog.of(log, flyer)
         harmonic, published = self._by_cycles(flight, flyer)
-        smoothed, colour = self._smoothed(flight, flyer, harmonic)
+        system = FlightSystem.of(flight, flyer, self.first.covariance)
+        smoothed, colour = self._smoothed(flight, flyer, system, harmonic)
         score = smoothed.score_chi_square(self.blocks)
-        limits = self._limits(smoothed.freedom)
+        limits = self._limits(smoothed.freedom, len(smoothed.values))
         inflation = max(
             1.0,
             smoothed.chi_square if smoothed.chi_square > limits[0] else 1.0,
             score if score > limits[1] else 1.0,
         )
-        t = smoothed.triangle
+        lag, t = _lag(system, smoothed)
+        lag = Lag(lag.value, np.sqrt(inflation) * lag.std)
         widened = Triangle(t.columns, t.factor / np.sqrt(inflation), t.rows)
         body = body_estimate(flyer.name, widened, flyer.nominal)
         load = load_estimate(widened, flyer.nominal)
         checks = _checks(smoothed, body, colour, self.coloured, score, limits)
-        return FreeFlyerResult(body, load, smoothed, harmonic, published, colour, inflation, checks)
+        if not self.lag:
+            checks += (_lag_check(lag),)
+        return FreeFlyerResult(
+            body, load, smoothed, lag, harmonic, published, colour, inflation, checks
+        )
 
     def _by_cycles(
         self, flight: FlightLog, flyer: FreeFlyer
@@ -135,12 +165,16 @@ class IdentifyFreeFlyer:
             return harmonic, None
 
     def _smoothed(
-        self, flight: FlightLog, flyer: FreeFlyer, harmonic: HarmonicEstimate | None
+        self,
+        flight: FlightLog,
+        flyer: FreeFlyer,
+        system: FlightSystem,
+        harmonic: HarmonicEstimate | None,
     ) -> tuple[SmoothedLog, tuple[float, float]]:
         """Return the smoothed log, and the colour of the pose noise where it was taken as white."""
-        system = FlightSystem.of(flight, flyer, self.first.covariance)
         path = self.first.states(flight)
         start = self.first.parameters(flight, flyer) if harmonic is None else harmonic.values
+        start = np.append(start, 0.0) if self.lag else start
         variance = system.variance(flyer)
         smoothed = self.smoother.fit(system, path, start, variance)
         colour = self._colour(system, smoothed)
@@ -166,13 +200,43 @@ class IdentifyFreeFlyer:
             found.append(float(noise.autocorrelation_time(every)[0]))
         return found[0], found[1]
 
-    def _limits(self, freedom: int) -> tuple[float, float]:
+    def _limits(self, freedom: int, parameters: int) -> tuple[float, float]:
         """Return what chi-square by degree of freedom, and that of scores, stay below."""
-        scores = 10 * (self.blocks - 1)
+        scores = parameters * (self.blocks - 1)
         return (
             float(scipy.special.chdtri(freedom, self.mistake)) / freedom,
             float(scipy.special.chdtri(scores, self.mistake)) / scores,
         )
+
+
+def _lag(system: FlightSystem, smoothed: SmoothedLog) -> tuple[Lag, Triangle]:
+    """Return the lag, and the information about the ten parameters that it leaves.
+
+    Where the lag was not asked for it is read off one more linearisation, and leaves all.
+    """
+    asked = len(smoothed.values) > PARAMETER_COUNT
+    if asked:
+        factor, value = smoothed.triangle.factor, float(smoothed.values[-1])
+    else:
+        values = np.append(smoothed.values, 0.0)
+        made = system.linearised(smoothed.path, values, smoothed.variance).innovations
+        factor, value = made.triangle.factor, 0.0
+    last = triangle_of(factor)[PARAMETER_COUNT]
+    std = 1.0 / abs(float(last[-2])) if last[-2] else np.inf
+    if not asked:
+        return Lag(float(last[-1] / last[-2]) if last[-2] else 0.0, std), smoothed.triangle
+    before = triangle_of(factor[:, [PARAMETER_COUNT, *range(PARAMETER_COUNT), -1]])
+    ten = Triangle(np.arange(PARAMETER_COUNT), before[1:, 1:], smoothed.triangle.rows)
+    return Lag(value, std), ten
+
+
+def _lag_check(lag: Lag) -> Check:
+    return Check.at_most(
+        "lag", abs(lag.value) / lag.std, 5.0, 1e6,
+        f"deviations by which commands act {abs(lag.value):.2g} s "
+        f"{'later' if lag.value > 0.0 else 'earlier'} than the body's TOML says: state the lag of "
+        "its actuators, or let it be found (--lag)",
+    )  # fmt: skip
 
 
 def _checks(

@@ -9,10 +9,18 @@ import numpy as np
 from heft.arrays import Array
 from heft.dynamics import rigid_body
 from heft.estimators import LinearisedLog
-from heft.information import Directions, angular_velocity, inertia, matrix_of_quaternion
-from heft.models import FreeFlyer
+from heft.information import (
+    PARAMETER_COUNT,
+    Directions,
+    angular_velocity,
+    inertia,
+    matrix_of_quaternion,
+)
+from heft.models import Actuators, FreeFlyer
 
-from .flight_log import FlightLog, filled
+from .flight_log import FlightLog, filled, held_for, mean_thrust
+
+SHARE = 1e-3  # of a step, over which the wrench is differenced by the lag
 
 
 @dataclass(frozen=True)
@@ -113,22 +121,25 @@ def local_polynomial(values: Array, half: int, step: float) -> tuple[Array, Arra
 class FlightSystem:
     """A flight as a system for the smoother: twelve errors of states, ten parameters.
 
+    An eleventh parameter is by how much the actuators lag behind what is stated of them, all alike
+    [s]; below no lag at all the wrench goes on along its slope there.
+
     Attributes:
         flight: The log.
-        wrench_noise: Covariance of the wrench, white from sample to sample, shape (6, 6).
+        actuators: What pushes.
         gravity: In the world, shape (3,) [m/s²].
         start: Covariance of the first state's error, shape (12, 12).
     """
 
     flight: FlightLog
-    wrench_noise: Array
+    actuators: Actuators
     gravity: Array
     start: Array
 
     @staticmethod
     def of(flight: FlightLog, flyer: FreeFlyer, start: Array) -> FlightSystem:
         """Return the system of a flyer's log."""
-        return FlightSystem(flight, flyer.actuators.wrench_noise, flyer.gravity, start)
+        return FlightSystem(flight, flyer.actuators, flyer.gravity, start)
 
     def variance(self, flyer: FreeFlyer) -> Array:
         """Return the variance of what is measured, infinite where it is missing, shape (N, 6)."""
@@ -140,19 +151,39 @@ class FlightSystem:
 
     def linearised(self, path: Array, values: Array, variance: Array) -> LinearisedLog:
         """Return the log linearised about a path and parameters; see `estimators.System`."""
-        steps = self.flight.steps
-        t = rigid_body.transitions(path[:-1], self.flight.wrench[:-1], steps, values, self.gravity)
-        noise = np.linalg.cholesky(self.wrench_noise + _LEAST * np.trace(self.wrench_noise) * _SIX)
-        root = t.by_wrench @ noise
+        steps, wrench = self.flight.steps, self.flight.wrench
+        body, more = values[:PARAMETER_COUNT], values[PARAMETER_COUNT:]
+        if len(more):
+            wrench, slope = self._lagging(float(more[0]))
+        t = rigid_body.transitions(path[:-1], wrench[:-1], steps, body, self.gravity)
+        by_parameters = t.by_parameters
+        if len(more):
+            by_lag = np.einsum("nij,nj->ni", t.by_wrench, slope[:-1])
+            by_parameters = np.concatenate([by_parameters, by_lag[:, :, None]], axis=2)
+        own = self.actuators.wrench_noise
+        root = t.by_wrench @ np.linalg.cholesky(own + _LEAST * np.trace(own) * _SIX)
         return LinearisedLog(
             t.by_error,
-            t.by_parameters,
+            by_parameters,
             rigid_body.difference(t.after, path[1:]),
             root @ np.swapaxes(root, 1, 2),
             self.residual(path),
             variance,
             self.start,
         )
+
+    def _lagging(self, more: float) -> tuple[Array, Array]:
+        """Return the wrench of actuators that lag by more, and its derivative, (N, 6) each."""
+        lag = self.actuators.lag + more
+        least = np.maximum(lag, 0.0)
+        held = held_for(self.flight.time)
+        ahead = SHARE * float(np.median(held))
+        at, beyond = (
+            self.actuators.wrench(mean_thrust(self.flight.commands, held, x))
+            for x in (least, least + ahead)
+        )
+        slope = (beyond - at) / ahead
+        return at + min(float(np.min(lag)), 0.0) * slope, slope
 
     def bound(self, path: Array, values: Array, variance: Array) -> Array:
         """Return the Cramér-Rao bound: the inverse information along the true path, (10, 10).

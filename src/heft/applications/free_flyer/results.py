@@ -12,18 +12,25 @@ import numpy as np
 
 from heft import __version__
 from heft.arrays import Array
-from heft.display import Plot, Series, Table, page, rounded, table, verdict
+from heft.display import Plot, Series, Table, animation, page, rounded, table, verdict
 from heft.estimators import Stated
 from heft.files import put, require_own, workshop
+from heft.information import matrix_of_quaternion
 from heft.models import FreeFlyer
 from heft.recordings import ColumnMap, Recording
 
+from .convergence import Convergence
+from .flight_log import FlightLog
 from .flights import open_flyer
 from .identify import FreeFlyerResult, IdentifyFreeFlyer
 from .load import BodyEstimate
 
 RESULTS = ("free-flyer.json", "report.html")
 MOST_POINTS = 1000  # of a curve
+TINY = 1e-6  # on a logarithmic axis [kg, m]
+SHOWN = 20.0  # of a flight, in three dimensions [s]
+FRAMES_PER_SECOND = 20.0
+COLOURS = ("#e5484d", "#30a46c", "#3b82f6")  # of the axes
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,12 +40,16 @@ class IdentifiedFlyer:
     Attributes:
         flyer: The body.
         log: Its log.
+        flight: The log as arrays.
         result: Body and load.
+        lag: Whether the actuators' lag was found with them.
     """
 
     flyer: FreeFlyer
     log: Recording
+    flight: FlightLog
     result: FreeFlyerResult
+    lag: bool = False
 
     def text(self) -> str:
         """Return what the terminal shows."""
@@ -51,6 +62,8 @@ class IdentifiedFlyer:
             table(["", "value", "±", ""], _numbers(found.body)),
             "",
         ]
+        if self.lag:
+            lines.append(self._lag_text())
         if found.published is not None:
             lines.append(
                 f"By the published method, {found.published.harmonics} harmonics by the energy "
@@ -60,6 +73,13 @@ class IdentifiedFlyer:
             f"{c.name}: {c.message} ({c.value:.3g})" for c in found.checks if c.status != "pass"
         ]
         return "\n".join(lines)
+
+    def _lag_text(self) -> str:
+        found, stated = self.result.lag, self.flyer.actuators.lag
+        text = f"Commands act {rounded(found.value, found.std)} ± {found.std:.2g} s later than "
+        if np.ptp(stated) > 0.0:
+            return text + "the body's TOML says of each actuator."
+        return text + f"the {stated[0]:g} s that the body's TOML says."
 
 
 def _numbers(body: BodyEstimate) -> list[list[str]]:
@@ -85,6 +105,7 @@ def identify_files(
     out: Path | None = None,
     period: float | None = None,
     columns: Path | None = None,
+    lag: bool = False,
     progress: Callable[[str], None] = lambda line: None,
 ) -> IdentifiedFlyer:
     """Find what a free flyer grasped from poses and commands, and write it.
@@ -95,6 +116,7 @@ def identify_files(
         out: Folder for the results, of `RESULTS`; nothing is written if None.
         period: Of the motion [s]; found in the log if None.
         columns: TOML that says what the log's columns mean.
+        lag: Whether the actuators' lag is found too.
         progress: Called with lines of progress.
 
     Raises:
@@ -108,7 +130,9 @@ def identify_files(
     flyer = open_flyer(body)
     recording = Recording.open(log, ColumnMap.from_toml(columns) if columns is not None else None)
     progress(f"reading {log}")
-    found = IdentifiedFlyer(flyer, recording, IdentifyFreeFlyer(period).fit(recording, flyer))
+    flight = FlightLog.of(recording, flyer)
+    method = IdentifyFreeFlyer(period, lag=lag)
+    found = IdentifiedFlyer(flyer, recording, flight, method.fit(flight, flyer), lag)
     if out is not None:
         with workshop(out) as folder:
             new = folder / out.name
@@ -140,6 +164,7 @@ def to_json(found: IdentifiedFlyer) -> dict[str, Any]:
         "body": of(result.body),
         "load": of(result.load),
         "inflation": result.inflation,
+        "lag": {"value": result.lag.value, "std": result.lag.std, "found": found.lag},
         "published": None
         if published is None
         else {
@@ -171,6 +196,9 @@ def page_of(found: IdentifiedFlyer) -> str:
         body=Table("Body and load", head, _numbers(result.body)),
         methods=_methods(result),
         plots=list(_plots(found)),
+        convergence=list(_convergence(found)),
+        flight=_sticks(found).shown(),
+        saturated=f"{found.flyer.actuators.saturation(found.flight.commands):.1%}",
         checks=[c for c in checks if c.status != "pass"],
         passed=[c for c in checks if c.status == "pass"],
         words=verdict.WORDS,
@@ -182,7 +210,7 @@ def page_of(found: IdentifiedFlyer) -> str:
 def _methods(result: FreeFlyerResult) -> Table:
     """Return mass, first moments and moments of inertia of body and load by each method."""
     by: Mapping[str, Array | None] = {
-        "smoother": result.smoothed.values,
+        "smoother": result.values,
         "harmonics by their noise": None if result.harmonic is None else result.harmonic.values,
         "published": None if result.published is None else result.published.values,
     }
@@ -197,10 +225,86 @@ def _plots(found: IdentifiedFlyer) -> Iterator[Plot]:
     published = found.result.published
     if published is not None:
         curve = Series("mean |P − Ṫ|", "measured", published.tried, published.gap)
-        yield Plot("Energy balance", "harmonics", (curve,), "harmonics", "[W]")
+        ends = np.array([published.gap.min(), published.gap.max()])
+        best = Series("n*", "residual", np.full(2, published.harmonics), ends, kind="dashed")
+        title = f"Energy balance, mean |P − Ṫ|, least at n* = {published.harmonics}"
+        yield Plot(title, "harmonics n", (curve, best), "harmonics", "[W]")
+    time = found.flight.time - found.flight.time[0]
+    effort = found.flyer.actuators.effort(found.flight.commands)
+    step = max(len(time) // MOST_POINTS, 1)
+    # Of each stretch its largest: no saturation is lost.
+    most = np.maximum.reduceat(effort, np.arange(0, len(effort), step))
+    curves = (
+        Series("share", "measured", time[::step], 100.0 * most),
+        Series("limit", "residual", time[[0, -1]], np.full(2, 100.0), kind="dashed"),
+    )
+    yield Plot("Commands, of what the actuators can do", "time [s]", curves, "time", "[%]")
     path = np.asarray(found.result.smoothed.path)
-    every = max(len(path) // MOST_POINTS, 1)
-    time = np.arange(len(path))[::every] / found.flyer.pose.rate
     for k, axis in enumerate("xyz"):
-        curve = Series(axis, "measured", time, path[::every, k])
+        curve = Series(axis, "measured", time[::step], path[::step, k])
         yield Plot(f"Position {axis}, smoothed", "time [s]", (curve,), "time", "[m]")
+
+
+def _convergence(found: IdentifiedFlyer) -> Iterator[Plot]:
+    """Yield the load's mass and centre as the flight goes on."""
+    made = Convergence.of(found.result, found.flight, found.flyer)
+    if len(made.time) < 2:  # nothing is known well enough to be shown
+        return
+    for name, (values, std) in made.numbers.items():
+        final = found.result.load.numbers[name].value
+        curves = (
+            Series(
+                "± 2 σ",
+                "predicted",
+                made.time,
+                values + 2.0 * std,
+                "band",
+                None,
+                values - 2.0 * std,
+            ),
+            Series("estimate", "predicted", made.time, values),
+            Series("in the end", "measured", made.time[[0, -1]], np.full(2, final), kind="dashed"),
+        )
+        yield Plot(f"Load: {_name(name)}", "time [s]", curves, "time", f"[{_unit(name)}]")
+    yield _deviation(made, "mass", "kg", slice(0, 1))
+    yield _deviation(made, "centre of mass, all axes", "m", slice(1, 4))
+
+
+def _deviation(made: Convergence, what: str, unit: str, rows: slice) -> Plot:
+    off = np.linalg.norm(made.values[:, rows] - made.values[-1, rows], axis=1)[:-1]
+    std = np.linalg.norm(made.std[:, rows], axis=1)
+    curves = (
+        Series("off the last estimate", "measured", made.time[:-1], np.maximum(off, TINY)),
+        Series("σ", "predicted", made.time, std),
+    )
+    title = f"Load: how sure the {what}"
+    return Plot(title, "time [s]", curves, "time", f"[{unit}]", log_y=True)
+
+
+def _sticks(found: IdentifiedFlyer) -> animation.Sticks:
+    """Return the flight as a figure that moves, its path marked where it was saturated."""
+    flyer, flight = found.flyer, found.flight
+    time = flight.time - flight.time[0]
+    end = min(time[-1], SHOWN)
+    states = np.asarray(found.result.smoothed.path)
+    frames = np.linspace(0.0, end, round(FRAMES_PER_SECOND * end) + 1)
+    at = np.clip(np.searchsorted(time, frames), 0, len(time) - 1)
+    tips = 0.75 * max(flyer.size) * np.eye(3)
+    arms = np.empty((0, 3)) if flyer.actuators.position is None else flyer.actuators.position
+    numbers = found.result.load.numbers
+    load = np.array([[numbers[f"com.{a}"].value for a in "xyz"]])
+    own = np.vstack([np.zeros((1, 3)), tips, arms, load])
+    turned = matrix_of_quaternion(states[at, 6:10])
+    points = states[at, None, :3] + np.einsum("fij,nj->fni", turned, own)
+    lines: list[tuple[int | str, ...]] = [(0, 4 + k, "thin") for k in range(len(arms))]
+    lines += [(0, 1 + k, colour) for k, colour in enumerate(COLOURS)]
+    shown = slice(0, int(np.searchsorted(time, end, side="right")))
+    full = flyer.actuators.saturated(flight.commands[shown])
+    edges = np.flatnonzero(np.diff(full, prepend=False, append=False))
+    marked = [(int(a), int(b) + 1) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+    weight = float(np.linalg.norm(flyer.gravity))
+    up = -flyer.gravity / weight if weight > 0.0 else np.array([0.0, 0.0, 1.0])
+    return animation.Sticks(
+        flyer.name, frames, points, lines, [(len(own) - 1, 1.0)],
+        animation.seen_from(animation.ASIDE, up), 0, states[shown, :3], marked,
+    )  # fmt: skip

@@ -282,7 +282,7 @@ def _scored(
 ) -> StudyRun:
     """Return a run: how far each method is from the truth."""
     truth, published, harmonic = flight.truth.parameters, result.published, result.harmonic
-    errors = {"smoother": errors_of(result.smoothed.values, truth)}
+    errors = {"smoother": errors_of(result.values, truth)}
     if harmonic is not None:
         errors["harmonics"] = errors_of(harmonic.values, truth)
     if published is None:

@@ -182,9 +182,8 @@ def difference(plant: RobotPlant, loaded: Recording, empty: Run, lag: float) -> 
     """
     efforts = effort_signals(plant.robot, loaded)
     positions = position_signals(plant.robot)
-    blocks = list(loaded.blocks([*positions, *(name for name, _, _ in efforts)]))
-    time = np.concatenate([b.time for b in blocks])
-    values = np.concatenate([b.values for b in blocks])
+    whole = loaded.whole([*positions, *(name for name, _, _ in efforts)])
+    time, values = whole.time, whole.values
     at = time + lag
     taken = {
         plant.robot.channels[channel]: factor * column - np.interp(at, empty.time, before)

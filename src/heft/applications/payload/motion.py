@@ -288,11 +288,9 @@ def _read(recording: Recording, names: Sequence[str]) -> tuple[Array, Array]:
     """Return time, shape (N,), and signals, shape (N, names), of the rows that have a time."""
     for name in names:
         recording.require(name, "is what the load is weighed by")
-    blocks = list(recording.blocks(names))
-    time = np.concatenate([b.time for b in blocks])
-    values = np.concatenate([b.values for b in blocks])
-    good = np.isfinite(time)
-    return time[good], values[good]
+    whole = recording.whole(names)
+    good = np.isfinite(whole.time)
+    return whole.time[good], whole.values[good]
 
 
 def estimated_noise(wrench: Array) -> tuple[float, float]:

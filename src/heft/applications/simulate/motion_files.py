@@ -159,11 +159,9 @@ def read_motion(path: Path, column_map: Path | None = None, joints: Sequence[str
             got=", ".join(recording.signals[:8]) or None,
             expected="q.<joint>",
         )
-    blocks = list(recording.blocks(signals))
-    time = np.concatenate([b.time for b in blocks])
-    values = np.concatenate([b.values for b in blocks])
-    found = {name: values[:, k] for k, name in enumerate(signals)}
-    return _checked(Demanded(path, time, *_by_kind(found)))
+    whole = recording.whole(signals)
+    found = dict(zip(signals, whole.values.T, strict=True))
+    return _checked(Demanded(path, whole.time, *_by_kind(found)))
 
 
 def _commanded(path: Path) -> JointTrajectory | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -246,29 +246,23 @@ def _told(progress: Callable[[str], None], duration: float) -> Callable[[float],
 
 def _write_truth(found: Simulated, folder: Path) -> None:
     """Write what was true into a folder: `exact.parquet` and `truth.json`."""
-    names, columns = _exact_columns(found.experiment)
-    whole = np.stack(columns, 1)
-
-    def read(wanted: Sequence[str]) -> Iterator[Array]:
-        yield whole[:, [names.index(n) for n in wanted]]
-
     exact, told = TRUTH
-    write_table(Table(exact, tuple(names), len(whole), read), folder / exact)
+    columns = _exact_columns(found.experiment)
+    write_table(Table.of_columns(columns, exact), folder / exact)
     text = json.dumps(_described(found), indent=1, ensure_ascii=False, allow_nan=False)
     (folder / told).write_text(text + "\n", encoding="utf-8")
 
 
-def _exact_columns(found: SimulatedExperiment) -> tuple[list[str], list[Array]]:
-    """Return names and columns of the exact motion, and which rows the log holds."""
+def _exact_columns(found: SimulatedExperiment) -> dict[str, Array]:
+    """Return the columns of the exact motion, and which rows the log holds."""
     exact: ExactMotion = found.exact
     logged = np.full(len(exact.time), np.nan)
     logged[found.kept] = found.source
-    names, columns = ["t", "logged_row"], [exact.time, logged]
+    columns = {"t": exact.time, "logged_row": logged}
     for kind in ("q", "v", "a", "tau", "friction", "passed", "link"):
         for k, joint in enumerate(found.arm.joints):
-            names.append(f"{kind}.{joint}")
-            columns.append(getattr(exact, kind)[:, k])
-    return names, columns
+            columns[f"{kind}.{joint}"] = getattr(exact, kind)[:, k]
+    return columns
 
 
 def _described(found: Simulated) -> dict[str, Any]:

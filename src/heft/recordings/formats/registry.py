@@ -19,6 +19,7 @@ from .rosbag1 import ROSBAG1
 from .rosbag2 import ROSBAG2, SQLITE
 from .table import Damaged, Table, Topics, refuse
 from .text import TEXT
+from .ulog import ULOG
 
 FORMATS: tuple[Format, ...] = (
     TEXT,
@@ -28,6 +29,7 @@ FORMATS: tuple[Format, ...] = (
     ROSBAG1,
     SQLITE,
     ROSBAG2,
+    ULOG,
 )
 
 

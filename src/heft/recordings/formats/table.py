@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from types import ModuleType
 
+import numpy as np
+
 from heft.arrays import Array
 from heft.errors import InvalidRecording, InvalidSetting, spelt
 
@@ -38,6 +40,23 @@ class Table:
     others: tuple[str, ...] = ()
     epoch: int | None = None
     notes: tuple[str, ...] = ()
+
+    @staticmethod
+    def of_columns(columns: Mapping[str, Array], path: object) -> Table:
+        """Return columns that are held in memory as a table.
+
+        Args:
+            columns: By name, shape (N,) each.
+            path: Of the file, for messages.
+        """
+
+        def read(names: Sequence[str]) -> Iterator[Array]:
+            step = block_rows(len(names))
+            for first in range(0, rows, step):
+                yield np.stack([columns[n][first : first + step] for n in names], 1)
+
+        rows = len(next(iter(columns.values())))
+        return Table(str(path), tuple(columns), rows, read)
 
 
 @dataclass(frozen=True)
@@ -123,12 +142,13 @@ def refuse_twice(names: Sequence[str], path: object) -> None:
         raise InvalidRecording("column names repeat", argument=str(path), got=", ".join(twice))
 
 
-def library(name: str, path: object) -> ModuleType:
-    """Return an optional library of the extra `ros`.
+def library(name: str, path: object, extra: str = "ros") -> ModuleType:
+    """Return an optional library of an extra.
 
     Args:
         name: Of the module.
         path: Of the log that needs it, for the message.
+        extra: What installs it.
 
     Raises:
         InvalidRecording: If it is not installed.
@@ -139,5 +159,5 @@ def library(name: str, path: object) -> ModuleType:
         raise InvalidRecording(
             f"these logs need the library '{name.partition('.')[0]}', which is not installed",
             argument=str(path),
-            cure="pip install 'heft[ros]'",
+            cure=f"pip install 'heft[{extra}]'",
         ) from problem
