@@ -27,7 +27,6 @@ from .team_file import TeamFile, TeamRobot
 
 FIRST_PORT = 7461  # of this machine, where nodes without an address listen
 SLICE = 0.025  # [s] of a log that are played at once
-STALE = 0.5  # [s] by which what a log says may be late
 PURPOSE = "is what a robot tells its team by"
 
 
@@ -119,12 +118,13 @@ def played(
         return
     for name in names:
         recording.require(name, PURPOSE)
+    started = time.time()
     for block in recording.blocks(names):
         cuts = np.flatnonzero(np.diff(np.floor(block.time / SLICE))) + 1
         for first, last in pairwise([0, *cuts.tolist(), len(block.time)]):
             part = block.time[first:last]
             due = begin + float(part[-1])
-            if due - time.time() < -STALE:
+            if due < started:
                 continue
             while (ahead := due - time.time()) > 2.0 * SLICE:  # neighbours are talked to meanwhile
                 if stop.wait(2.0 * SLICE):
