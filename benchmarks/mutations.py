@@ -85,11 +85,12 @@ class Reach:
         return Reach(lines, content["seconds"])
 
     @cached_property
-    def named(self) -> Mapping[str, tuple[tuple[str, frozenset[str]], ...]]:
-        """By name: functions that name it, and the tests that reach a line of theirs that does."""
-        found: dict[str, list[tuple[str, frozenset[str]]]] = defaultdict(list)
+    def named(self) -> Mapping[str, tuple[tuple[str, str, frozenset[str]], ...]]:
+        """By name: files and functions that name it, and the tests that reach such a line."""
+        found: dict[str, list[tuple[str, str, frozenset[str]]]] = defaultdict(list)
         for path in sorted((ROOT / SOURCE).rglob("*.py")):
-            by_line = self.tests.get(path.relative_to(ROOT / SOURCE).as_posix(), {})
+            file = path.relative_to(ROOT / SOURCE).as_posix()
+            by_line = self.tests.get(file, {})
             for function in ast.walk(ast.parse(path.read_bytes())):
                 if not isinstance(function, ast.FunctionDef):
                     continue
@@ -97,20 +98,33 @@ class Reach:
                     name = getattr(node, "id", None) or getattr(node, "attr", None)
                     if isinstance(node, ast.Name | ast.Attribute) and name:
                         tests = frozenset(by_line.get(node.lineno, ()))
-                        found[str(name)].append((function.name, tests))
+                        found[str(name)].append((file, function.name, tests))
         return {name: tuple(places) for name, places in found.items()}
 
-    def callers(self, name: str) -> set[str]:
-        """Return the tests that reach a call of a compiled function, through others if need be."""
+    def callers(self, file: str, name: str) -> set[str]:
+        """Return the tests that reach a call of a compiled function, through others if need be.
+
+        Names that begin with a line are called in their own file, others where its module is named.
+        """
         found: set[str] = set()
-        known, waiting = {name}, [name]
+        known, waiting = {(file, name)}, [(file, name)]
         while waiting:
-            for function, tests in self.named.get(waiting.pop(), ()):
+            of, called = waiting.pop()
+            module = Path(of).stem
+            for at, function, tests in self.named.get(called, ()):
+                own = at == of
+                if not own and (called.startswith("_") or module not in self._texts[at]):
+                    continue
                 found |= tests
-                if not tests and function not in known:
-                    known.add(function)
-                    waiting.append(function)
+                if not tests and (at, function) not in known:
+                    known.add((at, function))
+                    waiting.append((at, function))
         return found
+
+    @cached_property
+    def _texts(self) -> Mapping[str, str]:
+        root = ROOT / SOURCE
+        return {p.relative_to(root).as_posix(): p.read_text() for p in root.rglob("*.py")}
 
     @cached_property
     def breadth(self) -> Mapping[str, int]:
@@ -127,7 +141,7 @@ class Reach:
         Quick ones first of the files that reach least, for the others by their time.
         """
         if mutant.compiled:
-            tests = self.callers(mutant.where.split(".")[0])
+            tests = self.callers(mutant.path, mutant.where.split(".")[0])
         else:
             tests = set(self.tests.get(mutant.path, {}).get(mutant.line, ()))
         files = sorted({t.partition("::")[0] for t in tests}, key=lambda f: (self.breadth[f], f))

@@ -49,7 +49,8 @@ class Lab:
     ) -> Path:
         """Identify the robot, or a changed one, from a new log; return the folder."""
         robot = Robot.from_urdf_text(model or self.model, self.truth.robot.options)
-        recording = log(truth or self.truth, 10.0, 200.0, self.rng, motion=motion)
+        rng = np.random.default_rng([20, *name.encode()])  # whatever ran before
+        recording = log(truth or self.truth, 10.0, 200.0, rng, motion=motion)
         results.write(identify(robot, [recording]), self.folder / name)
         return self.folder / name
 
