@@ -195,7 +195,8 @@ class CooperativeRun:
         self.disagreement = [1.0 for _ in parts]
         self.unplaced: tuple[int, ...] = tuple(range(self.count))
         self.pose_spreads = [np.zeros((6, 6)) for _ in parts]
-        self.posed = 0
+        self.posed = self.pose_part_at = 0
+        self.pose_part = np.zeros((10, 10))  # of π's covariance; it changes slowly
         self.seen = 0
         self.moments = np.zeros((0, WIDE * self.count))
         self.of_load = np.zeros((0, WIDE * self.count))
@@ -223,6 +224,7 @@ class CooperativeRun:
         if self._against(row):
             self.changes.append(self.end)
             self.of_load, self.loaded, self.fresh = self.of_load[:0], 0, 0
+            self.pose_part_at = 0
             self.skip_until, self.hits = self.end, 0
             self.current = None
             return
@@ -292,6 +294,7 @@ class CooperativeRun:
                 self.disagreement[i] = found.misfit
             first = inverse(poses[0])
             refined = tuple(composed(p, first) for p in poses)
+        self.pose_part_at = 0
         self.unplaced = tuple(sorted(untold))
         self.poses = None if untold else refined
 
@@ -330,7 +333,12 @@ class CooperativeRun:
             self.current = self._known(end)
         else:
             values, covariance, misfit = found
-            covariance = covariance + self._of_poses(moments, load, values)
+            if self.loaded >= self.method.longer * self.pose_part_at:
+                self.pose_part, self.pose_part_at = (
+                    self._of_poses(moments, load, values),
+                    self.loaded,
+                )
+            covariance = covariance + self.pose_part
             self.current = replace(
                 self._known(end), values=values, covariance=covariance, misfit=misfit
             )

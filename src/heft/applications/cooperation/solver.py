@@ -262,6 +262,6 @@ class TeamSolver:
 
 def _added(one: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[Array, Array]:
     """Return the estimate of two independent ones: their information adds."""
-    weights = [np.linalg.pinv(covariance, hermitian=True) for _, covariance in (one, other)]
-    covariance = np.asarray(np.linalg.pinv(weights[0] + weights[1], hermitian=True))
+    weights = [np.linalg.inv(covariance) for _, covariance in (one, other)]
+    covariance = np.asarray(np.linalg.inv(weights[0] + weights[1]))
     return covariance @ (weights[0] @ one[0] + weights[1] @ other[0]), covariance
