@@ -174,3 +174,10 @@ def test_rest_is_a_motion_of_every_family(basis: Basis) -> None:
 def test_what_cannot_move_is_refused(make: Any) -> None:
     with pytest.raises(InvalidSetting):
         make()
+
+
+@pytest.mark.parametrize("rate", [0.5, 7.0, 100.0])
+def test_times_are_at_the_rate_from_the_beginning_to_the_end(rate: float) -> None:
+    t = drawn(Family(Spline(6.0, 9))).times(rate)
+    assert t[0] == 0.0 and t[-1] == 6.0
+    assert np.allclose(np.diff(t), 1.0 / rate, rtol=1e-12)
