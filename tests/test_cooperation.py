@@ -304,7 +304,7 @@ def test_before_anything_is_known_nothing_is() -> None:
 
 
 def test_a_pose_is_as_sure_as_it_says() -> None:
-    squared = []
+    squared, misfits = [], []
     for seed in range(12):
         team = replace(SHORT, robots=2, duration=4.0).run(seed)
         one, other = (Windows.of(s) for s in signals(team))
@@ -316,7 +316,9 @@ def test_a_pose_is_as_sure_as_it_says() -> None:
         turn = Rotation.from_matrix(found.pose[0] @ R.T).as_rotvec()
         off = np.array([*turn, *(found.pose[1] - t)])
         squared.append(off @ np.linalg.solve(found.covariance, off) / 6.0)
+        misfits.append(found.misfit)
     assert 0.6 < np.mean(squared) < 1.6
+    assert 0.7 < np.mean(misfits) < 1.4
 
 
 def test_a_lighter_load_is_told_at_once_and_the_same_load_never() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from heft.applications.doctor.clock_and_signals import look
 from heft.applications.doctor.corrections import Correction, CorrectionStep, combined
 from heft.applications.doctor.evidence import Evidence
 from heft.applications.doctor.hypotheses import Hypotheses
+from heft.applications.doctor.proposals import Proposals
 from heft.applications.doctor.search import explain
 from heft.applications.doctor.settings import (
     ClockThresholds,
@@ -29,6 +31,7 @@ from heft.applications.doctor.settings import (
 )
 from heft.applications.doctor.steps import (
     CompensatedFriction,
+    Gravity,
     PositionOffset,
     PositionScale,
     PositionUnit,
@@ -411,6 +414,26 @@ def test_what_no_motion_tells_is_not_claimed() -> None:
     robot, recording = arm()
     turned = spoilt(robot, recording, [PositionOffset((0,), 0.7)])
     assert physics(doctor.diagnose([turned], robot)) == []
+
+
+def test_the_angle_of_gravities_is_that_between_them() -> None:
+    base = Correction.none(arm()[0])  # along z
+    size = float(np.linalg.norm(base.gravity))
+    for angle in (0.0, 0.3, 2.0):
+        tilted = (size * np.sin(angle), 0.0, -size * np.cos(angle))
+        assert Gravity((), tilted).angle(base) == pytest.approx(angle, abs=1e-7)
+    nothing = Gravity((), (0.0, 0.0, 0.0))
+    assert nothing.angle(base) == np.pi == Gravity((), (0.0, 0.0, -9.8)).angle(nothing.apply(base))
+
+
+@pytest.mark.parametrize("turns", [0.5, 100.0])
+def test_degrees_are_proposed_where_most_joints_turn_too_often(turns: float) -> None:
+    q = np.linspace(0.0, turns * 2.0 * np.pi, 10)[:, None] * np.ones(2)
+    evidence = SimpleNamespace(motion=lambda correction: (q, None, None))
+    proposals = Proposals(SimpleNamespace(evidence=evidence), StepProposals())  # type: ignore[arg-type]
+    best = SimpleNamespace(correction=None)
+    found = list(proposals._of_positions(best, (0, 1)))  # type: ignore[arg-type]
+    assert (PositionUnit((), np.pi / 180.0) in found) == (turns > 10.0)
 
 
 @pytest.mark.parametrize("seed", range(20))

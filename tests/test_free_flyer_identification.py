@@ -7,6 +7,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from heft.applications.free_flyer import (
     Cycles,
@@ -207,6 +208,21 @@ def test_gravity_and_a_motion_that_does_not_repeat() -> None:
     covariance = result.body.parameters.covariance
     assert covariance is not None
     assert nees(result.smoothed.values - flown.parameters, covariance) < 2.96
+
+
+def test_under_gravity_the_published_method_says_nothing() -> None:
+    log = FlightLog.of(flight(3, gravity=-1.5).recording, cobot(gravity=-1.5))
+    harmonic, published = IdentifyFreeFlyer()._by_cycles(log, cobot(gravity=-1.5))
+    assert harmonic is not None and published is None
+
+
+def test_scores_of_blocks_exceed_their_limit_as_often_as_stated() -> None:
+    # Scores of all blocks sum to zero: so many values of them are free.
+    identify = IdentifyFreeFlyer(blocks=7)
+    centring = np.eye(7) - 1.0 / 7.0
+    free = int(np.linalg.matrix_rank(np.kron(centring, np.eye(10))))
+    _, limit = identify._limits(100, 10)
+    assert scipy.stats.chi2.sf(limit * free, free) == pytest.approx(identify.mistake)
 
 
 def test_followed_while_flying_it_announces_what_it_then_keeps() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import xml.etree.ElementTree as ET
+
 import numpy as np
 import pinocchio
 import pytest
@@ -47,6 +49,15 @@ def test_frames_move_as_pinocchio_says(file: str) -> None:
             np.testing.assert_allclose(found.rotation[k], data.oMf[frame].rotation, atol=1e-12)
             np.testing.assert_allclose(found.velocity[k], speed.linear, atol=1e-11)
             np.testing.assert_allclose(found.angular_velocity[k], speed.angular, atol=1e-11)
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_body_has_the_name_of_the_link_that_its_joint_moves(file: str) -> None:
+    robot = load(file)
+    root = ET.fromstring(robot.source)
+    child = {j.get("name"): e.get("link") for j in root.iter("joint") for e in j.iter("child")}
+    moved = [j for j in root.iter("joint") if j.get("type") not in (None, "fixed")]
+    assert set(robot.tree.names) == {child[j.get("name")] for j in moved}
 
 
 def test_an_unknown_frame_is_refused_with_the_nearest() -> None:

@@ -20,6 +20,7 @@ from heft.dynamics.kinematics import frame_motion
 from heft.errors import InvalidSetting
 from heft.information import inertia
 from heft.plants.held_signals import Held
+from heft.signals import weak_form
 from heft.streams import Arrival
 from heft.streams.messages import Piece
 from tests.robots import FloatArray, load
@@ -118,6 +119,11 @@ def test_what_cannot_be_used_is_counted_and_changes_nothing(kind: str) -> None:
     assert same(state, clean)
     assert state.counts[count] > clean.counts[count] == 0
     assert [e.name for e in events] == ["weighed"]
+
+
+def test_windows_span_enough_samples_at_any_rate() -> None:
+    for rate in (10.0, 33.0, 100.0, 1000.0):
+        assert NODE.online((0.1, 0.01), rate).window * rate >= weak_form.SHORTEST
 
 
 def test_what_nobody_asked_for_is_named() -> None:
