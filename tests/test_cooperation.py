@@ -398,7 +398,7 @@ def test_a_simulated_team_is_the_same_byte_for_byte(run: Path, tmp_path: Path) -
 def test_a_team_that_is_none_is_refused(text: str, says: str, tmp_path: Path) -> None:
     (tmp_path / "team.toml").write_text(text)
     with pytest.raises(InvalidSetting, match=says):
-        simulate_team_files(tmp_path / "team.toml", tmp_path / "out")
+        simulate_team_files(tmp_path / "team.toml", tmp_path / "out", 0)
     assert not (tmp_path / "out").exists()
 
 

@@ -288,6 +288,10 @@ TABLE = "rosbag2_bagfile_information:\n"
         (f"{TABLE}  storage_identifier: other", "storage is 'other'"),
         (f"{TABLE}  storage_identifier: mcap", "names no files"),
         (f"{TABLE}  storage_identifier: mcap\n  compression_mode: FILE", "packed by FILE"),
+        (
+            f"{TABLE}  storage_identifier: mcap\n  relative_file_paths: [a.mcap, b.mcap, x/a.mcap]",
+            "names a file twice",
+        ),
     ],
 )
 def test_a_folder_that_is_no_bag_is_refused(text: str | None, says: str, tmp_path: Path) -> None:

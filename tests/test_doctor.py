@@ -20,6 +20,7 @@ from heft.applications.doctor.clock_and_signals import look
 from heft.applications.doctor.corrections import Correction, CorrectionStep, combined
 from heft.applications.doctor.evidence import Evidence
 from heft.applications.doctor.hypotheses import Hypotheses
+from heft.applications.doctor.mending import corrected
 from heft.applications.doctor.proposals import Proposals
 from heft.applications.doctor.search import explain
 from heft.applications.doctor.settings import (
@@ -38,6 +39,7 @@ from heft.applications.doctor.steps import (
     SignFlip,
     Swap,
     TorqueGain,
+    TorqueUnit,
     steps_between,
 )
 from heft.information.checks import Finding
@@ -434,6 +436,31 @@ def test_degrees_are_proposed_where_most_joints_turn_too_often(turns: float) -> 
     best = SimpleNamespace(correction=None)
     found = list(proposals._of_positions(best, (0, 1)))  # type: ignore[arg-type]
     assert (PositionUnit((), np.pi / 180.0) in found) == (turns > 10.0)
+
+
+@pytest.mark.parametrize("size", [1.0, 1000.0])
+def test_a_unit_of_torque_is_proposed_where_it_brings_torque_closer(size: float) -> None:
+    robot, _ = arm()
+    evidence = SimpleNamespace(torque_size=lambda c: size * float(c.tau_scale[0]))
+    proposals = Proposals(SimpleNamespace(evidence=evidence), StepProposals())  # type: ignore[arg-type]
+    best = SimpleNamespace(correction=Correction.none(robot))
+    found = [s for s in proposals._of_torque(best, (0, 1)) if isinstance(s, TorqueUnit)]  # type: ignore[arg-type]
+    assert all(abs(np.log(size * s.value)) < abs(np.log(size)) for s in found)
+    assert bool(found) == (size > 1.0)
+
+
+def test_what_is_mended_is_scaled_and_moved_behind_the_map_that_read_it() -> None:
+    robot, recording = arm()
+    joint = robot.joints[0]
+    (given, place) = recording.sources[f"q.{joint}"]
+    matrix = 3.0 * given.matrix
+    mapped = replace(given, matrix=matrix, offset=given.offset + 0.5)
+    recording = replace(recording, sources=recording.sources | {f"q.{joint}": (mapped, place)})
+    steps = [PositionScale((0,), 0.25), PositionOffset((0,), 0.1)]
+    mended = corrected(recording, robot, combined(Correction.none(robot), steps))
+    found, row = mended.sources[f"q.{joint}"]
+    assert found.matrix[row] == pytest.approx(0.25 * matrix[place])
+    assert found.offset[row] == pytest.approx(0.25 * (given.offset[place] + 0.5) + 0.1)
 
 
 @pytest.mark.parametrize("seed", range(20))

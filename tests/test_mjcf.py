@@ -141,6 +141,16 @@ def test_a_turn_comes_from_the_class_unless_the_element_has_its_own(own: str) ->
     assert tensor == pytest.approx(turn @ np.diag(body.inertia) @ turn.T, abs=1e-9)
 
 
+def test_geoms_without_mass_are_no_body() -> None:
+    text = """<mujoco><worldbody><body name="a"><joint axis="0 0 1"/>
+    <inertial pos="0 0 0" mass="1" diaginertia="1 1 1"/>
+    <body name="b"><geom type="box" size="0.1 0.1 0.1" mass="0"/></body>
+    </body></worldbody></mujoco>"""
+    robot = read(text.encode())
+    assert [k.name for k in robot.bodies_links] == ["a"]
+    assert not any("no <inertial>" in n for n in robot.notes)
+
+
 def test_meshes_are_not_opened_but_named() -> None:
     text = ARM.replace("<light", "<!-- --> <light").replace(
         '<inertial mass="0.5" pos="0 0 0.03" diaginertia=".001 .0012 .0015"\n'

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,9 @@ import sympy
 from sympy import cos, sign, sin, symbols
 
 from heft import cli
+from heft.applications.derive.chain import kept
 from heft.applications.derive.lagrange import Derivation, derive, derive_file
+from heft.applications.derive.polynomials import Expanded
 from heft.applications.derive.printing import FUNCTIONS, latex, numpy_source, text
 from heft.dynamics import kernels
 from heft.errors import InputError, InvalidModel, InvalidSetting
@@ -293,6 +296,22 @@ def test_seven_joints_have_the_base_parameters_that_numbers_show() -> None:
     assert d.base.kept == found.kept and len(found.kept) == 43
     K = np.array(d.base.matrix.tolist(), dtype=float)
     assert np.allclose(K, found.matrix, rtol=0.0, atol=1e-9)
+
+
+def test_polynomials_by_motion_are_the_same_ones_sorted() -> None:
+    q, m, a = sympy.symbols("q m a")
+    algebra = Expanded([m, a], [], [q], [], [])
+    whole = algebra.lift(3 * m * sympy.cos(q) + a * m * sympy.cos(q) + 2 * a * sympy.sin(q) + m)
+    parts = algebra.by_motion(whole)
+    cos, sin, none = ((*e, *(0,) * (len(algebra.atoms) - 2)) for e in ((1, 0), (0, 1), (0, 0)))
+    found = {motion: sympy.expand(algebra.expression(part)) for motion, part in parts.items()}
+    assert found == {cos: 3 * m + a * m, sin: 2 * a, none: m}
+
+
+def test_entries_are_named_by_row_and_column_counted_from_one() -> None:
+    algebra: Any = SimpleNamespace(keep=lambda name, x: f"{name} = {x}")
+    matrix = [[f"{r}{c}" for c in "1234"] for r in "123"]
+    assert kept(algebra, "T", matrix) == [[f"T_{x} = {x}" for x in row] for row in matrix]
 
 
 def test_base_parameters_have_closed_forms() -> None:

@@ -58,7 +58,8 @@ def test_poses_at_rest_show_mass_and_centre_and_no_inertia() -> None:
     assert np.isnan(found.values[4:10]).all() and np.isnan(found.inertia).all()
     assert found.body[:4] == pytest.approx(np.append(BODY[0], BODY[1:4] / BODY[0]), abs=0.01)
     assert np.isinf(found.body_std[4:]).all()
-    assert "not seen" in {f.name for f in found.findings}
+    (message,) = (f.message for f in found.findings if f.name == "not seen")
+    assert message.partition(":")[0] == ", ".join(inertia.SYMBOLS[4:])
 
 
 def test_a_drift_is_found_and_modelled() -> None:
