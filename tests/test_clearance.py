@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import coal
 import numpy as np
@@ -17,7 +18,7 @@ from scipy.spatial.transform import Rotation
 
 from heft.arrays import Array
 from heft.dynamics import body_poses
-from heft.errors import InvalidSetting
+from heft.errors import InvalidModel, InvalidSetting
 from heft.experiments import Clearance
 from heft.experiments.clearance_kernels import _turn
 from heft.models import (
@@ -31,6 +32,7 @@ from heft.models import (
     fit_capsules,
     motion_limits,
 )
+from heft.models.shapes import _Search
 
 from .robots import ROOT, path_of
 
@@ -278,6 +280,19 @@ def test_no_joint_moves_a_point_faster_than_its_carried_reach(file: str) -> None
             )
             fastest = float(np.linalg.norm(there - back, axis=1).max()) / 2e-6
             assert fastest <= sum(reach.get(int(b), 0.0) for b in movers) + 1e-6
+
+
+def test_meshes_are_found_by_their_place_or_by_their_package(tmp_path: Path) -> None:
+    for place in ("arm_description/a.stl", "others/arm_description/b.stl"):
+        (tmp_path / place).parent.mkdir(parents=True)
+        (tmp_path / place).touch()
+    home, there = tmp_path / "arm_description", tmp_path / "others/arm_description/b.stl"
+    search = _Search(home, (str(tmp_path / "others"),))
+    for uri in ("a.stl", f"file://{home / 'a.stl'}", "package://arm_description/a.stl"):
+        assert search.file(uri).samefile(home / "a.stl"), uri
+    assert search.file("package://arm_description/b.stl") == there
+    with pytest.raises(InvalidModel, match="not found"):
+        search.file("b.stl")
 
 
 def test_a_tool_is_a_capsule_of_its_own() -> None:

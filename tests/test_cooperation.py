@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from heft.applications.cooperation import (
     simulate_team_files,
 )
 from heft.applications.cooperation.clocks import clock_offset, on_one_clock
-from heft.applications.cooperation.method import unplaced
+from heft.applications.cooperation.method import _Run, unplaced
 from heft.applications.cooperation.paper import observation
 from heft.applications.cooperation.pose import MotionPair, composed, inverse
 from heft.applications.cooperation.windows import (
@@ -295,6 +296,23 @@ def test_a_load_that_weak_motion_tells_is_as_sure_as_it_says(motion: TeamMotion)
         squared.append(off @ np.linalg.solve(known.covariance, off) / 10.0)
     assert len(squared) >= 3
     assert 0.3 < np.mean(squared) < 1.5
+
+
+def test_poses_are_estimated_once_there_are_windows_enough_and_then_ever_more(
+    monkeypatch: pytest.MonkeyPatch, team: SimulatedTeam
+) -> None:
+    method, asked = CooperativeMethod(), [0]
+
+    def _pose(run: _Run, windows: int) -> None:
+        run.posed = windows
+        asked.append(windows)
+
+    monkeypatch.setattr(_Run, "_pose", _pose)
+    parts = [Windows.of(s) for s in signals(team)]
+    _Run(method, parts, Graph.ring(3)).result()
+    for last, now in pairwise(asked):
+        assert now == max(method.first, np.ceil(method.longer * last))
+    assert len(asked) > 3
 
 
 def test_before_anything_is_known_nothing_is() -> None:

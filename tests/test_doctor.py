@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from heft.applications.doctor.evidence import Evidence
 from heft.applications.doctor.hypotheses import Hypotheses
 from heft.applications.doctor.mending import corrected
 from heft.applications.doctor.proposals import Proposals
-from heft.applications.doctor.search import explain
+from heft.applications.doctor.search import Search, explain
 from heft.applications.doctor.settings import (
     ClockThresholds,
     CorrectionSearch,
@@ -389,6 +390,18 @@ def test_no_unknowns_explain_more_than_a_fits() -> None:
     inside = ~must | (found > 0.0)
     assert np.all(np.abs(pull[: unknowns.bodies]) <= 1e-9 * size[: unknowns.bodies])
     assert np.all(np.abs(pull[inside]) <= 1e-9 * size[inside])
+
+
+@pytest.mark.parametrize("settled", [True, False])
+def test_a_number_is_polished_where_refining_it_settles(settled: bool) -> None:
+    fit = SimpleNamespace(sigma=None, settled=settled)
+    search: Any = SimpleNamespace(
+        hypotheses=SimpleNamespace(settle=lambda c: fit, fit=lambda c, sigma: fit),
+        refined=lambda step, base, fit: (step.moved(0.1), fit),
+    )
+    steps = (PositionOffset((1,), 0.3), PositionScale((2,), 0.5))
+    found = Search._polished(search, Correction.none(arm()[0]), steps)
+    assert found == (tuple(s.moved(0.1) for s in steps) if settled else steps)
 
 
 def test_thresholds_are_settings_and_a_diagnosis_states_them() -> None:

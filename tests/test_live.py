@@ -228,6 +228,15 @@ def test_a_clock_that_is_set_back_is_followed() -> None:
     assert load_estimate(state).body[0] == pytest.approx(BODY[0], rel=0.01)
 
 
+def test_what_came_before_a_clock_was_set_back_tells_no_rate() -> None:
+    held = sensed(1000)
+    state = NODE.start()
+    for part in (held.part(slice(500, 600)), held.part(slice(0, 100)), held.part(slice(100, 200))):
+        state, _ = NODE._gathered(state, part)
+    assert state.waiting is not None and not state.rate_known
+    np.testing.assert_array_equal(state.waiting.time, held.time[:200])
+
+
 def test_streams_of_their_own_are_aligned_by_their_stamps() -> None:
     held = sensed(3000)
     whole = as_piece(held)

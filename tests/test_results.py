@@ -33,7 +33,7 @@ from heft.applications.demo import FOLDER as DEMO
 from heft.applications.identification import report
 from heft.applications.identification.compare import Side
 from heft.applications.identification.identification import Identification
-from heft.applications.identification.identify import identify, identify_files
+from heft.applications.identification.identify import _armatures, identify, identify_files
 from heft.applications.identification.results import (
     FILES,
     Identified,
@@ -928,6 +928,13 @@ def test_alone_is_what_base_parameters_tell_without_any_other(arm: Run) -> None:
     assert {n for n in inertias if n.replace(".inertia.", ".I.") in told} == alone & inertias
     assert {f"{n.split('.')[0]}.m" for n in alone - inertias} <= told
     assert alone and inertias - alone
+
+
+def test_the_rotor_inertia_of_a_side_is_that_of_its_joints(arm: Run) -> None:
+    found = arm.found.friction
+    for joint, armature in _armatures(arm.found.problem.plant.robot, found).items():
+        assert armature == found["full"][f"{joint}.armature"]
+    assert set(_armatures(arm.found.problem.plant.robot, found)) == set(JOINTS)
 
 
 def test_the_deviation_of_a_friction_curve_is_that_of_the_jackknife_and_the_misfit(

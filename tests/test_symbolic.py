@@ -27,7 +27,7 @@ from heft.errors import InputError, InvalidModel, InvalidSetting
 from heft.information.identifiability import base_parameters, column_order
 from heft.information.inertia import frame_change, from_body
 from heft.information.parameters import Labels
-from heft.models.expressions import expression
+from heft.models.expressions import GROWTH, expression
 from heft.models.robot import Robot
 from heft.plants.robot import random_states
 from tests.robots import FloatArray
@@ -434,6 +434,14 @@ def test_what_is_no_expression_is_refused_by_name(said: str) -> None:
     with pytest.raises(InvalidModel, match=REFUSED[said]) as caught:
         derive(toml.encode())
     assert caught.value.argument == "robot.toml, [inertial.link2], mass"
+
+
+@pytest.mark.parametrize("factor", ["2", "a", "pi", "(-a)", "(+a)", "sin(a)"])
+def test_each_number_and_name_grows_an_expression_by_one(factor: str) -> None:
+    most = f"{factor}**{GROWTH // 2} * {factor}**{GROWTH // 2}"
+    expression(most, "d")
+    with pytest.raises(InvalidSetting, match="too large"):
+        expression(f"{most} * {factor}", "d")
 
 
 def test_numbers_in_an_expression_are_exact() -> None:
