@@ -22,7 +22,7 @@ from heft.applications.free_flyer import (
     true_bound,
 )
 from heft.applications.free_flyer.energy_balance import path_of_angles, power_gap
-from heft.applications.free_flyer.flight_log import mean_thrust
+from heft.applications.free_flyer.flight_log import _from_neighbours, mean_thrust
 from heft.arrays import Array
 from heft.errors import InvalidRecording, TooLittleData
 from heft.experiments import DesignSettings, Flight, FlightReference, FlightSettings, design_flight
@@ -258,6 +258,15 @@ def test_thrust_that_lags_is_the_mean_of_its_exact_response() -> None:
     found = mean_thrust(u, steps, lag)
     assert np.allclose(found[:, 0], u[:, 0])
     assert np.allclose(found[:, 1], means, atol=1e-6)
+
+
+def test_a_sample_is_where_most_of_its_neighbours_lead() -> None:
+    values = np.random.default_rng(4).normal(size=(30, 2))
+    found = _from_neighbours(values)
+    for k in range(2, 28):
+        back, ahead = values[k - 1], values[k + 1]
+        led = (2.0 * back - values[k - 2], 2.0 * ahead - values[k + 2], 0.5 * (back + ahead))
+        assert found[k] == pytest.approx(np.median(led, axis=0))
 
 
 def test_a_body_at_rest_tells_nothing_and_that_is_said() -> None:

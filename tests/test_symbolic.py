@@ -436,7 +436,7 @@ def test_what_is_no_expression_is_refused_by_name(said: str) -> None:
     assert caught.value.argument == "robot.toml, [inertial.link2], mass"
 
 
-@pytest.mark.parametrize("factor", ["2", "a", "pi", "(-a)", "(+a)", "sin(a)"])
+@pytest.mark.parametrize("factor", ["1", "a", "sin(pi)", "(-a)", "(+a)", "sin(a)"])
 def test_each_number_and_name_grows_an_expression_by_one(factor: str) -> None:
     most = f"{factor}**{GROWTH // 2} * {factor}**{GROWTH // 2}"
     expression(most, "d")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -86,6 +88,16 @@ def test_a_turned_sensor_is_refused_with_its_rotation_and_mended_by_it() -> None
     found = Weigh(mounting=True).fit(changed(held, wrench=turned))
     np.testing.assert_allclose(found.rotation, R, atol=0.02)
     assert found.mass == pytest.approx(BODY[0], rel=0.02)
+
+
+def test_forces_along_one_line_tell_no_turn() -> None:
+    line = np.linspace(-1.0, 1.0, 9)[:, None]
+    regressor, wrench = np.zeros((9, 6, 10)), np.zeros((9, 6))
+    regressor[:, :3, 0], wrench[:, :3] = line * [0.0, 0.6, 0.8], line * [2.0, 0.0, 0.0]
+    found: Any = SimpleNamespace(windows=(regressor, wrench))
+    turned, share = Weigh()._turned(found)
+    assert share == 1.0
+    np.testing.assert_array_equal(turned, np.eye(3))
 
 
 def in_all_directions(count: int) -> FloatArray:
