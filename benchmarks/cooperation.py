@@ -230,7 +230,7 @@ def by_twists(seeds: range) -> Iterator[Row]:
             turn = rotation_vector_of_matrix(found.pose[0] @ R.T)
             squares.append([turn @ turn, (found.pose[1] - t) @ (found.pose[1] - t)])
             pair = MotionPair(exact, spreads, len(exact), map_of=twist_map)
-            least = np.linalg.inv(pair.information(pair.one, (R, t)))
+            least = np.linalg.inv(pair.information(pair.one.T @ pair.one, (R, t)))
             bounds.append([np.trace(least[:3, :3]), np.trace(least[3:, 3:])])
     ratio = np.sqrt(np.mean(squares, axis=0) / np.mean(bounds, axis=0))
     for name, value in zip(("rotation", "translation"), ratio, strict=True):

@@ -19,9 +19,10 @@ import struct
 import tempfile
 import time
 import traceback
+import zlib
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,14 @@ import cbor2
 import numpy as np
 
 from benchmarks.results_file import Row, at_least, at_most, store, table
+from heft.applications.cooperation import ContactSignals, CooperativeNode, TeamFile, TeamRobot
+from heft.applications.cooperation.journal import Journal
+from heft.applications.cooperation.wire import encoded
 from heft.applications.payload import checkpoint
 from heft.applications.payload.node import Node, NodeState, load_estimate
 from heft.applications.payload.sensors import Sensors
 from heft.errors import HeftError
+from heft.information import Graph
 from heft.recordings import KINDS
 from heft.streams import Piece
 from heft.streams.messages import LARGEST, Reader
@@ -205,8 +210,8 @@ class Tally:
     broken: Counter[str] = field(default_factory=Counter)
     examples: list[str] = field(default_factory=list)
 
-    def one(self, act: Callable[[], int], seed: int) -> None:
-        """Try a case; `act` returns how many were read of it."""
+    def one(self, act: Callable[[], int], seed: int, timed: bool = True) -> None:
+        """Try a case; `act` returns how many were read of it, and answers to somebody if timed."""
         begin = time.perf_counter()
         try:
             self.accepted += act()
@@ -217,7 +222,8 @@ class Tally:
             if not self.broken[name]:
                 self.examples.append(f"seed {seed}\n{traceback.format_exc()}")
             self.broken[name] += 1
-        self.slowest = max(self.slowest, time.perf_counter() - begin)
+        if timed:
+            self.slowest = max(self.slowest, time.perf_counter() - begin)
         self.cases += 1
 
 
@@ -331,16 +337,88 @@ class Checkpoints:
             inner[place[-1]] = some(rng, ILL_VALUES)
 
 
+class TeamMessages:
+    """Messages between the robots of a team, and their journals: taken, told on and solved."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "journal"
+        self._anew()
+
+    def _anew(self) -> None:
+        robots = tuple(TeamRobot(name) for name in ("a", "b", "c"))
+        stated = TeamFile(robots, Graph.ring(3))
+        self.node, self.other, third = (CooperativeNode(stated, k, 1) for k in range(3))
+        rng = np.random.default_rng(1)
+        time = np.arange(400) * 0.01
+        for node in (self.node, self.other, third):
+            node.add_samples(ContactSignals(time, *rng.normal(size=(5, 400, 3))), 10**18)
+        self.other.receive(2, third.message(1))
+        self.steps = 0
+
+    def _message(self, rng: Rng) -> bytes:
+        """Return a message of which fields, then bytes, are ill at times."""
+        made = self.other.message(0)
+        number = int(some(rng, (0, 1, 10**18 // 60_000_000, 2**53, 2**52)))
+        kind = rng.integers(6)
+        if kind == 0:
+            made = replace(made, have=dict.fromkeys(range(3), number))
+        elif kind == 1:
+            made = replace(made, first=dict.fromkeys(made.have, number), have={1: max(number, 1)})
+        elif kind == 2:
+            made = replace(made, ended=dict.fromkeys(made.have, number), session=number)
+        elif kind == 3:
+            rows = rng.normal(size=(9, 24)) * float(some(rng, (1.0, 1e-300, 1e6, 0.0)))
+            where = (int(rng.integers(3)), number + int(rng.integers(5)))
+            made = replace(made, windows=tuple((*where, row) for row in rows))
+        data = bytearray(encoded(made, 1, self.node.team))
+        for _ in range(int(rng.integers(3)) * int(rng.integers(2))):
+            data[int(rng.integers(len(data)))] = int(rng.integers(256))
+        if rng.integers(10) == 0:
+            del data[int(rng.integers(len(data))) :]
+        if rng.integers(100) == 0:
+            data += bytes(LARGEST)
+        return bytes(data)
+
+    def case(self, rng: Rng, seed: int, tally: Tally) -> None:
+        """Try one message, or one journal."""
+        data = self._message(rng)
+
+        def act() -> int:
+            taken = self.node.take(1, data)
+            json.dumps(self.node.state(), allow_nan=False)
+            assert len(self.node.encoded(2)) <= LARGEST
+            return int(taken)
+
+        def resume() -> int:
+            entry = struct.pack("<II", len(data), zlib.crc32(data)) + data
+            self.path.write_bytes(entry[: int(rng.integers(len(entry) + 1))] + entry)
+            return int(Journal(self.path, self.other_self()).go_on() > 0)
+
+        tally.one(act if rng.integers(4) else resume, seed)
+        tally.one(lambda: min(self.node.solve(1), 0), seed, timed=False)
+        self.steps += 1
+        if self.steps % STEPS == 0:
+            self._anew()
+
+    def other_self(self) -> CooperativeNode:
+        """Return a node whose journal the messages may be of."""
+        return CooperativeNode(self.other.stated, 1, 2)
+
+
 def measure(minutes: float, seed: int = 0) -> list[Row]:
     """Return the rows of the benchmark.
 
     Args:
-        minutes: For each of messages and checkpoints [min].
+        minutes: For each of messages, checkpoints and a team's messages [min].
         seed: Of the first case; the next has the next.
     """
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
-        for name, target in (("messages", Messages()), ("checkpoints", Checkpoints(Path(folder)))):
+        for name, target in (
+            ("messages", Messages()),
+            ("checkpoints", Checkpoints(Path(folder))),
+            ("messages of a team", TeamMessages(Path(folder))),
+        ):
             target.case(np.random.default_rng(10**9), seed, Tally())  # compiles what is compiled
             tally, memory = Tally(), _memory()
             end = time.monotonic() + 60.0 * minutes

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks.fuzz_streams import Checkpoints, Messages, Tally
+from benchmarks.fuzz_streams import Checkpoints, Messages, Tally, TeamMessages
 
 
-@pytest.mark.parametrize("name", ["messages", "checkpoints"])
+@pytest.mark.parametrize("name", ["messages", "checkpoints", "team"])
 def test_whatever_comes_is_read_or_refused(name: str, tmp_path: Path) -> None:
-    target = Messages() if name == "messages" else Checkpoints(tmp_path)
+    targets = {"messages": Messages, "checkpoints": Checkpoints, "team": TeamMessages}
+    target = targets[name](*([] if name == "messages" else [tmp_path]))
     tally = Tally()
     for seed in range(40):
         target.case(np.random.default_rng(seed), seed, tally)

@@ -8,7 +8,7 @@ from typing import Literal
 from cyclopts import App
 
 from .options import Map
-from .terminal import message, progress_unless, shown
+from .terminal import message, progress, progress_unless, shown
 
 coop = App(name="coop", help="Several robots that hold one load: each learns it with the others.")
 
@@ -69,3 +69,82 @@ def identify(
     message(found.text())
     if out is not None:
         message(f"\n{shown(out / 'report.html')}")
+
+
+@coop.command
+def node(
+    *,
+    id: str,
+    config: Path,
+    on: str | None = None,
+    replay: Path | None = None,
+    speed: float = 1.0,
+    begin: float | None = None,
+    columns: Map = None,
+    insecure: bool = False,
+    checkpoint: Path | None = None,
+    lets_go: bool = False,
+    out: Path | None = None,
+    quiet: bool = False,
+) -> None:
+    """Run one robot's node: it reads its sensors, talks to its neighbours, and tells what it knows.
+
+    Runs until Ctrl-C, or until its log has ended and its neighbours have all of it.
+
+    Parameters
+    ----------
+    id
+        Name of the robot, or its number from 0 on.
+    config
+        team.toml: the same file at all robots.
+    on
+        Where the robot's sensors speak, and where it tells what it knows: zenoh, or a TOML file.
+    replay
+        The robot's own log in place of its sensors.
+    speed
+        Of the replay; inf for as fast as possible.
+    begin
+        When the log's time is zero, in seconds since 1970; what is over is left out.
+    columns
+        TOML that says what the log's columns mean.
+    insecure
+        The sensors' connection may be open to others; that to neighbours never is.
+    checkpoint
+        File to go on from, and to write.
+    lets_go
+        The robot lets go of the load when the node is stopped, and says so.
+    out
+        Folder for the results: team.json and report.html.
+    quiet
+        Say nothing while working.
+    """
+    from heft.applications.cooperation import LiveNode
+    from heft.interrupts import stopped_by_signals
+
+    live = LiveNode(
+        config, id, on, replay, speed, begin, columns, insecure, checkpoint, out, lets_go
+    )
+    with stopped_by_signals() as stop:
+        found = live.run(stop, message, progress_unless(quiet))
+        message(found.text())
+        if out is not None:
+            found.write(out)
+            message(f"\n{shown(out / 'report.html')}")
+
+
+@coop.command
+def watch(*, config: Path, port: int = 0) -> None:
+    """Show a team on a page for this machine's browsers: graph, estimates, agreement, events.
+
+    Parameters
+    ----------
+    config
+        team.toml, as the nodes have it.
+    port
+        Of the page; any that is free if 0.
+    """
+    from heft.applications.cooperation import watch_team
+    from heft.interrupts import stopped_by_signals
+
+    with stopped_by_signals() as stop:
+        watch_team(config, port, stop, progress)

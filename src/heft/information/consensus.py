@@ -103,6 +103,20 @@ class Graph:
             found |= new
         return Graph(count, tuple(sorted(found)))
 
+    def among(self, robots: Sequence[int]) -> Graph:
+        """Return who talks to whom among some robots; all do, where these alone are not connected.
+
+        Args:
+            robots: Their numbers, in order.
+        """
+        place = {robot: k for k, robot in enumerate(robots)}
+        edges = tuple((place[a], place[b]) for a, b in self.edges if a in place and b in place)
+        try:
+            return Graph(len(robots), edges)
+        except InvalidSetting:
+            count = len(robots)
+            return Graph(count, tuple((a, b) for a in range(count) for b in range(a + 1, count)))
+
     @property
     def neighbours(self) -> tuple[tuple[int, ...], ...]:
         """Of each robot."""

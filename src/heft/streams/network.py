@@ -29,7 +29,8 @@ from heft.files import Number, Reader, Section, Text, name_list, named, read_tom
 from heft.recordings import KINDS
 
 from .messages import LARGEST, MOST_BYTES, refuse_types
-from .ros import GID, STD, attachment, inertia_key, inertia_stamped, liveliness
+from .ros import GID, STD, attachment, inertia_key, inertia_stamped, liveliness, transforms_key
+from .ros import transforms as transforms_message
 
 HERE = "tcp/127.0.0.1:7447"  # where a robot's router listens
 ADDRESS = Text(
@@ -86,6 +87,7 @@ class Link:
         topics: Types of topics behind zenoh-plugin-ros2dds, which are subscribed to by name.
         frames: Frames of topics whose messages do not tell them well.
         certificates: Or None.
+        transforms: Topic of transforms that are published, without a stroke before it; or None.
     """
 
     connect: tuple[str, ...] = (HERE,)
@@ -97,6 +99,7 @@ class Link:
     topics: Mapping[str, str] = field(default_factory=dict)
     frames: Mapping[str, str] = field(default_factory=dict)
     certificates: Certificates | None = None
+    transforms: str | None = None
 
     @staticmethod
     def named(where: str) -> Link:
@@ -371,15 +374,30 @@ class Connection:
                 it is not known.
             std: Standard deviations of these, shape (10,); infinite where they are not known.
         """
-        own = bytes.fromhex(str(self._session.zid()).zfill(2 * GID))[-GID:]
         for k, (topic, numbers) in enumerate(zip(self.link.inertias, (body, std), strict=True)):
-            gid = own[:-1] + bytes([own[-1] ^ k])  # a publisher's own
-            self._session.put(
-                inertia_key(self.link.domain, topic),
-                inertia_stamped(round(stamp * 1e9), frame, numbers),
-                attachment=attachment(self._sent, time.time_ns(), gid),
-            )
+            message = inertia_stamped(round(stamp * 1e9), frame, numbers)
+            self._put(inertia_key(self.link.domain, topic), message, k)
         self._sent += 1
+
+    def publish_transforms(
+        self, stamp: float, frame: str, children: Mapping[str, tuple[Array, Array]]
+    ) -> None:
+        """Publish where frames are for ROS 2, as `TFMessage`, where a topic is named for them.
+
+        Args:
+            stamp: Of the newest sample [s].
+            frame: In whose axes.
+            children: By frame, its quaternion w, x, y, z and its origin [m], shapes (4,) and (3,).
+        """
+        if self.link.transforms is not None:
+            message = transforms_message(round(stamp * 1e9), frame, children)
+            key = transforms_key(self.link.domain, self.link.transforms)
+            self._put(key, message, len(self.link.inertias))
+
+    def _put(self, key: str, message: bytes, publisher: int) -> None:
+        own = bytes.fromhex(str(self._session.zid()).zfill(2 * GID))[-GID:]
+        gid = own[:-1] + bytes([own[-1] ^ publisher])  # a publisher's own
+        self._session.put(key, message, attachment=attachment(self._sent, time.time_ns(), gid))
 
 
 @contextmanager
@@ -395,14 +413,7 @@ def connected(link: Link, insecure: bool = False) -> Iterator[Connection]:
         NoConnection: If nobody answers.
     """
     link.refuse_open(insecure)
-    try:
-        import zenoh
-    except ImportError as problem:
-        raise InvalidSetting(
-            f"live messages need the library '{problem.name}', which is not installed",
-            argument="--on",
-            cure="pip install 'heft[live]'",
-        ) from problem
+    zenoh = zenoh_library("--on")
     with ExitStack() as stack:
         mode = link.first_mode
         session = _opened(zenoh, link, mode)
@@ -418,11 +429,36 @@ def connected(link: Link, insecure: bool = False) -> Iterator[Connection]:
             subscriber = session.declare_subscriber(key, zenoh.handlers.FifoChannel(HELD))
             stack.callback(subscriber.undeclare)
             subscribers.append(subscriber)
-        for token in liveliness(link.domain, str(session.zid()), link.inertias):
+        for token in _tokens(link, str(session.zid())):
             stack.callback(session.liveliness().declare_token(token).undeclare)
         made = Connection(link, mode, zenoh, session, subscribers, changes, insecure)
         made.refuse_strangers(session.info.links())
         yield made
+
+
+def _tokens(link: Link, session: str) -> tuple[str, ...]:
+    transforms = () if link.transforms is None else (link.transforms,)
+    return liveliness(link.domain, session, link.inertias, transforms)
+
+
+def zenoh_library(argument: str) -> ModuleType:
+    """Return the library.
+
+    Args:
+        argument: For which it is needed.
+
+    Raises:
+        InvalidSetting: If it is not installed.
+    """
+    try:
+        import zenoh
+    except ImportError as problem:
+        raise InvalidSetting(
+            f"live messages need the library '{problem.name}', which is not installed",
+            argument=argument,
+            cure="pip install 'heft[live]'",
+        ) from problem
+    return zenoh
 
 
 def _opened(zenoh: ModuleType, link: Link, mode: str) -> Any:

@@ -8,6 +8,7 @@ ros2/rmw_zenoh.
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from heft.arrays import Array
 # Hash of geometry_msgs/InertiaStamped by REP 2011, as `ros2 topic info -v` shows it.
 INERTIA_HASH = "RIHS01_766be45976252babf7f9d8ac4ae7c912a7ceccf71035622529f27518b695aa09"
 INERTIA_TYPE = "geometry_msgs::msg::dds_::InertiaStamped_"
+TRANSFORMS_HASH = "RIHS01_e369d0f05a23ae52508854b66f6aa0437f3449d652e8cbf22d5abe85d020f087"
+TRANSFORMS_TYPE = "tf2_msgs::msg::dds_::TFMessage_"
 GID = 16  # bytes
 NODE = "heft"  # as `ros2 node list` shows it
 QUALITY = "::,10:,:,:,,"  # rmw_zenoh's defaults (reliable, volatile, the last ones kept), depth 10
@@ -32,8 +35,20 @@ def inertia_key(domain: int, topic: str) -> str:
     return f"{domain}/{topic}/{INERTIA_TYPE}/{INERTIA_HASH}"
 
 
-def liveliness(domain: int, session: str, topics: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the tokens by which ROS 2 knows of a node and of its topics of inertias.
+def transforms_key(domain: int, topic: str) -> str:
+    """Return the key of a topic of transforms, as rmw_zenoh makes it.
+
+    Args:
+        domain: ROS domain.
+        topic: Name of the topic, without a stroke before it.
+    """
+    return f"{domain}/{topic}/{TRANSFORMS_TYPE}/{TRANSFORMS_HASH}"
+
+
+def liveliness(
+    domain: int, session: str, topics: tuple[str, ...], transforms: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    """Return the tokens by which ROS 2 knows of a node and of its topics.
 
     `@ros2_lv/<domain>/<session>/<node>/<entity>/<kind>/<enclave>/<namespace>/<name>`, and of a
     publisher `/<topic>/<type>/<hash>/<quality of service>` behind it. A stroke within a name is
@@ -43,13 +58,16 @@ def liveliness(domain: int, session: str, topics: tuple[str, ...]) -> tuple[str,
     Args:
         domain: ROS_DOMAIN_ID.
         session: Zenoh's identity of the session, as it prints it.
-        topics: Without a stroke before them.
+        topics: Of inertias, without a stroke before them.
+        transforms: Topics of transforms.
     """
     ours = f"@ros2_lv/{domain}/{session}/0"
-    kind = f"{INERTIA_TYPE}/{INERTIA_HASH}/{QUALITY}"
+    inertias = f"{INERTIA_TYPE}/{INERTIA_HASH}/{QUALITY}"
+    others = f"{TRANSFORMS_TYPE}/{TRANSFORMS_HASH}/{QUALITY}"
+    kinds = [*((t, inertias) for t in topics), *((t, others) for t in transforms)]
     publishers = (
         f"{ours}/{k}/MP/%/%/{NODE}/%{topic.replace('/', '%')}/{kind}"
-        for k, topic in enumerate(topics, start=1)
+        for k, (topic, kind) in enumerate(kinds, start=1)
     )
     return (f"{ours}/0/NN/%/%/{NODE}", *publishers)
 
@@ -83,3 +101,30 @@ def inertia_stamped(stamp: int, frame: str, body: Array) -> bytes:
     head += bytes(-len(head) % 8)
     mass, x, y, z, xx, xy, yy, xz, yz, zz = np.asarray(body, dtype=float)
     return b"\0\1\0\0" + head + struct.pack("<10d", mass, x, y, z, xx, xy, xz, yy, yz, zz)
+
+
+def transforms(stamp: int, frame: str, children: Mapping[str, tuple[Array, Array]]) -> bytes:
+    """Return a `tf2_msgs/TFMessage` in CDR.
+
+    Args:
+        stamp: [ns].
+        frame: In whose axes.
+        children: By frame, its attitude as a unit quaternion w, x, y, z and its origin [m] in these
+            axes, shapes (4,) and (3,).
+    """
+    data = bytearray(struct.pack("<I", len(children)))
+    for child, (quaternion, origin) in children.items():
+        _pad(data, 4)
+        data += struct.pack("<iI", stamp // 10**9, stamp % 10**9)
+        for name in (frame, child):
+            _pad(data, 4)
+            text = name.encode() + b"\0"
+            data += struct.pack("<I", len(text)) + text
+        _pad(data, 8)
+        w, x, y, z = np.asarray(quaternion, dtype=float)
+        data += struct.pack("<7d", *np.asarray(origin, dtype=float), x, y, z, w)
+    return b"\0\1\0\0" + bytes(data)
+
+
+def _pad(data: bytearray, size: int) -> None:
+    data += bytes(-len(data) % size)

@@ -6,3 +6,8 @@ from .method import CooperativeMethod, CooperativeResult, Known
 from .team_file import TeamFile, TeamRobot
 from .results import TeamFound, identify_team_files, simulate_team_files
 from .replication import Replica, WindowMessage
+from .window_stream import OriginSensors, WindowStream
+from .node import CooperativeNode, NodeEvent, NodeSettings
+from .wire import BadMessage
+from .live import LiveNode
+from .watch import watch_team

@@ -60,9 +60,24 @@ def clock_offset(
         settings: Of the comparison.
     """
     step = float(np.median(np.diff(one.time)))
-    (t, f), (s, g) = (_squares(k, settings.window) for k in (one, other))
-    slope_of_g = np.gradient(g, s)
     spread = max(round(settings.window / step), 1)  # neighbours share a window's noise
+    first, second = (_squares(k, settings.window) for k in (one, other))
+    return offset_of_squares(first, second, spread, settings)
+
+
+def offset_of_squares(
+    one: tuple[Array, Array], other: tuple[Array, Array], spread: int, settings: ClockSettings
+) -> ClockOffset:
+    """Return how much later the same motion stands in another robot's windows.
+
+    Args:
+        one: Times [s] and |ω|² through a window [rad²/s²], shape (K,) each.
+        other: Another robot's; its time is in its own clock.
+        spread: How many neighbours share the noise of a window.
+        settings: Of the comparison.
+    """
+    (t, f), (s, g) = one, other
+    slope_of_g = np.gradient(g, s)
     offset, std = 0.0, np.inf
     for _ in range(settings.steps):
         inside = (t + offset > s[0]) & (t + offset < s[-1])

@@ -61,7 +61,10 @@ class CooperativeMethod:
             graph: Who talks to whom: whose motions are compared.
         """
         parts = [Windows.of(robot, self.windows) for robot in team]
-        return _Run(self, parts, graph).result()
+        run = CooperativeRun(self, parts, graph)
+        for k, time in enumerate(parts[0].time):
+            run.step(np.hstack([np.hstack([p.motion[k], p.wrench[k]]) for p in parts]), float(time))
+        return run.result()
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +118,8 @@ class Known:
             return None
         change = frame_change(*self.poses[robot])
         values = change @ self.values
+        if values[0] <= 0.0:
+            return None  # no body: windows that tell nothing, or wrenches of the wrong sign
         if inertia.consistency_margin(values) <= 0.0:
             values = inertia.nearest_consistent(values)
         mass, com, about = inertia.to_body(values)
@@ -172,59 +177,81 @@ def _by_neighbours(
     return found
 
 
-class _Run:
-    """One walk over all windows."""
+class CooperativeRun:
+    """One walk over windows of all robots, as they come.
+
+    Args:
+        method: Its settings.
+        parts: Of each robot: covariances of its windows, and how many count as one.
+        graph: Who talks to whom.
+    """
 
     def __init__(self, method: CooperativeMethod, parts: Sequence[Windows], graph: Graph) -> None:
         self.method, self.graph = method, graph
         self.parts = list(parts)
         self.count = len(parts)
-        self.rows = np.hstack([np.hstack([p.motion, p.wrench]) for p in parts])
         self.overlap = max(p.overlap for p in parts)
         self.poses: tuple[Pose, ...] | None = None
         self.disagreement = [1.0 for _ in parts]
         self.unplaced: tuple[int, ...] = tuple(range(self.count))
         self.pose_spreads = [np.zeros((6, 6)) for _ in parts]
-        self.posed = 0
-        self.moments = np.zeros((0, self.rows.shape[1]))
-        self.of_load = np.zeros((0, self.rows.shape[1]))
-        self.loaded = 0
+        self.posed = self.pose_part_at = 0
+        self.pose_part = np.zeros((10, 10))  # of π's covariance; it changes slowly
+        self.seen = 0
+        self.moments = np.zeros((0, WIDE * self.count))
+        self.of_load = np.zeros((0, WIDE * self.count))
+        self.loaded = self.fresh = 0
+        self.end = 0.0
         self.skip_until = -np.inf
         self.hits = 0
         self.current: Known | None = None
         self.known: list[Known] = []
         self.changes: list[float] = []
 
-    def result(self) -> CooperativeResult:
-        method = self.method
+    def step(self, row: Array, time: float) -> None:
+        """Take the next window of all robots.
+
+        Args:
+            row: Motion and wrench, robot by robot, shape (24 n,).
+            time: Its middle [s].
+        """
+        method, row = self.method, row[None]
         half = 0.5 * method.windows.length
-        time = self.parts[0].time
-        fresh = 0
-        for k in range(len(time)):
-            row = self.rows[k : k + 1]
-            end = float(time[k]) + half
-            self.moments = self._added(self.moments, row)
-            if float(time[k]) - half < self.skip_until:
-                continue
-            if self._against(row):
-                self.changes.append(end)
-                self.of_load, self.loaded, fresh = self.of_load[:0], 0, 0
-                self.skip_until, self.hits = end, 0
-                self.current = None
-                continue
-            if self.hits:
-                continue  # neither for nor against until the next window tells
-            self.of_load = self._added(self.of_load, row)
-            self.loaded += 1
-            fresh += 1
-            if k + 1 >= max(method.first, method.longer * self.posed):
-                self._pose(k + 1)
-            if fresh >= method.every:
-                fresh = 0
-                self._solve(end)
-        if fresh:
-            self._solve(float(time[-1]) + half)
+        self.seen, self.end = self.seen + 1, time + half
+        self.moments = self._added(self.moments, row)
+        if time - half < self.skip_until:
+            return
+        if self._against(row):
+            self.changes.append(self.end)
+            self.of_load, self.loaded, self.fresh = self.of_load[:0], 0, 0
+            self.pose_part_at = 0
+            self.skip_until, self.hits = self.end, 0
+            self.current = None
+            return
+        if self.hits:
+            return  # neither for nor against until the next window tells
+        self.of_load = self._added(self.of_load, row)
+        self.loaded += 1
+        self.fresh += 1
+        if self.seen >= max(method.first, method.longer * self.posed):
+            self._pose(self.seen)
+        if self.fresh >= method.every:
+            self.fresh = 0
+            self._solve(self.end)
+
+    def result(self) -> CooperativeResult:
+        """Return what is known over time, with all windows that came."""
+        if self.fresh:
+            self.fresh = 0
+            self._solve(self.end)
         return CooperativeResult(tuple(self.known), tuple(self.changes))
+
+    def settle(self) -> None:
+        """Estimate poses and load with all windows that came, whenever they were estimated last."""
+        if self.seen:
+            self.fresh = 0
+            self._pose(self.seen)
+            self._solve(self.end)
 
     def _added(self, moments: Array, row: Array) -> Array:
         """Return moments with another row; a triangle once there are more rows than columns."""
@@ -267,6 +294,7 @@ class _Run:
                 self.disagreement[i] = found.misfit
             first = inverse(poses[0])
             refined = tuple(composed(p, first) for p in poses)
+        self.pose_part_at = 0
         self.unplaced = tuple(sorted(untold))
         self.poses = None if untold else refined
 
@@ -305,7 +333,12 @@ class _Run:
             self.current = self._known(end)
         else:
             values, covariance, misfit = found
-            covariance = covariance + self._of_poses(moments, load, values)
+            if self.loaded >= self.method.longer * self.pose_part_at:
+                self.pose_part, self.pose_part_at = (
+                    self._of_poses(moments, load, values),
+                    self.loaded,
+                )
+            covariance = covariance + self.pose_part
             self.current = replace(
                 self._known(end), values=values, covariance=covariance, misfit=misfit
             )

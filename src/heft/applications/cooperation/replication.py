@@ -5,19 +5,47 @@ out of order: taken twice they are taken once. Each message says which windows o
 sender has without a gap, which is the acknowledgement, and carries those that the neighbour lacks.
 Once messages have got through, every robot holds the same rows, and so the same answer to the bit.
 For tens of robots; hundreds agree on means instead (`heft.information.chebyshev`).
+
+A window that its origin could not make is absent, and passed on like others. Memory is bounded:
+of each origin so many windows are kept, and whoever lacks older ones is told where they begin.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import heapq
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 
 from heft.arrays import Array
 from heft.errors import InvalidSetting
 
-MOST_WINDOWS = 250  # in a message: below 64 kB
+from .window_stream import OriginSensors
+
+MOST_WINDOWS = 240  # in a message: below 64 kB
+WIDTH = 24  # numbers of a window
+LATEST = 2**53  # number of a window, at most
+ABSENT = np.full(WIDTH, np.nan)  # a window that its origin could not make
+ABSENT.flags.writeable = False
+
+
+@dataclass(frozen=True)
+class ReplicaSettings:
+    """Settings of a replica.
+
+    Attributes:
+        history: Windows of each origin that are kept.
+        ahead: Windows by which an origin may be ahead of what is here without a gap.
+        repeat: Each so manieth message to a neighbour begins anew at what it acknowledged; those
+            between carry what was not sent yet.
+    """
+
+    history: int = 10_000
+    ahead: int = 1_000
+    repeat: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,20 +53,36 @@ class WindowMessage:
     """What one robot tells a neighbour.
 
     Attributes:
-        have: By origin, how many of its windows the sender has without a gap.
-        windows: Origin, number from 0 on, and the window, shape (24,).
-        ended: By origin that let go of the load: how many windows it made.
+        have: By origin, the number up to which the sender has its windows without a gap.
+        windows: Origin, number, and the window, shape (24,); NaN where it is absent.
+        ended: By origin that let go of the load: the number of its first window after that.
+        first: By origin, the number of the oldest window that the sender has; 0 if not said.
+        sensors: By origin, what it says of its sensors.
+        session: Since when the sender runs [ns].
     """
 
     have: Mapping[int, int]
     windows: tuple[tuple[int, int, Array], ...] = ()
     ended: Mapping[int, int] = field(default_factory=dict)
+    first: Mapping[int, int] = field(default_factory=dict)
+    sensors: Mapping[int, OriginSensors] = field(default_factory=dict)
+    session: int = 0
 
     @property
     def size(self) -> int:
         """Bytes of its numbers."""
-        own = 8 * (len(self.have) + len(self.ended))
+        own = 8 * (len(self.have) + len(self.ended) + len(self.first)) + 56 * len(self.sensors)
         return own + sum(8 + row.nbytes for _, _, row in self.windows)
+
+
+@dataclass
+class _Neighbour:
+    """What is known of a neighbour: since when it runs, what it has, what it was sent."""
+
+    session: int = 0
+    has: dict[int, int] = field(default_factory=dict)
+    offered: dict[int, int] = field(default_factory=dict)
+    messages: int = 0
 
 
 class Replica:
@@ -46,20 +90,30 @@ class Replica:
 
     Args:
         own: Number of the robot.
+        session: Since when it runs [ns].
+        settings: Of memory and of repetition.
     """
 
-    def __init__(self, own: int) -> None:
-        self.own = own
+    def __init__(
+        self, own: int, session: int = 0, settings: ReplicaSettings = ReplicaSettings()
+    ) -> None:
+        self.own, self.session, self.settings = own, session, settings
         self.windows: dict[int, dict[int, Array]] = {own: {}}
         self.ended: dict[int, int] = {}
+        self.sensors: dict[int, OriginSensors] = {}
+        self.first: dict[int, int] = {own: 0}
+        self.counts: Counter[str] = Counter()
         self._gapless: dict[int, int] = {own: 0}
-        self._acknowledged: dict[int, dict[int, int]] = {}
+        self._top: dict[int, int] = {own: 0}
+        self._begun = False
+        self._neighbours: dict[int, _Neighbour] = {}
 
-    def add(self, window: Array) -> None:
+    def add(self, window: Array, number: int | None = None) -> None:
         """Keep the robot's own next window.
 
         Args:
             window: Motion and wrench, shape (24,).
+            number: Of it; those left out are absent. The next if None.
 
         Raises:
             InvalidSetting: If the robot has let go.
@@ -68,7 +122,17 @@ class Replica:
             raise InvalidSetting(
                 "a robot that has let go tells nothing more of the load", argument=str(self.own)
             )
-        self._keep(self.own, self._gapless[self.own], window)
+        due = self._gapless[self.own]
+        if number is None:
+            number = due
+        if number < due:  # a clock that was set back: what was told stays
+            self.counts["told before"] += 1
+            return
+        if not self._begun and not self.windows[self.own]:
+            self._start(self.own, number)
+        self._begun = True
+        self._skip(self.own, number)
+        self._keep(self.own, number, window)
 
     def let_go(self) -> None:
         """Say that the robot holds the load no more: what it told until now stays."""
@@ -80,16 +144,27 @@ class Replica:
         Args:
             neighbour: Its number.
         """
-        has = self._acknowledged.get(neighbour, {})
-        lacking = [
-            (number, origin)
-            for origin, kept in self.windows.items()
-            for number in kept
-            if number >= has.get(origin, 0)
-        ]
-        chosen = sorted(lacking)[:MOST_WINDOWS]
-        rows = tuple((origin, number, self.windows[origin][number]) for number, origin in chosen)
-        return WindowMessage(dict(self._gapless), rows, dict(self.ended))
+        known = self._neighbours.setdefault(neighbour, _Neighbour())
+        anew = known.messages % self.settings.repeat == 0
+        known.messages += 1
+        start = {
+            o: max(known.has.get(o, 0), self.first[o], 0 if anew else known.offered.get(o, 0))
+            for o in self.windows
+        }
+        rows = tuple(self._lacking(start))
+        known.offered.update({o: n + 1 for o, n, _ in rows})
+        have, first = dict(self._gapless), dict(self.first)
+        return WindowMessage(have, rows, dict(self.ended), first, dict(self.sensors), self.session)
+
+    def _lacking(self, start: Mapping[int, int]) -> Iterator[tuple[int, int, Array]]:
+        """Yield windows from some numbers on, oldest first, as many as a message holds."""
+        each = (self._of(o, n) for o, n in start.items())
+        for number, o in islice(heapq.merge(*each), MOST_WINDOWS):
+            yield o, number, self.windows[o][number]
+
+    def _of(self, origin: int, start: int) -> Iterator[tuple[int, int]]:
+        kept = self.windows[origin]
+        return ((k, origin) for k in range(start, self._top[origin]) if k in kept)
 
     def receive(self, neighbour: int, message: WindowMessage) -> None:
         """Take what a neighbour told; what is known already changes nothing.
@@ -98,24 +173,112 @@ class Replica:
             neighbour: Its number.
             message: Of it.
         """
-        has = self._acknowledged.setdefault(neighbour, {})
-        for origin, count in message.have.items():
-            has[origin] = max(has.get(origin, 0), count)
-        self.ended.update(message.ended)
+        known = self._neighbours.setdefault(neighbour, _Neighbour())
+        if message.session > known.session:  # it was started anew, and may have lost what it had
+            known.session, known.has, known.offered, known.messages = message.session, {}, {}, 0
+        if message.session == known.session:
+            self.acknowledge(neighbour, message.have)
+        for origin, end in message.ended.items():
+            if origin != self.own:
+                self.ended.setdefault(origin, end)
+        for origin, said in message.sensors.items():
+            before = self.sensors.get(origin)
+            if before is None or said.session > before.session:
+                self.sensors[origin] = said
+        for origin in message.have:
+            self._heard(origin, message.first.get(origin, 0))
         for origin, number, window in message.windows:
-            self._keep(origin, number, window)
+            self._take(origin, number, window)
+
+    def _heard(self, origin: int, first: int) -> None:
+        """Note the oldest window of an origin that a neighbour can pass on."""
+        if origin == self.own and self._begun:
+            return
+        if origin not in self.windows or not (self.windows[origin] or self._gapless[origin]):
+            self.windows.setdefault(origin, {})
+            self._start(origin, first)
+        elif first > self._gapless[origin] and self._believable(first):
+            self._skip(origin, first)
+
+    def _take(self, origin: int, number: int, window: Array) -> None:
+        """Keep a window of another origin, or one's own of before a restart."""
+        if origin == self.own and self._begun:
+            return
+        if origin not in self.windows or number < self.first[origin]:
+            return
+        if number >= self._gapless[origin] + self.settings.ahead:
+            self.counts["far ahead"] += 1
+            return
+        self._keep(origin, number, window)
+
+    def _believable(self, number: int) -> bool:
+        """Return whether an origin can have come that far, by what this robot has made itself."""
+        if self._begun and number > self._gapless[self.own] + self.settings.ahead:
+            self.counts["far ahead"] += 1
+            return False
+        return True
+
+    def _start(self, origin: int, number: int) -> None:
+        self.first[origin] = self._gapless[origin] = self._top[origin] = number
+
+    def _skip(self, origin: int, number: int) -> None:
+        """Let windows up to a number be absent where they are not here."""
+        due = self._gapless[origin]
+        if number - due > self.settings.history:
+            self.windows[origin].clear()
+            self._start(origin, number)
+            return
+        kept = self.windows[origin]
+        for k in range(due, number):
+            kept.setdefault(k, ABSENT)
+        self._advance(origin, number)
 
     def _keep(self, origin: int, number: int, window: Array) -> None:
-        kept = self.windows.setdefault(origin, {})
-        kept.setdefault(number, window)
-        count = self._gapless.get(origin, 0)
+        self.windows[origin].setdefault(number, window)
+        self._advance(origin, number + 1)
+
+    def _advance(self, origin: int, top: int) -> None:
+        """Move on to the first gap, and forget what is older than the history."""
+        kept, count = self.windows[origin], self._gapless[origin]
         while count in kept:
             count += 1
         self._gapless[origin] = count
+        self._top[origin] = max(self._top[origin], top)
+        while count - self.first[origin] > self.settings.history:
+            kept.pop(self.first[origin], None)
+            self.first[origin] += 1
 
     def count(self, origin: int) -> int:
-        """Return how many windows of an origin are here without a gap."""
+        """Return the number up to which windows of an origin are here without a gap."""
         return self._gapless.get(origin, 0)
+
+    def forget_neighbour(self, neighbour: int) -> None:
+        """Take a neighbour for one that has nothing.
+
+        Args:
+            neighbour: Its number.
+        """
+        self._neighbours.pop(neighbour, None)
+
+    def acknowledge(self, neighbour: int, have: Mapping[int, int]) -> None:
+        """Note what a neighbour has.
+
+        Args:
+            neighbour: Its number.
+            have: By origin, the number up to which it has its windows.
+        """
+        known = self._neighbours.setdefault(neighbour, _Neighbour())
+        for origin, count in have.items():
+            known.has[origin] = max(known.has.get(origin, 0), count)
+
+    def acknowledged(self, neighbour: int) -> bool:
+        """Return whether a neighbour has all windows that are here without a gap.
+
+        Args:
+            neighbour: Its number.
+        """
+        known = self._neighbours.get(neighbour, _Neighbour())
+        return all(known.has.get(o, -1) >= n for o, n in self._gapless.items())
 
     def holding(self, number: int) -> tuple[int, ...]:
         """Return the origins that held the load at a window, as far as they have said."""
@@ -124,7 +287,7 @@ class Replica:
         )
 
     def complete(self, robots: int) -> int:
-        """Return how many windows are here from all robots that held the load then.
+        """Return the number up to which windows are here from all that held the load then.
 
         Args:
             robots: How many held it at the beginning.
@@ -135,11 +298,29 @@ class Replica:
         left = [self.count(o) for o, n in self.ended.items() if self.count(o) < n]
         return min([*living, *left], default=0)
 
-    def rows(self, origins: tuple[int, ...], until: int) -> Array:
-        """Return the windows of some origins side by side, shape (until, 24 · origins).
+    def begin(self, origins: tuple[int, ...]) -> int:
+        """Return the number from which windows of some origins are here."""
+        return max(self.first[o] for o in origins)
+
+    def row(self, origins: tuple[int, ...], number: int) -> Array | None:
+        """Return a window of some origins side by side, shape (24 · origins,).
 
         Args:
             origins: Of whom.
-            until: How many, at most those that all of them have.
+            number: Of the window.
+
+        Returns:
+            None where one of them is absent.
         """
-        return np.hstack([np.array([self.windows[o][k] for k in range(until)]) for o in origins])
+        found = [self.windows[o].get(number, ABSENT) for o in origins]
+        return None if any(np.isnan(row[0]) for row in found) else np.concatenate(found)
+
+    def rows(self, origins: tuple[int, ...], until: int) -> Array:
+        """Return the windows of some origins side by side, shape (windows, 24 · origins).
+
+        Args:
+            origins: Of whom.
+            until: Number of the first that is not returned, at most what all of them have.
+        """
+        numbers = range(self.begin(origins), until)
+        return np.hstack([np.array([self.windows[o][k] for k in numbers]) for o in origins])

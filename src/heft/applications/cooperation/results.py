@@ -173,6 +173,20 @@ class TeamFound:
             "lies or a robot without a log do this."
         ]
 
+    def write(self, out: Path) -> None:
+        """Write the results, whole or not at all.
+
+        Args:
+            out: Folder to write, of `RESULTS`.
+        """
+        with workshop(out) as folder:
+            new = folder / out.name
+            new.mkdir()
+            content = json.dumps(_found(self), indent=1)
+            (new / RESULTS[0]).write_text(content + "\n", encoding="utf-8")
+            (new / RESULTS[1]).write_text(_page(self), encoding="utf-8")
+            put(new, out)
+
     def text(self) -> str:
         """Return what the terminal shows."""
         head = ["robot", "mass", "±", "centre of mass", "±", "inertia about it"]
@@ -253,13 +267,7 @@ def identify_team_files(
         untold = unplaced(team, stated.graph)
     found = TeamFound(stated, method, result, float(team[0].time[-1]), clocks, untold)
     if out is not None:
-        with workshop(out) as folder:
-            new = folder / out.name
-            new.mkdir()
-            content = json.dumps(_found(found), indent=1)
-            (new / RESULTS[0]).write_text(content + "\n", encoding="utf-8")
-            (new / RESULTS[1]).write_text(_page(found), encoding="utf-8")
-            put(new, out)
+        found.write(out)
     return found
 
 

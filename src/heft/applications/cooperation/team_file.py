@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from heft.errors import InvalidSetting, did_you_mean
 from heft.experiments import Team, TeamMotion, TeamNoise
 from heft.files import Number, Section, Text, list_of, name_list, read_toml, truth
 from heft.information import Graph
+from heft.streams import ADDRESS
 
 GRAPHS = ("ring", "complete")
 MOST_ROBOTS = 100  # that one machine simulates or identifies at once
@@ -24,11 +25,16 @@ class TeamRobot:
         name: Its name.
         log: Its log, as the file says it; none before it is simulated.
         frame: Name of its contact's frame in the log's signals.
+        address: Where its node listens, `tcp/HOST:PORT` or `tls/HOST:PORT`; a port of this machine
+            if None.
+        point: Whether the contact is a point, through which it applies forces and no torques.
     """
 
     name: str
     log: str | None = None
     frame: str = "grasp"
+    address: str | None = None
+    point: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,11 +93,16 @@ class TeamFile:
         robots: In the order of their numbers.
         graph: Who talks to whom.
         simulation: How it is simulated.
+        name: Of the team, in the keys of its messages.
+        keys: Folder of certificates: `ca.pem`, and of each robot `NAME.pem` and `NAME.key`; None
+            where nodes talk in the clear.
     """
 
     robots: tuple[TeamRobot, ...]
     graph: Graph
     simulation: SimulatedTeamSettings = SimulatedTeamSettings()
+    name: str = "team"
+    keys: Path | None = None
 
     @staticmethod
     def from_toml(path: Path) -> TeamFile:
@@ -111,7 +122,39 @@ class TeamFile:
                 got=", ".join(twice) or f"{len(names)} robots",
                 expected=f"1 to {MOST_ROBOTS} [[robot]] tables, or robots = 5",
             )
-        return TeamFile(stated.robot, _graph(stated, names, path), stated.simulation)
+        keys = None if stated.keys is None else path.parent / stated.keys
+        graph = _graph(stated, names, path)
+        return TeamFile(stated.robot, graph, stated.simulation, stated.name, keys)
+
+    def number(self, robot: str) -> int:
+        """Return the number of a robot.
+
+        Args:
+            robot: Its name, or the number itself.
+
+        Raises:
+            InvalidSetting: If the team has no such robot.
+        """
+        names = [r.name for r in self.robots]
+        if robot in names:
+            return names.index(robot)
+        if robot.isdecimal() and int(robot) < len(names):
+            return int(robot)
+        raise InvalidSetting(
+            "the team has no such robot",
+            argument=f"--id {robot}",
+            valid=tuple(names),
+            cure=did_you_mean(robot, tuple(names)),
+        )
+
+    def among(self, origins: Sequence[int]) -> TeamFile:
+        """Return the team of some of its robots.
+
+        Args:
+            origins: Their numbers, in order.
+        """
+        robots = tuple(self.robots[o] for o in origins)
+        return replace(self, robots=robots, graph=self.graph.among(origins))
 
     def to_toml(self, logs: Sequence[str]) -> str:
         """Return a file of the team with a log of each robot.
@@ -137,6 +180,8 @@ class _Stated:
     graph: str | None = None
     edges: tuple[tuple[str, ...], ...] | None = None
     simulation: SimulatedTeamSettings = SimulatedTeamSettings()
+    name: str = "team"
+    keys: str | None = None
 
 
 def _stated(robots: float | None = None, robot: Sequence[TeamRobot] = (), **others: Any) -> _Stated:
@@ -185,7 +230,11 @@ def _noise(value: object, where: str) -> tuple[float, ...]:
 
 POSITIVE = Number("a positive number is expected", above=0.0)
 NOT_NEGATIVE = Number("a number of zero or more is expected", least=0.0)
-ROBOT = Section(TeamRobot, {"name": _text, "log": _text, "frame": _text}, required=("name",))
+ROBOT = Section(
+    TeamRobot,
+    {"name": _text, "log": _text, "frame": _text, "address": ADDRESS, "point": truth},
+    required=("name",),
+)
 SIMULATION = Section(
     SimulatedTeamSettings,
     {
@@ -209,5 +258,7 @@ TEAM = Section(
         "graph": Text("this graph is not known", GRAPHS),
         "edges": list_of(name_list),
         "simulation": SIMULATION,
+        "name": _text,
+        "keys": _text,
     },
 )

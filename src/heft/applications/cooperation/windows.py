@@ -129,8 +129,9 @@ class Windows:
         )
         wrench = np.hstack([summed(signals.torque, weight), summed(signals.force, weight)])
         plain, steep = float(weight @ weight), float(slope @ slope)
-        spread = _spread(noise, plain, steep, omega)
-        of_wrench = plain * np.diag([noise.torque**2] * 3 + [noise.force**2] * 3)
+        second = omega.T @ omega / len(omega) - noise.angular_velocity**2 * np.eye(3)
+        spread = motion_spread(noise, plain, steep, second)
+        of_wrench = wrench_spread(noise, plain)
         overlap = max(1.0 / (stride * plain), 1.0)
         middle = signals.time[starts] + 0.5 * (count - 1) * step
         return Windows(middle, motion, wrench, spread, of_wrench, overlap)
@@ -157,8 +158,15 @@ class Windows:
         )
 
 
-def _spread(noise: SensorNoise, plain: float, steep: float, omega: Array) -> Array:
-    """Return the covariance of a window's motion, shape (18, 18), for the usual ω."""
+def motion_spread(noise: SensorNoise, plain: float, steep: float, second: Array) -> Array:
+    """Return the covariance of a window's motion, shape (18, 18), for the usual ω.
+
+    Args:
+        noise: Of the sensors.
+        plain: Σ φ² of the window's weights.
+        steep: Σ φ'² [1/s²].
+        second: Mean of ω ωᵀ without its noise, shape (3, 3) [rad²/s²].
+    """
     gyro = noise.angular_velocity**2
     found = np.zeros((SIZE, SIZE))
     for rows, variance in (
@@ -168,7 +176,6 @@ def _spread(noise: SensorNoise, plain: float, steep: float, omega: Array) -> Arr
         (SPECIFIC, plain * noise.acceleration**2),
     ):
         found[rows, rows] = variance * np.eye(3)
-    second = omega.T @ omega / len(omega) - gyro * np.eye(3)
     values, vectors = np.linalg.eigh(second)
     for value, w in zip(np.maximum(values, 0.0), vectors.T, strict=True):
         J = np.array([_of_pair(a, b, w) for a, b in PAIRS])
@@ -176,6 +183,16 @@ def _spread(noise: SensorNoise, plain: float, steep: float, omega: Array) -> Arr
     own = [2.0 if a == b else 1.0 for a, b in PAIRS]
     found[SQUARES, SQUARES] += plain * gyro**2 * np.diag(own)
     return found
+
+
+def wrench_spread(noise: SensorNoise, plain: float) -> Array:
+    """Return the covariance of a window's moment and force, shape (6, 6).
+
+    Args:
+        noise: Of the sensors.
+        plain: Σ φ² of the window's weights.
+    """
+    return plain * np.diag([noise.torque**2] * 3 + [noise.force**2] * 3)
 
 
 def _of_pair(a: int, b: int, w: Array) -> Array:
@@ -199,30 +216,36 @@ def motion_map(pose: Pose) -> Array:
     for rows in (OMEGA, VELOCITY, ALPHA, SPECIFIC):
         found[rows, rows] = R
     found[VELOCITY, OMEGA] = found[SPECIFIC, ALPHA] = skew(t) @ R
-    turned = np.stack([[k[c, d] for c, d in PAIRS] for k in _turned_units(R)], axis=1)
+    turned = _turned(R)
     found[SQUARES, SQUARES] = turned
     found[SPECIFIC, SQUARES] = -_centripetal(t) @ turned
     return found
 
 
-def _turned_units(R: Array) -> list[Array]:
-    """Return R E Rᵀ of each unit of the symmetric matrices, in the order of `PAIRS`."""
-    found = []
-    for a, b in PAIRS:
-        unit = np.zeros((3, 3))
-        unit[a, b] = unit[b, a] = 1.0
-        found.append(R @ unit @ R.T)
-    return found
+def _turned(R: Array) -> Array:
+    """Return what takes ω ωᵀ in the order of `PAIRS` to that of R ω, shape (6, 6)."""
+    c, d = FIRST[:, None], SECOND[:, None]
+    return np.asarray((R[c, FIRST] * R[d, SECOND] + R[c, SECOND] * R[d, FIRST]) * ONCE)
 
 
 def _centripetal(t: Array) -> Array:
     """Return C with ω×(ω×t) = C q, q being ω ωᵀ in the order of `PAIRS`, shape (3, 6)."""
-    found = np.zeros((3, 6))
+    return np.asarray(CENTRIPETAL @ t)
+
+
+def _centripetal_tensor() -> Array:
+    """Return C by t, shape (3, 6, 3)."""
+    found = np.zeros((3, 6, 3))
     for k, (a, b) in enumerate(PAIRS):
         unit = np.zeros((3, 3))
         unit[a, b] = unit[b, a] = 1.0
-        found[:, k] = unit @ t - np.trace(unit) * t
+        found[:, k] = unit - np.trace(unit) * np.eye(3)
     return found
+
+
+FIRST, SECOND = np.array(PAIRS).T
+ONCE = np.where(FIRST == SECOND, 0.5, 1.0)  # of the diagonal one of two equal products is meant
+CENTRIPETAL = _centripetal_tensor()
 
 
 def wrench_map(pose: Pose) -> Array:

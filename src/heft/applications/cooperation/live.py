@@ -1,0 +1,366 @@
+"""`heft coop node`: one robot of a team, its sensors, its neighbours, and what it tells."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.errors import InvalidSetting, visible
+from heft.files import require_own
+from heft.information import inertia, quaternion_of_matrix
+from heft.recordings import Recording
+from heft.streams import (
+    AlignmentState,
+    Arrival,
+    Connection,
+    Link,
+    TeamConnection,
+    connected,
+    joined,
+    received,
+)
+
+from .journal import Journal
+from .node import CooperativeNode, NodeSettings
+from .results import RESULTS, TeamFound
+from .signals import LoadEstimate
+from .team_file import TeamFile
+from .team_streams import alignment_of, contact_signals, idle, played, team_link
+
+TICK = 0.1  # [s] between messages to neighbours
+HEALTH = 1.0  # [s] between what a page is told, and looks at who is silent
+AT_ONCE = 5  # windows that are taken into the estimate before anything else has its turn
+BURST = 1.0  # [s] of a core that may be taken at once after a rest
+LINGER = 3.0  # [s] without news after the end of a log, until the node ends
+PUBLISH = "heft/coop"
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class LiveNode:
+    """Settings of a node.
+
+    Attributes:
+        team: TOML of the team.
+        robot: Name or number of the robot.
+        on: Where its sensors' messages come from and its estimates go: `zenoh`, or a TOML file;
+            see `streams.Link`. None with `replay` alone.
+        replay: The robot's own log, played in place of its sensors.
+        speed: Of the replay; infinite for as fast as possible.
+        begin: When the log's time is zero [s] since 1970; None for now, on the log's own clock.
+        columns: TOML that says what the log's columns mean.
+        insecure: Whether the sensors' connection may be open to others; that to neighbours never.
+        checkpoint: File to go on from and to write, or None.
+        out: Folder for the results, or None.
+        lets_go: Whether the robot lets go of the load when the node is stopped.
+        settings: Of the estimation.
+
+    Raises:
+        InvalidSetting: If samples come from nowhere, or the speed is none.
+    """
+
+    team: Path
+    robot: str
+    on: str | None = None
+    replay: Path | None = None
+    speed: float = 1.0
+    begin: float | None = None
+    columns: Path | None = None
+    insecure: bool = False
+    checkpoint: Path | None = None
+    out: Path | None = None
+    lets_go: bool = False
+    settings: NodeSettings = NodeSettings()
+
+    def __post_init__(self) -> None:
+        if self.on is None and self.replay is None:
+            raise InvalidSetting(
+                "a robot's samples come over the network or from its log",
+                argument="--on",
+                cure="--on zenoh, or --replay left.mcap",
+            )
+        if not self.speed > 0.0:
+            raise InvalidSetting(
+                "a log is replayed forwards", argument="--speed", got=self.speed, expected="above 0"
+            )
+
+    def run(self, stop: threading.Event, message: Say, progress: Say) -> TeamFound:
+        """Run until stopped, or to the end of the log, and return what is known.
+
+        Args:
+            stop: Ends it.
+            message: Called with a line for each event.
+            progress: Called with a line at each step.
+        """
+        if self.out is not None:
+            require_own(self.out, RESULTS)
+        stated = TeamFile.from_toml(self.team)
+        own = stated.number(self.robot)
+        if self.replay is not None:
+            stated = self._with_contact(stated, own)
+        node = CooperativeNode(stated, own, time.time_ns(), self.settings)
+        link = team_link(stated, own)
+        journal = None if self.checkpoint is None else Journal(self.checkpoint, node)
+        if journal is not None and (windows := journal.go_on()):
+            progress(f"going on from {self.checkpoint}: {windows} windows")
+        with ExitStack() as stack:
+            sensors = None
+            if self.on is not None:
+                where = replace(_link_of(self.on), transforms=f"{PUBLISH}/transforms")
+                sensors = stack.enter_context(connected(where, self.insecure))
+            team = stack.enter_context(joined(link))
+            progress(f"{stated.robots[own].name} is at {link.address}")
+            running = _Running(node, team, sensors, journal, message)
+            for arrival in _guarded(self._arrivals(sensors, stated, own, stop, running), node):
+                running.step(arrival)
+            running.end(self.lets_go and stop.is_set())
+            opened = stack.pop_all()
+        found = node.found()
+        with suppress(Exception):  # what closes badly takes no result with it
+            opened.close()
+        return found
+
+    def _with_contact(self, stated: TeamFile, own: int) -> TeamFile:
+        """Return the team with what the log says of the robot's contact."""
+        assert self.replay is not None
+        robot = stated.robots[own]
+        if self.columns is not None or robot.point:
+            return stated
+        names = Recording.open(self.replay).signals
+        point = replace(robot, point=f"torque.{robot.frame}.x" not in names)
+        robots = tuple(point if k == own else r for k, r in enumerate(stated.robots))
+        return replace(stated, robots=robots)
+
+    def _arrivals(
+        self,
+        sensors: Connection | None,
+        stated: TeamFile,
+        own: int,
+        stop: threading.Event,
+        running: _Running,
+    ) -> Iterator[Arrival]:
+        if self.replay is None:
+            assert sensors is not None
+            return received(sensors, stop)
+        robot = stated.robots[own]
+        log = played(self.replay, robot, self.columns, stop, self.speed, self.begin)
+        return chain(log, _until_rest(stop, running))
+
+
+def _link_of(on: str) -> Link:
+    link = Link.named(on)
+    return replace(link, publish=PUBLISH) if link.publish == Link.publish else link
+
+
+def _guarded(source: Iterator[Arrival], node: CooperativeNode) -> Iterator[Arrival]:
+    """Yield what a source delivers; one that fails after its beginning is told, and at its end."""
+    begun = False
+    while True:
+        try:
+            arrival = next(source, None)
+        except Exception as problem:
+            if not begun:
+                raise
+            reason = getattr(problem, "message", None) or str(problem)
+            node.tell("source failed", f"what is known is of what came before: {reason}"[:300])
+            return
+        if arrival is None:
+            return
+        begun = True
+        yield arrival
+
+
+def _until_rest(stop: threading.Event, running: _Running) -> Iterator[Arrival]:
+    """Yield nothing until neighbours have all, and nothing new has come for a while."""
+    news, since = running.news(), time.monotonic()
+    for arrival in idle(stop, 0.05):
+        if running.news() != news or running.node.solver.waiting(running.node.replica):
+            news, since = running.news(), time.monotonic()
+        if time.monotonic() - since > LINGER:
+            return
+        yield arrival
+
+
+@dataclass
+class _Running:
+    """A node with its connections: what is done at each arrival, and how often."""
+
+    node: CooperativeNode
+    team: TeamConnection
+    sensors: Connection | None
+    journal: Journal | None
+    message: Say
+    credit: float = 0.0
+    _sent: float = -math.inf
+    _looked: float = -math.inf
+    _credited: float = field(default_factory=time.monotonic)
+    _heard: dict[int, float] = field(default_factory=dict)
+    _resumed: int = 0
+    _counts: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        robot = self.node.stated.robots[self.node.own]
+        self._alignment = alignment_of(robot)
+        self._state: AlignmentState = self._alignment.start()
+        names = [r.name for r in self.node.stated.robots]
+        self._numbers = {names[j]: j for j in self.node.neighbours}
+        self._begun = time.monotonic()
+
+    def step(self, arrival: Arrival) -> None:
+        """Take what came, tell what is due, and estimate as long as there is time."""
+        self._take_samples(arrival)
+        now = time.monotonic()
+        for name, data in self.team.receive():
+            if self.node.take(self._numbers[name], data):
+                self._heard[self._numbers[name]] = now
+        if now - self._sent >= TICK:
+            self._sent = now
+            self._save()
+            self._send()
+        self._solve(now)
+        if now - self._looked >= HEALTH:
+            self._looked = now
+            self._look(now)
+        self._say()
+
+    def _take_samples(self, arrival: Arrival) -> None:
+        self._state, aligned = self._alignment.step(self._state, arrival.now, arrival.pieces)
+        self._counts.update(aligned.counts)
+        self._counts.update(garbage=arrival.garbage, unread=arrival.unread)
+        for notice in aligned.notices:
+            self.node.tell(notice.name, notice.message, f"{notice.message} {arrival.now:.0f}")
+        if aligned.samples is not None and self._state.epoch is not None:
+            self.node.add_samples(contact_signals(aligned.samples), self._state.epoch)
+
+    def _send(self) -> None:
+        for name, neighbour in self._numbers.items():
+            with suppress(Exception):  # what is lost is sent again
+                self.team.send(name, self.node.encoded(neighbour))
+
+    def _solve(self, now: float) -> None:
+        """Estimate, by a share of a core: time that was not taken is saved up for a little."""
+        share = self.node.settings.share
+        self.credit = min(self.credit + share * (now - self._credited), BURST)
+        self._credited = now
+        if self.credit > 0.0:
+            begin = time.thread_time()
+            self.node.solve(AT_ONCE)
+            self.credit -= time.thread_time() - begin
+
+    def _look(self, now: float) -> None:
+        """Tell who is silent, and what is known."""
+        node = self.node
+        for neighbour in node.neighbours:
+            name = node.stated.robots[neighbour].name
+            if neighbour in node.replica.ended:
+                continue
+            if now - self._heard.get(neighbour, self._begun) > node.settings.silent:
+                node.tell("silent", f"{name} says nothing: what is known of the load stays", name)
+            elif node.forget("silent", name):
+                self._resumed += 1
+                node.tell("resumed", f"{name} is heard", str(self._resumed))
+        missing = [
+            r.name for k, r in enumerate(node.stated.robots) if k not in node.replica.sensors
+        ]
+        if missing and now - self._begun > node.settings.calibration + node.settings.silent:
+            names = ", ".join(missing)
+            node.tell("waiting", f"the load is told by all together; not heard yet: {names}", names)
+        counts = {k: n for k, n in self._counts.items() if n}
+        with suppress(Exception):
+            own = {"sent_bytes": dict(self.team.sent), "counts": counts}
+            self.team.show(node.state() | own)
+        if self.sensors is not None:
+            with suppress(Exception):
+                publish(node, self.sensors)
+
+    def _save(self) -> None:
+        if self.journal is None:
+            return
+        try:
+            self.journal.write()
+        except OSError as problem:
+            self.node.tell("checkpoint failed", str(problem))
+        else:
+            self.node.forget("checkpoint failed")
+
+    def _say(self) -> None:
+        for event in self.node.news():
+            when = f"{event.time:.2f} s" if math.isfinite(event.time) else "before any window"
+            self.message(visible(f"{when}  {event.name}: {event.message}"))
+
+    def news(self) -> tuple[int, ...]:
+        """Return numbers that change as long as something new comes or is not told yet."""
+        replica = self.node.replica
+        counts = (replica.count(o) for o in sorted(replica.windows))
+        waits = sum(not replica.acknowledged(j) for j in self.node.neighbours)
+        return (*counts, self.node.solver.next or 0, waits)
+
+    def end(self, lets_go: bool) -> None:
+        """Tell neighbours the last that is to be told."""
+        if lets_go:
+            self.node.let_go()
+        self._save()
+        for _ in range(2):
+            self._send()
+        self._say()
+        if self.journal is not None:
+            self.journal.close()
+
+
+def publish(node: CooperativeNode, connection: Connection) -> None:
+    """Publish the load and where neighbours hold it, in the robot's own frame.
+
+    Args:
+        node: That knows it.
+        connection: To the robot's own topics.
+    """
+    robot, known, load = node.stated.robots[node.own], node.known, node.load()
+    stamp = time.time() if known is None else known.known.time
+    body, std = (np.full(10, np.nan), np.full(10, np.inf)) if load is None else told(load)
+    connection.publish_inertia(stamp, robot.frame, body, std)
+    children = {}
+    for j in node.neighbours:
+        pose = None if known is None else known.between(node.own, j)
+        if pose is not None:
+            other = node.stated.robots[j]
+            quaternion = quaternion_of_matrix(pose[0])
+            children[f"{other.name}/{other.frame}"] = (quaternion, pose[1])
+    if children:
+        connection.publish_transforms(stamp, robot.frame, children)
+
+
+def told(load: LoadEstimate) -> tuple[Array, Array]:
+    """Return mass, centre of mass and inertia about it as messages have them, and deviations.
+
+    Args:
+        load: In a frame.
+
+    Returns:
+        m, c, Ixx, Ixy, Iyy, Ixz, Iyz, Izz and their deviations, shape (10,) each [kg, m, kg·m²].
+    """
+    body = _ordered(load.mass, load.com, load.inertia)
+    if load.covariance is None:
+        return body, np.full(10, np.inf)
+    values = inertia.from_body(load.mass, load.com, load.inertia)
+    steps = 1e-6 * np.eye(10)
+    J = [
+        (_ordered(*inertia.to_body(values + s)) - _ordered(*inertia.to_body(values - s))) / 2e-6
+        for s in steps
+    ]
+    variance = np.einsum("ki,kl,li->i", np.array(J), load.covariance, np.array(J))
+    return body, np.sqrt(np.maximum(variance, 0.0))
+
+
+def _ordered(mass: float, com: Array, about: Array) -> Array:
+    rows, columns = [0, 0, 1, 0, 1, 2], [0, 1, 1, 2, 2, 2]
+    return np.array([mass, *com, *about[rows, columns]])

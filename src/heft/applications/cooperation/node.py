@@ -1,0 +1,332 @@
+"""One robot of a team: its samples become windows, windows of all are exchanged, and tell the load.
+
+Nothing here knows how messages travel or what time it is: the same node runs over Zenoh and in
+`heft.experiments.SimulatedNetwork`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.information import rotation_vector_of_matrix
+
+from .clocks import ClockOffset, ClockSettings
+from .method import CooperativeMethod, CooperativeResult
+from .replication import Replica, ReplicaSettings, WindowMessage
+from .results import TeamFound
+from .signals import ContactSignals, LoadEstimate
+from .solver import TeamKnown, TeamSolver
+from .team_file import TeamFile
+from .window_stream import WindowStream
+from .wire import BadMessage, decoded, encoded, team_key
+
+MOST_EVENTS = 50
+
+
+@dataclass(frozen=True)
+class NodeSettings:
+    """Settings of a node.
+
+    Attributes:
+        method: Of the estimation: an estimate a second is enough, and costs a share of a core.
+        replica: Of memory and of repetition.
+        calibration: Time of samples from which noise and rate are found [s].
+        share: Of a core that estimation may take.
+        silent: Time without a message after which a neighbour is silent [s].
+        clocks: How clocks are compared.
+    """
+
+    method: CooperativeMethod = CooperativeMethod(every=20, longer=1.5)
+    replica: ReplicaSettings = ReplicaSettings(repeat=5)
+    calibration: float = 2.0
+    share: float = 0.15
+    silent: float = 2.0
+    clocks: ClockSettings = ClockSettings()
+
+
+@dataclass(frozen=True)
+class NodeEvent:
+    """Something that a node tells.
+
+    Attributes:
+        time: On the clock of the windows [s]; NaN before the first.
+        name: Such as `changed`.
+        message: In words.
+    """
+
+    time: float
+    name: str
+    message: str
+
+
+@dataclass
+class CooperativeNode:
+    """What one robot of a team knows, and what it tells its neighbours.
+
+    Attributes:
+        stated: The team.
+        own: Number of the robot.
+        session: Since when it runs [ns]; a later one supersedes an earlier.
+        settings: Of the node.
+        replica: Windows of all robots.
+        refused: Messages that were none, by reason.
+        events: What happened, newest last.
+    """
+
+    stated: TeamFile
+    own: int
+    session: int = 0
+    settings: NodeSettings = NodeSettings()
+    replica: Replica = field(init=False)
+    refused: dict[str, int] = field(default_factory=dict)
+    events: deque[NodeEvent] = field(default_factory=lambda: deque(maxlen=MOST_EVENTS))
+
+    def __post_init__(self) -> None:
+        windows = self.settings.method.windows
+        self.replica = Replica(self.own, self.session, self.settings.replica)
+        self.solver = TeamSolver(self.settings.method, self.stated.graph, self.settings.clocks)
+        self.team = team_key([r.name for r in self.stated.robots], self.stated.graph, windows)
+        self._stream = WindowStream(windows, None, self.settings.calibration, self.session)
+        self._told: set[str] = set()
+        self._news: list[NodeEvent] = []
+
+    @property
+    def neighbours(self) -> tuple[int, ...]:
+        """Numbers of the robots that it talks to."""
+        return self.stated.graph.neighbours[self.own]
+
+    @property
+    def count(self) -> int:
+        """How many robots the team has."""
+        return len(self.stated.robots)
+
+    def go_on_from(self, message: WindowMessage) -> None:
+        """Take what the node itself had before it was started anew.
+
+        Args:
+            message: Of it, as it is told to neighbours.
+        """
+        said = message.sensors.get(self.own)
+        if said is not None and self._stream.sensors is None:
+            windows = self.settings.method.windows
+            self._stream = WindowStream(windows, said, session=self.session)
+        self.replica.receive(self.own, message)
+
+    def add_samples(self, signals: ContactSignals, epoch: int = 0) -> int:
+        """Take samples of the robot's own sensors; return how many windows they complete.
+
+        Args:
+            signals: What came, in order, in the contact's frame.
+            epoch: Stamp at which their time is zero [ns].
+        """
+        if self.own in self.replica.ended:
+            return 0
+        made = self._stream.add(signals, epoch)
+        if self._stream.sensors is not None and self.own not in self.replica.sensors:
+            self.replica.sensors[self.own] = self._stream.sensors
+        for number, row in made:
+            self.replica.add(row, number)
+        return len(made)
+
+    def let_go(self) -> None:
+        """Say that the robot holds the load no more."""
+        self.replica.let_go()
+
+    def message(self, neighbour: int) -> WindowMessage:
+        """Return what to tell a neighbour now.
+
+        Args:
+            neighbour: Its number.
+        """
+        return self.replica.message(neighbour)
+
+    def receive(self, neighbour: int, message: WindowMessage) -> None:
+        """Take what a neighbour told.
+
+        Args:
+            neighbour: Its number.
+            message: Of it.
+        """
+        if neighbour in self.neighbours:
+            self.replica.receive(neighbour, message)
+
+    def encoded(self, neighbour: int) -> bytes:
+        """Return the bytes of what to tell a neighbour now.
+
+        Args:
+            neighbour: Its number.
+        """
+        return encoded(self.message(neighbour), self.own, self.team)
+
+    def take(self, neighbour: int, data: bytes) -> bool:
+        """Take the bytes that came from a neighbour; return whether they were a message.
+
+        Args:
+            neighbour: Its number.
+            data: That came; what is no message is counted.
+        """
+        try:
+            message = decoded(data, neighbour, self.team, self.count)
+        except BadMessage as problem:
+            reason = str(problem)
+            self.refused[reason] = self.refused.get(reason, 0) + 1
+            return False
+        self.receive(neighbour, message)
+        return True
+
+    def solve(self, most: int = 1_000_000) -> int:
+        """Take windows that all robots have into the estimate; return how many were taken.
+
+        Args:
+            most: How many at most.
+        """
+        changes = len(self.solver.changes)
+        try:
+            taken = self.solver.advance(self.replica, most)
+        except (np.linalg.LinAlgError, ValueError) as problem:  # windows that tell nothing at all
+            self.tell("not told", f"the windows so far tell no load: {problem}")
+            return 1
+        for time in self.solver.changes[changes:]:
+            self._happened(NodeEvent(time, "changed", "the load is another"))
+        if taken:
+            self._look()
+        return taken
+
+    def _look(self) -> None:
+        """Tell once what is to be known of robots."""
+        for robot, end in self.replica.ended.items():
+            name = self.stated.robots[robot].name
+            self.tell("let go", f"{name} holds the load until {self._time(end):.2f} s", name)
+        for robot, clock in self.clocks().items():
+            name, first = self.stated.robots[robot].name, self.stated.robots[0].name
+            late = f"{1e3 * clock.offset:.1f} ms later than that of {first}"
+            words = f"the clock of {name} is {late} (± {1e3 * clock.std:.1g} ms): set"
+            self.tell("clock", words, name)
+        known = self.known
+        if known is not None and (doubtful := known.known.doubtful) is not None:
+            name = self.stated.robots[known.origins[doubtful]].name
+            words = "its motion sensors do not go with the others'"
+            self.tell("doubtful", f"{name}: {words}", name)
+
+    def tell(self, name: str, message: str, once: str = "") -> None:
+        """Keep an event; one of a name and a subject once.
+
+        Args:
+            name: Of the event.
+            message: In words.
+            once: Subject; what was told of it is not told again until `forget`.
+        """
+        key = f"{name} {once}"
+        if key not in self._told:
+            self._told.add(key)
+            self._happened(NodeEvent(self._time(self.solver.next), name, message))
+
+    def _happened(self, event: NodeEvent) -> None:
+        self.events.append(event)
+        self._news = [*self._news[1 - MOST_EVENTS :], event]
+
+    def news(self) -> list[NodeEvent]:
+        """Return what happened since the last call."""
+        news, self._news = self._news, []
+        return news
+
+    def forget(self, name: str, once: str = "") -> bool:
+        """Let an event be told again; return whether it was told.
+
+        Args:
+            name: Of the event.
+            once: Its subject.
+        """
+        key = f"{name} {once}"
+        told = key in self._told
+        self._told.discard(key)
+        return told
+
+    def _time(self, number: int | None) -> float:
+        return np.nan if number is None else number * self.settings.method.windows.stride
+
+    @property
+    def known(self) -> TeamKnown | None:
+        """What is known of all contacts and the load; None before anything is."""
+        return self.solver.known()
+
+    def load(self, robot: int | None = None) -> LoadEstimate | None:
+        """Return the load in a robot's frame; None where it is not told.
+
+        Args:
+            robot: Its number; this one if None.
+        """
+        known = self.known
+        return None if known is None else known.load(self.own if robot is None else robot)
+
+    def clocks(self) -> dict[int, ClockOffset]:
+        """Return by how much robots' clocks are later than the first's, where they were set."""
+        return dict(self.solver.clocks.offsets)
+
+    def found(self) -> TeamFound:
+        """Return what is known, with all windows that came, as `heft coop identify` does."""
+        self.solver.finish()
+        known = self.known
+        origins = tuple(range(self.count)) if known is None else known.origins
+        history = [] if known is None else [*self.solver.history()]
+        if known is not None:
+            history = [k for k in history if len(k.poses or ()) == len(origins)]
+            history = [*history[:-1], known.known]
+        result = CooperativeResult(tuple(history), tuple(self.solver.changes))
+        end = 0.0 if known is None else known.known.time
+        untold = origins if known is None else known.known.unplaced
+        among = self.stated.among(origins)
+        clocks = {origins.index(o): c for o, c in self.clocks().items() if o in origins}
+        untold = untold if result.known else ()
+        return TeamFound(among, "heft", result, end, clocks, untold)
+
+    def state(self) -> dict[str, Any]:
+        """Return what a page shows of the node, as JSON values."""
+        known, names = self.known, [r.name for r in self.stated.robots]
+        load = self.load()
+        poses = []
+        for j in self.neighbours:
+            pose = None if known is None else known.between(self.own, j)
+            if pose is not None:
+                turn = rotation_vector_of_matrix(pose[0])
+                entry = {"of": names[j], "origin_m": _list(pose[1]), "turn_rad": _list(turn)}
+                poses.append(entry)
+        return {
+            "robot": names[self.own],
+            "time_s": None if known is None else known.known.time,
+            "load": None if load is None else _load(load),
+            "misfit": None if load is None or known is None else known.known.misfit,
+            "poses": poses,
+            "holding": [] if known is None else [names[o] for o in known.origins],
+            "windows": {names[o]: self.replica.count(o) for o in sorted(self.replica.windows)},
+            "left_out": self.solver.left_out,
+            "refused": sum(self.refused.values()),
+            "events": [
+                {
+                    "time_s": e.time if np.isfinite(e.time) else None,
+                    "name": e.name,
+                    "message": e.message,
+                }
+                for e in self.events
+            ],
+        }
+
+
+def _load(load: LoadEstimate) -> Mapping[str, Any]:
+    deviation = None if load.covariance is None else float(np.sqrt(load.covariance[0, 0]))
+    return {
+        "mass_kg": load.mass,
+        "mass_std_kg": deviation,
+        "com_m": _list(load.com),
+        "inertia_kgm2": [_list(row) for row in load.inertia],
+    }
+
+
+def _list(values: Array) -> list[float]:
+    return [float(v) for v in values]

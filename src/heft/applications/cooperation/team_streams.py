@@ -1,0 +1,157 @@
+"""Signals of one robot of a team as they come: from its topics, or from its log."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from heft.recordings import ColumnMap, Recording
+from heft.streams import (
+    AlignedSamples,
+    Alignment,
+    Arrival,
+    Certificates,
+    Device,
+    Piece,
+    TeamLink,
+    replayed,
+)
+
+from .signals import AXES, ContactSignals
+from .team_file import TeamFile, TeamRobot
+
+FIRST_PORT = 7461  # of this machine, where nodes without an address listen
+SLICE = 0.025  # [s] of a log that are played at once
+PURPOSE = "is what a robot tells its team by"
+
+
+def names_of(kind: str, frame: str) -> tuple[str, ...]:
+    """Return the signals of a vector, `force.grasp.x` and so on."""
+    return tuple(f"{kind}.{frame}.{axis}" for axis in AXES)
+
+
+def devices_of(robot: TeamRobot) -> tuple[Device, ...]:
+    """Return what a robot's signals come from: its wrench, inertial and velocity sensors.
+
+    Args:
+        robot: Whose contact's frame they are in.
+    """
+    frame = robot.frame
+    torque = () if robot.point else names_of("torque", frame)
+    return (
+        Device("wrench", (*names_of("force", frame), *torque)),
+        Device("imu", (*names_of("acc", frame), *names_of("omega", frame))),
+        Device("velocity", names_of("vel", frame), noisy=False),
+    )
+
+
+def contact_signals(samples: AlignedSamples) -> ContactSignals:
+    """Return aligned samples of `devices_of` as signals of a contact.
+
+    Args:
+        samples: Their time is since the alignment's epoch.
+    """
+    wrench, imu, velocity = samples.values
+    torque = wrench[:, 3:] if wrench.shape[1] > 3 else np.zeros((len(wrench), 3))
+    return ContactSignals(samples.time, imu[:, 3:], velocity, imu[:, :3], wrench[:, :3], torque)
+
+
+def team_link(stated: TeamFile, own: int | None) -> TeamLink:
+    """Return whom a robot talks to, and where; the robots with lower numbers are connected to.
+
+    Args:
+        stated: The team.
+        own: Number of the robot; None for one who watches them all.
+    """
+    robots = stated.robots
+    addresses = [r.address or f"tcp/127.0.0.1:{FIRST_PORT + k}" for k, r in enumerate(robots)]
+    others = range(len(robots)) if own is None else stated.graph.neighbours[own]
+    called = [j for j in others if own is None or j < own]
+    secret = any(a.startswith("tls/") for a in addresses) and stated.keys is not None
+    name = None if own is None else robots[own].name
+    return TeamLink(
+        stated.name,
+        name,
+        None if own is None else addresses[own],
+        tuple(robots[j].name for j in others),
+        tuple(addresses[j] for j in called),
+        _certificates(stated.keys, name or "watch") if secret and stated.keys else None,
+    )
+
+
+def _certificates(keys: Path, name: str) -> Certificates:
+    return Certificates(keys / "ca.pem", keys / f"{name}.pem", keys / f"{name}.key")
+
+
+def played(
+    log: Path,
+    robot: TeamRobot,
+    columns: Path | None,
+    stop: threading.Event,
+    speed: float = 1.0,
+    begin: float | None = None,
+) -> Iterator[Arrival]:
+    """Yield a robot's own log as if it happened now.
+
+    Args:
+        log: Of the robot.
+        robot: Whose contact's frame its signals are in.
+        columns: TOML that says what the log's columns mean, or None.
+        stop: Ends it.
+        speed: By how much faster than it was recorded.
+        begin: When the log's time is zero [s] since 1970: stamps are then the wall clock's, what
+            is over is left out, and `speed` is one. None for the log's own time, from now on.
+
+    Raises:
+        MissingSignal: If the log lacks a signal.
+    """
+    meaning = ColumnMap.from_toml(columns) if columns is not None else None
+    recording = Recording.open(log, meaning)
+    names = tuple(n for device in devices_of(robot) for n in device.names)
+    if begin is None:
+        yield from replayed(recording, names, PURPOSE, speed, stop)
+        return
+    for name in names:
+        recording.require(name, PURPOSE)
+    started = time.time()
+    for block in recording.blocks(names):
+        cuts = np.flatnonzero(np.diff(np.floor(block.time / SLICE))) + 1
+        for first, last in pairwise([0, *cuts.tolist(), len(block.time)]):
+            part = block.time[first:last]
+            due = begin + float(part[-1])
+            if due < started:
+                continue
+            while (ahead := due - time.time()) > 2.0 * SLICE:  # neighbours are talked to meanwhile
+                if stop.wait(2.0 * SLICE):
+                    return
+                yield Arrival(time.time(), ())
+            if stop.wait(max(ahead, 0.0)):
+                return
+            stamps = round(begin * 1e9) + np.round(part * 1e9).astype(np.int64)
+            piece = Piece(names, stamps, block.values[first:last])
+            yield Arrival(begin + float(part[-1]), [piece])
+
+
+def idle(stop: threading.Event, seconds: float) -> Iterator[Arrival]:
+    """Yield nothing at intervals, until stopped.
+
+    Args:
+        stop: Ends it.
+        seconds: Between one and the next.
+    """
+    while not stop.wait(seconds):
+        yield Arrival(time.monotonic(), ())
+
+
+def alignment_of(robot: TeamRobot) -> Alignment:
+    """Return how the signals of a robot are aligned.
+
+    Args:
+        robot: Whose devices they come from.
+    """
+    return Alignment(devices_of(robot))

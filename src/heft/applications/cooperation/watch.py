@@ -1,0 +1,151 @@
+"""`heft coop watch`: a page of a team, of what each robot's node tells of itself."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from heft.display import policy_of, render
+from heft.files import require_schema
+from heft.streams import joined, served
+
+from .team_file import TeamFile
+from .team_streams import team_link
+
+PAGE = "applications/cooperation/watch_page.html.jinja"
+TICK = 0.5  # [s] between looks
+NUMBER = {"type": "number"}
+MAYBE = {"type": ["number", "null"]}
+TEXT = {"type": "string", "pattern": r"^[^\x00-\x1f]{0,300}$"}
+VECTOR = {"type": "array", "items": NUMBER, "minItems": 3, "maxItems": 3}
+COUNTS = {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0}}
+LOAD = {
+    "type": ["object", "null"],
+    "properties": {
+        "mass_kg": NUMBER,
+        "mass_std_kg": MAYBE,
+        "com_m": VECTOR,
+        "inertia_kgm2": {"type": "array", "items": VECTOR, "minItems": 3, "maxItems": 3},
+    },
+    "required": ["mass_kg", "mass_std_kg", "com_m", "inertia_kgm2"],
+    "additionalProperties": False,
+}
+POSE = {
+    "type": "object",
+    "properties": {"of": TEXT, "origin_m": VECTOR, "turn_rad": VECTOR},
+    "required": ["of", "origin_m", "turn_rad"],
+    "additionalProperties": False,
+}
+EVENT = {
+    "type": "object",
+    "properties": {"time_s": MAYBE, "name": TEXT, "message": TEXT},
+    "required": ["time_s", "name", "message"],
+    "additionalProperties": False,
+}
+STATE = {
+    "type": "object",
+    "properties": {
+        "robot": TEXT,
+        "time_s": MAYBE,
+        "load": LOAD,
+        "misfit": MAYBE,
+        "poses": {"type": "array", "items": POSE, "maxItems": 100},
+        "holding": {"type": "array", "items": TEXT, "maxItems": 100},
+        "windows": COUNTS,
+        "left_out": {"type": "integer", "minimum": 0},
+        "refused": {"type": "integer", "minimum": 0},
+        "events": {"type": "array", "items": EVENT, "maxItems": 100},
+        "sent_bytes": COUNTS,
+        "counts": COUNTS,
+    },
+    "required": ["robot", "load", "poses", "holding", "windows", "refused", "events"],
+    "additionalProperties": False,
+}
+
+
+@dataclass
+class TeamStates:
+    """What nodes told of themselves last.
+
+    Attributes:
+        stated: The team.
+        states: By robot.
+        heard: When each was heard last [s].
+        refused: How many of what came was none.
+    """
+
+    stated: TeamFile
+    states: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    heard: dict[str, float] = field(default_factory=dict)
+    refused: int = 0
+
+    def take(self, robot: str, data: bytes, now: float) -> None:
+        """Take what came from a robot; what is no state is counted.
+
+        Args:
+            robot: Its name.
+            data: That came.
+            now: When [s].
+        """
+        try:
+            state = json.loads(data.decode())
+            require_schema(state, STATE)
+        except (ValueError, RecursionError):
+            self.refused += 1
+            return
+        if state["robot"] != robot:
+            self.refused += 1
+            return
+        self.states[robot], self.heard[robot] = state, now
+
+    def shown(self, now: float) -> dict[str, Any]:
+        """Return what the page shows, as JSON values.
+
+        Args:
+            now: [s].
+        """
+        names = [r.name for r in self.stated.robots]
+        masses = [s["load"]["mass_kg"] for s in self.states.values() if s["load"]]
+        apart = max(masses) - min(masses) if masses else math.nan
+        return {
+            "robots": names,
+            "edges": [list(edge) for edge in self.stated.graph.edges],
+            "states": [self.states.get(name) for name in names],
+            "silent_s": [now - self.heard[n] if n in self.heard else None for n in names],
+            "apart_kg": apart if math.isfinite(apart) else None,
+            "refused": self.refused,
+        }
+
+
+def watch_team(
+    team: Path, port: int, stop: threading.Event, progress: Callable[[str], None]
+) -> None:
+    """Serve a page of a team on this machine, until stopped.
+
+    Args:
+        team: TOML of the team.
+        port: Of the page; 0 for any that is free.
+        stop: Ends it.
+        progress: Called with lines of progress.
+
+    Raises:
+        InvalidSetting: If the file is malformed, the port cannot be had, or the network would be
+            open to strangers.
+    """
+    stated = TeamFile.from_toml(team)
+    states, html = TeamStates(stated), render(PAGE)
+    with joined(team_link(stated, None)) as connection, served(port, html, policy_of(html)) as page:
+        progress(f"showing at {page.address}")
+        while not stop.wait(TICK):
+            now = time.monotonic()
+            for robot, data in connection.receive():
+                states.take(robot, data, now)
+            with suppress(OSError):
+                page.show(states.shown(now))

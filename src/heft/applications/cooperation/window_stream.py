@@ -1,0 +1,185 @@
+"""Windows of one robot as its samples come, on a grid of absolute time that all robots share.
+
+Window k covers k · stride to k · stride + length on the robot's clock, so that windows of one
+number are of one time at all robots, whatever their rates. Weights are taken at the samples' own
+times: nothing is interpolated, and the noise of a sample stays that of its sensor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+
+from .signals import ContactSignals
+from .windows import PAIRS, SensorNoise, Windows, WindowSettings, motion_spread, wrench_spread
+
+SECOND = 1_000_000_000  # [ns]
+COLUMNS = ("angular_velocity", "velocity", "acceleration", "torque", "force")
+GAP_STEPS = 2.5  # a hole between samples, in steps, across which no window goes
+FEWEST = 4  # samples of a window
+NEXT_TO_NONE = 1e-6  # of a sensor without noise, in SI units: weights stay finite
+
+
+@dataclass(frozen=True)
+class OriginSensors:
+    """What a robot says of its sensors, once: with its windows it tells how sure they are.
+
+    Attributes:
+        session: Since when it runs; what it said later counts [ns].
+        noise: White noise of a sample.
+        step: Between samples [s].
+    """
+
+    session: int
+    noise: SensorNoise
+    step: float
+
+    def windows(self, settings: WindowSettings, second: Array) -> Windows:
+        """Return how sure the robot's windows are, as windows without rows.
+
+        Args:
+            settings: Of windows.
+            second: Mean of ω ωᵀ without its noise, shape (3, 3) [rad²/s²].
+        """
+        plain = 1.5 * self.step / settings.length
+        steep = 0.5 * (2.0 * np.pi / settings.length) ** 2 * self.step / settings.length
+        return Windows(
+            np.zeros(0),
+            np.zeros((0, 18)),
+            np.zeros((0, 6)),
+            motion_spread(self.noise, plain, steep, second),
+            wrench_spread(self.noise, plain),
+            max(settings.length / (1.5 * settings.stride), 1.0),
+        )
+
+
+class WindowStream:
+    """Makes windows as they are complete.
+
+    Args:
+        settings: Of windows.
+        sensors: Noise and rate, if they are known; found from the first samples if None.
+        calibration: Time of samples from which they are found [s].
+        session: Since when the robot runs [ns].
+    """
+
+    def __init__(
+        self,
+        settings: WindowSettings,
+        sensors: OriginSensors | None = None,
+        calibration: float = 2.0,
+        session: int = 0,
+    ) -> None:
+        self.sensors = sensors
+        self._length = round(settings.length * SECOND)
+        self._stride = round(settings.stride * SECOND)
+        self._calibration, self._session = round(calibration * SECOND), session
+        self._stamps = np.zeros(0, dtype=np.int64)
+        self._values = np.zeros((0, 15))
+        self._next: int | None = None
+
+    def add(self, signals: ContactSignals, epoch: int = 0) -> list[tuple[int, Array]]:
+        """Take samples; return numbers and rows, shape (24,), of the windows they complete.
+
+        Windows across a hole in the samples are left out, and so are samples that are older than
+        one before.
+
+        Args:
+            signals: What came, in order.
+            epoch: Stamp at which their time is zero [ns].
+        """
+        stamps = epoch + np.round(signals.time * SECOND).astype(np.int64)
+        last = self._stamps[-1] if len(self._stamps) else stamps[:1].min(initial=0) - 1
+        newest = np.maximum.accumulate(np.concatenate([[last], stamps]))
+        new = stamps > newest[:-1]
+        values = np.hstack([getattr(signals, name) for name in COLUMNS])
+        self._stamps = np.concatenate([self._stamps, stamps[new]])
+        self._values = np.concatenate([self._values, values[new]])
+        if self.sensors is None:
+            self._calibrate()
+        if self.sensors is None or len(self._stamps) < 2:
+            return []
+        made = list(self._completed(self.sensors.step))
+        self._trim()
+        return made
+
+    def _calibrate(self) -> None:
+        """Find noise and rate, once the samples are enough."""
+        stamps, values = self._stamps, self._values
+        if not len(stamps) or stamps[-1] - stamps[0] < self._calibration:
+            return
+        first = stamps <= stamps[0] + self._calibration  # however many came at once
+        time, values = (stamps[first] - stamps[0]) / SECOND, values[first]
+        own = (values[:, 3 * k : 3 * k + 3] for k in range(len(COLUMNS)))
+        seen = SensorNoise.of(ContactSignals(time, **dict(zip(COLUMNS, own, strict=True))))
+        noise = SensorNoise(*(max(sigma, NEXT_TO_NONE) for sigma in astuple(seen)))
+        if not values[:, 9:12].any():  # a point contact: no torque, and surely none
+            noise = replace(noise, torque=0.0)
+        step = float(np.median(np.diff(time)))
+        self.sensors = OriginSensors(self._session, noise, step)
+
+    def _completed(self, step: float) -> list[tuple[int, Array]]:
+        if self._next is None:
+            first = int(self._stamps[0]) - round(0.5 * step * SECOND)
+            self._next = -(-first // self._stride)
+        made = []
+        while int(self._stamps[-1]) + round(0.5 * step * SECOND) >= self._end(self._next):
+            row = self._window(self._next, step)
+            if row is not None:
+                made.append((self._next, row))
+                self._next += 1
+                continue
+            # On to the first window behind the hole: outages may be long.
+            after = int(self._stamps[np.searchsorted(self._stamps, self._next * self._stride)])
+            self._next = max(self._next + 1, (after - self._length) // self._stride)
+        return made
+
+    def _end(self, number: int) -> int:
+        return number * self._stride + self._length
+
+    def _window(self, number: int, step: float) -> Array | None:
+        """Return a window's motion and wrench; None where samples are missing."""
+        assert self.sensors is not None
+        begin, end = number * self._stride, self._end(number)
+        i, j = np.searchsorted(self._stamps, (begin, end))
+        inside = self._stamps[i:j]
+        most = GAP_STEPS * step * SECOND
+        edges = np.concatenate([[begin], inside, [end]])
+        if len(inside) < FEWEST or np.diff(edges).max() > most:
+            return None
+        width = _widths(self._stamps, int(i), int(j), most) / SECOND
+        length = self._length / SECOND
+        at = 2.0 * np.pi * (inside - begin) / self._length
+        weight = (1.0 - np.cos(at)) * width / length
+        slope = 2.0 * np.pi / length * np.sin(at) * width / length
+        weight /= weight.sum()
+        slope -= slope.sum() * weight  # of a constant there is no slope, whatever the jitter
+        rows = self._values[i:j]
+        omega = rows[:, :3]
+        squares = np.stack([omega[:, a] * omega[:, b] for a, b in PAIRS], axis=1)
+        squares[:, :3] -= self.sensors.noise.angular_velocity**2
+        means = weight @ np.hstack([rows, squares])
+        motion = [means[:6], -(slope @ omega), means[15:], means[6:9]]
+        return np.concatenate([*motion, means[9:15]])
+
+    def _trim(self) -> None:
+        """Drop samples that no window needs any more."""
+        if self._next is not None:
+            i = int(np.searchsorted(self._stamps, self._next * self._stride))
+            keep = max(min(i, len(self._stamps) - 1) - 1, 0)
+            self._stamps, self._values = self._stamps[keep:], self._values[keep:]
+
+
+def _widths(stamps: NDArray[np.int64], i: int, j: int, most: float) -> Array:
+    """Return the time that each of samples i to j stands for [ns]; steps above most are holes."""
+    inside = np.diff(stamps[i:j]).astype(float)
+    before = float(stamps[i] - stamps[i - 1]) if i > 0 else np.inf
+    after = float(stamps[j] - stamps[j - 1]) if j < len(stamps) else np.inf
+    first = before if before <= most else inside[0]
+    last = after if after <= most else inside[-1]
+    steps = np.concatenate([[first], inside, [last]])
+    return np.asarray(0.5 * (steps[:-1] + steps[1:]))

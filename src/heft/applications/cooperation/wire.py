@@ -1,0 +1,157 @@
+"""Messages between robots as bytes: a header, an entry an origin, an entry a window.
+
+All numbers are little-endian and of fixed width, so that a message has one length that it may
+have. Whatever is otherwise is refused before anything is made of it: version, team, sender, order
+and range of numbers, finiteness.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.information import Graph
+
+from .replication import ABSENT, LATEST, MOST_WINDOWS, WIDTH, WindowMessage
+from .window_stream import OriginSensors
+from .windows import SensorNoise, WindowSettings
+
+VERSION = 1
+LARGEST = 64 * 1024  # bytes of a message
+HEADER = struct.Struct("<4sBBH8sQHH")  # name, version, 0, sender, team, session, origins, windows
+ORIGIN = struct.Struct("<HHqqqQ6d")  # origin, flags, have, first, ended, session, noise, step
+WINDOW = struct.Struct("<HHq")  # origin, flags, number; then the window, unless it is absent
+NAME = b"heft"
+ENDED, SENSORS, ABSENCE = 1, 2, 1  # flags
+LARGEST_VALUE = 1e7  # of a window, SI units
+LARGEST_NOISE = 1e6
+STEPS = (1e-5, 0.1)  # [s]
+
+
+class BadMessage(ValueError):
+    """A message that is none."""
+
+
+def team_key(names: Sequence[str], graph: Graph, windows: WindowSettings) -> bytes:
+    """Return eight bytes that differ where teams do: names, graph, windows.
+
+    Args:
+        names: Of the robots, in the order of their numbers.
+        graph: Who talks to whom.
+        windows: Their settings.
+    """
+    stated = [VERSION, list(names), graph.edges, windows.length, windows.stride]
+    return hashlib.blake2b(json.dumps(stated).encode(), digest_size=8).digest()
+
+
+def encoded(message: WindowMessage, sender: int, team: bytes) -> bytes:
+    """Return the bytes of a message.
+
+    Args:
+        message: Of a robot.
+        sender: Its number.
+        team: Key of the team.
+    """
+    origins = sorted(message.have)
+    head = (NAME, VERSION, 0, sender, team, message.session, len(origins), len(message.windows))
+    parts = [HEADER.pack(*head)]
+    for o in origins:
+        said, end = message.sensors.get(o), message.ended.get(o)
+        flags = ENDED * (end is not None) + SENSORS * (said is not None)
+        noise = (0.0,) * 6 if said is None else (*vars(said.noise).values(), said.step)
+        numbers = (message.have[o], message.first.get(o, 0), end or 0, said.session if said else 0)
+        parts.append(ORIGIN.pack(o, flags, *numbers, *noise))
+    for o, number, row in message.windows:
+        absent = bool(np.isnan(row[0]))
+        parts.append(WINDOW.pack(o, ABSENCE * absent, number))
+        if not absent:
+            parts.append(np.asarray(row, dtype="<f8").tobytes())
+    return b"".join(parts)
+
+
+def decoded(data: bytes, sender: int, team: bytes, robots: int) -> WindowMessage:
+    """Return the message of some bytes.
+
+    Args:
+        data: That came.
+        sender: Number of the robot that it came from.
+        team: Key of the team.
+        robots: How many they are.
+
+    Raises:
+        BadMessage: If it is none, of another version or team, or not of this sender.
+    """
+    if not HEADER.size <= len(data) <= LARGEST:
+        raise BadMessage("its size is none")
+    name, version, rest, said_by, key, session, origins, windows = HEADER.unpack_from(data)
+    if name != NAME or version != VERSION or rest:
+        raise BadMessage("it is of another version")
+    if key != team:
+        raise BadMessage("it is of another team, or of other settings")
+    if said_by != sender:
+        raise BadMessage("it is not of its sender")
+    if origins > robots or windows > MOST_WINDOWS:
+        raise BadMessage("it counts too much")
+    at = HEADER.size + origins * ORIGIN.size
+    if len(data) < at + windows * WINDOW.size:
+        raise BadMessage("it is cut short")
+    said = _origins(data, origins, robots)
+    return WindowMessage(
+        {o: have for o, have, *_ in said},
+        _windows(data, at, windows, robots),
+        {o: end for o, _, _, end, _ in said if end is not None},
+        {o: first for o, _, first, _, _ in said},
+        {o: sensors for o, *_, sensors in said if sensors is not None},
+        session,
+    )
+
+
+Said = tuple[int, int, int, int | None, OriginSensors | None]
+
+
+def _origins(data: bytes, count: int, robots: int) -> list[Said]:
+    found: list[Said] = []
+    for k in range(count):
+        fields = ORIGIN.unpack_from(data, HEADER.size + k * ORIGIN.size)
+        o, flags, have, first, end, session, *noise, step = fields
+        if o >= robots or (found and o <= found[-1][0]) or flags & ~(ENDED | SENSORS):
+            raise BadMessage("its origins are none")
+        if not 0 <= first <= have <= LATEST or not 0 <= end <= LATEST:
+            raise BadMessage("its numbers are none")
+        sensors = None
+        if flags & SENSORS:
+            if not all(0.0 <= s <= LARGEST_NOISE for s in noise):  # no NaN either
+                raise BadMessage("its noise is none")
+            if not STEPS[0] <= step <= STEPS[1]:
+                raise BadMessage("its rate is none")
+            sensors = OriginSensors(session, SensorNoise(*noise), step)
+        found.append((o, have, first, end if flags & ENDED else None, sensors))
+    return found
+
+
+def _windows(data: bytes, at: int, count: int, robots: int) -> tuple[tuple[int, int, Array], ...]:
+    found = []
+    for _ in range(count):
+        if len(data) < at + WINDOW.size:
+            raise BadMessage("it is cut short")
+        o, flags, number = WINDOW.unpack_from(data, at)
+        at += WINDOW.size
+        if o >= robots or not 0 <= number <= LATEST or flags & ~ABSENCE:
+            raise BadMessage("a window is none")
+        row = ABSENT
+        if not flags & ABSENCE:
+            if len(data) < at + 8 * WIDTH:
+                raise BadMessage("it is cut short")
+            row = np.frombuffer(data, "<f8", WIDTH, at).astype(float)
+            at += 8 * WIDTH
+            if not float(np.abs(row).max()) <= LARGEST_VALUE:  # no NaN either
+                raise BadMessage("a window's numbers are none")
+        found.append((o, number, row))
+    if at != len(data):
+        raise BadMessage("it is longer than it says")
+    return tuple(found)

@@ -1,0 +1,255 @@
+"""Messages between the robots of a team over Zenoh: to neighbours alone, bound to certificates.
+
+A robot writes under its own key, `heft/coop/TEAM/ROBOT`, and nobody else may: with TLS each robot's
+access control lets a certificate's common name write its own key only. A robot that is no neighbour
+is not listened to, though it had a certificate. In the clear only this machine is spoken to.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+from heft.errors import InvalidSetting, NoConnection
+
+from .messages import LARGEST
+from .network import Certificates, Link, settings_of, zenoh_library
+
+KEY = "heft/coop"
+TO, STATE = "to", "state"  # last parts of keys: to a neighbour, and what a page shows
+WATCH = "watch"  # common name of whoever watches
+NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+HELD = 256  # messages of a neighbour that wait to be taken
+MOST_BYTES = 4 * 1024 * 1024  # of a neighbour that are taken at once
+RETRY = {"period_init_ms": 250, "period_max_ms": 1000, "period_increase_factor": 2.0}
+
+
+@dataclass(frozen=True)
+class TeamLink:
+    """Whom one robot of a team talks to, and where.
+
+    Attributes:
+        team: Name of the team in keys.
+        own: Name of the robot; None for one who watches.
+        address: Where it listens; None for nowhere.
+        neighbours: Names of the robots that are listened to.
+        connect: Addresses of those among them that are connected to.
+        certificates: Of the robot; None in the clear.
+
+    Raises:
+        InvalidSetting: If a name is none that keys and certificates can hold.
+    """
+
+    team: str
+    own: str | None
+    address: str | None
+    neighbours: tuple[str, ...]
+    connect: tuple[str, ...]
+    certificates: Certificates | None = None
+
+    def __post_init__(self) -> None:
+        for name in (self.team, *self.neighbours, *([self.own] if self.own else [])):
+            if not NAME.fullmatch(name) or name == WATCH:
+                raise InvalidSetting(
+                    "a robot on a network has a name of letters, digits, dots and dashes",
+                    argument="name",
+                    got=name[:80],
+                    expected="up to 64 of A-Z a-z 0-9 . _ -, such as left-arm",
+                )
+
+    def refuse_open(self) -> None:
+        """Raise `InvalidSetting` if strangers could listen or speak, or a key is not kept."""
+        try:
+            self.link.refuse_open()
+        except InvalidSetting as problem:
+            if problem.argument not in (self.address, *self.connect):
+                raise
+            cure = 'tls/… addresses, and keys = "keys" in team.toml (docs/cooperation.md)'
+            raise InvalidSetting(**(vars(problem) | {"cure": cure})) from problem
+
+    @property
+    def link(self) -> Link:
+        """The addresses, as other connections have them."""
+        listen = () if self.address is None else (self.address,)
+        return Link(self.connect, listen, "peer", (), certificates=self.certificates)
+
+    def key(self, robot: str, *parts: str) -> str:
+        """Return a key under which a robot writes.
+
+        Args:
+            robot: Its name.
+            parts: Of the key behind it.
+        """
+        return "/".join((KEY, self.team, robot, *parts))
+
+    def settings(self) -> dict[str, Any]:
+        """Return what of Zenoh's settings is not left to it, by key."""
+        made = settings_of(self.link, "peer") | {
+            "connect/timeout_ms": -1,  # neighbours come and go
+            "connect/exit_on_failure": False,
+            "connect/retry": RETRY,
+            "scouting/gossip/enabled": False,
+        }
+        if self.certificates is not None:
+            made["access_control"] = self.access()
+        return made
+
+    def access(self) -> dict[str, Any]:
+        """Return who may do what: nobody anything, but each name its own."""
+        rules: list[dict[str, Any]] = []
+        subjects = [{"id": name, "cert_common_names": [name]} for name in (*self.neighbours, WATCH)]
+
+        def rule(name: str, messages: str, flow: str, keys: list[str]) -> str:
+            rules.append(
+                {
+                    "id": name,
+                    "permission": "allow",
+                    "flows": [flow],
+                    "messages": [messages],
+                    "key_exprs": keys,
+                }
+            )
+            return name
+
+        policies = []
+        for name in self.neighbours:
+            own = [] if self.own is None else [self.key(self.own, "**")]
+            theirs = [self.key(name, "**")]
+            allowed = [
+                rule(f"{name} writes its own", "put", "ingress", theirs),
+                rule(f"{name} is asked", "declare_subscriber", "egress", theirs),
+            ]
+            if own:
+                allowed += [
+                    rule(f"{name} is told", "put", "egress", own),
+                    rule(f"{name} asks", "declare_subscriber", "ingress", own),
+                ]
+            policies.append({"rules": allowed, "subjects": [name]})
+        if self.own is not None:
+            state = [self.key(self.own, STATE)]
+            shown = [
+                rule("state is told", "put", "egress", state),
+                rule("state is asked", "declare_subscriber", "ingress", state),
+            ]
+            policies.append({"rules": shown, "subjects": [WATCH]})
+        return {
+            "enabled": True,
+            "default_permission": "deny",
+            "rules": rules,
+            "subjects": subjects,
+            "policies": policies,
+        }
+
+
+@dataclass
+class TeamConnection:
+    """An open session. Use `joined`.
+
+    Attributes:
+        link: To whom.
+        sent: Bytes that each neighbour was sent.
+    """
+
+    link: TeamLink
+    _session: Any
+    _publishers: Mapping[str, Any]
+    _subscribers: Mapping[str, Any]
+    sent: Counter[str] = field(default_factory=Counter)
+
+    def send(self, neighbour: str, data: bytes) -> None:
+        """Send a message to a neighbour; it is dropped rather than waited for.
+
+        Args:
+            neighbour: Its name.
+            data: At most 64 kB.
+        """
+        if len(data) <= LARGEST:
+            self._publishers[neighbour].put(data)
+            self.sent[neighbour] += len(data)
+
+    def show(self, state: Mapping[str, Any]) -> None:
+        """Tell whoever watches what is known.
+
+        Args:
+            state: JSON values.
+        """
+        self._publishers[STATE].put(json.dumps(state, allow_nan=False))
+
+    def receive(self) -> list[tuple[str, bytes]]:
+        """Return what came since the last call, with the name of the robot it came from."""
+        messages = []
+        for name, subscriber in self._subscribers.items():
+            size = 0
+            while size <= MOST_BYTES and (sample := subscriber.try_recv()) is not None:
+                data = bytes(sample.payload)
+                size += len(data)
+                messages.append((name, data))
+        return messages
+
+
+@contextmanager
+def joined(link: TeamLink) -> Iterator[TeamConnection]:
+    """Yield an open connection to neighbours, closed in the end whatever happens.
+
+    Args:
+        link: To whom.
+
+    Raises:
+        InvalidSetting: If it would be open to strangers, or Zenoh is not installed.
+        NoConnection: If the robot's own address cannot be listened at.
+    """
+    link.refuse_open()
+    zenoh = zenoh_library("heft coop node")
+    with ExitStack() as stack:
+        session = _opened(zenoh, link)
+        stack.callback(session.close)
+        drop = {"congestion_control": zenoh.CongestionControl.DROP}
+        keys = {}
+        if link.own is not None:
+            keys = {name: link.key(link.own, TO, name) for name in link.neighbours}
+            keys[STATE] = link.key(link.own, STATE)
+        publishers = {}
+        for name, key in keys.items():
+            publishers[name] = session.declare_publisher(key, **drop)
+            stack.callback(publishers[name].undeclare)
+        subscribers = {}
+        for name in link.neighbours:
+            key = link.key(name, STATE) if link.own is None else link.key(name, TO, link.own)
+            subscriber = session.declare_subscriber(key, zenoh.handlers.RingChannel(HELD))
+            stack.callback(subscriber.undeclare)
+            subscribers[name] = subscriber
+        yield TeamConnection(link, session, publishers, subscribers)
+
+
+def _opened(zenoh: ModuleType, link: TeamLink) -> Any:
+    config = zenoh.Config()
+    for key, value in link.settings().items():
+        config.insert_json5(key, json.dumps(value))
+        held = json.loads(config.get_json(key))
+        if not _holds(held, value):
+            raise InvalidSetting("Zenoh does not take a setting", argument=key, got=held)
+    try:
+        return zenoh.open(config)
+    except zenoh.ZError as problem:
+        raise NoConnection(
+            "the robot's own address cannot be listened at",
+            argument=link.address or ", ".join(link.connect),
+            got=str(problem)[:200],
+            cure="see that no other node has it, and that certificate and key are of this robot",
+        ) from problem
+
+
+def _holds(held: object, wanted: object) -> bool:
+    """Return whether a setting is as wanted; Zenoh adds what was not said of a table."""
+    if isinstance(wanted, dict):
+        return isinstance(held, dict) and all(_holds(held.get(k), v) for k, v in wanted.items())
+    if isinstance(wanted, list) and wanted and isinstance(wanted[0], dict):
+        same = isinstance(held, list) and len(held) == len(wanted)
+        return same and all(_holds(h, w) for h, w in zip(held, wanted, strict=True))  # type: ignore[call-overload]
+    return held == wanted
