@@ -32,6 +32,7 @@ from heft.models import (
     fit_capsules,
     motion_limits,
 )
+from heft.models.capsules import _Entry
 from heft.models.shapes import _Search
 
 from .robots import ROOT, path_of
@@ -293,6 +294,11 @@ def test_meshes_are_found_by_their_place_or_by_their_package(tmp_path: Path) -> 
     assert search.file("package://arm_description/b.stl") == there
     with pytest.raises(InvalidModel, match="not found"):
         search.file("b.stl")
+
+
+def test_of_a_bare_capsule_no_surface_is_known() -> None:
+    shape = _Entry.bare("a", 0, np.array([[0.0, 0.0, 0.1], [0.0, 0.0, 0.3]]), 0.05).shape
+    assert shape.shells() == [] and shape.extent == pytest.approx(0.35)
 
 
 def test_a_tool_is_a_capsule_of_its_own() -> None:
