@@ -298,7 +298,7 @@ def test_meshes_are_found_by_their_place_or_by_their_package(tmp_path: Path) -> 
 
 def test_of_a_bare_capsule_no_surface_is_known() -> None:
     shape = _Entry.bare("a", 0, np.array([[0.0, 0.0, 0.1], [0.0, 0.0, 0.3]]), 0.05).shape
-    assert shape.shells() == [] and shape.extent == pytest.approx(0.35)
+    assert not len(shape.triangles) and shape.extent == pytest.approx(0.35)
 
 
 def test_a_tool_is_a_capsule_of_its_own() -> None:
