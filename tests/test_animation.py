@@ -46,6 +46,13 @@ def test_the_figure_is_where_the_links_are(name: str) -> None:
     assert view == pytest.approx(np.eye(3))
 
 
+def test_the_pictures_of_a_motion_are_as_frequent_as_a_films() -> None:
+    robot = example("two_link_homework")
+    time = np.array(content(animation.figure(robot, fall(robot)))["time"])
+    assert time[0] == 0.0 and time[-1] == 0.5
+    assert np.diff(time) == pytest.approx(1.0 / animation.FRAMES_PER_SECOND, rel=0.05)
+
+
 def test_a_page_is_drawn_and_loads_nothing(tmp_path: Path) -> None:
     robot = example("two_link_homework")
     text = animation.page(robot, fall(robot), "Free fall <of two links>")

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from heft.applications import demo
+from heft.applications.identification.checks import _filtered
 from heft.applications.identification.identification import Identification
 from heft.applications.identification.identify import identify
 from heft.applications.identification.limits import Limit, Limits
+from heft.applications.identification.scores import Score
 from heft.applications.identification.settings import Settings
 from heft.errors import FitError, InvalidSetting
 from heft.information.checks import Check, Status, verdict
@@ -112,6 +114,11 @@ def test_a_spoilt_log_is_not_good_and_says_what_to_look_at(name: str) -> None:
     assert found.verdict != "good"
     said = [c.message for c in found.checks if c.status != "pass"]
     assert any(word in " ".join(said) for word in ("check", "milliseconds", "never move"))
+
+
+def test_checks_look_at_filtered_scores_of_full_friction_alone() -> None:
+    scores = [Score("log", f, hz, 0.1, 0.1, {}) for f in ("full", "simple") for hz in (None, 9.0)]
+    assert _filtered(scores) == [Score("log", "full", 9.0, 0.1, 0.1, {})]
 
 
 def test_torque_that_follows_nothing_is_refused() -> None:

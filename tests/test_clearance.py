@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import coal
 import numpy as np
@@ -17,7 +18,7 @@ from scipy.spatial.transform import Rotation
 
 from heft.arrays import Array
 from heft.dynamics import body_poses
-from heft.errors import InvalidSetting
+from heft.errors import InvalidModel, InvalidSetting
 from heft.experiments import Clearance
 from heft.experiments.clearance_kernels import _turn
 from heft.models import (
@@ -27,9 +28,12 @@ from heft.models import (
     Options,
     Robot,
     cannot_touch,
+    carried_reach,
     fit_capsules,
     motion_limits,
 )
+from heft.models.capsules import _Entry
+from heft.models.shapes import _Search
 
 from .robots import ROOT, path_of
 
@@ -248,6 +252,53 @@ def test_a_mesh_that_is_not_found_is_told_and_stood_in_for() -> None:
     assert any("segments" in note for note in capsules.notes)
     assert set(capsules.body) == set(range(6))
     assert len(Clearance.of(robot, capsules, limits).pairs) > 5
+
+
+def test_segments_of_unknown_shapes_reach_from_joint_to_joint() -> None:
+    robot, _, _, _ = arm(UR10)
+    capsules, tree = fit_capsules(robot), robot.tree
+    for body in range(len(tree.names) - 1):  # a chain: each carries the next
+        (k,) = np.flatnonzero(np.array(capsules.body) == body)
+        assert capsules.start[k] == pytest.approx(np.zeros(3))
+        assert capsules.end[k] == pytest.approx(tree.translation[body + 1])
+
+
+@pytest.mark.parametrize("file", ARMS)
+def test_no_joint_moves_a_point_faster_than_its_carried_reach(file: str) -> None:
+    robot, _, limits, _ = arm(file)
+    tree, q = robot.tree, postures(file, 50)
+    largest = np.maximum(np.abs(limits.lower), np.abs(limits.upper))
+    point = np.array([0.1, -0.2, 0.1])
+    for body in range(len(tree.names)):
+        reach = carried_reach(tree, body, float(np.linalg.norm(point)), largest)
+        for channel in range(tree.channels):
+            movers = np.flatnonzero(tree.channel == channel)
+            step = np.zeros(tree.channels)
+            step[channel] = 1e-6
+            there, back = (
+                np.array([body_poses(tree, x)[body, :3] @ [*point, 1.0] for x in q + d])
+                for d in (step, -step)
+            )
+            fastest = float(np.linalg.norm(there - back, axis=1).max()) / 2e-6
+            assert fastest <= sum(reach.get(int(b), 0.0) for b in movers) + 1e-6
+
+
+def test_meshes_are_found_by_their_place_or_by_their_package(tmp_path: Path) -> None:
+    for place in ("arm_description/a.stl", "others/arm_description/b.stl"):
+        (tmp_path / place).parent.mkdir(parents=True)
+        (tmp_path / place).touch()
+    home, there = tmp_path / "arm_description", tmp_path / "others/arm_description/b.stl"
+    search = _Search(home, (str(tmp_path / "others"),))
+    for uri in ("a.stl", f"file://{home / 'a.stl'}", "package://arm_description/a.stl"):
+        assert search.file(uri).samefile(home / "a.stl"), uri
+    assert search.file("package://arm_description/b.stl") == there
+    with pytest.raises(InvalidModel, match="not found"):
+        search.file("b.stl")
+
+
+def test_of_a_bare_capsule_no_surface_is_known() -> None:
+    shape = _Entry.bare("a", 0, np.array([[0.0, 0.0, 0.1], [0.0, 0.0, 0.3]]), 0.05).shape
+    assert not len(shape.triangles) and shape.extent == pytest.approx(0.35)
 
 
 def test_a_tool_is_a_capsule_of_its_own() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from heft.applications.cooperation import (
     simulate_team_files,
 )
 from heft.applications.cooperation.clocks import clock_offset, on_one_clock
-from heft.applications.cooperation.method import unplaced
+from heft.applications.cooperation.method import _Run, unplaced
 from heft.applications.cooperation.paper import observation
 from heft.applications.cooperation.pose import MotionPair, composed, inverse
 from heft.applications.cooperation.windows import (
@@ -297,6 +298,23 @@ def test_a_load_that_weak_motion_tells_is_as_sure_as_it_says(motion: TeamMotion)
     assert 0.3 < np.mean(squared) < 1.5
 
 
+def test_poses_are_estimated_once_there_are_windows_enough_and_then_ever_more(
+    monkeypatch: pytest.MonkeyPatch, team: SimulatedTeam
+) -> None:
+    method, asked = CooperativeMethod(), [0]
+
+    def _pose(run: _Run, windows: int) -> None:
+        run.posed = windows
+        asked.append(windows)
+
+    monkeypatch.setattr(_Run, "_pose", _pose)
+    parts = [Windows.of(s) for s in signals(team)]
+    _Run(method, parts, Graph.ring(3)).result()
+    for last, now in pairwise(asked):
+        assert now == max(method.first, np.ceil(method.longer * last))
+    assert len(asked) > 3
+
+
 def test_before_anything_is_known_nothing_is() -> None:
     found = CooperativeMethod().identify(signals(SHORT.run(1)), Graph.ring(3))
     assert found.at(0.0).poses is None and found.at(0.0).load(0) is None
@@ -304,7 +322,7 @@ def test_before_anything_is_known_nothing_is() -> None:
 
 
 def test_a_pose_is_as_sure_as_it_says() -> None:
-    squared = []
+    squared, misfits = [], []
     for seed in range(12):
         team = replace(SHORT, robots=2, duration=4.0).run(seed)
         one, other = (Windows.of(s) for s in signals(team))
@@ -316,7 +334,9 @@ def test_a_pose_is_as_sure_as_it_says() -> None:
         turn = Rotation.from_matrix(found.pose[0] @ R.T).as_rotvec()
         off = np.array([*turn, *(found.pose[1] - t)])
         squared.append(off @ np.linalg.solve(found.covariance, off) / 6.0)
+        misfits.append(found.misfit)
     assert 0.6 < np.mean(squared) < 1.6
+    assert 0.7 < np.mean(misfits) < 1.4
 
 
 def test_a_lighter_load_is_told_at_once_and_the_same_load_never() -> None:
@@ -396,7 +416,7 @@ def test_a_simulated_team_is_the_same_byte_for_byte(run: Path, tmp_path: Path) -
 def test_a_team_that_is_none_is_refused(text: str, says: str, tmp_path: Path) -> None:
     (tmp_path / "team.toml").write_text(text)
     with pytest.raises(InvalidSetting, match=says):
-        simulate_team_files(tmp_path / "team.toml", tmp_path / "out")
+        simulate_team_files(tmp_path / "team.toml", tmp_path / "out", 0)
     assert not (tmp_path / "out").exists()
 
 

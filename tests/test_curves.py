@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heft.display.curves import CURVE_POINTS, SCATTER_POINTS, Stretch, Tracer, peaks
-from heft.display.scene import ellipsoid
+from heft.display.scene import bones, ellipsoid
 from heft.dynamics.kinematics import body_poses
 from heft.information import inertia
 from heft.information.rotation import matrix_of_rpy
@@ -94,6 +94,21 @@ def test_bodies_are_where_pinocchio_puts_them(name: str) -> None:
     poses = body_poses(tree, position)
     for k in range(len(tree.names)):
         np.testing.assert_allclose(poses[k], data.oMi[k + 1].homogeneous, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", PLACED)
+def test_a_line_leads_to_each_body_from_the_one_that_carries_it(name: str) -> None:
+    robot = Robot.from_urdf(PLACED[name])
+    tree = robot.tree
+    position = np.random.default_rng(8).uniform(-2.0, 2.0, len(robot.channels))
+    places = np.vstack([body_poses(tree, position)[:, :3, 3], np.zeros(3)])  # the world's last
+    lines, looked = bones(robot, position), 0
+    for body, parent in enumerate(tree.parent):
+        line = np.concatenate([places[parent], places[body]])
+        if np.linalg.norm(line[:3] - line[3:]) > 1e-3:
+            looked += 1
+            assert np.abs(lines - line).max(axis=1).min() < 1e-12, tree.names[body]
+    assert looked > 0
 
 
 def test_an_ellipsoid_has_the_inertia_that_it_was_drawn_from() -> None:

@@ -16,6 +16,7 @@ from mcap.writer import CompressionType
 from numpy.typing import NDArray
 
 from heft.errors import HeftError, InvalidRecording
+from heft.recordings.formats.mcap import _unpacked
 from heft.recordings.recording import Recording
 from tests.messages import joint_states, save_bag, save_db3, save_mcap
 
@@ -261,6 +262,13 @@ def test_a_chunk_that_lies_about_its_size_takes_no_memory(
     assert any("unpack" in d or "packed" in d for d in damage)
 
 
+def test_a_chunk_may_be_empty_but_not_shorter_than_its_head() -> None:
+    head = bytes(40)  # stamps, size, checksum, name of the compression and length: all nothing
+    assert _unpacked(head, Path("run.mcap")) == b""
+    with pytest.raises(InvalidRecording, match="without its head"):
+        _unpacked(head[:-1], Path("run.mcap"))
+
+
 def test_a_bag_does_not_reach_out_of_its_folder(tmp_path: Path) -> None:
     folder = tmp_path / "bag"
     folder.mkdir()
@@ -288,6 +296,10 @@ TABLE = "rosbag2_bagfile_information:\n"
         (f"{TABLE}  storage_identifier: other", "storage is 'other'"),
         (f"{TABLE}  storage_identifier: mcap", "names no files"),
         (f"{TABLE}  storage_identifier: mcap\n  compression_mode: FILE", "packed by FILE"),
+        (
+            f"{TABLE}  storage_identifier: mcap\n  relative_file_paths: [a.mcap, b.mcap, x/a.mcap]",
+            "names a file twice",
+        ),
     ],
 )
 def test_a_folder_that_is_no_bag_is_refused(text: str | None, says: str, tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +21,9 @@ from heft.applications.doctor.clock_and_signals import look
 from heft.applications.doctor.corrections import Correction, CorrectionStep, combined
 from heft.applications.doctor.evidence import Evidence
 from heft.applications.doctor.hypotheses import Hypotheses
-from heft.applications.doctor.search import explain
+from heft.applications.doctor.mending import corrected
+from heft.applications.doctor.proposals import Proposals
+from heft.applications.doctor.search import Search, explain
 from heft.applications.doctor.settings import (
     ClockThresholds,
     CorrectionSearch,
@@ -29,12 +33,14 @@ from heft.applications.doctor.settings import (
 )
 from heft.applications.doctor.steps import (
     CompensatedFriction,
+    Gravity,
     PositionOffset,
     PositionScale,
     PositionUnit,
     SignFlip,
     Swap,
     TorqueGain,
+    TorqueUnit,
     steps_between,
 )
 from heft.information.checks import Finding
@@ -386,6 +392,18 @@ def test_no_unknowns_explain_more_than_a_fits() -> None:
     assert np.all(np.abs(pull[inside]) <= 1e-9 * size[inside])
 
 
+@pytest.mark.parametrize("settled", [True, False])
+def test_a_number_is_polished_where_refining_it_settles(settled: bool) -> None:
+    fit = SimpleNamespace(sigma=None, settled=settled)
+    search: Any = SimpleNamespace(
+        hypotheses=SimpleNamespace(settle=lambda c: fit, fit=lambda c, sigma: fit),
+        refined=lambda step, base, fit: (step.moved(0.1), fit),
+    )
+    steps = (PositionOffset((1,), 0.3), PositionScale((2,), 0.5))
+    found = Search._polished(search, Correction.none(arm()[0]), steps)
+    assert found == (tuple(s.moved(0.1) for s in steps) if settled else steps)
+
+
 def test_thresholds_are_settings_and_a_diagnosis_states_them() -> None:
     arrays = good_log()
     arrays["t"] = arrays["t"] + 0.0005 * np.random.default_rng(2).uniform(-1, 1, ROWS)
@@ -411,6 +429,51 @@ def test_what_no_motion_tells_is_not_claimed() -> None:
     robot, recording = arm()
     turned = spoilt(robot, recording, [PositionOffset((0,), 0.7)])
     assert physics(doctor.diagnose([turned], robot)) == []
+
+
+def test_the_angle_of_gravities_is_that_between_them() -> None:
+    base = Correction.none(arm()[0])  # along z
+    size = float(np.linalg.norm(base.gravity))
+    for angle in (0.0, 0.3, 2.0):
+        tilted = (size * np.sin(angle), 0.0, -size * np.cos(angle))
+        assert Gravity((), tilted).angle(base) == pytest.approx(angle, abs=1e-7)
+    nothing = Gravity((), (0.0, 0.0, 0.0))
+    assert nothing.angle(base) == np.pi == Gravity((), (0.0, 0.0, -9.8)).angle(nothing.apply(base))
+
+
+@pytest.mark.parametrize("turns", [0.5, 100.0])
+def test_degrees_are_proposed_where_most_joints_turn_too_often(turns: float) -> None:
+    q = np.linspace(0.0, turns * 2.0 * np.pi, 10)[:, None] * np.ones(2)
+    evidence = SimpleNamespace(motion=lambda correction: (q, None, None))
+    proposals = Proposals(SimpleNamespace(evidence=evidence), StepProposals())  # type: ignore[arg-type]
+    best = SimpleNamespace(correction=None)
+    found = list(proposals._of_positions(best, (0, 1)))  # type: ignore[arg-type]
+    assert (PositionUnit((), np.pi / 180.0) in found) == (turns > 10.0)
+
+
+@pytest.mark.parametrize("size", [1.0, 1000.0])
+def test_a_unit_of_torque_is_proposed_where_it_brings_torque_closer(size: float) -> None:
+    robot, _ = arm()
+    evidence = SimpleNamespace(torque_size=lambda c: size * float(c.tau_scale[0]))
+    proposals = Proposals(SimpleNamespace(evidence=evidence), StepProposals())  # type: ignore[arg-type]
+    best = SimpleNamespace(correction=Correction.none(robot))
+    found = [s for s in proposals._of_torque(best, (0, 1)) if isinstance(s, TorqueUnit)]  # type: ignore[arg-type]
+    assert all(abs(np.log(size * s.value)) < abs(np.log(size)) for s in found)
+    assert bool(found) == (size > 1.0)
+
+
+def test_what_is_mended_is_scaled_and_moved_behind_the_map_that_read_it() -> None:
+    robot, recording = arm()
+    joint = robot.joints[0]
+    (given, place) = recording.sources[f"q.{joint}"]
+    matrix = 3.0 * given.matrix
+    mapped = replace(given, matrix=matrix, offset=given.offset + 0.5)
+    recording = replace(recording, sources=recording.sources | {f"q.{joint}": (mapped, place)})
+    steps = [PositionScale((0,), 0.25), PositionOffset((0,), 0.1)]
+    mended = corrected(recording, robot, combined(Correction.none(robot), steps))
+    found, row = mended.sources[f"q.{joint}"]
+    assert found.matrix[row] == pytest.approx(0.25 * matrix[place])
+    assert found.offset[row] == pytest.approx(0.25 * (given.offset[place] + 0.5) + 0.1)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -25,7 +25,7 @@ from heft.applications.excite import (
 )
 from heft.applications.excite.certified import bounded_motion, certified
 from heft.applications.excite.excite import counting
-from heft.applications.excite.report import by_link
+from heft.applications.excite.report import _plots, by_link
 from heft.dynamics.drives import SIGMOID_SPEEDS
 from heft.errors import InfeasibleLimits, InvalidSetting
 from heft.experiments import DesignSettings
@@ -86,6 +86,19 @@ def test_every_limit_is_proven_and_the_proof_is_stored(written: tuple[Excited, P
     assert stored["information"]["nats_over_best_random"] > 0.0
     shown = text_of(found, "out")
     assert "proven" in shown and "nats more information" in shown
+
+
+def test_curves_of_the_report_stay_between_their_limits(written: tuple[Excited, Path]) -> None:
+    planned = written[0].planned
+    plots = {p.title: p for p in _plots(written[0])}
+    for channel, joint in enumerate(planned.robot.joints):
+        for name, low, high in (
+            ("position", planned.stated.lower[channel], planned.stated.upper[channel]),
+            ("velocity", -planned.stated.velocity[channel], planned.stated.velocity[channel]),
+        ):
+            lower, upper, curve = plots[f"{joint}, {name}"].series
+            assert set(lower.y) == {low} and set(upper.y) == {high}
+            assert low <= curve.y.min() and curve.y.max() <= high
 
 
 def test_the_same_seed_writes_the_same_bytes(written: tuple[Excited, Path], tmp_path: Path) -> None:

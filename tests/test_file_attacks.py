@@ -35,6 +35,7 @@ from heft.recordings.columns import ColumnMap
 from heft.recordings.formats import parquet
 from heft.recordings.formats.bag_metadata import described
 from heft.recordings.formats.messages import Channel, types_of
+from heft.recordings.formats.sqlite_file import SqliteFile
 from heft.recordings.recording import Recording
 from tests.messages import JOINT_STATE as STATE
 from tests.messages import ROS2, Messages, joint_states, save_db3
@@ -132,6 +133,16 @@ def database(path: Path, *statements: str, topics: str = TOPICS) -> Path:
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_a_bag_that_computes_its_messages_is_refused(name: str, tmp_path: Path) -> None:
     refused_soon(database(tmp_path / "run.db3", *SCHEMAS[name]), "is damaged")
+
+
+@pytest.mark.parametrize("column", ["id INTEGER", "id TEXT PRIMARY KEY", "id INT PRIMARY KEY"])
+def test_only_an_integer_key_numbers_rows(column: str, tmp_path: Path) -> None:
+    kinds = {"id": "INTEGER", "data": ""}
+    tables = (f"CREATE TABLE a({column}, data)", "CREATE TABLE b(id integer PRIMARY KEY, data)")
+    with closing(SqliteFile(database(tmp_path / "run.db3", *tables))) as file:
+        file.require_table("b", kinds)
+        with pytest.raises(sqlite3.Error, match="not numbered"):
+            file.require_table("a", kinds)
 
 
 def test_a_bag_that_computes_its_topics_is_refused(tmp_path: Path) -> None:

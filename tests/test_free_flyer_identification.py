@@ -7,6 +7,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from heft.applications.free_flyer import (
     Cycles,
@@ -21,7 +22,7 @@ from heft.applications.free_flyer import (
     true_bound,
 )
 from heft.applications.free_flyer.energy_balance import path_of_angles, power_gap
-from heft.applications.free_flyer.flight_log import mean_thrust
+from heft.applications.free_flyer.flight_log import _from_neighbours, mean_thrust
 from heft.arrays import Array
 from heft.errors import InvalidRecording, TooLittleData
 from heft.experiments import DesignSettings, Flight, FlightReference, FlightSettings, design_flight
@@ -209,6 +210,23 @@ def test_gravity_and_a_motion_that_does_not_repeat() -> None:
     assert nees(result.smoothed.values - flown.parameters, covariance) < 2.96
 
 
+def test_under_gravity_the_published_method_says_nothing() -> None:
+    log = FlightLog.of(flight(3).recording, cobot())
+    harmonic, published = IdentifyFreeFlyer()._by_cycles(log, cobot())
+    assert harmonic is not None and published is not None
+    harmonic, published = IdentifyFreeFlyer()._by_cycles(log, cobot(gravity=-1.5))
+    assert harmonic is not None and published is None
+
+
+def test_scores_of_blocks_exceed_their_limit_as_often_as_stated() -> None:
+    # Scores of all blocks sum to zero: so many values of them are free.
+    identify = IdentifyFreeFlyer(blocks=7)
+    centring = np.eye(7) - 1.0 / 7.0
+    free = int(np.linalg.matrix_rank(np.kron(centring, np.eye(10))))
+    _, limit = identify._limits(100, 10)
+    assert scipy.stats.chi2.sf(limit * free, free) == pytest.approx(identify.mistake)
+
+
 def test_followed_while_flying_it_announces_what_it_then_keeps() -> None:
     flown, flyer = flight(1), cobot()
     log = FlightLog.of(flown.recording, flyer)
@@ -240,6 +258,15 @@ def test_thrust_that_lags_is_the_mean_of_its_exact_response() -> None:
     found = mean_thrust(u, steps, lag)
     assert np.allclose(found[:, 0], u[:, 0])
     assert np.allclose(found[:, 1], means, atol=1e-6)
+
+
+def test_a_sample_is_where_most_of_its_neighbours_lead() -> None:
+    values = np.random.default_rng(4).normal(size=(30, 2))
+    found = _from_neighbours(values)
+    for k in range(2, 28):
+        back, ahead = values[k - 1], values[k + 1]
+        led = (2.0 * back - values[k - 2], 2.0 * ahead - values[k + 2], 0.5 * (back + ahead))
+        assert found[k] == pytest.approx(np.median(led, axis=0))
 
 
 def test_a_body_at_rest_tells_nothing_and_that_is_said() -> None:

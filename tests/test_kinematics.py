@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import xml.etree.ElementTree as ET
+
 import numpy as np
 import pinocchio
 import pytest
 
 from heft.dynamics import kinematics
 from heft.errors import InvalidSetting
+from heft.models import Robot
 from tests.robots import load, path_of
 
 FILES = (
@@ -47,6 +50,35 @@ def test_frames_move_as_pinocchio_says(file: str) -> None:
             np.testing.assert_allclose(found.rotation[k], data.oMf[frame].rotation, atol=1e-12)
             np.testing.assert_allclose(found.velocity[k], speed.linear, atol=1e-11)
             np.testing.assert_allclose(found.angular_velocity[k], speed.angular, atol=1e-11)
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_body_has_the_name_of_the_link_that_its_joint_moves(file: str) -> None:
+    robot = load(file)
+    root = ET.fromstring(robot.source)
+    child = {j.get("name"): e.get("link") for j in root.iter("joint") for e in j.iter("child")}
+    moved = [j for j in root.iter("joint") if j.get("type") not in (None, "fixed")]
+    assert set(robot.tree.names) == {child[j.get("name")] for j in moved}
+
+
+def test_what_mimics_a_mimic_follows_the_first() -> None:
+    joints = "".join(
+        f'<link name="l{k}"><inertial><mass value="1"/><inertia ixx="1" ixy="0" ixz="0" iyy="1" '
+        f'iyz="0" izz="1"/></inertial></link><joint name="j{k}" type="continuous"><parent '
+        f'link="{f"l{k - 1}" if k else "base"}"/><child link="l{k}"/><axis xyz="0 0 1"/>{said}'
+        "</joint>"
+        for k, said in enumerate(
+            (
+                "",
+                '<mimic joint="j0" multiplier="2" offset="0.5"/>',
+                '<mimic joint="j1" multiplier="-3" offset="0.1"/>',
+            )
+        )
+    )
+    tree = Robot.from_text(f'<robot name="r"><link name="base"/>{joints}</robot>'.encode()).tree
+    assert tree.channel.tolist() == [0, 0, 0]
+    assert tree.multiplier == pytest.approx([1.0, 2.0, -6.0])
+    assert tree.offset == pytest.approx([0.0, 0.5, -1.4])
 
 
 def test_an_unknown_frame_is_refused_with_the_nearest() -> None:

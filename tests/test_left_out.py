@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from benchmarks.grasping_points import DEVELOPMENT, FORCE, TORQUE, Grasp, Outcome, live, offline
 
-from heft.applications.payload.left_out import usable
+from heft.applications.payload.left_out import _said, usable
 from heft.applications.payload.motion import read
 from heft.applications.payload.node import Node
 from heft.applications.payload.payload import weighed
@@ -73,6 +73,14 @@ def test_an_axis_that_is_dead_for_a_while_is_left_out() -> None:
     told["force.ft"][ROWS, 1] = -7.25
     (finding,) = read(log(told), IMU).findings
     assert "force.ft.y at -7.25 N" in finding.message and "1000 rows" in finding.message
+
+
+def test_of_several_times_the_longest_is_told() -> None:
+    bad = np.zeros(100, dtype=bool)
+    for begin, end in ((5, 8), (20, 40), (60, 62), (99, 100)):
+        bad[begin:end] = True
+    message = _said("frozen", "it rests", 0.1 * np.arange(100), bad).message
+    assert "from 2.000 s on for 1.9 s, the longest of 4 times: 26 rows" in message
 
 
 def test_a_sensor_that_tells_nothing_at_all_is_refused() -> None:

@@ -20,6 +20,7 @@ from heft.dynamics.kinematics import frame_motion
 from heft.errors import InvalidSetting
 from heft.information import inertia
 from heft.plants.held_signals import Held
+from heft.signals import weak_form
 from heft.streams import Arrival
 from heft.streams.messages import Piece
 from tests.robots import FloatArray, load
@@ -118,6 +119,11 @@ def test_what_cannot_be_used_is_counted_and_changes_nothing(kind: str) -> None:
     assert same(state, clean)
     assert state.counts[count] > clean.counts[count] == 0
     assert [e.name for e in events] == ["weighed"]
+
+
+def test_windows_span_enough_samples_at_any_rate() -> None:
+    for rate in (10.0, 33.0, 100.0, 1000.0):
+        assert NODE.online((0.1, 0.01), rate).window * rate >= weak_form.SHORTEST
 
 
 def test_what_nobody_asked_for_is_named() -> None:
@@ -220,6 +226,15 @@ def test_a_clock_that_is_set_back_is_followed() -> None:
     ]
     assert load_estimate(state).stamp == pytest.approx(START / 1e9 - 995.001, abs=0.032)
     assert load_estimate(state).body[0] == pytest.approx(BODY[0], rel=0.01)
+
+
+def test_what_came_before_a_clock_was_set_back_tells_no_rate() -> None:
+    held = sensed(1000)
+    state = NODE.start()
+    for part in (held.part(slice(500, 600)), held.part(slice(0, 100)), held.part(slice(100, 200))):
+        state, _ = NODE._gathered(state, part)
+    assert state.waiting is not None and not state.rate_known
+    np.testing.assert_array_equal(state.waiting.time, held.time[:200])
 
 
 def test_streams_of_their_own_are_aligned_by_their_stamps() -> None:

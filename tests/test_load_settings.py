@@ -82,6 +82,7 @@ BAD = {
     "not symmetric": (1.0, COM, TENSOR + np.triu(TENSOR, 1), "not symmetric"),
     "a negative moment": (1.0, COM, np.diag([-0.1, 1.0, 1.0]), "no rigid body"),
     "moments against the triangle": (1.0, COM, np.diag([1.0, 1.0, 2.1]), "no rigid body"),
+    "a small moment that the others miss": (1.0, COM, np.diag([0.1, 1.0, 1.5]), "no rigid body"),
 }
 
 

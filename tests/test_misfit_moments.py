@@ -8,7 +8,7 @@ import scipy.stats
 
 from heft.applications.identification.difference import Difference, Evidence
 from heft.applications.identification.identify import identify
-from heft.applications.identification.misfit import condition_count
+from heft.applications.identification.misfit import _around, condition_count
 from heft.applications.identification.misfit_moments import MisfitMoments, misfit_scatter
 from heft.arrays import Array
 from heft.information import Information, Labels
@@ -23,6 +23,12 @@ def moments_of(rng: np.random.Generator, residuals: Array, cells: Array) -> Misf
     """Return moments of one channel with some residuals, in some cells."""
     moments, rows = rng.normal(size=(len(cells), SIZE)), np.full(len(cells), 20.0)
     return MisfitMoments((cells,), (moments,), (residuals,), (rows,))
+
+
+def test_sums_over_near_speeds_are_those_of_their_bins(rng: np.random.Generator) -> None:
+    values, reach = rng.normal(size=(2, 7)), 2
+    sums = [values[:, max(k - reach, 0) : k + reach + 1].sum(axis=1) for k in range(7)]
+    np.testing.assert_allclose(_around(values, reach), np.transpose(sums))
 
 
 def test_under_the_same_conditions_misfit_makes_no_difference(rng: np.random.Generator) -> None:

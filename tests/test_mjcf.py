@@ -16,6 +16,7 @@ from pathlib import Path
 import mujoco
 import numpy as np
 import pytest
+from scipy.spatial.transform import Rotation
 
 from heft.dynamics import kernels
 from heft.errors import FitError, InvalidModel
@@ -125,6 +126,29 @@ def test_a_body_without_inertial_has_that_of_its_geoms_and_says_so() -> None:
     (second,) = (k for k in robot.links if k.name == "second")
     assert second.given
     assert second.written[0] == pytest.approx(model.body("second").mass[0], rel=1e-12)
+
+
+@pytest.mark.parametrize("own", ["", 'euler="20 0 0"'])
+def test_a_turn_comes_from_the_class_unless_the_element_has_its_own(own: str) -> None:
+    text = f"""<mujoco><default><geom quat="0.9 0.1 -0.2 0.3"/></default><worldbody>
+    <body name="b"><joint axis="0 0 1"/><geom type="box" size="0.1 0.2 0.3" pos="1 0 0" {own}/>
+    </body></worldbody></mujoco>"""
+    body = mujoco.MjModel.from_xml_string(text).body("b")
+    turn = Rotation.from_quat(body.iquat, scalar_first=True).as_matrix()
+    (link,) = read(text.encode()).bodies_links
+    _, com, tensor = inertia.to_body(link.written)
+    assert com == pytest.approx(body.ipos)
+    assert tensor == pytest.approx(turn @ np.diag(body.inertia) @ turn.T, abs=1e-9)
+
+
+def test_geoms_without_mass_are_no_body() -> None:
+    text = """<mujoco><worldbody><body name="a"><joint axis="0 0 1"/>
+    <inertial pos="0 0 0" mass="1" diaginertia="1 1 1"/>
+    <body name="b"><geom type="box" size="0.1 0.1 0.1" mass="0"/></body>
+    </body></worldbody></mujoco>"""
+    robot = read(text.encode())
+    assert [k.name for k in robot.bodies_links] == ["a"]
+    assert not any("no <inertial>" in n for n in robot.notes)
 
 
 def test_meshes_are_not_opened_but_named() -> None:

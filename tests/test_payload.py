@@ -91,6 +91,19 @@ def test_several_logs_are_one_weighing(tmp_path: Path) -> None:
     assert [i["role"] for i in both.inputs] == ["fit", "fit", "sensors"]
 
 
+def test_of_biases_that_differ_the_last_is_told(tmp_path: Path) -> None:
+    more = np.array([1.0, 0.0, -2.0, 0.1, 0.0, 0.0])
+    held = sensed(3000, 1)
+    logs = [
+        with_imu(tmp_path / "a.npz", sensed(3000, 0)),
+        with_imu(tmp_path / "b.npz", Held(**(vars(held) | {"wrench": held.wrench + more}))),
+    ]
+    found = payload.weigh_files(logs, written(tmp_path / "wrist.toml", WRIST + IMU))
+    told = [found.sensor["bias"][c] for c in found.sensor["bias"]]
+    values, std = (np.array([t[k] for t in told]) for k in ("value", "std"))
+    assert np.all(np.abs(values - BIAS - more) < 5.0 * std) and std[0] > 2.0 * std[3]
+
+
 def test_poses_of_a_log_are_turned_by_their_quaternions(tmp_path: Path) -> None:
     held = poses(40)
     rng = np.random.default_rng(0)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from heft.applications.identification.identify import identify
 from heft.applications.identification.limits import Limits
 from heft.applications.identification.predicted_error import OtherMotion, PredictedError
 from heft.applications.identification.results import to_json
-from heft.applications.identification.scores import Score
+from heft.applications.identification.scores import Score, Stretch, filtered, scored
 from heft.applications.identification.settings import Settings
 from heft.experiments import Arm, Condition, DriveRanges, Sensors, SimulatedExperiment, Simulator
 from heft.models.export import write_urdf
@@ -133,3 +135,23 @@ def test_a_joint_that_never_moves_is_left_where_it_is() -> None:
     poses = np.column_stack([np.linspace(0.0, 1.0, 5), np.full(5, 0.3)])
     path = OtherMotion().through(poses, np.array([1.0, 0.0]))
     assert np.isfinite(path).all() and (path[:, 1] == 0.3).all()
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-3, 1.0, 1e3])
+def test_what_is_unexplained_is_a_share_of_how_torque_varies(size: float) -> None:
+    time = 0.01 * np.arange(200)
+    tau = size * np.column_stack([3.0 + np.sin(2.0 * time), np.cos(5.0 * time)])
+    guess = 0.9 * tau
+    log = SimpleNamespace(name="log", selection=None)
+    log.selecting_all = lambda: log
+    problem: Any = SimpleNamespace(
+        channels=("a", "b"), recordings=(log,), timelines=(SimpleNamespace(step=0.01, used=200),)
+    )
+    problem.with_recordings = lambda recordings: problem
+    none = np.zeros((200, 0))
+    part = Stretch(0, time, np.arange(200), none, none, tau, guess[None], guess)
+    found = scored(problem, ("full",), lambda whole: [part], 5.0)
+    smooth, left = (filtered(time, x, 0.01, 5.0) for x in (tau, tau - guess))
+    varying = np.sum((smooth - smooth.mean(axis=0)) ** 2)
+    wanted = np.sqrt(np.sum(left**2) / varying) if size else 0.0
+    assert found.unexplained == pytest.approx(wanted, rel=1e-6)

@@ -27,12 +27,13 @@ import pyarrow
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
+import scipy.linalg
 
 from heft.applications.demo import FOLDER as DEMO
 from heft.applications.identification import report
 from heft.applications.identification.compare import Side
 from heft.applications.identification.identification import Identification
-from heft.applications.identification.identify import identify, identify_files
+from heft.applications.identification.identify import _armatures, identify, identify_files
 from heft.applications.identification.results import (
     FILES,
     Identified,
@@ -915,6 +916,25 @@ def test_intervals_reach_to_both_sides_of_the_numbers_they_are_of(arm: Run) -> N
         if entry["name"].partition(".")[2].startswith("inertia"):
             reach = [entry["value"] - low, high - entry["value"]]
             assert reach == pytest.approx([1.96 * entry["std"]] * 2, rel=1e-3, abs=1e-12)
+
+
+def test_alone_is_what_base_parameters_tell_without_any_other(arm: Run) -> None:
+    base = arm.found.problem.base
+    rows, names = scipy.linalg.orth(base.matrix.T), base.standard.names
+    told = {names[k] for k in np.flatnonzero(np.sum(rows**2, axis=1) > 1.0 - 1e-9)}
+    seen = {p["name"]: p["seen"] for p in arm.estimate["parameters"]}
+    alone = {n for n, s in seen.items() if s == "alone"}
+    inertias = {n for n, s in seen.items() if ".inertia." in n and s in ("alone", "in combination")}
+    assert {n for n in inertias if n.replace(".inertia.", ".I.") in told} == alone & inertias
+    assert {f"{n.split('.')[0]}.m" for n in alone - inertias} <= told
+    assert alone and inertias - alone
+
+
+def test_the_rotor_inertia_of_a_side_is_that_of_its_joints(arm: Run) -> None:
+    found = arm.found.friction
+    for joint, armature in _armatures(arm.found.problem.plant.robot, found).items():
+        assert armature == found["full"][f"{joint}.armature"]
+    assert set(_armatures(arm.found.problem.plant.robot, found)) == set(JOINTS)
 
 
 def test_the_deviation_of_a_friction_curve_is_that_of_the_jackknife_and_the_misfit(

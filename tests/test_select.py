@@ -16,6 +16,7 @@ import pytest
 
 from heft.applications.demo import FOLDER as DEMO
 from heft.applications.identification import Selection
+from heft.applications.identification.selection import _kept
 from heft.applications.select import Select, parsed, select_files
 from heft.arrays import Array
 from heft.errors import InvalidSetting, TooLittleData
@@ -232,6 +233,15 @@ def test_a_joint_that_never_moved_is_named(tmp_path: Path) -> None:
     assert ratio["wrist_3_joint.viscous"] > Select().never
     assert "wrist_3_joint.viscous" in found.text().split("never excited:")[1].split("\n")[0]
     assert found.excitation.ratio[found.excitation.of("elbow")].max() < Select().hardly
+
+
+@pytest.mark.parametrize(
+    "rows", [[[-1, 5]], [[5, 5]], [[5, 4]], [[0, 5], [4, 8]], [[0, 2**62]]], ids=str
+)
+def test_rows_that_cannot_be_kept_are_refused(rows: list[list[int]]) -> None:
+    _kept({"path": "run.csv", "rows": [[0, 5], [5, 8]]})
+    with pytest.raises(ValueError, match="follow one another"):
+        _kept({"path": "run.csv", "rows": rows})
 
 
 BAD: dict[str, tuple[str, tuple[str, ...]]] = {

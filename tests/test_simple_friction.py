@@ -125,6 +125,18 @@ def test_motors_coupled_to_several_joints_are_fitted_together(law: str) -> None:
     assert np.abs(damping[1] - damping[0]).max() <= OFF[law] * damping[0].max()
 
 
+def test_every_row_is_looked_at_where_there_are_not_too_many() -> None:
+    robot = robots.planar_arm(drives=True)
+    q, _, tau, _ = weightless(robot)
+    problem = problem_of(robot, q, tau)
+    total = sum(len(s.time) for s in problem.samples())
+    speeds, rows = SlidingFit(looked_at=10 * total)._speeds(problem, (0, 1))
+    np.testing.assert_array_equal(rows, np.arange(total))
+    assert {len(v) for v in speeds.values()} == {total}
+    few = SlidingFit(looked_at=total // 5)._speeds(problem, (0, 1))[1]
+    assert total / 7 < len(few) <= total / 5 + 1 and len(set(np.diff(few))) == 1
+
+
 def test_rows_near_standstill_do_not_count() -> None:
     robot = robots.planar_arm(drives=True)
     q, v, tau, _ = weightless(robot)

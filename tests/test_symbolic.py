@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,14 +18,16 @@ import sympy
 from sympy import cos, sign, sin, symbols
 
 from heft import cli
+from heft.applications.derive.chain import kept
 from heft.applications.derive.lagrange import Derivation, derive, derive_file
+from heft.applications.derive.polynomials import Expanded
 from heft.applications.derive.printing import FUNCTIONS, latex, numpy_source, text
 from heft.dynamics import kernels
 from heft.errors import InputError, InvalidModel, InvalidSetting
 from heft.information.identifiability import base_parameters, column_order
 from heft.information.inertia import frame_change, from_body
 from heft.information.parameters import Labels
-from heft.models.expressions import expression
+from heft.models.expressions import GROWTH, expression
 from heft.models.robot import Robot
 from heft.plants.robot import random_states
 from tests.robots import FloatArray
@@ -295,6 +298,22 @@ def test_seven_joints_have_the_base_parameters_that_numbers_show() -> None:
     assert np.allclose(K, found.matrix, rtol=0.0, atol=1e-9)
 
 
+def test_polynomials_by_motion_are_the_same_ones_sorted() -> None:
+    q, m, a = sympy.symbols("q m a")
+    algebra = Expanded([m, a], [], [q], [], [])
+    whole = algebra.lift(3 * m * sympy.cos(q) + a * m * sympy.cos(q) + 2 * a * sympy.sin(q) + m)
+    parts = algebra.by_motion(whole)
+    cos, sin, none = ((*e, *(0,) * (len(algebra.atoms) - 2)) for e in ((1, 0), (0, 1), (0, 0)))
+    found = {motion: sympy.expand(algebra.expression(part)) for motion, part in parts.items()}
+    assert found == {cos: 3 * m + a * m, sin: 2 * a, none: m}
+
+
+def test_entries_are_named_by_row_and_column_counted_from_one() -> None:
+    algebra: Any = SimpleNamespace(keep=lambda name, x: f"{name} = {x}")
+    matrix = [[f"{r}{c}" for c in "1234"] for r in "123"]
+    assert kept(algebra, "T", matrix) == [[f"T_{x} = {x}" for x in row] for row in matrix]
+
+
 def test_base_parameters_have_closed_forms() -> None:
     d = example("two_link_drives", drives=True)
     l1 = symbols("l1", real=True)
@@ -415,6 +434,14 @@ def test_what_is_no_expression_is_refused_by_name(said: str) -> None:
     with pytest.raises(InvalidModel, match=REFUSED[said]) as caught:
         derive(toml.encode())
     assert caught.value.argument == "robot.toml, [inertial.link2], mass"
+
+
+@pytest.mark.parametrize("factor", ["1", "a", "sin(pi)", "(-a)", "(+a)", "sin(a)"])
+def test_each_number_and_name_grows_an_expression_by_one(factor: str) -> None:
+    most = f"{factor}**{GROWTH // 2} * {factor}**{GROWTH // 2}"
+    expression(most, "d")
+    with pytest.raises(InvalidSetting, match="too large"):
+        expression(f"{most} * {factor}", "d")
 
 
 def test_numbers_in_an_expression_are_exact() -> None:

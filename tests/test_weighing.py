@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from heft.applications.payload.by_wrench import Weigh
+from heft.applications.payload.wrench_fit import Found
 from heft.errors import InvalidRecording, InvalidSetting, TooLittleData
 from heft.information import inertia
 from heft.information.rotation import matrix_of_rpy
@@ -58,7 +61,8 @@ def test_poses_at_rest_show_mass_and_centre_and_no_inertia() -> None:
     assert np.isnan(found.values[4:10]).all() and np.isnan(found.inertia).all()
     assert found.body[:4] == pytest.approx(np.append(BODY[0], BODY[1:4] / BODY[0]), abs=0.01)
     assert np.isinf(found.body_std[4:]).all()
-    assert "not seen" in {f.name for f in found.findings}
+    (message,) = (f.message for f in found.findings if f.name == "not seen")
+    assert message.partition(":")[0] == ", ".join(inertia.SYMBOLS[4:])
 
 
 def test_a_drift_is_found_and_modelled() -> None:
@@ -85,6 +89,26 @@ def test_a_turned_sensor_is_refused_with_its_rotation_and_mended_by_it() -> None
     found = Weigh(mounting=True).fit(changed(held, wrench=turned))
     np.testing.assert_allclose(found.rotation, R, atol=0.02)
     assert found.mass == pytest.approx(BODY[0], rel=0.02)
+
+
+def test_forces_along_one_line_tell_no_turn() -> None:
+    line = np.linspace(-1.0, 1.0, 9)[:, None]
+    regressor, wrench = np.zeros((9, 6, 10)), np.zeros((9, 6))
+    regressor[:, :3, 0], wrench[:, :3] = line * [0.0, 0.6, 0.8], line * [2.0, 0.0, 0.0]
+    found: Any = SimpleNamespace(windows=(regressor, wrench))
+    turned, share = Weigh()._turned(found)
+    assert share == 1.0
+    np.testing.assert_array_equal(turned, np.eye(3))
+
+
+def test_of_what_is_not_identified_the_covariance_is_zero() -> None:
+    own = np.array([[4.0, np.inf], [np.inf, np.inf]])
+    found: Any = SimpleNamespace(
+        problem=SimpleNamespace(base=SimpleNamespace(kept=(0, 2))),
+        values=np.ones(3),
+        estimate=SimpleNamespace(parameters=SimpleNamespace(covariance=own)),
+    )
+    np.testing.assert_array_equal(Found.covariance.func(found), np.diag([4.0, 0.0, 0.0]))
 
 
 def in_all_directions(count: int) -> FloatArray:

@@ -88,7 +88,7 @@ class Select:
         robot = with_simple_friction(robot) if self.friction == "simple" else robot
         problem = Problem(RobotPlant(robot), tuple(recordings))
         progress(f"reading {len(recordings)} logs, fitting once for the joints' noise")
-        first = LeastSquares(coloured=False).solve(problem.information(), problem.noise_names)
+        first = LeastSquares().solve(problem.information(), problem.noise_names)
         weights, size = first.weights(), len(problem.labels)
         whole = sum(t.used * t.step for t in problem.timelines)
         most = self.largest / (8.0 * COPIES * size**2)

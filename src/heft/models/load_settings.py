@@ -57,7 +57,8 @@ class Load:
                 "the inertia is not symmetric", argument="inertia", got=tensor.tolist()
             )
         moments = np.linalg.eigvalsh(tensor)
-        if min(moments[0], moments[0] + moments[1] - moments[2]) < -ROUNDING * size:
+        # That they are not negative follows.
+        if moments[0] + moments[1] - moments[2] < -ROUNDING * size:
             raise InvalidSetting(
                 "no rigid body has this inertia",
                 argument="inertia",

@@ -42,7 +42,7 @@ MUCH = 1.2  # times the noise, from which what is left over is more than noise
 
 
 def simulate_team_files(
-    team: Path, out: Path, seed: int = 0, progress: Callable[[str], None] = lambda line: None
+    team: Path, out: Path, seed: int, progress: Callable[[str], None] = lambda line: None
 ) -> SimulatedTeam:
     """Simulate a team, and write a log a robot, their `team.toml` and the truth.
 

@@ -166,7 +166,7 @@ class Found:
         changes = wrench - wrench.mean(axis=0)
         sizes = [
             (np.linalg.norm(self.left[:, g]), np.linalg.norm(changes[:, g]))
-            for g in (slice(0, 3), slice(3, 6))
+            for g in (slice(3), slice(3, None))
         ]
         force, moment = (float(left) / max(float(size), 1e-300) for left, size in sizes)
         return force, moment

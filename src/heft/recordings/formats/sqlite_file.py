@@ -83,9 +83,9 @@ class SqliteFile:
             for row in self.rows(f"PRAGMA main.table_xinfo({name})")
         }
         for column, kind in columns.items():
-            declared, key, hidden = found_columns.get(column, ("", 0, 1))
-            if hidden:
+            if column not in found_columns or found_columns[column][2]:
                 raise sqlite3.DatabaseError(f"'{name}' stores no column '{column}'")
+            declared, key, _ = found_columns[column]
             if kind and (declared.upper() != kind or key != 1):
                 raise sqlite3.DatabaseError(f"'{name}' is not numbered by its column '{column}'")
 
