@@ -5,8 +5,8 @@
 
 Mutants are drawn by a seed, as many of a room as it has places to change, from lines that a test
 reaches. Each is tried in a copy of the project against the tests that reach its line, those of the
-files that reach least first, until one fails; and `--again` tries what survived against more of
-them, and against the tests of the command line. No tracer sees the lines of compiled kernels, nor
+files that reach least first, until one fails; and `--again` tries what survived against tests that
+are newer than `--reach`, against more of the others, and against those of the command line. No tracer sees the lines of compiled kernels, nor
 those of processes that tests start: a kernel's mutants are tried against the tests that reach its
 callers.
 
@@ -188,6 +188,16 @@ class Copy:
         outcome, _, test = answer.strip().partition("\t")
         return outcome, test
 
+    @cached_property
+    def tests(self) -> tuple[str, ...]:
+        """All tests of the copy, those among them that are newer than what is known of reach."""
+        call = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
+        environment = {**os.environ, "PYTHONPATH": f"{self.folder / 'src'}:{self.folder}"}
+        listed = subprocess.run(
+            call, cwd=self.folder, env=environment, capture_output=True, text=True, check=False
+        )
+        return tuple(line for line in listed.stdout.splitlines() if "::" in line)
+
     @contextmanager
     def changed(self, mutant: Mutant) -> Iterator[None]:
         """Change the copy; afterwards it is as before, its compiled kernels with it."""
@@ -217,7 +227,8 @@ class Copy:
         """
         tests = reach.of(mutant, MORE_SECONDS if again else MOST_SECONDS)
         if again:
-            tests += [t for t in reach.seconds if t.startswith(COMMANDS) and t not in tests]
+            more = [t for t in reach.seconds if t.startswith(COMMANDS) and t not in tests]
+            tests = [*(t for t in self.tests if t not in reach.seconds), *tests, *more]
         with self.changed(mutant):
             outcome, test = self.run(reach, tests)
         if test and self.run(reach, [test])[0] != "passed":
