@@ -5,10 +5,10 @@
 
 Mutants are drawn by a seed, as many of a room as it has places to change, from lines that a test
 reaches. Each is tried in a copy of the project against the tests that reach its line, those of the
-files that reach least first, until one fails; and `--again` tries what survived against tests that
-are newer than `--reach`, against more of the others, and against those of the command line. No tracer sees the lines of compiled kernels, nor
-those of processes that tests start: a kernel's mutants are tried against the tests that reach its
-callers.
+files that reach least first, until one fails. `--again` tries what survived against tests that are
+newer than `--reach`, against more of the others, and against those of the command line. No tracer
+sees the lines of compiled kernels, nor those of processes that tests start: a kernel's mutants are
+tried against the tests that reach its callers.
 
 What survives is either a hole in the tests or equivalent: the same program by other means. Those
 that are argued to be equivalent stand in `mutations_equivalent.toml`, each with its reason.
