@@ -924,10 +924,14 @@ def test_alone_is_what_base_parameters_tell_without_any_other(arm: Run) -> None:
     told = {names[k] for k in np.flatnonzero(np.sum(rows**2, axis=1) > 1.0 - 1e-9)}
     seen = {p["name"]: p["seen"] for p in arm.estimate["parameters"]}
     alone = {n for n, s in seen.items() if s == "alone"}
-    inertias = {n for n, s in seen.items() if ".inertia." in n and s in ("alone", "in combination")}
-    assert {n for n in inertias if n.replace(".inertia.", ".I.") in told} == alone & inertias
-    assert {f"{n.split('.')[0]}.m" for n in alone - inertias} <= told
-    assert alone and inertias - alone
+    for name in (n for n, s in seen.items() if s in ("alone", "in combination")):
+        link, kind, axis = (*name.split("."), "")[:3]
+        needed = {
+            "mass": {"m"},
+            "com": {"m", f"h.{axis}"},
+            "inertia": {"m", "h.x", "h.y", "h.z", f"I.{axis}"},  # about the centre of mass
+        }[kind]
+        assert (name in alone) == ({f"{link}.{n}" for n in needed} <= told)
 
 
 def test_the_rotor_inertia_of_a_side_is_that_of_its_joints(arm: Run) -> None:

@@ -175,7 +175,7 @@ def _finish(
             part = s.information if share == 1.0 else share * s.information
             total = part if total is None else total + part
     assert total is not None
-    solver = LeastSquares(coloured=False)
+    solver = LeastSquares()
     ones = np.ones(len(sigma))
     at = solver.conclude(total, sigma, ones, 1).fitted
     at = at if values is None else values
@@ -230,7 +230,7 @@ class BlockMedian:
         """
         segments = _enough(segments_of(problem, self.blocks), 3)
         total, floor = _sum(segments), _floor(segments)
-        middle = LeastSquares(coloured=False).solve(total).fitted
+        middle = LeastSquares().solve(total).fitted
         distance = np.ones(len(segments))
         for _ in range(ROUNDS):
             sigma = np.maximum(np.sqrt(np.median(_mean_energy(segments, middle), axis=0)), floor)
@@ -370,7 +370,7 @@ class Ransac:
         """Return the estimate of the best subset, shape (b,)."""
         total = _sum(segments)
         rng = np.random.default_rng(self.seed)
-        values = LeastSquares(coloured=False).solve(total).fitted
+        values = LeastSquares().solve(total).fitted
         sigma = np.maximum(np.sqrt(np.median(_mean_energy(segments, values), axis=0)), floor)
         weights = _weights(total.channels, sigma)
         single = [_combined(s, weights) for s in segments]

@@ -303,7 +303,10 @@ def _visible(name: str, visible: Array) -> bool:
 
 
 def _alone(name: str, body: str, lonely: set[str]) -> bool:
-    return all(f"{body}.{inertia.SYMBOLS[k]}" in lonely for k in _needed(name))
+    needed = _needed(name)
+    if name.startswith("inertia"):  # about the centre of mass: mass and first moments are in it
+        needed = [0, 1, 2, 3, *needed]
+    return all(f"{body}.{inertia.SYMBOLS[k]}" in lonely for k in needed)
 
 
 def _drive_entry(found: Identification, drive: Drive) -> dict[str, Any]:
