@@ -22,7 +22,7 @@ from heft.applications.cooperation import (
     simulate_team_files,
 )
 from heft.applications.cooperation.clocks import clock_offset, on_one_clock
-from heft.applications.cooperation.method import _Run, unplaced
+from heft.applications.cooperation.method import CooperativeRun, unplaced
 from heft.applications.cooperation.paper import observation
 from heft.applications.cooperation.pose import MotionPair, composed, inverse
 from heft.applications.cooperation.windows import (
@@ -303,13 +303,15 @@ def test_poses_are_estimated_once_there_are_windows_enough_and_then_ever_more(
 ) -> None:
     method, asked = CooperativeMethod(), [0]
 
-    def _pose(run: _Run, windows: int) -> None:
+    def _pose(run: CooperativeRun, windows: int) -> None:
         run.posed = windows
         asked.append(windows)
 
-    monkeypatch.setattr(_Run, "_pose", _pose)
+    monkeypatch.setattr(CooperativeRun, "_pose", _pose)
     parts = [Windows.of(s) for s in signals(team)]
-    _Run(method, parts, Graph.ring(3)).result()
+    run = CooperativeRun(method, parts, Graph.ring(3))
+    for k, time in enumerate(parts[0].time):
+        run.step(np.hstack([np.hstack([p.motion[k], p.wrench[k]]) for p in parts]), float(time))
     for last, now in pairwise(asked):
         assert now == max(method.first, np.ceil(method.longer * last))
     assert len(asked) > 3
