@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
 import pyarrow.parquet
 import pytest
 from scipy.spatial.transform import Rotation
@@ -17,6 +18,7 @@ from scipy.spatial.transform import Rotation
 from heft.applications.cooperation import (
     ContactSignals,
     CooperativeMethod,
+    CooperativeResult,
     PaperMethod,
     identify_team_files,
     simulate_team_files,
@@ -428,3 +430,43 @@ def test_a_log_without_a_signal_says_which(run: Path, tmp_path: Path) -> None:
     (tmp_path / "run" / "team.toml").write_text(text.replace('frame = "grasp"', 'frame = "hand"'))
     with pytest.raises(MissingSignal, match=r"omega\.hand\.x"):
         identify_team_files(tmp_path / "run")
+
+
+def hold(path: Path, kind: str, first: int, last: int) -> None:
+    """Let a sensor of a log repeat one sample, as a driver does that has lost it."""
+    table = pyarrow.parquet.read_table(path)
+    for axis in "xyz":
+        name = f"{kind}.grasp.{axis}"
+        values = table[name].to_numpy().copy()
+        values[first:last] = values[first]
+        k = table.column_names.index(name)
+        table = table.set_column(k, table.field(k), pyarrow.array(values))
+    pyarrow.parquet.write_table(table, path)
+
+
+@pytest.mark.parametrize("kind", ["omega", "vel", "acc", "force", "torque"])
+def test_a_sensor_that_repeats_itself_is_left_out_and_told(
+    kind: str, run: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    hold(tmp_path / "run" / "robot1.parquet", kind, 250, 500)
+    found = identify_team_files(tmp_path / "run")
+    load = found.load(0)
+    assert load is not None and load.std is not None
+    assert abs(load.mass - 2.0) < 4.0 * load.std[0] < 0.1
+    assert isinstance(found.result, CooperativeResult) and found.result.known[-1].misfit < 1.2
+    assert "of robot1 repeats itself for 2.5 s of" in found.text()
+    hold(tmp_path / "run" / "robot1.parquet", kind, 0, 10**6)
+    with pytest.raises(InvalidRecording, match=r"never changes[\s\S]*robot1"):
+        identify_team_files(tmp_path / "run")
+
+
+@pytest.mark.parametrize("name", ["angular_velocity", "velocity", "acceleration", "force"])
+def test_a_sensor_that_tells_next_to_nothing_surely_takes_no_answer_down(name: str) -> None:
+    """Its noise is found to be a millionth of the others': covariances are then nearly singular."""
+    team = signals(replace(SHORT, duration=8.0).run(5))
+    rng = np.random.default_rng(0)
+    team[1] = replace(team[1], **{name: 1e-9 * rng.normal(size=team[1].force.shape)})
+    known = CooperativeMethod(every=60).identify(team, Graph.ring(3)).known
+    told = known[-1].load(0) if known else None
+    assert told is None or not known[-1].misfit < 2.0 or abs(told.mass - 2.0) < 0.1

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from heft.arrays import Array
-from heft.estimators import measured_regressor_covariance, signal_projection
+from heft.estimators import measured_regressor_covariance, signal_projection, whitening
 from heft.information import Directions, triangle_of
 
 from .windows import SIZE, load_tensor
@@ -86,8 +86,7 @@ class LoadInformation:
 
         def residuals(values: Array) -> Array:
             rows = wrench - Y @ values
-            root = np.linalg.cholesky(self.spread(values))
-            return np.asarray(np.linalg.solve(root, rows.T).ravel())
+            return np.asarray((whitening(self.spread(values)) @ rows.T).ravel())
 
         found_values = least_squares(residuals, start, method="lm", x_scale="jac")
         covariance = self._covariance(*self._likely(found_values.x), found_values.x)
@@ -138,7 +137,7 @@ class LoadInformation:
 
     def _moments(self, motion: Array, noise: Array, values: Array) -> tuple[Array, Array]:
         """Return Σ JᵀJ of motions, J = C^(−1/2) Y, and what their noise adds, shape (10, 10)."""
-        white = np.linalg.solve(np.linalg.cholesky(self.spread(values)), _tensor())
+        white = whitening(self.spread(values)) @ _tensor()
 
         def moment(second: Array) -> Array:
             return np.asarray(np.einsum("aip,ab,biq->pq", white, second, white, optimize=True))

@@ -62,8 +62,9 @@ class CooperativeMethod:
         """
         parts = [Windows.of(robot, self.windows) for robot in team]
         run = CooperativeRun(self, parts, graph)
-        for k, time in enumerate(parts[0].time):
-            run.step(np.hstack([np.hstack([p.motion[k], p.wrench[k]]) for p in parts]), float(time))
+        rows = np.hstack([np.hstack([p.motion, p.wrench]) for p in parts])
+        for k in np.flatnonzero(np.isfinite(rows).all(axis=1)):
+            run.step(rows[k], float(parts[0].time[k]))
         return run.result()
 
 
@@ -152,7 +153,9 @@ def unplaced(team: Sequence[ContactSignals], graph: Graph) -> tuple[int, ...]:
         graph: Whose motions are compared.
     """
     parts = [Windows.of(robot) for robot in team]
-    placed = _by_neighbours([p.motion for p in parts], parts, graph, len(parts[0].time))
+    sound = np.isfinite([p.motion for p in parts]).all(axis=(0, 2))
+    motions = [p.motion[sound] for p in parts]
+    placed = _by_neighbours(motions, parts, graph, int(sound.sum()))
     return tuple(k for k in range(len(parts)) if k not in placed)
 
 

@@ -15,12 +15,18 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from heft.arrays import Array
-from heft.estimators import TwistInformation, measured_regressor_covariance, signal_projection
+from heft.estimators import (
+    TwistInformation,
+    measured_regressor_covariance,
+    signal_projection,
+    whitening,
+)
 from heft.information import matrix_of_rotation_vector
 
 from .signals import Pose
 from .windows import OMEGA, VELOCITY, motion_map
 
+FARTHEST = 1000.0  # between two frames of a body: beyond, sensors contradict one another [m]
 STEP = 1e-5  # of a pose, for derivatives of maps that are quadratic in it [rad, m]
 
 
@@ -117,12 +123,14 @@ class MotionPair:
         def residuals(change: Array) -> Array:
             M = self.map_of(moved(start, change))
             rows = self.other - self.one @ M.T
-            return np.asarray(np.linalg.solve(np.linalg.cholesky(self._spread(M)), rows.T).ravel())
+            return np.asarray((whitening(self._spread(M)) @ rows.T).ravel())
 
         found = least_squares(residuals, np.zeros(6), method="lm", xtol=1e-12, ftol=1e-12)
         degrees = max(self.windows * len(self.spreads[0]) - 6, 1)
         misfit = float(found.fun @ found.fun) / degrees
         pose = moved(start, found.x)
+        if not np.linalg.norm(pose[1]) < FARTHEST:
+            return PoseEstimate(pose, None, misfit)
         return PoseEstimate(pose, self._covariance(*self._likely(pose), pose), misfit)
 
     def information(self, moments: Array, pose: Pose) -> Array:
@@ -135,7 +143,7 @@ class MotionPair:
         steps, M = STEP * np.eye(6), self.map_of(pose)
         slopes = [self.map_of(moved(pose, s)) - self.map_of(moved(pose, -s)) for s in steps]
         D = np.stack(slopes, axis=-1) / (2.0 * STEP)
-        white = np.linalg.solve(np.linalg.cholesky(self._spread(M)), D.reshape(len(M), -1))
+        white = whitening(self._spread(M)) @ D.reshape(len(M), -1)
         white = white.reshape(D.shape)
         return np.asarray(np.einsum("abp,bc,acq->pq", white, moments, white, optimize=True))
 

@@ -37,6 +37,13 @@ WHY = {
     "force": "is the force that it applies",
     "torque": "is the torque that it applies",
 }
+SENSORS = {
+    "angular_velocity": "gyroscope",
+    "velocity": "velocity",
+    "acceleration": "accelerometer",
+    "force": "force sensor",
+    "torque": "torque sensor",
+}
 MOST_POINTS = 400  # of a curve
 MUCH = 1.2  # times the noise, from which what is left over is more than noise
 
@@ -100,6 +107,7 @@ class TeamFound:
         end: Of the logs [s].
         clocks: By robot, how much later its clock is than the first robot's, where it was set.
         untold: Robots whose poses the motion does not tell.
+        repeated: By robot and sensor, how long it repeated itself [s], where it did.
     """
 
     stated: TeamFile
@@ -108,6 +116,7 @@ class TeamFound:
     end: float
     clocks: Mapping[int, ClockOffset] = field(default_factory=dict)
     untold: tuple[int, ...] = ()
+    repeated: Mapping[tuple[int, str], float] = field(default_factory=dict)
 
     @property
     def changes(self) -> tuple[float, ...]:
@@ -136,7 +145,13 @@ class TeamFound:
             f"of {self.stated.robots[0].name} (± {1e3 * c.std:.2g} ms): set."
             for k, c in self.clocks.items()
         ]
-        return [*clocks, *self._not_told(), *self._left_over()]
+        left_out = "" if isinstance(self.result, PaperResult) else ": left out"
+        repeated = [
+            f"The {SENSORS[sensor]} of {self.stated.robots[k].name} repeats itself for "
+            f"{duration:.3g} s of {self.end:.3g} s{left_out}."
+            for (k, sensor), duration in self.repeated.items()
+        ]
+        return [*clocks, *repeated, *self._not_told(), *self._left_over()]
 
     def _not_told(self) -> list[str]:
         """Return which robots' poses the motion does not tell, and what that means."""
@@ -212,12 +227,8 @@ class TeamFound:
 
 def _deviations(load: LoadEstimate) -> tuple[str, str]:
     """Return the standard deviations of mass and centre of mass as texts; empty if not known."""
-    if load.covariance is None:
-        return "", ""
-    J = np.zeros((3, 10))
-    J[:, 0], J[:, 1:4] = -load.com / load.mass, np.eye(3) / load.mass
-    com = np.sqrt(np.diag(J @ load.covariance @ J.T))
-    return f"{np.sqrt(load.covariance[0, 0]):.2g}", f"{1e3 * com.max():.2g}"
+    std = load.std
+    return ("", "") if std is None else (f"{std[0]:.2g}", f"{1e3 * std[1:4].max():.2g}")
 
 
 def identify_team_files(
@@ -238,7 +249,8 @@ def identify_team_files(
 
     Raises:
         InvalidSetting: If the TOML is malformed or names no logs.
-        InvalidRecording: If a log cannot be read or the logs have no time in common.
+        InvalidRecording: If a log cannot be read, a sensor never changes, or the logs have no time
+            in common.
         MissingSignal: If one lacks a signal.
     """
     path = run / TEAM_FILE if run.is_dir() else run
@@ -246,8 +258,9 @@ def identify_team_files(
         require_own(out, RESULTS)
     stated = TeamFile.from_toml(path)
     meaning = ColumnMap.from_toml(columns) if columns is not None else None
-    signals = []
-    for robot in stated.robots:
+    signals: list[ContactSignals] = []
+    repeated: dict[tuple[int, str], float] = {}
+    for k, robot in enumerate(stated.robots):
         if robot.log is None:
             raise InvalidSetting(
                 "the file names no log of this robot",
@@ -256,6 +269,8 @@ def identify_team_files(
             )
         progress(f"reading {robot.log}")
         signals.append(_signals(path.parent / robot.log, robot.frame, meaning))
+        durations = _repeated(signals[-1], f"{path.parent / robot.log}, {robot.name}")
+        repeated |= {(k, sensor): duration for sensor, duration in durations.items()}
     signals, clocks = on_one_clock(signals, stated.graph)
     team = _at_one_time(signals, [r.name for r in stated.robots])
     progress(f"{len(team)} robots, {len(team[0].time)} samples each")
@@ -265,7 +280,8 @@ def identify_team_files(
         untold = result.known[-1].unplaced if result.known else tuple(range(len(team)))
     else:
         untold = unplaced(team, stated.graph)
-    found = TeamFound(stated, method, result, float(team[0].time[-1]), clocks, untold)
+    end = float(team[0].time[-1])
+    found = TeamFound(stated, method, result, end, clocks, untold, repeated)
     if out is not None:
         found.write(out)
     return found
@@ -291,6 +307,25 @@ def _signals(path: Path, frame: str, meaning: ColumnMap | None) -> ContactSignal
             cure="leave that stretch out: heft convert writes part of a log",
         )
     return ContactSignals.of_columns({"t": time, **found}, frame)
+
+
+def _repeated(signals: ContactSignals, log: str) -> dict[str, float]:
+    """Return how long each sensor repeats itself [s], or refuse one that does nothing else."""
+    step = float(np.median(np.diff(signals.time)))
+    found = {}
+    for sensor, samples in signals.repeated().items():
+        if samples.all():
+            x, y, z = getattr(signals, sensor)[0]
+            raise InvalidRecording(
+                f"the {SENSORS[sensor]} never changes",
+                argument=log,
+                got=f"({x:g}, {y:g}, {z:g}) throughout",
+                cure="it is stuck, or the load is held still: that tells nothing; leave this robot "
+                "out of the team's file, or record again",
+            )
+        if samples.any():
+            found[sensor] = float(samples.sum()) * step
+    return found
 
 
 def _at_one_time(team: list[ContactSignals], names: Sequence[str]) -> list[ContactSignals]:

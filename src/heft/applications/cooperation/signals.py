@@ -9,8 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
+from heft.information import inertia
+from heft.streams import repeated, unchanged_since
 
 Pose = tuple[Array, Array]  # R (3, 3) and t (3,) [m]
+REPEATED = 0.1  # from which on a sensor that says the same is taken to measure nothing [s]
 AXES = ("x", "y", "z")
 
 
@@ -48,6 +51,19 @@ class ContactSignals:
         """Return some of the samples."""
         return ContactSignals(*(values[rows] for values in vars(self).values()))
 
+    def repeated(self) -> dict[str, NDArray[np.bool_]]:
+        """Return, by sensor, which samples repeat themselves for too long, shape (N,) each.
+
+        A torque that is always zero is that of a point contact.
+        """
+        found = {}
+        for name, values in vars(self).items():
+            if name == "time" or (name == "torque" and not values.any()):
+                continue
+            since = unchanged_since(self.time, values, [(0, 1, 2)])[:, 0]
+            found[name] = repeated(self.time, since, REPEATED)
+        return found
+
     def at(self, time: Array) -> ContactSignals:
         """Return the signals at other times, on straight lines between samples.
 
@@ -70,11 +86,29 @@ class LoadEstimate:
         mass: [kg].
         com: Centre of mass, shape (3,) [m].
         inertia: About it, shape (3, 3) [kg·m²].
-        covariance: Of mass, mass times centre of mass, and inertia about the contact (xx, yy, zz,
-            xy, xz, yz), shape (10, 10); None if not known.
+        covariance: Of mass, mass times centre of mass, and inertia about the contact (xx, xy, yy,
+            xz, yz, zz), shape (10, 10); None if not known.
     """
 
     mass: float
     com: Array
     inertia: Array
     covariance: Array | None = None
+
+    @property
+    def numbers(self) -> Array:
+        """Mass, centre of mass and inertia about it (xx, xy, yy, xz, yz, zz), shape (10,)."""
+        return self._stated[0]
+
+    @property
+    def std(self) -> Array | None:
+        """Standard deviations of `numbers`, shape (10,); None if not known."""
+        if self.covariance is None:
+            return None
+        jacobian = self._stated[1]
+        variance = np.einsum("ki,ij,kj->k", jacobian, self.covariance, jacobian)
+        return np.asarray(np.sqrt(np.maximum(variance, 0.0)))
+
+    @property
+    def _stated(self) -> tuple[Array, Array]:
+        return inertia.stated_body(inertia.from_body(self.mass, self.com, self.inertia))

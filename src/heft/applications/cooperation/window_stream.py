@@ -7,7 +7,7 @@ times: nothing is interpolated, and the noise of a sample stays that of its sens
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,6 @@ SECOND = 1_000_000_000  # [ns]
 COLUMNS = ("angular_velocity", "velocity", "acceleration", "torque", "force")
 GAP_STEPS = 2.5  # a hole between samples, in steps, across which no window goes
 FEWEST = 4  # samples of a window
-NEXT_TO_NONE = 1e-6  # of a sensor without noise, in SI units: weights stay finite
 
 
 @dataclass(frozen=True)
@@ -115,10 +114,7 @@ class WindowStream:
         first = stamps <= stamps[0] + self._calibration  # however many came at once
         time, values = (stamps[first] - stamps[0]) / SECOND, values[first]
         own = (values[:, 3 * k : 3 * k + 3] for k in range(len(COLUMNS)))
-        seen = SensorNoise.of(ContactSignals(time, **dict(zip(COLUMNS, own, strict=True))))
-        noise = SensorNoise(*(max(sigma, NEXT_TO_NONE) for sigma in astuple(seen)))
-        if not values[:, 9:12].any():  # a point contact: no torque, and surely none
-            noise = replace(noise, torque=0.0)
+        noise = SensorNoise.of(ContactSignals(time, **dict(zip(COLUMNS, own, strict=True))))
         step = float(np.median(np.diff(time)))
         self.sensors = OriginSensors(self._session, noise, step)
 

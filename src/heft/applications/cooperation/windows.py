@@ -23,6 +23,7 @@ PAIRS = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))
 OMEGA, VELOCITY = slice(0, 3), slice(3, 6)
 ALPHA, SQUARES, SPECIFIC = slice(6, 9), slice(9, 15), slice(15, 18)
 SIZE = 18  # numbers of a window's motion
+NEXT_TO_NONE = 1e-6  # of a sensor without noise, in SI units: weights stay finite
 THIRD = 20.0  # Σ of the squared weights of a third difference
 
 
@@ -59,14 +60,22 @@ class SensorNoise:
 
     @staticmethod
     def of(signals: ContactSignals) -> SensorNoise:
-        """Return the noise that third differences show: of motion they leave next to nothing."""
+        """Return the noise that third differences show: of motion they leave next to nothing.
 
-        def sigma(values: Array) -> float:
-            rough = np.diff(values, 3, axis=0)
-            return float(1.4826 * np.median(np.abs(rough)) / np.sqrt(THIRD))
+        A torque that is always zero is that of a point contact, and surely none.
+        """
+        repeated = signals.repeated()
+
+        def sigma(name: str) -> float:
+            if name not in repeated:
+                return 0.0
+            works = ~np.lib.stride_tricks.sliding_window_view(repeated[name], 4).any(axis=1)
+            rough = np.diff(getattr(signals, name), 3, axis=0)[works]
+            found = float(1.4826 * np.median(np.abs(rough)) / np.sqrt(THIRD)) if len(rough) else 0.0
+            return max(found, NEXT_TO_NONE)
 
         names = ("angular_velocity", "velocity", "acceleration", "force", "torque")
-        return SensorNoise(*(sigma(getattr(signals, n)) for n in names))
+        return SensorNoise(*(sigma(name) for name in names))
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +107,8 @@ class Windows:
         """Return a robot's windows.
 
         Args:
-            signals: What its sensors read, evenly sampled.
+            signals: What its sensors read, evenly sampled. Windows in which a sensor repeats itself
+                for too long have no motion: it is not a number.
             settings: Of windows.
             noise: Of sensors; found from the signals if None.
         """
@@ -110,6 +120,7 @@ class Windows:
         weight = (1.0 - np.cos(2.0 * np.pi * at)) / count
         slope = 2.0 * np.pi / (count * step) * np.sin(2.0 * np.pi * at) / count
         omega = signals.angular_velocity
+        repeated = np.any(list(signals.repeated().values()), axis=0)
         starts = np.arange(0, len(omega) - count + 1, stride)
 
         def summed(values: Array, by: Array) -> Array:
@@ -128,8 +139,10 @@ class Windows:
             ]
         )
         wrench = np.hstack([summed(signals.torque, weight), summed(signals.force, weight)])
+        motion[summed(repeated[:, None].astype(float), np.ones(count))[:, 0] > 0.0] = np.nan
         plain, steep = float(weight @ weight), float(slope @ slope)
-        second = omega.T @ omega / len(omega) - noise.angular_velocity**2 * np.eye(3)
+        works = omega[~repeated]
+        second = works.T @ works / max(len(works), 1) - noise.angular_velocity**2 * np.eye(3)
         spread = motion_spread(noise, plain, steep, second)
         of_wrench = wrench_spread(noise, plain)
         overlap = max(1.0 / (stride * plain), 1.0)
