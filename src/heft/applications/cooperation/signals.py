@@ -12,6 +12,7 @@ from heft.arrays import Array
 
 Pose = tuple[Array, Array]  # R (3, 3) and t (3,) [m]
 AXES = ("x", "y", "z")
+IN_PLANE = (0, 1, 2, 9)  # of the ten parameters: m, h_x, h_y, I_zz
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,11 +71,27 @@ class LoadEstimate:
         mass: [kg].
         com: Centre of mass, shape (3,) [m].
         inertia: About it, shape (3, 3) [kg·m²].
-        covariance: Of mass, mass times centre of mass, and inertia about the contact (xx, yy, zz,
-            xy, xz, yz), shape (10, 10); None if not known.
+        covariance: Of mass, mass times centre of mass, and inertia about the contact (xx, xy, yy,
+            xz, yz, zz), shape (10, 10); None if not known.
     """
 
     mass: float
     com: Array
     inertia: Array
     covariance: Array | None = None
+
+    @staticmethod
+    def planar(values: Array, covariance: Array) -> LoadEstimate:
+        """Return a load of a plane; what lies across it is not a number.
+
+        Args:
+            values: m, h_x, h_y and I_zz about the contact, shape (4,).
+            covariance: Of them, shape (4, 4).
+        """
+        mass, x, y, about = values
+        com = np.array([x / mass, y / mass, np.nan])
+        moment = np.full((3, 3), np.nan)
+        moment[2, 2] = about - (x**2 + y**2) / mass
+        whole = np.full((10, 10), np.nan)
+        whole[np.ix_(IN_PLANE, IN_PLANE)] = covariance
+        return LoadEstimate(float(mass), com, moment, whole)

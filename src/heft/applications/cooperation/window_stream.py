@@ -158,6 +158,7 @@ class WindowStream:
         slope = 2.0 * np.pi / length * np.sin(at) * width / length
         weight /= weight.sum()
         slope -= slope.sum() * weight  # of a constant there is no slope, whatever the jitter
+        slope /= -(slope @ (inside - begin)) / SECOND  # and of a straight line exactly its own
         rows = self._values[i:j]
         omega = rows[:, :3]
         squares = np.stack([omega[:, a] * omega[:, b] for a, b in PAIRS], axis=1)
