@@ -22,7 +22,7 @@ from heft.applications.cooperation import (
     simulate_team_files,
 )
 from heft.applications.cooperation.clocks import clock_offset, on_one_clock
-from heft.applications.cooperation.method import _Run, unplaced
+from heft.applications.cooperation.method import CooperativeRun, unplaced
 from heft.applications.cooperation.paper import observation
 from heft.applications.cooperation.pose import MotionPair, composed, inverse
 from heft.applications.cooperation.windows import (
@@ -303,13 +303,15 @@ def test_poses_are_estimated_once_there_are_windows_enough_and_then_ever_more(
 ) -> None:
     method, asked = CooperativeMethod(), [0]
 
-    def _pose(run: _Run, windows: int) -> None:
+    def _pose(run: CooperativeRun, windows: int) -> None:
         run.posed = windows
         asked.append(windows)
 
-    monkeypatch.setattr(_Run, "_pose", _pose)
+    monkeypatch.setattr(CooperativeRun, "_pose", _pose)
     parts = [Windows.of(s) for s in signals(team)]
-    _Run(method, parts, Graph.ring(3)).result()
+    run = CooperativeRun(method, parts, Graph.ring(3))
+    for k, time in enumerate(parts[0].time):
+        run.step(np.hstack([np.hstack([p.motion[k], p.wrench[k]]) for p in parts]), float(time))
     for last, now in pairwise(asked):
         assert now == max(method.first, np.ceil(method.longer * last))
     assert len(asked) > 3
@@ -319,6 +321,60 @@ def test_before_anything_is_known_nothing_is() -> None:
     found = CooperativeMethod().identify(signals(SHORT.run(1)), Graph.ring(3))
     assert found.at(0.0).poses is None and found.at(0.0).load(0) is None
     assert found.at(4.0).load(0) is not None
+
+
+LEVEL = replace(SHORT, planar=True, duration=8.0)
+
+
+def test_a_plane_is_told_by_what_is_in_it() -> None:
+    """A floor carries the rest, and there is no turning about a second axis."""
+    exact = replace(LEVEL, noise=TeamNoise(*[1e-7] * 5))
+    off = []
+    for rate in (100.0, 300.0):
+        team = replace(exact, rate=rate).run(3)
+        assert unplaced(signals(team), Graph.ring(3)) == (1, 2)
+        known = CooperativeMethod(planar=True, every=1000).identify(signals(team), Graph.ring(3))
+        load, (mass, com, about) = (
+            known.known[-1].load(1),
+            team.bodies[0].seen_from(team.rotations[1], team.origins[1]),
+        )
+        assert load is not None and np.isnan(load.com[2]) and np.isnan(load.inertia[0, 0])
+        found = np.array([load.mass, *load.com[:2], load.inertia[2, 2]])
+        off.append(np.abs(found - [mass, *com[:2], about[2, 2]]).max())
+        R, t = known.known[-1].between(1, 0) or (np.eye(3), np.zeros(3))
+        assert (
+            max(np.abs(R - team.pose(1, 0)[0]).max(), np.abs(t - team.pose(1, 0)[1]).max()) < 1e-5
+        )
+    assert off[0] < 1e-4 and off[1] < 0.2 * off[0]  # sums for integrals: of second order
+
+
+def test_a_load_in_a_plane_is_as_sure_as_it_says() -> None:
+    squared = []
+    for seed in range(10):
+        team = replace(LEVEL, noise=TeamNoise()).run(seed)
+        method = CooperativeMethod(planar=True, every=1000)
+        known = method.identify(signals(team), Graph.ring(3)).known[-1]
+        assert known.values is not None and known.covariance is not None
+        truth = team.bodies[0].seen_from(team.rotations[0], team.origins[0])
+        off = known.values - inertia.from_body(*truth)[[0, 1, 2, 9]]
+        squared.append(off @ np.linalg.solve(known.covariance, off) / 4.0)
+    assert 0.5 < np.mean(squared) < 1.7
+
+
+def test_a_planar_team_goes_through_its_files(tmp_path: Path) -> None:
+    (tmp_path / "team.toml").write_text(
+        "robots = 3\nplanar = true\n[simulation]\nduration = 8.0\nmasses = [2.0]\nchanges = []\n"
+    )
+    simulate_team_files(tmp_path / "team.toml", tmp_path / "run", 3)
+    found = identify_team_files(tmp_path / "run", tmp_path / "out")
+    (load,) = {
+        r["load"]["com_m"][2]
+        for r in json.loads((tmp_path / "out/team.json").read_text())["robots"]
+    }
+    assert load is None and "nan" not in found.text()
+    assert "nan" not in (tmp_path / "out" / "report.html").read_text().lower().replace("nano", "")
+    with pytest.raises(InvalidSetting, match="plane"):
+        identify_team_files(tmp_path / "run", method="paper")
 
 
 def test_a_pose_is_as_sure_as_it_says() -> None:
