@@ -104,6 +104,12 @@ class LiveNode:
         if self.out is not None:
             require_own(self.out, RESULTS)
         stated = TeamFile.from_toml(self.team)
+        if stated.planar:
+            raise InvalidSetting(
+                "nodes know no plane",
+                argument=f"{self.team}, planar",
+                cure="record logs, and look at them with heft coop identify",
+            )
         own = stated.number(self.robot)
         if self.replay is not None:
             stated = self._with_contact(stated, own)

@@ -17,11 +17,11 @@ from heft.display import Table as ShownTable
 from heft.errors import InvalidRecording, InvalidSetting
 from heft.experiments import SimulatedTeam
 from heft.files import put, require_own, workshop
-from heft.information import inertia, rotation_vector_of_matrix
+from heft.information import rotation_vector_of_matrix
 from heft.recordings import ColumnMap, Recording, Table, write_table
 
 from .clocks import ClockOffset, on_one_clock
-from .method import CooperativeMethod, CooperativeResult, Known, unplaced
+from .method import CooperativeMethod, CooperativeResult, unplaced
 from .paper import PaperMethod, PaperResult
 from .signals import ContactSignals, LoadEstimate
 from .team_file import TeamFile
@@ -66,7 +66,7 @@ def simulate_team_files(
     logs = [f"{robot.name}.parquet" for robot in stated.robots]
     require_own(out, (*logs, TEAM_FILE, TRUTH))
     progress(f"{len(logs)} robots hold a body for {stated.simulation.duration:g} s")
-    found = stated.simulation.team(len(logs)).run(seed)
+    found = stated.simulation.team(len(logs), stated.planar).run(seed)
     with workshop(out) as folder:
         new = folder / out.name
         new.mkdir()
@@ -212,8 +212,8 @@ class TeamFound:
                 rows.append([robot.name, "not told", "", "", "", ""])
                 continue
             mass, com = _deviations(load)
-            centre = ", ".join(f"{1e3 * c:.1f}" for c in load.com)
-            moments = ", ".join(f"{v:.3g}" for v in np.diag(load.inertia))
+            centre = ", ".join(f"{1e3 * c:.1f}" for c in load.com if np.isfinite(c))
+            moments = ", ".join(f"{v:.3g}" for v in np.diag(load.inertia) if np.isfinite(v))
             rows.append([robot.name, f"{load.mass:.4g} kg", mass, f"{centre} mm", com, moments])
         lines = [table(head, rows), ""]
         for (b, a), (R, t) in self.poses().items():
@@ -228,7 +228,7 @@ class TeamFound:
 def _deviations(load: LoadEstimate) -> tuple[str, str]:
     """Return the standard deviations of mass and centre of mass as texts; empty if not known."""
     std = load.std
-    return ("", "") if std is None else (f"{std[0]:.2g}", f"{1e3 * std[1:4].max():.2g}")
+    return ("", "") if std is None else (f"{std[0]:.2g}", f"{1e3 * np.nanmax(std[1:4]):.2g}")
 
 
 def identify_team_files(
@@ -274,7 +274,14 @@ def identify_team_files(
     signals, clocks = on_one_clock(signals, stated.graph)
     team = _at_one_time(signals, [r.name for r in stated.robots])
     progress(f"{len(team)} robots, {len(team[0].time)} samples each")
-    used = CooperativeMethod() if method == "heft" else PaperMethod()
+    if stated.planar and method == "paper":
+        raise InvalidSetting(
+            "the published method knows no plane",
+            argument="--method paper",
+            got=str(path),
+            cure="--method heft",
+        )
+    used = CooperativeMethod(planar=stated.planar) if method == "heft" else PaperMethod()
     result = used.identify(team, stated.graph)
     if isinstance(result, CooperativeResult):
         untold = result.known[-1].unplaced if result.known else tuple(range(len(team)))
@@ -354,11 +361,12 @@ def _found(found: TeamFound) -> dict[str, Any]:
         load = found.load(k)
         entry: dict[str, Any] = {"name": robot.name, "load": None}
         if load is not None:
+            spread = load.covariance
             entry["load"] = {
                 "mass_kg": load.mass,
-                "com_m": load.com.tolist(),
-                "inertia_kgm2": load.inertia.tolist(),
-                "covariance": None if load.covariance is None else load.covariance.tolist(),
+                "com_m": _listed(load.com),
+                "inertia_kgm2": [_listed(row) for row in load.inertia],
+                "covariance": None if spread is None else [_listed(row) for row in spread],
             }
         robots.append(entry)
     poses = [
@@ -380,6 +388,11 @@ def _found(found: TeamFound) -> dict[str, Any]:
     }
 
 
+def _listed(values: Array) -> list[float | None]:
+    """Return numbers; None for what is none, such as what lies across a plane."""
+    return [float(v) if np.isfinite(v) else None for v in values]
+
+
 def _page(found: TeamFound) -> str:
     rows = []
     for k, robot in enumerate(found.stated.robots):
@@ -387,8 +400,9 @@ def _page(found: TeamFound) -> str:
         if load is None:
             continue
         mass, com = _deviations(load)
-        centre = ", ".join(f"{1e3 * c:.1f}" for c in load.com)
-        about = "; ".join(", ".join(f"{v:.4g}" for v in row) for row in load.inertia)
+        centre = ", ".join(f"{1e3 * c:.1f}" for c in load.com if np.isfinite(c))
+        inside = [[v for v in row if np.isfinite(v)] for row in load.inertia]
+        about = "; ".join(", ".join(f"{v:.4g}" for v in row) for row in inside if row)
         rows.append([robot.name, f"{load.mass:.5g}", mass, centre, com, about])
     head = ("robot", "mass [kg]", "±", "centre of mass [mm]", "±", "inertia about it [kg·m²]")
     poses = [
@@ -429,6 +443,7 @@ def _plots(found: TeamFound) -> Iterator[Plot]:
     axes = tuple(
         Series(a, role, time, 1e3 * com[:, k])
         for k, (a, role) in enumerate(zip("xyz", roles, strict=True))
+        if np.isfinite(com[:, k]).all()
     )
     yield Plot("Centre of mass", "time [s]", axes, "time", "[mm]")
 
@@ -440,17 +455,8 @@ def _history(found: TeamFound) -> tuple[Array, Array, Array, Array]:
         states = found.result.history[0, ::every]
         time = found.result.time[::every]
         return time, 1.0 / states[:, 9], states[:, :3], np.full(len(time), np.nan)
-    told = [k for k in found.result.known if k.values is not None and k.covariance is not None]
+    told = [(k.time, load) for k in found.result.known if (load := k.load(0)) is not None]
     told = told[:: max(len(told) // MOST_POINTS, 1)]
-    values = np.array([_values(k) for k in told]).reshape(-1, 5)
-    return values[:, 0], values[:, 1], values[:, 2:], _spreads(told)
-
-
-def _values(known: Known) -> list[float]:
-    assert known.values is not None
-    mass, com, _ = inertia.to_body(known.values)
-    return [known.time, mass, *com]
-
-
-def _spreads(told: Sequence[Known]) -> Array:
-    return np.array([np.sqrt(k.covariance[0, 0]) for k in told if k.covariance is not None])
+    values = np.array([[time, load.mass, *load.com] for time, load in told]).reshape(-1, 5)
+    spreads = [load.covariance[0, 0] for _, load in told if load.covariance is not None]
+    return values[:, 0], values[:, 1], values[:, 2:], np.sqrt(spreads)

@@ -15,6 +15,7 @@ from heft.streams import repeated, unchanged_since
 Pose = tuple[Array, Array]  # R (3, 3) and t (3,) [m]
 REPEATED = 0.1  # from which on a sensor that says the same is taken to measure nothing [s]
 AXES = ("x", "y", "z")
+IN_PLANE = (0, 1, 2, 9)  # of the ten parameters: m, h_x, h_y, I_zz
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,17 +99,32 @@ class LoadEstimate:
     @property
     def numbers(self) -> Array:
         """Mass, centre of mass and inertia about it (xx, xy, yy, xz, yz, zz), shape (10,)."""
-        return self._stated[0]
+        rows, columns = [0, 0, 1, 0, 1, 2], [0, 1, 1, 2, 2, 2]
+        return np.array([self.mass, *self.com, *self.inertia[rows, columns]])
 
     @property
     def std(self) -> Array | None:
         """Standard deviations of `numbers`, shape (10,); None if not known."""
         if self.covariance is None:
             return None
-        jacobian = self._stated[1]
-        variance = np.einsum("ki,ij,kj->k", jacobian, self.covariance, jacobian)
-        return np.asarray(np.sqrt(np.maximum(variance, 0.0)))
+        com, about, covariance = map(np.nan_to_num, (self.com, self.inertia, self.covariance))
+        _, jacobian = inertia.stated_body(inertia.from_body(self.mass, com, about))
+        variance = np.einsum("ki,ij,kj->k", jacobian, covariance, jacobian)
+        std = np.sqrt(np.maximum(variance, 0.0))
+        return np.where(np.isfinite(self.numbers), std, np.nan)
 
-    @property
-    def _stated(self) -> tuple[Array, Array]:
-        return inertia.stated_body(inertia.from_body(self.mass, self.com, self.inertia))
+    @staticmethod
+    def planar(values: Array, covariance: Array) -> LoadEstimate:
+        """Return a load of a plane; what lies across it is not a number.
+
+        Args:
+            values: m, h_x, h_y and I_zz about the contact, shape (4,).
+            covariance: Of them, shape (4, 4).
+        """
+        mass, x, y, about = values
+        com = np.array([x / mass, y / mass, np.nan])
+        moment = np.full((3, 3), np.nan)
+        moment[2, 2] = about - (x**2 + y**2) / mass
+        whole = np.full((10, 10), np.nan)
+        whole[np.ix_(IN_PLANE, IN_PLANE)] = covariance
+        return LoadEstimate(float(mass), com, moment, whole)

@@ -44,8 +44,9 @@ class OriginSensors:
             settings: Of windows.
             second: Mean of ω ωᵀ without its noise, shape (3, 3) [rad²/s²].
         """
-        plain = 1.5 * self.step / settings.length
-        steep = 0.5 * (2.0 * np.pi / settings.length) ** 2 * self.step / settings.length
+        share = self.step / settings.length
+        plain = 1.5 * share
+        steep = 2.0 * np.sin(np.pi * share) ** 2 / (settings.length * self.step)
         return Windows(
             np.zeros(0),
             np.zeros((0, 18)),
@@ -154,6 +155,7 @@ class WindowStream:
         slope = 2.0 * np.pi / length * np.sin(at) * width / length
         weight /= weight.sum()
         slope -= slope.sum() * weight  # of a constant there is no slope, whatever the jitter
+        slope /= -(slope @ (inside - begin)) / SECOND  # and of a straight line exactly its own
         rows = self._values[i:j]
         omega = rows[:, :3]
         squares = np.stack([omega[:, a] * omega[:, b] for a, b in PAIRS], axis=1)
