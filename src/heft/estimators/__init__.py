@@ -4,6 +4,7 @@ from . import noise, robust
 from .noise import Noise, autocovariance, autocorrelation_time
 from .estimate import Estimate
 from .least_squares import LeastSquares
+from .essential import Elimination, Essential, EssentialEstimate, elimination
 from .delay_search import DelaySearch, DelayFound
 from .bandwidth_search import BandwidthSearch
 from .robust import Hampel, Huber

@@ -18,6 +18,7 @@ from heft.estimators import (
     ConsistentEstimate,
     ConsistentFit,
     DelayFound,
+    Essential,
     Estimate,
     Jackknife,
     LeastSquares,
@@ -214,7 +215,8 @@ def fit_experiment(
     problem, _, rough = _about_first_fit(problem, settings)
     problem, left_out = without_outliers(problem, settings.robust, progress)
     progress("summing up rows with load-dependent gear friction")
-    solver = settings.estimator
+    chosen = settings.estimator
+    solver = chosen.least_squares if isinstance(chosen, Essential) else chosen
     linear = isinstance(solver, LeastSquares)
     samples = rows // len(problem.channels) - sum(left_out.values())
     parts = problem.information_blocks(settings.jackknife.blocks, samples)
@@ -244,6 +246,9 @@ def fit_experiment(
         else:  # which has looked at its residuals itself
             widened = estimate.with_common_errors(together)
         estimate = replace(widened, rank=estimate.rank)
+    if isinstance(chosen, Essential):
+        progress("dropping base parameters that are not essential")
+        estimate = chosen.reduced(estimate, problem.residual_energy(estimate.fitted))
     return ExperimentFit(problem, information, estimate, left_out, delay, blocks, moments)
 
 
@@ -282,12 +287,12 @@ def _other_errors(
 
 
 def _refuse_given(settings: Settings, given: Earlier | Information | None) -> None:
-    if given is not None and not isinstance(settings.estimator, LeastSquares):
+    if given is not None and not isinstance(settings.estimator, LeastSquares | Essential):
         raise InvalidSetting(
             "earlier information adds to least squares only, it has no rows to be judged",
             argument="method",
             got=settings.method,
-            valid=("least-squares", "ordinary"),
+            valid=("least-squares", "ordinary", "essential"),
             cure="leave out the rows that do not belong (--robust), or the earlier information",
         )
 
