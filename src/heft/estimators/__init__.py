@@ -13,6 +13,8 @@ from .registry import ESTIMATORS, Estimator, Method, robust_methods
 from .feasible_set import IDENTITY, Limits, cone_metric
 from .consistent import ConsistentEstimate, PhysicallyConsistent, Stated
 from .consistent import body_statistics, stated_numbers
+from .standard import ModelDifference, StandardEstimate, TruncatedRegressor
+from .standard import back_projection, essential_standard
 from .drive_gains import ConsistentFit, DriveGains
 from .block_jackknife import Block, Jackknife, block_moments
 from .jackknife import JackknifeFit, fit_jackknife

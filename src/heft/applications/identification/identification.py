@@ -13,6 +13,7 @@ from heft.estimators import ConsistentEstimate, ConsistentFit, DelayFound, Estim
 from heft.information import Check, Information, Verdict, verdict
 from heft.plants import Problem, RobotPlant
 
+from .alternatives import Alternative
 from .misfit import Misfit
 from .misfit_moments import MisfitMoments
 from .predicted_error import PredictedError
@@ -53,6 +54,7 @@ class Identification:
         inputs: Path, role and SHA-256 of each input file.
         settings: Settings of the identification.
         notes: Remarks on the logs, beside those on the robot's model.
+        alternatives: Other estimates of the same data, where a method was asked for.
     """
 
     problem: Problem[RobotPlant]
@@ -76,6 +78,7 @@ class Identification:
     inputs: tuple[Mapping[str, Any], ...]
     settings: Settings = field(default_factory=Settings)
     notes: tuple[str, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()
 
     @property
     def consistent(self) -> ConsistentEstimate:

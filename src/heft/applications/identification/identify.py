@@ -20,6 +20,7 @@ from heft.plants import Problem, RobotPlant
 from heft.recordings import JOINT_KINDS, ColumnMap, Recording
 
 from . import checks
+from .alternatives import alternatives
 from .earlier import Earlier
 from .fit import ExperimentFit, fit_experiment, gain_spread, open_experiment
 from .identification import (
@@ -161,6 +162,17 @@ def _concluded(
         inputs=tuple(inputs),
         settings=settings,
         notes=notes,
+        alternatives=()
+        if settings.method == "least-squares"
+        else alternatives(
+            problem,
+            run.estimate,
+            settings.method,
+            calibrated.consistent,
+            held or fitted.list,
+            tuple(validate) or whole.recordings,
+            corner,
+        ),
     )
 
 

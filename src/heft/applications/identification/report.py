@@ -164,6 +164,34 @@ def _scores(found: Identification) -> list[list[str]]:
     return rows
 
 
+ALTERNATIVES = "Estimates of the same data"
+ALTERNATIVE_HEAD = (
+    "estimate",
+    "parameters",
+    "torque error",
+    "links that can exist",
+    "friction < 0",
+)
+ALTERNATIVES_LEGEND = (
+    "Only the consistent estimate is written. The error is filtered, with full friction, on the "
+    "held-out log where it is largest, or on the logs fitted if none is held out. Base parameters "
+    "are judged by the shortest standard parameters that they are made of."
+)
+
+
+def _alternatives(found: Identification) -> list[list[str]]:
+    return [
+        [
+            a.name,
+            f"{a.parameters} {a.what}",
+            f"{a.error:.2%}",
+            f"{a.existing} of {a.bodies}",
+            f"{a.negative}",
+        ]
+        for a in found.alternatives
+    ]
+
+
 SCORE_HEAD = ("log", "role", "friction", "filter", "torque error", "mean of joints")
 
 
@@ -181,6 +209,11 @@ def text(found: Identification) -> str:
         "\n".join(textwrap.wrap(f"{LEGEND} {_strict_masses(found)}", 96)),
         table(SCORE_HEAD, _scores(found)),
     ]
+    if found.alternatives:
+        parts += [
+            table(ALTERNATIVE_HEAD, _alternatives(found)),
+            "\n".join(textwrap.wrap(ALTERNATIVES_LEGEND, 96)),
+        ]
     parts += _remarks(found)
     parts += [f"note: {note}" for note in (*found.problem.plant.robot.notes, *found.notes)]
     return "\n\n".join(parts)
@@ -233,7 +266,7 @@ def _base_rows(found: Identification) -> list[list[str]]:
             [
                 e["expression"],
                 rounded(value, std),
-                f"±{std:.2g}" if known else "∞",
+                ("dropped" if std == 0.0 == value else f"±{std:.2g}") if known else "∞",
                 " … ".join(ends),
                 e["unit"],
             ]
@@ -473,6 +506,8 @@ def _of_the_verdict(found: Identification) -> dict[str, object]:
         **verdict.for_page(found.checks),
         "notes": (*found.problem.plant.robot.notes, *found.notes),
         "scores": Table("Torque not explained", SCORE_HEAD, _scores(found)),
+        "alternatives": Table(ALTERNATIVES, ALTERNATIVE_HEAD, _alternatives(found)),
+        "alternatives_legend": ALTERNATIVES_LEGEND,
     }
 
 

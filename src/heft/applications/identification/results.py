@@ -129,6 +129,7 @@ def to_json(found: Identification) -> dict[str, Any]:
         "left_out": dict(found.left_out),
         "fit": [vars(s) for s in found.fit],
         "validation": [vars(s) for s in found.validation],
+        **({"alternatives": [vars(a) for a in found.alternatives]} if found.alternatives else {}),
         "notes": [*robot.notes, *found.notes],
         "checks": [vars(c) for c in found.checks],
         "verdict": found.verdict,
