@@ -10,7 +10,7 @@ import pytest
 import scipy.stats
 
 from heft.errors import InvalidSetting
-from heft.estimators import Elimination, Essential, LeastSquares, elimination
+from heft.estimators import Elimination, Essential, Estimate, LeastSquares, elimination
 from heft.information import Information, Labels
 from tests.row_problems import RowProblem
 
@@ -37,6 +37,11 @@ def mixed(seed: int = SEED, **changed: Any) -> RowProblem:
     return problem_of(np.array([5.0, -3.0, 1.0, 0.3, 0.1, -0.03, 0.01, 0.004]), seed, **changed)
 
 
+def worth(estimate: Estimate) -> Array:
+    """Return the weights of a fit's rows as if they were independent, shape (channels,)."""
+    return np.array(estimate.fit_weights) / np.sqrt(estimate.noise.autocorrelation_time)
+
+
 def refit(problem: RowProblem, kept: list[int], weights: Array) -> tuple[Array, Array]:
     """Return values, deviations per unit noise by numpy, of kept parameters of weighted rows."""
     Y = (problem.regressor * weights[:, None]).reshape(-1, len(problem.truth))[:, kept]
@@ -53,7 +58,7 @@ def energy(problem: RowProblem, kept: list[int], values: Array) -> Array:
 def test_each_goes_that_has_the_largest_relative_deviation_of_a_new_fit() -> None:
     problem = mixed()
     estimate = LeastSquares().fit(problem)
-    weights = np.array(estimate.fit_weights)
+    weights = worth(estimate)
     path = elimination(estimate)
     kept = list(range(len(problem.truth)))
     for k, gone in enumerate(path.order.tolist()):
@@ -69,7 +74,7 @@ def test_each_goes_that_has_the_largest_relative_deviation_of_a_new_fit() -> Non
 def test_the_rise_is_the_square_of_the_relative_deviation_so_no_other_would_cost_less() -> None:
     problem = mixed()
     estimate = LeastSquares().fit(problem)
-    weights = np.array(estimate.fit_weights)
+    weights = worth(estimate)
     path = elimination(estimate)
     everything = list(range(len(problem.truth)))
     for k in range(len(everything) - 1):

@@ -256,12 +256,17 @@ class Essential:
 
 
 def elimination(estimate: Estimate) -> Elimination:
-    """Return the elimination of an estimate's parameters, weighted as in its fit.
+    """Return the elimination of an estimate's parameters, rows weighted by what they are worth.
+
+    That is as in the fit, and less by the root of the channel's autocorrelation time: deviations
+    are then those of independent rows.
 
     Args:
         estimate: Least squares of all base parameters.
     """
-    return Elimination.of(estimate.information, estimate.fitted_with)
+    worth = np.array(estimate.fit_weights) / np.sqrt(estimate.noise.autocorrelation_time)
+    weights = dict(zip(estimate.information.channels, worth.tolist(), strict=True))
+    return Elimination.of(estimate.information, weights)
 
 
 def _independent(estimate: Estimate, path: Elimination) -> tuple[Array, float]:

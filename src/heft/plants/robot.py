@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.dynamics import LINEAR_SCALE, PRISMATIC, DriveState, drive_columns, kernels
+from heft.errors import InvalidSetting
 from heft.information import (
     PARAMETER_COUNT,
     SYMBOLS,
@@ -21,7 +22,7 @@ from heft.information import (
     Triangle,
     column_order,
 )
-from heft.models import Robot
+from heft.models import OwnColumns, Robot
 from heft.recordings import Recording
 from heft.signals import Smoothed
 
@@ -117,11 +118,14 @@ def rows_of(
     """
     own = PARAMETER_COUNT * len(robot.tree.names)
     columns = robot.drive_columns
-    out = np.zeros((robot.tree.channels, own + len(columns), motion.sin.shape[1]))
+    out = np.zeros((robot.tree.channels, _size(robot), motion.sin.shape[1]))
     kernels.regressor(robot.tree, motion, out, threads)
     scatter = drive_columns.columns(robot.drives, columns, state)
     for (channel, column), weight in zip(scatter.acts, scatter.weights, strict=True):
         out[channel, own + column] += weight * scatter.values[column]
+    if robot.own_columns is not None:
+        moving = (state.position, state.velocity, state.acceleration)
+        out[:, own + len(columns) :] = robot.own_columns.rows(*moving)
     return np.moveaxis(out, 2, 0)
 
 
@@ -138,7 +142,7 @@ def both_sides(robot: Robot, motion: kernels.Motion, state: DriveState) -> tuple
     """
     own = PARAMETER_COUNT * len(robot.tree.names)
     columns = robot.drive_columns
-    shape = (robot.tree.channels, own + len(columns), motion.sin.shape[1])
+    shape = (robot.tree.channels, _size(robot), motion.sin.shape[1])
     momentum, remainder = np.zeros(shape), np.zeros(shape)
     kernels.momentum(robot.tree, motion, (momentum, remainder))
     # A rotor's momentum is its armature times its speed, which takes the place of ẇ.
@@ -150,7 +154,27 @@ def both_sides(robot: Robot, motion: kernels.Motion, state: DriveState) -> tuple
             momentum[channel, own + column] += weight * scatter.values[column]
         else:
             remainder[channel, own + column] -= weight * scatter.values[column]
+    if robot.own_columns is not None:
+        _refuse_accelerated(robot)
+        moving = (state.position, state.velocity, np.zeros_like(state.velocity))
+        remainder[:, own + len(columns) :] = -robot.own_columns.rows(*moving)
     return np.moveaxis(momentum, 2, 0), np.moveaxis(remainder, 2, 0)
+
+
+def _size(robot: Robot) -> int:
+    """Return the number p of standard parameters."""
+    bodies = PARAMETER_COUNT * len(robot.tree.names)
+    return bodies + len(robot.drive_columns) + len(robot.own_names)
+
+
+def _refuse_accelerated(robot: Robot) -> None:
+    """Raise `InvalidSetting` if own columns depend on acceleration, which weak rows do without."""
+    if robot.own_columns is not None and robot.own_columns.accelerated:
+        raise InvalidSetting(
+            "own columns that depend on acceleration have no weak form",
+            argument=robot.own_columns.source,
+            cure="take differentiated rows",
+        )
 
 
 def random_drive_state(
@@ -176,8 +200,24 @@ def random_drive_state(
 def _plan(robot: Robot, columns: tuple[int, ...], channels: tuple[int, ...]) -> kernels.Plan:
     """Return how the kernels reduce these columns of these of the tree's channels."""
     acts = drive_columns.acts(robot.drives, robot.drive_columns)
+    rows = acts[:, 1]
+    if robot.own_columns is not None:  # each with values of its own on each joint
+        drives, own = len(robot.drive_columns), robot.own_columns.acts
+        acts = np.vstack([acts, own + np.array([0, drives])])
+        rows = np.append(rows, drives + np.arange(len(own)))
     measured = np.array(channels, dtype=np.intp)
-    return kernels.plan(robot.tree, np.array(columns, dtype=np.intp), acts, measured)
+    return kernels.plan(robot.tree, np.array(columns, dtype=np.intp), acts, measured, rows)
+
+
+def _beside_own(
+    own: OwnColumns, scatter: kernels.DriveColumns, state: DriveState
+) -> kernels.DriveColumns:
+    """Return drives' columns with the user's own, a row of values for each joint acted on."""
+    made = own.rows(state.position, state.velocity, state.acceleration)
+    values = np.vstack([scatter.values, made[own.acts[:, 0], own.acts[:, 1]]])
+    return replace(
+        scatter, values=values, weights=np.append(scatter.weights, np.ones(len(own.acts)))
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,20 +263,20 @@ class RobotPlant(Plant[RobotMotion]):
 
     @cached_property
     def labels(self) -> Labels:
-        """Ten a body, then the drives' terms."""
+        """Ten a body, then the drives' terms, then the user's own columns."""
         return self.robot.labels
 
     @cached_property
     def space(self) -> ParameterSpace:
-        """Ten a link, then the drives' terms: what a model file states."""
+        """Ten a link, then the drives' terms: what a model file states; then own columns."""
         robot, own = self.robot, self.bodies_size
         links, labels = robot.bodies_links, robot.labels
         names = [f"{k.name}.{s}" for k in links for s in SYMBOLS]
         drives = labels.select(range(own, len(labels)))
         first = PARAMETER_COUNT * len(links)
-        positive = [
-            first + k for k, (_, term) in enumerate(robot.drive_columns) if term.nonnegative
-        ]
+        signs = [term.nonnegative for _, term in robot.drive_columns]
+        signs += robot.own_columns.nonnegative if robot.own_columns is not None else ()
+        positive = [first + k for k, nonnegative in enumerate(signs) if nonnegative]
         return ParameterSpace(
             Labels((*names, *drives.names), (*UNITS * len(links), *drives.units), labels.frame),
             scipy.linalg.block_diag(robot.link_matrix(), np.eye(len(drives))),
@@ -413,8 +453,10 @@ class RobotPlant(Plant[RobotMotion]):
         robot = self.robot
         chosen = robot.measured if channels is None else robot.measured[list(channels)]
         plan = _plan(robot, tuple(columns), tuple(chosen.tolist()))
-        every = robot.drive_columns
-        scatter = drive_columns.columns(robot.drives, every, self.drive_state(samples), chosen)
+        every, state = robot.drive_columns, self.drive_state(samples)
+        scatter = drive_columns.columns(robot.drives, every, state, chosen)
+        if robot.own_columns is not None:
+            scatter = _beside_own(robot.own_columns, scatter, state)
         effort = np.zeros((robot.tree.channels, len(samples.time)))
         effort[robot.measured] = samples.measured.T
         factors = kernels.reduce(plan, samples.motion.bodies, scatter, effort)
@@ -456,7 +498,8 @@ class RobotPlant(Plant[RobotMotion]):
         drives = dict(zip(names, values[self.bodies_size :].tolist(), strict=True))
         rigid = self.rigid(samples.motion, values)
         rest = drive_columns.effort(self.robot.drives, drives, self.drive_state(samples))
-        return np.asarray((rigid + rest)[self.robot.measured].T)
+        own = self.robot.own_effort(drives, self.drive_state(samples))
+        return np.asarray((rigid + rest + own)[self.robot.measured].T)
 
     def sensitivity(self, samples: Samples[RobotMotion], values: Array, directions: Array) -> Array:
         """Return the derivative of load-dependent friction torque by the bodies' parameters.

@@ -34,7 +34,7 @@ from heft.information import frame_change
 
 from .identification import Identification
 from .limits import Limit, Limits
-from .results import NORMAL, base_entries, friction_curve, parameter_entries, to_json
+from .results import NORMAL, base_entries, friction_curve, own_entries, parameter_entries, to_json
 from .settings import Settings
 
 SEEN_MARKS = {"alone": "●", "in combination": "◐", "prior": "○", "not at all": "–"}
@@ -164,6 +164,23 @@ def _scores(found: Identification) -> list[list[str]]:
     return rows
 
 
+OWN_HEAD = ("own column", "value", "±", "unit", "seen")
+OWN_LEGEND = "No model file can hold them, nor friction.py: heft predict takes them by --columns."
+
+
+def _own(found: Identification) -> list[list[str]]:
+    return [
+        [
+            e["name"],
+            rounded(e["value"], e["std"]),
+            f"±{e['std']:.2g}",
+            e["unit"],
+            f"{e['share']:.0%}",
+        ]
+        for e in own_entries(found)
+    ]
+
+
 ALTERNATIVES = "Estimates of the same data"
 ALTERNATIVE_HEAD = (
     "estimate",
@@ -207,6 +224,7 @@ def text(found: Identification) -> str:
         *([folded] if folded else []),
         table(JOINT_HEAD, _joints(found)),
         "\n".join(textwrap.wrap(f"{LEGEND} {_strict_masses(found)}", 96)),
+        *((table(OWN_HEAD, own), OWN_LEGEND) if (own := _own(found)) else ()),
         table(SCORE_HEAD, _scores(found)),
     ]
     if found.alternatives:
@@ -400,7 +418,8 @@ def command(found: Identification) -> str | None:
     words = ["heft", "identify", *paths["model"], *paths["fit"]]
     if "validation" in paths:
         words += ["--validate", *paths["validation"]]
-    for role, option in (("columns", "--map"), ("options", "--with")):
+    files = (("columns", "--map"), ("options", "--with"), ("own_columns", "--columns"))
+    for role, option in files:
         words += [w for path in paths.get(role, []) for w in (option, path)]
     for path in paths.get("given", []):
         words += ["--given", str(Path(path).parent)]
@@ -516,6 +535,8 @@ def _of_the_robot(found: Identification) -> dict[str, object]:
         "robot": _scene(found),
         "links": Table("Links", LINK_HEAD, _links(found)),
         "joints": Table("Joints", JOINT_HEAD, _joints(found)),
+        "own": Table("Own columns", OWN_HEAD, _own(found)),
+        "own_legend": OWN_LEGEND,
         "columns": f"{LEGEND} {_strict_masses(found)}",
         "model": next(iter(found.files)),
         "remarks": _remarks(found),
