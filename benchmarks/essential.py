@@ -1,6 +1,6 @@
 """Essential parameters of measured arms: how many are left, and what the held-out error does.
 
-    HEFT_DATA=… python -m benchmarks.essential [panda lwr4 ur10e tx40 rokae]
+    HEFT_DATA=… python -m benchmarks.essential [panda lwr4 ur10e tx40 rokae kr300 dvrk]
 
 Base parameters with viscous and Coulomb friction, offsets and rotor inertias, by least squares;
 each stop of the elimination as `heft identify --method` has it. Errors are of logs that the fit did
@@ -15,10 +15,13 @@ import sys
 from collections.abc import Iterator
 
 from benchmarks.arms import ROBOTS, Case, data_folder
+from benchmarks.own_columns import with_friction
 from benchmarks.real_data import with_simple_friction
 from benchmarks.results_file import Row, at_least, at_most, store, table
+from benchmarks.sprung_arms import SprungCase, dvrk, kr300
 from heft.applications.identification.alternatives import Alternative, alternatives
 from heft.applications.identification.identify import identify
+from heft.models import Robot
 
 LARGEST_RISE = 2.0  # of the held-out error by the training error's stop [%]
 LEAST_SHARE = 100.0 / 3.0  # of the parameters that goes where it is asked for [%]
@@ -26,9 +29,16 @@ MUST_SHRINK = ("UR10e", "TX40")
 ASKED = "essential"
 
 
-def estimates(case: Case) -> dict[str, Alternative]:
+def simple(case: Case | SprungCase) -> Robot:
+    """Return a case's robot with simple friction, and with own columns where it has any."""
+    if isinstance(case, SprungCase):
+        return with_friction(case.sprung, "simple")
+    return with_simple_friction(case)
+
+
+def estimates(case: Case | SprungCase) -> dict[str, Alternative]:
     """Return all estimates of a case by name."""
-    found = identify(with_simple_friction(case), case.fit, case.score)
+    found = identify(simple(case), case.fit, case.score)
     listed = alternatives(
         found.problem,
         found.estimate,
@@ -41,7 +51,7 @@ def estimates(case: Case) -> dict[str, Alternative]:
     return {a.name: a for a in listed}
 
 
-def run(case: Case) -> Iterator[Row]:
+def run(case: Case | SprungCase) -> Iterator[Row]:
     """Yield the rows of one arm and split."""
     found = estimates(case)
     whole = found["least-squares"]
@@ -66,15 +76,16 @@ def run(case: Case) -> Iterator[Row]:
 
 def main() -> None:
     """Print and store the table."""
-    names = sys.argv[1:] or list(ROBOTS)
+    arms = {**ROBOTS, "kr300": kr300, "dvrk": dvrk}
+    names = sys.argv[1:] or list(arms)
     rows: list[Row] = []
     for name in names:
-        for case in ROBOTS[name](data_folder()):
+        for case in arms[name](data_folder()):
             for row in run(case):
                 rows.append(row)
                 print(table([row]).splitlines()[1], flush=True)
     print("\n" + table(rows))
-    if set(names) == set(ROBOTS):
+    if set(names) == set(arms):
         print(store("essential", rows))
 
 

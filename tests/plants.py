@@ -175,6 +175,12 @@ def springs(q: JointValues, v: JointValues, a: JointValues) -> list[RegressorCol
     ]
 
 
+def sprung(drives: bool = False) -> Robot:
+    """Return the planar arm with `springs`, and with friction or without."""
+    robot = robots.planar_arm(drives=drives)
+    return replace(robot, own_columns=OwnColumns(springs, robot.joints))
+
+
 def _arm_with_springs() -> Case:
     """The planar arm by pinocchio, with a band by the derivative of its energy."""
     robot = robots.planar_arm()
@@ -195,8 +201,7 @@ def _arm_with_springs() -> Case:
         tau[:, 1] += (ends[0] - 8.0 * ends[1] + 8.0 * ends[2] - ends[3]) / (12.0 * h)
         return _of_joints(robot, q, tau), Smoothed(q, v, a)
 
-    sprung = replace(robot, own_columns=OwnColumns(springs, robot.joints))
-    return Case(RobotPlant(sprung), np.append(oracle.parameters(), own), experiment)
+    return Case(RobotPlant(sprung()), np.append(oracle.parameters(), own), experiment)
 
 
 def _repeated_motion() -> Case:
@@ -360,4 +365,5 @@ BARE: dict[str, Callable[[], Plant[Any]]] = {
     "rotorcraft by an inertial sensor": lambda: RotorBody(motion_from="imu"),
     "rotorcraft without its thrust constant": lambda: RotorBody(thrust_known=False),
     "arm with friction's dictionary": lambda: RobotPlant(robots.planar_arm(drives=True)),
+    "arm with springs and friction's dictionary": lambda: RobotPlant(sprung(drives=True)),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
@@ -249,8 +249,8 @@ class RobotPlant(Plant[RobotMotion]):
 
     Attributes:
         robot: Tree, drives, and what is believed of them.
-        point: Standard parameters whose rigid torque presses on the gears, shape (p,); without
-            them load-dependent friction is zero.
+        point: Standard parameters whose torque, of bodies and own columns, presses on the gears,
+            shape (p,); without them load-dependent friction is zero.
     """
 
     robot: Robot
@@ -335,9 +335,11 @@ class RobotPlant(Plant[RobotMotion]):
 
     @property
     def point_columns(self) -> Sequence[int]:
-        """The bodies' columns, where friction depends on the load."""
-        loaded = any(t.loaded for _, t in self.robot.drive_columns)
-        return range(self.bodies_size) if loaded else ()
+        """The bodies' and the user's own columns, where friction depends on the load."""
+        if not any(t.loaded for _, t in self.robot.drive_columns):
+            return ()
+        first = self.bodies_size + len(self.robot.drive_columns)
+        return (*range(self.bodies_size), *range(first, _size(self.robot)))
 
     def about(self, values: Array) -> RobotPlant:
         """Return the plant with load-dependent friction of these standard parameters' torque."""
@@ -390,14 +392,19 @@ class RobotPlant(Plant[RobotMotion]):
         return replace(samples, memory=state.values.T), state
 
     def loads(self, motion: RobotMotion) -> Array:
-        """Return the rigid-body torque about the point, which loads the gears.
+        """Return the torque about the point that loads the gears: of bodies and own columns.
 
         Returns:
             Shape (channels, N) [N·m or N]; zero if the plant has no point.
         """
         if self.point is None:
             return np.zeros_like(motion.velocity)
-        return self.rigid(motion, self.point)
+        load, own = self.rigid(motion, self.point), self.robot.own_columns
+        if own is not None:
+            first = self.bodies_size + len(self.robot.drive_columns)
+            made = own.rows(motion.position, motion.velocity, motion.bodies.acceleration)
+            load = load + np.einsum("ckn,k->cn", made, self.point[first:])
+        return load
 
     def rigid(self, motion: RobotMotion, values: Array) -> Array:
         """Return the rigid-body torque W₁ π without rotors and friction.
@@ -412,18 +419,27 @@ class RobotPlant(Plant[RobotMotion]):
         bodies = values[: self.bodies_size]
         return kernels.inverse_dynamics(self.robot.tree, motion.bodies, bodies)
 
-    def drive_state(self, samples: Samples[RobotMotion], rigid: Array | None = None) -> DriveState:
+    def drive_state(
+        self,
+        samples: Samples[RobotMotion],
+        rigid: Array | None = None,
+        own: Mapping[str, float] | None = None,
+    ) -> DriveState:
         """Return the state of the drives: motion, presliding memory and gear load.
 
         Args:
             samples: N of them.
-            rigid: Rigid-body torque that loads the gears, shape (channels, N) [N·m or N]; that
+            rigid: Rigid-body torque that loads the gears, shape (channels, N) [N·m or N]; the load
                 about the point if not given.
+            own: Parameters by name, of which those of own columns load the gears besides.
         """
         motion = samples.motion
         load = self.loads(motion) if rigid is None else rigid
         acceleration, stops = motion.bodies.acceleration, samples.memory.T
-        return DriveState(motion.position, motion.velocity, acceleration, stops, load)
+        state = DriveState(motion.position, motion.velocity, acceleration, stops, load)
+        if own is None or self.robot.own_columns is None:
+            return state
+        return replace(state, rigid=load + self.robot.own_effort(own, state))
 
     def rows(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> Rows:
         """Return the regressor Y of the measured joints; arguments as of `Plant.rows`."""
@@ -502,7 +518,7 @@ class RobotPlant(Plant[RobotMotion]):
         return np.asarray((rigid + rest + own)[self.robot.measured].T)
 
     def sensitivity(self, samples: Samples[RobotMotion], values: Array, directions: Array) -> Array:
-        """Return the derivative of load-dependent friction torque by the bodies' parameters.
+        """Return the derivative of load-dependent friction torque by what loads the gears.
 
         Use it to count what the uncertainty of the point adds to that of the torque.
 
@@ -514,11 +530,10 @@ class RobotPlant(Plant[RobotMotion]):
         Returns:
             Shape (N, measured joints, k) [N·m or N per unit of a direction].
         """
-        robot, own = self.robot, self.bodies_size
-        rigid = self.loads(samples.motion)
-        state = self.drive_state(samples, rigid)
+        robot, own, loading = self.robot, self.bodies_size, list(self.point_columns)
+        state = self.drive_state(samples)
         full = rows_of(robot, samples.motion.bodies, state)
-        moved = full[:, :, :own] @ directions[:own]
+        moved = full[:, :, loading] @ directions[loading]
         errors = np.zeros_like(moved)
         for k, (d, term) in enumerate(robot.drive_columns):
             if not term.loaded or values[own + k] == 0.0:

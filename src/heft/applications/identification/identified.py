@@ -145,11 +145,11 @@ class Identified:
         stated = self.deviation if friction == "full" else None
         reversal = None
         for s, rigid in rigid_torques(problem, self.robot.written_bodies()):
-            state = problem.plant.drive_state(s, rigid)
+            state = problem.plant.drive_state(s, rigid, drives)
             rest = model_effort(friction, self.robot, drives, state)
             std = np.full(rigid.T.shape, np.nan)
             if stated is not None:
-                std, reversal = stated.std(problem.plant, s, rigid, reversal)
+                std, reversal = stated.std(problem.plant, s, state.rigid, reversal)
             yield Prediction(s.time, (rigid + rest).T, rigid.T, std)
 
 

@@ -114,7 +114,7 @@ def stretches(problem: Problem[RobotPlant], bodies: Array, models: Models) -> It
     rotors = {k: v for k, v in next(iter(models.values())).items() if k in kept}
 
     def part(s: Samples[RobotMotion], rigid: Array) -> Stretch:
-        state = problem.plant.drive_state(s, rigid)
+        state = problem.plant.drive_state(s, rigid, rotors)
         rest = [model_effort(name, robot, drives, state) for name, drives in models.items()]
         rest.append(model_effort("none", robot, rotors, state))
         efforts = [(rigid + effort)[robot.measured].T for effort in rest]

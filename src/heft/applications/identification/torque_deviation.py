@@ -45,7 +45,8 @@ class TorqueDeviation:
         Args:
             plant: Identified robot.
             samples: N of them.
-            rigid: Rigid-body torque, shape (channels, N) [N·m or N].
+            rigid: Torque that loads the gears, of bodies and own columns, shape (channels, N)
+                [N·m or N].
             before: State of the reversals at the end of the samples before.
 
         Returns:
