@@ -17,7 +17,6 @@ from scipy.spatial.transform import Rotation
 from benchmarks.arms import split
 from heft.arrays import Array
 from heft.models import Coupling, Options, Robot
-from heft.models.own_columns import with_own_columns
 from heft.recordings.recording import Recording
 
 STEEL = 7850.0  # [kg/m³]
@@ -47,7 +46,7 @@ class SprungCase:
     @property
     def sprung(self) -> Robot:
         """The robot with its own columns."""
-        return with_own_columns(self.robot, self.own)
+        return self.robot.with_own_columns(self.own)
 
 
 def logged(path: str, time: Array, q: Array, tau: Array, joints: tuple[str, ...]) -> Recording:

@@ -23,7 +23,7 @@ from heft.applications.identification.settings import Settings
 from heft.applications.predict import predict_files
 from heft.cli import app
 from heft.errors import HeftError, InputError, InvalidSetting
-from heft.models.own_columns import OwnColumns, RegressorColumn, with_own_columns
+from heft.models.own_columns import OwnColumns, RegressorColumn
 from heft.models.robot import Robot
 from heft.recordings.recording import Recording
 from heft.signals.settings import Smoothing
@@ -166,7 +166,7 @@ def changed(folder: Path, place: Path) -> Path:
 
 
 def test_running_the_file_leaves_nothing_beside_it(folder: Path) -> None:
-    with_own_columns(Robot.from_urdf(DEMO / "arm.urdf"), folder / "springs.py")
+    Robot.from_urdf(DEMO / "arm.urdf").with_own_columns(folder / "springs.py")
     assert not (folder / "__pycache__").exists()
 
 
@@ -208,7 +208,7 @@ def test_what_is_no_file_of_columns_is_refused(what: str, tmp_path: Path) -> Non
     path = tmp_path / "columns.py"
     path.write_text(code, encoding="utf-8")
     with pytest.raises(InputError, match=words.replace("(", r"\(")) as refused:
-        with_own_columns(Robot.from_urdf(DEMO / "arm.urdf"), path)
+        Robot.from_urdf(DEMO / "arm.urdf").with_own_columns(path)
     assert str(path) in str(refused.value)
 
 

@@ -11,6 +11,7 @@ from .robust import Hampel, Huber
 from .segments import BlockMedian, Ransac
 from .registry import ESTIMATORS, Estimator, Method, robust_methods
 from .feasible_set import IDENTITY, Limits, cone_metric
+from .known_bodies import KnownMass, MirrorImages
 from .consistent import ConsistentEstimate, PhysicallyConsistent, Stated
 from .consistent import body_statistics, stated_numbers
 from .standard import ModelDifference, StandardEstimate, TruncatedRegressor

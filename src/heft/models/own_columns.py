@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import runpy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,9 +19,6 @@ from heft.arrays import Array
 from heft.dynamics import DriveState
 from heft.errors import InputError, InvalidSetting, nearest
 from heft.information import Labels
-
-if TYPE_CHECKING:
-    from .robot import Robot
 
 FUNCTION = "columns"  # its name in the file
 PROBED = 16  # random states from which names, units and signs are read
@@ -161,17 +158,6 @@ class OwnColumns:
                 rows[self._channel(column, joint), k] = self._values(column, joint, effort, size)
         return rows
 
-    def effort(self, values: Mapping[str, float], state: DriveState) -> Array:
-        """Return the effort of these columns, shape (channels, N) [N·m or N].
-
-        Args:
-            values: Parameters by name; those of other names are not looked at.
-            state: Of the drives, at N samples.
-        """
-        parameters = np.array([values.get(n, 0.0) for n in self.names])
-        rows = self.rows(state.position, state.velocity, state.acceleration)
-        return np.asarray(np.einsum("ckn,k->cn", rows, parameters))
-
     def _called(self, q: Array, v: Array, a: Array) -> tuple[RegressorColumn, ...]:
         by_joint = [dict(zip(self.joints, x, strict=True)) for x in (q, v, a)]
         try:
@@ -225,25 +211,23 @@ class OwnColumns:
         return values
 
 
-def _signature(column: RegressorColumn) -> tuple[object, ...]:
-    return column.name, column.unit, column.nonnegative, tuple(column.effort)
-
-
-def with_own_columns(robot: Robot, path: Path | None) -> Robot:
-    """Return a robot with the columns of a Python file, which is run; see `OwnColumns.load`.
+def own_effort(own: OwnColumns | None, values: Mapping[str, float], state: DriveState) -> Array:
+    """Return the effort of a robot's own columns, shape (channels, N) [N·m or N].
 
     Args:
-        robot: The robot.
-        path: The file; the robot is returned as it is if not given.
-
-    Raises:
-        InputError: If the file holds no columns of this robot.
+        own: The columns; None for none.
+        values: Parameters by name; those of other names are not looked at.
+        state: Of the drives, at N samples.
     """
-    if path is None:
-        return robot
-    other = replace(robot, own_columns=OwnColumns.load(path, robot.channels))
-    _ = other.labels  # names that the robot has are refused here
-    return other
+    if own is None:
+        return np.zeros_like(state.velocity)
+    parameters = np.array([values.get(n, 0.0) for n in own.names])
+    rows = own.rows(state.position, state.velocity, state.acceleration)
+    return np.asarray(np.einsum("ckn,k->cn", rows, parameters))
+
+
+def _signature(column: RegressorColumn) -> tuple[object, ...]:
+    return column.name, column.unit, column.nonnegative, tuple(column.effort)
 
 
 def _failed(source: str, what: str, problem: BaseException) -> InputError:

@@ -28,7 +28,6 @@ from heft.dynamics import (
     Column,
     Drive,
     Drives,
-    DriveState,
     Link,
     Tree,
     friction_terms,
@@ -175,16 +174,17 @@ class Robot:
         """Names of the parameters of the user's own columns."""
         return self.own_columns.names if self.own_columns is not None else ()
 
-    def own_effort(self, values: Mapping[str, float], state: DriveState) -> Array:
-        """Return the effort of the user's own columns, shape (channels, N) [N·m or N].
+    def with_own_columns(self, path: Path | None) -> Robot:
+        """Return the robot with the columns of a Python file, which is run; as it is without one.
 
-        Args:
-            values: Parameters by name.
-            state: Of the drives, at N samples.
+        Raises:
+            InputError: If the file holds no columns of this robot.
         """
-        if self.own_columns is None:
-            return np.zeros_like(state.velocity)
-        return self.own_columns.effort(values, state)
+        if path is None:
+            return self
+        other = replace(self, own_columns=OwnColumns.load(path, self.channels))
+        _ = other.labels  # names that the robot has are refused here
+        return other
 
     @property
     def channels(self) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from heft.information import (
     Triangle,
     column_order,
 )
-from heft.models import OwnColumns, Robot
+from heft.models import OwnColumns, Robot, own_effort
 from heft.recordings import Recording
 from heft.signals import Smoothed
 
@@ -439,7 +439,7 @@ class RobotPlant(Plant[RobotMotion]):
         state = DriveState(motion.position, motion.velocity, acceleration, stops, load)
         if own is None or self.robot.own_columns is None:
             return state
-        return replace(state, rigid=load + self.robot.own_effort(own, state))
+        return replace(state, rigid=load + own_effort(self.robot.own_columns, own, state))
 
     def rows(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> Rows:
         """Return the regressor Y of the measured joints; arguments as of `Plant.rows`."""
@@ -514,7 +514,7 @@ class RobotPlant(Plant[RobotMotion]):
         drives = dict(zip(names, values[self.bodies_size :].tolist(), strict=True))
         rigid = self.rigid(samples.motion, values)
         rest = drive_columns.effort(self.robot.drives, drives, self.drive_state(samples))
-        own = self.robot.own_effort(drives, self.drive_state(samples))
+        own = own_effort(self.robot.own_columns, drives, self.drive_state(samples))
         return np.asarray((rigid + rest + own)[self.robot.measured].T)
 
     def sensitivity(self, samples: Samples[RobotMotion], values: Array, directions: Array) -> Array:

@@ -21,8 +21,10 @@ from heft.estimators import (
     Essential,
     Estimate,
     Jackknife,
+    KnownMass,
     LeastSquares,
     Limits,
+    MirrorImages,
     PhysicallyConsistent,
     block_moments,
     robust,
@@ -158,6 +160,10 @@ def open_experiment(
         limits = limits_of(robot.options)
         limits.require_known(tuple(k.name for k in robot.bodies_links))
         settings = replace(settings, consistent=replace(settings.consistent, limits=limits))
+    if known := _known_of(robot.options):
+        settings = replace(settings, consistent=replace(settings.consistent, known=known))
+        for each in known:
+            _ = each.rows(RobotPlant(robot).space)  # links that are not there are refused now
     if settings.robust != "none" and (settings.weak or settings.smoothing.torque == "filtered"):
         robust.refuse_made_rows()
     progress(f"reading {len(logs)} log{'s' if len(logs) > 1 else ''}")
@@ -304,6 +310,13 @@ def limits_of(options: Options) -> Limits:
         {name: entry.mass for name, entry in entries if entry.mass is not None},
         {name: entry.com for name, entry in entries if entry.com is not None},
     )
+
+
+def _known_of(options: Options) -> tuple[KnownMass | MirrorImages, ...]:
+    """Return what the options file states of masses and of mirror images."""
+    masses = (KnownMass(k.links, k.mass, k.std) for k in options.known)
+    images = (MirrorImages(m.left, m.right, m.axis, m.strength) for m in options.mirror)
+    return (*masses, *images)
 
 
 def _refuse_dead(problem: Problem[RobotPlant]) -> None:

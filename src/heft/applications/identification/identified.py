@@ -21,7 +21,7 @@ from heft.files import (
     require_schema,
     visible_texts,
 )
-from heft.models import Options, Robot, with_own_columns
+from heft.models import Options, Robot
 from heft.plants import Problem, RobotPlant
 from heft.recordings import Recording
 from heft.signals import Smoothing, limited
@@ -117,7 +117,7 @@ class Identified:
             ) from problem
         model = next((n for n in MODELS if (folder / n).exists()), MODELS[-1])
         _refuse_other_columns(data, folder, own_columns)
-        robot = with_own_columns(Robot.from_file(folder / model, options), own_columns)
+        robot = Robot.from_file(folder / model, options).with_own_columns(own_columns)
         deviation = read_torque_deviation(folder / "information.npz", robot, data)
         return Identified(folder, robot, drives, smoothing, data, deviation)
 

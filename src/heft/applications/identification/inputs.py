@@ -9,7 +9,7 @@ from typing import Any
 
 from heft.errors import visible
 from heft.files import OpenedFile
-from heft.models import Options, Robot, with_own_columns
+from heft.models import Options, Robot
 from heft.recordings import ColumnMap, Recording
 from heft.signals import Timeline
 
@@ -55,7 +55,7 @@ class Inputs:
         """
         opened = Inputs().holding(model=model, options=options, own_columns=own_columns, **others)
         stated = Options.from_toml(options) if options else None
-        robot = with_own_columns(Robot.from_file(model, stated), own_columns) if model else None
+        robot = Robot.from_file(model, stated).with_own_columns(own_columns) if model else None
         return replace(opened, robot=robot).with_columns(columns)
 
     def holding(self, **files: Path | None) -> Inputs:

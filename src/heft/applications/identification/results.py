@@ -69,8 +69,12 @@ def packaged_schema() -> dict[str, Any]:
 
 
 def _consistent(settings: PhysicallyConsistent) -> dict[str, Any]:
-    """Return the settings of the consistent fit; files call the prior error `doubt`."""
-    return {"doubt" if k == "prior_error" else k: v for k, v in asdict(settings).items()}
+    """Return the settings of the consistent fit; files call the prior error `doubt`.
+
+    What is known of links is among the robot's options.
+    """
+    stated = {k: v for k, v in asdict(settings).items() if k != "known"}
+    return {"doubt" if k == "prior_error" else k: v for k, v in stated.items()}
 
 
 def _method(name: str) -> dict[str, str]:

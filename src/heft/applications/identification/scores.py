@@ -14,7 +14,7 @@ from heft.arrays import Array
 from heft.display import Stretch, Trace, Tracer
 from heft.dynamics import DriveState, drive_columns
 from heft.engine import in_order
-from heft.models import Robot
+from heft.models import Robot, own_effort
 from heft.plants import Plant, Problem, RobotMotion, RobotPlant, Samples
 from heft.recordings import Recording
 
@@ -95,7 +95,7 @@ def model_effort(model: str, robot: Robot, values: Mapping[str, float], state: D
         state: State of the drives at N samples.
     """
     predicted = drive_columns.simple_effort if model == "simple" else drive_columns.effort
-    return predicted(robot.drives, values, state) + robot.own_effort(values, state)
+    return predicted(robot.drives, values, state) + own_effort(robot.own_columns, values, state)
 
 
 def stretches(problem: Problem[RobotPlant], bodies: Array, models: Models) -> Iterator[Stretch]:

@@ -19,7 +19,7 @@ from heft.arrays import Array
 from heft.dynamics import LINEAR_SCALE, Column, Drive, drive_columns
 from heft.estimators import ConsistentEstimate, fit_jackknife
 from heft.information import Triangle, triangle_of
-from heft.models import Robot
+from heft.models import Robot, own_effort
 from heft.plants import Problem, RobotMotion, RobotPlant, Samples
 
 from .scores import rigid_torques
@@ -233,7 +233,8 @@ class _Held:
         names = problem.plant.labels.names
         rotors = {names[k]: float(self.values[k]) for k in self.columns[first:]}
         state = problem.plant.drive_state(s, rigid)
-        rest = drive_columns.effort(robot.drives, rotors, state) + robot.own_effort(rotors, state)
+        rest = drive_columns.effort(robot.drives, rotors, state)
+        rest += own_effort(robot.own_columns, rotors, state)
         return np.asarray(s.measured - (rigid + rest)[robot.measured].T)
 
     def moved(
