@@ -24,5 +24,5 @@ from .recursive import CovarianceRecursion, Filter, State
 from .harmonic_least_squares import HarmonicEstimate, HarmonicLeastSquares
 from .state_smoother import Innovations, IteratedSmoother, LinearisedLog, SmoothedLog, System
 from .dual_quaternions import TwistInformation
-from .errors_in_variables import measured_regressor_covariance, signal_projection
+from .errors_in_variables import measured_regressor_covariance, signal_projection, whitening
 from .state_filter import FilterError, StateFilter
