@@ -18,6 +18,7 @@ import numpy as np
 from benchmarks.scoring import Left, Piece
 from heft.applications.identification import results
 from heft.applications.identification.identification import Identification
+from heft.applications.identification.identified import Identified
 from heft.applications.identification.scores import filtered
 from heft.arrays import Array
 from heft.experiments import Coulomb, ExactMotion, SimulatedExperiment, Viscous
@@ -130,7 +131,7 @@ def predicted(found: Identification, motion: ExactMotion) -> tuple[Array, Array,
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "identified"
         results.write(found, out)
-        stated = results.Identified.load(out)
+        stated = Identified.load(out)
         undelayed = replace(stated, smoothing=replace(stated.smoothing, delay=0.0))
         parts = list(undelayed.predict(Recording.from_arrays(motion.time, "other", q=positions)))
     time, effort, _, std = (np.concatenate(p) for p in zip(*parts, strict=True))

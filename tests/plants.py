@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -15,6 +15,7 @@ from heft.information import inertia
 from heft.information.parameter_space import ParameterSpace
 from heft.information.parameters import Labels
 from heft.models.free_flyer_files import shipped_free_flyer
+from heft.models.own_columns import JointValues, OwnColumns, RegressorColumn
 from heft.models.robot import Robot
 from heft.plants import (
     Channel,
@@ -161,6 +162,48 @@ def _arm() -> Case:
     return Case(RobotPlant(robot), oracle.parameters(), experiment)
 
 
+def springs(q: JointValues, v: JointValues, a: JointValues) -> list[RegressorColumn]:
+    """An elastic band between a point of the upper and one of the lower arm; rough air."""
+    del a
+    angle = 2.0 - q["elbow"]
+    length = np.sqrt(0.1**2 + 0.5**2 - 2.0 * 0.1 * 0.5 * np.cos(angle))
+    lever = -0.1 * 0.5 * np.sin(angle) / length
+    drag = {j: np.abs(w) * w for j, w in v.items()}
+    return [
+        RegressorColumn("band", "N/m", {"elbow": lever * (length - 0.3)}, nonnegative=True),
+        RegressorColumn("air", "N·m·s²/rad²", drag),
+    ]
+
+
+def sprung(drives: bool = False) -> Robot:
+    """Return the planar arm with `springs`, and with friction or without."""
+    robot = robots.planar_arm(drives=drives)
+    return replace(robot, own_columns=OwnColumns(springs, robot.joints))
+
+
+def _arm_with_springs() -> Case:
+    """The planar arm by pinocchio, with a band by the derivative of its energy."""
+    robot = robots.planar_arm()
+    oracle = robots.Oracle.of(robot)
+    own = np.array([40.0, 0.5])
+
+    def stored(elbow: Array) -> Array:
+        ends = np.stack([0.5 * np.cos(elbow - 2.0), 0.5 * np.sin(elbow - 2.0)], 1)
+        length = np.linalg.norm(ends - np.array([0.1, 0.0]), axis=1)
+        return np.asarray(0.5 * own[0] * (length - 0.3) ** 2)
+
+    def experiment(time: Array) -> tuple[Signals, Smoothed]:
+        # Further columns need more periods, for intervals to hold by the noise of one log.
+        q, v, a = _turns(time, (2.9, 4.7))
+        tau = oracle.inverse_dynamics(q, v, a) + own[1] * np.abs(v) * v
+        h = 1e-4
+        ends = [stored(q[:, 1] + k * h) for k in (-2, -1, 1, 2)]
+        tau[:, 1] += (ends[0] - 8.0 * ends[1] + 8.0 * ends[2] - ends[3]) / (12.0 * h)
+        return _of_joints(robot, q, tau), Smoothed(q, v, a)
+
+    return Case(RobotPlant(sprung()), np.append(oracle.parameters(), own), experiment)
+
+
 def _repeated_motion() -> Case:
     """What a load on the planar arm's last link adds to its torques, by pinocchio."""
     robot = robots.planar_arm()
@@ -283,6 +326,7 @@ def case(name: str) -> Case:
 PLANTS: dict[str, Callable[[], Case]] = {
     "cart": _cart,
     "planar arm": _arm,
+    "planar arm with springs": _arm_with_springs,
     "difference of torques of a repeated motion": _repeated_motion,
     "free body by its pose": lambda: _free_body("pose"),
     "free body by an inertial sensor": lambda: _free_body("imu"),
@@ -321,4 +365,5 @@ BARE: dict[str, Callable[[], Plant[Any]]] = {
     "rotorcraft by an inertial sensor": lambda: RotorBody(motion_from="imu"),
     "rotorcraft without its thrust constant": lambda: RotorBody(thrust_known=False),
     "arm with friction's dictionary": lambda: RobotPlant(robots.planar_arm(drives=True)),
+    "arm with springs and friction's dictionary": lambda: RobotPlant(sprung(drives=True)),
 }

@@ -76,6 +76,11 @@ class RowProblem:
             total = total + Information.from_rows(self.labels, self.channels, p.regressor, p.effort)
         return total
 
+    def residual_energy(self, values: Array) -> Array:
+        """Return the energy of τ − Y β, shape (c,); its motion has no band."""
+        left = self.effort - self.regressor @ values
+        return np.asarray(np.sum(left**2, axis=0))
+
     def noisy(self, share: float, seed: int) -> RowProblem:
         """Return it with white noise, a share of each channel's rms."""
         noise = np.random.default_rng(seed).normal(size=self.effort.shape)

@@ -15,6 +15,7 @@ import pytest
 from heft.estimators import (
     ESTIMATORS,
     BlockMedian,
+    Essential,
     Estimator,
     LeastSquares,
     Ransac,
@@ -39,11 +40,13 @@ class Line:
         quick: Made as the registry makes it, but for settings that only cost time.
         limit: Settings with which it is least squares, on rows that come `BLOCKS` times.
         by_piece: Whether it judges a row by its neighbours in a piece: then pieces matter.
+        biased: Whether it leaves out what hardly matters: it does not tend to the truth then.
     """
 
     quick: Callable[[], Estimator]
     limit: Estimator
     by_piece: bool = False
+    biased: bool = False
 
 
 def ordinary(sweeps: int = 2) -> LeastSquares:
@@ -57,8 +60,22 @@ TABLE = {
     "hampel": Line(lambda: Hampel(window=41), Hampel(threshold=1e6), by_piece=True),
     "blocks": Line(lambda: BlockMedian(blocks=20), BlockMedian(blocks=BLOCKS)),
     "ransac": Line(lambda: Ransac(segments=20, trials=40), Ransac(threshold=1e6, trials=5)),
+    "essential": Line(Essential, Essential(rise=0.0), biased=True),
+    "essential-ratio": Line(
+        lambda: Essential("ratio"), Essential("ratio", ratio=1e12), biased=True
+    ),
+    "essential-f": Line(
+        lambda: Essential("f-statistic"),
+        Essential("f-statistic", significance=1.0 - 1e-9),
+        biased=True,
+    ),
+    "essential-fit": Line(lambda: Essential("lack-of-fit"), Essential(rise=0.0), biased=True),
+    "essential-range": Line(
+        lambda: Essential("torque-range"), Essential("torque-range", range_share=0.0), biased=True
+    ),
 }
 every = pytest.mark.parametrize("name", TABLE)
+unbiased = pytest.mark.parametrize("name", [n for n, line in TABLE.items() if not line.biased])
 both_plants = pytest.mark.parametrize("plant", PLANTS)
 
 
@@ -73,13 +90,19 @@ def exact(problem: RowProblem) -> tuple[Array, Array]:
     return values, np.sqrt(np.diag(np.linalg.inv(Y.T @ Y)))
 
 
+def deviations(change: Array, std: Array) -> float:
+    """Return the largest change in standard deviations; what has none may not change at all."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(np.nan_to_num(np.abs(change) / std, nan=0.0, posinf=np.inf).max())
+
+
 def test_the_table_is_the_registry() -> None:
     assert list(TABLE) == list(ESTIMATORS)
     for name, line in TABLE.items():
         assert type(line.quick()) is type(ESTIMATORS[name]())
 
 
-@every
+@unbiased
 @both_plants
 def test_noise_free_rows_give_back_the_truth(name: str, plant: str) -> None:
     problem = row_problem(plant, ROWS)
@@ -115,7 +138,7 @@ def test_pieces_do_not_matter(name: str, plant: str) -> None:
     one, two = (
         TABLE[name].quick().fit(replace(problem, chunk=chunk)).parameters for chunk in (512, ROWS)
     )
-    gap = np.abs((one.values - two.values) / one.std).max()
+    gap = deviations(one.values - two.values, one.std)
     # Of 1.2 % of the rows, those near a cut, another median is taken: they weigh that of it.
     assert gap <= (0.2 if TABLE[name].by_piece else 1e-9)
 
@@ -147,7 +170,7 @@ def test_units_and_the_order_of_channels_do_not_matter(name: str, plant: str) ->
     )
     plain, changed = (TABLE[name].quick().fit(p).parameters for p in (problem, other))
     # Powers of two are exact; sums in another order are not, nor are iterations ended by them.
-    assert np.abs((changed.values * units - plain.values) / plain.std).max() <= 1e-6
+    assert deviations(changed.values * units - plain.values, plain.std) <= 1e-6
     assert changed.std * units == pytest.approx(plain.std, rel=1e-6)
 
 
@@ -160,12 +183,13 @@ def test_a_channels_own_unit_matters_to_ordinary_least_squares_only(name: str) -
     )
     plain, changed = (TABLE[name].quick().fit(p).parameters for p in (problem, other))
     # Noise is estimated anew from weights of one: it settles to what a last sweep moves.
-    assert np.abs((changed.values - plain.values) / plain.std).max() <= 0.05
+    assert deviations(changed.values - plain.values, plain.std) <= 0.05
     apart = [ordinary().fit(p).parameters.values for p in (problem, other)]
-    assert np.abs((apart[0] - apart[1]) / plain.std).max() > 0.5
+    std = LeastSquares().fit(problem).parameters.std
+    assert deviations(apart[0] - apart[1], std) > 0.5
 
 
-@every
+@unbiased
 def test_the_error_falls_with_the_root_of_the_number_of_rows(name: str) -> None:
     sizes, seeds = np.array([640, 1600, 4000]), 16
     errors = []
@@ -182,7 +206,7 @@ def test_the_error_falls_with_the_root_of_the_number_of_rows(name: str) -> None:
     assert slope == pytest.approx(-0.5, abs=3.0 * known)
 
 
-@every
+@unbiased
 @both_plants
 def test_stated_deviations_are_those_of_repeated_experiments(name: str, plant: str) -> None:
     """Errors in the metric of the covariance that is stated beside them have an rms of one.

@@ -12,6 +12,7 @@ import pytest
 
 from heft.applications.identification import results
 from heft.applications.identification.identification import Identification
+from heft.applications.identification.identified import Identified
 from heft.applications.identification.identify import identify, identify_files
 from heft.applications.identification.results import to_json
 from heft.applications.identification.settings import Settings
@@ -130,7 +131,7 @@ def test_each_way_from_logs_to_rows_leads_to_the_same_robot(
     assert len(scores) == 2
     assert max(scores) < 0.02
     results.write(found, tmp_path / "found")
-    identified = results.Identified.load(tmp_path / "found")
+    identified = Identified.load(tmp_path / "found")
     assert identified.smoothing == found.problem.resolved
     said = identified.estimate["settings"]
     assert said["smoothing"]["method"] == settings.smoothing.method

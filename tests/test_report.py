@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import jsonschema
 import numpy as np
 import pytest
 
@@ -16,9 +18,16 @@ from heft.applications.demo import FOLDER as DEMO
 from heft.applications.identification import next_motion, report
 from heft.applications.identification.identification import Identification
 from heft.applications.identification.identify import identify_files
-from heft.applications.identification.results import base_entries, parameter_entries
+from heft.applications.identification.results import (
+    base_entries,
+    parameter_entries,
+    schema,
+    write,
+)
+from heft.applications.identification.settings import Settings
 from heft.cli import app
 from heft.display import split_sum
+from heft.estimators import ESTIMATORS, Essential
 from tests.browser import browser, opened
 
 
@@ -68,6 +77,37 @@ def test_nothing_but_the_page_itself_is_referred_to(written: Path) -> None:
     addresses = re.findall(r"""(?:src|href|action)\s*=\s*["']([^"']*)""", text)
     assert addresses and all(a.startswith(("#", "data:")) for a in addresses)
     assert not re.findall(r"@import|url\(|fetch\(|XMLHttpRequest|https?://", text)
+
+
+def test_other_estimates_stand_beside_the_consistent_one_where_a_method_is_asked_for(
+    found: Identification, tmp_path: Path
+) -> None:
+    files = (DEMO / "arm.urdf", [DEMO / "run1.parquet"], [DEMO / "run2.parquet"])
+    other = identify_files(*files, settings=Settings(method="essential"))
+    write(other, tmp_path / "out", report.html)
+    jsonschema.validate(json.loads((tmp_path / "out/estimate.json").read_text("utf-8")), schema())
+    by_name = {a.name: a for a in other.alternatives}
+    consistent, essential = by_name["consistent"], by_name["essential"]
+    assert set(by_name) == {
+        *("consistent", "least-squares", "truncated regressor", "difference from the model"),
+        *(n for n, make in ESTIMATORS.items() if isinstance(make(), Essential)),
+    }
+    assert consistent.physical and not essential.physical
+    held_out = [s for s in other.validation if s.friction == "full" and s.filter_hz is not None]
+    assert consistent.error == max(s.total for s in held_out)
+    # The model file is that of least squares: another list of base parameters changes nothing.
+    assert other.files == found.files and not found.alternatives
+    assert (
+        other.consistent.parameters.values.tobytes() == found.consistent.parameters.values.tobytes()
+    )
+    dropped = [e for e in base_entries(other) if e["value"] == e["std"] == 0.0]
+    assert essential.parameters == np.count_nonzero(other.estimate.parameters.values)
+    assert dropped and essential.parameters < by_name["least-squares"].parameters
+    # Least squares of all is told alike by base parameters and by the truncated regressor.
+    assert by_name["truncated regressor"].error == pytest.approx(by_name["least-squares"].error)
+    for text in (report.text(other), (tmp_path / "out/report.html").read_text("utf-8")):
+        assert all(name in text for name in by_name)
+    assert "difference from the model" not in report.text(found)
 
 
 def test_every_base_parameter_is_there_with_its_interval(

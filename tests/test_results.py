@@ -33,10 +33,10 @@ from heft.applications.demo import FOLDER as DEMO
 from heft.applications.identification import report
 from heft.applications.identification.compare import Side
 from heft.applications.identification.identification import Identification
+from heft.applications.identification.identified import Identified
 from heft.applications.identification.identify import _armatures, identify, identify_files
 from heft.applications.identification.results import (
     FILES,
-    Identified,
     base_entries,
     refuse_foreign,
     schema,

@@ -12,7 +12,7 @@ FACE = {
     "heft.errors": ("HeftError",),
     "heft.information": ("Information", "Labels", "Parameters"),
     "heft.recordings": ("ColumnMap", "Recording"),
-    "heft.models": ("Coupling", "JointOptions", "Options", "Robot"),
+    "heft.models": ("Coupling", "JointOptions", "Options", "RegressorColumn", "Robot"),
     "heft.signals": ("Smoothing", "Weak"),
     "heft.plants": ("FreeBody", "Problem", "RobotPlant"),
     "heft.estimators": ("Estimate", "LeastSquares", "PhysicallyConsistent"),
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from heft.estimators import Estimate, LeastSquares, PhysicallyConsistent
     from heft.experiments import Dynamics, Simulate
     from heft.information import Information, Labels, Parameters
-    from heft.models import Coupling, JointOptions, Options, Robot
+    from heft.models import Coupling, JointOptions, Options, RegressorColumn, Robot
     from heft.plants import FreeBody, Problem, RobotPlant
     from heft.recordings import ColumnMap, Recording
     from heft.signals import Smoothing, Weak

@@ -19,6 +19,7 @@ def predict_files(
     out: Path,
     columns: Path | None = None,
     friction: Literal["full", "simple", "none"] = "full",
+    own_columns: Path | None = None,
 ) -> int:
     """Predict the joint torques of a log and write them to a file, whole or not at all.
 
@@ -30,6 +31,7 @@ def predict_files(
             [N·m or N].
         columns: TOML that maps log columns to signals.
         friction: Friction model: `full`, `simple`, or `none` for rigid bodies and rotors only.
+        own_columns: Python file of the user's own columns, where the robot was identified with one.
 
     Returns:
         Number of rows written.
@@ -45,7 +47,7 @@ def predict_files(
     import pyarrow.parquet
 
     _require_output(out)
-    identified = Identified.load(folder)
+    identified = Identified.load(folder, own_columns)
     inputs = Inputs(identified.robot).with_columns(columns).with_logs(log=[log])
     (recording,) = inputs.logs["log"]
     if out.exists() and out.samefile(log):

@@ -31,6 +31,7 @@ from .options import (
     Load,
     Logs,
     Map,
+    Own,
     Smoothed,
     With,
     weighed_by_robot,
@@ -71,6 +72,7 @@ def identify(
     options: With = None,
     given: Path | None = None,
     only: Path | None = None,
+    own: Own = None,
     smoothing: Smoothed = SMOOTHING,
     estimation: Estimated = ESTIMATION,
     fail_on: Literal["poor", "usable"] | None = None,
@@ -102,6 +104,9 @@ def identify(
         Folder of earlier results about the same robot, whose information is added.
     only
         What of the logs is fitted: a file that heft select wrote.
+    own
+        Python file whose function `columns(q, v, a)` returns further columns of the regressor:
+        springs, counterbalances, cable forces. It is run.
     fail_on
         Exit with 1 if the verdict is this or worse; all is written nevertheless. If not given, no
         verdict is a failure.
@@ -126,7 +131,7 @@ def identify(
     refuse_foreign(out)
     settings, progress = estimation.settings(smoothing), progress_unless(quiet)
     files = (model, logs, validate or (), options, columns, given)
-    found = identify_files(*files, settings, progress, only)
+    found = identify_files(*files, settings, progress, only, own)
     progress("writing the report")
     write(found, out, report.html)
     message(report.text(found))
@@ -144,6 +149,7 @@ def predict(
     *,
     out: Path,
     columns: Map = None,
+    own: Own = None,
     friction: Literal["full", "simple", "none"] = "full",
 ) -> None:
     """Predict the torques of a log from an identified robot.
@@ -158,12 +164,14 @@ def predict(
         Parquet or CSV file to write: t, `tau.<joint>` and `tau_rigid.<joint>`, at the log's times.
     columns
         TOML that says what the log's columns mean.
+    own
+        The Python file of own columns that the robot was identified with, if it was.
     friction
         Full, simple (as the model file has it), or none for the rigid body and rotor inertia only.
     """
     from heft.applications.predict import predict_files
 
-    rows = predict_files(results, log, out, columns, friction)
+    rows = predict_files(results, log, out, columns, friction, own)
     message(f"{shown(out)}: {rows} rows")
 
 

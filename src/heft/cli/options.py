@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Progress: TypeAlias = "Callable[[str], None]"
 Map = Annotated[Path | None, Parameter(name="--map")]
+Own = Annotated[Path | None, Parameter(name="--columns")]
 With = Annotated[Path | None, Parameter(name="--with")]
 Logs = Annotated[list[Path] | None, Parameter(consume_multiple=True, negative="")]
 

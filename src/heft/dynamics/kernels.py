@@ -280,8 +280,9 @@ class DriveColumns:
     """Columns of drives' terms at N samples, and the channels that they act on.
 
     Attributes:
-        values: Shape (columns, N); each column in effort per unit of its coefficient.
-        acts: Channel and column of each action, shape (actions, 2).
+        values: Shape (rows, N); effort per unit of a coefficient.
+        acts: Channel and column of each action, shape (actions, 2). The values of column k are row
+            k, unless a plan says otherwise.
         weights: The drive's ratio to that channel, of each action, shape (actions,).
     """
 
@@ -302,7 +303,8 @@ class Plan:
             −1 for columns left out.
         widths: Number of columns of each channel, shape (channels,).
         columns: For each channel its columns, as positions in the choice.
-        acts: Channel, column and slot of each action of the drives' columns, shape (actions, 3).
+        acts: Channel, row of values and slot of each action of the drives' columns, shape
+            (actions, 3).
         picked: Which actions of a `DriveColumns` these are, shape (actions,).
         measured: The channels to reduce.
     """
@@ -316,7 +318,13 @@ class Plan:
     measured: IntArray
 
 
-def plan(tree: Tree, chosen: NDArray[np.intp], acts: IntArray, measured: NDArray[np.intp]) -> Plan:
+def plan(
+    tree: Tree,
+    chosen: NDArray[np.intp],
+    acts: IntArray,
+    measured: NDArray[np.intp],
+    rows: NDArray[np.intp] | None = None,
+) -> Plan:
     """Return the layout of a reduction to chosen columns and measured channels.
 
     Args:
@@ -324,7 +332,9 @@ def plan(tree: Tree, chosen: NDArray[np.intp], acts: IntArray, measured: NDArray
         chosen: Positions among all columns (ten a body, then the drives'), ascending.
         acts: Channel and column of each action of drives' columns, shape (actions, 2).
         measured: The channels to reduce.
+        rows: Row of values of each action, shape (actions,); the column's if not given.
     """
+    row_of = acts[:, 1] if rows is None else rows
     bodies = len(tree.names)
     own = PARAMETER_COUNT * bodies
     total = own + int(acts[:, 1].max() + 1 if len(acts) else 0)
@@ -337,7 +347,7 @@ def plan(tree: Tree, chosen: NDArray[np.intp], acts: IntArray, measured: NDArray
     position = np.cumsum(wanted) - 1
     slots = np.full((tree.channels, own), -1, dtype=np.int64)
     widths = np.zeros(tree.channels, dtype=np.int64)
-    columns, rows, picked = [], [], []
+    columns, slotted, picked = [], [], []
     for c in range(tree.channels):
         mine = np.flatnonzero(seen[c] & wanted)
         place = {int(j): k for k, j in enumerate(mine)}
@@ -350,14 +360,14 @@ def plan(tree: Tree, chosen: NDArray[np.intp], acts: IntArray, measured: NDArray
                     slots[c, j] = place.get(j, -1)
         for k, (channel, column) in enumerate(acts):
             if channel == c and own + column in place and c in measured:
-                rows.append((c, column, place[own + int(column)]))
+                slotted.append((c, row_of[k], place[own + int(column)]))
                 picked.append(k)
     return Plan(
         compile_tree(tree),
         slots,
         widths,
         tuple(columns),
-        np.array(rows, dtype=np.int64).reshape(-1, 3),
+        np.array(slotted, dtype=np.int64).reshape(-1, 3),
         np.array(picked, dtype=np.intp),
         np.array(measured, dtype=np.int64),
     )

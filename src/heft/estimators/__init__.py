@@ -4,15 +4,19 @@ from . import noise, robust
 from .noise import Noise, autocovariance, autocorrelation_time
 from .estimate import Estimate
 from .least_squares import LeastSquares
+from .essential import Elimination, Essential, EssentialEstimate, elimination
 from .delay_search import DelaySearch, DelayFound
 from .bandwidth_search import BandwidthSearch
 from .robust import Hampel, Huber
 from .segments import BlockMedian, Ransac
 from .registry import ESTIMATORS, Estimator, Method, robust_methods
 from .feasible_set import IDENTITY, Limits, cone_metric
+from .known_bodies import KnownMass, MirrorImages
 from .consistent import ConsistentEstimate, PhysicallyConsistent, Stated
 from .consistent import body_statistics, stated_numbers
 from .consistent_samples import ConsistentSampler, ConsistentSamples
+from .standard import ModelDifference, StandardEstimate, TruncatedRegressor
+from .standard import back_projection, essential_standard
 from .drive_gains import ConsistentFit, DriveGains
 from .block_jackknife import Block, Jackknife, block_moments
 from .jackknife import JackknifeFit, fit_jackknife

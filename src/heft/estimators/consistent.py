@@ -45,6 +45,7 @@ from .feasible_set import (
     stack,
     unstack,
 )
+from .known_bodies import Known, known_rows
 from .log_determinant import LogDetProblem
 from .noise import posterior, raised
 
@@ -169,6 +170,7 @@ class Scaled:
         start: u of the model file, zero for drives, shape (n,).
         strengths: Of the prior of each of the bodies' numbers.
         silent: Positions of drive parameters whose columns are zero in the data.
+        known: Number of rows, the last ones, that are not of the data but known from elsewhere.
     """
 
     space: ParameterSpace
@@ -182,6 +184,7 @@ class Scaled:
     start: Array
     strengths: Array
     silent: NDArray[np.intp]
+    known: int
 
     @property
     def back(self) -> Array:
@@ -224,6 +227,7 @@ class PhysicallyConsistent:
             `logdet` is 2 (tr U − log det U − 4), the same to second order. The latter grows
             without bound at the boundary of the cone, so that `margin` is not used.
         unknown: Links without prior knowledge, such as a load.
+        known: What is known of links from elsewhere, as rows beside those of the data.
 
     Raises:
         InvalidSetting: If the strength is no number of samples, or the prior is not known.
@@ -235,6 +239,7 @@ class PhysicallyConsistent:
     limits: Limits = Limits()
     prior: Literal["quadratic", "logdet"] = "quadratic"
     unknown: tuple[str, ...] = ()
+    known: tuple[Known, ...] = ()
 
     def __post_init__(self) -> None:
         check_fields(self, CHECKS)
@@ -299,9 +304,11 @@ class PhysicallyConsistent:
         )
         prior[:bodies, :bodies] = np.diag(np.sqrt(strengths))
         prior[drives, drives] = DRIVE_RIDGE
-        data = columns / scale
+        known = known_rows(self.known, space)
+        data = np.vstack([columns, known[:, :-1] @ metric]) / scale
+        right = np.append(triangle.z, known[:, -1])
         stacked = np.vstack(
-            [np.column_stack([data, triangle.z]), np.column_stack([prior, prior @ start])]
+            [np.column_stack([data, right]), np.column_stack([prior, prior @ start])]
         )
         factor = triangle_of(stacked)
         if not (np.abs(np.diag(factor)[:-1]) > 0.0).all():
@@ -313,8 +320,8 @@ class PhysicallyConsistent:
             )
         constraints = linear_constraints(space, self.limits).measured(metric / scale)
         return Scaled(
-            space, constraints, metric, scale, data, triangle.z, prior, factor, start, strengths,
-            drives[lengths[drives] == 0.0],
+            space, constraints, metric, scale, data, right, prior, factor, start, strengths,
+            drives[lengths[drives] == 0.0], len(known),
         )  # fmt: skip
 
     def _solved(self, scaled: Scaled) -> tuple[Array, NDArray[np.bool_], Array, int]:
@@ -344,7 +351,10 @@ class PhysicallyConsistent:
         reach = WORST_DIRECTION * doubt
         spread = None
         if noise_factor is not None:
-            spread = noise_factor @ space.matrix @ scaled.metric / scaled.scale
+            measured = noise_factor @ space.matrix @ scaled.metric / scaled.scale
+            spread = (
+                np.vstack([measured, scaled.data[-scaled.known :]]) if scaled.known else measured
+            )
         doubted = reach * float(np.sqrt(self.strength))
         covariance, noise = posterior(scaled.data, scaled.prior, doubted, spread)
         weaker = np.ones(bodies)  # also where the prior has zero strength

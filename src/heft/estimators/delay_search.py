@@ -54,17 +54,6 @@ class DelayedLike(ProblemLike, Protocol):
         """Cutoff of the low-pass [Hz]."""
         ...
 
-    def residual_energy(self, values: Array) -> Array:
-        """Return the energy Σ (τ − Y β)² within the motion's band.
-
-        Args:
-            values: β, shape (b,).
-
-        Returns:
-            Shape (channels,) [(N·m)² or N²].
-        """
-        ...
-
     @property
     def threads(self) -> int:
         """Number of threads that share the work."""

@@ -59,6 +59,17 @@ class ProblemLike(Protocol):
         """
         ...
 
+    def residual_energy(self, values: Array) -> Array:
+        """Return the energy Σ (τ − Y β)² within the motion's band.
+
+        Args:
+            values: β, shape (b,).
+
+        Returns:
+            Shape (channels,) [(N·m)² or N²].
+        """
+        ...
+
     @property
     def spacing(self) -> int:
         """Number of rows in a block when rows are decimated; see `noise.thinned`."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from .essential import Essential
 from .estimate import Estimate
 from .least_squares import LeastSquares
 from .robust import Hampel, Huber, RowProblem
@@ -48,6 +49,26 @@ def ordinary() -> LeastSquares:
     return LeastSquares(weighting="none")
 
 
+def by_ratio() -> Essential:
+    """Return essential parameters until relative deviations are alike [Gautier2013]."""
+    return Essential("ratio")
+
+
+def by_f_test() -> Essential:
+    """Return essential parameters until what is dropped is significant [Janot2014]."""
+    return Essential("f-statistic")
+
+
+def by_fit() -> Essential:
+    """Return essential parameters until the residual's mean square rises."""
+    return Essential("lack-of-fit")
+
+
+def by_range() -> Essential:
+    """Return essential parameters until a joint loses a share of its torque's range."""
+    return Essential("torque-range")
+
+
 ESTIMATORS: dict[str, Method] = {
     "least-squares": Method(LeastSquares, "rows weighted by their channel's noise"),
     "ordinary": Method(ordinary, "all rows weigh the same"),
@@ -55,6 +76,11 @@ ESTIMATORS: dict[str, Method] = {
     "hampel": Method(Hampel, "rows that stand out from their neighbours are left out", robust=True),
     "blocks": Method(BlockMedian, "the median of what blocks of the log say", robust=True),
     "ransac": Method(Ransac, "the pieces of the log that agree with one another", robust=True),
+    "essential": Method(Essential, "few parameters, the residual within 1 % of that of all"),
+    "essential-ratio": Method(by_ratio, "few parameters, relative deviations alike"),
+    "essential-f": Method(by_f_test, "few parameters, by F-tests"),
+    "essential-fit": Method(by_fit, "few parameters, by the residual's mean square"),
+    "essential-range": Method(by_range, "few parameters, by the range of each joint's torque"),
 }
 
 

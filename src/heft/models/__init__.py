@@ -5,6 +5,7 @@ from .options import STANDARD_GRAVITY, JointOptions, Coupling, LinkOptions, Opti
 from .motion_options import Box, HalfSpace, JointMotionOptions, Margins, MotionOptions, ToolCapsule
 from .denavit_hartenberg import Body, Outline, Row, outline
 from .expressions import expression, load_sympy, require_sensible, right_angle
+from .own_columns import OwnColumns, RegressorColumn, own_effort
 from .robot import Robot
 from .motion_limits import LimitDefaults, MotionLimits, motion_limits
 from .friction_code import c_source, python_source

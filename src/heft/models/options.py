@@ -118,6 +118,37 @@ class LinkOptions:
 
 
 @dataclass(frozen=True)
+class MassOptions:
+    """Mass of some links together, as a scale shows it: `[[known]]`.
+
+    Attributes:
+        mass: [kg].
+        std: Standard deviation [kg].
+        links: Their names; the whole robot if not given.
+    """
+
+    mass: float
+    std: float
+    links: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class MirrorOptions:
+    """Two links that are mirror images of one another: `[[mirror]]`.
+
+    Attributes:
+        left, right: Their names.
+        axis: Of each link's own frame, which the mirror turns round.
+        strength: Of this belief [effective samples].
+    """
+
+    left: str
+    right: str
+    axis: Literal["x", "y", "z"] = "y"
+    strength: float = 10.0
+
+
+@dataclass(frozen=True)
 class Options:
     """Options of a robot that its model file cannot state: the TOML of `--with`, all optional.
 
@@ -128,6 +159,8 @@ class Options:
         joint: Options of joints, by joint name.
         coupling: Transmission of motors that move several joints.
         limits: Bounds on mass and centre of mass, by link name.
+        known: Masses from a scale.
+        mirror: Links that are mirror images of one another.
         motion: Limits of motions that are designed.
     """
 
@@ -136,6 +169,8 @@ class Options:
     joint: Mapping[str, JointOptions] | None = None
     coupling: Coupling | None = None
     limits: Mapping[str, LinkOptions] | None = None
+    known: tuple[MassOptions, ...] = ()
+    mirror: tuple[MirrorOptions, ...] = ()
     motion: MotionOptions = MotionOptions()
 
     @staticmethod
@@ -204,6 +239,12 @@ class Options:
                 name: {k: np.array(v).tolist() for k, v in vars(entry).items() if v is not None}
                 for name, entry in self.limits.items()
             }
+        for key, entries in (("known", self.known), ("mirror", self.mirror)):
+            if entries:
+                table[key] = [
+                    {k: list(v) if isinstance(v, tuple) else v for k, v in vars(entry).items()}
+                    for entry in entries
+                ]
         if motion := self.motion.to_dict():
             table["motion"] = motion
         return table
@@ -280,6 +321,25 @@ COUPLING = Section(
     {"matrix": rows_of(number), "motors": name_list, "joints": name_list},
     required=("matrix", "motors", "joints"),
 )
+KNOWN = Section(
+    MassOptions,
+    {
+        "mass": Number("a mass is positive", above=0.0, unit="kg"),
+        "std": Number("a standard deviation is positive", above=0.0, unit="kg"),
+        "links": name_list,
+    },
+    required=("mass", "std"),
+)
+MIRROR = Section(
+    MirrorOptions,
+    {
+        "left": Text("the name of a link is expected"),
+        "right": Text("the name of a link is expected"),
+        "axis": Text("a mirror turns one axis round", ("x", "y", "z")),
+        "strength": Number("a strength is a positive number of samples", above=0.0),
+    },
+    required=("left", "right"),
+)
 OPTIONS = Section(
     Options,
     {
@@ -288,6 +348,8 @@ OPTIONS = Section(
         "joint": named(JOINT, "[joint.NAME] tables are expected"),
         "coupling": COUPLING,
         "limits": named(LIMITS, "[limits.NAME] tables are expected"),
+        "known": list_of(KNOWN, of="[[known]] tables", entry=" "),
+        "mirror": list_of(MIRROR, of="[[mirror]] tables", entry=" "),
         "motion": MOTION,
     },
 )

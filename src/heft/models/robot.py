@@ -40,6 +40,7 @@ from heft.recordings import is_log
 from . import denavit_hartenberg, mjcf, mjcf_defaults, urdf
 from .joint_names import mimics, refuse_astray, refuse_unknown
 from .options import STANDARD_GRAVITY, JointOptions, Options
+from .own_columns import OwnColumns
 
 # A link fixed to another with less than this share of the whole is a frame, not a body.
 FRAME_MASS_SHARE = 1e-7
@@ -65,6 +66,7 @@ class Robot:
         notes: Messages to the user on the model file: stand-ins, repairs.
         form: Format of the model file.
         angle_error: Largest rounding error of the angles that the file prints [rad].
+        own_columns: The user's own columns of the regressor; None for none.
     """
 
     name: str
@@ -77,6 +79,7 @@ class Robot:
     notes: tuple[str, ...] = ()
     form: Literal["urdf", "mjcf", "toml"] = "urdf"
     angle_error: float = 0.0
+    own_columns: OwnColumns | None = None
 
     @staticmethod
     def from_file(path: str | Path, options: Options | None = None) -> Robot:
@@ -163,7 +166,25 @@ class Robot:
     def with_joints(self, options: Mapping[str, JointOptions]) -> Robot:
         """Return the robot with other options of some joints, by name."""
         changed = replace(self.options, joint={**(self.options.joint or {}), **options})
-        return Robot.from_text(self.source, changed, f"model.{self.form}")
+        other = Robot.from_text(self.source, changed, f"model.{self.form}")
+        return replace(other, own_columns=self.own_columns)
+
+    @property
+    def own_names(self) -> tuple[str, ...]:
+        """Names of the parameters of the user's own columns."""
+        return self.own_columns.names if self.own_columns is not None else ()
+
+    def with_own_columns(self, path: Path | None) -> Robot:
+        """Return the robot with the columns of a Python file, which is run; as it is without one.
+
+        Raises:
+            InputError: If the file holds no columns of this robot.
+        """
+        if path is None:
+            return self
+        other = replace(self, own_columns=OwnColumns.load(path, self.channels))
+        _ = other.labels  # names that the robot has are refused here
+        return other
 
     @property
     def channels(self) -> tuple[str, ...]:
@@ -197,14 +218,15 @@ class Robot:
 
     @property
     def labels(self) -> Labels:
-        """Names and units of the standard parameters: ten a body, then those of the drives."""
+        """Names and units of the standard parameters: ten a body, those of the drives, own ones."""
         names: list[str] = []
         units: list[str] = []
         for body in self.tree.names:
             names += [f"{body}.{s}" for s in inertia.SYMBOLS]
             units += inertia.UNITS
         drives = self.drive_labels(self.drive_columns)
-        return Labels((*names, *drives.names), (*units, *drives.units), drives.frame)
+        labels = Labels((*names, *drives.names), (*units, *drives.units), drives.frame)
+        return self.own_columns.beside(labels) if self.own_columns is not None else labels
 
     @property
     def bodies_links(self) -> tuple[Link, ...]:
@@ -295,6 +317,8 @@ class Robot:
         for drive in self.drives:
             digest.update(drive.name.encode() + ",".join(t.name for t in drive.terms).encode())
             digest.update(drive.ratio.tobytes())
+        if self.own_columns is not None:
+            digest.update("\0".join(self.own_columns.names).encode())
         return digest.hexdigest()[:12]
 
 

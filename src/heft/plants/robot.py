@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.dynamics import LINEAR_SCALE, PRISMATIC, DriveState, drive_columns, kernels
+from heft.errors import InvalidSetting
 from heft.information import (
     PARAMETER_COUNT,
     SYMBOLS,
@@ -21,7 +22,7 @@ from heft.information import (
     Triangle,
     column_order,
 )
-from heft.models import Robot
+from heft.models import OwnColumns, Robot, own_effort
 from heft.recordings import Recording
 from heft.signals import Smoothed
 
@@ -117,11 +118,14 @@ def rows_of(
     """
     own = PARAMETER_COUNT * len(robot.tree.names)
     columns = robot.drive_columns
-    out = np.zeros((robot.tree.channels, own + len(columns), motion.sin.shape[1]))
+    out = np.zeros((robot.tree.channels, _size(robot), motion.sin.shape[1]))
     kernels.regressor(robot.tree, motion, out, threads)
     scatter = drive_columns.columns(robot.drives, columns, state)
     for (channel, column), weight in zip(scatter.acts, scatter.weights, strict=True):
         out[channel, own + column] += weight * scatter.values[column]
+    if robot.own_columns is not None:
+        moving = (state.position, state.velocity, state.acceleration)
+        out[:, own + len(columns) :] = robot.own_columns.rows(*moving)
     return np.moveaxis(out, 2, 0)
 
 
@@ -138,7 +142,7 @@ def both_sides(robot: Robot, motion: kernels.Motion, state: DriveState) -> tuple
     """
     own = PARAMETER_COUNT * len(robot.tree.names)
     columns = robot.drive_columns
-    shape = (robot.tree.channels, own + len(columns), motion.sin.shape[1])
+    shape = (robot.tree.channels, _size(robot), motion.sin.shape[1])
     momentum, remainder = np.zeros(shape), np.zeros(shape)
     kernels.momentum(robot.tree, motion, (momentum, remainder))
     # A rotor's momentum is its armature times its speed, which takes the place of ẇ.
@@ -150,7 +154,27 @@ def both_sides(robot: Robot, motion: kernels.Motion, state: DriveState) -> tuple
             momentum[channel, own + column] += weight * scatter.values[column]
         else:
             remainder[channel, own + column] -= weight * scatter.values[column]
+    if robot.own_columns is not None:
+        _refuse_accelerated(robot)
+        moving = (state.position, state.velocity, np.zeros_like(state.velocity))
+        remainder[:, own + len(columns) :] = -robot.own_columns.rows(*moving)
     return np.moveaxis(momentum, 2, 0), np.moveaxis(remainder, 2, 0)
+
+
+def _size(robot: Robot) -> int:
+    """Return the number p of standard parameters."""
+    bodies = PARAMETER_COUNT * len(robot.tree.names)
+    return bodies + len(robot.drive_columns) + len(robot.own_names)
+
+
+def _refuse_accelerated(robot: Robot) -> None:
+    """Raise `InvalidSetting` if own columns depend on acceleration, which weak rows do without."""
+    if robot.own_columns is not None and robot.own_columns.accelerated:
+        raise InvalidSetting(
+            "own columns that depend on acceleration have no weak form",
+            argument=robot.own_columns.source,
+            cure="take differentiated rows",
+        )
 
 
 def random_drive_state(
@@ -176,8 +200,24 @@ def random_drive_state(
 def _plan(robot: Robot, columns: tuple[int, ...], channels: tuple[int, ...]) -> kernels.Plan:
     """Return how the kernels reduce these columns of these of the tree's channels."""
     acts = drive_columns.acts(robot.drives, robot.drive_columns)
+    rows = acts[:, 1]
+    if robot.own_columns is not None:  # each with values of its own on each joint
+        drives, own = len(robot.drive_columns), robot.own_columns.acts
+        acts = np.vstack([acts, own + np.array([0, drives])])
+        rows = np.append(rows, drives + np.arange(len(own)))
     measured = np.array(channels, dtype=np.intp)
-    return kernels.plan(robot.tree, np.array(columns, dtype=np.intp), acts, measured)
+    return kernels.plan(robot.tree, np.array(columns, dtype=np.intp), acts, measured, rows)
+
+
+def _beside_own(
+    own: OwnColumns, scatter: kernels.DriveColumns, state: DriveState
+) -> kernels.DriveColumns:
+    """Return drives' columns with the user's own, a row of values for each joint acted on."""
+    made = own.rows(state.position, state.velocity, state.acceleration)
+    values = np.vstack([scatter.values, made[own.acts[:, 0], own.acts[:, 1]]])
+    return replace(
+        scatter, values=values, weights=np.append(scatter.weights, np.ones(len(own.acts)))
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,8 +249,8 @@ class RobotPlant(Plant[RobotMotion]):
 
     Attributes:
         robot: Tree, drives, and what is believed of them.
-        point: Standard parameters whose rigid torque presses on the gears, shape (p,); without
-            them load-dependent friction is zero.
+        point: Standard parameters whose torque, of bodies and own columns, presses on the gears,
+            shape (p,); without them load-dependent friction is zero.
     """
 
     robot: Robot
@@ -223,20 +263,20 @@ class RobotPlant(Plant[RobotMotion]):
 
     @cached_property
     def labels(self) -> Labels:
-        """Ten a body, then the drives' terms."""
+        """Ten a body, then the drives' terms, then the user's own columns."""
         return self.robot.labels
 
     @cached_property
     def space(self) -> ParameterSpace:
-        """Ten a link, then the drives' terms: what a model file states."""
+        """Ten a link, then the drives' terms: what a model file states; then own columns."""
         robot, own = self.robot, self.bodies_size
         links, labels = robot.bodies_links, robot.labels
         names = [f"{k.name}.{s}" for k in links for s in SYMBOLS]
         drives = labels.select(range(own, len(labels)))
         first = PARAMETER_COUNT * len(links)
-        positive = [
-            first + k for k, (_, term) in enumerate(robot.drive_columns) if term.nonnegative
-        ]
+        signs = [term.nonnegative for _, term in robot.drive_columns]
+        signs += robot.own_columns.nonnegative if robot.own_columns is not None else ()
+        positive = [first + k for k, nonnegative in enumerate(signs) if nonnegative]
         return ParameterSpace(
             Labels((*names, *drives.names), (*UNITS * len(links), *drives.units), labels.frame),
             scipy.linalg.block_diag(robot.link_matrix(), np.eye(len(drives))),
@@ -295,9 +335,11 @@ class RobotPlant(Plant[RobotMotion]):
 
     @property
     def point_columns(self) -> Sequence[int]:
-        """The bodies' columns, where friction depends on the load."""
-        loaded = any(t.loaded for _, t in self.robot.drive_columns)
-        return range(self.bodies_size) if loaded else ()
+        """The bodies' and the user's own columns, where friction depends on the load."""
+        if not any(t.loaded for _, t in self.robot.drive_columns):
+            return ()
+        first = self.bodies_size + len(self.robot.drive_columns)
+        return (*range(self.bodies_size), *range(first, _size(self.robot)))
 
     def about(self, values: Array) -> RobotPlant:
         """Return the plant with load-dependent friction of these standard parameters' torque."""
@@ -350,14 +392,19 @@ class RobotPlant(Plant[RobotMotion]):
         return replace(samples, memory=state.values.T), state
 
     def loads(self, motion: RobotMotion) -> Array:
-        """Return the rigid-body torque about the point, which loads the gears.
+        """Return the torque about the point that loads the gears: of bodies and own columns.
 
         Returns:
             Shape (channels, N) [N·m or N]; zero if the plant has no point.
         """
         if self.point is None:
             return np.zeros_like(motion.velocity)
-        return self.rigid(motion, self.point)
+        load, own = self.rigid(motion, self.point), self.robot.own_columns
+        if own is not None:
+            first = self.bodies_size + len(self.robot.drive_columns)
+            made = own.rows(motion.position, motion.velocity, motion.bodies.acceleration)
+            load = load + np.einsum("ckn,k->cn", made, self.point[first:])
+        return load
 
     def rigid(self, motion: RobotMotion, values: Array) -> Array:
         """Return the rigid-body torque W₁ π without rotors and friction.
@@ -372,18 +419,27 @@ class RobotPlant(Plant[RobotMotion]):
         bodies = values[: self.bodies_size]
         return kernels.inverse_dynamics(self.robot.tree, motion.bodies, bodies)
 
-    def drive_state(self, samples: Samples[RobotMotion], rigid: Array | None = None) -> DriveState:
+    def drive_state(
+        self,
+        samples: Samples[RobotMotion],
+        rigid: Array | None = None,
+        own: Mapping[str, float] | None = None,
+    ) -> DriveState:
         """Return the state of the drives: motion, presliding memory and gear load.
 
         Args:
             samples: N of them.
-            rigid: Rigid-body torque that loads the gears, shape (channels, N) [N·m or N]; that
+            rigid: Rigid-body torque that loads the gears, shape (channels, N) [N·m or N]; the load
                 about the point if not given.
+            own: Parameters by name, of which those of own columns load the gears besides.
         """
         motion = samples.motion
         load = self.loads(motion) if rigid is None else rigid
         acceleration, stops = motion.bodies.acceleration, samples.memory.T
-        return DriveState(motion.position, motion.velocity, acceleration, stops, load)
+        state = DriveState(motion.position, motion.velocity, acceleration, stops, load)
+        if own is None or self.robot.own_columns is None:
+            return state
+        return replace(state, rigid=load + own_effort(self.robot.own_columns, own, state))
 
     def rows(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> Rows:
         """Return the regressor Y of the measured joints; arguments as of `Plant.rows`."""
@@ -413,8 +469,10 @@ class RobotPlant(Plant[RobotMotion]):
         robot = self.robot
         chosen = robot.measured if channels is None else robot.measured[list(channels)]
         plan = _plan(robot, tuple(columns), tuple(chosen.tolist()))
-        every = robot.drive_columns
-        scatter = drive_columns.columns(robot.drives, every, self.drive_state(samples), chosen)
+        every, state = robot.drive_columns, self.drive_state(samples)
+        scatter = drive_columns.columns(robot.drives, every, state, chosen)
+        if robot.own_columns is not None:
+            scatter = _beside_own(robot.own_columns, scatter, state)
         effort = np.zeros((robot.tree.channels, len(samples.time)))
         effort[robot.measured] = samples.measured.T
         factors = kernels.reduce(plan, samples.motion.bodies, scatter, effort)
@@ -456,10 +514,11 @@ class RobotPlant(Plant[RobotMotion]):
         drives = dict(zip(names, values[self.bodies_size :].tolist(), strict=True))
         rigid = self.rigid(samples.motion, values)
         rest = drive_columns.effort(self.robot.drives, drives, self.drive_state(samples))
-        return np.asarray((rigid + rest)[self.robot.measured].T)
+        own = own_effort(self.robot.own_columns, drives, self.drive_state(samples))
+        return np.asarray((rigid + rest + own)[self.robot.measured].T)
 
     def sensitivity(self, samples: Samples[RobotMotion], values: Array, directions: Array) -> Array:
-        """Return the derivative of load-dependent friction torque by the bodies' parameters.
+        """Return the derivative of load-dependent friction torque by what loads the gears.
 
         Use it to count what the uncertainty of the point adds to that of the torque.
 
@@ -471,11 +530,10 @@ class RobotPlant(Plant[RobotMotion]):
         Returns:
             Shape (N, measured joints, k) [N·m or N per unit of a direction].
         """
-        robot, own = self.robot, self.bodies_size
-        rigid = self.loads(samples.motion)
-        state = self.drive_state(samples, rigid)
+        robot, own, loading = self.robot, self.bodies_size, list(self.point_columns)
+        state = self.drive_state(samples)
         full = rows_of(robot, samples.motion.bodies, state)
-        moved = full[:, :, :own] @ directions[:own]
+        moved = full[:, :, loading] @ directions[loading]
         errors = np.zeros_like(moved)
         for k, (d, term) in enumerate(robot.drive_columns):
             if not term.loaded or values[own + k] == 0.0:

@@ -10,6 +10,7 @@ from .identification import Identification
 from .inputs import Inputs
 from .identify import identify, identify_files
 from .any_plant import PlantIdentification, identify_plant
-from .results import Identified, refuse_foreign, schema, write
+from .results import refuse_foreign, schema, write
+from .identified import Identified
 from .next_motion import next_motion
 from .compare import compare

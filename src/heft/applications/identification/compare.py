@@ -36,8 +36,8 @@ from heft.information import PARAMETER_COUNT
 from heft.plants import RobotPlant, structural_base
 
 from .difference import ChangeEstimate, Difference, Evidence
+from .identified import Identified
 from .misfit import Misfit
-from .results import Identified
 
 ALARM = 0.05  # chance of one or more false alarms in a comparison where nothing changed
 LIKE = 0.56  # share of sliding at like speeds, in the mean of all drives, to compare friction from

@@ -18,10 +18,13 @@ from heft.estimators import (
     ConsistentEstimate,
     ConsistentFit,
     DelayFound,
+    Essential,
     Estimate,
     Jackknife,
+    KnownMass,
     LeastSquares,
     Limits,
+    MirrorImages,
     PhysicallyConsistent,
     block_moments,
     robust,
@@ -157,6 +160,10 @@ def open_experiment(
         limits = limits_of(robot.options)
         limits.require_known(tuple(k.name for k in robot.bodies_links))
         settings = replace(settings, consistent=replace(settings.consistent, limits=limits))
+    if known := _known_of(robot.options):
+        settings = replace(settings, consistent=replace(settings.consistent, known=known))
+        for each in known:
+            _ = each.rows(RobotPlant(robot).space)  # links that are not there are refused now
     if settings.robust != "none" and (settings.weak or settings.smoothing.torque == "filtered"):
         robust.refuse_made_rows()
     progress(f"reading {len(logs)} log{'s' if len(logs) > 1 else ''}")
@@ -214,7 +221,8 @@ def fit_experiment(
     problem, _, rough = _about_first_fit(problem, settings)
     problem, left_out = without_outliers(problem, settings.robust, progress)
     progress("summing up rows with load-dependent gear friction")
-    solver = settings.estimator
+    chosen = settings.estimator
+    solver = chosen.least_squares if isinstance(chosen, Essential) else chosen
     linear = isinstance(solver, LeastSquares)
     samples = rows // len(problem.channels) - sum(left_out.values())
     parts = problem.information_blocks(settings.jackknife.blocks, samples)
@@ -244,6 +252,9 @@ def fit_experiment(
         else:  # which has looked at its residuals itself
             widened = estimate.with_common_errors(together)
         estimate = replace(widened, rank=estimate.rank)
+    if isinstance(chosen, Essential):
+        progress("dropping base parameters that are not essential")
+        estimate = chosen.reduced(estimate, problem.residual_energy(estimate.fitted))
     return ExperimentFit(problem, information, estimate, left_out, delay, blocks, moments)
 
 
@@ -282,12 +293,12 @@ def _other_errors(
 
 
 def _refuse_given(settings: Settings, given: Earlier | Information | None) -> None:
-    if given is not None and not isinstance(settings.estimator, LeastSquares):
+    if given is not None and not isinstance(settings.estimator, LeastSquares | Essential):
         raise InvalidSetting(
             "earlier information adds to least squares only, it has no rows to be judged",
             argument="method",
             got=settings.method,
-            valid=("least-squares", "ordinary"),
+            valid=("least-squares", "ordinary", "essential"),
             cure="leave out the rows that do not belong (--robust), or the earlier information",
         )
 
@@ -299,6 +310,13 @@ def limits_of(options: Options) -> Limits:
         {name: entry.mass for name, entry in entries if entry.mass is not None},
         {name: entry.com for name, entry in entries if entry.com is not None},
     )
+
+
+def _known_of(options: Options) -> tuple[KnownMass | MirrorImages, ...]:
+    """Return what the options file states of masses and of mirror images."""
+    masses = (KnownMass(k.links, k.mass, k.std) for k in options.known)
+    images = (MirrorImages(m.left, m.right, m.axis, m.strength) for m in options.mirror)
+    return (*masses, *images)
 
 
 def _refuse_dead(problem: Problem[RobotPlant]) -> None:

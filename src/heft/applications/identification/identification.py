@@ -13,6 +13,7 @@ from heft.estimators import ConsistentEstimate, ConsistentFit, DelayFound, Estim
 from heft.information import Check, Information, Verdict, verdict
 from heft.plants import Problem, RobotPlant
 
+from .alternatives import Alternative
 from .misfit import Misfit
 from .misfit_moments import MisfitMoments
 from .predicted_error import PredictedError
@@ -53,6 +54,7 @@ class Identification:
         inputs: Path, role and SHA-256 of each input file.
         settings: Settings of the identification.
         notes: Remarks on the logs, beside those on the robot's model.
+        alternatives: Other estimates of the same data, where a method was asked for.
     """
 
     problem: Problem[RobotPlant]
@@ -76,6 +78,7 @@ class Identification:
     inputs: tuple[Mapping[str, Any], ...]
     settings: Settings = field(default_factory=Settings)
     notes: tuple[str, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()
 
     @property
     def consistent(self) -> ConsistentEstimate:
@@ -175,7 +178,7 @@ def link_parameters(
 def drive_terms(
     problem: Problem[RobotPlant], consistent: ConsistentEstimate, simple: SimpleFriction
 ) -> dict[str, dict[str, float]]:
-    """Return the drives' parameters by name, with full and with simple friction.
+    """Return the drives' parameters by name, with full and with simple friction, and own ones.
 
     Args:
         problem: Problem that was fitted.
@@ -184,11 +187,12 @@ def drive_terms(
 
     Returns:
         Under `full` and `simple`, values by name, such as `elbow.viscous`. Both hold the rotor
-        inertias.
+        inertias and the parameters of the user's own columns.
     """
     first = 10 * len(problem.space.groups)
     labels, values = problem.space.labels, consistent.parameters.values
     drives = dict(zip(labels.names[first:], values[first:].tolist(), strict=False))
-    inertial = problem.plant.robot.drives.names_where(lambda t: t.inertial)
-    rotors = {k: v for k, v in drives.items() if k in inertial}
+    robot = problem.plant.robot
+    kept = {*robot.drives.names_where(lambda t: t.inertial), *robot.own_names}
+    rotors = {k: v for k, v in drives.items() if k in kept}
     return {"full": drives, "simple": {**rotors, **simple.values}}

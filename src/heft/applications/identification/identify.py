@@ -20,6 +20,7 @@ from heft.plants import Problem, RobotPlant
 from heft.recordings import JOINT_KINDS, ColumnMap, Recording
 
 from . import checks
+from .alternatives import alternatives
 from .earlier import Earlier
 from .fit import ExperimentFit, fit_experiment, gain_spread, open_experiment
 from .identification import (
@@ -161,6 +162,17 @@ def _concluded(
         inputs=tuple(inputs),
         settings=settings,
         notes=notes,
+        alternatives=()
+        if settings.method == "least-squares"
+        else alternatives(
+            problem,
+            run.estimate,
+            settings.method,
+            calibrated.consistent,
+            held or fitted.list,
+            tuple(validate) or whole.recordings,
+            corner,
+        ),
     )
 
 
@@ -290,6 +302,7 @@ def identify_files(
     settings: Settings = Settings(),
     progress: Progress = silent,
     only: Path | None = None,
+    own_columns: Path | None = None,
 ) -> Identification:
     """Identify the inertial and friction parameters of a robot from files; see `identify`.
 
@@ -303,6 +316,8 @@ def identify_files(
         settings: Settings.
         progress: Callback for progress messages.
         only: File of `heft select`: what of the logs is fitted.
+        own_columns: Python file with columns of the user's own, which is run; see
+            `heft.models.OwnColumns`.
 
     Returns:
         The result, with parameters, new model file, scores and checks.
@@ -313,7 +328,7 @@ def identify_files(
         FitError: If the fit explains too little of the torque (`Limits.unexplained`), or a solver
             fails.
     """
-    opened = Inputs.open(model, options, columns)
+    opened = Inputs.open(model, options, columns, own_columns)
     _refuse_same(logs, validate)
     if opened.columns is not None and opened.robot is not None:
         _refuse_unknown_joints(opened.columns, opened.robot, f"{columns}")
@@ -339,7 +354,7 @@ def identify_files(
     if any(a is not b for a, b in zip(fitted.recordings, fit, strict=True)):
         fitted = fitted.with_recordings(fit)
     inputs = opened.described(
-        *("model", "options", "columns", "given", "selection", "fit", "validation"),
+        *("model", "options", "columns", "own_columns", "given", "selection", "fit", "validation"),
         timelines={
             "fit": fitted.timelines,
             "validation": [t for r in held for t in found.problem.held_out(r).timelines],

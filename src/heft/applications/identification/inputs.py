@@ -32,7 +32,11 @@ class Inputs:
 
     @staticmethod
     def open(
-        model: Path | None, options: Path | None, columns: Path | None, **others: Path | None
+        model: Path | None,
+        options: Path | None,
+        columns: Path | None,
+        own_columns: Path | None = None,
+        **others: Path | None,
     ) -> Inputs:
         """Open all input files except the logs.
 
@@ -40,6 +44,7 @@ class Inputs:
             model: URDF, MJCF, or TOML of Denavit-Hartenberg rows.
             options: TOML of settings that the model file cannot express.
             columns: TOML that maps log columns to signals.
+            own_columns: Python file with the user's own columns of the regressor, which is run.
             others: Further files that the caller reads, by role.
 
         Returns:
@@ -48,9 +53,9 @@ class Inputs:
         Raises:
             InputError: If a file cannot be read or is invalid.
         """
-        opened = Inputs().holding(model=model, options=options, **others)
+        opened = Inputs().holding(model=model, options=options, own_columns=own_columns, **others)
         stated = Options.from_toml(options) if options else None
-        robot = Robot.from_file(model, stated) if model else None
+        robot = Robot.from_file(model, stated).with_own_columns(own_columns) if model else None
         return replace(opened, robot=robot).with_columns(columns)
 
     def holding(self, **files: Path | None) -> Inputs:

@@ -34,7 +34,7 @@ from heft.information import frame_change
 
 from .identification import Identification
 from .limits import Limit, Limits
-from .results import NORMAL, base_entries, friction_curve, parameter_entries, to_json
+from .results import NORMAL, base_entries, friction_curve, own_entries, parameter_entries, to_json
 from .settings import Settings
 
 SEEN_MARKS = {"alone": "●", "in combination": "◐", "prior": "○", "not at all": "–"}
@@ -164,6 +164,51 @@ def _scores(found: Identification) -> list[list[str]]:
     return rows
 
 
+OWN_HEAD = ("own column", "value", "±", "unit", "seen")
+OWN_LEGEND = "No model file can hold them, nor friction.py: heft predict takes them by --columns."
+
+
+def _own(found: Identification) -> list[list[str]]:
+    return [
+        [
+            e["name"],
+            rounded(e["value"], e["std"]),
+            f"±{e['std']:.2g}",
+            e["unit"],
+            f"{e['share']:.0%}",
+        ]
+        for e in own_entries(found)
+    ]
+
+
+ALTERNATIVES = "Estimates of the same data"
+ALTERNATIVE_HEAD = (
+    "estimate",
+    "parameters",
+    "torque error",
+    "links that can exist",
+    "friction < 0",
+)
+ALTERNATIVES_LEGEND = (
+    "Only the consistent estimate is written. The error is filtered, with full friction, on the "
+    "held-out log where it is largest, or on the logs fitted if none is held out. Base parameters "
+    "are judged by the shortest standard parameters that they are made of."
+)
+
+
+def _alternatives(found: Identification) -> list[list[str]]:
+    return [
+        [
+            a.name,
+            f"{a.parameters} {a.what}",
+            f"{a.error:.2%}",
+            f"{a.existing} of {a.bodies}",
+            f"{a.negative}",
+        ]
+        for a in found.alternatives
+    ]
+
+
 SCORE_HEAD = ("log", "role", "friction", "filter", "torque error", "mean of joints")
 
 
@@ -179,8 +224,14 @@ def text(found: Identification) -> str:
         *([folded] if folded else []),
         table(JOINT_HEAD, _joints(found)),
         "\n".join(textwrap.wrap(f"{LEGEND} {_strict_masses(found)}", 96)),
+        *((table(OWN_HEAD, own), OWN_LEGEND) if (own := _own(found)) else ()),
         table(SCORE_HEAD, _scores(found)),
     ]
+    if found.alternatives:
+        parts += [
+            table(ALTERNATIVE_HEAD, _alternatives(found)),
+            "\n".join(textwrap.wrap(ALTERNATIVES_LEGEND, 96)),
+        ]
     parts += _remarks(found)
     parts += [f"note: {note}" for note in (*found.problem.plant.robot.notes, *found.notes)]
     return "\n\n".join(parts)
@@ -233,7 +284,7 @@ def _base_rows(found: Identification) -> list[list[str]]:
             [
                 e["expression"],
                 rounded(value, std),
-                f"±{std:.2g}" if known else "∞",
+                ("dropped" if std == 0.0 == value else f"±{std:.2g}") if known else "∞",
                 " … ".join(ends),
                 e["unit"],
             ]
@@ -367,7 +418,8 @@ def command(found: Identification) -> str | None:
     words = ["heft", "identify", *paths["model"], *paths["fit"]]
     if "validation" in paths:
         words += ["--validate", *paths["validation"]]
-    for role, option in (("columns", "--map"), ("options", "--with")):
+    files = (("columns", "--map"), ("options", "--with"), ("own_columns", "--columns"))
+    for role, option in files:
         words += [w for path in paths.get(role, []) for w in (option, path)]
     for path in paths.get("given", []):
         words += ["--given", str(Path(path).parent)]
@@ -473,6 +525,8 @@ def _of_the_verdict(found: Identification) -> dict[str, object]:
         **verdict.for_page(found.checks),
         "notes": (*found.problem.plant.robot.notes, *found.notes),
         "scores": Table("Torque not explained", SCORE_HEAD, _scores(found)),
+        "alternatives": Table(ALTERNATIVES, ALTERNATIVE_HEAD, _alternatives(found)),
+        "alternatives_legend": ALTERNATIVES_LEGEND,
     }
 
 
@@ -481,6 +535,8 @@ def _of_the_robot(found: Identification) -> dict[str, object]:
         "robot": _scene(found),
         "links": Table("Links", LINK_HEAD, _links(found)),
         "joints": Table("Joints", JOINT_HEAD, _joints(found)),
+        "own": Table("Own columns", OWN_HEAD, _own(found)),
+        "own_legend": OWN_LEGEND,
         "columns": f"{LEGEND} {_strict_masses(found)}",
         "model": next(iter(found.files)),
         "remarks": _remarks(found),

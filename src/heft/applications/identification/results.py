@@ -1,4 +1,4 @@
-"""Folder of results: written atomically, and read again.
+"""Folder of results, written atomically; `identified` reads it again.
 
 `estimate.json` is the interface for programs (`estimate.schema.json`), `robot.urdf` the model file
 with identified numbers (`robot.xml` of an MJCF file, `robot.toml` of Denavit-Hartenberg rows),
@@ -9,38 +9,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from heft import __version__
 from heft.arrays import Array
-from heft.dynamics import FRICTION, TERMS, Drive, make_term, steady
-from heft.errors import InputError, InvalidSetting
+from heft.dynamics import FRICTION, TERMS, Drive, steady
+from heft.errors import InvalidSetting
 from heft.estimators import PhysicallyConsistent, Stated, stated_numbers
 from heft.files import (
-    LARGEST_NUMBER,
-    UNREADABLE,
     put,
-    read_text,
     require_own,
-    require_schema,
-    visible_texts,
     workshop,
 )
 from heft.information import channel_ranks, inertia
-from heft.models import Options, Robot, c_source, python_source
-from heft.plants import Problem, RobotPlant
-from heft.recordings import Recording
-from heft.signals import Smoothing, limited
+from heft.models import Robot, c_source, python_source
 
 from .earlier import stored
 from .identification import Identification
-from .scores import model_effort, rigid_torques
-from .torque_deviation import TorqueDeviation, read_torque_deviation
 
 SCHEMA = 1
 
@@ -64,7 +54,7 @@ def schema() -> dict[str, Any]:
 
     The packaged file, `estimate.schema.json`, allows any name of a term and of a friction model.
     """
-    found = _packaged_schema()
+    found = packaged_schema()
     kinds = {name: kind for name, kind in TERMS.items() if not kind.inertial}
     laws = ". ".join(f"{name}: value · {kind.law}" for name, kind in kinds.items())
     found["$defs"]["term"] = {"description": laws, "enum": list(kinds)}
@@ -72,14 +62,19 @@ def schema() -> dict[str, Any]:
     return found
 
 
-def _packaged_schema() -> dict[str, Any]:
+def packaged_schema() -> dict[str, Any]:
+    """Return the JSON schema of `estimate.json` as it is shipped."""
     text = resources.files(__package__).joinpath("estimate.schema.json").read_text("utf-8")
     return dict(json.loads(text))
 
 
 def _consistent(settings: PhysicallyConsistent) -> dict[str, Any]:
-    """Return the settings of the consistent fit; files call the prior error `doubt`."""
-    return {"doubt" if k == "prior_error" else k: v for k, v in asdict(settings).items()}
+    """Return the settings of the consistent fit; files call the prior error `doubt`.
+
+    What is known of links is among the robot's options.
+    """
+    stated = {k: v for k, v in asdict(settings).items() if k != "known"}
+    return {"doubt" if k == "prior_error" else k: v for k, v in stated.items()}
 
 
 def _method(name: str) -> dict[str, str]:
@@ -116,6 +111,7 @@ def to_json(found: Identification) -> dict[str, Any]:
         "parameters": list(parameter_entries(found)),
         "joints": _joint_entries(found),
         "motors": _motor_entries(found),
+        **({"own_columns": own_entries(found)} if robot.own_names else {}),
         "base_parameters": base_entries(found),
         "information": {
             "condition": found.estimate.rank.condition,
@@ -129,6 +125,7 @@ def to_json(found: Identification) -> dict[str, Any]:
         "left_out": dict(found.left_out),
         "fit": [vars(s) for s in found.fit],
         "validation": [vars(s) for s in found.validation],
+        **({"alternatives": [vars(a) for a in found.alternatives]} if found.alternatives else {}),
         "notes": [*robot.notes, *found.notes],
         "checks": [vars(c) for c in found.checks],
         "verdict": found.verdict,
@@ -404,6 +401,18 @@ def _motor_entries(found: Identification) -> dict[str, Any]:
     }
 
 
+def own_entries(found: Identification) -> list[dict[str, Any]]:
+    """Return the parameters of the user's own columns with standard errors."""
+    parameters, seen = found.consistent.parameters, found.consistent.seen
+    entries = []
+    for name in found.problem.plant.robot.own_names:
+        k = parameters.labels.names.index(name)
+        value, std = float(parameters.values[k]), float(parameters.std[k])
+        unit, share = parameters.labels.units[k], float(seen[k])
+        entries.append({"name": name, "value": value, "std": std, "unit": unit, "share": share})
+    return entries
+
+
 def base_entries(found: Identification) -> list[dict[str, Any]]:
     """Return the base parameters β with standard errors, except those of full friction.
 
@@ -451,120 +460,3 @@ def _channel_entries(found: Identification) -> list[dict[str, Any]]:
         }
         for c, name in enumerate(information.channels)
     ]
-
-
-class Prediction(NamedTuple):
-    """Predicted effort at the times of a log.
-
-    Attributes:
-        time: Shape (N,) [s].
-        effort: Shape (N, channels) [N·m or N].
-        rigid: Its rigid-body part, likewise.
-        std: Standard deviation of the effort, likewise; NaN where it is not known, or friction is
-            not the full one.
-    """
-
-    time: Array
-    effort: Array
-    rigid: Array
-    std: Array
-
-
-@dataclass(frozen=True)
-class Identified:
-    """Results of an identification, read from their folder.
-
-    Attributes:
-        folder: Folder of the results.
-        robot: Identified model.
-        friction: The drives' parameters by name, under `full`, `simple` and `none`; the last holds
-            rotor inertias only.
-        smoothing: Smoothing of the motion that the fit used.
-        estimate: Content of `estimate.json`.
-        deviation: Of predicted torques; None if the folder does not state it.
-    """
-
-    folder: Path
-    robot: Robot
-    friction: dict[str, dict[str, float]]
-    smoothing: Smoothing
-    estimate: Mapping[str, Any]
-    deviation: TorqueDeviation | None = None
-
-    @staticmethod
-    def load(folder: Path) -> Identified:
-        """Read a folder of results.
-
-        Args:
-            folder: Folder that `heft identify` wrote.
-
-        Returns:
-            The results.
-
-        Raises:
-            InputError: If it is no such folder, or a file in it is invalid.
-        """
-        try:
-            what = "estimate.json of a folder of results"
-            text = read_text(folder / "estimate.json", what, InputError).decode()
-            data = visible_texts(json.loads(text))
-            require_schema(data, _packaged_schema())
-            options = Options.from_dict(data["settings"]["robot"]["options"], "estimate.json")
-            entry = dict(data["settings"]["smoothing"])
-            del entry["chosen"]
-            smoothing = Smoothing(**entry)
-            drives: dict[str, dict[str, float]] = {"full": {}, "simple": {}, "none": {}}
-            for name, joint in {**data["joints"], **data["motors"]}.items():
-                drives["simple"] |= {f"{name}.{k}": float(v) for k, v in joint["simple"].items()}
-                drives["full"] |= {
-                    f"{name}.{make_term(t['term'], t['scale']).name}": float(t["value"])
-                    for t in joint["full"]
-                }
-                if joint["armature"] is not None:
-                    for terms in drives.values():
-                        terms[f"{name}.armature"] = float(joint["armature"])
-            odd = [n for t in drives.values() for n, v in t.items() if abs(v) > LARGEST_NUMBER]
-            if odd:
-                raise ValueError(f"{odd[0]} is beyond anything that moves")
-        except UNREADABLE as problem:
-            raise InputError(
-                "this is not a folder of results",
-                argument=str(folder),
-                got=f"no usable estimate.json ({type(problem).__name__}: {problem})",
-                expected="the folder that `heft identify --out` wrote",
-            ) from problem
-        model = next((n for n in MODELS if (folder / n).exists()), MODELS[-1])
-        robot = Robot.from_file(folder / model, options)
-        deviation = read_torque_deviation(folder / "information.npz", robot, data)
-        return Identified(folder, robot, drives, smoothing, data, deviation)
-
-    def predict(
-        self,
-        recording: Recording,
-        friction: Literal["full", "simple", "none"] = "full",
-        threads: int = 2,
-    ) -> Iterator[Prediction]:
-        """Yield the predicted effort and its deviation at the times of a log, in chunks.
-
-        Measured efforts in the log are ignored.
-
-        Args:
-            recording: Log with positions.
-            friction: `full`, `simple`, or `none` for rigid bodies and rotor inertias only.
-            threads: Number of threads.
-
-        Yields:
-            Time, effort, its rigid-body part and, with full friction, its standard deviation.
-        """
-        drives = self.friction[friction]
-        smoothing = replace(limited(self.smoothing, recording), trim=0.0, torque="raw")
-        problem = Problem(RobotPlant(self.robot), (recording,), smoothing, threads, "predict")
-        stated = self.deviation if friction == "full" else None
-        reversal = None
-        for s, rigid in rigid_torques(problem, self.robot.written_bodies()):
-            state = problem.plant.drive_state(s, rigid)
-            rest = model_effort(friction, self.robot, drives, state)
-            std = np.full(rigid.T.shape, np.nan)
-            if stated is not None:
-                std, reversal = stated.std(problem.plant, s, rigid, reversal)
-            yield Prediction(s.time, (rigid + rest).T, rigid.T, std)

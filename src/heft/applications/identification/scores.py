@@ -14,7 +14,7 @@ from heft.arrays import Array
 from heft.display import Stretch, Trace, Tracer
 from heft.dynamics import DriveState, drive_columns
 from heft.engine import in_order
-from heft.models import Robot
+from heft.models import Robot, own_effort
 from heft.plants import Plant, Problem, RobotMotion, RobotPlant, Samples
 from heft.recordings import Recording
 
@@ -84,16 +84,18 @@ def rigid_torques(
 
 
 def model_effort(model: str, robot: Robot, values: Mapping[str, float], state: DriveState) -> Array:
-    """Return the drives' effort predicted with a friction model, shape (channels, N) [N·m or N].
+    """Return the effort beside the rigid body's, shape (channels, N) [N·m or N].
+
+    Of drives with a friction model, and of the user's own columns.
 
     Args:
         model: `full`, `simple` or `none`.
         robot: Robot whose drives they are.
-        values: The drives' parameters by name, with this model.
+        values: The drives' parameters by name, with this model, and those of own columns.
         state: State of the drives at N samples.
     """
     predicted = drive_columns.simple_effort if model == "simple" else drive_columns.effort
-    return predicted(robot.drives, values, state)
+    return predicted(robot.drives, values, state) + own_effort(robot.own_columns, values, state)
 
 
 def stretches(problem: Problem[RobotPlant], bodies: Array, models: Models) -> Iterator[Stretch]:
@@ -108,13 +110,13 @@ def stretches(problem: Problem[RobotPlant], bodies: Array, models: Models) -> It
         Stretches of rows without gaps, of about `PIECE_ROWS` rows at most.
     """
     robot = problem.plant.robot
-    inertial = robot.drives.names_where(lambda t: t.inertial)
-    rotors = {k: v for k, v in next(iter(models.values())).items() if k in inertial}
+    kept = {*robot.drives.names_where(lambda t: t.inertial), *robot.own_names}
+    rotors = {k: v for k, v in next(iter(models.values())).items() if k in kept}
 
     def part(s: Samples[RobotMotion], rigid: Array) -> Stretch:
-        state = problem.plant.drive_state(s, rigid)
+        state = problem.plant.drive_state(s, rigid, rotors)
         rest = [model_effort(name, robot, drives, state) for name, drives in models.items()]
-        rest.append(drive_columns.effort(robot.drives, rotors, state))
+        rest.append(model_effort("none", robot, rotors, state))
         efforts = [(rigid + effort)[robot.measured].T for effort in rest]
         return Stretch(
             s.recording,

@@ -19,7 +19,7 @@ from heft.arrays import Array
 from heft.dynamics import LINEAR_SCALE, Column, Drive, drive_columns
 from heft.estimators import ConsistentEstimate, fit_jackknife
 from heft.information import Triangle, triangle_of
-from heft.models import Robot
+from heft.models import Robot, own_effort
 from heft.plants import Problem, RobotMotion, RobotPlant, Samples
 
 from .scores import rigid_torques
@@ -194,11 +194,11 @@ class _Channel:
 
 @dataclass(frozen=True)
 class _Held:
-    """Bodies and rotors at their consistent values.
+    """Bodies, rotors and the user's own columns at their consistent values.
 
     Attributes:
         values: Standard parameters π, zero for friction, shape (p,).
-        columns: Positions of those of bodies and rotors among them.
+        columns: Positions of those of bodies, rotors and own columns among them.
         errors: Of these, one standard deviation each, shape (columns, errors).
     """
 
@@ -212,7 +212,8 @@ class _Held:
         plant, size = problem.plant, len(problem.space.labels)
         first = plant.bodies_size
         inertial = [k for k, (_, t) in enumerate(plant.robot.drive_columns, first) if t.inertial]
-        columns = (*range(first), *inertial)
+        own = range(len(plant.labels) - len(plant.robot.own_names), len(plant.labels))
+        columns = (*range(first), *inertial, *own)
         matrix = plant.space.matrix[list(columns)]
         # With what the prior may have biased: where an offset and a moment of mass are hard to tell
         # apart, the prior decides between them.
@@ -231,7 +232,9 @@ class _Held:
         robot, first = problem.plant.robot, problem.plant.bodies_size
         names = problem.plant.labels.names
         rotors = {names[k]: float(self.values[k]) for k in self.columns[first:]}
-        rest = drive_columns.effort(robot.drives, rotors, problem.plant.drive_state(s, rigid))
+        state = problem.plant.drive_state(s, rigid)
+        rest = drive_columns.effort(robot.drives, rotors, state)
+        rest += own_effort(robot.own_columns, rotors, state)
         return np.asarray(s.measured - (rigid + rest)[robot.measured].T)
 
     def moved(

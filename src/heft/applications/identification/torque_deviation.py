@@ -45,7 +45,8 @@ class TorqueDeviation:
         Args:
             plant: Identified robot.
             samples: N of them.
-            rigid: Rigid-body torque, shape (channels, N) [N·m or N].
+            rigid: Torque that loads the gears, of bodies and own columns, shape (channels, N)
+                [N·m or N].
             before: State of the reversals at the end of the samples before.
 
         Returns:
@@ -70,7 +71,8 @@ class TorqueDeviation:
         """Return the jackknife variance of the torques, shape (channels, N)."""
         robot, bodies = plant.robot, plant.bodies_size
         chosen = robot.drive_columns
-        made = drive_columns.columns(robot.drives, chosen, plant.drive_state(samples, rigid))
+        state = plant.drive_state(samples, rigid)
+        made = drive_columns.columns(robot.drives, chosen, state)
         moved = np.array([plant.rigid(samples.motion, d) for d in self.deviations])
         if not len(moved):
             return np.zeros(rigid.shape)
@@ -79,6 +81,10 @@ class TorqueDeviation:
             columns = [int(made.acts[k][1]) for k in acts]
             values = made.weights[acts, None] * made.values[columns]
             moved[:, channel] += self.deviations[:, [bodies + c for c in columns]] @ values
+        if robot.own_columns is not None:
+            moving = (state.position, state.velocity, state.acceleration)
+            own = self.deviations[:, bodies + len(chosen) :]
+            moved += np.einsum("dk,ckn->dcn", own, robot.own_columns.rows(*moving))
         return np.asarray(np.sum(moved**2, axis=0))
 
 

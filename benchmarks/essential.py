@@ -1,0 +1,93 @@
+"""Essential parameters of measured arms: how many are left, and what the held-out error does.
+
+    HEFT_DATA=… python -m benchmarks.essential [panda lwr4 ur10e tx40 rokae kr300 dvrk]
+
+Base parameters with viscous and Coulomb friction, offsets and rotor inertias, by least squares;
+each stop of the elimination as `heft identify --method` has it. Errors are of logs that the fit did
+not see, filtered at the arm's own corner, against that of all base parameters. Beside them stand
+standard parameters by the truncated regressor and by the difference from the model file, and the
+physically consistent ones. Only a run over all arms is stored.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+from benchmarks.arms import ROBOTS, Case, data_folder
+from benchmarks.own_columns import with_friction
+from benchmarks.real_data import with_simple_friction
+from benchmarks.results_file import Row, at_least, at_most, store, table
+from benchmarks.sprung_arms import SprungCase, dvrk, kr300
+from heft.applications.identification.alternatives import Alternative, alternatives
+from heft.applications.identification.identify import identify
+from heft.models import Robot
+
+LARGEST_RISE = 2.0  # of the held-out error by the training error's stop [%]
+LEAST_SHARE = 100.0 / 3.0  # of the parameters that goes where it is asked for [%]
+MUST_SHRINK = ("UR10e", "TX40")
+ASKED = "essential"
+
+
+def simple(case: Case | SprungCase) -> Robot:
+    """Return a case's robot with simple friction, and with own columns where it has any."""
+    if isinstance(case, SprungCase):
+        return with_friction(case.sprung, "simple")
+    return with_simple_friction(case)
+
+
+def estimates(case: Case | SprungCase) -> dict[str, Alternative]:
+    """Return all estimates of a case by name."""
+    found = identify(simple(case), case.fit, case.score)
+    listed = alternatives(
+        found.problem,
+        found.estimate,
+        ASKED,
+        found.consistent,
+        found.validation,
+        case.score,
+        case.corner,
+    )
+    return {a.name: a for a in listed}
+
+
+def run(case: Case | SprungCase) -> Iterator[Row]:
+    """Yield the rows of one arm and split."""
+    found = estimates(case)
+    whole = found["least-squares"]
+    yield Row(f"{case.name}: all base parameters", whole.parameters, "")
+    yield Row(f"{case.name}: error with all, filtered {case.corner:g} Hz", whole.error, "")
+    for name, one in found.items():
+        if one is whole:
+            continue
+        physical = f"{one.existing} of {one.bodies} links can exist, {one.negative} negative"
+        rise = 100.0 * (one.error / whole.error - 1.0)
+        what = f"{case.name}: {name}"
+        if name.startswith("essential"):
+            gone = 100.0 * (1.0 - one.parameters / whole.parameters)
+            left = f"{one.parameters} left"
+            if name == ASKED and case.name.startswith(MUST_SHRINK):
+                yield at_least(f"{what}, parameters gone", gone, "%", LEAST_SHARE, left)
+            else:
+                yield Row(f"{what}, parameters gone", gone, "%", against=left)
+        bound = LARGEST_RISE if name == ASKED else None
+        yield at_most(f"{what}, held-out error", rise, "%", bound, physical)
+
+
+def main() -> None:
+    """Print and store the table."""
+    arms = {**ROBOTS, "kr300": kr300, "dvrk": dvrk}
+    names = sys.argv[1:] or list(arms)
+    rows: list[Row] = []
+    for name in names:
+        for case in arms[name](data_folder()):
+            for row in run(case):
+                rows.append(row)
+                print(table([row]).splitlines()[1], flush=True)
+    print("\n" + table(rows))
+    if set(names) == set(arms):
+        print(store("essential", rows))
+
+
+if __name__ == "__main__":
+    main()

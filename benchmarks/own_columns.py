@@ -1,0 +1,98 @@
+"""Measured arms with springs and counterbalances: held-out torque error with the user's columns.
+
+    HEFT_DATA=… python -m benchmarks.own_columns
+
+Each arm is identified as it comes and with the columns of a file in `benchmarks/columns`, with
+simple friction and with the default. Errors are of logs that the fit did not see, filtered as in
+heft's own scores, and raw; beside them plain least squares of base parameters on the same rows,
+without columns, constraints and prior.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from benchmarks.arms import data_folder
+from benchmarks.results_file import Row, at_most, store, table
+from benchmarks.sprung_arms import SprungCase, dvrk, kr300
+from heft.applications.identification.alternatives import alternatives
+from heft.applications.identification.identification import Identification
+from heft.applications.identification.identify import identify
+from heft.models import Robot
+
+ARMS = (kr300, dvrk)
+# Asked for, filtered: a quarter below what plain least squares was said to reach on the KR300, .2.
+BOUNDS = {
+    ("KR300, run A → run B", "simple"): 0.15,
+    ("dVRK MTM, first 70 % → last 30 %", "full"): 0.20,
+}
+
+
+def with_friction(robot: Robot, kind: str) -> Robot:
+    """Return a robot whose joints have one kind of friction."""
+    joints = {j: robot.options.of(j) for j in robot.joints}
+    return robot.with_joints(
+        {j: replace(o, friction=kind) for j, o in joints.items()}  # type: ignore[arg-type]
+    )
+
+
+def error(found: Identification, filtered: bool) -> float:
+    """Return the largest relative error of a held-out log."""
+    return max(
+        s.total
+        for s in found.validation
+        if s.friction == "full" and (s.filter_hz is not None) == filtered
+    )
+
+
+def plain(found: Identification, case: SprungCase) -> float:
+    """Return the error of least squares on base parameters, filtered."""
+    corner = next(s.filter_hz for s in found.validation if s.filter_hz is not None)
+    listed = alternatives(
+        found.problem,
+        found.estimate,
+        "essential",
+        found.consistent,
+        found.validation,
+        case.score,
+        corner,
+    )
+    return next(a.error for a in listed if a.name == "least-squares")
+
+
+def run(case: SprungCase) -> Iterator[Row]:
+    """Yield the rows of one arm and split."""
+    for kind in ("simple", "full"):
+        bare = identify(with_friction(case.robot, kind), case.fit, case.score)
+        sprung = identify(with_friction(case.sprung, kind), case.fit, case.score)
+        what = f"{case.name}, {kind} friction"
+        if kind == "simple":
+            name = f"{what}: plain least squares (inconsistent), no own columns, filtered"
+            yield Row(name, plain(bare, case), "")
+        yield Row(f"{what}: no own columns, filtered", error(bare, True), "")
+        bound = BOUNDS.get((case.name, kind))
+        yield at_most(f"{what}: own columns, filtered", error(sprung, True), "", bound)
+        yield Row(f"{what}: own columns, raw", error(sprung, False), "")
+        parameters = sprung.consistent.parameters
+        for name in sprung.problem.plant.robot.own_names:
+            k = parameters.labels.names.index(name)
+            deviation = f"± {parameters.std[k]:.2g}"
+            unit = parameters.labels.units[k]
+            yield Row(f"{what}: {name}", float(parameters.values[k]), unit, against=deviation)
+
+
+def main() -> None:
+    """Print and store the table."""
+    rows: list[Row] = []
+    for arm in ARMS:
+        for case in arm(data_folder()):
+            for row in run(case):
+                rows.append(row)
+                print(table([row]).splitlines()[1], flush=True)
+    print("\n" + table(rows))
+    print(store("own_columns", rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+"""Other estimates of the same data, beside the consistent one: what they err, what can exist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.estimators import (
+    ESTIMATORS,
+    ConsistentEstimate,
+    Essential,
+    Estimate,
+    LeastSquares,
+    ModelDifference,
+    StandardEstimate,
+    TruncatedRegressor,
+    back_projection,
+    elimination,
+    essential_standard,
+)
+from heft.information import ParameterSpace, inertia
+from heft.plants import Problem, RobotPlant
+from heft.recordings import Recording
+
+from .scores import Score, held_out, plant_scores
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """An estimate of the logs fitted, and how it fares.
+
+    Attributes:
+        name: Of its method, as the command line has it where it has it.
+        what: What is estimated: `standard` or `base` parameters.
+        parameters: How many numbers are told apart.
+        names: Names of the standard parameters that these are made of.
+        error: Relative torque error, filtered, on the log where it is largest [1].
+        bodies: Number of links.
+        existing: Of how many of them a body of positive mass and inertia has these parameters; of
+            base parameters the shortest standard ones are taken.
+        negative: Number of friction coefficients and rotor inertias below zero.
+    """
+
+    name: str
+    what: str
+    parameters: int
+    names: tuple[str, ...]
+    error: float
+    bodies: int
+    existing: int
+    negative: int
+
+    @property
+    def physical(self) -> bool:
+        """Whether such a robot can exist."""
+        return self.existing == self.bodies and self.negative == 0
+
+
+@dataclass(frozen=True)
+class _Others:
+    """Estimates of a problem's information beside the consistent one, with their errors.
+
+    Attributes:
+        problem: Problem that was fitted.
+        scored: Logs that all are scored on.
+        corner: Cutoff of the scores [Hz].
+    """
+
+    problem: Problem[RobotPlant]
+    scored: Sequence[Recording]
+    corner: float
+
+    def of(self, estimate: Estimate, method: str) -> Iterator[Alternative]:
+        """Yield estimates of base, then of standard parameters, of an estimate's information."""
+        space, noise = self.problem.space, estimate.noise
+        whole = LeastSquares().conclude(
+            estimate.information, noise.sigma, noise.autocorrelation_time, 1
+        )
+        path, in_band = elimination(whole), self.problem.residual_energy(whole.fitted)
+        registered = {name: make() for name, make in ESTIMATORS.items()}
+        plain = isinstance(registered[method], Essential | LeastSquares)
+        told = path.kept(path.untold)
+        yield self._base("least-squares" if plain else method, whole.fitted, told)
+        for name, essential in registered.items():
+            if isinstance(essential, Essential):
+                found = essential.reduced(whole, in_band, path)
+                yield self._base(name, found.parameters.values, found.kept)
+        direct = TruncatedRegressor().fit(whole, space)
+        yield self._standard("truncated regressor", direct)
+        kept = Essential().reduced(whole, in_band, path).kept
+        difference = ModelDifference().fit(whole, space, kept)
+        yield self._standard("difference from the model", difference)
+
+    def _base(self, name: str, values: Array, kept: Sequence[int]) -> Alternative:
+        space, columns = self.problem.space, self.problem.base.spread(values)
+        standard = back_projection(values, space)
+        moved = essential_standard(kept, space)
+        return self._judged(name, "base", len(kept), moved, columns, standard)
+
+    def _standard(self, name: str, found: StandardEstimate) -> Alternative:
+        columns = self.problem.plant.space.matrix @ found.values
+        return self._judged(name, "standard", found.rank, found.moved, columns, found.values)
+
+    def _judged(
+        self,
+        name: str,
+        what: str,
+        parameters: int,
+        moved: Sequence[int],
+        columns: Array,
+        standard: Array,
+    ) -> Alternative:
+        space = self.problem.space
+        names = tuple(space.labels.names[k] for k in moved)
+        error = self._error(columns)
+        return Alternative(name, what, parameters, names, error, *_physics(space, standard))
+
+    def _error(self, columns: Array) -> float:
+        """Return the largest relative error of a log, filtered, with these standard columns."""
+        totals = [
+            s.total
+            for h in held_out(self.problem, self.scored, self.corner)
+            for s in plant_scores(h.problem, columns, h.filter_hz).list
+            if s.filter_hz is not None
+        ]
+        return max(totals, default=float("nan"))
+
+
+def alternatives(
+    problem: Problem[RobotPlant],
+    estimate: Estimate,
+    method: str,
+    consistent: ConsistentEstimate,
+    scores: Sequence[Score],
+    scored: Sequence[Recording],
+    corner: float,
+) -> tuple[Alternative, ...]:
+    """Return the consistent estimate, and others of the same information.
+
+    Each is a solution of triangles that are there already; only errors need the logs.
+
+    Args:
+        problem: Problem that was fitted.
+        estimate: Base parameters by the method that was asked for.
+        method: Its name.
+        consistent: Physically consistent estimate.
+        scores: Its scores on the logs that all are scored on.
+        scored: These logs.
+        corner: Cutoff of the scores [Hz].
+    """
+    space, values = problem.space, consistent.parameters.values
+    filtered = (s.total for s in scores if s.friction == "full" and s.filter_hz is not None)
+    error = max(filtered, default=float("nan"))
+    names = space.labels.names
+    own = Alternative("consistent", "standard", len(names), names, error, *_physics(space, values))
+    return (own, *_Others(problem, scored, corner).of(estimate, method))
+
+
+def _physics(space: ParameterSpace, values: Array) -> tuple[int, int, int]:
+    """Return the number of links, of those that can exist, and of negative drive parameters."""
+    bodies = [values[k : k + 10] for k in space.groups]
+    existing = sum(inertia.consistency_margin(ten) > 0.0 for ten in bodies)
+    negative = int(np.sum(values[list(space.nonnegative)] < 0.0))
+    return len(bodies), existing, negative

@@ -1,0 +1,178 @@
+"""Results of an identification, read from their folder again; predictions from them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.dynamics import make_term
+from heft.errors import InputError
+from heft.files import (
+    LARGEST_NUMBER,
+    UNREADABLE,
+    OpenedFile,
+    read_text,
+    require_schema,
+    visible_texts,
+)
+from heft.models import Options, Robot
+from heft.plants import Problem, RobotPlant
+from heft.recordings import Recording
+from heft.signals import Smoothing, limited
+
+from .results import MODELS, packaged_schema
+from .scores import model_effort, rigid_torques
+from .torque_deviation import TorqueDeviation, read_torque_deviation
+
+
+class Prediction(NamedTuple):
+    """Predicted effort at the times of a log.
+
+    Attributes:
+        time: Shape (N,) [s].
+        effort: Shape (N, channels) [N·m or N].
+        rigid: Its rigid-body part, likewise.
+        std: Standard deviation of the effort, likewise; NaN where it is not known, or friction is
+            not the full one.
+    """
+
+    time: Array
+    effort: Array
+    rigid: Array
+    std: Array
+
+
+@dataclass(frozen=True)
+class Identified:
+    """Results of an identification, read from their folder.
+
+    Attributes:
+        folder: Folder of the results.
+        robot: Identified model.
+        friction: The drives' parameters by name, under `full`, `simple` and `none`; the last holds
+            rotor inertias only.
+        smoothing: Smoothing of the motion that the fit used.
+        estimate: Content of `estimate.json`.
+        deviation: Of predicted torques; None if the folder does not state it.
+    """
+
+    folder: Path
+    robot: Robot
+    friction: dict[str, dict[str, float]]
+    smoothing: Smoothing
+    estimate: Mapping[str, Any]
+    deviation: TorqueDeviation | None = None
+
+    @staticmethod
+    def load(folder: Path, own_columns: Path | None = None) -> Identified:
+        """Read a folder of results.
+
+        Args:
+            folder: Folder that `heft identify` wrote.
+            own_columns: The Python file that it was identified with, if it was; it is run.
+
+        Returns:
+            The results.
+
+        Raises:
+            InputError: If it is no such folder, or a file in it is invalid, or the robot was
+                identified with another file of own columns.
+        """
+        try:
+            what = "estimate.json of a folder of results"
+            text = read_text(folder / "estimate.json", what, InputError).decode()
+            data = visible_texts(json.loads(text))
+            require_schema(data, packaged_schema())
+            options = Options.from_dict(data["settings"]["robot"]["options"], "estimate.json")
+            entry = dict(data["settings"]["smoothing"])
+            del entry["chosen"]
+            smoothing = Smoothing(**entry)
+            drives: dict[str, dict[str, float]] = {"full": {}, "simple": {}, "none": {}}
+            for name, joint in {**data["joints"], **data["motors"]}.items():
+                drives["simple"] |= {f"{name}.{k}": float(v) for k, v in joint["simple"].items()}
+                drives["full"] |= {
+                    f"{name}.{make_term(t['term'], t['scale']).name}": float(t["value"])
+                    for t in joint["full"]
+                }
+                if joint["armature"] is not None:
+                    for terms in drives.values():
+                        terms[f"{name}.armature"] = float(joint["armature"])
+            for terms in drives.values():
+                terms |= {e["name"]: float(e["value"]) for e in data.get("own_columns", ())}
+            odd = [n for t in drives.values() for n, v in t.items() if abs(v) > LARGEST_NUMBER]
+            if odd:
+                raise ValueError(f"{odd[0]} is beyond anything that moves")
+        except UNREADABLE as problem:
+            raise InputError(
+                "this is not a folder of results",
+                argument=str(folder),
+                got=f"no usable estimate.json ({type(problem).__name__}: {problem})",
+                expected="the folder that `heft identify --out` wrote",
+            ) from problem
+        model = next((n for n in MODELS if (folder / n).exists()), MODELS[-1])
+        _refuse_other_columns(data, folder, own_columns)
+        robot = Robot.from_file(folder / model, options).with_own_columns(own_columns)
+        deviation = read_torque_deviation(folder / "information.npz", robot, data)
+        return Identified(folder, robot, drives, smoothing, data, deviation)
+
+    def predict(
+        self,
+        recording: Recording,
+        friction: Literal["full", "simple", "none"] = "full",
+        threads: int = 2,
+    ) -> Iterator[Prediction]:
+        """Yield the predicted effort and its deviation at the times of a log, in chunks.
+
+        Measured efforts in the log are ignored.
+
+        Args:
+            recording: Log with positions.
+            friction: `full`, `simple`, or `none` for rigid bodies and rotor inertias only.
+            threads: Number of threads.
+
+        Yields:
+            Time, effort, its rigid-body part and, with full friction, its standard deviation.
+        """
+        drives = self.friction[friction]
+        smoothing = replace(limited(self.smoothing, recording), trim=0.0, torque="raw")
+        problem = Problem(RobotPlant(self.robot), (recording,), smoothing, threads, "predict")
+        stated = self.deviation if friction == "full" else None
+        reversal = None
+        for s, rigid in rigid_torques(problem, self.robot.written_bodies()):
+            state = problem.plant.drive_state(s, rigid, drives)
+            rest = model_effort(friction, self.robot, drives, state)
+            std = np.full(rigid.T.shape, np.nan)
+            if stated is not None:
+                std, reversal = stated.std(problem.plant, s, state.rigid, reversal)
+            yield Prediction(s.time, (rigid + rest).T, rigid.T, std)
+
+
+def _refuse_other_columns(data: Mapping[str, Any], folder: Path, path: Path | None) -> None:
+    """Raise `InputError` unless a file of own columns is that of the identification."""
+    known = [i for i in data["inputs"] if i["role"] == "own_columns"]
+    names = ", ".join(e["name"] for e in data.get("own_columns", ()))
+    if path is None:
+        if names:
+            raise InputError(
+                "the robot was identified with own columns, without which it is another",
+                argument=str(folder),
+                got="no file",
+                expected=known[0]["path"] if known else f"columns {names}",
+                cure="heft predict --columns FILE; other commands take none",
+            )
+        return
+    found = OpenedFile.at(path).sha256
+    if not names or (known and known[0]["sha256"] != found):
+        raise InputError(
+            "the robot was identified with other own columns",
+            argument=f"--columns {path}",
+            got=f"sha256 {found[:12]}…",
+            expected=f"sha256 {known[0]['sha256'][:12]}…" if known else names or "none",
+            cure="name the file that heft identify was given, unchanged",
+        )

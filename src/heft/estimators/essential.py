@@ -1,0 +1,281 @@
+"""Essential base parameters: those without which the torque can no longer be explained.
+
+Base parameters are dropped one by one, always the one of the largest relative standard deviation,
+and the others are estimated anew [Gautier2013]. Dropping β_j from a least-squares fit raises its
+residual sum of squares by (β_j / σ_j)², with σ_j the deviation for rows of unit variance: the
+largest relative deviation is the smallest rise, and the rule is backward elimination. It needs
+triangles only. What differs between authors is where it ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+import numpy as np
+import scipy.linalg
+import scipy.special
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+from heft.files import Keys, Number, Text, check_fields
+from heft.information import Directions, Information, Parameters
+
+from .estimate import Estimate, ProblemLike
+from .least_squares import LeastSquares
+
+Stop = Literal["training-error", "ratio", "f-statistic", "lack-of-fit", "torque-range"]
+SPAN_OF_A_SINE = 2.0 * np.sqrt(2.0)  # range over root mean square
+ROUNDING = 1e-9  # of sums of squares
+OUT_OF_RANGE = "a setting of the essential parameters is out of range"
+CHECKS: Keys = {
+    "stop": Text("there is no such stop", get_args(Stop)),
+    "rise": Number(OUT_OF_RANGE, 0.0),
+    "ratio": Number(OUT_OF_RANGE, 1.0),
+    "significance": Number(OUT_OF_RANGE, above=0.0, below=1.0),
+    "range_share": Number(OUT_OF_RANGE, 0.0),
+}
+
+
+@dataclass(frozen=True)
+class Elimination:
+    """What becomes of a fit as its parameters are dropped one by one.
+
+    The first are those that the rows cannot tell from others: without them the residual is the
+    same.
+
+    Attributes:
+        order: Positions of the parameters in the order in which they are dropped, shape (b,).
+        energies: Residual sum of squares of each channel with the first k dropped, shape
+            (b + 1, channels), unweighted.
+        ratios: Largest over smallest relative standard deviation of those left, shape (b + 1,);
+            infinite while some cannot be told, 1 with none left.
+        untold: How many cannot be told.
+    """
+
+    order: NDArray[np.intp]
+    energies: Array
+    ratios: Array
+    untold: int
+
+    @staticmethod
+    def of(information: Information, weights: Mapping[str, float] | None = None) -> Elimination:
+        """Return the elimination of all parameters of some information.
+
+        Args:
+            information: About β, unweighted.
+            weights: Factor of each channel's rows in the fit; ones if not given.
+        """
+        triangle = information.combined(weights)
+        seen = Directions.of(triangle.R, triangle.rows)
+        lengths = np.where(seen.lengths > 0.0, seen.lengths, 1.0)
+        scaled = triangle.R / lengths
+        # Columns by pivots: the last ones, beyond the rank, depend on those before.
+        _, pivots = scipy.linalg.qr(scaled, mode="r", pivoting=True)
+        kept = np.sort(pivots[: seen.rank])
+        order = [int(j) for j in np.sort(pivots[seen.rank :])[::-1]]
+        q, r = np.linalg.qr(scaled[:, kept])
+        spread = scipy.linalg.solve_triangular(r, np.eye(len(kept)))
+        values = spread @ (q.T @ triangle.z)
+        first = _energy(information, kept, values / lengths[kept])
+        energies, ratios = [first] * (len(order) + 1), [np.inf] * len(order)
+        while len(kept):
+            relative = _relative(spread, values)
+            ratios.append(float(relative.max() / relative.min()) if relative.min() > 0.0 else 1.0)
+            j = int(np.argmax(relative))
+            # β conditioned on β_j = 0: the covariance's factor loses its component along row j.
+            along = spread[j] / np.linalg.norm(spread[j])
+            column = spread @ along
+            left = np.arange(len(kept)) != j
+            values = (values - column * (values[j] / column[j]))[left]
+            spread = (spread - np.outer(column, along))[left]
+            order.append(int(kept[j]))
+            kept = kept[left]
+            energies.append(_energy(information, kept, values / lengths[kept]))
+        ratios.append(1.0)
+        untold = len(order) - int(seen.rank)
+        return Elimination(
+            np.array(order, dtype=np.intp), np.array(energies), np.array(ratios), untold
+        )
+
+    def kept(self, dropped: int) -> tuple[int, ...]:
+        """Return the positions of the parameters that are left when so many are dropped."""
+        return tuple(sorted(self.order[dropped:].tolist()))
+
+
+def _relative(spread: Array, values: Array) -> Array:
+    """Return relative standard deviations, infinite for a value of zero."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.linalg.norm(spread, axis=1) / np.abs(values))
+
+
+def _energy(information: Information, kept: NDArray[np.intp], values: Array) -> Array:
+    """Return each channel's residual sum of squares, all parameters but those kept being zero."""
+    whole = np.zeros(len(information.labels))
+    whole[kept] = values
+    return np.array([t.residual_energy(whole) for t in information.triangles])
+
+
+@dataclass(frozen=True)
+class EssentialEstimate(Estimate):
+    """Base parameters β of which some are zero; `information` and `noise` are those of all.
+
+    A dropped parameter has the value zero and no deviation: it is no part of the model.
+
+    Attributes:
+        kept: Positions of the essential parameters.
+        elimination: What each one's removal costs.
+    """
+
+    kept: tuple[int, ...] = ()
+    elimination: Elimination | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class Essential:
+    """Least squares of the essential base parameters, all others being zero.
+
+    Use it for a model of few parameters that still predicts torque. It is biased by what is
+    dropped, and the smaller model is no more physical than that of all base parameters.
+
+    Attributes:
+        stop: What ends the elimination:
+
+            * `training-error`: the weighted residual's rms in the motion's band would rise by more
+              than `rise`; noise above the band hides nothing;
+            * `ratio`: the largest relative standard deviation of those left is at most `ratio`
+              times the smallest [Gautier2013]. It does not look at the error;
+            * `f-statistic`: what is dropped would explain more than by chance, by an F-test at
+              `significance`; rows count by their autocorrelation [Janot2014];
+            * `lack-of-fit`: the residual's mean square, by degrees of freedom, would rise;
+            * `torque-range`: on some channel the rms torque that is lost would exceed
+              `range_share` of the range of its torque.
+        rise: Share by which the residual's rms may rise.
+        ratio: Largest ratio of relative standard deviations; 20 to 30 in [Gautier2013].
+        significance: Of the F-test.
+        range_share: Share of a channel's range.
+        ranges: Range of each channel's torque, largest less smallest, by name [channel's unit];
+            for one that is not named that of a sine of the same rms.
+        least_squares: Fit of all base parameters.
+    """
+
+    stop: Stop = "training-error"
+    rise: float = 0.01
+    ratio: float = 30.0
+    significance: float = 0.05
+    range_share: float = 0.005
+    ranges: Mapping[str, float] = field(default_factory=dict)
+    least_squares: LeastSquares = LeastSquares()
+
+    def __post_init__(self) -> None:
+        check_fields(self, CHECKS)
+
+    def fit(self, problem: ProblemLike) -> EssentialEstimate:
+        """Return base parameters β of a problem's rows, those that are not essential zero.
+
+        Raises:
+            TooLittleData: If there are no more rows than parameters.
+        """
+        estimate = self.least_squares.fit(problem)
+        return self.reduced(estimate, problem.residual_energy(estimate.fitted))
+
+    def reduced(
+        self, estimate: Estimate, in_band: Array | None = None, path: Elimination | None = None
+    ) -> EssentialEstimate:
+        """Return the essential parameters of a least-squares estimate, without looking at rows.
+
+        Args:
+            estimate: Of all base parameters.
+            in_band: Each channel's residual sum of squares in the motion's band, shape
+                (channels,); that of all frequencies if not given.
+            path: The estimate's elimination, where it is known.
+        """
+        path = path or elimination(estimate)
+        kept = path.kept(self.dropped(estimate, path, in_band))
+        triangle, own = estimate.information.combined(estimate.fitted_with), list(kept)
+        seen = Directions.of(triangle.R[:, own], triangle.rows)
+        values = np.zeros(len(triangle.columns))
+        values[own] = seen.shortest(triangle.z)
+        factor = estimate.noise.score_factor(estimate.information, estimate.fit_weights)
+        spread = np.zeros((len(factor), len(values)))
+        spread[:, own] = factor[:, own] @ seen.inverse @ seen.inverse.T
+        parameters = Parameters(estimate.information.labels, values, spread.T @ spread)
+        settings = {**estimate.settings, "stop": self.stop, "essential": len(kept)}
+        return EssentialEstimate(
+            parameters, estimate.information, estimate.noise, estimate.rank, estimate.passes,
+            settings, kept, path,
+        )  # fmt: skip
+
+    def dropped(self, estimate: Estimate, path: Elimination, in_band: Array | None = None) -> int:
+        """Return how many parameters are dropped before the stop; arguments as of `reduced`."""
+        first = path.energies[0] if in_band is None else in_band
+        rules: dict[str, Callable[[Estimate, Elimination], NDArray[np.bool_]]] = {
+            "training-error": lambda e, p: self._error_rises(e, p, first),
+            "ratio": lambda _, p: np.append(False, p.ratios[:-1] <= self.ratio),
+            "f-statistic": self._matters,
+            "lack-of-fit": self._fits_less,
+            "torque-range": self._leaves_range,
+        }
+        beyond = rules[self.stop](estimate, path)
+        beyond[0] = False
+        return int(np.argmax(beyond)) - 1 if beyond.any() else len(path.order)
+
+    def _error_rises(
+        self, estimate: Estimate, path: Elimination, first: Array
+    ) -> NDArray[np.bool_]:
+        # Rows are smooth: what is dropped changes the residual in the motion's band only.
+        rise = (path.energies - path.energies[0]) @ np.square(estimate.fit_weights)
+        whole = path.energies[0] @ np.square(estimate.fit_weights)
+        allowed = ((1.0 + self.rise) ** 2 - 1.0) * (first @ np.square(estimate.fit_weights))
+        return np.asarray(rise > allowed + ROUNDING * whole)
+
+    def _matters(self, estimate: Estimate, path: Elimination) -> NDArray[np.bool_]:
+        energy, free = _independent(estimate, path)
+        gone = np.arange(len(energy)) - path.untold
+        counted = np.maximum(gone, 1)
+        statistic = (energy - energy[0]) / counted / (energy[0] / free)
+        chance = scipy.special.fdtri(counted, free, 1.0 - self.significance)
+        return np.asarray((gone > 0) & (statistic > chance))
+
+    def _fits_less(self, estimate: Estimate, path: Elimination) -> NDArray[np.bool_]:
+        energy, free = _independent(estimate, path)
+        gone = np.maximum(np.arange(len(energy)) - path.untold, 0)
+        square = energy / (free + gone)
+        return np.asarray(square > square[0] * (1.0 + ROUNDING))
+
+    def _leaves_range(self, estimate: Estimate, path: Elimination) -> NDArray[np.bool_]:
+        triangles = estimate.information.triangles
+        rows = np.array([t.rows for t in triangles], dtype=float)
+        rms = np.array([np.linalg.norm(t.factor[:, -1]) for t in triangles]) / np.sqrt(rows)
+        names = estimate.information.channels
+        span = [self.ranges.get(n, SPAN_OF_A_SINE * v) for n, v in zip(names, rms, strict=True)]
+        lost = np.sqrt(np.maximum(path.energies - path.energies[0], 0.0) / rows)
+        beyond = lost > self.range_share * np.array(span) + ROUNDING * rms
+        return np.asarray(beyond.any(axis=1))
+
+
+def elimination(estimate: Estimate) -> Elimination:
+    """Return the elimination of an estimate's parameters, rows weighted by what they are worth.
+
+    That is as in the fit, and less by the root of the channel's autocorrelation time: deviations
+    are then those of independent rows.
+
+    Args:
+        estimate: Least squares of all base parameters.
+    """
+    worth = np.array(estimate.fit_weights) / np.sqrt(estimate.noise.autocorrelation_time)
+    weights = dict(zip(estimate.information.channels, worth.tolist(), strict=True))
+    return Elimination.of(estimate.information, weights)
+
+
+def _independent(estimate: Estimate, path: Elimination) -> tuple[Array, float]:
+    """Return the residual sums of squares as of independent rows, and their degrees of freedom.
+
+    A row counts by its channel's integrated autocorrelation time, so that it makes no difference
+    how densely a motion is sampled.
+    """
+    noise = estimate.noise
+    weights = np.square(estimate.fit_weights) / noise.autocorrelation_time
+    rows = float(np.sum(noise.rows / noise.autocorrelation_time))
+    return path.energies @ weights, max(rows - (len(path.order) - path.untold), 1.0)

@@ -1,0 +1,238 @@
+"""The user's own columns of a robot's regressor: springs, counterbalances, cable forces.
+
+They are a function in a Python file that the user names. Its torque is linear in parameters of its
+own, which are then estimated with all others.
+"""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from heft.arrays import Array
+from heft.dynamics import DriveState
+from heft.errors import InputError, InvalidSetting, nearest
+from heft.information import Labels
+
+FUNCTION = "columns"  # its name in the file
+PROBED = 16  # random states from which names, units and signs are read
+
+
+@dataclass(frozen=True)
+class RegressorColumn:
+    """A column of the regressor: the efforts that a unit of its parameter makes drives supply.
+
+    Attributes:
+        name: Of the parameter, such as `elbow.spring`.
+        unit: Of the parameter.
+        effort: By joint, at N samples, [N·m or N per unit]; a number stands for all samples. Joints
+            that are not named are not acted on.
+        nonnegative: Whether the parameter cannot be negative.
+    """
+
+    name: str
+    unit: str
+    effort: Mapping[str, ArrayLike]
+    nonnegative: bool = False
+
+
+JointValues = Mapping[str, Array]
+ColumnFunction = Callable[[JointValues, JointValues, JointValues], Sequence[RegressorColumn]]
+
+
+@dataclass(frozen=True, eq=False)
+class OwnColumns:
+    """A user's function of motion, whose columns are added to those of a robot.
+
+    Attributes:
+        function: Takes positions [rad or m], velocities and accelerations by joint, each of shape
+            (N,), and returns the columns: always the same ones, in the same order.
+        joints: Names of the robot's channels.
+        source: Where it comes from, for messages.
+        columns: The columns at random states, whose names, units and signs are taken.
+        acts: Channel and column of each joint that one acts on, shape (actions, 2).
+        accelerated: Whether acceleration matters to them.
+    """
+
+    function: ColumnFunction
+    joints: tuple[str, ...]
+    source: str = "columns"
+    columns: tuple[RegressorColumn, ...] = field(init=False, repr=False)
+    acts: NDArray[np.int64] = field(init=False, repr=False)
+    accelerated: bool = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        rng = np.random.default_rng(PROBED)
+        q, v, a, other = rng.normal(size=(4, len(self.joints), PROBED))
+        found = self._called(q, v, a)
+        for k, column in enumerate(found):
+            self._require_named(column, found[:k])
+        object.__setattr__(self, "columns", found)
+        acts = [(self._channel(c, j), k) for k, c in enumerate(found) for j in c.effort]
+        object.__setattr__(self, "acts", np.array(acts, dtype=np.int64).reshape(-1, 2))
+        moved = self.rows(q, v, other) - self.rows(q, v, a)
+        object.__setattr__(self, "accelerated", bool(np.any(moved != 0.0)))
+
+    @staticmethod
+    def load(path: Path, joints: Sequence[str]) -> OwnColumns:
+        """Return the function `columns(q, v, a)` of a Python file, which is run.
+
+        Args:
+            path: The file.
+            joints: Names of the robot's joints.
+
+        Raises:
+            InputError: If it cannot be run, or has no such function.
+            InvalidSetting: If what the function returns are no columns of this robot.
+        """
+        try:
+            defined = runpy.run_path(str(path))
+        except (Exception, SystemExit) as problem:  # whatever the user's code raises
+            raise _failed(str(path), "cannot be run", problem) from problem
+        function = defined.get(FUNCTION)
+        if not callable(function):
+            raise InputError(
+                f"the file of own columns has no function `{FUNCTION}`",
+                argument=str(path),
+                got=", ".join(k for k, f in defined.items() if k[0] != "_" and callable(f)),
+                expected=f"def {FUNCTION}(q, v, a): return [RegressorColumn(…), …]",
+            )
+        return OwnColumns(function, tuple(joints), str(path))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the parameters."""
+        return tuple(c.name for c in self.columns)
+
+    @property
+    def nonnegative(self) -> tuple[bool, ...]:
+        """Which parameters cannot be negative."""
+        return tuple(c.nonnegative for c in self.columns)
+
+    def beside(self, labels: Labels) -> Labels:
+        """Return a robot's labels with these parameters behind them.
+
+        Raises:
+            InvalidSetting: If one has the name of another.
+        """
+        taken = [n for n in self.names if n in labels.names]
+        if taken:
+            raise InvalidSetting(
+                "an own column has the name of a parameter of the robot",
+                argument=self.source,
+                got=taken[0],
+                cure=f"call it otherwise, such as '{taken[0]}.own'",
+            )
+        units = (c.unit for c in self.columns)
+        return Labels((*labels.names, *self.names), (*labels.units, *units), labels.frame)
+
+    def rows(self, position: Array, velocity: Array, acceleration: Array) -> Array:
+        """Return the columns at N samples, shape (channels, columns, N) [N·m or N per unit].
+
+        Args:
+            position: Of the channels, shape (channels, N) [rad or m].
+            velocity: Likewise [rad/s or m/s].
+            acceleration: Likewise [rad/s² or m/s²].
+
+        Raises:
+            InvalidSetting: If the function returns other columns than before, or no finite numbers.
+        """
+        found = self._called(position, velocity, acceleration)
+        if [_signature(c) for c in found] != [_signature(c) for c in self.columns]:
+            raise InvalidSetting(
+                "a function of own columns returns other ones at another motion",
+                argument=self.source,
+                got=", ".join(c.name for c in found),
+                expected=", ".join(self.names),
+            )
+        size = position.shape[1]
+        rows = np.zeros((len(self.joints), len(found), size))
+        for k, column in enumerate(found):
+            for joint, effort in column.effort.items():
+                rows[self._channel(column, joint), k] = self._values(column, joint, effort, size)
+        return rows
+
+    def _called(self, q: Array, v: Array, a: Array) -> tuple[RegressorColumn, ...]:
+        by_joint = [dict(zip(self.joints, x, strict=True)) for x in (q, v, a)]
+        try:
+            found = tuple(self.function(*by_joint))
+        except Exception as problem:  # whatever the user's code raises
+            raise _failed(self.source, "fails", problem) from problem
+        odd: list[Any] = [c for c in found if not isinstance(c, RegressorColumn)]
+        if odd or not found:
+            raise InvalidSetting(
+                "a function of own columns returns a list of heft.RegressorColumn",
+                argument=self.source,
+                got=f"{type(odd[0]).__name__}" if odd else "an empty list",
+            )
+        return found
+
+    def _require_named(self, column: RegressorColumn, others: Sequence[RegressorColumn]) -> None:
+        names = [c.name for c in others]
+        if not column.name or not column.name.isprintable() or column.name in names:
+            raise InvalidSetting(
+                "own columns need names of their own", argument=self.source, got=repr(column.name)
+            )
+
+    def _channel(self, column: RegressorColumn, joint: str) -> int:
+        if joint in self.joints:
+            return self.joints.index(joint)
+        near = nearest(joint, self.joints)
+        raise InvalidSetting(
+            f"own column '{column.name}' acts on a joint that the robot does not have",
+            argument=self.source,
+            got=joint,
+            valid=self.joints,
+            cure=f"did you mean '{near}'?" if near else None,
+        )
+
+    def _values(self, column: RegressorColumn, joint: str, effort: ArrayLike, size: int) -> Array:
+        try:
+            values = np.broadcast_to(np.asarray(effort, dtype=float), (size,))
+        except (TypeError, ValueError) as problem:
+            raise InvalidSetting(
+                f"own column '{column.name}' has no number for each sample",
+                argument=f"{self.source}, effort of {joint}",
+                got=str(problem)[:120],
+                expected=f"a number, or {size} of them",
+            ) from problem
+        if not np.isfinite(values).all():
+            raise InvalidSetting(
+                f"own column '{column.name}' is not finite at some positions",
+                argument=f"{self.source}, effort of {joint}",
+                cure="define it at any position: base parameters are found at random ones",
+            )
+        return values
+
+
+def own_effort(own: OwnColumns | None, values: Mapping[str, float], state: DriveState) -> Array:
+    """Return the effort of a robot's own columns, shape (channels, N) [N·m or N].
+
+    Args:
+        own: The columns; None for none.
+        values: Parameters by name; those of other names are not looked at.
+        state: Of the drives, at N samples.
+    """
+    if own is None:
+        return np.zeros_like(state.velocity)
+    parameters = np.array([values.get(n, 0.0) for n in own.names])
+    rows = own.rows(state.position, state.velocity, state.acceleration)
+    return np.asarray(np.einsum("ckn,k->cn", rows, parameters))
+
+
+def _signature(column: RegressorColumn) -> tuple[object, ...]:
+    return column.name, column.unit, column.nonnegative, tuple(column.effort)
+
+
+def _failed(source: str, what: str, problem: BaseException) -> InputError:
+    return InputError(
+        f"the file of own columns {what}",
+        argument=source,
+        got=f"{type(problem).__name__}: {problem}"[:300],
+    )
