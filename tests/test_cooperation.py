@@ -19,6 +19,7 @@ from heft.applications.cooperation import (
     ContactSignals,
     CooperativeMethod,
     CooperativeResult,
+    Known,
     PaperMethod,
     identify_team_files,
     simulate_team_files,
@@ -237,19 +238,70 @@ def test_clocks_are_as_sure_as_they_say() -> None:
     assert 0.4 < np.sqrt(np.mean(np.square(off))) < 1.6
 
 
-@pytest.mark.parametrize("wrong", ["bias", "scale", "swapped", "none"])
-def test_a_robot_whose_motion_sensors_lie_is_named(wrong: str) -> None:
-    honest = signals(replace(SHORT, robots=4, duration=12.0).run(2))
-    gyro = honest[2].angular_velocity
+def lying(signals: ContactSignals, sensor: str, lie: str) -> ContactSignals:
+    """Return what a robot reads one sensor of which lies."""
+    true = getattr(signals, sensor)
     lies = {
-        "bias": gyro + np.array([0.5, 0.0, 0.0]),
-        "scale": 1.3 * gyro,
-        "swapped": gyro * np.array([1.0, 1.0, -1.0]),
-        "none": gyro,
+        "bias": true + np.array([0.6, 0.0, 0.0]),
+        "scale": 1.5 * true,
+        "swapped": true[:, [1, 0, 2]],
     }
-    honest[2] = replace(honest[2], angular_velocity=lies[wrong])
-    known = CooperativeMethod().identify(honest, Graph.ring(4)).known[-1]
-    assert known.doubtful == (None if wrong == "none" else 2)
+    return replace(signals, **{sensor: lies[lie]})
+
+
+@pytest.mark.parametrize("sensor", ["angular_velocity", "velocity", "acceleration"])
+@pytest.mark.parametrize("lie", ["bias", "scale", "swapped"])
+def test_a_robot_one_sensor_of_which_lies_is_left_out(sensor: str, lie: str) -> None:
+    """It is named within 4 s, and poses and load are as sure as they say without it."""
+    five = replace(SHORT, robots=5, duration=6.0)
+    who = {"bias": 0, "scale": 2, "swapped": 4}[lie]
+    team = five.run(30 + who)
+    read = signals(team)
+    read[who] = lying(read[who], sensor, lie)
+    found = CooperativeMethod(every=20).identify(read, Graph.ring(5))
+    (doubt,) = found.known[-1].doubts
+    assert (doubt.robot, doubt.sensor) == (who, sensor)
+    assert next(k.time for k in found.known if k.doubts) < 4.0
+    assert squared_error(team, found.known[-1]) < 2.5 and not found.changes
+    for a, b in ((0, 1), (1, 3), (4, 2)):
+        pose = found.known[-1].between(b, a)
+        assert pose is not None
+        R, t = team.pose(b, a)
+        assert np.abs(pose[0] - R).max() < 0.06 and np.abs(pose[1] - t).max() < 0.06
+
+
+def squared_error(team: SimulatedTeam, known: Known) -> float:
+    """Return the normalized squared error of the ten parameters, over ten."""
+    assert known.values is not None and known.covariance is not None
+    truth = team.bodies[0].seen_from(team.rotations[0], team.origins[0])
+    off = known.values - inertia.from_body(*truth)
+    return float(off @ np.linalg.solve(known.covariance, off)) / 10.0
+
+
+@pytest.mark.parametrize("who", [0, 3])
+def test_where_more_than_one_sensor_lies_the_others_poses_are_told_and_no_load(who: int) -> None:
+    team = replace(SHORT, robots=5).run(2)
+    read = signals(team)
+    for sensor in ("angular_velocity", "velocity", "acceleration"):
+        read[who] = lying(read[who], sensor, "swapped")
+    turned = read[who].velocity * np.array([1.0, -1.0, 1.0])
+    read[who] = replace(read[who], velocity=turned)
+    known = CooperativeMethod(every=1000).identify(read, Graph.ring(5)).known[-1]
+    assert [(d.robot, d.sensor) for d in known.doubts] == [(who, None)]
+    others = [k for k in range(5) if k != who]
+    assert known.between(others[0], who) is None and known.values is None
+    pose = known.between(others[3], others[0])
+    assert pose is not None
+    R, t = team.pose(others[3], others[0])
+    assert np.abs(pose[0] - R).max() < 0.06 and np.abs(pose[1] - t).max() < 0.06
+
+
+@pytest.mark.parametrize("robots", [2, 3, 5])
+def test_where_nobody_lies_nobody_is_left_out(robots: int) -> None:
+    for seed in range(4):
+        team = replace(SHORT, robots=robots, duration=5.0).run(seed)
+        found = CooperativeMethod(every=10).identify(signals(team), Graph.ring(robots))
+        assert not any(k.doubts for k in found.known)
 
 
 def test_forces_at_points_alone_tell_the_load() -> None:

@@ -209,10 +209,10 @@ class CooperativeNode:
             words = f"the clock of {name} is {late} (± {1e3 * clock.std:.1g} ms): set"
             self.tell("clock", words, name)
         known = self.known
-        if known is not None and (doubtful := known.known.doubtful) is not None:
-            name = self.stated.robots[known.origins[doubtful]].name
-            words = "its motion sensors do not go with the others'"
-            self.tell("doubtful", f"{name}: {words}", name)
+        if known is not None:
+            for doubt in known.known.doubts:
+                name = self.stated.robots[known.origins[doubt.robot]].name
+                self.tell("doubtful", doubt.words(name), name)
 
     def tell(self, name: str, message: str, once: str = "") -> None:
         """Keep an event; one of a name and a subject once.

@@ -15,9 +15,9 @@ import numpy as np
 from heft.arrays import Array
 from heft.information import Graph
 
+from .agreement import from_first
 from .clocks import ClockSettings
 from .method import WIDE, CooperativeMethod, CooperativeRun, Known
-from .pose import composed, inverse
 from .replication import Replica
 from .signals import LoadEstimate, Pose
 from .team_clocks import TeamClocks
@@ -67,18 +67,28 @@ class TeamKnown:
         Args:
             origins: Who holds it then.
         """
-        poses = self.known.poses
-        if not poses or not set(origins) <= set(self.origins):
+        if not self.known.poses or not set(origins) <= set(self.origins):
             return None
         places = [self.origins.index(o) for o in origins]
-        first = inverse(poses[places[0]])
-        moved = tuple(composed(poses[k], first) for k in places)
+        told = {k: p for k, place in enumerate(places) if (p := self.known.poses[place])}
+        if not told:
+            return None
+        moved = from_first(told)
         values, covariance = self.known.values, self.known.covariance
         if values is not None and covariance is not None:
-            change = self.known.space.load_map(poses[places[0]])
+            change = self.known.space.load_map(told[min(told)])
             values, covariance = change @ values, change @ covariance @ change.T
         kept = replace(
-            self.known, poses=moved, values=values, covariance=covariance, disagreement=()
+            self.known,
+            poses=tuple(moved.get(k) for k in range(len(origins))),
+            values=values,
+            covariance=covariance,
+            disagreement=(),
+            doubts=tuple(
+                replace(d, robot=places.index(d.robot))
+                for d in self.known.doubts
+                if d.robot in places
+            ),
         )
         return TeamKnown(origins, kept)
 
@@ -191,8 +201,7 @@ class TeamSolver:
             run.moments, run.seen = old.moments[:, columns], old.seen
             run.parts = [old.parts[k] for k in places]
             if self._before is not None:
-                run.poses, run.posed, run.unplaced = self._before.known.poses, old.posed, ()
-                run.pose_spreads = [old.pose_spreads[k] for k in places]
+                run.agreed, run.posed = old.agreed.of(places), old.posed
             self._spread_at = old.seen  # until there are more, the old ones serve
         self._origins, self._run = origins, run
 
