@@ -82,12 +82,14 @@ class AgreementSettings:
         doubtful: Mean squared difference of a sensor over its variance, from which motions do not
             agree.
         sure: Deviations by which such a mean exceeds 1, at least.
+        clear: Deviations by which leaving out one sensor explains a robot better than another.
         suspects: How many robots are tried to be left out, those that differ most.
     """
 
     rounds: int = 3
     doubtful: float = 2.0
     sure: float = 5.0
+    clear: float = 3.0
     suspects: int = 3
 
     def limit(self, rows: float) -> float:
@@ -354,7 +356,7 @@ class TeamMotions:
         told = [(self._beyond_noise(e, s), s, e) for e, s in tried if e.covariance is not None]
         told.sort(key=lambda t: t[:2])
         clear = bool(told) and told[0][2].apart <= limit
-        clear &= len(told) < 2 or told[1][0] > told[0][0] + settings.sure
+        clear &= len(told) < 2 or told[1][0] > told[0][0] + settings.clear
         doubt = Doubt(robot, told[0][1] if clear else None, whole.apart)
         poses, spreads = dict(found.poses), dict(found.spreads)
         if clear:
