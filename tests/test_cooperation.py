@@ -304,6 +304,29 @@ def test_where_nobody_lies_nobody_is_left_out(robots: int) -> None:
         assert not any(k.doubts for k in found.known)
 
 
+@pytest.mark.parametrize("fault", ["gain", "offset", "none", "offset of a torque"])
+def test_a_wrench_that_explains_what_is_left_over_is_named(fault: str) -> None:
+    """Only the sum counts: an offset of a torque is the same wherever it is, and has no name."""
+    for who in (0, 3):
+        team = replace(SHORT, robots=4, duration=7.0).run(who)
+        read = signals(team)
+        own = read[who]
+        faults = {
+            "gain": replace(own, force=1.2 * own.force, torque=1.2 * own.torque),
+            "offset": replace(own, force=own.force + np.array([0.0, 3.0, 0.0])),
+            "offset of a torque": replace(own, torque=own.torque + np.array([0.5, 0.0, 0.0])),
+            "none": own,
+        }
+        read[who] = faults[fault]
+        found = CooperativeMethod(every=30).identify(read, Graph.ring(4))
+        named = [k.wrench_doubt for k in found.known if k.wrench_doubt is not None]
+        assert {d.robot for d in named} == ({who} if fault in ("gain", "offset") else set())
+        if fault == "offset":
+            assert all(d.offset == pytest.approx(3.0, abs=0.3) for d in named)
+        elif fault != "none":
+            assert found.known[-1].misfit > 1.2
+
+
 def test_forces_at_points_alone_tell_the_load() -> None:
     sure = TeamNoise(*[1e-6] * 4, 0.0)
     exact = replace(SHORT, robots=4, duration=12.0, points=True, noise=sure).run(3)

@@ -23,6 +23,7 @@ from .load import LoadInformation
 from .pose import composed, inverse, moved
 from .signals import ContactSignals, LoadEstimate, Pose
 from .windows import PLANAR, SIZE, SPATIAL, SUMMED, Space, Windows, WindowSettings
+from .wrench_faults import OwnWrench, WrenchDoubt, wrench_doubt
 
 WIDE = SIZE + 6  # numbers of a robot's window
 SMALL = 1e-5  # change of a pose for a derivative [rad, m]
@@ -93,6 +94,7 @@ class Known:
         space: Which parameters those of π are.
         doubts: Robots whose motion sensors do not go with the others', and are left out of what
             is agreed.
+        wrench_doubt: Whose wrench explains what the load leaves over, where one's does.
     """
 
     time: float
@@ -104,6 +106,7 @@ class Known:
     unplaced: tuple[int, ...] = ()
     space: Space = SPATIAL
     doubts: tuple[Doubt, ...] = ()
+    wrench_doubt: WrenchDoubt | None = None
 
     def between(self, to: int, of: int) -> Pose | None:
         """Return R and t from one robot's frame to another's; None where not told yet."""
@@ -185,7 +188,7 @@ class CooperativeRun:
         self.seen = 0
         self.wide = len(self.space.columns)
         self.moments = np.zeros((0, self.wide * self.count))
-        self.of_load = np.zeros((0, self.wide * self.count))
+        self.of_load = np.zeros((0, self.wide * self.count + 1))  # the last of ones
         self.loaded = self.fresh = 0
         self.end = 0.0
         self.skip_until = -np.inf
@@ -217,7 +220,7 @@ class CooperativeRun:
             return
         if self.hits:
             return  # neither for nor against until the next window tells
-        self.of_load = self._added(self.of_load, row)
+        self.of_load = self._added(self.of_load, np.hstack([row, np.ones((1, 1))]))
         self.loaded += 1
         self.fresh += 1
         if self.seen >= max(method.first, method.longer * self.posed):
@@ -276,14 +279,14 @@ class CooperativeRun:
     def _load(self, moments: Array, windows: int, poses: Mapping[int, Pose]) -> LoadInformation:
         """Return what rows tell of the load, in robot 0's frame."""
         back = {j: inverse(pose) for j, pose in poses.items()}
-        space, first, size = self.space, len(self.space.motion), len(self.space.wrench)
+        space, size = self.space, len(self.space.wrench)
         left_out = {doubt.robot for doubt in self.agreed.doubts}
         maps = {j: space.motion_map(p) for j, p in back.items() if j not in left_out}
         agreed, spread = fused(self._motions(moments), self.parts, maps)
         wrench, of_wrench = np.zeros((len(moments), size)), np.zeros((size, size))
         for j, pose in back.items():
             D = space.wrench_map(pose)
-            wrench += moments[:, self.wide * j + first : self.wide * (j + 1)] @ D.T
+            wrench += self._wrenches(moments, j) @ D.T
             of_wrench += D @ self.parts[j].wrench_spread @ D.T
         whole = np.hstack([agreed, wrench])
         return LoadInformation(whole, spread, of_wrench, windows, self.overlap, space)
@@ -308,9 +311,27 @@ class CooperativeRun:
                 )
             covariance = covariance + self.pose_part
             self.current = replace(
-                self._known(end), values=values, covariance=covariance, misfit=misfit
+                self._known(end),
+                values=values,
+                covariance=covariance,
+                misfit=misfit,
+                wrench_doubt=self._wrench_doubt(moments, load, values),
             )
         self.known.append(self.current)
+
+    def _wrenches(self, moments: Array, robot: int) -> Array:
+        """Return what a robot measured of its wrench among rows of all."""
+        first = self.wide * robot + len(self.space.motion)
+        return moments[:, first : self.wide * (robot + 1)]
+
+    def _wrench_doubt(
+        self, moments: Array, load: LoadInformation, values: Array
+    ) -> WrenchDoubt | None:
+        own = {
+            k: OwnWrench(self._wrenches(moments, k), self.space.wrench_map(inverse(pose)))
+            for k, pose in self.agreed.poses.items()
+        }
+        return wrench_doubt(load, values, own, moments[:, -1])
 
     def _known(self, end: float) -> Known:
         """Return what is known without a load."""

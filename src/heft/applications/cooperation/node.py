@@ -213,6 +213,9 @@ class CooperativeNode:
             for doubt in known.known.doubts:
                 name = self.stated.robots[known.origins[doubt.robot]].name
                 self.tell("doubtful", doubt.words(name), name)
+            if (wrench := known.known.wrench_doubt) is not None:
+                name = self.stated.robots[known.origins[wrench.robot]].name
+                self.tell("doubtful wrench", wrench.words(name), name)
 
     def tell(self, name: str, message: str, once: str = "") -> None:
         """Keep an event; one of a name and a subject once.

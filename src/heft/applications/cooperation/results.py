@@ -169,6 +169,9 @@ class TeamFound:
         said = f"What the load leaves over is {left:.2f} times the sensors' noise"
         if left < MUCH:
             return [*doubts, f"{said}."]
+        wrench = known[-1].wrench_doubt
+        if wrench is not None:
+            doubts = [*doubts, f"{wrench.words(self.stated.robots[wrench.robot].name)}."]
         return [
             *doubts,
             f"{said}: one rigid load, held by these robots alone, does not explain the logs, and "

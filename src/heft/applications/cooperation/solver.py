@@ -84,6 +84,7 @@ class TeamKnown:
             values=values,
             covariance=covariance,
             disagreement=(),
+            wrench_doubt=None,
             doubts=tuple(
                 replace(d, robot=places.index(d.robot))
                 for d in self.known.doubts
