@@ -126,13 +126,14 @@ class Agreement:
         """Largest difference of one robot from the others."""
         return max(self.apart.values(), default=np.inf)
 
-    def of(self, robots: Sequence[int]) -> Agreement:
-        """Return what of it concerns some robots, which it numbers anew.
+    def of(self, robots: Sequence[int], anew: Sequence[int] | None = None) -> Agreement:
+        """Return what of it concerns some robots.
 
         Args:
-            robots: Their places here, in order.
+            robots: Their places here.
+            anew: Their places there; counted if None.
         """
-        place = {robot: k for k, robot in enumerate(robots)}
+        place = dict(zip(robots, range(len(robots)) if anew is None else anew, strict=True))
         poses = {place[k]: p for k, p in self.poses.items() if k in place}
         return Agreement(
             from_first(poses) if poses else {},
@@ -141,6 +142,28 @@ class Agreement:
             tuple(place[k] for k in self.unplaced if k in place),
             tuple(replace(d, robot=place[d.robot]) for d in self.doubts if d.robot in place),
         )
+
+    def beliefs(self, others: Mapping[int, PoseBelief], space: Space) -> dict[int, PoseBelief]:
+        """Return what is known of poses by it, as what another agreement may begin with.
+
+        Args:
+            others: What is known beside, in a frame of their own: of robots that have no pose
+                here, by those that have.
+            space: Which small turns and shifts there are.
+        """
+        if self.unplaced:
+            return dict(others)
+        found = {}
+        for k, pose in self.poses.items():
+            information = np.zeros((6, 6))
+            if k in self.spreads and np.any(self.spreads[k]):
+                information[np.ix_(space.pose, space.pose)] = np.linalg.inv(self.spreads[k])
+            found[k] = PoseBelief(pose, information)
+        for k in others.keys() - found.keys():
+            target = believed(k, others, self.poses)
+            if target is not None:
+                found[k] = target
+        return found
 
 
 def fused(
@@ -163,6 +186,36 @@ def from_first(poses: Mapping[int, Pose]) -> dict[int, Pose]:
     """Return poses from the frame of the first robot that has any."""
     back = inverse(poses[min(poses)])
     return {k: composed(pose, back) for k, pose in poses.items()}
+
+
+def believed(
+    robot: int, beliefs: Mapping[int, PoseBelief], poses: Mapping[int, Pose]
+) -> PoseBelief | None:
+    """Return what is known of a robot's pose from the others', beside motion; None if nothing.
+
+    Args:
+        robot: Of whom.
+        beliefs: By robot, what is known of its pose from a frame that all share.
+        poses: Of the others; its own does not count.
+    """
+    own = beliefs.get(robot)
+    others = [j for j in beliefs if j != robot and j in poses]
+    if own is None or not others:
+        return None
+    targets, informations = [], []
+    for j in others:
+        change = composed(own.pose, inverse(beliefs[j].pose))
+        turn = np.kron(np.eye(2), change[0])
+        targets.append(composed(change, poses[j]))
+        informations.append(turn @ beliefs[j].information @ turn.T)
+    total = np.asarray(sum(informations))
+    off = [
+        weight @ difference(targets[0], target)
+        for weight, target in zip(informations, targets, strict=True)
+    ]
+    target = moved(targets[0], np.linalg.pinv(total) @ np.sum(off, axis=0))
+    information = own.information @ np.linalg.pinv(own.information + total) @ total
+    return PoseBelief(target, 0.5 * (information + information.T))
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,14 +243,18 @@ class TeamMotions:
         """How many windows count as one."""
         return max(p.overlap for p in self.parts)
 
-    def placed(self, robots: Sequence[int]) -> dict[int, Pose]:
+    def placed(
+        self, robots: Sequence[int], known: Mapping[int, Pose] | None = None
+    ) -> dict[int, Pose]:
         """Return poses from the first robot's frame, along neighbours whose motions tell theirs.
 
         Args:
             robots: Of whom.
+            known: Poses that are known already; the first robot's if None.
         """
         neighbours = self.graph.among(robots).neighbours
-        found, todo = {robots[0]: STILL}, [0]
+        found = dict(known) if known else {robots[0]: STILL}
+        todo = [robots.index(k) for k in found]
         while todo:
             a = todo.pop(0)
             for b in neighbours[a]:
@@ -209,7 +266,7 @@ class TeamMotions:
                     found[j] = composed(told.pose, found[i])
                     todo.append(b)
         for j in robots:
-            target = None if j in found else self.believed(j, found)
+            target = None if j in found else believed(j, self.beliefs, found)
             if target is not None:
                 found[j] = target.pose
         return found
@@ -218,33 +275,6 @@ class TeamMotions:
         both = triangle_of(np.hstack([one, self.motions[robot]]))
         spreads = (spread, self.parts[robot].spread)
         return MotionPair(both, spreads, self.windows, self.overlap, self.space)
-
-    def believed(self, robot: int, poses: Mapping[int, Pose]) -> PoseBelief | None:
-        """Return what is known of a robot's pose from the others', beside motion; None if nothing.
-
-        Args:
-            robot: Of whom.
-            poses: Of the others.
-        """
-        own = self.beliefs.get(robot)
-        others = [j for j in self.beliefs if j != robot and j in poses]
-        if own is None or not others:
-            return None
-        targets, informations = [], []
-        for j in others:
-            change = composed(own.pose, inverse(self.beliefs[j].pose))
-            turn = np.kron(np.eye(2), change[0])
-            targets.append(composed(change, poses[j]))
-            informations.append(turn @ self.beliefs[j].information @ turn.T)
-        total = np.asarray(sum(informations))
-        off = [
-            weight @ difference(targets[0], target)
-            for weight, target in zip(informations, targets, strict=True)
-        ]
-        target = moved(targets[0], np.linalg.pinv(total) @ np.sum(off, axis=0))
-        both = np.linalg.pinv(own.information + total)
-        information = own.information @ both @ total
-        return PoseBelief(target, 0.5 * (information + information.T))
 
     def against(self, robot: int, poses: Mapping[int, Pose], about: Pose) -> MotionPair:
         """Return what others agree on and a robot's motion, in frames that are near each other.
@@ -260,7 +290,7 @@ class TeamMotions:
             if j != robot
         }
         agreed, spread = fused(dict(enumerate(self.motions)), self.parts, maps)
-        belief = self.believed(robot, {j: p for j, p in poses.items() if j != robot})
+        belief = believed(robot, self.beliefs, poses)
         if belief is not None:
             belief = replace(belief, pose=composed(belief.pose, inverse(about)))
         return replace(self._pair(agreed, spread, robot), belief=belief)
@@ -316,7 +346,7 @@ class TeamMotions:
     def _among(self, robots: Sequence[int], start: Mapping[int, Pose], rounds: int) -> Agreement:
         known = {k: start[k] for k in robots if k in start}
         if len(known) < len(robots):
-            known = self.placed(robots)
+            known = self.placed(robots, known)
         lacking = tuple(k for k in robots if k not in known)
         if lacking:
             return Agreement(unplaced=lacking)

@@ -19,6 +19,7 @@ from heft.arrays import Array
 from heft.information import Graph, inertia, triangle_of
 
 from .agreement import Agreement, AgreementSettings, Doubt, TeamMotions, fused
+from .beliefs import TeamBelief
 from .load import LoadInformation
 from .pose import composed, inverse, moved
 from .signals import ContactSignals, LoadEstimate, Pose
@@ -44,6 +45,7 @@ class CooperativeMethod:
         impossible: χ² of one window that ends a load by itself.
         planar: Whether the load moves in a plane, all contacts' z axes across it: mass, two
             coordinates of its centre and one moment of inertia are then all that there is.
+        belief: What is known beside, of the contacts and the first load.
     """
 
     windows: WindowSettings = WindowSettings()
@@ -55,6 +57,7 @@ class CooperativeMethod:
     against: int = 2
     impossible: float = 100.0
     planar: bool = False
+    belief: TeamBelief = TeamBelief()
 
     @property
     def space(self) -> Space:
@@ -107,6 +110,20 @@ class Known:
     space: Space = SPATIAL
     doubts: tuple[Doubt, ...] = ()
     wrench_doubt: WrenchDoubt | None = None
+
+    @property
+    def first(self) -> int:
+        """The first robot that has a pose: its frame is that of π."""
+        return next((k for k, pose in enumerate(self.poses or ()) if pose is not None), 0)
+
+    def with_load_of(self, before: Known) -> Known:
+        """Return it with a load that was known before, of the same robots."""
+        pose = None if self.poses is None else self.poses[before.first]
+        if pose is None or before.values is None or before.covariance is None:
+            return self
+        change = self.space.load_map(inverse(pose))
+        covariance = change @ before.covariance @ change.T
+        return replace(self, values=change @ before.values, covariance=covariance)
 
     def between(self, to: int, of: int) -> Pose | None:
         """Return R and t from one robot's frame to another's; None where not told yet."""
@@ -178,6 +195,7 @@ class CooperativeRun:
 
     def __init__(self, method: CooperativeMethod, parts: Sequence[Windows], graph: Graph) -> None:
         self.method, self.graph, self.space = method, graph, method.space
+        self.belief = method.belief
         self.parts = [self.space.of(p) for p in parts]
         self.count = len(parts)
         self.overlap = max(p.overlap for p in parts)
@@ -215,6 +233,7 @@ class CooperativeRun:
             self.changes.append(self.end)
             self.of_load, self.loaded, self.fresh = self.of_load[:0], 0, 0
             self.pose_part_at = 0
+            self.belief = self.belief.of_another_load()
             self.skip_until, self.hits = self.end, 0
             self.current = None
             return
@@ -266,7 +285,8 @@ class CooperativeRun:
         moments = triangle_of(self.moments) if len(self.moments) > 1 else self.moments
         self.posed = windows
         motions = [*self._motions(moments).values()]
-        team = TeamMotions(motions, self.parts, windows, self.graph, self.space)
+        beliefs = self.belief.poses
+        team = TeamMotions(motions, self.parts, windows, self.graph, self.space, beliefs)
         start = {} if self.agreed.unplaced else self.agreed.poses
         self.agreed = team.agree(start, self.method.agreement)
         self.pose_part_at = 0
@@ -289,7 +309,8 @@ class CooperativeRun:
             wrench += self._wrenches(moments, j) @ D.T
             of_wrench += D @ self.parts[j].wrench_spread @ D.T
         whole = np.hstack([agreed, wrench])
-        return LoadInformation(whole, spread, of_wrench, windows, self.overlap, space)
+        belief = self.belief.of_load(poses, space)
+        return LoadInformation(whole, spread, of_wrench, windows, self.overlap, space, belief)
 
     def _solve(self, end: float) -> None:
         if not self.placed or self.loaded < self.method.first:

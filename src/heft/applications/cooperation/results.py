@@ -287,7 +287,8 @@ def identify_team_files(
             got=str(path),
             cure="--method heft",
         )
-    used = CooperativeMethod(planar=stated.planar) if method == "heft" else PaperMethod()
+    own = CooperativeMethod(planar=stated.planar, belief=stated.belief)
+    used = own if method == "heft" else PaperMethod()
     result = used.identify(team, stated.graph)
     if isinstance(result, CooperativeResult):
         untold = result.known[-1].unplaced if result.known else tuple(range(len(team)))
