@@ -21,13 +21,22 @@ from heft.applications.cooperation import (
     CooperativeResult,
     Known,
     PaperMethod,
+    TeamBelief,
+    TeamRobot,
     identify_team_files,
     simulate_team_files,
 )
 from heft.applications.cooperation.clocks import clock_offset, on_one_clock
 from heft.applications.cooperation.method import CooperativeRun, unplaced
 from heft.applications.cooperation.paper import observation
-from heft.applications.cooperation.pose import MotionPair, composed, inverse
+from heft.applications.cooperation.pose import (
+    MotionPair,
+    PoseBelief,
+    composed,
+    difference,
+    inverse,
+    moved,
+)
 from heft.applications.cooperation.windows import (
     SensorNoise,
     Windows,
@@ -375,6 +384,96 @@ def test_a_load_that_weak_motion_tells_is_as_sure_as_it_says(motion: TeamMotion)
     assert 0.3 < np.mean(squared) < 1.5
 
 
+def known_of(team: SimulatedTeam, std: float) -> TeamBelief:
+    """Return mass, a centre and all poses, in a frame of nobody's, as sure as is said."""
+    mass, com, _ = team.bodies[0].seen_from(team.rotations[1], team.origins[1])
+    frame = pose(11)
+    poses = {k: PoseBelief(composed(team.pose(k, 0), frame), np.eye(6) / std**2) for k in range(3)}
+    return TeamBelief(poses, (mass + 0.1, std), {1: (com + 0.02, std)})
+
+
+def test_what_is_known_for_sure_is_fixed_and_what_is_unsure_not_said(team: SimulatedTeam) -> None:
+    read, graph = signals(team), Graph.ring(3)
+
+    def known(belief: TeamBelief) -> Known:
+        return CooperativeMethod(every=1000, belief=belief).identify(read, graph).known[-1]
+
+    nothing, unsure = known(TeamBelief()), known(known_of(team, 1e7))
+    sure = known(known_of(team, 1e-7))
+    for found in (nothing, unsure, sure):
+        assert found.values is not None and found.covariance is not None
+    assert nothing.values is not None and unsure.values is not None
+    assert np.abs(unsure.values - nothing.values).max() < 1e-6
+    assert unsure.covariance == pytest.approx(nothing.covariance, rel=1e-6, abs=1e-12)
+    load, mine = sure.load(1), nothing.load(1)
+    assert load is not None and mine is not None and load.std is not None and mine.std is not None
+    mass, com, _ = team.bodies[0].seen_from(team.rotations[1], team.origins[1])
+    assert abs(load.mass - mass - 0.1) < 1e-6 and np.abs(load.com - com - 0.02).max() < 1e-6
+    assert (load.std[:4] < 1e-6).all() and (load.std[4:] < mine.std[4:]).all()
+    for j in (1, 2):
+        found_pose = sure.between(j, 0)
+        assert found_pose is not None
+        R, t = team.pose(j, 0)
+        assert np.abs(found_pose[0] - R).max() < 1e-6 and np.abs(found_pose[1] - t).max() < 1e-6
+
+
+def test_a_mass_that_is_known_tells_what_the_conditional_mean_does(team: SimulatedTeam) -> None:
+    read, graph = signals(team), Graph.ring(3)
+    whole = CooperativeMethod(every=1000).identify(read, graph).known[-1]
+    belief = TeamBelief(mass=(2.01, 1e-6))
+    given = CooperativeMethod(every=1000, belief=belief).identify(read, graph).known[-1]
+    assert whole.values is not None and whole.covariance is not None and given.values is not None
+    gain = whole.covariance[:, 0] / whole.covariance[0, 0]
+    expected = whole.values + gain * (2.01 - whole.values[0])
+    std = np.sqrt(np.diag(whole.covariance))
+    assert np.abs(given.values - expected)[1:] == pytest.approx(np.zeros(9), abs=1.0 * std.max())
+    assert (np.abs(given.values - expected) < 0.5 * std).all()
+
+
+def test_what_is_known_of_poses_and_load_keeps_intervals_true() -> None:
+    squared = []
+    for seed in range(8):
+        team = replace(SHORT, duration=4.0).run(seed)
+        rng = np.random.default_rng(seed)
+        poses = {}
+        for k in range(3):
+            off = 0.01 * rng.standard_normal(6)
+            poses[k] = PoseBelief(moved(team.pose(k, 0), off), np.eye(6) / 0.01**2)
+        belief = TeamBelief(poses, (2.0 + 0.01 * rng.standard_normal(), 0.01))
+        method = CooperativeMethod(every=1000, belief=belief)
+        known = method.identify(signals(team), Graph.ring(3)).known[-1]
+        squared.append(squared_error(team, known))
+    assert 0.4 < np.mean(squared) < 1.7
+
+
+def test_poses_that_are_known_need_no_motion_that_tells_them() -> None:
+    """A load that turns about no axis tells none, but its mass once they are known."""
+    team = replace(SHORT, motion=TeamMotion(0.7, 0.0), duration=5.0).run(3)
+    belief = replace(known_of(team, 1e-3), mass=None, centres={})
+    known = CooperativeMethod(every=1000, belief=belief).identify(signals(team), Graph.ring(3))
+    assert known.known[-1].between(1, 0) is not None and known.known[-1].unplaced == ()
+    assert known.known[-1].values is None  # no inertia
+
+
+def test_what_a_file_knows_is_what_frames_are() -> None:
+    """A frame turned by its rotation vector and put at its position; both unsure together."""
+    rng = np.random.default_rng(3)
+    turn, at = rng.normal(size=3), rng.normal(size=3)
+    robot = TeamRobot(
+        "a", position=tuple(at), position_std=0.02, rotation=tuple(turn), rotation_std=0.01
+    )
+    assert robot.pose is not None
+    R = Rotation.from_rotvec(turn).as_matrix()
+    assert np.allclose(robot.pose.pose[0], R.T)
+    assert np.allclose(R @ robot.pose.pose[1] + at, 0.0)
+    off = []
+    for _ in range(4000):
+        other_R = R @ Rotation.from_rotvec(0.01 * rng.normal(size=3)).as_matrix()
+        other = (other_R.T, -other_R.T @ (at + 0.02 * rng.normal(size=3)))
+        off.append(difference(robot.pose.pose, other))
+    assert np.allclose(np.cov(np.array(off).T) @ robot.pose.information, np.eye(6), atol=0.2)
+
+
 def test_poses_are_estimated_once_there_are_windows_enough_and_then_ever_more(
     monkeypatch: pytest.MonkeyPatch, team: SimulatedTeam
 ) -> None:
@@ -540,6 +639,14 @@ def test_a_simulated_team_is_the_same_byte_for_byte(run: Path, tmp_path: Path) -
         ("robots = 2\n[simulation]\nnoise = [1.0]", "noise"),
         ("robots = 2\n[simulation]\nmasses = [1.0, 2.0]\nchanges = []", "changes"),
         ("robot = 2", "robot"),
+        ("robots = 2\n[known]\nmass = 2.0", "mass_std"),
+        ("robots = 2\n[known]\nmass = -2.0\nmass_std = 1.0", "mass"),
+        ("robots = 2\n[known]\nmass = 2.0\nmass_std = 0.0", "mass_std"),
+        ('[[robot]]\nname = "a"\ncom = [0.0, 0.0, 0.1]', "com_std"),
+        ('[[robot]]\nname = "a"\ncom = [0.0, 0.1]\ncom_std = 1.0', "com"),
+        ('[[robot]]\nname = "a"\nposition = [0.0, 0.0, 0.1]\nposition_std = 0.1', "rotation"),
+        ('[[robot]]\nname = "a"\nrotation = [0.0, 0.0, nan]\nrotation_std = 0.1', "rotation"),
+        ('[[robot]]\nname = "a"\nlate = true', "late"),
     ],
 )
 def test_a_team_that_is_none_is_refused(text: str, says: str, tmp_path: Path) -> None:
