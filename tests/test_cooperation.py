@@ -28,7 +28,7 @@ from heft.applications.cooperation import (
 )
 from heft.applications.cooperation.clocks import clock_offset, on_one_clock
 from heft.applications.cooperation.method import CooperativeRun, unplaced
-from heft.applications.cooperation.paper import observation
+from heft.applications.cooperation.paper import estimate_map, observation
 from heft.applications.cooperation.pose import (
     MotionPair,
     PoseBelief,
@@ -702,3 +702,24 @@ def test_a_sensor_that_tells_next_to_nothing_surely_takes_no_answer_down(name: s
     known = CooperativeMethod(every=60).identify(team, Graph.ring(3)).known
     told = known[-1].load(0) if known else None
     assert told is None or not known[-1].misfit < 2.0 or abs(told.mass - 2.0) < 0.1
+
+
+def test_the_papers_estimates_are_those_of_every_frame_and_sharing_them_agrees() -> None:
+    """(31) in the direction that is right, and (32); section VII-B with and without them."""
+    team = replace(SHORT, duration=12.0).run(4)
+    for k in (1, 2):
+        own, other = (team.bodies[0].seen_from(team.rotations[j], team.origins[j]) for j in (0, k))
+        one, two = (
+            np.array(
+                [*com, *np.diag(about), about[0, 1], about[0, 2], about[1, 2], 1.0 / mass, 1.0]
+            )
+            for mass, com, about in (own, other)
+        )
+        assert np.allclose(estimate_map(team.pose(k, 0)) @ one, two)
+    apart, off = [], []
+    for shared in (False, True):
+        found = PaperMethod(shared=shared).identify(signals(team), Graph.ring(3))
+        loads = [found.at(12.0, k) for k in range(3)]
+        apart.append(np.ptp([load.mass for load in loads]))
+        off.append(np.mean([abs(load.mass - 2.0) for load in loads]))
+    assert apart[1] < 0.3 * apart[0] and off[1] < 1.5 * off[0] + 0.01
