@@ -12,12 +12,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.results_file import Row, at_least, at_most, store, table
 from heft.applications.cooperation import (
+    AveragesMethod,
     ContactSignals,
     CooperativeMethod,
     CooperativeNode,
@@ -28,8 +30,16 @@ from heft.applications.cooperation import (
     TeamRobot,
 )
 from heft.applications.cooperation.pose import MotionPair
-from heft.applications.cooperation.windows import TWISTS
-from heft.experiments import NetworkFaults, SimulatedNetwork, SimulatedTeam, Team, TeamNoise
+from heft.applications.cooperation.windows import TWISTS, Windows
+from heft.experiments import (
+    NetworkFaults,
+    SharedBody,
+    SimulatedNetwork,
+    SimulatedTeam,
+    Team,
+    TeamMotion,
+    TeamNoise,
+)
 from heft.information import Graph, Spectrum, chebyshev, inertia, rotation_vector_of_matrix
 
 Array = NDArray[np.float64]
@@ -350,6 +360,44 @@ def coming_and_going(seed: int) -> Iterator[Row]:
     yield at_most("3 of 10 leave, 2 join: normalized squared error", squared, "", 2.5)
 
 
+def a_thousand(seed: int) -> Iterator[Row]:
+    """Yield how long a thousand robots take to agree by means, all on this machine, one core."""
+    body = SharedBody(400.0, np.array([0.5, -0.3, 0.2]), np.diag([3000.0, 3500.0, 5500.0]))
+    team = Team(
+        1000,
+        radius=5.0,
+        duration=20.0,
+        changes=(),
+        motion=TeamMotion(0.7, 0.5, 5.0),
+        noise=TeamNoise(0.02, 0.02, 0.1, 0.2, 0.02),
+        bodies=(body,),
+    ).run(seed)
+    signals = signals_of(team)
+    graphs = (
+        ("a grid", Graph.grid(25, 40), 137),
+        ("a 6-regular graph", Graph.regular(1000, 6), 12),
+    )
+    for name, graph, sketch in graphs:
+        begin = perf_counter()
+        parts = [Windows.of(robot) for robot in signals]
+        found = AveragesMethod(rounds=round(1.2 * sketch)).identify(parts, graph)
+        took = perf_counter() - begin
+        off, squared = [], []
+        for robot in (0, 333, 999):
+            truth = inertia.from_body(*body.seen_from(team.rotations[robot], team.origins[robot]))
+            error = found.values[robot] - truth
+            off.append(abs(error[0]) / body.mass)
+            squared.append(error @ np.linalg.solve(found.covariance[robot], error) / len(error))
+        against = "20 s of data"
+        yield at_most(f"1000 robots on {name}: all they compute", took, "s", 300.0, against)
+        yield at_most(f"1000 robots on {name}: apart in the end", found.apart, "", 1e-3)
+        yield Row(f"1000 robots on {name}: relative error of the mass", float(np.mean(off)), "")
+        mean = float(np.mean(squared))
+        yield Row(f"1000 robots on {name}: normalized squared error", mean, "")
+    rounds = rounds_to_agree(Graph.ring(1000))
+    yield Row("1000 robots on a ring: a mean takes, at ten rounds a second", 0.1 * rounds, "s")
+
+
 def rounds_to_agree(graph: Graph) -> int:
     """Return after how many accelerated rounds robots agree to a thousandth."""
     spectrum = Spectrum.of(graph)
@@ -397,7 +445,14 @@ def main() -> None:
         found.append(one_seed(seed))
         print(f"seed {seed}", flush=True)
     few = range(first, first + min(chosen.seeds, 10))
-    rows = [*rows_of(found), *by_twists(few), *changing(few), *agreeing(), *coming_and_going(first)]
+    rows = [
+        *rows_of(found),
+        *by_twists(few),
+        *changing(few),
+        *agreeing(),
+        *coming_and_going(first),
+        *a_thousand(first),
+    ]
     print(table(rows))
     if chosen.store:
         print(store("cooperation", rows))

@@ -16,6 +16,7 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from heft.applications.cooperation import (
+    AveragesMethod,
     ContactSignals,
     CooperativeMethod,
     CooperativeResult,
@@ -723,3 +724,26 @@ def test_the_papers_estimates_are_those_of_every_frame_and_sharing_them_agrees()
         apart.append(np.ptp([load.mass for load in loads]))
         off.append(np.mean([abs(load.mass - 2.0) for load in loads]))
     assert apart[1] < 0.3 * apart[0] and off[1] < 1.5 * off[0] + 0.01
+
+
+def test_means_alone_tell_a_large_team_what_all_windows_do() -> None:
+    large = replace(SHORT, robots=12, masses=(8.0,), noise=TeamNoise(0.05, 0.05, 0.1, 0.2, 0.05))
+    squared = []
+    for seed in (1, 2, 3):
+        team = replace(large, duration=5.0).run(seed)
+        graph = Graph.grid(3, 4)
+        parts = [Windows.of(s) for s in signals(team)]
+        found = AveragesMethod(rounds=40).identify(parts, graph)
+        assert found.apart < 1e-6
+        whole = CooperativeMethod(every=1000).identify(signals(team), graph).known[-1]
+        for robot in (0, 7):
+            mine, central = found.load(robot), whole.load(robot)
+            assert central is not None and central.std is not None and mine.std is not None
+            assert (np.abs(mine.numbers - central.numbers) < 0.7 * central.std).all()
+            assert mine.std == pytest.approx(central.std, rel=0.3)
+        mass, com, about = team.bodies[0].seen_from(team.rotations[7], team.origins[7])
+        load = found.load(7)
+        off = inertia.from_body(load.mass, load.com, load.inertia)
+        off = off - inertia.from_body(mass, com, about)
+        squared.append(off @ np.linalg.solve(load.covariance, off) / 10.0)
+    assert 0.2 < np.mean(squared) < 2.0
