@@ -12,21 +12,34 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.results_file import Row, at_least, at_most, store, table
 from heft.applications.cooperation import (
+    AveragesMethod,
     ContactSignals,
     CooperativeMethod,
+    CooperativeNode,
     LoadEstimate,
     PaperMethod,
     Replica,
+    TeamFile,
+    TeamRobot,
 )
 from heft.applications.cooperation.pose import MotionPair
-from heft.applications.cooperation.windows import TWISTS
-from heft.experiments import NetworkFaults, SimulatedNetwork, SimulatedTeam, Team
+from heft.applications.cooperation.windows import TWISTS, Windows
+from heft.experiments import (
+    NetworkFaults,
+    SharedBody,
+    SimulatedNetwork,
+    SimulatedTeam,
+    Team,
+    TeamMotion,
+    TeamNoise,
+)
 from heft.information import Graph, Spectrum, chebyshev, inertia, rotation_vector_of_matrix
 
 Array = NDArray[np.float64]
@@ -278,6 +291,113 @@ def agreeing() -> Iterator[Row]:
     yield at_most("windows that survivors lack or have otherwise", unlike, "", 0, against)
 
 
+def coming_and_going(seed: int) -> Iterator[Row]:
+    """Yield what survivors know of a load while 3 of 10 leave and 2 join, at random moments.
+
+    Nodes are those of robots, in a network that loses, doubles and delays; who does not hold the
+    load has its part of the wrench applied by the first robot, which holds it throughout.
+    """
+    noise = TeamNoise(0.02, 0.02, 0.1, 0.2, 0.02)
+    team = Team(10, duration=12.0, changes=(), masses=(2.0,), noise=noise).run(seed)
+    rng = np.random.default_rng(seed)
+    others = 1 + rng.permutation(9)
+    joins = dict(zip(others[:2].tolist(), rng.uniform(3.0, 8.0, 2).round(2).tolist(), strict=True))
+    leaves = dict(
+        zip(others[2:5].tolist(), rng.uniform(4.0, 9.0, 3).round(2).tolist(), strict=True)
+    )
+    logs = [replace(s, time=s.time + 0.005) for s in signals_of(team)]
+    time = logs[0].time
+    for k in (*joins, *leaves):
+        free = (time < joins.get(k, 0.0)) | (time >= leaves.get(k, np.inf))
+        R, t = team.pose(0, k)
+        force = logs[k].force @ R.T * free[:, None]
+        torque = logs[k].torque @ R.T * free[:, None] + np.cross(t, force)
+        logs[0] = replace(logs[0], force=logs[0].force + force, torque=logs[0].torque + torque)
+    robots = tuple(TeamRobot(f"robot{k}", late=k in joins) for k in range(10))
+    stated = TeamFile(robots, Graph.regular(10, 4))
+    nodes = [CooperativeNode(stated, k, 1) for k in range(10)]
+    lost = [0] * 10
+    knew = [False] * 10
+
+    def each(now: int) -> None:
+        for k, (node, log) in enumerate(zip(nodes, logs, strict=True)):
+            part = log.part(slice(10 * now, 10 * now + 10))
+            inside = (part.time >= joins.get(k, 0.0)) & (part.time < leaves.get(k, np.inf))
+            if inside.any():
+                node.add_samples(part.part(inside))
+            elif (
+                k in leaves
+                and part.time.min(initial=0.0) >= leaves[k]
+                and k not in node.replica.ended
+            ):
+                node.let_go()
+            node.solve()
+            known = node.known
+            told = known is not None and known.known.values is not None
+            lost[k] += knew[k] and not told
+            knew[k] |= told
+
+    network = SimulatedNetwork(
+        stated.graph.neighbours, NetworkFaults(lost=0.3, doubled=0.1, latest=3), seed
+    )
+    network.run(nodes, 150, each, {k: int(10.0 * at) + 10 for k, at in leaves.items()})
+    living = [node for k, node in enumerate(nodes) if k not in leaves]
+    for node in living:
+        node.solve()
+        node.found()
+    known = [node.known for node in living]
+    values = [k.known.values for k in known if k is not None and k.known.values is not None]
+    apart = np.ptp([v[0] for v in values]) if len(values) == len(living) else np.inf
+    against = "30 % lost, 10 % doubled, up to .3 s late; one second from letting go to dying"
+    yield at_most("3 of 10 leave, 2 join: survivors' masses apart", apart, "kg", 0.0, against)
+    forgot = sum(lost[node.own] for node in living)
+    yield at_most("3 of 10 leave, 2 join: rounds without what was known", forgot, "", 0)
+    told = sum(len(node.solver.changes) for node in living)
+    yield at_most("3 of 10 leave, 2 join: changes of the load told", told, "", 0)
+    truth = team.bodies[0].seen_from(team.rotations[0], team.origins[0])
+    off = values[0] - inertia.from_body(*truth)
+    squared = float(off @ np.linalg.solve(known[0].known.covariance, off)) / len(off)
+    yield at_most("3 of 10 leave, 2 join: normalized squared error", squared, "", 2.5)
+
+
+def a_thousand(seed: int) -> Iterator[Row]:
+    """Yield how long a thousand robots take to agree by means, all on this machine, one core."""
+    body = SharedBody(400.0, np.array([0.5, -0.3, 0.2]), np.diag([3000.0, 3500.0, 5500.0]))
+    team = Team(
+        1000,
+        radius=5.0,
+        duration=20.0,
+        changes=(),
+        motion=TeamMotion(0.7, 0.5, 5.0),
+        noise=TeamNoise(0.02, 0.02, 0.1, 0.2, 0.02),
+        bodies=(body,),
+    ).run(seed)
+    signals = signals_of(team)
+    graphs = (
+        ("a grid", Graph.grid(25, 40), 137),
+        ("a 6-regular graph", Graph.regular(1000, 6), 12),
+    )
+    for name, graph, sketch in graphs:
+        begin = perf_counter()
+        parts = [Windows.of(robot) for robot in signals]
+        found = AveragesMethod(rounds=round(1.2 * sketch)).identify(parts, graph)
+        took = perf_counter() - begin
+        off, squared = [], []
+        for robot in (0, 333, 999):
+            truth = inertia.from_body(*body.seen_from(team.rotations[robot], team.origins[robot]))
+            error = found.values[robot] - truth
+            off.append(abs(error[0]) / body.mass)
+            squared.append(error @ np.linalg.solve(found.covariance[robot], error) / len(error))
+        against = "20 s of data"
+        yield at_most(f"1000 robots on {name}: all they compute", took, "s", 300.0, against)
+        yield at_most(f"1000 robots on {name}: apart in the end", found.apart, "", 1e-3)
+        yield Row(f"1000 robots on {name}: relative error of the mass", float(np.mean(off)), "")
+        mean = float(np.mean(squared))
+        yield Row(f"1000 robots on {name}: normalized squared error", mean, "")
+    rounds = rounds_to_agree(Graph.ring(1000))
+    yield Row("1000 robots on a ring: a mean takes, at ten rounds a second", 0.1 * rounds, "s")
+
+
 def rounds_to_agree(graph: Graph) -> int:
     """Return after how many accelerated rounds robots agree to a thousandth."""
     spectrum = Spectrum.of(graph)
@@ -325,7 +445,14 @@ def main() -> None:
         found.append(one_seed(seed))
         print(f"seed {seed}", flush=True)
     few = range(first, first + min(chosen.seeds, 10))
-    rows = [*rows_of(found), *by_twists(few), *changing(few), *agreeing()]
+    rows = [
+        *rows_of(found),
+        *by_twists(few),
+        *changing(few),
+        *agreeing(),
+        *coming_and_going(first),
+        *a_thousand(first),
+    ]
     print(table(rows))
     if chosen.store:
         print(store("cooperation", rows))

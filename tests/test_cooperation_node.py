@@ -256,13 +256,15 @@ def run_network(
     each: Callable[[int], None] = lambda now: None,
     rounds: int = 110,
     silent: dict[int, int] | None = None,
+    holding: Callable[[CooperativeNode, ContactSignals], bool] = lambda node, part: True,
 ) -> None:
     """Let nodes of a team run for 10 samples a round, every message as bytes."""
 
     def sampled(now: int) -> None:
         for node, own in zip(nodes, whole, strict=True):
             part = own.part(slice(10 * now, 10 * now + 10))
-            if len(part.time) and now < (silent or {}).get(node.own, rounds):
+            told = len(part.time) > 0 and now < (silent or {}).get(node.own, rounds)
+            if told and holding(node, part):
                 node.add_samples(part)
             node.solve()
         each(now)
@@ -332,14 +334,7 @@ def test_who_lets_go_ends_and_the_others_keep_what_they_know() -> None:
     three = signals(four)
     # From 5.1 s on three robots alone hold it: the wrench of the last is given to the first.
     late = three[0].time >= 5.1
-    R, t = four.pose(0, 3)
-    force, torque = three[3].force @ R.T, three[3].torque @ R.T
-    torque = torque + np.cross(t, force)
-    three[0] = replace(
-        three[0],
-        force=three[0].force + late[:, None] * force,
-        torque=three[0].torque + late[:, None] * torque,
-    )
+    given_to(four, three, 3, 0, late)
     nodes = [CooperativeNode(stated(4, Graph.regular(4, 2)), k, 1) for k in range(4)]
     masses = []
 
@@ -361,6 +356,52 @@ def test_who_lets_go_ends_and_the_others_keep_what_they_know() -> None:
     assert told[-1][2] < told[20][2]
     loads = [node.load(0) for node in nodes[:3]]
     assert all(load is not None and load.mass == told[-1][1] for load in loads)
+
+
+def given_to(
+    team: SimulatedTeam, read: list[ContactSignals], of: int, to: int, when: Array
+) -> None:
+    """Let one robot apply what another does, at some samples."""
+    R, t = team.pose(to, of)
+    force, torque = read[of].force @ R.T, read[of].torque @ R.T
+    torque = torque + np.cross(t, force)
+    read[to] = replace(
+        read[to],
+        force=read[to].force + when[:, None] * force,
+        torque=read[to].torque + when[:, None] * torque,
+    )
+
+
+@pytest.mark.parametrize("joins", [0, 2])
+def test_who_joins_late_is_told_all_and_nobody_forgets(joins: int) -> None:
+    """Robots hear of it late, too, and take the windows again that lacked its wrench."""
+    four = replace(SHORT, robots=4, duration=8.0).run(5)
+    read = signals(four)
+    given_to(four, read, joins, 3, read[0].time < 4.1)
+    robots = tuple(TeamRobot(f"r{k}", late=k == joins) for k in range(4))
+    nodes = [CooperativeNode(TeamFile(robots, Graph.ring(4)), k, 1) for k in range(4)]
+    masses = []
+
+    def sampled(node: CooperativeNode, part: ContactSignals) -> bool:
+        return node.own != joins or bool(part.time[0] >= 4.1)
+
+    def each(now: int) -> None:
+        load = nodes[1].load(1)
+        if load is not None and load.covariance is not None:
+            masses.append((now, load.mass, float(np.sqrt(load.covariance[0, 0]))))
+
+    run_network(nodes, read, NetworkFaults(lost=0.3, latest=3), each, 120, holding=sampled)
+    known = [node.known for node in nodes]
+    assert all(k is not None and k.origins == (0, 1, 2, 3) for k in known)
+    assert all(node.solver.changes == [] for node in nodes)
+    told = [m for m in masses if m[0] > 25]
+    assert len(told) > 60 and max(abs(m - 2.0) for _, m, _ in told) < 0.05
+    assert told[-1][2] < 0.8 * told[10][2]
+    loads = [node.load(k) for node in nodes for k in range(4)]
+    for k in range(4):
+        of_one = [load.mass for load in loads[k::4] if load is not None]
+        assert len(of_one) == 4 and np.ptp(of_one) < 0.2 * told[-1][2]
+    assert any(e.name == "joined" for e in nodes[1].events)
 
 
 def test_a_robot_that_is_silent_holds_the_estimate_where_it_is(team: SimulatedTeam) -> None:

@@ -16,7 +16,9 @@ from heft.arrays import Array
 ENOUGH = 5.0  # deviations of what noise makes, from which information is there
 
 
-def measured_regressor_covariance(observed: Array, of_noise: Array, rows: float) -> Array | None:
+def measured_regressor_covariance(
+    observed: Array, of_noise: Array, rows: float, known: Array | None = None
+) -> Array | None:
     """Return the covariance I⁻¹ G I⁻¹ of parameters, I = G − N, shape (p, p).
 
     None where I is not told: where G exceeds N, in any direction, by less than N scatters.
@@ -25,8 +27,10 @@ def measured_regressor_covariance(observed: Array, of_noise: Array, rows: float)
         observed: G, shape (p, p), of rows that are independent of each other.
         of_noise: N, what noise in the regressors adds to G on average, shape (p, p).
         rows: How many rows that are; G varies about N by at most the share √(2/rows).
+        known: Information that is of no rows, shape (p, p): it counts in G and in I.
     """
     size = len(observed)
+    observed = observed if known is None else observed + known
     if np.any(np.diag(observed) <= 0.0):
         return None
     scale = 1.0 / np.sqrt(np.diag(observed))

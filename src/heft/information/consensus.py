@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from heft.arrays import Array
 from heft.errors import InvalidSetting
@@ -199,14 +200,10 @@ def chebyshev(held: Array, graph: Graph, rounds: int, spectrum: Spectrum | None 
         spectrum: Of the graph; found from it if None.
     """
     bounds = Spectrum.of(graph) if spectrum is None else spectrum
-    neighbours = graph.neighbours
-    senders = np.array([j for others in neighbours for j in others], dtype=np.intp)
-    receivers = np.repeat(np.arange(graph.count), [len(k) for k in neighbours])
+    laplacian = csr_array(graph.laplacian)
     now, before, factor = np.array(held, dtype=float), np.array(held, dtype=float), 1.0
     for _ in range(rounds):
-        change = np.zeros_like(now)
-        np.add.at(change, receivers, now[senders] - now[receivers])
-        moved = now + bounds.gain * change
+        moved = now - bounds.gain * (laplacian @ now)
         now, before = factor * (moved - before) + before, now
         factor = next_factor(factor, bounds.rate)
     return now

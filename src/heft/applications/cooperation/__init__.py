@@ -2,7 +2,9 @@
 
 from .signals import ContactSignals, LoadEstimate
 from .paper import PaperMethod, PaperResult
+from .beliefs import TeamBelief
 from .method import CooperativeMethod, CooperativeResult, Known
+from .averages import AveragesMethod, AveragesResult
 from .team_file import TeamFile, TeamRobot
 from .results import TeamFound, identify_team_files, simulate_team_files
 from .replication import Replica, WindowMessage

@@ -20,6 +20,7 @@ from heft.arrays import Array
 from heft.estimators import measured_regressor_covariance, signal_projection, whitening
 from heft.information import Directions, triangle_of
 
+from .beliefs import LoadBelief
 from .windows import SPATIAL, Space
 
 
@@ -35,6 +36,7 @@ class LoadInformation:
         windows: How many windows that are.
         overlap: How many of them count as one.
         space: Which k numbers of motion, r of wrench and p parameters there are.
+        belief: What is known of the load beside.
     """
 
     factor: Array
@@ -43,6 +45,7 @@ class LoadInformation:
     windows: int
     overlap: float
     space: Space = SPATIAL
+    belief: LoadBelief | None = None
 
     @property
     def motion(self) -> Array:
@@ -82,22 +85,30 @@ class LoadInformation:
         if start is None:
             first = np.linalg.inv(np.linalg.cholesky(self.wrench_spread))
             count = len(self.space.load)
-            rows = (first @ Y).reshape(-1, count)
+            rows, right = (first @ Y).reshape(-1, count), (wrench @ first.T).ravel()
+            if self.belief is not None:
+                linear, values = self.belief.linear(1.0)
+                rows, right = np.vstack([rows, linear]), np.concatenate([right, values])
             if Directions.of(triangle_of(rows), count).rank < count:
                 return None
-            start = np.asarray(np.linalg.lstsq(rows, (wrench @ first.T).ravel(), rcond=None)[0])
+            start = np.asarray(np.linalg.lstsq(rows, right, rcond=None)[0])
         if self._covariance(*self._seen(), start) is None:
             return None
 
         def residuals(values: Array) -> Array:
             rows = wrench - Y @ values
-            return np.asarray((whitening(self.spread(values)) @ rows.T).ravel())
+            white = (whitening(self.spread(values)) @ rows.T).ravel()
+            if self.belief is None:
+                return np.asarray(white)
+            # What counts once, among windows that overlap
+            return np.concatenate([white, np.sqrt(self.overlap) * self.belief.residuals(values)])
 
         found_values = least_squares(residuals, start, method="lm", x_scale="jac")
         covariance = self._covariance(*self._likely(found_values.x), found_values.x)
         if covariance is None:
             return None
-        misfit = float(found_values.fun @ found_values.fun)
+        left = found_values.fun[: wrench.size]
+        misfit = float(left @ left)
         misfit /= max(len(self.space.wrench) * self.windows - len(start), 1)
         return found_values.x, covariance, misfit
 
@@ -110,7 +121,11 @@ class LoadInformation:
         motion, _ = self._likely(values)
         rest = self.wrench - self.motion @ (self.space.load_tensor @ values)
         white = np.linalg.solve(self.spread(values), rest.T).T
-        return np.asarray(np.einsum("nij,ni->j", self.regressor(motion), white))
+        found = np.asarray(np.einsum("nij,ni->j", self.regressor(motion), white))
+        if self.belief is None:
+            return found
+        J = self.belief.jacobian(values)
+        return found - self.overlap * J.T @ self.belief.residuals(values)
 
     def information(self, values: Array) -> Array:
         """Return Σ JᵀJ of the true motions, that of noise subtracted, shape (p, p).
@@ -119,7 +134,15 @@ class LoadInformation:
             values: π, shape (p,).
         """
         observed, of_noise = self._moments(*self._likely(values), values)
-        return observed - of_noise
+        known = self._known(values)
+        return observed - of_noise + (0.0 if known is None else self.overlap * known)
+
+    def _known(self, values: Array) -> Array | None:
+        """Return the information of what is known beside, shape (p, p); None if nothing is."""
+        if self.belief is None:
+            return None
+        J = self.belief.jacobian(values)
+        return np.asarray(J.T @ J)
 
     def _seen(self) -> tuple[Array, Array]:
         """Return what of the motions is more than noise, and its noise."""
@@ -138,7 +161,8 @@ class LoadInformation:
 
     def _covariance(self, motion: Array, noise: Array, values: Array) -> Array | None:
         observed, of_noise = (m / self.overlap for m in self._moments(motion, noise, values))
-        return measured_regressor_covariance(observed, of_noise, self.windows / self.overlap)
+        rows, known = self.windows / self.overlap, self._known(values)
+        return measured_regressor_covariance(observed, of_noise, rows, known)
 
     def _moments(self, motion: Array, noise: Array, values: Array) -> tuple[Array, Array]:
         """Return Σ JᵀJ of motions, J = C^(−1/2) Y, and what their noise adds, shape (p, p)."""

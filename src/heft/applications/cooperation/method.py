@@ -10,7 +10,7 @@ axis, does not tell the poses: nothing is known until they are told.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,15 +18,15 @@ import numpy as np
 from heft.arrays import Array
 from heft.information import Graph, inertia, triangle_of
 
+from .agreement import Agreement, AgreementSettings, Doubt, TeamMotions, fused
+from .beliefs import TeamBelief
 from .load import LoadInformation
-from .pose import MotionPair, composed, inverse, moved
+from .pose import composed, inverse, moved
 from .signals import ContactSignals, LoadEstimate, Pose
-from .windows import PLANAR, SIZE, SPATIAL, Space, Windows, WindowSettings
+from .windows import PLANAR, SIZE, SPATIAL, SUMMED, Space, Windows, WindowSettings
+from .wrench_faults import OwnWrench, WrenchDoubt, wrench_doubt
 
 WIDE = SIZE + 6  # numbers of a robot's window
-SUMMED = 1e-3  # share of its terms to which a window's wrench is taken to be summed
-FEWEST_WITNESSES = 3  # robots, for one of them to be told from the others
-DOUBTFUL = 2.0  # mean squared difference over its variance, from which sensors do not agree
 SMALL = 1e-5  # change of a pose for a derivative [rad, m]
 
 
@@ -39,23 +39,25 @@ class CooperativeMethod:
         first: Windows before the first estimate.
         every: Windows from one estimate of the load to the next.
         longer: Poses are estimated anew when there are this many times as many windows.
-        rounds: Of refinement of poses over the network.
+        agreement: Of what counts as agreeing motion.
         unlikely: χ² of six a window from which it counts against the load.
         against: Windows in a row that count against it end a load.
         impossible: χ² of one window that ends a load by itself.
         planar: Whether the load moves in a plane, all contacts' z axes across it: mass, two
             coordinates of its centre and one moment of inertia are then all that there is.
+        belief: What is known beside, of the contacts and the first load.
     """
 
     windows: WindowSettings = WindowSettings()
     first: int = 20
     every: int = 5
     longer: float = 1.25
-    rounds: int = 3
+    agreement: AgreementSettings = AgreementSettings()
     unlikely: float = 40.0
     against: int = 2
     impossible: float = 100.0
     planar: bool = False
+    belief: TeamBelief = TeamBelief()
 
     @property
     def space(self) -> Space:
@@ -83,52 +85,59 @@ class Known:
 
     Attributes:
         time: End of the last window [s].
-        poses: Of each robot's frame: R and t take coordinates of robot 0 to its own; None where
-            the motion so far does not tell them all.
-        values: π of the load in robot 0's frame, shape (10,); None where not told yet.
+        poses: Of each robot's frame: R and t take coordinates of the first robot's to its own. None
+            where the motion so far does not tell them all; None of one whose sensors lie and do
+            not tell it. The first robot is the first that has any.
+        values: π of the load in that first frame, shape (10,); None where not told yet.
         covariance: Of π, shape (10, 10).
         misfit: Mean squared residual of the load's windows, by their deviations.
         disagreement: By robot, the mean squared difference of its motion from what all others agree
             on, by its deviation: 1 where sensors are as noisy as they seem.
         unplaced: Robots whose poses the motion does not tell.
         space: Which parameters those of π are.
+        doubts: Robots whose motion sensors do not go with the others', and are left out of what
+            is agreed.
+        wrench_doubt: Whose wrench explains what the load leaves over, where one's does.
     """
 
     time: float
-    poses: tuple[Pose, ...] | None
+    poses: tuple[Pose | None, ...] | None
     values: Array | None
     covariance: Array | None
     misfit: float
     disagreement: tuple[float, ...] = ()
     unplaced: tuple[int, ...] = ()
     space: Space = SPATIAL
+    doubts: tuple[Doubt, ...] = ()
+    wrench_doubt: WrenchDoubt | None = None
 
     @property
-    def doubtful(self) -> int | None:
-        """The robot whose motion sensors do not go with the others'; None if all do, or if unclear.
+    def first(self) -> int:
+        """The first robot that has a pose: its frame is that of π."""
+        return next((k for k, pose in enumerate(self.poses or ()) if pose is not None), 0)
 
-        What one robot measures wrongly is in its own difference whole, and in that of each other
-        by its share of what they agree on.
-        """
-        if self.poses is None or len(self.disagreement) < FEWEST_WITNESSES:
-            return None
-        worst = int(np.argmax(self.disagreement))
-        most = self.disagreement[worst]
-        second = max(d for k, d in enumerate(self.disagreement) if k != worst)
-        clear = most > DOUBTFUL and most - 1.0 > 2.0 * max(second - 1.0, 0.0)
-        return worst if clear else None
+    def with_load_of(self, before: Known) -> Known:
+        """Return it with a load that was known before, of the same robots."""
+        pose = None if self.poses is None else self.poses[before.first]
+        if pose is None or before.values is None or before.covariance is None:
+            return self
+        change = self.space.load_map(inverse(pose))
+        covariance = change @ before.covariance @ change.T
+        return replace(self, values=change @ before.values, covariance=covariance)
 
     def between(self, to: int, of: int) -> Pose | None:
         """Return R and t from one robot's frame to another's; None where not told yet."""
         if self.poses is None:
             return None
-        return composed(self.poses[to], inverse(self.poses[of]))
+        one, other = self.poses[to], self.poses[of]
+        return None if one is None or other is None else composed(one, inverse(other))
 
     def load(self, robot: int) -> LoadEstimate | None:
         """Return the load in a robot's frame, physically consistent; None where not told yet."""
-        if self.poses is None or self.values is None or self.covariance is None:
+        pose = None if self.poses is None else self.poses[robot]
+        if pose is None or self.values is None or self.covariance is None:
             return None
-        change = self.space.load_map(self.poses[robot])
+        change = self.space.load_map(pose)
         values = change @ self.values
         if values[0] <= 0.0:
             return None  # no body: windows that tell nothing, or wrenches of the wrong sign
@@ -168,33 +177,11 @@ def unplaced(
         graph: Whose motions are compared.
         space: Which numbers there are.
     """
-    parts = [Windows.of(robot) for robot in team]
-    parts = [space.of(p) for p in parts]
+    parts = [space.of(Windows.of(robot)) for robot in team]
     sound = np.isfinite([p.motion for p in parts]).all(axis=(0, 2))
     motions = [p.motion[sound] for p in parts]
-    placed = _by_neighbours(motions, parts, graph, int(sound.sum()), space)
+    placed = TeamMotions(motions, parts, int(sound.sum()), graph, space).placed(range(len(parts)))
     return tuple(k for k in range(len(parts)) if k not in placed)
-
-
-def _by_neighbours(
-    motions: Sequence[Array], parts: Sequence[Windows], graph: Graph, windows: int, space: Space
-) -> dict[int, Pose]:
-    """Return poses of frames from robot 0 on, along neighbours whose motions tell theirs."""
-    overlap = max(p.overlap for p in parts)
-    found: dict[int, Pose] = {0: (np.eye(3), np.zeros(3))}
-    todo = [0]
-    while todo:
-        i = todo.pop(0)
-        for j in graph.neighbours[i]:
-            if j in found:
-                continue
-            both = np.hstack([motions[i], motions[j]])
-            spreads = (parts[i].spread, parts[j].spread)
-            told = MotionPair(both, spreads, windows, overlap, space).estimate()
-            if told.covariance is not None:
-                found[j] = composed(told.pose, found[i])
-                todo.append(j)
-    return found
 
 
 class CooperativeRun:
@@ -208,20 +195,18 @@ class CooperativeRun:
 
     def __init__(self, method: CooperativeMethod, parts: Sequence[Windows], graph: Graph) -> None:
         self.method, self.graph, self.space = method, graph, method.space
+        self.belief = method.belief
         self.parts = [self.space.of(p) for p in parts]
         self.count = len(parts)
         self.overlap = max(p.overlap for p in parts)
-        self.poses: tuple[Pose, ...] | None = None
-        self.disagreement = [1.0 for _ in parts]
-        self.unplaced: tuple[int, ...] = tuple(range(self.count))
-        turns, load = len(self.space.pose), len(self.space.load)
-        self.pose_spreads = [np.zeros((turns, turns)) for _ in parts]
+        self.agreed = Agreement(unplaced=tuple(range(self.count)))
+        load = len(self.space.load)
         self.posed = self.pose_part_at = 0
         self.pose_part = np.zeros((load, load))  # of π's covariance; it changes slowly
         self.seen = 0
         self.wide = len(self.space.columns)
         self.moments = np.zeros((0, self.wide * self.count))
-        self.of_load = np.zeros((0, self.wide * self.count))
+        self.of_load = np.zeros((0, self.wide * self.count + 1))  # the last of ones
         self.loaded = self.fresh = 0
         self.end = 0.0
         self.skip_until = -np.inf
@@ -248,12 +233,13 @@ class CooperativeRun:
             self.changes.append(self.end)
             self.of_load, self.loaded, self.fresh = self.of_load[:0], 0, 0
             self.pose_part_at = 0
+            self.belief = self.belief.of_another_load()
             self.skip_until, self.hits = self.end, 0
             self.current = None
             return
         if self.hits:
             return  # neither for nor against until the next window tells
-        self.of_load = self._added(self.of_load, row)
+        self.of_load = self._added(self.of_load, np.hstack([row, np.ones((1, 1))]))
         self.loaded += 1
         self.fresh += 1
         if self.seen >= max(method.first, method.longer * self.posed):
@@ -289,82 +275,51 @@ class CooperativeRun:
         whole = np.vstack([moments, row])
         return triangle_of(whole) if len(whole) > 2 * whole.shape[1] else whole
 
-    def _columns(self, robot: int) -> slice:
-        return slice(self.wide * robot, self.wide * robot + len(self.space.motion))
+    def _motions(self, moments: Array) -> dict[int, Array]:
+        """Return each robot's motion among rows of all."""
+        size = len(self.space.motion)
+        return {k: moments[:, self.wide * k :][:, :size] for k in range(self.count)}
 
     def _pose(self, windows: int) -> None:
-        """Estimate all poses anew: neighbour by neighbour, then each against all others."""
+        """Estimate all poses anew."""
         moments = triangle_of(self.moments) if len(self.moments) > 1 else self.moments
         self.posed = windows
-        refined = self.poses
-        if refined is None:
-            motions = [moments[:, self._columns(k)] for k in range(self.count)]
-            placed = _by_neighbours(motions, self.parts, self.graph, windows, self.space)
-            self.unplaced = tuple(k for k in range(self.count) if k not in placed)
-            if self.unplaced:
-                return
-            refined = tuple(placed[k] for k in range(self.count))
-        untold: set[int] = set()
-        for _ in range(self.method.rounds):
-            poses, untold = list(refined), set()
-            for i in range(self.count):
-                others = [j for j in range(self.count) if j != i]
-                if not others:
-                    break
-                maps = {
-                    j: self.space.motion_map(composed(poses[i], inverse(poses[j]))) for j in others
-                }
-                fused, spread = self._fused(moments, maps)
-                both = np.hstack([fused, moments[:, self._columns(i)]])
-                still = (np.eye(3), np.zeros(3))
-                spreads = (spread, self.parts[i].spread)
-                pair = MotionPair(both, spreads, windows, self.overlap, self.space)
-                found = pair.estimate(still)
-                poses[i] = composed(found.pose, poses[i])
-                if found.covariance is None:
-                    untold.add(i)
-                else:
-                    self.pose_spreads[i] = found.covariance
-                self.disagreement[i] = found.misfit
-            first = inverse(poses[0])
-            refined = tuple(composed(p, first) for p in poses)
+        motions = [*self._motions(moments).values()]
+        beliefs = self.belief.poses
+        team = TeamMotions(motions, self.parts, windows, self.graph, self.space, beliefs)
+        start = {} if self.agreed.unplaced else self.agreed.poses
+        self.agreed = team.agree(start, self.method.agreement)
         self.pose_part_at = 0
-        self.unplaced = tuple(sorted(untold))
-        self.poses = None if untold else refined
 
-    def _fused(self, moments: Array, maps: dict[int, Array]) -> tuple[Array, Array]:
-        """Return the motion that robots agree on, and its covariance, in the maps' frame."""
-        size = len(self.space.motion)
-        information = np.zeros((size, size))
-        vector = np.zeros((len(moments), size))
-        for j, M in maps.items():
-            weight = np.linalg.inv(M @ self.parts[j].spread @ M.T)
-            information += weight
-            vector += moments[:, self._columns(j)] @ (M.T @ weight)
-        spread = np.asarray(np.linalg.inv(information))
-        return vector @ spread, spread
+    @property
+    def placed(self) -> bool:
+        """Whether all poses are told, so that wrenches can be summed."""
+        return not self.agreed.unplaced and len(self.agreed.poses) == self.count
 
-    def _load(self, moments: Array, windows: int, poses: Sequence[Pose]) -> LoadInformation:
+    def _load(self, moments: Array, windows: int, poses: Mapping[int, Pose]) -> LoadInformation:
         """Return what rows tell of the load, in robot 0's frame."""
-        back = [inverse(p) for p in poses]
-        space, first, size = self.space, len(self.space.motion), len(self.space.wrench)
-        fused, spread = self._fused(moments, {j: space.motion_map(p) for j, p in enumerate(back)})
+        back = {j: inverse(pose) for j, pose in poses.items()}
+        space, size = self.space, len(self.space.wrench)
+        left_out = {doubt.robot for doubt in self.agreed.doubts}
+        maps = {j: space.motion_map(p) for j, p in back.items() if j not in left_out}
+        agreed, spread = fused(self._motions(moments), self.parts, maps)
         wrench, of_wrench = np.zeros((len(moments), size)), np.zeros((size, size))
-        for j, pose in enumerate(back):
+        for j, pose in back.items():
             D = space.wrench_map(pose)
-            wrench += moments[:, self.wide * j + first : self.wide * (j + 1)] @ D.T
+            wrench += self._wrenches(moments, j) @ D.T
             of_wrench += D @ self.parts[j].wrench_spread @ D.T
-        whole = np.hstack([fused, wrench])
-        return LoadInformation(whole, spread, of_wrench, windows, self.overlap, space)
+        whole = np.hstack([agreed, wrench])
+        belief = self.belief.of_load(poses, space)
+        return LoadInformation(whole, spread, of_wrench, windows, self.overlap, space, belief)
 
     def _solve(self, end: float) -> None:
-        if self.poses is None or self.loaded < self.method.first:
+        if not self.placed or self.loaded < self.method.first:
             self.current = self._known(end)
             self.known.append(self.current)
             return
         guess = self.current.values if self.current is not None else None
         moments = triangle_of(self.of_load)
-        load = self._load(moments, self.loaded, self.poses)
+        load = self._load(moments, self.loaded, self.agreed.poses)
         found = load.estimate(guess)
         if found is None:
             self.current = self._known(end)
@@ -377,14 +332,36 @@ class CooperativeRun:
                 )
             covariance = covariance + self.pose_part
             self.current = replace(
-                self._known(end), values=values, covariance=covariance, misfit=misfit
+                self._known(end),
+                values=values,
+                covariance=covariance,
+                misfit=misfit,
+                wrench_doubt=self._wrench_doubt(moments, load, values),
             )
         self.known.append(self.current)
 
+    def _wrenches(self, moments: Array, robot: int) -> Array:
+        """Return what a robot measured of its wrench among rows of all."""
+        first = self.wide * robot + len(self.space.motion)
+        return moments[:, first : self.wide * (robot + 1)]
+
+    def _wrench_doubt(
+        self, moments: Array, load: LoadInformation, values: Array
+    ) -> WrenchDoubt | None:
+        own = {
+            k: OwnWrench(self._wrenches(moments, k), self.space.wrench_map(inverse(pose)))
+            for k, pose in self.agreed.poses.items()
+        }
+        return wrench_doubt(load, values, own, moments[:, -1])
+
     def _known(self, end: float) -> Known:
         """Return what is known without a load."""
-        told = tuple(self.disagreement)
-        return Known(end, self.poses, None, None, np.nan, told, self.unplaced, self.space)
+        agreed, robots = self.agreed, range(self.count)
+        told = tuple(agreed.poses.get(k) for k in robots) if agreed.poses else None
+        poses = None if agreed.unplaced else told
+        apart = tuple(agreed.apart.get(k, 1.0) for k in robots)
+        nothing = Known(end, poses, None, None, np.nan, apart, agreed.unplaced, self.space)
+        return replace(nothing, doubts=agreed.doubts)
 
     def _of_poses(self, moments: Array, load: LoadInformation, values: Array) -> Array:
         """Return the covariance that the poses' errors add to π in robot 0's frame, shape (10, 10).
@@ -392,11 +369,10 @@ class CooperativeRun:
         By the implicit function theorem: a change of a pose moves the gradient of what π makes
         least, and π by that over the information. Noise in the motion is in neither.
         """
-        assert self.poses is not None
         information = load.information(values)
         found = np.zeros((len(values), len(values)))
-        poses = list(self.poses)
-        for j, pose in enumerate(self.poses):
+        poses = dict(self.agreed.poses)
+        for j, pose in self.agreed.poses.items():
             pushed = np.zeros((len(values), len(self.space.pose)))
             turned = np.zeros_like(pushed)
             for k, step in enumerate(SMALL * np.eye(len(self.space.pose))):
@@ -408,15 +384,15 @@ class CooperativeRun:
                         turned[:, k] += sign * self.space.load_map(poses[j]) @ values
             poses[j] = pose
             columns = np.linalg.solve(information, pushed) + turned
-            found += columns @ self.pose_spreads[j] @ columns.T / (2.0 * SMALL) ** 2
+            found += columns @ self.agreed.spreads[j] @ columns.T / (2.0 * SMALL) ** 2
         return found
 
     def _against(self, row: Array) -> bool:
         """Return whether a window ends the load, and count those that speak against it."""
         now = self.current
-        if self.poses is None or now is None or now.values is None or now.covariance is None:
+        if not self.placed or now is None or now.values is None or now.covariance is None:
             return False
-        load = self._load(row, 1, self.poses)
+        load = self._load(row, 1, self.agreed.poses)
         Y = load.regressor(load.motion)[0]
         rest = load.wrench[0] - Y @ now.values
         spread = max(now.misfit, 1.0) * load.spread(now.values) + Y @ now.covariance @ Y.T

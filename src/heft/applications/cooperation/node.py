@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -89,8 +89,10 @@ class CooperativeNode:
 
     def __post_init__(self) -> None:
         windows = self.settings.method.windows
-        self.replica = Replica(self.own, self.session, self.settings.replica)
-        self.solver = TeamSolver(self.settings.method, self.stated.graph, self.settings.clocks)
+        late, method = self.stated.late, self.settings.method
+        self.replica = Replica(self.own, self.session, self.settings.replica, late)
+        method = replace(method, belief=self.stated.belief)
+        self.solver = TeamSolver(method, self.stated.graph, self.settings.clocks)
         self.team = team_key([r.name for r in self.stated.robots], self.stated.graph, windows)
         self._stream = WindowStream(windows, None, self.settings.calibration, self.session)
         self._told: set[str] = set()
@@ -128,6 +130,8 @@ class CooperativeNode:
         if self.own in self.replica.ended:
             return 0
         made = self._stream.add(signals, epoch)
+        if self._stream.begin is not None:
+            self.replica.take_hold(self._stream.begin)
         if self._stream.sensors is not None and self.own not in self.replica.sensors:
             self.replica.sensors[self.own] = self._stream.sensors
         for number, row in made:
@@ -203,16 +207,22 @@ class CooperativeNode:
         for robot, end in self.replica.ended.items():
             name = self.stated.robots[robot].name
             self.tell("let go", f"{name} holds the load until {self._time(end):.2f} s", name)
+        for robot, begin in self.replica.joined.items():
+            name = self.stated.robots[robot].name
+            self.tell("joined", f"{name} holds the load from {self._time(begin):.2f} s on", name)
         for robot, clock in self.clocks().items():
             name, first = self.stated.robots[robot].name, self.stated.robots[0].name
             late = f"{1e3 * clock.offset:.1f} ms later than that of {first}"
             words = f"the clock of {name} is {late} (± {1e3 * clock.std:.1g} ms): set"
             self.tell("clock", words, name)
         known = self.known
-        if known is not None and (doubtful := known.known.doubtful) is not None:
-            name = self.stated.robots[known.origins[doubtful]].name
-            words = "its motion sensors do not go with the others'"
-            self.tell("doubtful", f"{name}: {words}", name)
+        if known is not None:
+            for doubt in known.known.doubts:
+                name = self.stated.robots[known.origins[doubt.robot]].name
+                self.tell("doubtful", doubt.words(name), name)
+            if (wrench := known.known.wrench_doubt) is not None:
+                name = self.stated.robots[known.origins[wrench.robot]].name
+                self.tell("doubtful wrench", wrench.words(name), name)
 
     def tell(self, name: str, message: str, once: str = "") -> None:
         """Keep an event; one of a name and a subject once.

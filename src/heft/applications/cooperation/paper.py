@@ -48,7 +48,7 @@ class PaperMethod:
         mass: Believed at the beginning [kg].
         inertia: Believed at the beginning, each moment [kg·m²].
         noise: σ of every sensor, each in its unit.
-        shared: Whether estimates are averaged over neighbours too, (31) and (32).
+        shared: Whether estimates are averaged over neighbours too, once a sample, (31) and (32).
     """
 
     settle: float = 8.0
@@ -109,11 +109,21 @@ class PaperMethod:
         alpha, spreads = self._angular_acceleration(team, parts, start, graph, known)
         wrench = self._total_wrench(parts, graph, known)
         middle = self._contact_centre(graph, known)
-        histories = [
-            self._recursion(part, a, w, c, self._spread(s, graph.count))
+        filters = [
+            _Filter(self, part, a, w, c, self._spread(s, graph.count))
             for part, a, w, c, s in zip(parts, alpha, wrench, middle, spreads, strict=True)
         ]
-        return PaperResult(parts[0].time, known, np.array(histories))
+        maps = {key: estimate_map(pose) for key, pose in known.items()}
+        history = np.empty((len(parts), len(parts[0].time), 10))
+        for k in range(history.shape[1]):
+            held = np.array([robot.step(k) for robot in filters])
+            if self.shared:
+                augmented = np.hstack([held, np.ones((len(held), 1))])[:, None, :]
+                held = averaged(augmented, maps, graph, 1, self.gain)[:, 0, :10]
+                for robot, x in zip(filters, held, strict=True):
+                    robot.x = x
+            history[:, k] = held
+        return PaperResult(parts[0].time, known, history)
 
     def _angular_acceleration(
         self,
@@ -175,33 +185,62 @@ class PaperMethod:
         origin = np.tile([0.0, 0.0, 0.0, 1.0], (graph.count, 1, 1))
         return averaged(origin, affine, graph, 10 * self.rounds, self.gain)[:, 0, :3]
 
-    def _recursion(
-        self, part: ContactSignals, alpha: Array, wrench: Array, middle: Array, spread: Array
-    ) -> Array:
-        """Return estimates of one robot after each sample, shape (N, 10): com, inertia, 1/mass.
 
-        Args:
-            part: What its sensors read.
-            alpha: Angular acceleration, shape (N, 3) [rad/s²].
-            wrench: Total moment and force, shape (N, 6) [N·m and N].
-            middle: Where the centre of mass is believed at the beginning, shape (3,) [m].
-            spread: Covariance of ω, α, moment, force and acceleration, shape (15, 15).
-        """
-        x = np.array([*middle, *[self.inertia] * 3, 0.0, 0.0, 0.0, 1.0 / self.mass])
-        P = self.covariance * np.eye(10)
-        found = np.empty((len(part.time), 10))
-        omega = part.angular_velocity
-        H, y = observation(omega, alpha, part.acceleration, wrench)
-        turned = np.stack([_slopes(w) for w in omega])
-        for k in range(len(found)):
-            slopes = turned[k]
-            R = uncertainty(slopes, x, P, spread)
-            gain = P @ H[k].T @ np.linalg.inv(H[k] @ P @ H[k].T + R)
-            x = x + gain @ (y[k] - H[k] @ x)
-            P = self.forgetting * (P - gain @ H[k] @ P)
-            P = 0.5 * (P + P.T)
-            found[k] = x
-        return found
+class _Filter:
+    """Recursive least squares of one robot, (33): com, inertia, 1/mass.
+
+    Args:
+        method: Its settings.
+        part: What the robot's sensors read.
+        alpha: Angular acceleration, shape (N, 3) [rad/s²].
+        wrench: Total moment and force, shape (N, 6) [N·m and N].
+        middle: Where the centre of mass is believed at the beginning, shape (3,) [m].
+        spread: Covariance of ω, α, moment, force and acceleration, shape (15, 15).
+    """
+
+    def __init__(
+        self,
+        method: PaperMethod,
+        part: ContactSignals,
+        alpha: Array,
+        wrench: Array,
+        middle: Array,
+        spread: Array,
+    ) -> None:
+        self.x = np.array([*middle, *[method.inertia] * 3, 0.0, 0.0, 0.0, 1.0 / method.mass])
+        self._P = method.covariance * np.eye(10)
+        self._forgetting, self._spread = method.forgetting, spread
+        self._omega = part.angular_velocity
+        self._H, self._y = observation(self._omega, alpha, part.acceleration, wrench)
+
+    def step(self, k: int) -> Array:
+        """Return the estimate after a sample, shape (10,)."""
+        H, P = self._H[k], self._P
+        R = uncertainty(_slopes(self._omega[k]), self.x, P, self._spread)
+        gain = P @ H.T @ np.linalg.inv(H @ P @ H.T + R)
+        self.x = self.x + gain @ (self._y[k] - H @ self.x)
+        P = self._forgetting * (P - gain @ H @ P)
+        self._P = 0.5 * (P + P.T)
+        return self.x
+
+
+def estimate_map(pose: Pose) -> Array:
+    """Return A that takes (com, inertia, 1/m, 1) from a robot's frame to another's; (31) and (32).
+
+    Args:
+        pose: R and t that take coordinates of the one to those of the other.
+    """
+    R, t = pose
+    found = np.zeros((11, 11))
+    found[:3, :3], found[:3, 10] = R, t
+    found[9, 9] = found[10, 10] = 1.0
+    pairs = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))
+    for column, (a, b) in enumerate(pairs):
+        unit = np.zeros((3, 3))
+        unit[a, b] = unit[b, a] = 1.0
+        turned = R @ unit @ R.T
+        found[3:9, 3 + column] = [turned[c, d] for c, d in pairs]
+    return found
 
 
 def uncertainty(slopes: Array, x: Array, P: Array, spread: Array) -> Array:

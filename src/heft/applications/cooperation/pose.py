@@ -20,10 +20,10 @@ from heft.estimators import (
     signal_projection,
     whitening,
 )
-from heft.information import matrix_of_rotation_vector
+from heft.information import matrix_of_rotation_vector, rotation_vector_of_matrix
 
 from .signals import Pose
-from .windows import OMEGA, SPATIAL, VELOCITY, Space
+from .windows import OMEGA, SENSOR_NUMBERS, SPATIAL, SUMMED, VELOCITY, Space
 
 FARTHEST = 1000.0  # between two frames of a body: beyond, sensors contradict one another [m]
 STEP = 1e-5  # of a pose, for derivatives of maps that are quadratic in it [rad, m]
@@ -39,11 +39,13 @@ class PoseEstimate:
             [rad², m²]; None where the motion does not tell them all.
         misfit: Mean of the squared residuals, each by its deviation; 1 where noise is as stated.
             Not a number where the pose is not told to begin with.
+        apart: The same of one sensor's numbers alone, of the sensor for which it is largest.
     """
 
     pose: Pose
     covariance: Array | None
     misfit: float
+    apart: float = np.nan
 
 
 def moved(pose: Pose, change: Array) -> Pose:
@@ -66,6 +68,35 @@ def composed(after: Pose, before: Pose) -> Pose:
     """Return the pose that is one after another; its rotation stays one, however often."""
     U, _, V = np.linalg.svd(after[0] @ before[0])
     return U @ V, after[0] @ before[1] + after[1]
+
+
+def difference(one: Pose, other: Pose) -> Array:
+    """Return the change that takes one pose to the other, as `moved` has it, shape (6,)."""
+    return np.concatenate([rotation_vector_of_matrix(other[0] @ one[0].T), other[1] - one[1]])
+
+
+@dataclass(frozen=True, eq=False)
+class PoseBelief:
+    """What is known of a pose beside motion.
+
+    Attributes:
+        pose: R and t.
+        information: Of a small turn in the second frame and of t, shape (6, 6) [1/rad², 1/m²];
+            zero where nothing is known.
+    """
+
+    pose: Pose
+    information: Array
+
+    def of_numbers(self, space: Space) -> Array:
+        """Return the information of the small turns and shifts that there are, square."""
+        return self.information[np.ix_(space.pose, space.pose)]
+
+    def residuals(self, pose: Pose, space: Space) -> Array:
+        """Return how far a pose is from what is known, each by its deviation."""
+        off = difference(self.pose, pose)[list(space.pose)]
+        values, axes = np.linalg.eigh(self.of_numbers(space))
+        return np.asarray(np.sqrt(np.maximum(values, 0.0)) * (axes.T @ off))
 
 
 def planar_pose(one: Array, other: Array) -> Pose:
@@ -97,6 +128,8 @@ class MotionPair:
         windows: How many windows that are.
         overlap: How many of them count as one.
         space: Which k numbers of windows these are.
+        counted: Places of the other's numbers that count; all if None.
+        belief: What is known of the pose beside.
     """
 
     both: Array
@@ -104,6 +137,8 @@ class MotionPair:
     windows: int
     overlap: float = 1.0
     space: Space = SPATIAL
+    counted: tuple[int, ...] | None = None
+    belief: PoseBelief | None = None
 
     @property
     def one(self) -> Array:
@@ -112,8 +147,17 @@ class MotionPair:
 
     @property
     def other(self) -> Array:
-        """Motions in the other, shape (any, k)."""
-        return self.both[:, len(self.spreads[0]) :]
+        """Motions in the other, shape (any, k), or as many as count."""
+        whole = self.both[:, len(self.spreads[0]) :]
+        return whole if self.counted is None else whole[:, self.counted]
+
+    def _map(self, pose: Pose) -> Array:
+        """Return M of the numbers that count, shape (any, k)."""
+        whole = self.space.motion_map(pose)
+        return whole if self.counted is None else whole[list(self.counted)]
+
+    def _believed(self, pose: Pose) -> Array:
+        return np.zeros(0) if self.belief is None else self.belief.residuals(pose, self.space)
 
     def estimate(self, guess: Pose | None = None) -> PoseEstimate:
         """Return the pose that takes coordinates of the one frame to those of the other.
@@ -128,20 +172,41 @@ class MotionPair:
         if self._covariance(*self._seen(), start) is None:
             return PoseEstimate(start, None, np.nan)
 
+        weight = np.sqrt(self.overlap)  # of what counts once, among windows that overlap
+
         def residuals(change: Array) -> Array:
-            M = self.space.motion_map(moved(start, self.space.change(change)))
+            pose = moved(start, self.space.change(change))
+            M = self._map(pose)
             rows = self.other - self.one @ M.T
-            return np.asarray((whitening(self._spread(M)) @ rows.T).ravel())
+            white = whitening(self._spread(M)) @ rows.T
+            return np.concatenate([white.ravel(), self._believed(pose) * weight])
 
         found = least_squares(
             residuals, np.zeros(len(self.space.pose)), method="lm", xtol=1e-12, ftol=1e-12
         )
-        degrees = max(self.windows * len(self.spreads[0]) - len(found.x), 1)
-        misfit = float(found.fun @ found.fun) / degrees
+        degrees = max(self.windows * self.other.shape[1] - len(found.x), 1)
+        left = found.fun[: self.both.shape[0] * self.other.shape[1]]
+        misfit = float(left @ left) / degrees
         pose = moved(start, self.space.change(found.x))
+        apart = self._apart(pose)
         if not np.linalg.norm(pose[1]) < FARTHEST:
-            return PoseEstimate(pose, None, misfit)
-        return PoseEstimate(pose, self._covariance(*self._likely(pose), pose), misfit)
+            return PoseEstimate(pose, None, misfit, apart)
+        return PoseEstimate(pose, self._covariance(*self._likely(pose), pose), misfit, apart)
+
+    def _apart(self, pose: Pose) -> float:
+        """Return the mean squared residual over its variance of the sensor that misfits most."""
+        M = self._map(pose)
+        size = np.sum(self.other**2, axis=0) / self.windows
+        rows, spread = self.other - self.one @ M.T, self._spread(M) + SUMMED**2 * np.diag(size)
+        places = range(len(self.space.motion)) if self.counted is None else self.counted
+        numbers = [self.space.motion[k] for k in places]
+        worst = 0.0
+        for own in SENSOR_NUMBERS.values():
+            of = [k for k, number in enumerate(numbers) if number in own]
+            if of:
+                white = whitening(spread[np.ix_(of, of)]) @ rows[:, of].T
+                worst = max(worst, float(np.sum(white**2)) / (self.windows * len(of)))
+        return worst
 
     def information(self, moments: Array, pose: Pose) -> Array:
         """Return Σ JᵀJ, J the derivative of C^(−1/2) M(R, t) W by the pose, square.
@@ -151,11 +216,10 @@ class MotionPair:
             pose: Where to look.
         """
         steps = [self.space.change(s) for s in STEP * np.eye(len(self.space.pose))]
-        map_of = self.space.motion_map
+        map_of = self._map
         M, slopes = map_of(pose), [map_of(moved(pose, s)) - map_of(moved(pose, -s)) for s in steps]
         D = np.stack(slopes, axis=-1) / (2.0 * STEP)
-        white = whitening(self._spread(M)) @ D.reshape(len(M), -1)
-        white = white.reshape(D.shape)
+        white = (whitening(self._spread(M)) @ D.reshape(len(M), -1)).reshape(D.shape)
         return np.asarray(np.einsum("abp,bc,acq->pq", white, moments, white, optimize=True))
 
     def _by_twists(self) -> Pose:
@@ -165,8 +229,10 @@ class MotionPair:
         ).pose()
 
     def _spread(self, M: Array) -> Array:
-        """Return C, the covariance of a window's residual, shape (k, k)."""
-        return M @ self.spreads[0] @ M.T + self.spreads[1]
+        """Return C, the covariance of a window's residual, square, of the numbers that count."""
+        own = self.spreads[1]
+        own = own if self.counted is None else own[np.ix_(self.counted, self.counted)]
+        return M @ self.spreads[0] @ M.T + own
 
     def _seen(self) -> tuple[Array, Array]:
         """Return what of the motions in the one frame is more than noise, and its noise."""
@@ -176,7 +242,7 @@ class MotionPair:
 
     def _likely(self, pose: Pose) -> tuple[Array, Array]:
         """Return the most likely motions in the one frame given both, and their noise."""
-        M, noise = self.space.motion_map(pose), self.spreads[0]
+        M, noise = self._map(pose), self.spreads[0]
         gain = np.linalg.solve(self._spread(M), M @ noise).T
         return self.one + (self.other - self.one @ M.T) @ gain.T, noise - gain @ M @ noise
 
@@ -184,4 +250,5 @@ class MotionPair:
         """Return the covariance of a pose from motions with noise; None where it is not told."""
         observed = self.information(motion.T @ motion, pose) / self.overlap
         of_noise = self.information(self.windows * noise, pose) / self.overlap
-        return measured_regressor_covariance(observed, of_noise, self.windows / self.overlap)
+        known = None if self.belief is None else self.belief.of_numbers(self.space)
+        return measured_regressor_covariance(observed, of_noise, self.windows / self.overlap, known)

@@ -92,12 +92,18 @@ class Replica:
         own: Number of the robot.
         session: Since when it runs [ns].
         settings: Of memory and of repetition.
+        late: Robots that hold the load from their own first windows on only.
     """
 
     def __init__(
-        self, own: int, session: int = 0, settings: ReplicaSettings = ReplicaSettings()
+        self,
+        own: int,
+        session: int = 0,
+        settings: ReplicaSettings = ReplicaSettings(),
+        late: frozenset[int] = frozenset(),
     ) -> None:
-        self.own, self.session, self.settings = own, session, settings
+        self.own, self.session, self.settings, self.late = own, session, settings, late
+        self.joined: dict[int, int] = {}
         self.windows: dict[int, dict[int, Array]] = {own: {}}
         self.ended: dict[int, int] = {}
         self.sensors: dict[int, OriginSensors] = {}
@@ -134,6 +140,17 @@ class Replica:
         self._skip(self.own, number)
         self._keep(self.own, number, window)
 
+    def take_hold(self, number: int) -> None:
+        """Say that the robot, which is late, holds the load from a window on.
+
+        Args:
+            number: Of the window.
+        """
+        if self.own in self.late and self.own not in self.joined:
+            self._start(self.own, number)
+            self.joined[self.own] = number
+            self._begun = True
+
     def let_go(self) -> None:
         """Say that the robot holds the load no more: what it told until now stays."""
         self.ended[self.own] = self._gapless[self.own]
@@ -153,7 +170,8 @@ class Replica:
         }
         rows = tuple(self._lacking(start))
         known.offered.update({o: n + 1 for o, n, _ in rows})
-        have, first = dict(self._gapless), dict(self.first)
+        have = {o: self._gapless[o] for o in self._heard_of()}
+        first = {o: self.first[o] for o in have}
         return WindowMessage(have, rows, dict(self.ended), first, dict(self.sensors), self.session)
 
     def _lacking(self, start: Mapping[int, int]) -> Iterator[tuple[int, int, Array]]:
@@ -194,6 +212,8 @@ class Replica:
         """Note the oldest window of an origin that a neighbour can pass on."""
         if origin == self.own and self._begun:
             return
+        if origin in self.late:
+            self.joined.setdefault(origin, first)
         if origin not in self.windows or not (self.windows[origin] or self._gapless[origin]):
             self.windows.setdefault(origin, {})
             self._start(origin, first)
@@ -278,23 +298,30 @@ class Replica:
             neighbour: Its number.
         """
         known = self._neighbours.get(neighbour, _Neighbour())
-        return all(known.has.get(o, -1) >= n for o, n in self._gapless.items())
+        return all(known.has.get(o, -1) >= self._gapless[o] for o in self._heard_of())
 
     def holding(self, number: int) -> tuple[int, ...]:
         """Return the origins that held the load at a window, as far as they have said."""
         return tuple(
-            o for o in sorted(self.windows) if o not in self.ended or number < self.ended[o]
+            o
+            for o in self._heard_of()
+            if number >= self.joined.get(o, number) and number < self.ended.get(o, number + 1)
         )
+
+    def _heard_of(self) -> list[int]:
+        """Return the origins that have held the load; those that are late once they do."""
+        return [o for o in sorted(self.windows) if o not in self.late or o in self.joined]
 
     def complete(self, robots: int) -> int:
         """Return the number up to which windows are here from all that held the load then.
 
         Args:
-            robots: How many held it at the beginning.
+            robots: How many the team has.
         """
-        if len(self.windows) < robots:
+        heard = self._heard_of()
+        if len(set(heard) - self.late) < robots - len(self.late):
             return 0
-        living = [self.count(o) for o in self.windows if o not in self.ended]
+        living = [self.count(o) for o in heard if o not in self.ended]
         left = [self.count(o) for o, n in self.ended.items() if self.count(o) < n]
         return min([*living, *left], default=0)
 

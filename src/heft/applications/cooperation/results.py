@@ -20,10 +20,11 @@ from heft.files import put, require_own, workshop
 from heft.information import rotation_vector_of_matrix
 from heft.recordings import ColumnMap, Recording, Table, write_table
 
+from .agreement import AgreementSettings
 from .clocks import ClockOffset, on_one_clock
-from .method import CooperativeMethod, CooperativeResult, unplaced
+from .method import CooperativeMethod, CooperativeResult, Known, unplaced
 from .paper import PaperMethod, PaperResult
-from .signals import ContactSignals, LoadEstimate
+from .signals import SENSORS, ContactSignals, LoadEstimate
 from .team_file import TeamFile
 
 MethodName = Literal["heft", "paper"]
@@ -36,13 +37,6 @@ WHY = {
     "acc": "is what its accelerometer reads",
     "force": "is the force that it applies",
     "torque": "is the torque that it applies",
-}
-SENSORS = {
-    "angular_velocity": "gyroscope",
-    "velocity": "velocity",
-    "acceleration": "accelerometer",
-    "force": "force sensor",
-    "torque": "torque sensor",
 }
 MOST_POINTS = 400  # of a curve
 MUCH = 1.2  # times the noise, from which what is left over is more than noise
@@ -168,24 +162,36 @@ class TeamFound:
 
     def _left_over(self) -> list[str]:
         known = self.result.known if isinstance(self.result, CooperativeResult) else ()
-        doubtful = known[-1].doubtful if known else None
-        if doubtful is not None:
-            apart = np.sqrt(known[-1].disagreement[doubtful])
-            return [
-                f"The motion sensors of {self.stated.robots[doubtful].name} do not go with the "
-                f"others': they differ by {apart:.1f} times the noise, and the numbers above are "
-                "not to be trusted. Look at their scale, axes and mounting, or leave that log out."
-            ]
+        doubts = self._doubts(known[-1]) if known else []
         if not known or not np.isfinite(known[-1].misfit):
-            return []
+            return doubts
         left = float(np.sqrt(known[-1].misfit))
         said = f"What the load leaves over is {left:.2f} times the sensors' noise"
         if left < MUCH:
-            return [f"{said}."]
+            return [*doubts, f"{said}."]
+        wrench = known[-1].wrench_doubt
+        if wrench is not None:
+            doubts = [*doubts, f"{wrench.words(self.stated.robots[wrench.robot].name)}."]
         return [
+            *doubts,
             f"{said}: one rigid load, held by these robots alone, does not explain the logs, and "
             "the numbers above are surer than they should be. A contact that slips, a sensor that "
-            "lies or a robot without a log do this."
+            "lies or a robot without a log do this.",
+        ]
+
+    def _doubts(self, known: Known) -> list[str]:
+        """Return whose motion sensors do not go with the others'."""
+        if known.doubts:
+            names = [self.stated.robots[d.robot].name for d in known.doubts]
+            said = (d.words(name) for d, name in zip(known.doubts, names, strict=True))
+            return [f"{words}. Look at scale, axes and mounting." for words in said]
+        apart = max(known.disagreement, default=1.0)
+        if known.poses is None or not apart > AgreementSettings().doubtful:
+            return []
+        return [
+            f"The robots' motions differ by {np.sqrt(apart):.1f} times the noise, and who is wrong "
+            "is not clear: the numbers above are not to be trusted. A load that bends, clocks that "
+            "drift or sensors that lie do this."
         ]
 
     def write(self, out: Path) -> None:
@@ -281,7 +287,8 @@ def identify_team_files(
             got=str(path),
             cure="--method heft",
         )
-    used = CooperativeMethod(planar=stated.planar) if method == "heft" else PaperMethod()
+    own = CooperativeMethod(planar=stated.planar, belief=stated.belief)
+    used = own if method == "heft" else PaperMethod()
     result = used.identify(team, stated.graph)
     if isinstance(result, CooperativeResult):
         untold = result.known[-1].unplaced if result.known else tuple(range(len(team)))

@@ -15,6 +15,13 @@ from heft.streams import repeated, unchanged_since
 Pose = tuple[Array, Array]  # R (3, 3) and t (3,) [m]
 REPEATED = 0.1  # from which on a sensor that says the same is taken to measure nothing [s]
 AXES = ("x", "y", "z")
+SENSORS = {
+    "angular_velocity": "gyroscope",
+    "velocity": "velocity",
+    "acceleration": "accelerometer",
+    "force": "force sensor",
+    "torque": "torque sensor",
+}
 IN_PLANE = (0, 1, 2, 9)  # of the ten parameters: m, h_x, h_y, I_zz
 
 

@@ -1,8 +1,10 @@
 """What windows of all robots tell, as they come, while robots let go and others join.
 
 As long as the same robots hold the load there is one `CooperativeRun`. When one lets go, the second
-moments of the others' motions go on as they are; what was known of the load goes on as an estimate
-with its covariance, since its windows need the wrench of the one that left.
+moments of the others' motions go on as they are. When one joins, which has none, poses that were
+known go on as estimates with their covariances. So does what was known of the load in both cases,
+since its windows need the wrenches of those that held it. Who hears late of a robot that joined
+takes all windows again: what is known does not depend on when it was heard.
 """
 
 from __future__ import annotations
@@ -15,9 +17,9 @@ import numpy as np
 from heft.arrays import Array
 from heft.information import Graph
 
+from .agreement import from_first
 from .clocks import ClockSettings
 from .method import WIDE, CooperativeMethod, CooperativeRun, Known
-from .pose import composed, inverse
 from .replication import Replica
 from .signals import LoadEstimate, Pose
 from .team_clocks import TeamClocks
@@ -64,21 +66,34 @@ class TeamKnown:
     def of(self, origins: tuple[int, ...]) -> TeamKnown | None:
         """Return what of it stays known when others hold the load; None if nothing does.
 
+        Poses of those that were not there are not known.
+
         Args:
             origins: Who holds it then.
         """
-        poses = self.known.poses
-        if not poses or not set(origins) <= set(self.origins):
+        if not self.known.poses:
             return None
-        places = [self.origins.index(o) for o in origins]
-        first = inverse(poses[places[0]])
-        moved = tuple(composed(poses[k], first) for k in places)
+        before = dict(zip(self.origins, self.known.poses, strict=True))
+        told = {k: p for k, o in enumerate(origins) if (p := before.get(o))}
+        if not told:
+            return None
+        moved = from_first(told)
         values, covariance = self.known.values, self.known.covariance
         if values is not None and covariance is not None:
-            change = self.known.space.load_map(poses[places[0]])
+            change = self.known.space.load_map(told[min(told)])
             values, covariance = change @ values, change @ covariance @ change.T
         kept = replace(
-            self.known, poses=moved, values=values, covariance=covariance, disagreement=()
+            self.known,
+            poses=tuple(moved.get(k) for k in range(len(origins))),
+            values=values,
+            covariance=covariance,
+            disagreement=(),
+            wrench_doubt=None,
+            doubts=tuple(
+                replace(d, robot=origins.index(self.origins[d.robot]))
+                for d in self.known.doubts
+                if self.origins[d.robot] in origins
+            ),
         )
         return TeamKnown(origins, kept)
 
@@ -101,6 +116,7 @@ class TeamSolver:
         self._origins: tuple[int, ...] = ()
         self._run: CooperativeRun | None = None
         self._before: TeamKnown | None = None
+        self._joined: dict[int, int] = {}
         self._squares = np.zeros((0, 6))
         self._spread_at = self._summed = 0
         self._since = self._compared = 0  # number from which the same robots hold the load, and
@@ -114,10 +130,16 @@ class TeamSolver:
             most: How many at most.
         """
         until = self._until(replica)
-        if not until or any(o not in replica.sensors for o in range(self.graph.count)):
+        held = {*range(self.graph.count)} - replica.late | set(replica.joined)
+        if not until or any(o not in replica.sensors for o in held):
             return 0
+        if self.next is not None and self._joined != replica.joined:
+            new = [n for o, n in replica.joined.items() if o not in self._joined]
+            if min(new, default=np.inf) - self._across + 1 < self.next:  # their wrench was amiss
+                self.next, self._run, self._before, self.changes = None, None, None, []
+        self._joined = dict(replica.joined)
         if self.next is None:
-            self.next = replica.begin(tuple(replica.windows))
+            self.next = replica.begin(tuple(held - replica.late))
         if self._run is not None:
             self._run.method = self._pace(until - self.next)
         taken = 0
@@ -140,6 +162,11 @@ class TeamSolver:
     def _until(self, replica: Replica) -> int:
         return self.clocks.until(replica, replica.complete(self.graph.count))
 
+    @property
+    def _across(self) -> int:
+        """How many windows have a time in common with the first of them."""
+        return round(self.method.windows.length / self.method.windows.stride)
+
     def _pace(self, waiting: int) -> CooperativeMethod:
         """Return the settings for so many windows that wait: the last estimate is what counts."""
         if waiting <= BEHIND:
@@ -148,10 +175,11 @@ class TeamSolver:
 
     def _take(self, replica: Replica, number: int) -> None:
         origins = replica.holding(number)
-        settings = self.method.windows
-        across = round(settings.length / settings.stride)
+        settings, across = self.method.windows, self._across
         if not origins or any(0 <= number - end < across for end in replica.ended.values()):
             return  # who let go held the load for a part of it
+        if any(0 < begin - number < across for begin in replica.joined.values()):
+            return  # and so did who joined
         if origins != self._origins or self._run is None:
             self._since = number
             self._begin(origins, replica)
@@ -167,14 +195,8 @@ class TeamSolver:
         run.step(row, number * settings.stride + 0.5 * settings.length)
         if len(run.changes) > told:
             self.changes.append(run.changes[-1])
-            self._forget_load()
         if len(run.known) > MOST_KNOWN:
             del run.known[: MOST_KNOWN // 2 : 2]
-
-    def _forget_load(self) -> None:
-        if self._before is not None:
-            kept = replace(self._before.known, values=None, covariance=None)
-            self._before = TeamKnown(self._before.origins, kept)
 
     def _begin(self, origins: tuple[int, ...], replica: Replica) -> None:
         """Go on with other robots."""
@@ -183,18 +205,35 @@ class TeamSolver:
         none = np.zeros((3, 3))
         parts = [replica.sensors[o].windows(self.method.windows, none) for o in origins]
         run = CooperativeRun(self.method, parts, self.graph.among(origins))
+        run.belief = self.method.belief.of(origins)
         self._squares, self._summed, self._spread_at = np.zeros((len(origins), 6)), 0, 0
-        if old is not None and set(origins) <= set(former):
-            places = [former.index(o) for o in origins]
-            wide = run.wide
-            columns = np.concatenate([np.arange(wide * k, wide * (k + 1)) for k in places])
-            run.moments, run.seen = old.moments[:, columns], old.seen
-            run.parts = [old.parts[k] for k in places]
-            if self._before is not None:
-                run.poses, run.posed, run.unplaced = self._before.known.poses, old.posed, ()
-                run.pose_spreads = [old.pose_spreads[k] for k in places]
-            self._spread_at = old.seen  # until there are more, the old ones serve
+        if old is not None:
+            here = [k for k, o in enumerate(origins) if o in former]
+            places = [former.index(origins[k]) for k in here]
+            run.agreed = old.agreed.of(places, here)
+            if len(here) == len(origins):
+                wide = run.wide
+                columns = np.concatenate([np.arange(wide * k, wide * (k + 1)) for k in places])
+                run.moments, run.seen = old.moments[:, columns], old.seen
+                run.parts, run.posed = [old.parts[k] for k in places], old.posed
+                run.belief = old.belief.of(places)
+                self._spread_at = old.seen  # until there are more, the old ones serve
+            else:
+                run.belief = replace(
+                    run.belief, poses=run.agreed.beliefs(run.belief.poses, run.space)
+                )
+            if old.changes:
+                run.belief = run.belief.of_another_load()
+            self._carry_load(run)
         self._origins, self._run = origins, run
+
+    def _carry_load(self, run: CooperativeRun) -> None:
+        """Let a run know of the load what was known before."""
+        known = None if self._before is None else self._before.known
+        if known is None or known.values is None or known.covariance is None:
+            return
+        load = (known.first, known.values, known.covariance)
+        run.belief = replace(run.belief, mass=None, centres={}, load=load)
 
     def _set_clocks(self, replica: Replica, number: int) -> bool:
         """Compare clocks; return whether one is set, and the windows of late are taken again."""
@@ -243,24 +282,12 @@ class TeamSolver:
 
     def known(self) -> TeamKnown | None:
         """Return what is known now; None before anything is."""
-        run = self._run
+        run, before = self._run, self._before
         if run is None or not run.known:
-            return self._before
-        now, before = run.known[-1], self._before
-        if before is None or before.known.values is None or run.changes:
-            return TeamKnown(self._origins, now)
-        if now.values is None or now.covariance is None:
-            values, covariance = before.known.values, before.known.covariance
-        else:
-            assert before.known.covariance is not None
-            values, covariance = _added(
-                (before.known.values, before.known.covariance), (now.values, now.covariance)
-            )
-        return TeamKnown(self._origins, replace(now, values=values, covariance=covariance))
-
-
-def _added(one: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[Array, Array]:
-    """Return the estimate of two independent ones: their information adds."""
-    weights = [np.linalg.inv(covariance) for _, covariance in (one, other)]
-    covariance = np.asarray(np.linalg.inv(weights[0] + weights[1]))
-    return covariance @ (weights[0] @ one[0] + weights[1] @ other[0]), covariance
+            return before
+        now = run.known[-1]
+        if before is not None and now.poses is None:
+            now = replace(before.known, time=now.time, unplaced=now.unplaced)
+        elif before is not None and now.values is None and not run.changes:
+            now = now.with_load_of(before.known)
+        return TeamKnown(self._origins, now)

@@ -7,11 +7,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from heft.errors import InvalidSetting, did_you_mean
 from heft.experiments import Team, TeamMotion, TeamNoise
 from heft.files import Number, Section, Text, list_of, name_list, read_toml, truth
-from heft.information import Graph
+from heft.information import Graph, matrix_of_rotation_vector, skew
 from heft.streams import ADDRESS
+
+from .beliefs import TeamBelief
+from .pose import PoseBelief
 
 GRAPHS = ("ring", "complete")
 MOST_ROBOTS = 100  # that one machine simulates or identifies at once
@@ -28,6 +33,14 @@ class TeamRobot:
         address: Where its node listens, `tcp/HOST:PORT` or `tls/HOST:PORT`; a port of this machine
             if None.
         point: Whether the contact is a point, through which it applies forces and no torques.
+        late: Whether it holds the load from its own first sample on only, not from the beginning.
+        position: Of its contact's frame, as far as it is known, in a frame that all robots of whom
+            it is stated share, shape (3,) [m].
+        position_std: Its deviation, each axis [m].
+        rotation: Of its contact's frame there, a rotation vector, shape (3,) [rad].
+        rotation_std: Its deviation, about each axis [rad].
+        com: The load's centre of mass in its contact's frame, as far as it is known [m].
+        com_std: Its deviation, each axis [m].
     """
 
     name: str
@@ -35,6 +48,57 @@ class TeamRobot:
     frame: str = "grasp"
     address: str | None = None
     point: bool = False
+    late: bool = False
+    position: tuple[float, ...] | None = None
+    position_std: float | None = None
+    rotation: tuple[float, ...] | None = None
+    rotation_std: float | None = None
+    com: tuple[float, ...] | None = None
+    com_std: float | None = None
+
+    @property
+    def pose(self) -> PoseBelief | None:
+        """What is known of its contact's pose; None if nothing is."""
+        if self.position is None and self.rotation is None:
+            return None
+        R = matrix_of_rotation_vector(np.array(self.rotation or (0.0, 0.0, 0.0))).T
+        origin = np.array(self.position or (0.0, 0.0, 0.0))
+        weights = [
+            0.0 if std is None else 1.0 / std**2 for std in (self.rotation_std, self.position_std)
+        ]
+        information = np.diag(np.repeat(weights, 3))
+        back = np.eye(6)
+        back[3:, :3] = skew(-R @ origin)  # t = −R p turns with R
+        return PoseBelief((R, -R @ origin), back.T @ information @ back)
+
+    def __post_init__(self) -> None:
+        if self.position is not None and self.rotation is None:
+            raise InvalidSetting(
+                "a position says where a frame is whose rotation is known, too",
+                argument=f"[[robot]] {self.name}, position",
+                cure="state rotation and rotation_std",
+            )
+        for name in ("position", "rotation", "com"):
+            std = f"{name}_std"
+            if (getattr(self, name) is None) != (getattr(self, std) is None):
+                raise InvalidSetting(
+                    "what is known has a deviation",
+                    argument=f"[[robot]] {self.name}, {name}",
+                    cure=f"state {name} and {std}",
+                )
+
+
+@dataclass(frozen=True)
+class KnownLoad:
+    """What is known of the load that is held first: `[known]`.
+
+    Attributes:
+        mass: [kg].
+        mass_std: Its deviation [kg].
+    """
+
+    mass: float
+    mass_std: float
 
 
 @dataclass(frozen=True)
@@ -99,6 +163,7 @@ class TeamFile:
         keys: Folder of certificates: `ca.pem`, and of each robot `NAME.pem` and `NAME.key`; None
             where nodes talk in the clear.
         planar: Whether the load moves in a plane, all contacts' z axes across it.
+        known: What is known of the load that is held first.
     """
 
     robots: tuple[TeamRobot, ...]
@@ -107,6 +172,24 @@ class TeamFile:
     name: str = "team"
     keys: Path | None = None
     planar: bool = False
+    known: KnownLoad | None = None
+
+    @property
+    def belief(self) -> TeamBelief:
+        """What is known of contacts and load beside the sensors."""
+        told = enumerate(self.robots)
+        centres = {
+            k: (np.array(r.com), r.com_std)
+            for k, r in enumerate(self.robots)
+            if r.com is not None and r.com_std is not None
+        }
+        mass = None if self.known is None else (self.known.mass, self.known.mass_std)
+        return TeamBelief({k: p for k, r in told if (p := r.pose)}, mass, centres)
+
+    @property
+    def late(self) -> frozenset[int]:
+        """Numbers of the robots that do not hold the load from the beginning."""
+        return frozenset(k for k, robot in enumerate(self.robots) if robot.late)
 
     @staticmethod
     def from_toml(path: Path) -> TeamFile:
@@ -128,7 +211,16 @@ class TeamFile:
             )
         keys = None if stated.keys is None else path.parent / stated.keys
         graph = _graph(stated, names, path)
-        return TeamFile(stated.robot, graph, stated.simulation, stated.name, keys, stated.planar)
+        if all(r.late for r in stated.robot):
+            raise InvalidSetting(
+                "somebody holds the load from the beginning",
+                argument=f"{path}, late",
+                got="all robots are late",
+            )
+        known = stated.known
+        return TeamFile(
+            stated.robot, graph, stated.simulation, stated.name, keys, stated.planar, known
+        )
 
     def number(self, robot: str) -> int:
         """Return the number of a robot.
@@ -188,6 +280,7 @@ class _Stated:
     name: str = "team"
     keys: str | None = None
     planar: bool = False
+    known: KnownLoad | None = None
 
 
 def _stated(robots: float | None = None, robot: Sequence[TeamRobot] = (), **others: Any) -> _Stated:
@@ -234,13 +327,31 @@ def _noise(value: object, where: str) -> tuple[float, ...]:
     return tuple(list_of(Number("noise is not negative", least=0.0), 5)(value, where))
 
 
+def _vector(value: object, where: str) -> tuple[float, ...]:
+    return tuple(list_of(Number("three numbers are expected"), 3)(value, where))
+
+
 POSITIVE = Number("a positive number is expected", above=0.0)
 NOT_NEGATIVE = Number("a number of zero or more is expected", least=0.0)
 ROBOT = Section(
     TeamRobot,
-    {"name": _text, "log": _text, "frame": _text, "address": ADDRESS, "point": truth},
+    {
+        "name": _text,
+        "log": _text,
+        "frame": _text,
+        "address": ADDRESS,
+        "point": truth,
+        "late": truth,
+        "position": _vector,
+        "position_std": POSITIVE,
+        "rotation": _vector,
+        "rotation_std": POSITIVE,
+        "com": _vector,
+        "com_std": POSITIVE,
+    },
     required=("name",),
 )
+KNOWN = Section(KnownLoad, {"mass": POSITIVE, "mass_std": POSITIVE}, required=("mass", "mass_std"))
 SIMULATION = Section(
     SimulatedTeamSettings,
     {
@@ -267,5 +378,6 @@ TEAM = Section(
         "name": _text,
         "keys": _text,
         "planar": truth,
+        "known": KNOWN,
     },
 )

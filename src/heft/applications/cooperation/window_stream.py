@@ -81,6 +81,7 @@ class WindowStream:
         self._stamps = np.zeros(0, dtype=np.int64)
         self._values = np.zeros((0, 15))
         self._next: int | None = None
+        self._first: int | None = None  # stamp of the first sample
 
     def add(self, signals: ContactSignals, epoch: int = 0) -> list[tuple[int, Array]]:
         """Take samples; return numbers and rows, shape (24,), of the windows they complete.
@@ -97,6 +98,8 @@ class WindowStream:
         newest = np.maximum.accumulate(np.concatenate([[last], stamps]))
         new = stamps > newest[:-1]
         values = np.hstack([getattr(signals, name) for name in COLUMNS])
+        if self._first is None and new.any():
+            self._first = int(stamps[new][0])
         self._stamps = np.concatenate([self._stamps, stamps[new]])
         self._values = np.concatenate([self._values, values[new]])
         if self.sensors is None:
@@ -106,6 +109,11 @@ class WindowStream:
         made = list(self._completed(self.sensors.step))
         self._trim()
         return made
+
+    @property
+    def begin(self) -> int | None:
+        """Number of the window in which the first sample is; None before any came."""
+        return None if self._first is None else self._first // self._stride
 
     def _calibrate(self) -> None:
         """Find noise and rate, once the samples are enough."""

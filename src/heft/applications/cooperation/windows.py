@@ -24,7 +24,13 @@ PAIRS = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))
 OMEGA, VELOCITY = slice(0, 3), slice(3, 6)
 ALPHA, SQUARES, SPECIFIC = slice(6, 9), slice(9, 15), slice(15, 18)
 SIZE = 18  # numbers of a window's motion
+SENSOR_NUMBERS = {  # which of them each sensor makes
+    "angular_velocity": frozenset((*range(3), *range(6, 15))),
+    "velocity": frozenset(range(3, 6)),
+    "acceleration": frozenset(range(15, 18)),
+}
 NEXT_TO_NONE = 1e-6  # of a sensor without noise, in SI units: weights stay finite
+SUMMED = 1e-3  # share of a signal to which a sum of its samples is an integral
 THIRD = 20.0  # Σ of the squared weights of a third difference
 
 
@@ -335,6 +341,15 @@ class Space:
             spread=windows.spread[np.ix_(self.motion, self.motion)],
             wrench_spread=windows.wrench_spread[np.ix_(self.wrench, self.wrench)],
         )
+
+    def without(self, sensor: str) -> tuple[int, ...]:
+        """Return places among this space's numbers of motion that another sensor makes.
+
+        Args:
+            sensor: Of `SENSOR_NUMBERS`.
+        """
+        own = SENSOR_NUMBERS[sensor]
+        return tuple(k for k, number in enumerate(self.motion) if number not in own)
 
     def motion_map(self, pose: Pose) -> Array:
         """Return M of these numbers, square."""

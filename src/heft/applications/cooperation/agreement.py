@@ -1,0 +1,446 @@
+"""What a team's robots agree on: the motion of the load, and where each of them holds it.
+
+Neighbour by neighbour at first, then each against what all others agree on. A robot whose motion
+does not go with the others' is left out of what is agreed if the others agree without it, and
+without nobody else. Where it is one of its sensors that lies, its other two still tell how it
+holds the load; where it is not, nothing tells that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.information import Graph, triangle_of
+
+from .pose import MotionPair, PoseBelief, PoseEstimate, composed, difference, inverse, moved
+from .signals import SENSORS, Pose
+from .windows import (
+    ALPHA,
+    OMEGA,
+    SENSOR_NUMBERS,
+    SPATIAL,
+    SPECIFIC,
+    SQUARES,
+    VELOCITY,
+    Space,
+    Windows,
+)
+
+FEWEST_WITNESSES = 3  # robots, for one of them to be told from the others
+STILL: Pose = (np.eye(3), np.zeros(3))
+TURNS = (  # what of a motion turns with its frame alone, and what a lever adds to it
+    ("angular_velocity", OMEGA, ()),
+    ("velocity", VELOCITY, (OMEGA,)),
+    ("acceleration", SPECIFIC, (ALPHA, SQUARES)),
+)
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """A robot whose motion sensors do not go with the others'.
+
+    Attributes:
+        robot: Its place in the team.
+        sensor: The one that lies, of `SENSOR_NUMBERS`; None where leaving out one does not do.
+        apart: Mean squared difference of its motion from what the others agree on, over its
+            variance.
+    """
+
+    robot: int
+    sensor: str | None
+    apart: float
+
+    def words(self, name: str) -> str:
+        """Return what it means.
+
+        Args:
+            name: Of the robot.
+        """
+        size = f"by {np.sqrt(self.apart):.1f} times the noise"
+        if self.sensor is not None:
+            said = f"The {SENSORS[self.sensor]} of {name} does not go with its other sensors and"
+            return (
+                f"{said} the other robots, {size}: its motion is left out, and where it holds the "
+                "load is found by its other sensors"
+            )
+        return (
+            f"The motion sensors of {name} do not go with the others', {size}: its motion is left "
+            "out, where it holds the load is not told, and so neither is the load"
+        )
+
+
+@dataclass(frozen=True)
+class AgreementSettings:
+    """Settings of what counts as agreeing.
+
+    Attributes:
+        rounds: Of refinement of poses over the network.
+        doubtful: Mean squared difference of a sensor over its variance, from which motions do not
+            agree.
+        sure: Deviations by which such a mean exceeds 1, at least.
+        clear: Deviations by which leaving out one sensor explains a robot better than another.
+        suspects: How many robots are tried to be left out, those that differ most.
+    """
+
+    rounds: int = 3
+    doubtful: float = 2.0
+    sure: float = 5.0
+    clear: float = 3.0
+    suspects: int = 3
+
+    def limit(self, rows: float) -> float:
+        """Return the mean square of three numbers from which motions do not agree.
+
+        Args:
+            rows: How many independent windows that is the mean of.
+        """
+        return max(self.doubtful, 1.0 + self.sure * float(np.sqrt(2.0 / (3.0 * rows))))
+
+
+@dataclass(frozen=True, eq=False)
+class Agreement:
+    """Poses of a team, and how well its motions agree.
+
+    Attributes:
+        poses: By robot, R and t that take coordinates of the first robot that has any to its own.
+        spreads: By robot, the covariance of its pose against all others.
+        apart: By robot, the mean squared difference of its motion from what all others agree on,
+            by its deviation, of the sensor for which it is largest: 1 where sensors are as noisy
+            as they seem.
+        unplaced: Robots whose poses the motion does not tell.
+        doubts: Robots that are left out of what is agreed.
+    """
+
+    poses: Mapping[int, Pose] = field(default_factory=dict)
+    spreads: Mapping[int, Array] = field(default_factory=dict)
+    apart: Mapping[int, float] = field(default_factory=dict)
+    unplaced: tuple[int, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
+
+    @property
+    def worst(self) -> float:
+        """Largest difference of one robot from the others."""
+        return max(self.apart.values(), default=np.inf)
+
+    def of(self, robots: Sequence[int], anew: Sequence[int] | None = None) -> Agreement:
+        """Return what of it concerns some robots.
+
+        Args:
+            robots: Their places here.
+            anew: Their places there; counted if None.
+        """
+        place = dict(zip(robots, range(len(robots)) if anew is None else anew, strict=True))
+        poses = {place[k]: p for k, p in self.poses.items() if k in place}
+        return Agreement(
+            from_first(poses) if poses else {},
+            {place[k]: s for k, s in self.spreads.items() if k in place},
+            {place[k]: a for k, a in self.apart.items() if k in place},
+            tuple(place[k] for k in self.unplaced if k in place),
+            tuple(replace(d, robot=place[d.robot]) for d in self.doubts if d.robot in place),
+        )
+
+    def beliefs(self, others: Mapping[int, PoseBelief], space: Space) -> dict[int, PoseBelief]:
+        """Return what is known of poses by it, as what another agreement may begin with.
+
+        Args:
+            others: What is known beside, in a frame of their own: of robots that have no pose
+                here, by those that have.
+            space: Which small turns and shifts there are.
+        """
+        if self.unplaced:
+            return dict(others)
+        found = {}
+        for k, pose in self.poses.items():
+            information = np.zeros((6, 6))
+            if k in self.spreads and np.any(self.spreads[k]):
+                information[np.ix_(space.pose, space.pose)] = np.linalg.inv(self.spreads[k])
+            found[k] = PoseBelief(pose, information)
+        for k in others.keys() - found.keys():
+            target = believed(k, others, self.poses)
+            if target is not None:
+                found[k] = target
+        return found
+
+
+def fused(
+    motions: Mapping[int, Array], parts: Sequence[Windows], maps: Mapping[int, Array]
+) -> tuple[Array, Array]:
+    """Return the motion that robots agree on, and its covariance, in the maps' frame.
+
+    Args:
+        motions: Of each robot, shape (any, k).
+        parts: Of each robot: how sure its windows are.
+        maps: By robot that counts, M that takes its motion to the frame.
+    """
+    informations = {j: np.linalg.inv(M @ parts[j].spread @ M.T) for j, M in maps.items()}
+    spread = np.asarray(np.linalg.inv(sum(informations.values())))
+    vector = sum(motions[j] @ (maps[j].T @ weight) for j, weight in informations.items())
+    return np.asarray(vector @ spread), spread
+
+
+def from_first(poses: Mapping[int, Pose]) -> dict[int, Pose]:
+    """Return poses from the frame of the first robot that has any."""
+    back = inverse(poses[min(poses)])
+    return {k: composed(pose, back) for k, pose in poses.items()}
+
+
+def believed(
+    robot: int, beliefs: Mapping[int, PoseBelief], poses: Mapping[int, Pose]
+) -> PoseBelief | None:
+    """Return what is known of a robot's pose from the others', beside motion; None if nothing.
+
+    Args:
+        robot: Of whom.
+        beliefs: By robot, what is known of its pose from a frame that all share.
+        poses: Of the others; its own does not count.
+    """
+    own = beliefs.get(robot)
+    others = [j for j in beliefs if j != robot and j in poses]
+    if own is None or not others:
+        return None
+    targets, informations = [], []
+    for j in others:
+        change = composed(own.pose, inverse(beliefs[j].pose))
+        turn = np.kron(np.eye(2), change[0])
+        targets.append(composed(change, poses[j]))
+        informations.append(turn @ beliefs[j].information @ turn.T)
+    total = np.asarray(sum(informations))
+    off = [
+        weight @ difference(targets[0], target)
+        for weight, target in zip(informations, targets, strict=True)
+    ]
+    target = moved(targets[0], np.linalg.pinv(total) @ np.sum(off, axis=0))
+    information = own.information @ np.linalg.pinv(own.information + total) @ total
+    return PoseBelief(target, 0.5 * (information + information.T))
+
+
+@dataclass(frozen=True, eq=False)
+class TeamMotions:
+    """Windows of the motions of a team.
+
+    Attributes:
+        motions: Of each robot, or factors with their second moments among all: shape (any, k) each.
+        parts: Of each robot: covariances of its windows, and how many count as one.
+        windows: How many windows that are.
+        graph: Who talks to whom.
+        space: Which k numbers there are.
+        beliefs: By robot, what is known of its pose beside, from a frame that all share.
+    """
+
+    motions: Sequence[Array]
+    parts: Sequence[Windows]
+    windows: int
+    graph: Graph
+    space: Space = SPATIAL
+    beliefs: Mapping[int, PoseBelief] = field(default_factory=dict)
+
+    @property
+    def overlap(self) -> float:
+        """How many windows count as one."""
+        return max(p.overlap for p in self.parts)
+
+    def placed(
+        self, robots: Sequence[int], known: Mapping[int, Pose] | None = None
+    ) -> dict[int, Pose]:
+        """Return poses from the first robot's frame, along neighbours whose motions tell theirs.
+
+        Args:
+            robots: Of whom.
+            known: Poses that are known already; the first robot's if None.
+        """
+        neighbours = self.graph.among(robots).neighbours
+        found = dict(known) if known else {robots[0]: STILL}
+        todo = [robots.index(k) for k in found]
+        while todo:
+            a = todo.pop(0)
+            for b in neighbours[a]:
+                i, j = robots[a], robots[b]
+                if j in found:
+                    continue
+                told = self._pair(self.motions[i], self.parts[i].spread, j).estimate()
+                if told.covariance is not None:
+                    found[j] = composed(told.pose, found[i])
+                    todo.append(b)
+        for j in robots:
+            target = None if j in found else believed(j, self.beliefs, found)
+            if target is not None:
+                found[j] = target.pose
+        return found
+
+    def _pair(self, one: Array, spread: Array, robot: int) -> MotionPair:
+        both = triangle_of(np.hstack([one, self.motions[robot]]))
+        spreads = (spread, self.parts[robot].spread)
+        return MotionPair(both, spreads, self.windows, self.overlap, self.space)
+
+    def against(self, robot: int, poses: Mapping[int, Pose], about: Pose) -> MotionPair:
+        """Return what others agree on and a robot's motion, in frames that are near each other.
+
+        Args:
+            robot: Of whom.
+            poses: Of those that agree; its own does not count.
+            about: Its own pose, nearly.
+        """
+        maps = {
+            j: self.space.motion_map(composed(about, inverse(pose)))
+            for j, pose in poses.items()
+            if j != robot
+        }
+        agreed, spread = fused(dict(enumerate(self.motions)), self.parts, maps)
+        belief = believed(robot, self.beliefs, poses)
+        if belief is not None:
+            belief = replace(belief, pose=composed(belief.pose, inverse(about)))
+        return replace(self._pair(agreed, spread, robot), belief=belief)
+
+    def refined(self, poses: Mapping[int, Pose], rounds: int) -> Agreement:
+        """Return each robot's pose against what all others agree on.
+
+        Args:
+            poses: To begin with, of the robots that count.
+            rounds: How often.
+        """
+        now, spreads, apart = dict(poses), {}, dict.fromkeys(poses, 1.0)
+        untold: set[int] = set()
+        size = len(self.space.pose)
+        if len(now) < 2:
+            return Agreement(now, {k: np.zeros((size, size)) for k in now}, apart)
+        for _ in range(rounds):
+            before, untold = dict(now), set()
+            for i, about in before.items():
+                found = self.against(i, before, about).estimate(STILL)
+                now[i] = composed(found.pose, about)
+                before[i] = now[i]
+                apart[i] = found.apart
+                if found.covariance is None:
+                    untold.add(i)
+                else:
+                    spreads[i] = found.covariance
+            now = from_first(now)
+        return Agreement(now, spreads, apart, tuple(sorted(untold)))
+
+    def agree(
+        self, start: Mapping[int, Pose], settings: AgreementSettings = AgreementSettings()
+    ) -> Agreement:
+        """Return what the team agrees on, without the robots that do not.
+
+        Args:
+            start: Poses that are known already.
+            settings: Of what counts as agreeing.
+        """
+        everyone, limit = range(len(self.parts)), settings.limit(self.windows / self.overlap)
+        whole = self._among(everyone, start, settings.rounds)
+        found, left_out = whole, set[int]()
+        while not found.unplaced and found.worst > limit:
+            rest = self._without_one(found, left_out, start, settings)
+            if rest is None:
+                return whole  # nobody can tell who it is
+            found, one = rest
+            left_out.add(one)
+        for robot in sorted(left_out):
+            found = self._with_doubt(found, robot, left_out, settings)
+        return found
+
+    def _among(self, robots: Sequence[int], start: Mapping[int, Pose], rounds: int) -> Agreement:
+        known = {k: start[k] for k in robots if k in start}
+        if len(known) < len(robots):
+            known = self.placed(robots, known)
+        lacking = tuple(k for k in robots if k not in known)
+        if lacking:
+            return Agreement(unplaced=lacking)
+        return self.refined(from_first(known), rounds)
+
+    def _without_one(
+        self,
+        among: Agreement,
+        left_out: set[int],
+        start: Mapping[int, Pose],
+        settings: AgreementSettings,
+    ) -> tuple[Agreement, int] | None:
+        """Return what is agreed without one more robot, and which; None where that is not clear."""
+        robots, limit = list(among.poses), settings.limit(self.windows / self.overlap)
+        fewer = len(left_out) + 1 < 0.5 * len(self.parts)
+        if len(robots) < FEWEST_WITNESSES or not fewer:
+            return None
+        suspects = sorted(robots, key=lambda k: -among.apart[k])[: settings.suspects]
+        tried = []
+        for one in suspects:
+            rest = self._among([k for k in robots if k != one], start, 1)
+            if not rest.unplaced:
+                tried.append((rest.worst, one, rest))
+        tried.sort(key=lambda t: t[:2])
+        if not tried or (len(tried) > 1 and tried[1][0] <= limit):
+            return None
+        return self.refined(tried[0][2].poses, settings.rounds), tried[0][1]
+
+    def _with_doubt(
+        self, found: Agreement, robot: int, left_out: set[int], settings: AgreementSettings
+    ) -> Agreement:
+        """Return what is agreed with the pose of a robot that is left out, where one is told."""
+        witnesses = {k: p for k, p in found.poses.items() if k not in left_out}
+        limit = settings.limit(self.windows / self.overlap)
+        whole = self._by_others(robot, None, witnesses)
+        tried = ((self._by_others(robot, sensor, witnesses), sensor) for sensor in SENSOR_NUMBERS)
+        told = [(self._beyond_noise(e, s), s, e) for e, s in tried if e.covariance is not None]
+        told.sort(key=lambda t: t[:2])
+        clear = bool(told) and told[0][2].apart <= limit
+        clear &= len(told) < 2 or told[1][0] > told[0][0] + settings.clear
+        doubt = Doubt(robot, told[0][1] if clear else None, whole.apart)
+        poses, spreads = dict(found.poses), dict(found.spreads)
+        if clear:
+            estimate = told[0][2]
+            assert estimate.covariance is not None
+            poses[robot], spreads[robot] = estimate.pose, estimate.covariance
+        return replace(
+            found,
+            poses=from_first(poses),
+            spreads=spreads,
+            apart={**found.apart, robot: whole.apart},
+            doubts=(*found.doubts, doubt),
+        )
+
+    def _beyond_noise(self, estimate: PoseEstimate, without: str) -> float:
+        """Return by how many deviations a fit without a sensor leaves more than noise."""
+        numbers = len(self.space.without(without)) * self.windows / self.overlap
+        return float((estimate.misfit - 1.0) * np.sqrt(0.5 * numbers))
+
+    def _by_others(
+        self, robot: int, without: str | None, witnesses: Mapping[int, Pose]
+    ) -> PoseEstimate:
+        """Return a robot's pose by what the witnesses agree on and all of its sensors but one."""
+        first = min(witnesses)
+        back = inverse(witnesses[first])
+        pair = self.against(robot, {k: composed(p, back) for k, p in witnesses.items()}, STILL)
+        counted = None if without is None else self.space.without(without)
+        pair = replace(pair, counted=counted)
+        turn = self._turn(pair.one, replace(pair, counted=None).other, without)
+        found = pair.estimate((turn, np.zeros(3)))
+        return replace(found, pose=composed(found.pose, witnesses[first]))
+
+    def _turn(self, one: Array, other: Array, without: str | None) -> Array:
+        """Return about which rotation takes one motion to another, by least squares.
+
+        Args:
+            one: Of the one frame, shape (any, k).
+            other: Of the other.
+            without: Sensor of the other that does not count.
+        """
+        place = {number: k for k, number in enumerate(self.space.motion)}
+
+        def numbers(sizes: slice) -> list[int]:
+            return [place[k] for k in range(sizes.start, sizes.stop) if k in place]
+
+        compared, levers = next(
+            (compared, levers)
+            for sensor, compared, levers in TURNS
+            if sensor != without and len(numbers(compared)) > 1
+        )
+        of = numbers(compared)
+        by = [*of, *(k for lever in levers for k in numbers(lever))]
+        linear = np.eye(3)
+        found = np.linalg.lstsq(one[:, by], other[:, of], rcond=None)[0].T
+        linear[: len(of), : len(of)] = found[:, : len(of)]
+        U, _, V = np.linalg.svd(linear)
+        return np.asarray(U @ np.diag([1.0, 1.0, np.linalg.det(U @ V)]) @ V)

@@ -1,0 +1,210 @@
+"""A team of hundreds: robots agree on means alone, whatever their number.
+
+Nobody holds another's windows. Poses come from neighbour to neighbour, then each robot's from its
+own motion against the mean of all others', in a frame that all share, the first robot's at the
+beginning; the total wrench is n times a mean. Means are agreed on by accelerated rounds
+(`chebyshev`), whose number the graph decides; what a robot computes does not grow with n.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.errors import InvalidRecording
+from heft.information import Graph, Spectrum, chebyshev, inertia, triangle_of
+
+from .agreement import TeamMotions
+from .load import LoadInformation
+from .pose import MotionPair, inverse, moved
+from .signals import LoadEstimate, Pose
+from .windows import SIZE, SPATIAL, Windows, motion_map, wrench_map
+
+WIDE = SIZE + 6  # numbers of a window
+SMALL = 1e-5  # change of a pose for a derivative [rad, m]
+
+
+@dataclass(frozen=True)
+class AveragesMethod:
+    """Settings of agreement by means.
+
+    Attributes:
+        rounds: Of accelerated consensus for a mean.
+        refinements: Of the poses against the mean of all motions.
+    """
+
+    rounds: int
+    refinements: int = 3
+
+    def identify(self, parts: Sequence[Windows], graph: Graph) -> AveragesResult:
+        """Return what every robot holds in the end.
+
+        Args:
+            parts: Of each robot, its windows, at the same times.
+            graph: Who talks to whom.
+
+        Raises:
+            InvalidRecording: If motion does not tell all poses.
+        """
+        return _Averages(self, list(parts), graph).result()
+
+
+@dataclass(frozen=True, eq=False)
+class AveragesResult:
+    """What every robot of a team holds after agreement by means.
+
+    Attributes:
+        poses: By robot, R and t that take coordinates of the shared frame to its own.
+        held: By robot, the mean of all robots' motions and wrenches in the shared frame,
+            shape (n, K, 24).
+        values: By robot, π of the load in its own frame, shape (n, 10).
+        covariance: Of π, by robot, shape (n, 10, 10).
+    """
+
+    poses: tuple[Pose, ...]
+    held: Array
+    values: Array
+    covariance: Array
+
+    @property
+    def apart(self) -> float:
+        """How far robots' means are from the mean of all, at most, by the size of that."""
+        middle = self.held.mean(axis=0)
+        return max(float(np.linalg.norm(h - middle) / np.linalg.norm(middle)) for h in self.held)
+
+    def load(self, robot: int) -> LoadEstimate:
+        """Return the load in a robot's frame, by what that robot holds."""
+        values = self.values[robot]
+        if inertia.consistency_margin(values) <= 0.0:
+            values = inertia.nearest_consistent(values)
+        return LoadEstimate(*inertia.to_body(values), self.covariance[robot])
+
+
+class _Averages:
+    """One agreement by means."""
+
+    def __init__(self, method: AveragesMethod, parts: Sequence[Windows], graph: Graph) -> None:
+        self.method, self.parts, self.graph = method, parts, graph
+        self.count, self.windows = graph.count, len(parts[0].motion)
+        self.overlap = max(p.overlap for p in parts)
+        self.spectrum = Spectrum.of(graph)
+        motions = [p.motion for p in parts]
+        placed = TeamMotions(motions, parts, self.windows, graph).placed(range(self.count))
+        lacking = [k for k in range(self.count) if k not in placed]
+        if lacking:
+            raise InvalidRecording("the motion does not tell the poses", argument=str(lacking))
+        self.poses = [placed[k] for k in range(self.count)]
+        self.spreads = np.zeros((self.count, 6, 6))
+
+    def _agreed(self, own: Array) -> Array:
+        """Return what each robot holds of the mean of all, shape (n, any)."""
+        flat = own.reshape(self.count, -1)
+        held = chebyshev(flat, self.graph, self.method.rounds, self.spectrum)
+        return held.reshape(own.shape)
+
+    def result(self) -> AveragesResult:
+        """Return what every robot holds in the end."""
+        for _ in range(self.method.refinements):
+            self._refine()
+        own = np.array([_in_frame(p, pose) for p, pose in self._each()])
+        held = self._agreed(own)
+        spreads = self._agreed(np.array([_spread(p, pose) for p, pose in self._each()]))
+        found = [self._load(k, held[k], spreads[k]) for k in range(self.count)]
+        parts = np.array([c @ s @ c.T for (_, _, c), s in zip(found, self.spreads, strict=True)])
+        of_poses = self.count * self._agreed(parts)
+        told = [
+            self._own(k, *found[k][:2], of_poses[k] - parts[k], found[k][2])
+            for k in range(self.count)
+        ]
+        values, covariances = (np.array(each) for each in zip(*told, strict=True))
+        return AveragesResult(tuple(self.poses), held, values, covariances)
+
+    def _own(
+        self, robot: int, values: Array, spread: Array, others: Array, columns: Array
+    ) -> tuple[Array, Array]:
+        """Return π and its covariance in a robot's own frame, whose pose is as unsure.
+
+        Args:
+            robot: Of whom.
+            values: π in the shared frame.
+            spread: Its covariance, poses known.
+            others: What the poses of all others add to that.
+            columns: How π moves with its own pose, shape (10, 6).
+        """
+        pose = self.poses[robot]
+        change = SPATIAL.load_map(pose)
+        turned = np.zeros((10, 6))
+        for k, step in enumerate(SMALL * np.eye(6)):
+            ahead, behind = (SPATIAL.load_map(moved(pose, s * step)) for s in (1.0, -1.0))
+            turned[:, k] = (ahead - behind) @ values / (2.0 * SMALL)
+        whole = change @ columns + turned
+        covariance = change @ (spread + others) @ change.T
+        return change @ values, covariance + whole @ self.spreads[robot] @ whole.T
+
+    def _each(self) -> Iterator[tuple[Windows, Pose]]:
+        return zip(self.parts, self.poses, strict=True)
+
+    def _refine(self) -> None:
+        """Estimate each robot's pose anew, by the mean of all others' motions."""
+        own = np.array([_in_frame(p, pose)[:, :SIZE] for p, pose in self._each()])
+        spread = np.array([_spread(p, pose)[:SIZE, :SIZE] for p, pose in self._each()])
+        held, spreads = self._agreed(own), self._agreed(spread)
+        others = self.count - 1
+        for k, (part, pose) in enumerate(self._each()):
+            mean = (self.count * held[k] - own[k]) / others
+            of_mean = (self.count * spreads[k] - spread[k]) / others**2
+            both = triangle_of(np.hstack([mean, part.motion]))
+            pair = MotionPair(both, (of_mean, part.spread), self.windows, self.overlap)
+            found = pair.estimate(pose)
+            if found.covariance is None:
+                raise InvalidRecording("the motion does not tell a pose", argument=f"robot {k}")
+            self.poses[k], self.spreads[k] = found.pose, found.covariance
+
+    def _load(self, robot: int, held: Array, spread: Array) -> tuple[Array, Array, Array]:
+        """Return π, its covariance, and how it moves with the robot's pose, shape (10, 6)."""
+        own = _in_frame(self.parts[robot], self.poses[robot])
+        factor = triangle_of(np.hstack([held, own]))  # moments of both
+
+        def information(change: Array) -> LoadInformation:
+            mean = factor[:, :WIDE] + change / self.count
+            total = np.hstack([mean[:, :SIZE], self.count * mean[:, SIZE:]])
+            noise = spread[:SIZE, :SIZE] / self.count, self.count * spread[SIZE:, SIZE:]
+            return LoadInformation(total, *noise, self.windows, self.overlap)
+
+        load = information(np.zeros((1, WIDE)))
+        found = load.estimate()
+        if found is None:
+            raise InvalidRecording("the motion does not tell the load", argument=f"robot {robot}")
+        values, covariance, _ = found
+        pushed = np.zeros((10, 6))
+        for k, step in enumerate(SMALL * np.eye(6)):
+            for sign in (1.0, -1.0):
+                there = moved(self.poses[robot], sign * step)
+                moving = _frame_map(there) @ np.linalg.inv(_frame_map(self.poses[robot]))
+                change = factor[:, WIDE:] @ (moving - np.eye(WIDE)).T
+                pushed[:, k] += sign * information(change).gradient(values)
+        columns = np.linalg.solve(load.information(values), pushed) / (2.0 * SMALL)
+        return values, covariance, np.asarray(columns)
+
+
+def _frame_map(pose: Pose) -> Array:
+    """Return what takes a robot's motion and wrench to the shared frame, shape (24, 24)."""
+    back = inverse(pose)
+    found = np.zeros((WIDE, WIDE))
+    found[:SIZE, :SIZE], found[SIZE:, SIZE:] = motion_map(back), wrench_map(back)
+    return found
+
+
+def _in_frame(part: Windows, pose: Pose) -> Array:
+    """Return a robot's motion and wrench in the shared frame, shape (K, 24)."""
+    return np.hstack([part.motion, part.wrench]) @ _frame_map(pose).T
+
+
+def _spread(part: Windows, pose: Pose) -> Array:
+    """Return the covariance of a robot's windows in the shared frame, shape (24, 24)."""
+    M, found = _frame_map(pose), np.zeros((WIDE, WIDE))
+    found[:SIZE, :SIZE], found[SIZE:, SIZE:] = part.spread, part.wrench_spread
+    return np.asarray(M @ found @ M.T)

@@ -1,0 +1,128 @@
+"""What is known of a team's contacts and load beside its sensors: information that adds.
+
+A mass or a centre of mass that is known is the partial model of [Fan2017, (25)-(27)]; a pose that
+is known from drawings is another. Each enters with its deviation: with none it is as good as fixed,
+with an infinite one as good as not said. What a team knew before a robot joined it enters likewise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from heft.arrays import Array
+
+from .pose import PoseBelief
+from .signals import Pose
+from .windows import Space
+
+
+@dataclass(frozen=True, eq=False)
+class LoadBelief:
+    """What is known of a load in one frame.
+
+    Attributes:
+        rows: A of A π = b, each by its deviation, shape (any, p).
+        values: b, shape (any,).
+        centres: h and m of the load in some frame as rows, shape (1 + d, p), the centre of mass
+            that is known there, shape (d,) [m], and its deviation [m].
+    """
+
+    rows: Array
+    values: Array
+    centres: tuple[tuple[Array, Array, float], ...] = ()
+
+    def residuals(self, values: Array) -> Array:
+        """Return how far π is from what is known, each by its deviation."""
+        found = [self.rows @ values - self.values]
+        for rows, centre, std in self.centres:
+            mass, *moments = rows @ values
+            found.append((np.array(moments) / mass - centre) / std)
+        return np.concatenate(found)
+
+    def jacobian(self, values: Array) -> Array:
+        """Return the derivative of the residuals by π, shape (any, p)."""
+        found = [self.rows]
+        for rows, _, std in self.centres:
+            mass, *moments = rows @ values
+            found.append((rows[1:] - np.outer(np.array(moments) / mass, rows[0])) / (mass * std))
+        return np.vstack(found)
+
+    def linear(self, mass: float) -> tuple[Array, Array]:
+        """Return rows and values that say nearly the same, linear in π.
+
+        Args:
+            mass: About the load's, by which a centre is weighed [kg].
+        """
+        rows, values = [self.rows], [self.values]
+        for own, centre, std in self.centres:
+            rows.append((own[1:] - np.outer(centre, own[0])) / (mass * std))
+            values.append(np.zeros(len(centre)))
+        return np.vstack(rows), np.concatenate(values)
+
+
+@dataclass(frozen=True, eq=False)
+class TeamBelief:
+    """What is known of a team's contacts and its first load.
+
+    Attributes:
+        poses: By robot, of a frame that all of them share.
+        mass: Of the load and its deviation [kg]; None if not known.
+        centres: By robot, the centre of mass in its frame, shape (3,) [m], and its deviation [m].
+        load: A robot, π in its frame and the covariance, as estimated before; None if not.
+    """
+
+    poses: Mapping[int, PoseBelief] = field(default_factory=dict)
+    mass: tuple[float, float] | None = None
+    centres: Mapping[int, tuple[Array, float]] = field(default_factory=dict)
+    load: tuple[int, Array, Array] | None = None
+
+    def of(self, robots: Sequence[int]) -> TeamBelief:
+        """Return what of it concerns some robots, which it numbers anew.
+
+        Args:
+            robots: Their places here, in order.
+        """
+        place = {robot: k for k, robot in enumerate(robots)}
+        return replace(
+            self,
+            poses={place[k]: p for k, p in self.poses.items() if k in place},
+            centres={place[k]: c for k, c in self.centres.items() if k in place},
+            load=(place[self.load[0]], *self.load[1:])
+            if self.load is not None and self.load[0] in place
+            else None,
+        )
+
+    def of_another_load(self) -> TeamBelief:
+        """Return what stays known once the load is another."""
+        return TeamBelief(self.poses)
+
+    def of_load(self, poses: Mapping[int, Pose], space: Space) -> LoadBelief | None:
+        """Return what is known of the load in the frame of the poses; None if nothing is.
+
+        Args:
+            poses: By robot, R and t that take coordinates of that frame to its own.
+            space: Which parameters there are.
+        """
+        count = len(space.load)
+        rows, values = [np.zeros((0, count))], [np.zeros(0)]
+        if self.mass is not None:
+            mass, std = self.mass
+            rows.append(np.eye(1, count) / std)
+            values.append(np.array([mass / std]))
+        if self.load is not None and self.load[0] in poses:
+            robot, known, covariance = self.load
+            root = np.linalg.cholesky(np.linalg.inv(covariance)).T
+            rows.append(root @ space.load_map(poses[robot]))
+            values.append(root @ known)
+        first = [k for k, number in enumerate(space.load) if number < 4]
+        centres = tuple(
+            (space.load_map(poses[robot])[first], centre[: len(first) - 1], std)
+            for robot, (centre, std) in self.centres.items()
+            if robot in poses
+        )
+        if len(rows) == 1 and not centres:
+            return None
+        return LoadBelief(np.vstack(rows), np.concatenate(values), centres)
