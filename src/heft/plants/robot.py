@@ -323,6 +323,18 @@ class RobotPlant(Plant[RobotMotion]):
             FitError: If smoothing left numbers that are not finite.
         """
         robot = self.robot
+        q, v, a = self.joint_states(smoothed)
+        bodies = kernels.motion_of(robot.tree, robot.gravity, q, v, a)
+        kernels.require_finite(bodies)
+        return RobotMotion(q.T, bodies.velocity, bodies)
+
+    def joint_states(self, smoothed: Smoothed) -> tuple[Array, Array, Array]:
+        """Return q, v and v̇ of all joints, those held still included, shape (N, joints) each.
+
+        Args:
+            smoothed: Positions of the joints that move, with their derivatives.
+        """
+        robot = self.robot
         moving = [robot.options.of(j).position is None for j in robot.joints]
         q, v, a = (np.zeros((len(smoothed.position), len(moving))) for _ in range(3))
         q[:, moving] = smoothed.position
@@ -332,9 +344,7 @@ class RobotPlant(Plant[RobotMotion]):
             held = robot.options.of(joint).position
             if held is not None:
                 q[:, k] = held
-        bodies = kernels.motion_of(robot.tree, robot.gravity, q, v, a)
-        kernels.require_finite(bodies)
-        return RobotMotion(q.T, bodies.velocity, bodies)
+        return q, v, a
 
     def remember(
         self, samples: Samples[RobotMotion], state: drive_columns.Presliding | None

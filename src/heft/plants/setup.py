@@ -14,7 +14,7 @@ from heft.recordings import Recording
 from heft.signals import Smoothing, Timeline, Weak
 
 from .base import structural_base
-from .plant import Plant, Samples
+from .plant import Plant, Samples, WithUnknowns
 from .sampling import Sampler, Survey, surveyed
 from .sliding import Counted, sliding_rows
 from .walk import Walk
@@ -44,6 +44,8 @@ class Setup(Generic[P]):
         counted: Which instantaneous rows count, for each recording by index of the sample, shape
             (samples, channels); all if not given.
         known_survey: What is known of the recordings already; looked for if not given.
+        noise: Standard deviation of each channel's noise [channel's unit], by which unknowns of
+            each sample (`WithUnknowns`) are eliminated; one if not given.
     """
 
     plant: P
@@ -57,6 +59,7 @@ class Setup(Generic[P]):
     keep_samples: bool = False
     counted: Counted | None = field(default=None, repr=False, compare=False)
     known_survey: Survey | None = field(default=None, repr=False, compare=False)
+    noise: tuple[float, ...] | None = None
 
     # --- what is walked
 
@@ -129,7 +132,25 @@ class Setup(Generic[P]):
     def walk(self) -> Walk:
         """What walks through the recordings."""
         sampler = Sampler(self.plant, self.recordings, self.survey)
-        return Walk(sampler, self.threads, self.weak, self.decimation, self.keep_samples)
+        return Walk(
+            sampler, self.threads, self.weak, self.decimation, self.keep_samples, self.noise
+        )
+
+    @property
+    def has_unknowns(self) -> bool:
+        """Whether something acts on the plant that nobody measures, and is eliminated."""
+        return isinstance(self.plant, WithUnknowns) and self.plant.unknowns > 0
+
+    @property
+    def known_noise(self) -> dict[str, float]:
+        """Standard deviation of each channel by its name, where unknowns are eliminated by it.
+
+        Rows are then what is to be weighed by these and no others.
+        """
+        if not self.has_unknowns:
+            return {}
+        noise = self.noise or (1.0,) * len(self.channels)
+        return dict(zip(self.channels, noise, strict=True))
 
     @property
     def has_explicit_rows(self) -> bool:

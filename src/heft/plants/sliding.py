@@ -12,7 +12,7 @@ from heft.arrays import Array
 from heft.engine import in_order
 from heft.information import Information, Labels, Triangle
 
-from .plant import Fused, Plant, Samples
+from .plant import Fused, Plant, Samples, WithUnknowns
 from .walk import Walk
 
 Counted = tuple[NDArray[np.bool_], ...]
@@ -89,10 +89,10 @@ def information_of(
         return Information(labels, tuple(channels), tuple(triangles))
 
     def one(s: Samples[Any], channel: int) -> Triangle:
-        if isinstance(plant, Fused):
+        if isinstance(plant, Fused) and not (isinstance(plant, WithUnknowns) and plant.unknowns):
             return plant.reduce(s, columns, (channel,))[0]
-        regressor = plant.rows(s, columns).regressor[:, [channel]]
-        effort = s.measured[:, [channel]]
+        made = walk.equations_of(s, columns)
+        regressor, effort = made.regressor[:, [channel]], made.effort[:, [channel]]
         return Information.from_rows(labels, (channels[channel],), regressor, effort).triangles[0]
 
     yield from in_order(work, walk.parts(walk.dense_rows), walk.threads)

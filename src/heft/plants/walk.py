@@ -19,7 +19,8 @@ from heft.errors import InvalidSetting
 from heft.recordings import BLOCK_ROWS
 from heft.signals import Weak, WhiteWeak, weak_form
 
-from .plant import Integrable, Plant, Samples
+from .elimination import Elimination
+from .plant import Integrable, Plant, Samples, WithUnknowns
 from .rows import Equations
 from .sampling import Sampler, averaged
 
@@ -52,6 +53,8 @@ class Walk:
         weak: Windows of the weak form; rows are differentiated if not given.
         decimation: How many samples' measurements are averaged into one row.
         keep_samples: Whether samples stay in memory between one walk and the next.
+        noise: Standard deviation of each channel by which unknowns of a sample are eliminated, one
+            where none is given.
     """
 
     sampler: Sampler
@@ -59,6 +62,7 @@ class Walk:
     weak: Weak | None = None
     decimation: int = 1
     keep_samples: bool = False
+    noise: tuple[float, ...] | None = None
 
     @property
     def plant(self) -> Plant[Any]:
@@ -115,6 +119,23 @@ class Walk:
         """Whether rows combine many samples each and must be formed explicitly."""
         return self.weak is not None or self.sampler.survey.smoothing.torque == "filtered"
 
+    def elimination(self, s: Samples[Any]) -> Elimination | None:
+        """Return what takes unknowns out of the equations of samples; None if there are none."""
+        plant = self.plant
+        if not isinstance(plant, WithUnknowns) or not plant.unknowns:
+            return None
+        channels = len(self.plant.channels)
+        noise = np.ones(channels) if self.noise is None else np.array(self.noise)
+        return Elimination.of(plant.acting(s), noise)
+
+    def equations_of(self, s: Samples[Any], columns: Sequence[int]) -> Equations:
+        """Return rows of some of the plant's columns, and what was measured, each on its own."""
+        regressor, effort = self.plant.rows(s, columns).regressor, s.measured
+        elimination = self.elimination(s)
+        if elimination is not None:
+            regressor, effort = elimination(regressor), elimination(effort)
+        return Equations(regressor, effort, s.time, s.recording, elimination)
+
     def equations(self, columns: Sequence[int]) -> Iterator[Equations]:
         """Yield rows of some of the plant's columns, and what was measured."""
         if self.weak is not None:
@@ -125,18 +146,15 @@ class Walk:
 
     def _instantaneous(self, columns: Sequence[int]) -> Iterator[Equations]:
         """Yield rows of samples, each on its own."""
-
-        def work(s: Samples[Any]) -> Equations:
-            regressor = self.plant.rows(s, columns).regressor
-            return Equations(regressor, s.measured, s.time, s.recording)
-
-        return in_order(work, self.parts(self.dense_rows), self.threads)
+        parts = self.parts(self.dense_rows)
+        return in_order(lambda s: self.equations_of(s, columns), parts, self.threads)
 
     def _filtered(self, columns: Sequence[int]) -> Iterator[Equations]:
         """Yield rows that have passed a low-pass, thinned out to what it leaves.
 
         Rows and what was measured pass the same filter: what it does to one side alone costs 4 to
-        50 times the reachable accuracy.
+        50 times the reachable accuracy. Unknowns are eliminated before: a low-pass does not commute
+        with that, and what is left of either side is the same signal.
         """
         sampler, smoothing = self.sampler, self.sampler.survey.smoothing
 
@@ -144,10 +162,12 @@ class Walk:
             if not s.chosen.any():
                 return None
             step = self.sampler.survey.timelines[s.recording].step
-            regressor = self.plant.rows(s, columns).regressor
-            both = np.concatenate([regressor, s.measured[:, :, None]], axis=2)
+            made = self.equations_of(s, columns)
+            both = np.concatenate([made.regressor, made.effort[:, :, None]], axis=2)
             smooth = signals.low_pass(both, step, sampler.cutoff, smoothing.order)[s.chosen]
-            return Equations(smooth[:, :, :-1], smooth[:, :, -1], s.time[s.chosen], s.recording)
+            rest = None if made.elimination is None else made.elimination.part(s.chosen)
+            time = s.time[s.chosen]
+            return Equations(smooth[:, :, :-1], smooth[:, :, -1], time, s.recording, rest)
 
         windows = sampler.windows(self.dense_rows, filtered=True)
         even = in_order(lambda item: sampler.even(*item), windows, self.threads)
@@ -160,6 +180,13 @@ class Walk:
         if not isinstance(plant, Integrable):
             raise InvalidSetting(
                 f"a {type(plant).__name__} has no weak form",
+                argument="rows",
+                got="weak",
+                cure="take differentiated rows",
+            )
+        if isinstance(plant, WithUnknowns) and plant.unknowns:
+            raise InvalidSetting(
+                "the weak form leaves no unknown wrenches of contacts out",
                 argument="rows",
                 got="weak",
                 cure="take differentiated rows",
