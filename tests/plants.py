@@ -289,7 +289,7 @@ def _floating_robot(motion_from: str, ground: str = "measured", equations: str =
     place = (0.05, 0.02, -0.2)
     contact = {
         "hook": ContactOptions("trunk", wrench="measured"),
-        "ground": ContactOptions("foot", "point", place, wrench=ground),  # type: ignore[arg-type]
+        "ground": ContactOptions("foot", "point", place, ground, "logged"),  # type: ignore[arg-type]
     }
     robot = robots.walker(contact=contact, equations=equations)
     oracle = robots.Oracle.of(robot)
@@ -301,7 +301,9 @@ def _floating_robot(motion_from: str, ground: str = "measured", equations: str =
         where, quat, speed, pull, omega, alpha, R = _flight(float(time[0]), step, len(time))
         q, v, a = _turns(time, (3.1, 2.3))
         pace = np.array([1.9, 2.7, 3.4])
-        push = np.array([30.0, 20.0, 60.0]) * np.sin(pace * time[:, None] + np.arange(3.0))
+        # A contact that is open half of the time, and closes softly.
+        closing = np.maximum(np.sin(1.7 * time), 0.0)[:, None] ** 3
+        push = closing * np.array([30.0, 20.0, 60.0]) * np.sin(pace * time[:, None] + 1.0)
         efforts = np.empty((len(time), 8))
         for n in range(len(time)):
             inside = R[n].T @ speed[n]
@@ -317,6 +319,8 @@ def _floating_robot(motion_from: str, ground: str = "measured", equations: str =
         signals["force"] = {f"hook.{x}": efforts[:, k] for k, x in enumerate("xyz")}
         signals["torque"] = {f"hook.{x}": efforts[:, 3 + k] for k, x in enumerate("xyz")}
         signals["force"] |= {f"ground.{x}": push[:, k] for k, x in enumerate("xyz")}
+        flag = (closing > 0.0).astype(float)
+        signals["contact"] = {"ground": flag[:, 0]}
         base = {"pos": where, "quat": quat, "omega": omega, "acc": specific}
         for kind in ("pos", "quat") if motion_from == "pose" else ("omega", "acc"):
             axes = "wxyz" if kind == "quat" else "xyz"
@@ -330,8 +334,11 @@ def _floating_robot(motion_from: str, ground: str = "measured", equations: str =
             )
         rate = 0.5 * product(quat, omega)
         change = 0.5 * (product(rate, omega) + product(quat, alpha))
+        flags = flag if ground == "unknown" else flag[:, :0]
         return signals, Smoothed(
-            np.hstack([where, quat, q]), np.hstack([speed, rate, v]), np.hstack([pull, change, a])
+            np.hstack([where, quat, q, flags]),
+            np.hstack([speed, rate, v, flags]),
+            np.hstack([pull, change, a, flags]),
         )
 
     plant = FloatingRobotPlant(robot, motion_from=motion_from)  # type: ignore[arg-type]

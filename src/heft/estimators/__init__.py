@@ -3,6 +3,7 @@
 from . import noise, robust
 from .noise import Noise, autocovariance, autocorrelation_time
 from .estimate import Estimate
+from .variance_components import VarianceComponents
 from .least_squares import LeastSquares
 from .delay_search import DelaySearch, DelayFound
 from .bandwidth_search import BandwidthSearch

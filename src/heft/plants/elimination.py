@@ -58,8 +58,13 @@ class Elimination:
         return Elimination(self.basis[rows], self.noise)
 
     def __call__(self, values: Array) -> Array:
-        """Return P times something, such as rows (N, c, columns) or what is measured, (N, c)."""
-        return np.asarray(values - self.taken_up(values))
+        """Return P times something, such as rows (N, c, columns) or what is measured, (N, c).
+
+        Channels that only tell λ have rows of zeros, not of rounding.
+        """
+        counts = self.redundancy > 0.0
+        left = values - self.taken_up(values)
+        return np.where(counts.reshape(counts.shape + (1,) * (values.ndim - 2)), left, 0.0)
 
     def taken_up(self, values: Array) -> Array:
         """Return (1 − P) times something: what λ takes up of it, of the same shape."""

@@ -126,6 +126,14 @@ class Setup(Generic[P]):
         """Name of each channel's standard deviation; channels of one name share it."""
         return tuple(c.noise_name for c in self.plant.channels)
 
+    def with_noise(self, noise: Sequence[float]) -> Self:
+        """Return the problem with unknowns of each sample eliminated by other deviations.
+
+        Args:
+            noise: Of each channel's noise, shape (channels,) [channel's unit].
+        """
+        return self.with_settings(noise=tuple(float(s) for s in noise))
+
     # --- samples and rows
 
     @cached_property

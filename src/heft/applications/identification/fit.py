@@ -28,7 +28,7 @@ from heft.estimators import (
 )
 from heft.information import DataRank, Information, data_rank
 from heft.models import Options, Robot, joint_lines
-from heft.plants import Plant, Problem, RobotPlant, effort_signals, point_moments
+from heft.plants import Plant, Problem, RobotPlant, effort_signals, plant_of, point_moments
 from heft.recordings import Recording
 
 from .earlier import Earlier
@@ -38,6 +38,7 @@ from .preparation import (
     only_selected,
     sharpened_and_delayed,
     silent,
+    weighed,
     without_outliers,
 )
 from .selection import Selection
@@ -161,7 +162,11 @@ def open_experiment(
         robust.refuse_made_rows()
     progress(f"reading {len(logs)} log{'s' if len(logs) > 1 else ''}")
     problem = Problem(
-        RobotPlant(robot), tuple(logs), settings.smoothing, settings.threads, weak=settings.weak
+        plant_of(robot, logs[0]),
+        tuple(logs),
+        settings.smoothing,
+        settings.threads,
+        weak=settings.weak,
     )
     _refuse_dead(problem)
     if settings.average:
@@ -203,6 +208,7 @@ def fit_experiment(
         problem, settings.smoothing, settings.bandwidth_search, settings.delay_search, progress
     )
     problem = only_selected(problem, only, progress)
+    problem = weighed(problem, settings, progress)
     progress(f"smoothing at {problem.corner:.3g} Hz, summing up rows")
     problem, rows, _ = _about_first_fit(problem, settings)
     shared: list[tuple[Array, ...]] = []  # for each channel, of errors that are no noise
@@ -223,7 +229,7 @@ def fit_experiment(
     if given is not None:  # the logs' own noise weights the sum
         information = information + (given.information if isinstance(given, Earlier) else given)
     if isinstance(solver, LeastSquares):
-        estimate = solver.solve(information)
+        estimate = solver.solve(information, known=problem.known_noise)
     else:
         progress(f"estimating base parameters ({settings.method})")
         estimate = solver.fit(problem)
@@ -344,7 +350,7 @@ def _about_first_fit(
     information = problem.information()
     if not len(problem.plant.point_columns):
         return problem, information.rows, None
-    first = settings.least_squares.solve(information)
+    first = settings.least_squares.solve(information, known=problem.known_noise)
     triangle = first.information.combined(first.weights())
     rough = settings.consistent.fit(triangle, problem.space)
     return problem.about(rough.parameters.values), information.rows, rough
