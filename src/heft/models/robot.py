@@ -553,9 +553,9 @@ def _drives(joints: tuple[str, ...], tree: Tree, options: Options, first: int) -
         held = option.position is not None  # a joint held still shows nothing of its drive
         slides = first + i in linear
         friction = "none" if held else option.friction
+        if first and friction == "full":
+            friction = "simple"  # the dictionary has more columns than a humanoid's log can tell
         terms = friction_terms(friction, slides)
-        if first:  # what loads the gears of a floating base are its contacts, too
-            terms = tuple(t for t in terms if not t.loaded)
         if option.armature and not held:
             terms = (Armature(), *terms)
         drives.append(Drive(name, read_only(unit[first + i]), terms, slides))

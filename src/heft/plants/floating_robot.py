@@ -267,9 +267,9 @@ class FloatingRobotPlant(RobotPlant):
             return rows
         return np.concatenate([rows, np.zeros((len(rows), self._sensed, *rows.shape[2:]))], axis=1)
 
-    def predict(self, samples: Samples[Any], values: Array) -> Array:
-        """Return Y π without contacts, zero for their sensors; see `RobotPlant.predict`."""
-        return self._beside(RobotPlant.predict(self, samples, values))
+    def as_measured(self, effort: Array) -> Array:
+        """Return efforts of the robot's channels, zero for sensors; see `RobotPlant`."""
+        return self._beside(RobotPlant.as_measured(self, effort))
 
     def sides(self, samples: Samples[Any], columns: Sequence[int]) -> Sides:
         """Return W₂ and F, zero for sensors at contacts; see `RobotPlant.sides`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from typing import Self
 
 import numpy as np
 import scipy.linalg
@@ -359,6 +360,18 @@ class RobotPlant(Plant[RobotMotion]):
         state = drive_columns.presliding(self.robot.drives, samples.time, position, state)
         return replace(samples, memory=state.values.T), state
 
+    def with_robot(self, robot: Robot) -> Self:
+        """Return the plant of the same robot with other options, about no point."""
+        return replace(self, robot=robot, point=None)
+
+    def as_measured(self, effort: Array) -> Array:
+        """Return efforts of the robot's channels as those of the plant's, shape (N, c).
+
+        Args:
+            effort: Shape (channels of the robot, N) [N·m or N].
+        """
+        return np.asarray(effort[self.robot.measured].T)
+
     def loads(self, motion: RobotMotion) -> Array:
         """Return the rigid-body torque about the point, which loads the gears.
 
@@ -466,7 +479,7 @@ class RobotPlant(Plant[RobotMotion]):
         drives = dict(zip(names, values[self.bodies_size :].tolist(), strict=True))
         rigid = self.rigid(samples.motion, values)
         rest = drive_columns.effort(self.robot.drives, drives, self.drive_state(samples))
-        return np.asarray((rigid + rest)[self.robot.measured].T)
+        return self.as_measured(rigid + rest)
 
     def sensitivity(self, samples: Samples[RobotMotion], values: Array, directions: Array) -> Array:
         """Return the derivative of load-dependent friction torque by the bodies' parameters.

@@ -184,7 +184,13 @@ def _simple(
     settings: Settings,
     progress: Progress,
 ) -> SimpleFriction:
-    """Return the viscous and Coulomb friction of the rows that slide."""
+    """Return the viscous and Coulomb friction of the rows that slide.
+
+    Of a floating base it is that of all rows: its contacts mix what slides with what does not, and
+    no other friction is fitted.
+    """
+    if problem.plant.robot.tree.free_base:
+        return SimpleFriction.of(problem, calibrated.consistent)
     progress("fitting simple friction to sliding rows")
     return settings.sliding.fit(problem, calibrated.consistent, run.estimate.weights())
 
