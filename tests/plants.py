@@ -348,7 +348,7 @@ def _floating_robot(motion_from: str, ground: str = "measured", equations: str =
 @cache
 def case(name: str) -> Case:
     """Return a plant of the table."""
-    return PLANTS[name]()
+    return (PLANTS | CHOICES)[name]()
 
 
 PLANTS: dict[str, Callable[[], Case]] = {
@@ -360,6 +360,9 @@ PLANTS: dict[str, Callable[[], Case]] = {
     "floating robot by its pose": lambda: _floating_robot("pose"),
     "floating robot by an inertial sensor": lambda: _floating_robot("imu"),
     "floating robot, a contact unknown": lambda: _floating_robot("pose", "unknown"),
+}
+# Choices of their equations, whose rows are looked at.
+CHOICES: dict[str, Callable[[], Case]] = {
     "floating robot, base alone": lambda: _floating_robot("pose", equations="base"),
     "floating robot, joints alone": lambda: _floating_robot("pose", equations="joints"),
 }
@@ -396,5 +399,6 @@ BARE: dict[str, Callable[[], Plant[Any]]] = {
     "rotorcraft": RotorBody,
     "rotorcraft by an inertial sensor": lambda: RotorBody(motion_from="imu"),
     "rotorcraft without its thrust constant": lambda: RotorBody(thrust_known=False),
+    **{name: lambda name=name: case(name).plant for name in CHOICES},  # type: ignore[misc]
     "arm with friction's dictionary": lambda: RobotPlant(robots.planar_arm(drives=True)),
 }
