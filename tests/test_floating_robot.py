@@ -15,6 +15,7 @@ from heft.cli import main
 from heft.dynamics import contact_map, contact_place
 from heft.errors import InvalidSetting, MissingSignal
 from heft.estimators import LeastSquares, VarianceComponents
+from heft.information import Information
 from heft.models import ContactOptions, JointOptions, Options, Robot
 from heft.plants import Elimination, FloatingRobotPlant, Problem, Samples, plant_of, structural_base
 from heft.recordings import Recording
@@ -161,8 +162,9 @@ def test_variance_components_find_the_noise_that_was_put_in() -> None:
     found = problem.known_noise
     for name in ("hip", "knee"):
         assert found[name] == pytest.approx(sizes[name], rel=0.15)
-    assert found["hook.force.x"] == pytest.approx(2.0, rel=0.1)
-    assert found["hook.torque.y"] == pytest.approx(0.2, rel=0.1)
+    # The hook holds the base itself: what of it is the base's and what the sensor's, nothing tells.
+    assert np.hypot(found["hook.force.x"], found["base.force.x"]) == pytest.approx(2.0, rel=0.1)
+    assert np.hypot(found["hook.torque.y"], found["base.torque.y"]) == pytest.approx(0.2, rel=0.1)
 
 
 # ---- contacts measured and unknown
@@ -238,22 +240,22 @@ def test_the_base_alone_needs_no_torques_and_the_joints_alone_no_wrench_of_the_h
 # ---- contacts that are detected
 
 
-def standing(height: float, lifted: float, **said: Any) -> Any:
-    """Return which contacts of a humanoid at rest are taken for closed, a foot lifted."""
+def standing(**said: Any) -> Any:
+    """Return which contacts are taken for closed, at rest, of a link and of one below it."""
     contact = {
         name: ContactOptions(link, "point", (0.0, 0.0, -0.02), closed="detected", **said)
         for name, link in (("one", "thigh"), ("two", "foot"))
     }
     plant = FloatingRobotPlant(robots.walker(contact=contact))
     still = np.zeros((3, 9))
-    still[:, 2], still[:, 3], still[:, 8] = height, 1.0, lifted
+    still[:, 3] = 1.0
     zero = np.zeros_like(still)
     return plant.motion(Smoothed(still, zero, zero)).closed
 
 
 def test_a_contact_rests_where_the_lowest_does() -> None:
-    assert np.array_equal(standing(1.0, 0.0)[:, 0], [False, True])
-    assert standing(1.0, 0.0, height=0.5).all()
+    assert np.array_equal(standing()[:, 0], [False, True])
+    assert standing(height=0.5).all()
 
 
 def test_what_moves_is_no_contact() -> None:
@@ -359,8 +361,8 @@ def test_a_floating_robot_is_identified_from_files(
         with pytest.raises(SystemExit) as ended:
             main()
         assert not ended.value.code
-    found = Robot.from_urdf(tmp_path / "two" / "robot.urdf", Options(base="free"))
-    exact = robots.walker()
-    for link in ("trunk", "thigh", "foot"):
-        mass = found.link(link).written[0]
-        assert mass == pytest.approx(exact.link(link).written[0], rel=0.1)
+    robot = Robot.from_urdf(tmp_path / "two" / "robot.urdf", Options(base="free"))
+    mass = sum(k.written[0] for k in robot.links)
+    assert mass == pytest.approx(8.0, rel=2e-3)
+    one, two = (Information.load(tmp_path / d / "information.npz").rows for d in ("one", "two"))
+    assert two > 1.9 * one
