@@ -327,7 +327,7 @@ def _sample(model: Any, data: Any, motion: Motion) -> tuple[Any, ...]:
 
 
 @dataclass(frozen=True)
-class Noise:
+class SensorNoise:
     """Standard deviations of sensors' white noise.
 
     Attributes:
@@ -346,7 +346,7 @@ class Noise:
     moment: float = 0.1
 
 
-def recording(run: Run, noise: Noise, seed: int, name: str = "run") -> Recording:
+def recording(run: Run, noise: SensorNoise, seed: int, name: str = "run") -> Recording:
     """Return what is logged of a run: positions, the base's pose, torques, wrenches and flags."""
     rng = np.random.default_rng([seed, 3])
 

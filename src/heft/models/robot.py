@@ -553,8 +553,6 @@ def _drives(joints: tuple[str, ...], tree: Tree, options: Options, first: int) -
         held = option.position is not None  # a joint held still shows nothing of its drive
         slides = first + i in linear
         friction = "none" if held else option.friction
-        if first and friction == "full":
-            friction = "simple"  # the dictionary has more columns than a humanoid's log can tell
         terms = friction_terms(friction, slides)
         if option.armature and not held:
             terms = (Armature(), *terms)

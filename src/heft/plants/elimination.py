@@ -8,7 +8,7 @@ Whatever λ is, it is what generalized least squares makes of it, so that rows b
 
 as many as before, each in the unit of its channel. P N = 0 for any σ. Weighted by 1/σ they are all
 that the rows say of x: `Σ^-½ P Σ^½` is the orthogonal projector M onto the null space of
-`(Σ^-½ N)ᵀ`, so `Σ_c ‖(P Y)_c‖²/σ_c²` is that of the null space's own rows [Righetti2013].
+`(Σ^-½ N)ᵀ`, so `Σ_c ‖(P Y)_c‖²/σ_c²` is that of the null space's own rows [Mistry2009].
 
 Of ε, channel c keeps the share `√M_cc`, its redundancy: none where the channel only tells λ.
 """

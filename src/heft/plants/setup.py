@@ -14,12 +14,14 @@ from heft.recordings import Recording
 from heft.signals import Smoothing, Timeline, Weak
 
 from .base import structural_base
-from .plant import Plant, Samples, WithUnknowns
+from .plant import Plant, Samples
 from .sampling import Sampler, Survey, surveyed
 from .sliding import Counted, sliding_rows
 from .walk import Walk
 
 P = TypeVar("P", bound="Plant[Any]")
+DENSE_SAMPLES = 6_000  # that a quick look takes of logs whose rows mix all channels
+DENSE_SHARE = 12.0  # of a period of the cutoff that such rows are averaged over
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,7 @@ class Setup(Generic[P]):
     @property
     def has_unknowns(self) -> bool:
         """Whether something acts on the plant that nobody measures, and is eliminated."""
-        return isinstance(self.plant, WithUnknowns) and self.plant.unknowns > 0
+        return self.walk.mixes
 
     @property
     def known_noise(self) -> dict[str, float]:
@@ -259,6 +261,24 @@ class Setup(Generic[P]):
         gaps = [signals.GAP_STEPS * self.decimation * t.step for t in self.timelines]
         return replace(self, counted=sliding_rows(self.samples(), self.plant, speed, settle, gaps))
 
+    def thinned(self) -> Self:
+        """Return the problem with as few rows as the motion needs, where rows are costly.
+
+        Rows that mix channels are dense, and made many times. Measurements averaged over a twelfth
+        of a period of the cutoff lose 1 % there and nothing in the motion's band, a twentieth of
+        it.
+        """
+        if not self.has_unknowns:
+            return self
+        return self.with_settings(
+            decimation=max(self.decimation, self._averaged_over(DENSE_SHARE))
+        )
+
+    def _averaged_over(self, share: float) -> int:
+        """Return the odd number of samples in a share of a period of the cutoff, at least 1."""
+        step = max(t.step for t in self.timelines)
+        return 2 * int(0.5 / (share * max(self.corner, self.band_corner) * step)) + 1
+
     def shortened(self, rows: int) -> Self:
         """Return the problem from the logs' beginnings, for a quick look.
 
@@ -268,8 +288,9 @@ class Setup(Generic[P]):
         Args:
             rows: At most about how many samples.
         """
+        decimation = self._averaged_over(32.0)
+        if self.has_unknowns:
+            rows, decimation = min(rows, DENSE_SAMPLES), self._averaged_over(DENSE_SHARE)
         share = rows // len(self.recordings)
-        step = max(t.step for t in self.timelines)
-        decimation = 2 * int(0.5 / (32.0 * max(self.corner, self.band_corner) * step)) + 1
         shorter = [r.window(0, share) for r in self.recordings]
         return self.with_recordings(shorter, keep_samples=True, decimation=decimation)

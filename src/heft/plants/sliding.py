@@ -12,7 +12,7 @@ from heft.arrays import Array
 from heft.engine import in_order
 from heft.information import Information, Labels, Triangle
 
-from .plant import Fused, Plant, Samples, WithUnknowns
+from .plant import Fused, Plant, Samples
 from .walk import Walk
 
 Counted = tuple[NDArray[np.bool_], ...]
@@ -89,7 +89,7 @@ def information_of(
         return Information(labels, tuple(channels), tuple(triangles))
 
     def one(s: Samples[Any], channel: int) -> Triangle:
-        if isinstance(plant, Fused) and not (isinstance(plant, WithUnknowns) and plant.unknowns):
+        if isinstance(plant, Fused) and not walk.mixes:
             return plant.reduce(s, columns, (channel,))[0]
         made = walk.equations_of(s, columns)
         regressor, effort = made.regressor[:, [channel]], made.effort[:, [channel]]

@@ -25,6 +25,9 @@ from .rows import Equations
 from .sampling import Sampler, averaged
 
 DENSE_BYTES = 64 << 20  # of rows that are spelt out, for estimators that need them
+# The same of rows that mix all channels: their triangles are full, and adding one to the others
+# costs as much as a thousand rows.
+MIXED_BYTES = 192 << 20
 
 
 def cuts(count: int, most: int, block: int | None, done: int) -> Iterator[slice]:
@@ -112,12 +115,18 @@ class Walk:
     def dense_rows(self) -> int:
         """Number of samples whose rows may be in memory at once."""
         size = 8 * max(len(self.plant.channels), 1) * max(len(self.plant.labels), 1)
-        return int(np.clip(DENSE_BYTES // size, 256, BLOCK_ROWS // 2))
+        room = MIXED_BYTES if self.mixes else DENSE_BYTES
+        return int(np.clip(room // size, 256, BLOCK_ROWS // 2))
 
     @property
     def has_explicit_rows(self) -> bool:
         """Whether rows combine many samples each and must be formed explicitly."""
         return self.weak is not None or self.sampler.survey.smoothing.torque == "filtered"
+
+    @property
+    def mixes(self) -> bool:
+        """Whether unknowns of each sample are eliminated, which mixes the channels."""
+        return isinstance(self.plant, WithUnknowns) and self.plant.unknowns > 0
 
     def elimination(self, s: Samples[Any]) -> Elimination | None:
         """Return what takes unknowns out of the equations of samples; None if there are none."""
@@ -184,7 +193,7 @@ class Walk:
                 got="weak",
                 cure="take differentiated rows",
             )
-        if isinstance(plant, WithUnknowns) and plant.unknowns:
+        if self.mixes:
             raise InvalidSetting(
                 "the weak form leaves no unknown wrenches of contacts out",
                 argument="rows",

@@ -84,6 +84,7 @@ def _identify(
     progress: Progress,
     only: Selection | None,
 ) -> Identification:
+    robot = _with_told_friction(robot)
     problem, settings = open_experiment(robot, logs, settings, progress)
     corner = problem.corner
     _refuse_unusable(problem, validate)
@@ -93,6 +94,18 @@ def _identify(
     if only is not None:
         whole = whole.with_settings(recordings=problem.recordings)
     return _concluded(robot, run, whole, validate, corner, settings, given, inputs, progress)
+
+
+def _with_told_friction(robot: Robot) -> Robot:
+    """Return a robot whose friction is simple if its base floats.
+
+    What loads the gears are its contacts, too, and the dictionary has more columns than a
+    humanoid's log can tell.
+    """
+    if not robot.tree.free_base:
+        return robot
+    full = {j: robot.options.of(j) for j in robot.joints if robot.options.of(j).friction == "full"}
+    return robot.with_joints({j: replace(o, friction="simple") for j, o in full.items()})
 
 
 def _concluded(

@@ -24,7 +24,6 @@ from .selection import Selection
 from .settings import Settings
 
 P = TypeVar("P", bound="Plant[Any]")
-AVERAGED = 12.0  # share of a period of the cutoff over which measurements of dense rows are averaged
 Progress = Callable[[str], None]
 
 
@@ -118,10 +117,6 @@ def averaged(problem: Problem[P]) -> Problem[P]:
 def weighed(problem: Problem[P], settings: Settings, progress: Progress) -> Problem[P]:
     """Return the problem with unknowns of each sample eliminated by the channels' own noise.
 
-    Rows that mix channels are dense, and made many times. So measurements are averaged over a
-    twelfth of a period of the cutoff, which takes 1 % off them there and nothing in the motion's
-    band, a twentieth of it.
-
     Args:
         problem: At the cutoff and delay that are chosen; returned as it is without unknowns.
         settings: Whose `variance_components` are asked.
@@ -130,10 +125,7 @@ def weighed(problem: Problem[P], settings: Settings, progress: Progress) -> Prob
     if not problem.has_unknowns:
         return problem
     progress("finding the noise of what is measured, whatever the contacts' wrenches")
-    step = max(t.step for t in problem.timelines)
-    decimation = 2 * int(0.5 / (AVERAGED * problem.corner * step)) + 1
-    problem = problem.with_settings(decimation=max(decimation, problem.decimation))
-    return settings.variance_components.settled(problem)
+    return settings.variance_components.settled(problem.thinned())
 
 
 def only_selected(
