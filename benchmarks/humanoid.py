@@ -70,7 +70,7 @@ class Body:
         off = rng.uniform(-0.15, 0.15, 3) * np.array(half)
         scale = rng.uniform(0.7, 1.1, 3) * np.array(half)
         turn = Rotation.from_rotvec(rng.uniform(-0.3, 0.3, 3)).as_matrix()
-        return Body(mass * rng.uniform(0.8, 1.2), off + [0.0, 0.0, drop], scale, turn)
+        return Body(mass * rng.uniform(0.8, 1.2), off + np.array([0.0, 0.0, drop]), scale, turn)
 
     def wrong(self, rng: np.random.Generator) -> Body:
         """Return what a file says of it: mass and lengths off by some 15 %, its axes straight."""
@@ -83,14 +83,16 @@ class Body:
     def xml(self) -> str:
         """Return the element of a URDF."""
         x, y, z = self.half**2 * self.mass / 3.0
-        I = self.turn @ np.diag([y + z, x + z, x + y]) @ self.turn.T
+        tensor = self.turn @ np.diag([y + z, x + z, x + y]) @ self.turn.T
         names = ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")
         places = ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2))
-        moments = " ".join(f'{n}="{float(I[p])!r}"' for n, p in zip(names, places, strict=True))
+        moments = " ".join(
+            f'{n}="{float(tensor[p])!r}"' for n, p in zip(names, places, strict=True)
+        )
         com = " ".join(repr(float(c)) for c in self.com)
         return (
-            f'<inertial><origin xyz="{com}"/><mass value="{float(self.mass)!r}"/><inertia {moments}/>'
-            "</inertial>"
+            f'<inertial><origin xyz="{com}"/><mass value="{float(self.mass)!r}"/>'
+            f"<inertia {moments}/></inertial>"
         )
 
 
@@ -184,7 +186,10 @@ class Motion:
         """Return what joints are told, shape (N, joints) [rad]."""
         rise = np.clip(time / 2.0, 0.0, 1.0)
         rise = rise**2 * (3.0 - 2.0 * rise)
-        rates, phases = rng.uniform(0.15, 0.5, (len(joints), 3)), rng.uniform(0, 6.3, (len(joints), 3))
+        rates, phases = (
+            rng.uniform(0.15, 0.5, (len(joints), 3)),
+            rng.uniform(0, 6.3, (len(joints), 3)),
+        )
         waves = np.sin(2 * np.pi * rates * time[:, None, None] + phases).sum(axis=2) / 1.7
         depth = self.squat * (0.6 + 0.4 * np.sin(2 * np.pi * 0.3 * time + phases[0, 0]))
         sway = 0.03 * waves[:, 1]
@@ -222,7 +227,9 @@ def simulated(robot: Humanoid, motion: Motion, seed: int) -> Run:
     target = motion.target(joints, time, np.random.default_rng([seed, 2]))
     rate = np.gradient(target, STEP, axis=0)
     stiff = np.array([_stiffness(n) for n in joints])
-    pitch, roll = ([k for k, n in enumerate(joints) if f"ankle_{x}" in n] for x in ("pitch", "roll"))
+    pitch, roll = (
+        [k for k, n in enumerate(joints) if f"ankle_{x}" in n] for x in ("pitch", "roll")
+    )
     data.qpos[2] = PELVIS + 0.001
     if motion.hung:
         data.qpos[2] = PELVIS - SUNK
@@ -282,18 +289,25 @@ def _model(robot: Humanoid, motion: Motion) -> Any:
         name="ground", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[5, 5, 0.1], friction=[1.5, 0.1, 0.01]
     )
     for foot in FEET:
-        place = np.array(SOLE) + [0.0, 0.0, SOLE_SIZE[2]]
+        place = np.array(SOLE) + np.array([0.0, 0.0, SOLE_SIZE[2]])
         spec.body(foot).add_geom(
-            name=foot, type=mujoco.mjtGeom.mjGEOM_BOX, size=SOLE_SIZE, pos=place,
-            friction=[1.5, 0.1, 0.01], mass=0.0,
+            name=foot,
+            type=mujoco.mjtGeom.mjGEOM_BOX,
+            size=SOLE_SIZE,
+            pos=place,
+            friction=[1.5, 0.1, 0.01],
+            mass=0.0,
         )
     if motion.hung:
         spec.body("trunk").add_site(name="hook", pos=HOOK)
         above = np.array([0.0, 0.0, PELVIS - SUNK + 0.17]) + HOOK
         spec.worldbody.add_site(name="frame", pos=above)
         spec.add_equality(
-            name="hang", type=mujoco.mjtEq.mjEQ_CONNECT, objtype=mujoco.mjtObj.mjOBJ_SITE,
-            name1="hook", name2="frame",
+            name="hang",
+            type=mujoco.mjtEq.mjEQ_CONNECT,
+            objtype=mujoco.mjtObj.mjOBJ_SITE,
+            name1="hook",
+            name2="frame",
         )
     return spec.compile()
 
@@ -308,7 +322,9 @@ def _sample(model: Any, data: Any, motion: Motion) -> tuple[Any, ...]:
         names = [model.geom(g).name for g in contact.geom]
         foot = next(n for n in names if n in FEET)
         mujoco.mj_contactForce(model, data, k, force)
-        sign = 1.0 if names[1] == foot else -1.0  # the frame's axis points from the first to the second
+        sign = (
+            1.0 if names[1] == foot else -1.0
+        )  # the frame's axis points from the first to the second
         axes = contact.frame.reshape(3, 3)
         push, turn = sign * axes.T @ force[:3], sign * axes.T @ force[3:]
         body = model.body(foot).id

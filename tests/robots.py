@@ -282,7 +282,8 @@ def planar_arm(
 WALKER = b"""
 <robot name="walker">
   <link name="trunk"><inertial><origin xyz="0.02 -0.01 0.1"/><mass value="5"/>
-    <inertia ixx="0.09" iyy="0.07" izz="0.05" ixy="0.002" ixz="-0.001" iyz="0.003"/></inertial></link>
+    <inertia ixx="0.09" iyy="0.07" izz="0.05" ixy="0.002" ixz="-0.001" iyz="0.003"/>
+    </inertial></link>
   <link name="thigh"><inertial><origin xyz="0.01 0.02 -0.15"/><mass value="2"/>
     <inertia ixx="0.03" iyy="0.028" izz="0.006" ixy="0" ixz="0.001" iyz="0"/></inertial></link>
   <link name="foot"><inertial><origin xyz="0.03 0 -0.1"/><mass value="1"/>

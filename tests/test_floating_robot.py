@@ -41,7 +41,12 @@ def humanoid(**said: Any) -> Robot:
 def states(oracle: robots.Oracle, count: int, seed: int) -> tuple[Array, Array, Array, Smoothed]:
     """Return random q, v and v̇ of pinocchio's, and what a perfect smoother makes of the signals."""
     model, rng = oracle.model, np.random.default_rng(seed)
-    q = np.array([pin.randomConfiguration(model, -np.ones(model.nq), np.ones(model.nq)) for _ in range(count)])
+    q = np.array(
+        [
+            pin.randomConfiguration(model, -np.ones(model.nq), np.ones(model.nq))
+            for _ in range(count)
+        ]
+    )
     v, a = rng.normal(size=(2, count, model.nv))
     quat = q[:, [6, 3, 4, 5]]
     R = np.array([pin.Quaternion(*x).toRotationMatrix() for x in quat])
@@ -49,10 +54,15 @@ def states(oracle: robots.Oracle, count: int, seed: int) -> tuple[Array, Array, 
     pull = np.einsum("nij,nj->ni", R, a[:, :3] + np.cross(v[:, 3:6], v[:, :3]))
     rate = 0.5 * product(quat, v[:, 3:6])
     change = 0.5 * (product(rate, v[:, 3:6]) + product(quat, a[:, 3:6]))
-    return q, v, a, Smoothed(
-        np.hstack([q[:, :3], quat, q[:, 7:]]),
-        np.hstack([speed, rate, v[:, 6:]]),
-        np.hstack([pull, change, a[:, 6:]]),
+    return (
+        q,
+        v,
+        a,
+        Smoothed(
+            np.hstack([q[:, :3], quat, q[:, 7:]]),
+            np.hstack([speed, rate, v[:, 6:]]),
+            np.hstack([pull, change, a[:, 6:]]),
+        ),
     )
 
 
@@ -141,7 +151,9 @@ def test_weighted_rows_are_those_of_the_null_space() -> None:
         white = N[n] / noise[:, None]
         null = np.linalg.svd(white)[0][:, np.linalg.matrix_rank(white) :]
         rows = null.T @ (Y[n] / noise[:, None])
-        assert np.abs(left[n].T @ left[n] - rows.T @ rows).max() <= 1e-12 * np.abs(rows.T @ rows).max()
+        assert (
+            np.abs(left[n].T @ left[n] - rows.T @ rows).max() <= 1e-12 * np.abs(rows.T @ rows).max()
+        )
 
 
 def test_variance_components_find_the_noise_that_was_put_in() -> None:

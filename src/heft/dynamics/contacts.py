@@ -34,7 +34,7 @@ def contact_map(tree: Tree, link: Link, point: Array, position: Array) -> Array:
         tree: The bodies.
         link: The link that is touched.
         point: Of the contact, in the link's frame, shape (3,) [m].
-        position: Of each channel, shape (N, channels) [rad or m]; those of a base are not looked at.
+        position: Of each channel, shape (N, channels) [rad or m]; that of a base is not read.
     """
     R, place, rotations, places = place_of(tree, link, position)
     place = place + R @ point
@@ -43,7 +43,9 @@ def contact_map(tree: Tree, link: Link, point: Array, position: Array) -> Array:
         first = int(tree.channel[b])
         if tree.kind[b] == FREE:
             out[:, first : first + 3, :3] = R
-            out[:, first + 3 : first + 6, :3] = np.cross(place[:, None], np.swapaxes(R, 1, 2)).swapaxes(1, 2)
+            out[:, first + 3 : first + 6, :3] = np.cross(
+                place[:, None], np.swapaxes(R, 1, 2)
+            ).swapaxes(1, 2)
             out[:, first + 3 : first + 6, 3:] = R
             continue
         axis = rotations[b] @ tree.axis[b]

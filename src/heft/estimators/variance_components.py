@@ -111,7 +111,7 @@ class VarianceComponents:
             known = problem.known_noise
             weights = {c: 1.0 / known[c] for c in problem.channels}
             values = _shortest(problem.information().combined(weights))
-            problem = problem.with_noise(self.of(problem, values))
+            problem = problem.with_noise(self.of(problem, values).tolist())
         return problem
 
     def of(self, problem: MixedProblem, values: Array) -> Array:

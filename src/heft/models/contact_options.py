@@ -1,4 +1,4 @@
-"""Options of contacts of a floating base with the world: `[contact.NAME]` of the TOML of `--with`."""
+"""Contacts of a floating base with the world: `[contact.NAME]` of the TOML of `--with`."""
 
 from __future__ import annotations
 

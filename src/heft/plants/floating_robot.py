@@ -4,10 +4,10 @@
 
 Nothing acts on the base but contacts, so that its six channels measure zero; their noise is what
 noise of the motion leaves there. The wrench w of each contact is an unknown of the sample. Where it
-is measured, the sensor gives further equations, `0 = w_measured − ε − w`, and the better the sensor,
-the nearer is what `Problem` makes of it to `τ + Jᵀ w_measured`; where nobody measures it, what is
-left is the null space of the contacts' Jacobians [Mistry2009]. The base's equations alone need no
-torques [Ayusawa2014].
+is measured, the sensor gives further equations, `0 = w_measured − ε − w`, and the better the
+sensor, the nearer is what `Problem` makes of it to `τ + Jᵀ w_measured`; where nobody measures it,
+what is left is the null space of the contacts' Jacobians [Mistry2009]. The base's equations alone
+need no torques [Ayusawa2014].
 
 The base moves by its pose or by an inertial sensor at the origin of its frame. Nothing else is
 needed: where in the world it is and how fast, dynamics does not know.
@@ -292,9 +292,8 @@ class FloatingRobotPlant(RobotPlant):
 
     def sliding(self, samples: Samples[Any], speed: float) -> NDArray[np.int64]:
         """Return which way what rubs slides, 1 for sensors; see `RobotPlant.sliding`."""
-        found = self._beside(RobotPlant.sliding(self, samples, speed))
-        found[:, len(self.robot.measured) :] = 1
-        return found.astype(np.int64)
+        found = RobotPlant.sliding(self, samples, speed)
+        return np.hstack([found, np.ones((len(found), self._sensed), dtype=np.int64)])
 
     def random_samples(self, count: int, rng: np.random.Generator) -> Samples[Any]:
         """Return random states without contacts of unknown wrench; see `RobotPlant`."""

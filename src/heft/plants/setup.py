@@ -270,9 +270,7 @@ class Setup(Generic[P]):
         """
         if not self.has_unknowns:
             return self
-        return self.with_settings(
-            decimation=max(self.decimation, self._averaged_over(DENSE_SHARE))
-        )
+        return self.with_settings(decimation=max(self.decimation, self._averaged_over(DENSE_SHARE)))
 
     def _averaged_over(self, share: float) -> int:
         """Return the odd number of samples in a share of a period of the cutoff, at least 1."""

@@ -143,8 +143,9 @@ def open_experiment(
 
     Raises:
         InvalidRecording: If no log is given, or a torque signal is constant in all logs.
-        InvalidSetting: If no joint's torque is measured, the options limit an unknown link, or
-            outliers are to be found in rows that are filtered or of the weak form.
+        InvalidSetting: If no joint's torque is measured, the options limit an unknown link, gains
+            are to be found beside contacts, or outliers in rows that are filtered or of the weak
+            form.
     """
     if not logs:
         raise InvalidRecording("no log is given", cure="name at least one log after the model file")
@@ -158,6 +159,7 @@ def open_experiment(
         limits = limits_of(robot.options)
         limits.require_known(tuple(k.name for k in robot.bodies_links))
         settings = replace(settings, consistent=replace(settings.consistent, limits=limits))
+    _refuse_unknown_gains(robot)
     if settings.robust != "none" and (settings.weak or settings.smoothing.torque == "filtered"):
         robust.refuse_made_rows()
     progress(f"reading {len(logs)} log{'s' if len(logs) > 1 else ''}")
@@ -295,6 +297,19 @@ def _refuse_given(settings: Settings, given: Earlier | Information | None) -> No
             got=settings.method,
             valid=("least-squares", "ordinary"),
             cure="leave out the rows that do not belong (--robust), or the earlier information",
+        )
+
+
+def _refuse_unknown_gains(robot: Robot) -> None:
+    """Raise `InvalidSetting` if gains are to be found where contacts mix what joints measure."""
+    options = robot.options
+    unsure = [j for j in robot.joints if options.of(j).gain_std]
+    if options.contact and unsure:
+        raise InvalidSetting(
+            "gains of drives are not found where contacts' wrenches are eliminated",
+            argument="[joint.NAME] gain_std",
+            got=", ".join(unsure),
+            cure="leave gain_std out, or find the gains with the base held",
         )
 
 
