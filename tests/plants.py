@@ -325,16 +325,16 @@ def _floating_robot(motion_from: str, ground: str = "measured", equations: str =
         for kind in ("pos", "quat") if motion_from == "pose" else ("omega", "acc"):
             axes = "wxyz" if kind == "quat" else "xyz"
             signals[kind] = {f"trunk.{x}": base[kind][:, k] for k, x in enumerate(axes)}
+        flags = flag if ground == "unknown" else flag[:, :0]
         if motion_from == "imu":
             unknown = np.full_like(specific, np.nan)
             return signals, Smoothed(
-                np.hstack([omega, specific, q]),
-                np.hstack([alpha, unknown, v]),
-                np.hstack([unknown, unknown, a]),
+                np.hstack([omega, specific, q, flags]),
+                np.hstack([alpha, unknown, v, flags]),
+                np.hstack([unknown, unknown, a, flags]),
             )
         rate = 0.5 * product(quat, omega)
         change = 0.5 * (product(rate, omega) + product(quat, alpha))
-        flags = flag if ground == "unknown" else flag[:, :0]
         return signals, Smoothed(
             np.hstack([where, quat, q, flags]),
             np.hstack([speed, rate, v, flags]),
@@ -358,11 +358,11 @@ PLANTS: dict[str, Callable[[], Case]] = {
     "free body by its pose": lambda: _free_body("pose"),
     "free body by an inertial sensor": lambda: _free_body("imu"),
     "floating robot by its pose": lambda: _floating_robot("pose"),
-    "floating robot by an inertial sensor": lambda: _floating_robot("imu"),
-    "floating robot, a contact unknown": lambda: _floating_robot("pose", "unknown"),
+    "floating robot by an inertial sensor": lambda: _floating_robot("imu", "unknown"),
 }
-# Choices of their equations, whose rows are looked at.
+# The same otherwise, whose rows are looked at.
 CHOICES: dict[str, Callable[[], Case]] = {
+    "floating robot, a contact unknown": lambda: _floating_robot("pose", "unknown"),
     "floating robot, base alone": lambda: _floating_robot("pose", equations="base"),
     "floating robot, joints alone": lambda: _floating_robot("pose", equations="joints"),
 }
