@@ -109,6 +109,19 @@ def panda_published() -> list[str]:
     return lines
 
 
+def floating() -> list[str]:
+    """Return what was measured of floating bases."""
+    if not (RESULTS / "floating.json").exists():
+        return NOT_YET
+    lines = ["| | measured | asked for |", "|---|---|---|"]
+    for name, row in rows("floating").items():
+        bound = "" if row["bound"] is None else row["against"] or f"{row['bound']:g}"
+        missed = " (missed)" if row["holds"] is False else ""
+        value = f"{row['value']:.3g} {row['unit'].removeprefix('1')}".strip()
+        lines.append(f"| {name} | {value} | {bound}{missed} |")
+    return lines
+
+
 def missed() -> list[str]:
     """Return every stored row whose bound does not hold."""
     lines = ["| benchmark | what | measured | bound |", "|---|---|---|---|"]
@@ -128,6 +141,7 @@ FIGURES = {
     "core": core,
     "coverage": coverage,
     "panda_published": panda_published,
+    "floating": floating,
     "missed": missed,
 }
 

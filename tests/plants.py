@@ -14,6 +14,7 @@ from scipy.spatial.transform import Rotation
 from heft.information import inertia
 from heft.information.parameter_space import ParameterSpace
 from heft.information.parameters import Labels
+from heft.models import ContactOptions
 from heft.models.free_flyer_files import shipped_free_flyer
 from heft.models.own_columns import JointValues, OwnColumns, RegressorColumn
 from heft.models.robot import Robot
@@ -31,6 +32,7 @@ from heft.plants import (
     Samples,
     Unknowns,
 )
+from heft.plants.floating_robot import FloatingRobotPlant
 from heft.plants.free_body import FreeBody
 from heft.plants.repeated_motion import RepeatedMotion
 from heft.plants.robot import RobotPlant
@@ -317,10 +319,79 @@ def _free_body(motion_from: str) -> Case:
     return Case(FreeBody("body", motion_from, gravity), ten, experiment)  # type: ignore[arg-type]
 
 
+def _floating_robot(motion_from: str, ground: str = "measured", equations: str = "all") -> Case:
+    """A robot of two joints in the air, pushed at its foot and held at its trunk; by pinocchio.
+
+    What holds the trunk is what the base needs beside the push, so that base rows vanish.
+
+    Args:
+        motion_from: `pose` or `imu`.
+        ground: The push at the foot: `measured` or `unknown`.
+        equations: `all`, `base` or `joints`.
+    """
+    place = (0.05, 0.02, -0.2)
+    contact = {
+        "hook": ContactOptions("trunk", wrench="measured"),
+        "ground": ContactOptions("foot", "point", place, ground, "logged"),  # type: ignore[arg-type]
+    }
+    robot = robots.walker(contact=contact, equations=equations)
+    oracle = robots.Oracle.of(robot)
+    model, data = oracle.model, oracle.model.createData()
+    frame = model.getFrameId("foot")
+
+    def experiment(time: Array) -> tuple[Signals, Smoothed]:
+        step = float(time[1] - time[0])
+        where, quat, speed, pull, omega, alpha, R = _flight(float(time[0]), step, len(time))
+        q, v, a = _turns(time, (3.1, 2.3))
+        pace = np.array([1.9, 2.7, 3.4])
+        # A contact that is open half of the time, and closes softly.
+        closing = np.maximum(np.sin(1.7 * time), 0.0)[:, None] ** 3
+        push = closing * np.array([30.0, 20.0, 60.0]) * np.sin(pace * time[:, None] + 1.0)
+        efforts = np.empty((len(time), 8))
+        for n in range(len(time)):
+            inside = R[n].T @ speed[n]
+            along = R[n].T @ pull[n] - np.cross(omega[n], inside)
+            whole = oracle.expand(np.concatenate([where[n], quat[n, 1:], quat[n, :1], q[n]]))
+            rates = np.concatenate([inside, omega[n], v[n]])
+            changes = np.concatenate([along, alpha[n], a[n]])
+            J = pin.computeFrameJacobian(model, data, whole, frame, pin.LOCAL)
+            at_place = J[:3] - inertia.skew(np.array(place)) @ J[3:]
+            efforts[n] = pin.rnea(model, data, whole, rates, changes) - at_place.T @ push[n]
+        specific = np.einsum("nji,nj->ni", R, pull - GRAVITY)
+        signals = _of_joints(robot, q, efforts[:, 6:])
+        signals["force"] = {f"hook.{x}": efforts[:, k] for k, x in enumerate("xyz")}
+        signals["torque"] = {f"hook.{x}": efforts[:, 3 + k] for k, x in enumerate("xyz")}
+        signals["force"] |= {f"ground.{x}": push[:, k] for k, x in enumerate("xyz")}
+        flag = (closing > 0.0).astype(float)
+        signals["contact"] = {"ground": flag[:, 0]}
+        base = {"pos": where, "quat": quat, "omega": omega, "acc": specific}
+        for kind in ("pos", "quat") if motion_from == "pose" else ("omega", "acc"):
+            axes = "wxyz" if kind == "quat" else "xyz"
+            signals[kind] = {f"trunk.{x}": base[kind][:, k] for k, x in enumerate(axes)}
+        flags = flag if ground == "unknown" else flag[:, :0]
+        if motion_from == "imu":
+            unknown = np.full_like(specific, np.nan)
+            return signals, Smoothed(
+                np.hstack([omega, specific, q, flags]),
+                np.hstack([alpha, unknown, v, flags]),
+                np.hstack([unknown, unknown, a, flags]),
+            )
+        rate = 0.5 * product(quat, omega)
+        change = 0.5 * (product(rate, omega) + product(quat, alpha))
+        return signals, Smoothed(
+            np.hstack([where, quat, q, flags]),
+            np.hstack([speed, rate, v, flags]),
+            np.hstack([pull, change, a, flags]),
+        )
+
+    plant = FloatingRobotPlant(robot, motion_from=motion_from)  # type: ignore[arg-type]
+    return Case(plant, oracle.parameters(), experiment)
+
+
 @cache
 def case(name: str) -> Case:
     """Return a plant of the table."""
-    return PLANTS[name]()
+    return (PLANTS | CHOICES)[name]()
 
 
 PLANTS: dict[str, Callable[[], Case]] = {
@@ -330,6 +401,14 @@ PLANTS: dict[str, Callable[[], Case]] = {
     "difference of torques of a repeated motion": _repeated_motion,
     "free body by its pose": lambda: _free_body("pose"),
     "free body by an inertial sensor": lambda: _free_body("imu"),
+    "floating robot by its pose": lambda: _floating_robot("pose"),
+    "floating robot by an inertial sensor": lambda: _floating_robot("imu", "unknown"),
+}
+# The same otherwise, whose rows are looked at.
+CHOICES: dict[str, Callable[[], Case]] = {
+    "floating robot, a contact unknown": lambda: _floating_robot("pose", "unknown"),
+    "floating robot, base alone": lambda: _floating_robot("pose", equations="base"),
+    "floating robot, joints alone": lambda: _floating_robot("pose", equations="joints"),
 }
 
 
@@ -364,6 +443,7 @@ BARE: dict[str, Callable[[], Plant[Any]]] = {
     "rotorcraft": RotorBody,
     "rotorcraft by an inertial sensor": lambda: RotorBody(motion_from="imu"),
     "rotorcraft without its thrust constant": lambda: RotorBody(thrust_known=False),
+    **{name: lambda name=name: case(name).plant for name in CHOICES},  # type: ignore[misc]
     "arm with friction's dictionary": lambda: RobotPlant(robots.planar_arm(drives=True)),
     "arm with springs and friction's dictionary": lambda: RobotPlant(sprung(drives=True)),
 }

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import distribution
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pinocchio as pin
@@ -303,3 +303,33 @@ def _heavy(k: int) -> str:
         f'<inertial><origin xyz="0.03 {0.01 * k} -0.02"/><mass value="{1.0 + 0.3 * k}"/><inertia '
         f'ixx="0.02" ixy="0.001" ixz="-0.002" iyy="0.03" iyz="0.003" izz="0.025"/></inertial>'
     )
+
+
+WALKER = b"""
+<robot name="walker">
+  <link name="trunk"><inertial><origin xyz="0.02 -0.01 0.1"/><mass value="5"/>
+    <inertia ixx="0.09" iyy="0.07" izz="0.05" ixy="0.002" ixz="-0.001" iyz="0.003"/>
+    </inertial></link>
+  <link name="thigh"><inertial><origin xyz="0.01 0.02 -0.15"/><mass value="2"/>
+    <inertia ixx="0.03" iyy="0.028" izz="0.006" ixy="0" ixz="0.001" iyz="0"/></inertial></link>
+  <link name="foot"><inertial><origin xyz="0.03 0 -0.1"/><mass value="1"/>
+    <inertia ixx="0.008" iyy="0.009" izz="0.003" ixy="0.0005" ixz="0" iyz="0"/></inertial></link>
+  <joint name="hip" type="revolute"><parent link="trunk"/><child link="thigh"/>
+    <origin xyz="0 0.1 -0.1" rpy="0.3 0 0.2"/><axis xyz="0 1 0"/>
+    <limit lower="-3" upper="3" effort="1" velocity="1"/></joint>
+  <joint name="knee" type="revolute"><parent link="thigh"/><child link="foot"/>
+    <origin xyz="0 0 -0.3"/><axis xyz="1 0 0"/>
+    <limit lower="-3" upper="3" effort="1" velocity="1"/></joint>
+</robot>
+"""
+
+
+def walker(**said: Any) -> Robot:
+    """Return a robot of two joints whose base floats, without friction and rotor inertia.
+
+    Args:
+        said: Further options.
+    """
+    none = JointOptions(friction="none", armature=False)
+    joints = {"hip": none, "knee": none}
+    return Robot.from_urdf_text(WALKER, Options(base="free", joint=joints, **said))

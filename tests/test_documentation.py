@@ -229,6 +229,8 @@ def test_the_toml_of_a_page_is_accepted(page: Path) -> None:
             assert BOUNDS(table, page.name) if "motion" in table else LOADS(table, page.name)
         elif "link" in table:
             assert Robot.from_text(block.encode(), path="arm.toml").joints
+        elif "base" in table:
+            assert Options.from_dict(table, page.name).base
         elif {"time", "topic", *KINDS} & set(table):
             assert ColumnMap.from_dict(table, page.name) is not None
         elif "actuator" in table:

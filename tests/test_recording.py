@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from heft.errors import MissingSignal
 from heft.files.opened import file_hash
-from heft.recordings.columns import FRAME_KINDS, UNITS, ColumnMap
+from heft.recordings.columns import FRAME_KINDS, OWNERS, UNITS, ColumnMap
 from heft.recordings.formats import table as table_module
 from heft.recordings.formats.table import BLOCK_ROWS, Table, refuse
 from heft.recordings.recording import Recording
@@ -304,7 +304,7 @@ def test_units_are_worth_what_their_definition_says(kind: str, unit: str) -> Non
     else:
         letters = FRAME_KINDS.get(kind, "")
         of: dict[str, Any] = {"frame": "tool"} if letters else {"joints": ["elbow"]}
-        of = {"actuators": ["elbow"]} if kind == "u" else of
+        of = {OWNERS[kind]: ["elbow"]} if kind in OWNERS else of
         columns |= {f"x{k}": raw for k in range(len(letters) or 1)}
         table[kind] = {"columns": [n for n in columns if n[1:].isdigit()], "unit": unit, **of}
         name = f"{kind}.tool.{letters[-1]}" if letters else f"{kind}.elbow"

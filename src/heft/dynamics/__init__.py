@@ -8,3 +8,4 @@ from .drives import friction_terms, make_term, term_named
 from .drive_columns import DriveState, effort, steady
 from .kernels import DriveColumns
 from .kinematics import body_poses
+from .contacts import contact_map, contact_place

@@ -43,17 +43,8 @@ def frame_motion(tree: Tree, link: Link, position: Array, velocity: Array) -> Fr
     """
     if tree.free_base:
         raise InvalidSetting("a free base has no fixed frame to move in", argument='base = "free"')
-    chain = []
-    body = link.body
-    while body >= 0:
-        chain.append(body)
-        body = int(tree.parent[body])
-    chain.reverse()
-    rotations, places = _walk(tree, chain, position)
-    R, origin = np.broadcast_to(np.eye(3), (len(position), 3, 3)), np.zeros((len(position), 3))
-    if chain:
-        R, origin = rotations[chain[-1]], places[chain[-1]]
-    origin = origin + R @ link.translation
+    chain = chain_of(tree, link)
+    R, origin, rotations, places = place_of(tree, link, position)
     v, w = np.zeros_like(origin), np.zeros_like(origin)  # in the world
     for b in chain:
         rate = tree.multiplier[b] * velocity[:, int(tree.channel[b])]
@@ -63,9 +54,42 @@ def frame_motion(tree: Tree, link: Link, position: Array, velocity: Array) -> Fr
             v = v + np.cross(axis, origin - places[b])
         else:
             v = v + axis
-    R = R @ link.rotation
     back = np.swapaxes(R, 1, 2)
     return FrameMotion(R, np.einsum("nij,nj->ni", back, v), np.einsum("nij,nj->ni", back, w))
+
+
+def chain_of(tree: Tree, link: Link) -> tuple[int, ...]:
+    """Return the bodies that move a link, from the base outwards; none of a link of the world."""
+    chain = []
+    body = link.body
+    while body >= 0:
+        chain.append(body)
+        body = int(tree.parent[body])
+    return tuple(reversed(chain))
+
+
+def place_of(
+    tree: Tree, link: Link, position: Array
+) -> tuple[Array, Array, dict[int, Array], dict[int, Array]]:
+    """Return orientation and origin of a link's frame, and those of the bodies that move it.
+
+    A floating base is placed at the origin.
+
+    Args:
+        tree: The bodies.
+        link: Whose frame.
+        position: Of each channel, shape (N, channels) [rad or m].
+
+    Returns:
+        Rotation, shape (N, 3, 3), and origin, shape (N, 3) [m], of the link, then of each body by
+        its position in the tree.
+    """
+    chain = chain_of(tree, link)
+    rotations, places = _walk(tree, chain, position)
+    R, origin = np.broadcast_to(np.eye(3), (len(position), 3, 3)), np.zeros((len(position), 3))
+    if chain:
+        R, origin = rotations[chain[-1]], places[chain[-1]]
+    return R @ link.rotation, origin + R @ link.translation, rotations, places
 
 
 def body_poses(tree: Tree, position: Array) -> Array:

@@ -3,6 +3,7 @@
 from . import noise, robust
 from .noise import Noise, autocovariance, autocorrelation_time
 from .estimate import Estimate
+from .variance_components import VarianceComponents
 from .least_squares import LeastSquares
 from .essential import Elimination, Essential, EssentialEstimate, elimination
 from .delay_search import DelaySearch, DelayFound

@@ -25,6 +25,7 @@ from heft.information import (
 
 from .estimate import Estimate, ProblemLike, _shortest
 from .noise import Noise, autocorrelation_time, coloured_factors, thinned
+from .variance_components import MixedProblem, VarianceComponents
 
 
 def _least_squares(
@@ -83,10 +84,18 @@ class LeastSquares:
     def fit(self, problem: ProblemLike) -> Estimate:
         """Return base parameters β in one pass over a problem's rows, two if `coloured`.
 
+        Where unknowns of each sample are eliminated, first their weights are found, in further
+        passes (`VarianceComponents`).
+
         Raises:
             TooLittleData: If there are no more rows than parameters.
         """
-        estimate = self.solve(problem.information(), problem.noise_names)
+        known: Mapping[str, float] = {}
+        names = problem.noise_names
+        if isinstance(problem, MixedProblem) and problem.has_unknowns:
+            problem = VarianceComponents().settled(problem)
+            known, names = problem.known_noise, ()
+        estimate = self.solve(problem.information(), names, known)
         return self.colour(problem, estimate) if self.coloured else estimate
 
     def colour(
@@ -109,6 +118,9 @@ class LeastSquares:
         covariance, sample = thinned(problem.residuals(values), problem.spacing, problem.repeats)
         sandwich = coloured_factors(sample)
         times = autocorrelation_time(covariance)
+        if isinstance(problem, MixedProblem) and problem.has_unknowns:
+            # Channels mix: rows are to be weighed by their noise alone, and by one memory.
+            times = np.full_like(times, times.mean())
         sigma = estimate.noise.sigma
         if earlier is not None:
             if sandwich is not None:
@@ -153,6 +165,7 @@ class LeastSquares:
             freedom = np.maximum(rows * (1.0 - size / rows.sum()), 1.0)
             # Noise-free rows leave rounding only; a floor keeps their weight finite.
             least = 1e-13 * np.maximum(scale / np.sqrt(rows), 1e-150)
+            least = np.where(scale > 0.0, least, 1.0)  # rows of zeros, which tell nothing
             shared = np.sqrt(_together(energy, names) / _together(freedom, names))
             sigma = _replaced(np.maximum(shared, least), names, known or {})
             if self.weighting == "none" or sweep == self.sweeps:

@@ -166,6 +166,14 @@ class ResidualsLike(Protocol):
         ...
 
     @property
+    def noise(self) -> Array:
+        """The same of the size of the channels' noise, where elimination of unknowns has a share.
+
+        Shape (N, channels) [N·m or N].
+        """
+        ...
+
+    @property
     def regressor(self) -> Callable[[NDArray[np.intp]], Array]:
         """Function of n positions in the piece; returns Y there, shape (n, channels, b)."""
         ...
@@ -227,12 +235,12 @@ def thinned(
             count[1] += rows
             if blocks and count[0] < MOST_THINNED * every:
                 count[0] += blocks * every
-                means = piece.values[: blocks * every].reshape(blocks, every, -1).mean(axis=1)
+                means = piece.noise[: blocks * every].reshape(blocks, every, -1).mean(axis=1)
                 middle = every // 2 + every * np.arange(blocks)
                 kept.append((piece.regressor(middle), means))
                 if piece.index is not None:
                     places.append(piece.index[middle].astype(float))
-            yield piece.values
+            yield piece.noise
 
     covariance = autocovariance(passing())
     if not kept:
@@ -338,12 +346,14 @@ def coloured_factors(sample: Thinned) -> tuple[Array, ...] | None:
     if order < 1:
         return None
     factors = []
+    telling = int(np.any(sample.residuals != 0.0, axis=0).sum())
     for c in range(channels):
         coefficients, sigma = autoregression(sample.residuals[:, c], order)
         # The fit used up some of the residual's degrees of freedom in this band.
-        used = sample.rows.shape[2] / max(channels, 1)
-        slow = max(sigma / max(1.0 - coefficients.sum(), 1e-6), 1e-300)  # spectrum's root at 0
-        worth = min(1.0, float(np.mean(sample.residuals[:, c] ** 2)) / slow**2)
+        used = sample.rows.shape[2] / max(telling, 1)
+        slow = sigma / max(1.0 - coefficients.sum(), 1e-6)  # spectrum's root at 0
+        energy = float(np.mean(sample.residuals[:, c] ** 2))
+        worth = min(1.0, energy / slow**2) if slow > 0.0 else 1.0
         independent = worth * blocks / sample.share
         grown = independent / max(independent - used, 0.25 * independent)
         size = local_scale(sample.residuals[:, c], sample.phase)

@@ -31,6 +31,7 @@ from heft.files import (
     truth,
 )
 
+from .contact_options import CONTACT, ContactOptions
 from .motion_options import MOTION, MotionOptions
 
 STANDARD_GRAVITY = (0.0, 0.0, -9.81)
@@ -154,6 +155,8 @@ class Options:
 
     Attributes:
         base: `fixed`, or `free` for a floating base.
+        equations: Of a floating base, which equations are used: `all`, those of the `base` alone,
+            whatever the joints' torques, or those of the `joints` alone.
         gravity: Vector in the base's frame [m/s²]; that of the model file if not given, and
             9.81 downwards where the file has none.
         joint: Options of joints, by joint name.
@@ -162,6 +165,10 @@ class Options:
         known: Masses from a scale.
         mirror: Links that are mirror images of one another.
         motion: Limits of motions that are designed.
+        contact: Contacts of a floating base with the world, by name.
+
+    Raises:
+        InvalidSetting: If a fixed base is given contacts, or a choice of equations.
     """
 
     base: Literal["fixed", "free"] = "fixed"
@@ -172,6 +179,16 @@ class Options:
     known: tuple[MassOptions, ...] = ()
     mirror: tuple[MirrorOptions, ...] = ()
     motion: MotionOptions = MotionOptions()
+    equations: Literal["all", "base", "joints"] = "all"
+    contact: Mapping[str, ContactOptions] | None = None
+
+    def __post_init__(self) -> None:
+        if self.base == "fixed" and (self.contact or self.equations != "all"):
+            raise InvalidSetting(
+                "contacts, and a choice of equations, are of a floating base",
+                argument="contact" if self.contact else "equations",
+                cure='say base = "free"',
+            )
 
     @staticmethod
     def from_toml(path: Path) -> Options:
@@ -221,6 +238,8 @@ class Options:
     def to_dict(self) -> dict[str, Any]:
         """Return the table of which `from_dict` makes equal options."""
         table: dict[str, Any] = {"base": self.base}
+        if self.equations != "all":
+            table["equations"] = self.equations
         if self.gravity is not None:
             table["gravity"] = list(self.gravity)
         if self.joint:
@@ -245,6 +264,11 @@ class Options:
                     {k: list(v) if isinstance(v, tuple) else v for k, v in vars(entry).items()}
                     for entry in entries
                 ]
+        if self.contact:
+            table["contact"] = {
+                name: {k: list(v) if k == "point" else v for k, v in vars(entry).items()}
+                for name, entry in self.contact.items()
+            }
         if motion := self.motion.to_dict():
             table["motion"] = motion
         return table
@@ -344,7 +368,9 @@ OPTIONS = Section(
     Options,
     {
         "base": Text("base is neither fixed nor free", ("fixed", "free")),
+        "equations": Text("this choice of equations is not known", ("all", "base", "joints")),
         "gravity": _gravity,
+        "contact": named(CONTACT, "[contact.NAME] tables are expected"),
         "joint": named(JOINT, "[joint.NAME] tables are expected"),
         "coupling": COUPLING,
         "limits": named(LIMITS, "[limits.NAME] tables are expected"),

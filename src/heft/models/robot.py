@@ -193,14 +193,16 @@ class Robot:
 
     @property
     def measured(self) -> NDArray[np.intp]:
-        """Indices of the channels whose effort is measured."""
+        """Indices of the channels whose effort is measured; none acts on a floating base."""
         first = len(self.channels) - len(self.joints)
+        used = self.options.equations
         joints = [
             first + i
             for i, j in enumerate(self.joints)
             if self.options.of(j).measured and self.options.of(j).position is None
         ]
-        return np.array([*range(first), *joints], dtype=np.intp)
+        base = range(first) if used != "joints" else ()
+        return np.array([*base, *(joints if used != "base" else ())], dtype=np.intp)
 
     @property
     def gravity(self) -> Array:
@@ -347,6 +349,7 @@ def _build(
     refuse_unknown(options, joints, followers, fixed | said.held)
     tree = _tree(model, joints, followers, free, first)
     links, notes = _links(root, model, free, said)
+    _refuse_unknown_links(options, links)
     drives = _drives(joints, tree, options, first)
     rounded = said.angle_error if form != "urdf" else urdf.angle_error(root)
     if rounded > SILENT_ROUNDING:
@@ -366,6 +369,20 @@ def _build(
         form,
         rounded,
     )
+
+
+def _refuse_unknown_links(options: Options, links: tuple[Link, ...]) -> None:
+    """Raise `InvalidSetting` if a contact is one of no link that moves."""
+    names = [k.name for k in links if k.body >= 0]
+    for name, contact in (options.contact or {}).items():
+        if contact.link not in names:
+            near = nearest(contact.link, names)
+            raise InvalidSetting(
+                f"a contact is one of '{contact.link}', which is no link of the robot",
+                argument=f"[contact.{name}], link",
+                valid=names,
+                cure=f"did you mean '{near}'?" if near else None,
+            )
 
 
 def _read_by_pinocchio(urdf_text: bytes, free: bool, path: str) -> Any:

@@ -2,6 +2,8 @@
 
 from .plant import Channel, Coordinate, Excitable, Fused, Inputs, Integrable, Measured
 from .plant import MotionSignal, Plant, PointSensitive, Predicting, Rows, Samples, Sides
+from .plant import WithUnknowns
+from .elimination import Elimination
 from .rows import Equations, Residuals
 from .base import structural_base
 from .robot import RobotMotion, RobotPlant, both_sides, random_drive_state, random_states
@@ -11,6 +13,7 @@ from .attitude import Turning
 from .flat_attitude import ORDERS as FLAT_ORDERS, flat_attitude
 from .free_body import FreeBody
 from .free_flyer import Combinations, FlatFlyerPlant, FreeFlyerPlant
+from .floating_robot import FloatingMotion, FloatingRobotPlant, plant_of
 from .rotor_body import RotorBody, rotor_recording
 from .problem import Problem, point_moments
 from .payload_on_robot import GUESS, NAME, carrying, currents, last_frame, load_columns, with_load

@@ -9,12 +9,15 @@ the right-hand side and never weighs: `Problem` does, once for all plants.
 
 A channel is a source of noise with a standard deviation of its own (a joint's torque sensor, an
 axis of a wrench sensor), and gives each sample an equation; a column is a parameter. Contacts,
-whose wrenches nobody measures, and loads that several robots share mix channels in an equation:
-how they do is a further field of `Rows`, beside Y.
+whose wrenches nobody measures, are unknowns of each sample: how they act is the matrix N of
+
+    Y x = measured − ε + N λ
+
+which a plant says if it is `WithUnknowns`, and `Problem` eliminates.
 
 A plant inherits from `Plant` what it has nothing to add to: it then has no memory and is linear.
-What it can do beyond (`Fused`, `Integrable`, `Predicting`, `PointSensitive`, `Excitable`) is a
-protocol of its own each, asked for by `isinstance`.
+What it can do beyond (`Fused`, `Integrable`, `Predicting`, `PointSensitive`, `Excitable`,
+`WithUnknowns`) is a protocol of its own each, asked for by `isinstance`.
 """
 
 from __future__ import annotations
@@ -376,6 +379,24 @@ class PointSensitive(Protocol):
             samples: N of them.
             values: x, of the standard columns, shape (p,).
             directions: Of the point, shape (p, k).
+        """
+        ...
+
+
+@runtime_checkable
+class WithUnknowns(Protocol):
+    """A plant on which something acts that nobody measures: `Y x = measured − ε + N λ`."""
+
+    @property
+    def unknowns(self) -> int:
+        """Number k of unknowns λ of a sample."""
+        ...
+
+    def acting(self, samples: Any) -> Array:
+        """Return N, shape (N, c, k), zero in the columns of what does not act at a sample.
+
+        Args:
+            samples: N of them; what they measured is not looked at.
         """
         ...
 

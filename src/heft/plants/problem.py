@@ -107,7 +107,7 @@ class Problem(Setup[P]):
             columns, counted = self.base.kept, self.counted
             yield from information_of(self.walk, labels, channels, columns, counted)
             return
-        if isinstance(plant, Fused) and not self.has_explicit_rows:
+        if isinstance(plant, Fused) and not self.has_explicit_rows and not self.has_unknowns:
             columns = self.base.kept
             reduce = plant.reduce
             yield from in_order(
@@ -131,22 +131,26 @@ class Problem(Setup[P]):
         if self.has_explicit_rows:
             for r in self.rows():
                 left = r.effort - r.regressor @ values
-                yield Residuals(left, partial(_some, r.regressor), r.recording, None)
+                made = partial(_some, r.regressor)
+                yield Residuals(left, made, r.recording, None, r.elimination)
             return
-        plant, kept = self.plant, self.base.kept
+        walk, kept = self.walk, self.base.kept
 
         def regressor(s: Samples[Any], piece: NDArray[np.intp], rows: NDArray[np.intp]) -> Array:
-            return plant.rows(s.part(piece[rows]), kept).regressor
+            return walk.equations_of(s.part(piece[rows]), kept).regressor
 
         for s, predicted in self.predictions(self.base.spread(values)):
-            left = s.measured - predicted
+            left, elimination = s.measured - predicted, walk.elimination(s)
             cuts = np.flatnonzero(np.diff(s.index) > 1) + 1
             for rows in np.split(np.arange(len(left)), cuts):
+                part = None if elimination is None else elimination.part(rows)
                 made = partial(regressor, s, rows)
-                yield Residuals(left[rows], made, s.recording, s.index[rows])
+                yield Residuals(left[rows], made, s.recording, s.index[rows], part)
 
     def predictions(self, values: Array) -> Iterator[tuple[Samples[Any], Array]]:
         """Yield samples with what is predicted of their measurements, shape (N, c).
+
+        Where unknowns of each sample act, they are as the measurements have them.
 
         Args:
             values: Of the standard columns, shape (p,).
@@ -155,13 +159,26 @@ class Problem(Setup[P]):
 
         def work(s: Samples[Any]) -> tuple[Samples[Any], Array]:
             if isinstance(plant, Predicting):
-                return s, plant.predict(s, values)
+                return s, self.completed(s, plant.predict(s, values))
             columns = range(len(values))
-            return s, np.asarray(cast("Plant[Any]", plant).rows(s, columns).regressor @ values)
+            rows = cast("Plant[Any]", plant).rows(s, columns).regressor
+            return s, self.completed(s, np.asarray(rows @ values))
 
-        whole = isinstance(plant, Predicting)
+        whole = isinstance(plant, Predicting) and not self.has_unknowns
         parts = self.samples() if whole else self.walk.parts(self.walk.dense_rows)
         return in_order(work, parts, self.threads)
+
+    def completed(self, samples: Samples[Any], predicted: Array) -> Array:
+        """Return what is predicted with what unknowns of each sample take up, shape (N, c).
+
+        Args:
+            samples: N of them.
+            predicted: `Y x`, shape (N, c) [channel's unit].
+        """
+        elimination = self.walk.elimination(samples)
+        if elimination is None:
+            return predicted
+        return predicted + elimination.taken_up(samples.measured - predicted)
 
     def residual_energy(self, values: Array) -> Array:
         """Return the energy of τ − Y β in the motion's band, shape (c,).

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from typing import Self
 
 import numpy as np
 import scipy.linalg
@@ -365,6 +366,18 @@ class RobotPlant(Plant[RobotMotion]):
             FitError: If smoothing left numbers that are not finite.
         """
         robot = self.robot
+        q, v, a = self.joint_states(smoothed)
+        bodies = kernels.motion_of(robot.tree, robot.gravity, q, v, a)
+        kernels.require_finite(bodies)
+        return RobotMotion(q.T, bodies.velocity, bodies)
+
+    def joint_states(self, smoothed: Smoothed) -> tuple[Array, Array, Array]:
+        """Return q, v and v̇ of all joints, those held still included, shape (N, joints) each.
+
+        Args:
+            smoothed: Positions of the joints that move, with their derivatives.
+        """
+        robot = self.robot
         moving = [robot.options.of(j).position is None for j in robot.joints]
         q, v, a = (np.zeros((len(smoothed.position), len(moving))) for _ in range(3))
         q[:, moving] = smoothed.position
@@ -374,9 +387,7 @@ class RobotPlant(Plant[RobotMotion]):
             held = robot.options.of(joint).position
             if held is not None:
                 q[:, k] = held
-        bodies = kernels.motion_of(robot.tree, robot.gravity, q, v, a)
-        kernels.require_finite(bodies)
-        return RobotMotion(q.T, bodies.velocity, bodies)
+        return q, v, a
 
     def remember(
         self, samples: Samples[RobotMotion], state: drive_columns.Presliding | None
@@ -390,6 +401,18 @@ class RobotPlant(Plant[RobotMotion]):
         position = samples.motion.position
         state = drive_columns.presliding(self.robot.drives, samples.time, position, state)
         return replace(samples, memory=state.values.T), state
+
+    def with_robot(self, robot: Robot) -> Self:
+        """Return the plant of the same robot with other options, about no point."""
+        return replace(self, robot=robot, point=None)
+
+    def as_measured(self, effort: Array) -> Array:
+        """Return efforts of the robot's channels as those of the plant's, shape (N, c).
+
+        Args:
+            effort: Shape (channels of the robot, N) [N·m or N].
+        """
+        return np.asarray(effort[self.robot.measured].T)
 
     def loads(self, motion: RobotMotion) -> Array:
         """Return the torque about the point that loads the gears: of bodies and own columns.
@@ -515,7 +538,7 @@ class RobotPlant(Plant[RobotMotion]):
         rigid = self.rigid(samples.motion, values)
         rest = drive_columns.effort(self.robot.drives, drives, self.drive_state(samples))
         own = own_effort(self.robot.own_columns, drives, self.drive_state(samples))
-        return np.asarray((rigid + rest + own)[self.robot.measured].T)
+        return self.as_measured(rigid + rest + own)
 
     def sensitivity(self, samples: Samples[RobotMotion], values: Array, directions: Array) -> Array:
         """Return the derivative of load-dependent friction torque by what loads the gears.

@@ -12,17 +12,7 @@ from .plant import Inputs, Measured, MotionSignal
 
 
 def position_signals(robot: Robot) -> tuple[str, ...]:
-    """Return the names of the positions of the joints that move.
-
-    Raises:
-        InvalidSetting: If the base floats: logs hold no pose yet.
-    """
-    if robot.tree.free_base:
-        raise InvalidSetting(
-            "a free base needs its pose, which logs do not hold yet",
-            argument='base = "free"',
-            cure="fix the base, and identify its limbs",
-        )
+    """Return the names of the positions of the joints that move."""
     moving = [j for j in robot.joints if robot.options.of(j).position is None]
     return tuple(f"q.{j}" for j in moving)
 
@@ -113,7 +103,27 @@ def inputs(robot: Robot, recording: Recording, measured: bool = True) -> Inputs:
 
     Raises:
         MissingSignal: If one is not there.
-        InvalidSetting: If the base floats.
+        InvalidSetting: If the base floats: `FloatingRobotPlant` takes its motion, too.
+    """
+    if robot.tree.free_base:
+        raise InvalidSetting(
+            "this command knows no floating base",
+            argument='base = "free"',
+            cure="fix the base, or take heft identify",
+        )
+    return joint_inputs(robot, recording, measured)
+
+
+def joint_inputs(robot: Robot, recording: Recording, measured: bool = True) -> Inputs:
+    """Return joint positions, and torques or currents, whatever the base does.
+
+    Args:
+        robot: Robot model.
+        recording: The log.
+        measured: Whether efforts are needed, or motion alone.
+
+    Raises:
+        MissingSignal: If one is not there.
     """
     _require_positions(robot, recording)
     motion = tuple(MotionSignal(name) for name in position_signals(robot))

@@ -20,6 +20,8 @@ from .sliding import Counted, sliding_rows
 from .walk import Walk
 
 P = TypeVar("P", bound="Plant[Any]")
+DENSE_SAMPLES = 6_000  # that a quick look takes of logs whose rows mix all channels
+DENSE_SHARE = 12.0  # of a period of the cutoff that such rows are averaged over
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ class Setup(Generic[P]):
         counted: Which instantaneous rows count, for each recording by index of the sample, shape
             (samples, channels); all if not given.
         known_survey: What is known of the recordings already; looked for if not given.
+        noise: Standard deviation of each channel's noise [channel's unit], by which unknowns of
+            each sample (`WithUnknowns`) are eliminated; one if not given.
     """
 
     plant: P
@@ -57,6 +61,7 @@ class Setup(Generic[P]):
     keep_samples: bool = False
     counted: Counted | None = field(default=None, repr=False, compare=False)
     known_survey: Survey | None = field(default=None, repr=False, compare=False)
+    noise: tuple[float, ...] | None = None
 
     # --- what is walked
 
@@ -123,13 +128,39 @@ class Setup(Generic[P]):
         """Name of each channel's standard deviation; channels of one name share it."""
         return tuple(c.noise_name for c in self.plant.channels)
 
+    def with_noise(self, noise: Sequence[float]) -> Self:
+        """Return the problem with unknowns of each sample eliminated by other deviations.
+
+        Args:
+            noise: Of each channel's noise, shape (channels,) [channel's unit].
+        """
+        return self.with_settings(noise=tuple(float(s) for s in noise))
+
     # --- samples and rows
 
     @cached_property
     def walk(self) -> Walk:
         """What walks through the recordings."""
         sampler = Sampler(self.plant, self.recordings, self.survey)
-        return Walk(sampler, self.threads, self.weak, self.decimation, self.keep_samples)
+        return Walk(
+            sampler, self.threads, self.weak, self.decimation, self.keep_samples, self.noise
+        )
+
+    @property
+    def has_unknowns(self) -> bool:
+        """Whether something acts on the plant that nobody measures, and is eliminated."""
+        return self.walk.mixes
+
+    @property
+    def known_noise(self) -> dict[str, float]:
+        """Standard deviation of each channel by its name, where unknowns are eliminated by it.
+
+        Rows are then what is to be weighed by these and no others.
+        """
+        if not self.has_unknowns:
+            return {}
+        noise = self.noise or (1.0,) * len(self.channels)
+        return dict(zip(self.channels, noise, strict=True))
 
     @property
     def has_explicit_rows(self) -> bool:
@@ -230,6 +261,22 @@ class Setup(Generic[P]):
         gaps = [signals.GAP_STEPS * self.decimation * t.step for t in self.timelines]
         return replace(self, counted=sliding_rows(self.samples(), self.plant, speed, settle, gaps))
 
+    def thinned(self) -> Self:
+        """Return the problem with as few rows as the motion needs, where rows are costly.
+
+        Rows that mix channels are dense, and made many times. Measurements averaged over a twelfth
+        of a period of the cutoff lose 1 % there and nothing in the motion's band, a twentieth of
+        it.
+        """
+        if not self.has_unknowns:
+            return self
+        return self.with_settings(decimation=max(self.decimation, self._averaged_over(DENSE_SHARE)))
+
+    def _averaged_over(self, share: float) -> int:
+        """Return the odd number of samples in a share of a period of the cutoff, at least 1."""
+        step = max(t.step for t in self.timelines)
+        return 2 * int(0.5 / (share * max(self.corner, self.band_corner) * step)) + 1
+
     def shortened(self, rows: int) -> Self:
         """Return the problem from the logs' beginnings, for a quick look.
 
@@ -239,8 +286,9 @@ class Setup(Generic[P]):
         Args:
             rows: At most about how many samples.
         """
+        decimation = self._averaged_over(32.0)
+        if self.has_unknowns:
+            rows, decimation = min(rows, DENSE_SAMPLES), self._averaged_over(DENSE_SHARE)
         share = rows // len(self.recordings)
-        step = max(t.step for t in self.timelines)
-        decimation = 2 * int(0.5 / (32.0 * max(self.corner, self.band_corner) * step)) + 1
         shorter = [r.window(0, share) for r in self.recordings]
         return self.with_recordings(shorter, keep_samples=True, decimation=decimation)

@@ -89,10 +89,10 @@ def information_of(
         return Information(labels, tuple(channels), tuple(triangles))
 
     def one(s: Samples[Any], channel: int) -> Triangle:
-        if isinstance(plant, Fused):
+        if isinstance(plant, Fused) and not walk.mixes:
             return plant.reduce(s, columns, (channel,))[0]
-        regressor = plant.rows(s, columns).regressor[:, [channel]]
-        effort = s.measured[:, [channel]]
+        made = walk.equations_of(s, columns)
+        regressor, effort = made.regressor[:, [channel]], made.effort[:, [channel]]
         return Information.from_rows(labels, (channels[channel],), regressor, effort).triangles[0]
 
     yield from in_order(work, walk.parts(walk.dense_rows), walk.threads)

@@ -19,11 +19,15 @@ from heft.errors import InvalidSetting
 from heft.recordings import BLOCK_ROWS
 from heft.signals import Weak, WhiteWeak, weak_form
 
-from .plant import Integrable, Plant, Samples
+from .elimination import Elimination
+from .plant import Integrable, Plant, Samples, WithUnknowns
 from .rows import Equations
 from .sampling import Sampler, averaged
 
 DENSE_BYTES = 64 << 20  # of rows that are spelt out, for estimators that need them
+# The same of rows that mix all channels: their triangles are full, and adding one to the others
+# costs as much as a thousand rows.
+MIXED_BYTES = 192 << 20
 
 
 def cuts(count: int, most: int, block: int | None, done: int) -> Iterator[slice]:
@@ -52,6 +56,8 @@ class Walk:
         weak: Windows of the weak form; rows are differentiated if not given.
         decimation: How many samples' measurements are averaged into one row.
         keep_samples: Whether samples stay in memory between one walk and the next.
+        noise: Standard deviation of each channel by which unknowns of a sample are eliminated, one
+            where none is given.
     """
 
     sampler: Sampler
@@ -59,6 +65,7 @@ class Walk:
     weak: Weak | None = None
     decimation: int = 1
     keep_samples: bool = False
+    noise: tuple[float, ...] | None = None
 
     @property
     def plant(self) -> Plant[Any]:
@@ -108,12 +115,35 @@ class Walk:
     def dense_rows(self) -> int:
         """Number of samples whose rows may be in memory at once."""
         size = 8 * max(len(self.plant.channels), 1) * max(len(self.plant.labels), 1)
-        return int(np.clip(DENSE_BYTES // size, 256, BLOCK_ROWS // 2))
+        room = MIXED_BYTES if self.mixes else DENSE_BYTES
+        return int(np.clip(room // size, 256, BLOCK_ROWS // 2))
 
     @property
     def has_explicit_rows(self) -> bool:
         """Whether rows combine many samples each and must be formed explicitly."""
         return self.weak is not None or self.sampler.survey.smoothing.torque == "filtered"
+
+    @property
+    def mixes(self) -> bool:
+        """Whether unknowns of each sample are eliminated, which mixes the channels."""
+        return isinstance(self.plant, WithUnknowns) and self.plant.unknowns > 0
+
+    def elimination(self, s: Samples[Any]) -> Elimination | None:
+        """Return what takes unknowns out of the equations of samples; None if there are none."""
+        plant = self.plant
+        if not isinstance(plant, WithUnknowns) or not plant.unknowns:
+            return None
+        channels = len(self.plant.channels)
+        noise = np.ones(channels) if self.noise is None else np.array(self.noise)
+        return Elimination.of(plant.acting(s), noise)
+
+    def equations_of(self, s: Samples[Any], columns: Sequence[int]) -> Equations:
+        """Return rows of some of the plant's columns, and what was measured, each on its own."""
+        regressor, effort = self.plant.rows(s, columns).regressor, s.measured
+        elimination = self.elimination(s)
+        if elimination is not None:
+            regressor, effort = elimination(regressor), elimination(effort)
+        return Equations(regressor, effort, s.time, s.recording, elimination)
 
     def equations(self, columns: Sequence[int]) -> Iterator[Equations]:
         """Yield rows of some of the plant's columns, and what was measured."""
@@ -125,18 +155,15 @@ class Walk:
 
     def _instantaneous(self, columns: Sequence[int]) -> Iterator[Equations]:
         """Yield rows of samples, each on its own."""
-
-        def work(s: Samples[Any]) -> Equations:
-            regressor = self.plant.rows(s, columns).regressor
-            return Equations(regressor, s.measured, s.time, s.recording)
-
-        return in_order(work, self.parts(self.dense_rows), self.threads)
+        parts = self.parts(self.dense_rows)
+        return in_order(lambda s: self.equations_of(s, columns), parts, self.threads)
 
     def _filtered(self, columns: Sequence[int]) -> Iterator[Equations]:
         """Yield rows that have passed a low-pass, thinned out to what it leaves.
 
         Rows and what was measured pass the same filter: what it does to one side alone costs 4 to
-        50 times the reachable accuracy.
+        50 times the reachable accuracy. Unknowns are eliminated before: a low-pass does not commute
+        with that, and what is left of either side is the same signal.
         """
         sampler, smoothing = self.sampler, self.sampler.survey.smoothing
 
@@ -144,10 +171,12 @@ class Walk:
             if not s.chosen.any():
                 return None
             step = self.sampler.survey.timelines[s.recording].step
-            regressor = self.plant.rows(s, columns).regressor
-            both = np.concatenate([regressor, s.measured[:, :, None]], axis=2)
+            made = self.equations_of(s, columns)
+            both = np.concatenate([made.regressor, made.effort[:, :, None]], axis=2)
             smooth = signals.low_pass(both, step, sampler.cutoff, smoothing.order)[s.chosen]
-            return Equations(smooth[:, :, :-1], smooth[:, :, -1], s.time[s.chosen], s.recording)
+            rest = None if made.elimination is None else made.elimination.part(s.chosen)
+            time = s.time[s.chosen]
+            return Equations(smooth[:, :, :-1], smooth[:, :, -1], time, s.recording, rest)
 
         windows = sampler.windows(self.dense_rows, filtered=True)
         even = in_order(lambda item: sampler.even(*item), windows, self.threads)
@@ -160,6 +189,13 @@ class Walk:
         if not isinstance(plant, Integrable):
             raise InvalidSetting(
                 f"a {type(plant).__name__} has no weak form",
+                argument="rows",
+                got="weak",
+                cure="take differentiated rows",
+            )
+        if self.mixes:
+            raise InvalidSetting(
+                "the weak form leaves no unknown wrenches of contacts out",
                 argument="rows",
                 got="weak",
                 cure="take differentiated rows",

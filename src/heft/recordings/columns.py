@@ -41,7 +41,9 @@ FRAME_KINDS = {
     "vel": "xyz",
     "acc": "xyz",
 }
-KINDS = (*JOINT_KINDS, *FRAME_KINDS, "u")
+# Kinds of signals of neither, and what they are of.
+OWNERS = {"u": "actuators", "contact": "contacts"}
+KINDS = (*JOINT_KINDS, *FRAME_KINDS, *OWNERS)
 UNITS: dict[str, dict[str, float]] = {
     "t": {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9},
     "q": {"rad": 1.0, "deg": np.pi / 180.0, "turn": 2.0 * np.pi, "m": 1.0, "mm": 1e-3},
@@ -63,6 +65,7 @@ UNITS: dict[str, dict[str, float]] = {
     "vel": {"m/s": 1.0, "mm/s": 1e-3},
     "acc": {"m/s^2": 1.0, "g": 9.80665},
     "u": {"1": 1.0},
+    "contact": {"1": 1.0},
 }
 MOST_NAMED = 500  # joints of a table: a matrix takes the square of them
 NO_UNIT = "this is no unit of this signal"
@@ -87,9 +90,9 @@ class SignalMap:
 
     Attributes:
         kind: `q`, `v`, `a`, `tau`, `current`; of frames `force`, `torque`, `pos`, `quat`,
-            `omega`, `vel`, `acc`; of actuators `u`.
+            `omega`, `vel`, `acc`; of actuators `u`; of contacts `contact`, 1 where one is closed.
         columns: The file's columns; of a 2-D array `name[0]`, `name[1]`, …
-        joints: The joints, or the actuators, in the order of the result; of a frame its
+        joints: The joints, actuators or contacts, in the order of the result; of a frame its
             components, as `tool0.x`.
         unit: Unit in the file.
         matrix: Signals per column, in the file's unit, shape (joints, columns).
@@ -236,7 +239,7 @@ def _signal_map(
 
 def _owners(kind: str) -> str:
     """Return what signals of a kind are of."""
-    return "frame" if kind in FRAME_KINDS else "actuators" if kind == "u" else "joints"
+    return "frame" if kind in FRAME_KINDS else OWNERS.get(kind, "joints")
 
 
 def _signal_keys(kind: str, table: Mapping[str, Any], _: str) -> Keys:

@@ -31,7 +31,7 @@ from heft.estimators import (
 )
 from heft.information import DataRank, Information, data_rank
 from heft.models import Options, Robot, joint_lines
-from heft.plants import Plant, Problem, RobotPlant, effort_signals, point_moments
+from heft.plants import Plant, Problem, RobotPlant, effort_signals, plant_of, point_moments
 from heft.recordings import Recording
 
 from .earlier import Earlier
@@ -41,6 +41,7 @@ from .preparation import (
     only_selected,
     sharpened_and_delayed,
     silent,
+    weighed,
     without_outliers,
 )
 from .selection import Selection
@@ -145,8 +146,9 @@ def open_experiment(
 
     Raises:
         InvalidRecording: If no log is given, or a torque signal is constant in all logs.
-        InvalidSetting: If no joint's torque is measured, the options limit an unknown link, or
-            outliers are to be found in rows that are filtered or of the weak form.
+        InvalidSetting: If no joint's torque is measured, the options limit an unknown link, gains
+            are to be found beside contacts, or outliers in rows that are filtered or of the weak
+            form.
     """
     if not logs:
         raise InvalidRecording("no log is given", cure="name at least one log after the model file")
@@ -164,11 +166,16 @@ def open_experiment(
         settings = replace(settings, consistent=replace(settings.consistent, known=known))
         for each in known:
             _ = each.rows(RobotPlant(robot).space)  # links that are not there are refused now
+    _refuse_unknown_gains(robot)
     if settings.robust != "none" and (settings.weak or settings.smoothing.torque == "filtered"):
         robust.refuse_made_rows()
     progress(f"reading {len(logs)} log{'s' if len(logs) > 1 else ''}")
     problem = Problem(
-        RobotPlant(robot), tuple(logs), settings.smoothing, settings.threads, weak=settings.weak
+        plant_of(robot, logs[0]),
+        tuple(logs),
+        settings.smoothing,
+        settings.threads,
+        weak=settings.weak,
     )
     _refuse_dead(problem)
     if settings.average:
@@ -210,6 +217,7 @@ def fit_experiment(
         problem, settings.smoothing, settings.bandwidth_search, settings.delay_search, progress
     )
     problem = only_selected(problem, only, progress)
+    problem = weighed(problem, settings, progress)
     progress(f"smoothing at {problem.corner:.3g} Hz, summing up rows")
     problem, rows, _ = _about_first_fit(problem, settings)
     shared: list[tuple[Array, ...]] = []  # for each channel, of errors that are no noise
@@ -231,7 +239,7 @@ def fit_experiment(
     if given is not None:  # the logs' own noise weights the sum
         information = information + (given.information if isinstance(given, Earlier) else given)
     if isinstance(solver, LeastSquares):
-        estimate = solver.solve(information)
+        estimate = solver.solve(information, known=problem.known_noise)
     else:
         progress(f"estimating base parameters ({settings.method})")
         estimate = solver.fit(problem)
@@ -303,6 +311,19 @@ def _refuse_given(settings: Settings, given: Earlier | Information | None) -> No
         )
 
 
+def _refuse_unknown_gains(robot: Robot) -> None:
+    """Raise `InvalidSetting` if gains are to be found where contacts mix what joints measure."""
+    options = robot.options
+    unsure = [j for j in robot.joints if options.of(j).gain_std]
+    if options.contact and unsure:
+        raise InvalidSetting(
+            "gains of drives are not found where contacts' wrenches are eliminated",
+            argument="[joint.NAME] gain_std",
+            got=", ".join(unsure),
+            cure="leave gain_std out, or find the gains with the base held",
+        )
+
+
 def limits_of(options: Options) -> Limits:
     """Return the limits on masses [kg] and centres of mass [m] that the options file states."""
     entries = (options.limits or {}).items()
@@ -362,7 +383,7 @@ def _about_first_fit(
     information = problem.information()
     if not len(problem.plant.point_columns):
         return problem, information.rows, None
-    first = settings.least_squares.solve(information)
+    first = settings.least_squares.solve(information, known=problem.known_noise)
     triangle = first.information.combined(first.weights())
     rough = settings.consistent.fit(triangle, problem.space)
     return problem.about(rough.parameters.values), information.rows, rough

@@ -85,6 +85,7 @@ def _identify(
     progress: Progress,
     only: Selection | None,
 ) -> Identification:
+    robot = _with_told_friction(robot)
     problem, settings = open_experiment(robot, logs, settings, progress)
     corner = problem.corner
     _refuse_unusable(problem, validate)
@@ -94,6 +95,18 @@ def _identify(
     if only is not None:
         whole = whole.with_settings(recordings=problem.recordings)
     return _concluded(robot, run, whole, validate, corner, settings, given, inputs, progress)
+
+
+def _with_told_friction(robot: Robot) -> Robot:
+    """Return a robot whose friction is simple if its base floats.
+
+    What loads the gears are its contacts, too, and the dictionary has more columns than a
+    humanoid's log can tell.
+    """
+    if not robot.tree.free_base:
+        return robot
+    full = {j: robot.options.of(j) for j in robot.joints if robot.options.of(j).friction == "full"}
+    return robot.with_joints({j: replace(o, friction="simple") for j, o in full.items()})
 
 
 def _concluded(
@@ -196,7 +209,13 @@ def _simple(
     settings: Settings,
     progress: Progress,
 ) -> SimpleFriction:
-    """Return the viscous and Coulomb friction of the rows that slide."""
+    """Return the viscous and Coulomb friction of the rows that slide.
+
+    Of a floating base it is that of all rows: its contacts mix what slides with what does not, and
+    no other friction is fitted.
+    """
+    if problem.plant.robot.tree.free_base:
+        return SimpleFriction.of(problem, calibrated.consistent)
     progress("fitting simple friction to sliding rows")
     return settings.sliding.fit(problem, calibrated.consistent, run.estimate.weights())
 

@@ -403,7 +403,7 @@ class MisfitGatherer:
         Args:
             piece: Its motion.
             left: What is left over of the measured channels in the motion's band, of the chosen
-                rows, shape (chosen, channels) [N·m or N].
+                rows, shape (chosen, channels) [N·m or N]; sensors behind them are not looked at.
             chosen: Which rows count, shape (N,).
             step: Time from one row to the next [s].
             noise: Standard deviation of the channels' white noise in the band, shape (channels,)
@@ -412,6 +412,7 @@ class MisfitGatherer:
         if not self.drives:
             return
         ratios = np.array([d.ratio for d in self.drives]).T
+        left, noise = left[:, : len(self.measured)], noise[: len(self.measured)]
         position, velocity = piece.position @ ratios, piece.velocity @ ratios
         distance, _ = since_reversal(position, velocity)
         rise = np.gradient(velocity, axis=0) * velocity if len(velocity) > 1 else velocity

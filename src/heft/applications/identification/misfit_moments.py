@@ -165,7 +165,7 @@ def _summed(
         distance, state = since_reversal(position, velocity, earlier)
         current = s.recording
         rise = np.gradient(velocity, axis=0) * velocity if len(velocity) > 1 else velocity
-        regressor = plant.rows(s.part(part), kept).regressor
+        regressor = problem.walk.equations_of(s.part(part), kept).regressor
         used += len(regressor)
         for d in chosen:
             drive = robot.drives[d]

@@ -126,7 +126,7 @@ def predicted_error(
         motion: How slow, and how long.
     """
     robot, space = problem.plant.robot, problem.space
-    if robot.measured.min(initial=0) < len(robot.channels) - len(robot.joints):
+    if robot.tree.free_base:
         return predicted_error_alike(problem.information(), consistent, space, fit)
     path = motion.through(*_poses(problem, motion.poses))
     slow = _recording(problem, path, motion.rate)

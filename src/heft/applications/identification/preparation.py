@@ -21,6 +21,7 @@ from heft.recordings import Recording
 from heft.signals import Smoothing, periodic
 
 from .selection import Selection
+from .settings import Settings
 
 P = TypeVar("P", bound="Plant[Any]")
 Progress = Callable[[str], None]
@@ -111,6 +112,20 @@ def averaged(problem: Problem[P]) -> Problem[P]:
     if problem.smoothing.corner is None:
         smoothing = replace(smoothing, corner=None)
     return Problem(problem.plant, tuple(recordings), smoothing, problem.threads, weak=problem.weak)
+
+
+def weighed(problem: Problem[P], settings: Settings, progress: Progress) -> Problem[P]:
+    """Return the problem with unknowns of each sample eliminated by the channels' own noise.
+
+    Args:
+        problem: At the cutoff and delay that are chosen; returned as it is without unknowns.
+        settings: Whose `variance_components` are asked.
+        progress: Callback for progress messages.
+    """
+    if not problem.has_unknowns:
+        return problem
+    progress("finding the noise of what is measured, whatever the contacts' wrenches")
+    return settings.variance_components.settled(problem.thinned())
 
 
 def only_selected(

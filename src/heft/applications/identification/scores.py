@@ -117,7 +117,8 @@ def stretches(problem: Problem[RobotPlant], bodies: Array, models: Models) -> It
         state = problem.plant.drive_state(s, rigid, rotors)
         rest = [model_effort(name, robot, drives, state) for name, drives in models.items()]
         rest.append(model_effort("none", robot, rotors, state))
-        efforts = [(rigid + effort)[robot.measured].T for effort in rest]
+        plain = (problem.plant.as_measured(rigid + effort) for effort in rest)
+        efforts = [problem.completed(s, effort) for effort in plain]
         return Stretch(
             s.recording,
             s.time,
@@ -313,7 +314,8 @@ def scored(
     moments = np.zeros((2, len(channels)))  # sums of filtered torque and of its square
     ends = np.array([np.inf, -np.inf])[:, None] * np.ones(len(channels))
     rows = 0
-    whole = problem.with_recordings([r.selecting_all() for r in problem.recordings])
+    every = [r.selecting_all() for r in problem.recordings]
+    whole = problem.with_recordings(every, decimation=1)
     tracers = [
         Tracer(r.name, channels, own, whole.timelines[k].step, whole.timelines[k].used)
         for k, r in enumerate(whole.recordings)

@@ -12,6 +12,7 @@ from heft.estimators import (
     Jackknife,
     LeastSquares,
     PhysicallyConsistent,
+    VarianceComponents,
     robust_methods,
 )
 from heft.files import Keys, Number, Text, check_fields
@@ -36,6 +37,7 @@ class Settings:
         bandwidth_search: Search for a cutoff frequency other than that of the motion's band, used
             if `smoothing` states none.
         least_squares: Weighted least squares for the base parameters.
+        variance_components: Noise of channels that contacts' unknown wrenches mix.
         consistent: Physically consistent fit of the standard parameters.
         jackknife: Blocks of the logs that intervals are judged by.
         sliding: Fit of simple friction to what slides.
@@ -53,6 +55,7 @@ class Settings:
     delay_search: DelaySearch = DelaySearch()
     bandwidth_search: BandwidthSearch = BandwidthSearch()
     least_squares: LeastSquares = LeastSquares()
+    variance_components: VarianceComponents = VarianceComponents()
     consistent: PhysicallyConsistent = PhysicallyConsistent()
     jackknife: Jackknife = Jackknife()
     sliding: SlidingFit = SlidingFit()

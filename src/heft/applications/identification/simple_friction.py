@@ -40,6 +40,23 @@ class SimpleFriction:
     values: Mapping[str, float]
     std: Mapping[str, float]
 
+    @staticmethod
+    def of(problem: Problem[RobotPlant], consistent: ConsistentEstimate) -> SimpleFriction:
+        """Return what a consistent estimate says of viscous and Coulomb friction and offset.
+
+        Args:
+            problem: That was fitted, with no other friction.
+            consistent: Its parameters.
+        """
+        drives = problem.plant.robot.drives
+        names = problem.space.labels.names
+        places = {n: names.index(n) for n in drives.labels(drives.simple_columns).names}
+        found, std = consistent.parameters.values, consistent.parameters.std
+        return SimpleFriction(
+            {name: float(found[k]) for name, k in places.items()},
+            {name: float(std[k]) for name, k in places.items()},
+        )
+
 
 @dataclass(frozen=True)
 class SlidingFit:

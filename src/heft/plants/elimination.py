@@ -1,0 +1,90 @@
+"""Elimination of what acts unmeasured on each sample, such as contact wrenches λ.
+
+    Y x = measured − ε + N λ,        ε of standard deviation σ
+
+Whatever λ is, it is what generalized least squares makes of it, so that rows become
+
+    P Y x = P (measured − ε),        P = 1 − N (Nᵀ Σ⁻¹ N)⁺ Nᵀ Σ⁻¹,   Σ = diag σ²
+
+as many as before, each in the unit of its channel. P N = 0 for any σ. Weighted by 1/σ they are all
+that the rows say of x: `Σ^-½ P Σ^½` is the orthogonal projector M onto the null space of
+`(Σ^-½ N)ᵀ`, so `Σ_c ‖(P Y)_c‖²/σ_c²` is that of the null space's own rows [Mistry2009].
+
+Of ε, channel c keeps the share `√M_cc`, its redundancy: none where the channel only tells λ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+
+RANK = 1e-9  # of N's singular values, as a share of the largest, that are none
+SPENT = 1e-6  # redundancy below which a channel tells nothing but λ
+
+
+@dataclass(frozen=True, eq=False)
+class Elimination:
+    """What takes λ out of equations of N samples of c channels.
+
+    Attributes:
+        basis: Orthonormal columns that span Σ^-½ N, or zeros, shape (N, c, k).
+        noise: σ, shape (c,) [channel's unit].
+    """
+
+    basis: Array
+    noise: Array
+
+    @staticmethod
+    def of(unknowns: Array, noise: Array) -> Elimination:
+        """Return what eliminates λ.
+
+        Args:
+            unknowns: N, shape (N, c, k) [channel's unit per unit of λ].
+            noise: σ, shape (c,) [channel's unit].
+        """
+        white = unknowns / noise[:, None]
+        length = np.linalg.norm(white, axis=1, keepdims=True)
+        white = white / np.where(length > 0.0, length, 1.0)
+        left, size, _ = np.linalg.svd(white, full_matrices=False)
+        spans = size > RANK * np.maximum(size[:, :1], 1e-300)
+        return Elimination(left * spans[:, None], noise)
+
+    def part(self, rows: slice | NDArray[np.intp] | NDArray[np.bool_]) -> Elimination:
+        """Return that of some of the samples."""
+        return Elimination(self.basis[rows], self.noise)
+
+    def __call__(self, values: Array) -> Array:
+        """Return P times something, such as rows (N, c, columns) or what is measured, (N, c).
+
+        Channels that only tell λ have rows of zeros, not of rounding.
+        """
+        counts = self.redundancy > 0.0
+        left = values - self.taken_up(values)
+        return np.where(counts.reshape(counts.shape + (1,) * (values.ndim - 2)), left, 0.0)
+
+    def taken_up(self, values: Array) -> Array:
+        """Return (1 − P) times something: what λ takes up of it, of the same shape."""
+        plain = values.ndim == 2
+        white = (values[:, :, None] if plain else values) / self.noise[:, None]
+        found = self.noise[:, None] * (self.basis @ (np.swapaxes(self.basis, 1, 2) @ white))
+        return np.asarray(found[:, :, 0] if plain else found)
+
+    @property
+    def redundancy(self) -> Array:
+        """M_cc of each sample and channel, shape (N, c), 0 where a channel tells λ alone."""
+        left = 1.0 - np.sum(self.basis**2, axis=2)
+        return np.where(left > SPENT, left, 0.0)
+
+    def squares(self) -> Array:
+        """Return Σ M_cd² over the samples, shape (c, c): how noise of d shows in channel c."""
+        count, channels, _ = self.basis.shape
+        total = np.zeros((channels, channels))
+        for first in range(0, count, 1024):
+            basis = self.basis[first : first + 1024]
+            M = np.eye(channels) - basis @ np.swapaxes(basis, 1, 2)
+            total += np.sum(M**2, axis=0)
+        return total

@@ -1,0 +1,337 @@
+"""A robot whose base floats: six equations of the base, one of each joint, and its contacts.
+
+    Y(a − g, ω, α, q, v, a_q) π = τ + Σ Jᵀ w − ε
+
+Nothing acts on the base but contacts, so that its six channels measure zero; their noise is what
+noise of the motion leaves there. The wrench w of each contact is an unknown of the sample. Where it
+is measured, the sensor gives further equations, `0 = w_measured − ε − w`, and the better the
+sensor, the nearer is what `Problem` makes of it to `τ + Jᵀ w_measured`; where nobody measures it,
+what is left is the null space of the contacts' Jacobians [Mistry2009]. The base's equations alone
+need no torques [Ayusawa2014].
+
+The base moves by its pose or by an inertial sensor at the origin of its frame. Nothing else is
+needed: where in the world it is and how fast, dynamics does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+from heft.dynamics import contact_map, contact_place, kernels
+from heft.errors import InvalidSetting
+from heft.information import AXES, Triangle, matrix_of_quaternion
+from heft.models import ContactOptions, Robot
+from heft.recordings import Recording
+from heft.signals import Smoothed
+
+from .free_body import BodyMotion, FreeBody
+from .plant import Channel, Inputs, Measured, MotionSignal, Rows, Samples, Sides
+from .robot import RobotMotion, RobotPlant
+from .robot_signals import joint_inputs
+
+BASE_UNITS = ("N", "N", "N", "N·m", "N·m", "N·m")
+POSE_SIGNALS, INERTIAL_SIGNALS = 7, 6
+
+
+@dataclass(frozen=True, eq=False)
+class FloatingMotion(RobotMotion):
+    """Motion of a robot whose base floats.
+
+    Attributes:
+        closed: Which contacts of unknown wrench may act, shape (contacts, N).
+    """
+
+    closed: NDArray[np.bool_]
+
+    def part(self, rows: slice | NDArray[np.intp]) -> FloatingMotion:
+        """Return some of the samples."""
+        plain = RobotMotion.part(self, rows)
+        closed = np.asarray(self.closed[:, rows])
+        return FloatingMotion(plain.position, plain.velocity, plain.bodies, closed)
+
+
+@dataclass(frozen=True, eq=False)
+class FloatingRobotPlant(RobotPlant):
+    """A robot whose base floats, with contacts; see the module.
+
+    Channels are those of the robot whose equations are used (`Options.equations`), then those of
+    the wrench sensors at contacts.
+
+    Attributes:
+        motion_from: What tells how the base moves: its pose, or an inertial sensor.
+    """
+
+    motion_from: Literal["pose", "imu"] = "pose"
+
+    @cached_property
+    def base(self) -> FreeBody:
+        """The base as a body, which knows what its signals say of its motion."""
+        x, y, z = (float(g) for g in self.robot.gravity)
+        return FreeBody(self.robot.tree.names[0], self.motion_from, (x, y, z))
+
+    @cached_property
+    def contacts(self) -> dict[str, ContactOptions]:
+        """Contacts by name."""
+        return dict(self.robot.options.contact or {})
+
+    @cached_property
+    def channels(self) -> tuple[Channel, ...]:
+        """Base and joints, as far as their equations are used, then the sensors at contacts."""
+        named = {c.name: c for c in _joint_channels(self.robot)}
+        for name, unit in zip(self.robot.channels[:6], BASE_UNITS, strict=True):
+            named[name] = Channel(name, unit, name.rpartition(".")[0])
+        own = [named[self.robot.channels[c]] for c in self.robot.measured]
+        for name, contact in self.contacts.items():
+            if contact.wrench == "measured":
+                own += [
+                    Channel(f"{name}.{kind}.{axis}", unit, f"{name}.{kind}")
+                    for kind, unit in (("force", "N"), ("torque", "N·m"))[: contact.components // 3]
+                    for axis in AXES
+                ]
+        return tuple(own)
+
+    @property
+    def _sensed(self) -> int:
+        """Number of channels of sensors at contacts."""
+        return len(self.channels) - len(self.robot.measured)
+
+    def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
+        """Return the base's motion, joint positions, flags of contacts, torques and wrenches.
+
+        Args:
+            recording: Log to be read.
+            measured: Whether what channels measure is needed.
+
+        Raises:
+            MissingSignal: If one is not there.
+        """
+        base = self.base.inputs(recording, measured=False).motion
+        torques = measured and self.robot.options.equations != "base"
+        joints = joint_inputs(self.robot, recording, torques)
+        motion = (*base, *joints.motion, *self._flags(recording))
+        if not measured:
+            return Inputs(motion)
+        nothing = [
+            Measured(k, ((base[0].name, 0.0),)) for k, c in enumerate(self.robot.measured) if c < 6
+        ]
+        first = len(self.robot.measured)
+        sensed = []
+        for k, channel in enumerate(self.channels[first:], first):
+            contact, kind, axis = channel.name.rsplit(".", 2)
+            signal = f"{kind}.{contact}.{axis}"
+            recording.require(signal, f"is what acts on the robot at contact '{contact}'")
+            sensed.append(Measured(k, ((signal, 1.0),)))
+        return Inputs(motion, (*nothing, *joints.measured, *sensed))
+
+    def _flags(self, recording: Recording) -> tuple[MotionSignal, ...]:
+        """Return the signals that say when contacts are closed."""
+        found = []
+        for name, contact in self.contacts.items():
+            if contact.wrench == "unknown" and contact.closed == "logged":
+                signal = f"contact.{name}"
+                recording.require(signal, f"says when contact '{name}' is closed")
+                found.append(MotionSignal(signal, 0))
+        return tuple(found)
+
+    def motion(self, smoothed: Smoothed) -> FloatingMotion:
+        """Return motion of base and joints, and which contacts may act.
+
+        Raises:
+            FitError: If smoothing left numbers that are not finite.
+        """
+        width = POSE_SIGNALS if self.motion_from == "pose" else INERTIAL_SIGNALS
+        base = self.base.motion(_signals(smoothed, slice(0, width)))
+        moving = sum(self.robot.options.of(j).position is None for j in self.robot.joints)
+        joints = _signals(smoothed, slice(width, width + moving))
+        made = self._joined(base, *self.joint_states(joints))
+        kernels.require_finite(made.bodies)
+        flags = smoothed.position[:, width + moving :].T > 0.5
+        pose = smoothed.position[:, :width] if self.motion_from == "pose" else None
+        return replace(made, closed=self._closed(made, flags, pose))
+
+    def _joined(self, base: BodyMotion, q: Array, v: Array, a: Array) -> FloatingMotion:
+        """Return the motion of base and joints, with all contacts closed.
+
+        What counts by its derivative is the base's velocity, so that its rate is the spatial
+        acceleration; what counts as it is, gravity and ω × v, stands for gravity.
+        """
+        count = len(q)
+        w, rate = base.angular_velocity, base.specific - base.rest
+        zero, still = np.zeros((count, 6)), np.zeros((count, 7))
+        still[:, 6] = 1.0
+        velocity = np.hstack([base.velocity, w, v])
+        acceleration = np.hstack([rate, base.angular_acceleration, a])
+        robot = self.robot
+        position = np.hstack([still, q])
+        bodies = kernels.motion_of(robot.tree, robot.gravity, position, velocity, acceleration)
+        felt = np.ascontiguousarray((np.cross(w, base.velocity) - base.rest).T)
+        bodies = replace(bodies, gravity=felt)
+        closed = np.ones((len(self.contacts), count), dtype=bool)
+        channels = np.hstack([zero, q]).T
+        return FloatingMotion(channels, bodies.velocity, bodies, closed)
+
+    def _closed(
+        self, motion: FloatingMotion, flags: NDArray[np.bool_], pose: Array | None
+    ) -> NDArray[np.bool_]:
+        """Return which contacts may act, shape (contacts, N)."""
+        closed, flag = motion.closed.copy(), iter(flags)
+        places = {}
+        for k, (name, contact) in enumerate(self.contacts.items()):
+            if contact.wrench == "measured" or contact.closed == "always":
+                continue
+            if contact.closed == "logged":
+                closed[k] = next(flag)
+            else:
+                places[k] = name
+        if places:
+            height = self._heights(motion, pose)
+            lowest = height.min(axis=0)
+            for k, name in places.items():
+                closed[k] = self._resting(motion, self.contacts[name])
+                closed[k] &= height[k] - lowest <= self.contacts[name].height
+        return closed
+
+    def _heights(self, motion: FloatingMotion, pose: Array | None) -> Array:
+        """Return how high contacts are, shape (contacts, N) [m]; the base is at height zero."""
+        if pose is None:
+            raise InvalidSetting(
+                "contacts are detected by their height, which an inertial sensor does not tell",
+                argument="[contact.NAME] closed",
+                got="detected",
+                cure='log the base\'s pose, or log contacts and say closed = "logged"',
+            )
+        up = -self.robot.gravity / np.linalg.norm(self.robot.gravity)
+        own = np.einsum("i,nij->nj", up, matrix_of_quaternion(pose[:, 3:7]))  # in the base's axes
+        position, tree = motion.position.T, self.robot.tree
+        places = (
+            contact_place(tree, self.robot.link(c.link), np.array(c.point), position)
+            for c in self.contacts.values()
+        )
+        return np.array([np.einsum("ni,ni->n", own, place) for place in places])
+
+    def _resting(self, motion: FloatingMotion, contact: ContactOptions) -> NDArray[np.bool_]:
+        """Return where a contact hardly moves, shape (N,)."""
+        J = self._jacobian(motion, contact)
+        twist = np.einsum("nck,cn->nk", J, motion.bodies.velocity)
+        resting = np.linalg.norm(twist[:, :3], axis=1) <= contact.speed
+        if contact.kind == "surface":
+            resting &= np.linalg.norm(twist[:, 3:], axis=1) <= contact.turning
+        return np.asarray(resting)
+
+    def _jacobian(self, motion: RobotMotion, contact: ContactOptions) -> Array:
+        """Return Jᵀ of a contact, shape (N, channels of the robot, 6)."""
+        link, point = self.robot.link(contact.link), np.array(contact.point)
+        return contact_map(self.robot.tree, link, point, motion.position.T)
+
+    @cached_property
+    def unknowns(self) -> int:
+        """Number of components of all contacts' wrenches."""
+        return sum(c.components for c in self.contacts.values())
+
+    def acting(self, samples: Samples[Any]) -> Array:
+        """Return Jᵀ of closed contacts, and what their sensors measure of them; see `WithUnknowns`.
+
+        Args:
+            samples: N of them.
+
+        Returns:
+            Shape (N, channels, unknowns).
+        """
+        measured, count = self.robot.measured, len(samples.time)
+        out = np.zeros((count, len(self.channels), self.unknowns))
+        column, row = 0, len(measured)
+        for k, contact in enumerate(self.contacts.values()):
+            own = slice(column, column + contact.components)
+            J = self._jacobian(samples.motion, contact)[:, measured, : contact.components]
+            out[:, : len(measured), own] = J * samples.motion.closed[k][:, None, None]
+            if contact.wrench == "measured":
+                out[:, row : row + contact.components, own] = -np.eye(contact.components)
+                row += contact.components
+            column += contact.components
+        return out
+
+    def rows(self, samples: Samples[Any], columns: Sequence[int]) -> Rows:
+        """Return the regressor Y, zero for sensors at contacts; arguments as of `Plant.rows`."""
+        return Rows(self._beside(RobotPlant.rows(self, samples, columns).regressor))
+
+    def _beside(self, rows: Array) -> Array:
+        """Return something of base and joints, with zeros for sensors at contacts."""
+        if not self._sensed:
+            return rows
+        return np.concatenate([rows, np.zeros((len(rows), self._sensed, *rows.shape[2:]))], axis=1)
+
+    def as_measured(self, effort: Array) -> Array:
+        """Return efforts of the robot's channels, zero for sensors; see `RobotPlant`."""
+        return self._beside(RobotPlant.as_measured(self, effort))
+
+    def sides(self, samples: Samples[Any], columns: Sequence[int]) -> Sides:
+        """Return W₂ and F, zero for sensors at contacts; see `RobotPlant.sides`."""
+        made = RobotPlant.sides(self, samples, columns)
+        return Sides(self._beside(made.momentum), self._beside(made.remainder))
+
+    def reduce(
+        self,
+        samples: Samples[Any],
+        columns: Sequence[int],
+        channels: Sequence[int] | None = None,
+    ) -> tuple[Triangle, ...]:
+        """Return a triangle a channel, without contacts; see `RobotPlant.reduce`."""
+        own = len(self.robot.measured)
+        chosen = range(len(self.channels)) if channels is None else channels
+        of_robot = [c for c in chosen if c < own]
+        plain = replace(samples, measured=samples.measured[:, :own])
+        made = iter(RobotPlant.reduce(self, plain, columns, of_robot))
+        return tuple(next(made) if c < own else _sensor(samples.measured[:, c]) for c in chosen)
+
+    def sliding(self, samples: Samples[Any], speed: float) -> NDArray[np.int64]:
+        """Return which way what rubs slides, 1 for sensors; see `RobotPlant.sliding`."""
+        found = RobotPlant.sliding(self, samples, speed)
+        return np.hstack([found, np.ones((len(found), self._sensed), dtype=np.int64)])
+
+    def random_samples(self, count: int, rng: np.random.Generator) -> Samples[Any]:
+        """Return random states without contacts of unknown wrench; see `RobotPlant`."""
+        made = RobotPlant.random_samples(self, count, rng)
+        sensed = [c.wrench == "measured" for c in self.contacts.values()]
+        closed = np.repeat(np.array(sensed, dtype=bool)[:, None], count, axis=1)
+        m = made.motion
+        motion = FloatingMotion(m.position, m.velocity, m.bodies, closed)
+        return replace(made, motion=motion, measured=np.zeros((count, len(self.channels))))
+
+
+def plant_of(robot: Robot, recording: Recording | None = None) -> RobotPlant:
+    """Return a robot as a plant, whether its base is fixed or floats.
+
+    Args:
+        robot: Robot model.
+        recording: A log of it, which tells whether an inertial sensor says how the base moves.
+    """
+    if not robot.tree.free_base:
+        return RobotPlant(robot)
+    frame = robot.tree.names[0]
+    told = recording.sources if recording is not None else ()
+    inertial = f"acc.{frame}.x" in told and f"quat.{frame}.w" not in told
+    return FloatingRobotPlant(robot, motion_from="imu" if inertial else "pose")
+
+
+def _joint_channels(robot: Robot) -> tuple[Channel, ...]:
+    linear = {d.name for d in robot.drives if d.linear}
+    return tuple(Channel(j, "N" if j in linear else "N·m") for j in robot.joints)
+
+
+def _signals(smoothed: Smoothed, cut: slice) -> Smoothed:
+    """Return some of the signals."""
+    parts = (smoothed.position, smoothed.velocity, smoothed.acceleration)
+    return Smoothed(*(p[:, cut] for p in parts))
+
+
+def _sensor(measured: Array) -> Triangle:
+    """Return the triangle of a sensor that no parameter is seen by."""
+    energy = np.array([[np.linalg.norm(measured)]])
+    return Triangle(np.empty(0, dtype=np.intp), energy, len(measured))
