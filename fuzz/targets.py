@@ -19,7 +19,7 @@ from heft.applications.derive.lagrange import derive_file
 from heft.applications.free_flyer import FirstPath, FlightLog, commanded_flight
 from heft.applications.free_flyer.flights import read_motion
 from heft.applications.free_flyer.study import loads_of
-from heft.applications.identification.results import Identified
+from heft.applications.identification import Identified
 from heft.applications.payload.sensors import Sensors
 from heft.errors import HeftError, InvalidRecording
 from heft.experiments import FlightReference
