@@ -16,6 +16,7 @@ from .consistent import ConsistentEstimate, PhysicallyConsistent, Stated
 from .consistent import body_statistics, stated_numbers
 from .standard import ModelDifference, StandardEstimate, TruncatedRegressor
 from .standard import back_projection, essential_standard
+from .consistent_samples import ConsistentSampler, ConsistentSamples
 from .drive_gains import ConsistentFit, DriveGains
 from .block_jackknife import Block, Jackknife, block_moments
 from .jackknife import JackknifeFit, fit_jackknife
