@@ -36,5 +36,7 @@ def next_motion(found: Identification, out: Path) -> str:
         return ""
     words = ["heft", "excite", paths["model"]]
     words += ["--with", paths["options"]] if "options" in paths else []
-    words += ["--given", str(out), "--for", *links]
+    # Results with own columns are about another robot than the model file's.
+    words += [] if robot.own_names else ["--given", str(out)]
+    words += ["--for", *links]
     return f"Least is seen of {', '.join(links)}. A motion that tells more: {shlex.join(words)}"
