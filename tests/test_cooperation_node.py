@@ -404,6 +404,20 @@ def test_who_joins_late_is_told_all_and_nobody_forgets(joins: int) -> None:
     assert any(e.name == "joined" for e in nodes[1].events)
 
 
+def test_nodes_leave_out_who_lies_and_say_so() -> None:
+    read = signals(replace(SHORT, robots=4, duration=5.0).run(6))
+    read[1] = replace(read[1], velocity=read[1].velocity[:, [1, 0, 2]])
+    nodes = [CooperativeNode(stated(4), k, 1) for k in range(4)]
+    run_network(nodes, read, NetworkFaults(lost=0.2), rounds=60)
+    for node in nodes:
+        (event,) = [e for e in node.events if e.name == "doubtful"]
+        assert event.message.startswith("The velocity of r1 does not go with") and event.time < 5.0
+        load = node.load(1)
+        assert load is not None and load.std is not None
+        assert abs(load.mass - 2.0) < 4.0 * load.std[0] < 0.1
+        assert "does not go with" in node.found().text()
+
+
 def test_a_robot_that_is_silent_holds_the_estimate_where_it_is(team: SimulatedTeam) -> None:
     nodes = [CooperativeNode(stated(3), k, 1) for k in range(3)]
     run_network(nodes, signals(team), NetworkFaults(), rounds=70, silent={2: 40})

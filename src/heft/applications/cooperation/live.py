@@ -111,6 +111,12 @@ class LiveNode:
                 cure="record logs, and look at them with heft coop identify",
             )
         own = stated.number(self.robot)
+        if stated.robots[own].model is not None:
+            raise InvalidSetting(
+                "nodes know no arms: they read sensors at the contact",
+                argument=f"{self.team}, model",
+                cure="record logs, and look at them with heft coop identify",
+            )
         if self.replay is not None:
             stated = self._with_contact(stated, own)
         node = CooperativeNode(stated, own, time.time_ns(), self.settings)

@@ -18,14 +18,16 @@ from heft.errors import InvalidRecording, InvalidSetting
 from heft.experiments import SimulatedTeam
 from heft.files import put, require_own, workshop
 from heft.information import rotation_vector_of_matrix
+from heft.models import Robot
 from heft.recordings import ColumnMap, Recording, Table, write_table
 
 from .agreement import AgreementSettings
+from .arm import ArmContact
 from .clocks import ClockOffset, on_one_clock
 from .method import CooperativeMethod, CooperativeResult, Known, unplaced
 from .paper import PaperMethod, PaperResult
-from .signals import SENSORS, ContactSignals, LoadEstimate
-from .team_file import TeamFile
+from .signals import AXES, SENSORS, ContactSignals, LoadEstimate
+from .team_file import TeamFile, TeamRobot
 
 MethodName = Literal["heft", "paper"]
 TEAM_FILE, TRUTH = "team.toml", "truth.json"
@@ -274,7 +276,10 @@ def identify_team_files(
                 cure=f'log = "{robot.name}.parquet"',
             )
         progress(f"reading {robot.log}")
-        signals.append(_signals(path.parent / robot.log, robot.frame, meaning))
+        if robot.model is not None:
+            signals.append(_arm_signals(path.parent, robot, meaning))
+        else:
+            signals.append(_signals(path.parent / robot.log, robot.frame, meaning))
         durations = _repeated(signals[-1], f"{path.parent / robot.log}, {robot.name}")
         repeated |= {(k, sensor): duration for sensor, duration in durations.items()}
     signals, clocks = on_one_clock(signals, stated.graph)
@@ -307,11 +312,38 @@ def _signals(path: Path, frame: str, meaning: ColumnMap | None) -> ContactSignal
     names = [f"{kind}.{frame}.{axis}" for kind in kinds for axis in "xyz"]
     for name in names:
         recording.require(name, WHY[name.partition(".")[0]])
-    whole = recording.whole(names)
-    time, values = whole.time, whole.values
+    time, values = _whole(recording, names, path)
     found = dict(zip(names, values.T, strict=True))
     if "torque" not in kinds:  # a point contact
         found |= {f"torque.{frame}.{axis}": np.zeros(len(values)) for axis in "xyz"}
+    return ContactSignals.of_columns({"t": time, **found}, frame)
+
+
+def _arm_signals(folder: Path, robot: TeamRobot, meaning: ColumnMap | None) -> ContactSignals:
+    """Return what sensors at a contact would read, by the joints of the arm that holds it."""
+    assert robot.log is not None and robot.model is not None and robot.link is not None
+    arm = ArmContact(Robot.from_file(folder / robot.model), robot.link)
+    recording = Recording.open(folder / robot.log, meaning)
+    sensors = {"acceleration": "acc", "force": "force", "torque": "torque"}
+    own = {s: k for s, k in sensors.items() if f"{k}.{robot.frame}.x" in recording.signals}
+    kinds = ["q", "v"] if "force" in own else ["q", "v", "tau"]
+    names = [f"{kind}.{channel}" for kind in kinds for channel in arm.robot.channels]
+    for name in names:
+        recording.require(name, f"tells how {robot.name}'s arm holds the load")
+    names += [f"{kind}.{robot.frame}.{axis}" for kind in own.values() for axis in AXES]
+    time, values = _whole(recording, names, folder / robot.log)
+    joints, count = len(arm.robot.channels), len(kinds)
+    q, v, *tau = (values[:, k * joints : (k + 1) * joints] for k in range(count))
+    measured = {sensor: values[:, count * joints + 3 * k :][:, :3] for k, sensor in enumerate(own)}
+    if "force" in own and "torque" not in own:  # a point contact
+        measured["torque"] = np.zeros((len(time), 3))
+    return arm.signals(time, q, v, tau[0] if tau else None, measured)
+
+
+def _whole(recording: Recording, names: list[str], path: Path) -> tuple[Array, Array]:
+    """Return the times and columns of a log that has all numbers."""
+    whole = recording.whole(names)
+    time, values = whole.time, whole.values
     if not np.isfinite(values).all():
         row = int(np.argmin(np.isfinite(values).all(axis=1)))
         raise InvalidRecording(
@@ -320,7 +352,7 @@ def _signals(path: Path, frame: str, meaning: ColumnMap | None) -> ContactSignal
             got=f"in row {row + 1}, at {time[row]:g} s",
             cure="leave that stretch out: heft convert writes part of a log",
         )
-    return ContactSignals.of_columns({"t": time, **found}, frame)
+    return time, values
 
 
 def _repeated(signals: ContactSignals, log: str) -> dict[str, float]:

@@ -36,6 +36,7 @@ class ContactSignals:
         acceleration: What the accelerometer reads, v̇ + ω×v − Rᵀg, shape (N, 3) [m/s²].
         force: That the robot applies to the load, shape (N, 3) [N].
         torque: Likewise, about the contact, shape (N, 3) [N·m].
+        derived: `acceleration`, where it is the difference of the velocities.
     """
 
     time: Array
@@ -44,6 +45,12 @@ class ContactSignals:
     acceleration: Array
     force: Array
     torque: Array
+    derived: frozenset[str] = frozenset()
+
+    @property
+    def by_sensor(self) -> dict[str, Array]:
+        """What each sensor reads, shape (N, 3) each."""
+        return {name: getattr(self, name) for name in SENSORS}
 
     @staticmethod
     def of_columns(columns: Mapping[str, Array], frame: str) -> ContactSignals:
@@ -52,12 +59,15 @@ class ContactSignals:
         def of(kind: str) -> Array:
             return np.stack([columns[f"{kind}.{frame}.{a}"] for a in AXES], axis=1)
 
-        kinds = (of(kind) for kind in ("omega", "vel", "acc", "force", "torque"))
-        return ContactSignals(columns["t"], *kinds)
+        omega, velocity, acceleration = of("omega"), of("vel"), of("acc")
+        return ContactSignals(
+            columns["t"], omega, velocity, acceleration, of("force"), of("torque")
+        )
 
     def part(self, rows: slice | NDArray[np.bool_]) -> ContactSignals:
         """Return some of the samples."""
-        return ContactSignals(*(values[rows] for values in vars(self).values()))
+        found = {name: values[rows] for name, values in self.by_sensor.items()}
+        return ContactSignals(self.time[rows], **found, derived=self.derived)
 
     def repeated(self) -> dict[str, NDArray[np.bool_]]:
         """Return, by sensor, which samples repeat themselves for too long, shape (N,) each.
@@ -65,8 +75,8 @@ class ContactSignals:
         A torque that is always zero is that of a point contact.
         """
         found = {}
-        for name, values in vars(self).items():
-            if name == "time" or (name == "torque" and not values.any()):
+        for name, values in self.by_sensor.items():
+            if name == "torque" and not values.any():
                 continue
             since = unchanged_since(self.time, values, [(0, 1, 2)])[:, 0]
             found[name] = repeated(self.time, since, REPEATED)
@@ -78,12 +88,11 @@ class ContactSignals:
         Args:
             time: Shape (N,) [s].
         """
-        others = (values for name, values in vars(self).items() if name != "time")
-        found = [
-            np.stack([np.interp(time, self.time, column) for column in values.T], axis=1)
-            for values in others
-        ]
-        return ContactSignals(time, *found)
+        found = {
+            name: np.stack([np.interp(time, self.time, column) for column in values.T], axis=1)
+            for name, values in self.by_sensor.items()
+        }
+        return ContactSignals(time, **found, derived=self.derived)
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,6 +33,9 @@ class TeamRobot:
         address: Where its node listens, `tcp/HOST:PORT` or `tls/HOST:PORT`; a port of this machine
             if None.
         point: Whether the contact is a point, through which it applies forces and no torques.
+        model: Of the arm that holds the contact, as the file says it: where joints are measured
+            and not the twist; None if sensors at the contact read all.
+        link: Of the model, whose frame is the contact's.
         late: Whether it holds the load from its own first sample on only, not from the beginning.
         position: Of its contact's frame, as far as it is known, in a frame that all robots of whom
             it is stated share, shape (3,) [m].
@@ -48,6 +51,8 @@ class TeamRobot:
     frame: str = "grasp"
     address: str | None = None
     point: bool = False
+    model: str | None = None
+    link: str | None = None
     late: bool = False
     position: tuple[float, ...] | None = None
     position_std: float | None = None
@@ -77,6 +82,12 @@ class TeamRobot:
                 "a position says where a frame is whose rotation is known, too",
                 argument=f"[[robot]] {self.name}, position",
                 cure="state rotation and rotation_std",
+            )
+        if (self.model is None) != (self.link is None):
+            raise InvalidSetting(
+                "an arm is a model and the link that holds the load",
+                argument=f"[[robot]] {self.name}, model",
+                cure='model = "arm.urdf" and link = "tool"',
             )
         for name in ("position", "rotation", "com"):
             std = f"{name}_std"
@@ -341,6 +352,8 @@ ROBOT = Section(
         "frame": _text,
         "address": ADDRESS,
         "point": truth,
+        "model": _text,
+        "link": _text,
         "late": truth,
         "position": _vector,
         "position_std": POSITIVE,

@@ -149,6 +149,8 @@ class Windows:
         wrench = np.hstack([summed(signals.torque, weight), summed(signals.force, weight)])
         motion[summed(repeated[:, None].astype(float), np.ones(count))[:, 0] > 0.0] = np.nan
         plain, steep = float(weight @ weight), float(slope @ slope)
+        if "acceleration" in signals.derived:  # its windows are those of the velocity by the slope
+            noise = replace(noise, acceleration=noise.velocity * float(np.sqrt(steep / plain)))
         works = omega[~repeated]
         second = works.T @ works / max(len(works), 1) - noise.angular_velocity**2 * np.eye(3)
         spread = motion_spread(noise, plain, steep, second)

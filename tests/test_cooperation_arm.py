@@ -1,0 +1,220 @@
+"""Laws of contacts whose twist and wrench arms' joints tell; the truth is pinocchio's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pinocchio
+import pyarrow
+import pyarrow.parquet
+import pytest
+from scipy.spatial.transform import Rotation
+
+from heft.applications.cooperation import (
+    ArmContact,
+    ContactSignals,
+    CooperativeMethod,
+    identify_team_files,
+)
+from heft.errors import InvalidSetting, MissingSignal
+from heft.information import Graph, inertia
+from heft.models import Robot
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+AXES = ("0 0 1", "0 1 0", "0 1 0", "1 0 0", "0 1 0", "1 0 0")
+PLACES = ("0 0 0.2", "0 0.1 0.1", "0 0 0.45", "0.1 0 0.05", "0.3 0 0", "0.08 0 0")
+MIDDLE = np.array([0.2, 0.4, 0.7, 0.3, 0.8, -0.2])
+LOAD = (3.0, np.array([0.1, -0.05, 0.2]), np.diag([0.06, 0.09, 0.07]))
+
+
+def arm(rotation: Array, origin: Array) -> str:
+    """Return a URDF of six joints, with a tool's frame somewhere on the last link."""
+    links = '<link name="base"/>'
+    for k, (axis, place) in enumerate(zip(AXES, PLACES, strict=True)):
+        above = "base" if k == 0 else f"link{k - 1}"
+        links += (
+            f'<link name="link{k}"><inertial><origin xyz="0.02 0.01 {0.1 - 0.01 * k}"/>'
+            f'<mass value="{4.0 - 0.6 * k}"/><inertia ixx="0.03" iyy="0.04" izz="0.02" ixy="0" '
+            f'ixz="0.001" iyz="0"/></inertial></link><joint name="j{k}" type="revolute">'
+            f'<parent link="{above}"/><child link="link{k}"/><origin xyz="{place}"/>'
+            f'<axis xyz="{axis}"/><limit lower="-3" upper="3" effort="200" velocity="9"/></joint>'
+        )
+    rpy = " ".join(map(repr, map(float, Rotation.from_matrix(rotation).as_euler("xyz"))))
+    at = " ".join(repr(float(x)) for x in origin)
+    return (
+        f'<robot name="arm">{links}<link name="tool"/><joint name="hand" type="fixed">'
+        f'<parent link="link5"/><child link="tool"/><origin xyz="{at}" rpy="{rpy}"/></joint>'
+        "</robot>"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Arms:
+    """Arms that move alike and hold one load at frames of their own, and what joints measure."""
+
+    texts: tuple[str, ...]
+    time: Array
+    q: Array
+    v: Array
+    tau: Array
+    accelerations: Array
+    wrenches: Array
+    poses: tuple[tuple[Array, Array], ...]
+
+    def signals(self, noise: float = 0.0, seed: int = 0, **known: bool) -> list[ContactSignals]:
+        rng = np.random.default_rng(seed)
+        found = []
+        for k, text in enumerate(self.texts):
+            contact = ArmContact(Robot.from_text(text.encode()), "tool")
+            v = self.v + noise * 0.01 * rng.standard_normal(self.v.shape)
+            tau = self.tau[k] + noise * 0.2 * rng.standard_normal(self.tau[k].shape)
+            measured: dict[str, Array] = {}
+            if known.get("accelerometer"):
+                exact = self.accelerations[k]
+                measured["acceleration"] = exact + noise * 0.1 * rng.standard_normal(exact.shape)
+            found.append(contact.signals(self.time, self.q, v, tau, measured))
+        return found
+
+
+def arms(count: int = 3, rate: float = 100.0, duration: float = 8.0) -> Arms:
+    """Return arms whose load obeys Newton and Euler, by pinocchio's kinematics and dynamics."""
+    rng = np.random.default_rng(5)
+    time = np.arange(round(duration * rate)) / rate
+    rates = 2.0 * np.pi * rng.uniform(0.15, 0.6, (3, 6))
+    phases = rng.uniform(0.0, 6.0, (3, 6))
+    at = time[:, None, None] * rates + phases
+    q = MIDDLE + np.sum(0.18 * np.sin(at), axis=1)
+    v = np.sum(0.18 * rates * np.cos(at), axis=1)
+    a = np.sum(-0.18 * rates**2 * np.sin(at), axis=1)
+    frames = [
+        (Rotation.random(random_state=k).as_matrix(), 0.2 * rng.uniform(-1.0, 1.0, 3))
+        for k in range(count)
+    ]
+    texts = tuple(arm(*frame) for frame in frames)
+    R0, p0 = frames[0]
+    poses = tuple((R.T @ R0, R.T @ (p0 - p)) for R, p in frames)
+    tau, accelerations, wrenches = [], [], []
+    squeeze = rng.normal(size=(count, 6, 3))
+    for k, text in enumerate(texts):
+        model = pinocchio.buildModelFromXML(text)
+        data, tool = model.createData(), model.getFrameId("tool")
+        first = pinocchio.buildModelFromXML(texts[0])
+        of_first, grasp = first.createData(), first.getFrameId("tool")
+        rows = []
+        for n in range(len(time)):
+            pinocchio.forwardKinematics(first, of_first, q[n], v[n], a[n])
+            pinocchio.updateFramePlacements(first, of_first)
+            local = pinocchio.LOCAL
+            seen = pinocchio.getFrameVelocity(first, of_first, grasp, local)
+            rate_of = pinocchio.getFrameClassicalAcceleration(first, of_first, grasp, local)
+            gravity = of_first.oMf[grasp].rotation.T @ np.array([0.0, 0.0, -9.81])
+            mass, com, about = LOAD
+            w, alpha = seen.angular, rate_of.angular
+            s = rate_of.linear - gravity
+            force = mass * (s + np.cross(alpha, com) + np.cross(w, np.cross(w, com)))
+            moment = about @ alpha + np.cross(w, about @ w) + np.cross(com, force)
+            R, t = poses[k]
+            inner = 3.0 * np.sin(squeeze[:, 0] * time[n] + squeeze[:, 1]) * squeeze[:, 2]
+            inner = inner - inner.mean(axis=0)
+            own = R @ (force / count + inner[k])
+            lever = sum(
+                np.cross(poses[j][0].T @ -poses[j][1], force / count + inner[j])
+                for j in range(count)
+            )
+            turning = R @ ((moment - lever) / count)
+            at_k = s + np.cross(alpha, -R.T @ t) + np.cross(w, np.cross(w, -R.T @ t))
+            J = pinocchio.computeFrameJacobian(model, data, q[n], tool, local)
+            wrench = np.concatenate([own, turning])
+            own_torque = pinocchio.rnea(model, data, q[n], v[n], a[n])
+            rows.append((own_torque + J.T @ wrench, R @ at_k, wrench))
+        for kept, values in zip(
+            (tau, accelerations, wrenches), zip(*rows, strict=True), strict=True
+        ):
+            kept.append(np.array(values))
+    return Arms(
+        texts, time, q, v, np.array(tau), np.array(accelerations), np.array(wrenches), poses
+    )
+
+
+@pytest.fixture(scope="module")
+def held() -> Arms:
+    return arms()
+
+
+TRUTH = inertia.from_body(*LOAD)
+
+
+def test_joints_tell_what_sensors_at_the_contact_read(held: Arms) -> None:
+    for k, found in enumerate(held.signals()):
+        inner = slice(3, -3)
+        wrench = np.hstack([found.force, found.torque])
+        assert np.abs(wrench - held.wrenches[k])[inner].max() < 0.02
+        assert np.abs(found.acceleration - held.accelerations[k])[inner].max() < 0.01
+    exact = held.signals(accelerometer=True)[1]
+    assert np.array_equal(exact.acceleration, held.accelerations[1]) and not exact.derived
+
+
+@pytest.mark.parametrize("accelerometer", [False, True])
+def test_arms_alone_tell_the_load_they_hold(accelerometer: bool) -> None:
+    """Of second order in the time between samples, and nothing else is off."""
+    off = []
+    for rate in (100.0, 200.0):
+        exact = arms(rate=rate, duration=6.0)
+        read = exact.signals(1e-5, accelerometer=accelerometer)
+        known = CooperativeMethod(every=1000).identify(read, Graph.ring(3)).known[-1]
+        assert known.values is not None
+        off.append(np.abs(known.values - TRUTH).max())
+    assert off[0] < 2e-2 and off[1] < 0.4 * off[0]
+
+
+@pytest.mark.parametrize("accelerometer", [False, True])
+def test_a_load_that_arms_hold_is_as_sure_as_it_says(held: Arms, accelerometer: bool) -> None:
+    squared = []
+    for seed in range(5):
+        read = held.signals(1.0, seed, accelerometer=accelerometer)
+        known = CooperativeMethod(every=1000).identify(read, Graph.ring(3)).known[-1]
+        assert known.values is not None and known.covariance is not None and not known.doubts
+        off = known.values - TRUTH
+        squared.append(off @ np.linalg.solve(known.covariance, off) / 10.0)
+    assert 0.1 < np.mean(squared) < 1.3
+
+
+def test_a_team_of_arms_goes_through_its_files(held: Arms, tmp_path: Path) -> None:
+    text = ""
+    for k, model in enumerate(held.texts):
+        (tmp_path / f"arm{k}.urdf").write_text(model)
+        columns = {"t": held.time}
+        for j in range(6):
+            rng = np.random.default_rng(10 * k + j)
+            columns[f"q.j{j}"] = held.q[:, j]
+            columns[f"v.j{j}"] = held.v[:, j] + 0.002 * rng.standard_normal(len(held.time))
+            columns[f"tau.j{j}"] = held.tau[k][:, j] + 0.05 * rng.standard_normal(len(held.time))
+        pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / f"arm{k}.parquet")
+        text += f'[[robot]]\nname = "arm{k}"\nlog = "arm{k}.parquet"\nmodel = "arm{k}.urdf"\n'
+        text += 'link = "tool"\n'
+    (tmp_path / "team.toml").write_text(text)
+    load = identify_team_files(tmp_path).load(0)
+    assert load is not None and abs(load.mass - 3.0) < 0.05
+    (tmp_path / "team.toml").write_text(text.replace('"tool"', '"hand"'))
+    with pytest.raises(InvalidSetting, match="no link 'hand'"):
+        identify_team_files(tmp_path)
+    (tmp_path / "team.toml").write_text(text.replace('link = "tool"\n', "", 1))
+    with pytest.raises(InvalidSetting, match="link that holds"):
+        identify_team_files(tmp_path)
+    (tmp_path / "team.toml").write_text(text)
+    table = pyarrow.parquet.read_table(tmp_path / "arm1.parquet").drop(["tau.j3"])
+    pyarrow.parquet.write_table(table, tmp_path / "arm1.parquet")
+    with pytest.raises(MissingSignal, match=r"tau\.j3"):
+        identify_team_files(tmp_path)
+
+
+def test_where_an_arm_is_singular_its_torques_tell_no_wrench(held: Arms) -> None:
+    contact = ArmContact(Robot.from_text(held.texts[0].encode()), "tool")
+    q = held.q.copy()
+    q[5, 4] = 0.0  # axes of the wrist in line
+    with pytest.raises(InvalidSetting, match="singularity"):
+        contact.signals(held.time, q, held.v, held.tau[0])
+    assert replace(contact, link="link5").jacobian(q[:2]).shape == (2, 6, 6)
