@@ -24,7 +24,8 @@ from heft.applications.cooperation import (
     PaperMethod,
     Replica,
 )
-from heft.applications.cooperation.pose import MotionPair, twist_map
+from heft.applications.cooperation.pose import MotionPair
+from heft.applications.cooperation.windows import TWISTS
 from heft.experiments import NetworkFaults, SimulatedNetwork, SimulatedTeam, Team
 from heft.information import Graph, Spectrum, chebyshev, inertia, rotation_vector_of_matrix
 
@@ -225,11 +226,11 @@ def by_twists(seeds: range) -> Iterator[Row]:
                 np.hstack([signals[kind][k] for k in (i, j) for kind in ("omega", "vel")])
                 for signals in (team.read, team.exact)
             )
-            found = MotionPair(read, spreads, len(read), map_of=twist_map).estimate()
+            found = MotionPair(read, spreads, len(read), space=TWISTS).estimate()
             R, t = team.pose(j, i)
             turn = rotation_vector_of_matrix(found.pose[0] @ R.T)
             squares.append([turn @ turn, (found.pose[1] - t) @ (found.pose[1] - t)])
-            pair = MotionPair(exact, spreads, len(exact), map_of=twist_map)
+            pair = MotionPair(exact, spreads, len(exact), space=TWISTS)
             least = np.linalg.inv(pair.information(pair.one.T @ pair.one, (R, t)))
             bounds.append([np.trace(least[:3, :3]), np.trace(least[3:, 3:])])
     ratio = np.sqrt(np.mean(squares, axis=0) / np.mean(bounds, axis=0))

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tests.rmw_zenoh import intruder
 
 from benchmarks.results_file import Row, at_most, store, table
 from heft.applications.cooperation import (
@@ -232,25 +233,8 @@ def intrude(nodes: Nodes) -> None:
     stated, keys = TeamFile.from_toml(nodes.team), nodes.folder / "keys"
     address = str(stated.robots[0].address)
     for name in (None, "stranger", "robot2"):  # robot2 is no neighbour of robot0
-        config = zenoh.Config()
-        tls = "transport/link/tls/"
-        settings: dict[str, Any] = {
-            "mode": "peer",
-            "connect/endpoints": [address],
-            "connect/timeout_ms": 2000,
-            "connect/exit_on_failure": True,
-            "listen/endpoints": [],
-            "scouting/multicast/enabled": False,
-            f"{tls}root_ca_certificate": str(keys / "ca.pem"),
-        }
-        if name is not None:
-            settings[f"{tls}enable_mtls"] = True
-            settings[f"{tls}connect_certificate"] = str(keys / f"{name}.pem")
-            settings[f"{tls}connect_private_key"] = str(keys / f"{name}.key")
-        for key, value in settings.items():
-            config.insert_json5(key, json.dumps(value))
         try:
-            session = zenoh.open(config)
+            session = intruder(address, keys, name)
         except zenoh.ZError:
             continue
         INTRUDED.opened += name != "robot2"

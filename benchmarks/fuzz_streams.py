@@ -326,6 +326,8 @@ class Checkpoints:
             old = inner[place[-1]]
         except (KeyError, IndexError, TypeError):  # changed before
             return
+        if not isinstance(inner, dict | list):  # a text by now
+            return
         kind = rng.integers(5)
         if kind == 0 and isinstance(inner, dict):
             del inner[place[-1]]

@@ -155,3 +155,34 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+
+
+def intruder(address: str, keys: Path, name: str | None) -> zenoh.Session:
+    """Return a session with a robot of a team, as somebody who is not its neighbour opens it.
+
+    Args:
+        address: Where the robot listens.
+        keys: Folder of `ca.pem` and of what `name` has.
+        name: Whose certificate and key it has; none of them if None.
+
+    Raises:
+        zenoh.ZError: If it gets none.
+    """
+    config = zenoh.Config()
+    tls = "transport/link/tls/"
+    settings: dict[str, Any] = {
+        "mode": "peer",
+        "connect/endpoints": [address],
+        "connect/timeout_ms": 1000,
+        "connect/exit_on_failure": True,
+        "listen/endpoints": [],
+        "scouting/multicast/enabled": False,
+        f"{tls}root_ca_certificate": str(keys / "ca.pem"),
+    }
+    if name is not None:
+        settings[f"{tls}enable_mtls"] = True
+        settings[f"{tls}connect_certificate"] = str(keys / f"{name}.pem")
+        settings[f"{tls}connect_private_key"] = str(keys / f"{name}.key")
+    for key, value in settings.items():
+        config.insert_json5(key, json.dumps(value))
+    return zenoh.open(config)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
 import pyarrow.parquet
 import pytest
 from scipy.spatial.transform import Rotation
@@ -17,6 +18,7 @@ from scipy.spatial.transform import Rotation
 from heft.applications.cooperation import (
     ContactSignals,
     CooperativeMethod,
+    CooperativeResult,
     PaperMethod,
     identify_team_files,
     simulate_team_files,
@@ -101,8 +103,9 @@ def test_the_printed_weight_of_the_pose_filter_is_singular() -> None:
     assert np.linalg.matrix_rank(np.cov(rows.T), tol=1e-10) == 3
 
 
-def test_a_rotation_that_one_axis_leaves_open_stays_near_what_was_believed() -> None:
-    axis = np.tile([0.0, 0.0, 1.0], (10, 1))
+@pytest.mark.parametrize("k", range(3))
+def test_a_rotation_that_one_axis_leaves_open_stays_near_what_was_believed(k: int) -> None:
+    axis = np.tile(np.eye(3)[k], (10, 1))
     zero = np.zeros((10, 3))
     R, _ = TwistInformation.of(axis, zero, axis, zero).pose()
     assert np.allclose(R, np.eye(3), atol=1e-9)
@@ -323,6 +326,56 @@ def test_before_anything_is_known_nothing_is() -> None:
     assert found.at(4.0).load(0) is not None
 
 
+LEVEL = replace(SHORT, planar=True, duration=8.0)
+
+
+def test_a_plane_is_told_by_what_is_in_it() -> None:
+    """A floor carries the rest, and there is no turning about a second axis."""
+    exact = replace(LEVEL, noise=TeamNoise(*[1e-7] * 5))
+    off = []
+    for rate in (100.0, 300.0):
+        team = replace(exact, rate=rate).run(3)
+        known = CooperativeMethod(planar=True, every=1000).identify(signals(team), Graph.ring(3))
+        load = known.known[-1].load(1)
+        mass, com, about = team.bodies[0].seen_from(team.rotations[1], team.origins[1])
+        assert load is not None and np.isnan(load.com[2]) and np.isnan(load.inertia[0, 0])
+        found = np.array([load.mass, *load.com[:2], load.inertia[2, 2]])
+        off.append(np.abs(found - [mass, *com[:2], about[2, 2]]).max())
+        between = known.known[-1].between(1, 0)
+        assert between is not None
+        for mine, true in zip(between, team.pose(1, 0), strict=True):
+            assert np.abs(mine - true).max() < 1e-5
+    assert off[0] < 1e-4 and off[1] < 0.2 * off[0]  # sums for integrals: of second order
+
+
+def test_a_load_in_a_plane_is_as_sure_as_it_says() -> None:
+    squared = []
+    for seed in range(10):
+        team = replace(LEVEL, noise=TeamNoise()).run(seed)
+        if seed == 0:  # in space one axis of turning tells no poses
+            assert unplaced(signals(team), Graph.ring(3)) == (1, 2)
+        method = CooperativeMethod(planar=True, every=1000)
+        known = method.identify(signals(team), Graph.ring(3)).known[-1]
+        assert known.values is not None and known.covariance is not None
+        truth = team.bodies[0].seen_from(team.rotations[0], team.origins[0])
+        off = known.values - inertia.from_body(*truth)[[0, 1, 2, 9]]
+        squared.append(off @ np.linalg.solve(known.covariance, off) / 4.0)
+    assert 0.5 < np.mean(squared) < 1.7
+
+
+def test_a_planar_team_goes_through_its_files(tmp_path: Path) -> None:
+    (tmp_path / "team.toml").write_text(
+        "robots = 3\nplanar = true\n[simulation]\nduration = 8.0\nmasses = [2.0]\nchanges = []\n"
+    )
+    simulate_team_files(tmp_path / "team.toml", tmp_path / "run", 3)
+    found = identify_team_files(tmp_path / "run", tmp_path / "out")
+    stored = json.loads((tmp_path / "out" / "team.json").read_text())["robots"]
+    assert [r["load"]["com_m"][2] for r in stored] == [None] * 3 and "nan" not in found.text()
+    assert "nan" not in (tmp_path / "out" / "report.html").read_text().lower().replace("nano", "")
+    with pytest.raises(InvalidSetting, match="plane"):
+        identify_team_files(tmp_path / "run", method="paper")
+
+
 def test_a_pose_is_as_sure_as_it_says() -> None:
     squared, misfits = [], []
     for seed in range(12):
@@ -428,3 +481,43 @@ def test_a_log_without_a_signal_says_which(run: Path, tmp_path: Path) -> None:
     (tmp_path / "run" / "team.toml").write_text(text.replace('frame = "grasp"', 'frame = "hand"'))
     with pytest.raises(MissingSignal, match=r"omega\.hand\.x"):
         identify_team_files(tmp_path / "run")
+
+
+def hold(path: Path, kind: str, first: int, last: int) -> None:
+    """Let a sensor of a log repeat one sample, as a driver does that has lost it."""
+    table = pyarrow.parquet.read_table(path)
+    for axis in "xyz":
+        name = f"{kind}.grasp.{axis}"
+        values = table[name].to_numpy().copy()
+        values[first:last] = values[first]
+        k = table.column_names.index(name)
+        table = table.set_column(k, table.field(k), pyarrow.array(values))
+    pyarrow.parquet.write_table(table, path)
+
+
+@pytest.mark.parametrize("kind", ["omega", "vel", "acc", "force", "torque"])
+def test_a_sensor_that_repeats_itself_is_left_out_and_told(
+    kind: str, run: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    hold(tmp_path / "run" / "robot1.parquet", kind, 250, 500)
+    found = identify_team_files(tmp_path / "run")
+    load = found.load(0)
+    assert load is not None and load.std is not None
+    assert abs(load.mass - 2.0) < 4.0 * load.std[0] < 0.1
+    assert isinstance(found.result, CooperativeResult) and found.result.known[-1].misfit < 1.2
+    assert "of robot1 repeats itself for 2.5 s of" in found.text()
+    hold(tmp_path / "run" / "robot1.parquet", kind, 0, 10**6)
+    with pytest.raises(InvalidRecording, match=r"never changes[\s\S]*robot1"):
+        identify_team_files(tmp_path / "run")
+
+
+@pytest.mark.parametrize("name", ["angular_velocity", "velocity", "acceleration", "force"])
+def test_a_sensor_that_tells_next_to_nothing_surely_takes_no_answer_down(name: str) -> None:
+    """Its noise is found to be a millionth of the others': covariances are then nearly singular."""
+    team = signals(replace(SHORT, duration=8.0).run(5))
+    rng = np.random.default_rng(0)
+    team[1] = replace(team[1], **{name: 1e-9 * rng.normal(size=team[1].force.shape)})
+    known = CooperativeMethod(every=60).identify(team, Graph.ring(3)).known
+    told = known[-1].load(0) if known else None
+    assert told is None or not known[-1].misfit < 2.0 or abs(told.mass - 2.0) < 0.1

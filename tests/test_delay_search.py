@@ -10,6 +10,7 @@ import pytest
 
 from heft.arrays import Array
 from heft.estimators import DelaySearch
+from heft.estimators.delay_search import _View
 from heft.information import Information, Labels
 from heft.plants import Problem, RobotPlant
 from heft.recordings import Recording
@@ -183,3 +184,17 @@ def test_a_joint_that_never_slides_has_no_say() -> None:
     problem = Problem(RobotPlant(robot_of("planar")), (log,), Smoothing(corner=10.0), 1)
     taken = DelaySearch().fit(problem)
     assert (taken.delay, taken.ratio, taken.std) == (0.0, 1.0, 0.0)
+
+
+@pytest.mark.parametrize("delay", [2e-3, -2e-3])
+def test_views_of_three_channels_speak_by_agreement_and_of_fewer_by_the_residual(
+    delay: float,
+) -> None:
+    search = DelaySearch()
+    clear = _View(delay, 0.1e-3, 0.95, 3)
+    assert search._speaks(clear)
+    assert not search._speaks(replace(clear, channels=2))  # two channels' agreement is no evidence
+    assert search._speaks(replace(clear, channels=2, ratio=0.8))
+    assert not search._speaks(replace(clear, std=1e-3))
+    assert not search._speaks(replace(clear, ratio=0.99))
+    assert not search._speaks(replace(clear, mean=search.reach))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from heft.estimators import measured_regressor_covariance, signal_projection
+from heft.estimators import measured_regressor_covariance, signal_projection, whitening
 
 SLOPE = np.array([0.7, -1.2])
 
@@ -72,3 +72,13 @@ def test_what_is_more_than_noise_is_left_in_any_unit() -> None:
     assert np.allclose(kept, np.outer(along, along), atol=0.1)
     noise = rng.normal(size=(500, 3))
     assert np.all(signal_projection(noise.T @ noise / 500, np.eye(3), 500) == 0.0)
+
+
+def test_whitening_makes_noise_one_and_survives_what_rounding_makes_singular() -> None:
+    rng = np.random.default_rng(6)
+    root = np.diag([1e-4, 1.0, 1e5]) @ rng.normal(size=(3, 3))
+    W = whitening(root @ root.T)
+    assert np.allclose(W @ root @ root.T @ W.T, np.eye(3), atol=1e-6)
+    flat = np.diag([1.0, 1e6, 1.0]) @ np.outer([1.0, 2.0, 3.0], [1.0, 2.0, 3.0])
+    W = whitening(flat @ np.diag([1.0, 1e6, 1.0]))
+    assert np.isfinite(W).all() and np.linalg.matrix_rank(W) == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 import pinocchio as pin
@@ -111,6 +112,18 @@ def test_the_regressor_is_the_inverse_dynamics_of_pinocchio(file: str, base: str
     expected = oracle.inverse_dynamics(q, v, a)
     error = np.linalg.norm(rows @ oracle.parameters() - expected)
     assert error <= rounding(robot) * np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize("base", ["fixed", "free"])
+def test_joints_slide_and_turn_about_any_axis(base: Literal["fixed", "free"]) -> None:
+    """The robots of files have axes along those of their frames, but for few."""
+    robot = robots.oblique_arm(base)
+    oracle, (q, v, a) = Oracle.of(robot), states(robot)
+    motion = kernels.motion_of(robot.tree, robot.gravity, q, v, a)
+    rows, expected = kernels.regressor(robot.tree, motion), oracle.inverse_dynamics(q, v, a)
+    error = np.linalg.norm(rows @ oracle.parameters() - expected, axis=0)
+    assert (error <= rounding(robot) * np.linalg.norm(expected, axis=0)).all()
+    momenta_are_those_of_pinocchio(robot)
 
 
 @every_robot

@@ -214,3 +214,15 @@ def test_a_tree_of_blocks_is_the_whole(dtype: type, tolerance: float) -> None:
 def test_settings_that_make_no_sense_are_refused(changes: dict[str, object]) -> None:
     with pytest.raises(InvalidSetting):
         dataclasses.replace(Filter((1.0,) * COUNT), **changes)  # type: ignore[arg-type]
+
+
+def test_a_block_of_a_tree_is_closed_by_its_last_row() -> None:
+    rows = np.random.default_rng(0).normal(size=(12, 3))
+    tree = Tree.empty(2, 4)
+    for k, row in enumerate(rows, start=1):
+        tree = tree.add(row[None])
+        assert tree.filled == k % 4
+        assert [one is not None for one in tree.levels] == [
+            bool(k // 4 >> level & 1) for level in range((k // 4).bit_length())
+        ]
+    assert np.allclose(tree.factor.T @ tree.factor, rows.T @ rows)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,12 +22,13 @@ from heft.estimators.robust import (
     Hampel,
     Huber,
     MedianSketch,
+    _weighted_noise,
     hampel_gate,
     huber_weights,
     weighted,
     weighted_information,
 )
-from heft.estimators.segments import BlockMedian, Ransac, segments_of
+from heft.estimators.segments import BlockMedian, Ransac, _geometric_median, segments_of
 from heft.plants import RobotPlant
 from heft.plants.problem import Problem
 from heft.plants.rows import Residuals
@@ -446,3 +448,29 @@ def test_rows_beside_those_far_off_are_left_out_too(count: int, widen: int) -> N
 def test_gating_everything_is_refused() -> None:
     with pytest.raises(TooLittleData, match="outliers to one another"):
         Hampel(window=3, threshold=1e-9).fit(problem(clean, 0, 400))
+
+
+def test_a_median_of_points_that_coincide_is_that_point() -> None:
+    """Their distance of zero has no inverse."""
+    points = np.tile([1.0, -2.0], (5, 1))
+    middle, distance = _geometric_median(points, np.eye(2))
+    assert np.array_equal(middle, points[0]) and not distance.any()
+    spread = np.vstack([points, [[4.0, 2.0], [1.0, 8.0]]])
+    assert np.allclose(_geometric_median(spread, np.eye(2))[0], points[0], atol=1e-6)
+
+
+def test_the_noise_of_many_parameters_is_not_that_of_what_they_leave() -> None:
+    """60 rows of 20 columns leave two thirds of the variance."""
+    found = []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        Y, y = rng.normal(size=(60, 20)), rng.normal(size=60)
+        values = np.linalg.lstsq(Y, y, rcond=None)[0]
+        rows = SimpleNamespace(
+            channels=("one",),
+            residuals=lambda values, Y=Y, y=y: [SimpleNamespace(values=(y - Y @ values)[:, None])],
+        )
+        plain = lambda left, sigma: np.ones_like(left)  # noqa: E731
+        noise, _, _ = _weighted_noise(rows, plain, values, np.ones(1), 60)  # type: ignore[arg-type]
+        found.append(float(noise[0]) ** 2)
+    assert np.mean(found) == pytest.approx(1.0, abs=0.1)

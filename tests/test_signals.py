@@ -27,7 +27,7 @@ from heft.recordings.formats.table import BLOCK_ROWS, Table
 from heft.recordings.recording import Recording
 from heft.signals.bandwidth import LARGEST_CORNER, choose_corner, resolve
 from heft.signals.clock import GAP_STEPS, survey, windows
-from heft.signals.low_pass import REACH, settling, smooth
+from heft.signals.low_pass import REACH, density, settling, smooth
 from heft.signals.settings import Smoothing
 
 Array = NDArray[np.float64]
@@ -590,3 +590,13 @@ def test_rows_outside_a_selection_still_smooth_the_motion() -> None:
     assert some["index"].tolist() == whole["index"][kept].tolist()
     for name in ("effort", "velocity", "acceleration"):
         assert np.array_equal(some[name], whole[name][:, kept]), name
+
+
+def test_the_density_of_white_noise_is_flat_and_adds_up_to_its_variance() -> None:
+    rng = np.random.default_rng(3)
+    step, sigma = 0.01, 0.3
+    time = 7.0 + step * np.arange(20000)
+    found = density(time, sigma * rng.normal(size=(20000, 2)), step, 100)
+    assert found.shape == (51, 2)
+    assert np.allclose(found[1:-1], 2.0 * sigma**2 * step, rtol=0.4)  # 200 segments and more
+    assert np.allclose(np.trapezoid(found, dx=1.0, axis=0), sigma**2, rtol=0.05)

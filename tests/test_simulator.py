@@ -279,6 +279,19 @@ def test_play_is_where_nothing_is_passed_on() -> None:
     assert np.abs(found.exact.passed[hanging]).max() == 0.0
 
 
+@pytest.mark.parametrize("heading", [0.0, 0.7, 2.5])
+def test_a_base_tilts_about_a_level_axis(heading: float) -> None:
+    chosen = arm("ur5")
+    links = Links.of(chosen.urdf, chosen.joints)
+    links.tilt(0.2, heading)
+    axis = np.array([np.cos(heading), np.sin(heading), 0.0])
+    down = links.model.opt.gravity / np.linalg.norm(links.model.opt.gravity)
+    assert abs(down @ axis) < 1e-12
+    # The base turns one way about the axis, gravity in its frame the other.
+    assert np.allclose(np.cross(axis, [0.0, 0.0, 1.0]) @ down, np.sin(0.2), atol=1e-12)
+    assert down[2] == pytest.approx(-np.cos(0.2), rel=1e-12)
+
+
 def test_a_tilted_base_is_not_in_the_model_file() -> None:
     level, tilted = run("lugre"), run("lugre base tilted")
     assert level.arm.urdf == tilted.arm.urdf

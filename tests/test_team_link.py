@@ -15,7 +15,7 @@ import zenoh
 from heft.errors import InvalidSetting, NoConnection
 from heft.streams import Certificates, TeamConnection, TeamLink, joined
 from heft.streams.messages import LARGEST
-from tests.rmw_zenoh import free_port
+from tests.rmw_zenoh import free_port, intruder
 from tests.test_network import signed
 
 needs_openssl = pytest.mark.skipif(
@@ -76,27 +76,6 @@ def test_neighbours_hear_one_another_whoever_was_first(
         sent = a.sent["b"]
         a.send("b", bytes(LARGEST + 1))
         assert a.sent["b"] == sent  # too large for anybody
-
-
-def intruder(address: str, keys: Path, name: str | None) -> zenoh.Session:
-    config = zenoh.Config()
-    tls = "transport/link/tls/"
-    settings: dict[str, Any] = {
-        "mode": "peer",
-        "connect/endpoints": [address],
-        "connect/timeout_ms": 1000,
-        "connect/exit_on_failure": True,
-        "listen/endpoints": [],
-        "scouting/multicast/enabled": False,
-        f"{tls}root_ca_certificate": str(keys / "ca.pem"),
-    }
-    if name is not None:
-        settings[f"{tls}enable_mtls"] = True
-        settings[f"{tls}connect_certificate"] = str(keys / f"{name}.pem")
-        settings[f"{tls}connect_private_key"] = str(keys / f"{name}.key")
-    for key, value in settings.items():
-        config.insert_json5(key, json.dumps(value))
-    return zenoh.open(config)
 
 
 @needs_openssl

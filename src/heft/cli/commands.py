@@ -167,6 +167,39 @@ def predict(
     message(f"{shown(out)}: {rows} rows")
 
 
+@app.command
+def sample(
+    results: Path,
+    *,
+    out: Path,
+    n: int = 100,
+    seed: int = 0,
+    quiet: bool = False,
+) -> None:
+    """Write model files that the data allow: physically consistent draws of an identified robot.
+
+    Parameters
+    ----------
+    results
+        Folder that heft identify left.
+    out
+        Folder to write: a model file a draw, and samples.json with their numbers.
+    n
+        Number of draws, each worth an independent one.
+    seed
+        Of the random numbers; the same seed gives the same files.
+    quiet
+        No progress.
+    """
+    from heft.applications.sample import sample_files
+
+    draws = sample_files(results, out, n, seed, progress_unless(quiet))
+    message(
+        f"{shown(out)}: {n} model files; the chains were worth {draws.effective:.0f} independent "
+        f"draws and agree to {draws.disagreement:.3f} (split R-hat)"
+    )
+
+
 app.command(excite)
 app.command(select)
 app.command(simulate)

@@ -13,6 +13,7 @@ from .registry import ESTIMATORS, Estimator, Method, robust_methods
 from .feasible_set import IDENTITY, Limits, cone_metric
 from .consistent import ConsistentEstimate, PhysicallyConsistent, Stated
 from .consistent import body_statistics, stated_numbers
+from .consistent_samples import ConsistentSampler, ConsistentSamples
 from .drive_gains import ConsistentFit, DriveGains
 from .block_jackknife import Block, Jackknife, block_moments
 from .jackknife import JackknifeFit, fit_jackknife
@@ -21,5 +22,5 @@ from .recursive import CovarianceRecursion, Filter, State
 from .harmonic_least_squares import HarmonicEstimate, HarmonicLeastSquares
 from .state_smoother import Innovations, IteratedSmoother, LinearisedLog, SmoothedLog, System
 from .dual_quaternions import TwistInformation
-from .errors_in_variables import measured_regressor_covariance, signal_projection
+from .errors_in_variables import measured_regressor_covariance, signal_projection, whitening
 from .state_filter import FilterError, StateFilter

@@ -41,6 +41,25 @@ def measured_regressor_covariance(observed: Array, of_noise: Array, rows: float)
     return np.asarray(scale[:, None] * (inverse @ G @ inverse) * scale)
 
 
+def whitening(covariance: Array) -> Array:
+    """Return W with W C Wᵀ = 1, shape (k, k).
+
+    Where rounding makes C singular, what is lost counts as if it were as large as rounding.
+
+    Args:
+        covariance: C, shape (k, k).
+    """
+    scale = np.sqrt(np.diag(covariance))
+    correlation = covariance / np.outer(scale, scale)
+    try:
+        root = np.linalg.cholesky(correlation)
+        return np.asarray(np.linalg.inv(root) / scale)
+    except np.linalg.LinAlgError:
+        values, axes = np.linalg.eigh(correlation)
+        least = len(covariance) * np.finfo(float).eps * values[-1]
+        return np.asarray((axes / np.sqrt(np.maximum(values, least))).T / scale)
+
+
 def signal_projection(moments: Array, noise: Array, rows: float) -> Array:
     """Return P that leaves of measured vectors what is more than noise, shape (k, k).
 
@@ -49,11 +68,11 @@ def signal_projection(moments: Array, noise: Array, rows: float) -> Array:
 
     Args:
         moments: Mean of w wᵀ of the vectors measured, shape (k, k).
-        noise: Covariance of their noise, positive definite, shape (k, k).
+        noise: Covariance of their noise, shape (k, k).
         rows: How many independent vectors that are.
     """
-    root = np.linalg.cholesky(noise)
-    white = np.linalg.solve(root, np.linalg.solve(root, moments).T)
+    W = whitening(noise)
+    white = W @ moments @ W.T
     values, vectors = np.linalg.eigh(0.5 * (white + white.T))
     seen = vectors[:, values > 1.0 + ENOUGH * np.sqrt(2.0 / rows)]
-    return np.asarray(root @ seen @ np.linalg.solve(root.T, seen).T)
+    return np.asarray(np.linalg.solve(W, seen) @ (seen.T @ W))

@@ -25,6 +25,8 @@ GRAVITY = (0.0, 0.0, -9.81)
 SINES = 4  # of each coordinate of the motion
 LOWEST, HIGHEST = 0.1, 0.6  # their frequencies [Hz]
 LEAST_POINTS = 3
+IN_SPACE = (np.ones(3), np.ones(3))  # what is free to move, and to turn
+IN_PLANE = (np.array([1.0, 1.0, 0.0]), np.array([0.0, 0.0, 1.0]))
 SUBSTEPS = 8  # of the attitude's integration, a sample
 
 
@@ -161,6 +163,8 @@ class Team:
         bodies: The bodies held; drawn by the seed if not given.
         masses: Of the bodies that are drawn [kg].
         points: Whether contacts are points, through which robots apply forces and no torques.
+        planar: Whether the body slides on a level floor, which carries it: all moves in a plane,
+            with the contacts' z axes up, and robots apply nothing across it.
     """
 
     robots: int = 5
@@ -173,6 +177,7 @@ class Team:
     bodies: tuple[SharedBody, ...] | None = None
     masses: tuple[float, ...] = (2.0, 1.2)
     points: bool = False
+    planar: bool = False
 
     def __post_init__(self) -> None:
         held = len(self.masses if self.bodies is None else self.bodies)
@@ -199,16 +204,20 @@ class Team:
             InvalidSetting: If MuJoCo is not installed.
         """
         rng = np.random.default_rng(seed)
-        rotations, origins = _ring(self.robots, self.radius, rng)
+        ring = _level_ring if self.planar else _ring
+        rotations, origins = ring(self.robots, self.radius, rng)
         bodies = self.bodies or tuple(_drawn_body(m, self.radius, rng) for m in self.masses)
         time = np.arange(round(self.duration * self.rate)) / self.rate
-        motion = _motion(time, self.motion, rng)
+        motion = _motion(time, self.motion, rng, IN_PLANE if self.planar else IN_SPACE)
         which = np.searchsorted(np.array(self.changes), time, side="right")
         sites = _Sites(bodies, rotations, origins)
         exact = sites.read(motion, which)
         squeeze = np.stack(
             [_sines(time, np.full(3, self.motion.squeeze), rng)[0] for _ in range(self.robots)]
         )
+        if self.planar:
+            exact["total"][:, [0, 1, 5]] = 0.0  # by the floor
+            squeeze[..., 2] = 0.0
         share = _shared_by_points if self.points else _shared_by_grasps
         exact |= share(exact.pop("total"), rotations, origins, squeeze)
         read = {
@@ -227,6 +236,20 @@ def _ring(count: int, radius: float, rng: np.random.Generator) -> tuple[Array, A
     flat = np.stack([np.cos(angle), np.sin(angle), np.zeros(count)], axis=1)
     origins = radius * (flat @ _random_rotation(rng).T + 0.1 * rng.standard_normal((count, 3)))
     return np.array([_random_rotation(rng) for _ in range(count)]), origins
+
+
+def _level_ring(count: int, radius: float, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Return contacts on a level ring, a little off, each turned about the vertical at random."""
+    angle = 2.0 * np.pi * (np.arange(count) + 0.1 * rng.standard_normal(count)) / count
+    flat = np.stack([np.cos(angle), np.sin(angle), np.zeros(count)], axis=1)
+    off = 0.1 * rng.standard_normal((count, 3)) * [1.0, 1.0, 0.0]
+    c, s = np.moveaxis(
+        np.array([[np.cos(a), np.sin(a)] for a in rng.uniform(-np.pi, np.pi, count)]), 1, 0
+    )
+    rotations = np.zeros((count, 3, 3))
+    rotations[:, 0, 0] = rotations[:, 1, 1] = c
+    rotations[:, 1, 0], rotations[:, 0, 1], rotations[:, 2, 2] = s, -s, 1.0
+    return rotations, radius * (flat + off)
 
 
 def _random_rotation(rng: np.random.Generator) -> Array:
@@ -270,14 +293,18 @@ def _sines(time: Array, size: Array, rng: np.random.Generator) -> tuple[Array, A
     return np.sum(share * np.sin(at), axis=1), whole, np.sum(share * rate * np.cos(at), axis=1)
 
 
-def _motion(time: Array, size: TeamMotion, rng: np.random.Generator) -> _Motion:
-    velocity, position, acceleration = _sines(time, np.full(3, size.speed / np.sqrt(3.0)), rng)
+def _motion(
+    time: Array, size: TeamMotion, rng: np.random.Generator, free: tuple[Array, Array]
+) -> _Motion:
+    """Return a motion; what is free to move and to turn is one, what is not zero."""
+    moving, turning = free[0] * size.speed / np.sqrt(free[0].sum()), free[1] * size.turning
+    velocity, position, acceleration = _sines(time, moving, rng)
     state = rng.bit_generator.state
-    omega, _, alpha = _sines(time, np.full(3, size.turning), rng)
+    omega, _, alpha = _sines(time, turning, rng)
     fine = time[0] + (time[1] - time[0]) / SUBSTEPS * (np.arange(SUBSTEPS * len(time)) + 0.5)
     again = np.random.default_rng()
     again.bit_generator.state = state
-    middle, _, _ = _sines(fine, np.full(3, size.turning), again)
+    middle, _, _ = _sines(fine, turning, again)
     attitude = np.empty((len(time), 4))
     attitude[0] = q = np.array([1.0, 0.0, 0.0, 0.0])
     step = (time[1] - time[0]) / SUBSTEPS

@@ -10,7 +10,7 @@ they are linear and in the body's axes where they are angular (github.com/nasa/a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,8 +20,8 @@ import numpy as np
 
 from heft.arrays import Array
 
+from .formats.mcap_writer import write_messages
 from .formats.px4 import forward_right_down, north_east_down, turned_to_ned
-from .formats.table import library
 
 PX4_MESSAGES = {
     "px4_msgs/msg/TrajectorySetpoint6dof": "uint64 timestamp\nfloat32[3] position\n"
@@ -107,12 +107,12 @@ class CommandedFlight:
             InvalidRecording: If the libraries of the extra `ros` are not installed.
         """
         kind = FREE if self.turns_freely else FLAT
-        stamps = [round(1e6 * t) for t in self.time]
-        rows = (
-            {"timestamp": t, **{k: _single(x[n]) for k, x in self._setpoints().items()}}
-            for n, t in enumerate(stamps)
+        fields = self._setpoints()
+        messages = (
+            (1000 * t, {"timestamp": t, **{k: _single(x[n]) for k, x in fields.items()}})
+            for n, t in enumerate(round(1e6 * t) for t in self.time)
         )
-        _write(path, PX4_MESSAGES, kind, PX4_TOPICS[kind], zip(stamps, rows, strict=True))
+        write_messages(path, kind, PX4_TOPICS[kind], messages, PX4_MESSAGES)
 
     def _setpoints(self) -> Mapping[str, Array]:
         """Return the fields of PX4's setpoints, of N rows each."""
@@ -161,7 +161,8 @@ class CommandedFlight:
                 strict=True,
             )
         ]
-        _write(path, ASTROBEE_MESSAGES, SEGMENT, ASTROBEE_TOPIC, [(0, {"segment": made})])
+        segment = [(0, {"segment": made})]
+        write_messages(path, SEGMENT, ASTROBEE_TOPIC, segment, ASTROBEE_MESSAGES)
 
 
 def _stamp(nanoseconds: int) -> dict[str, int]:
@@ -174,41 +175,3 @@ def _single(value: Any) -> Any:
 
 def _xyz(v: Array) -> dict[str, float]:
     return dict(zip("xyz", map(float, v), strict=True))
-
-
-def _write(
-    path: Path,
-    definitions: Mapping[str, str],
-    kind: str,
-    topic: str,
-    messages: Iterator[tuple[int, Mapping[str, Any]]] | list[tuple[int, Mapping[str, Any]]],
-) -> None:
-    """Write messages of one type, each with its time [µs], their fields as mappings."""
-    typesys = library("rosbags.typesys", path)
-    writer_module = library("mcap.writer", path)
-    store = typesys.get_typestore(typesys.Stores.ROS2_HUMBLE)
-    for name, text in definitions.items():
-        store.register(typesys.get_types_from_msg(text, name))
-    definition, _ = store.generate_msgdef(kind, ros_version=2)
-    with path.open("wb") as file:
-        writer = writer_module.Writer(file, enable_data_crcs=True)
-        writer.start(profile="ros2", library="heft")
-        schema = writer.register_schema(kind, "ros2msg", definition.encode())
-        channel = writer.register_channel(topic, "cdr", schema)
-        for stamp, fields in messages:
-            data = bytes(store.serialize_cdr(_made(store, kind, fields), kind))
-            writer.add_message(channel, 1000 * stamp, data, 1000 * stamp)
-        writer.finish()
-
-
-def _made(store: Any, kind: str, fields: Mapping[str, Any]) -> Any:
-    """Return a message of its fields; those that are messages are mappings, or lists of them."""
-    made = {}
-    for name, (_, detail) in store.fielddefs[kind][1]:
-        value = fields[name]
-        if isinstance(value, Mapping):
-            value = _made(store, detail, value)
-        elif isinstance(value, list):
-            value = [_made(store, detail[0][1], entry) for entry in value]
-        made[name] = value
-    return store.types[kind](**made)

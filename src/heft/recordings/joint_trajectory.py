@@ -19,6 +19,7 @@ from heft.errors import InvalidRecording
 from heft.files import read_text
 
 from .formats.mcap import mcap_log
+from .formats.mcap_writer import write_messages
 from .formats.table import library
 
 KIND = "trajectory_msgs/msg/JointTrajectory"
@@ -160,33 +161,19 @@ class JointTrajectory:
         Raises:
             InputError: If the libraries of the extra `ros` are not installed.
         """
-        typesys = library("rosbags.typesys", path)
-        writer_module = library("mcap.writer", path)
-        store = typesys.get_typestore(typesys.Stores.ROS2_HUMBLE)
-        data = bytes(store.serialize_cdr(self._message(store.types), KIND))
-        text, _ = store.generate_msgdef(KIND, ros_version=2)
-        with path.open("wb") as file:
-            writer = writer_module.Writer(file, enable_data_crcs=True)
-            writer.start(profile="ros2", library="heft")
-            schema = writer.register_schema(KIND, "ros2msg", text.encode())
-            channel = writer.register_channel(TOPIC, "cdr", schema)
-            writer.add_message(channel, 0, data, 0)
-            writer.finish()
+        write_messages(path, KIND, TOPIC, [(0, self._message())])
 
-    def _message(self, types: Any) -> Any:
-        duration = types["builtin_interfaces/msg/Duration"]
-        point = types["trajectory_msgs/msg/JointTrajectoryPoint"]
+    def _message(self) -> Mapping[str, Any]:
         points = [
-            point(
+            {
                 **{n: np.ascontiguousarray(row) for n, row in zip(KINDS, rows, strict=True)},
-                effort=np.empty(0),
-                time_from_start=duration(sec=sec, nanosec=nanosec),
-            )
+                "effort": np.empty(0),
+                "time_from_start": {"sec": sec, "nanosec": nanosec},
+            }
             for (sec, nanosec), *rows in zip(self.stamps, *self._kinds(), strict=True)
         ]
-        zero = types["builtin_interfaces/msg/Time"](sec=0, nanosec=0)
-        header = types["std_msgs/msg/Header"](stamp=zero, frame_id="")
-        return types[KIND](header=header, joint_names=list(self.joints), points=points)
+        header = {"stamp": {"sec": 0, "nanosec": 0}, "frame_id": ""}
+        return {"header": header, "joint_names": list(self.joints), "points": points}
 
 
 def _of_message(message: Any) -> JointTrajectory:

@@ -461,16 +461,29 @@ def zenoh_library(argument: str) -> ModuleType:
     return zenoh
 
 
+def configured(zenoh: ModuleType, settings: Mapping[str, object]) -> Any:
+    """Return the configuration of a session.
+
+    Args:
+        zenoh: The library.
+        settings: By key.
+
+    Raises:
+        InvalidSetting: If one does not take: the session would be as open as without it.
+    """
+    config = zenoh.Config()
+    for key, value in settings.items():
+        config.insert_json5(key, json.dumps(value))
+    for key, value in settings.items():
+        held = json.loads(config.get_json(key))
+        if not _holds(held, value):
+            raise InvalidSetting("Zenoh does not take a setting", argument=key, got=held)
+    return config
+
+
 def _opened(zenoh: ModuleType, link: Link, mode: str) -> Any:
     """Return an open session."""
-    config = zenoh.Config()
-    wanted = settings_of(link, mode)
-    for key, value in wanted.items():
-        config.insert_json5(key, json.dumps(value))
-    for key, value in wanted.items():  # a setting that is not there would be as open as before
-        held = json.loads(config.get_json(key))
-        if held != value:
-            raise InvalidSetting("Zenoh does not take a setting", argument=key, got=held)
+    config = configured(zenoh, settings_of(link, mode))
     try:
         return zenoh.open(config)
     except zenoh.ZError as problem:
@@ -482,3 +495,13 @@ def _opened(zenoh: ModuleType, link: Link, mode: str) -> Any:
             cure="start it first; with TLS, see that both certificates are of the same "
             "authority, in date, and name the host: Zenoh calls all of that a timeout",
         ) from problem
+
+
+def _holds(held: object, wanted: object) -> bool:
+    """Return whether a setting is as wanted; Zenoh adds what was not said of a table."""
+    if isinstance(wanted, dict):
+        return isinstance(held, dict) and all(_holds(held.get(k), v) for k, v in wanted.items())
+    if isinstance(wanted, list) and wanted and isinstance(wanted[0], dict):
+        same = isinstance(held, list) and len(held) == len(wanted)
+        return same and all(_holds(h, w) for h, w in zip(held, wanted, strict=True))  # type: ignore[call-overload]
+    return held == wanted

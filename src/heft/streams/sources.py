@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -50,6 +50,30 @@ class Elapsed:
         self._total += max(read - self._read, 0.0)
         self._read = read
         return self._total
+
+
+def until_failure(
+    source: Iterator[Arrival], tell: Callable[[Exception], None]
+) -> Iterator[Arrival]:
+    """Yield what a source delivers; one that fails after its beginning is told, and at its end.
+
+    Args:
+        source: That may fail; before its first arrival it raises.
+        tell: Called with why it failed.
+    """
+    begun = False
+    while True:
+        try:
+            arrival = next(source, None)
+        except Exception as problem:
+            if not begun:
+                raise
+            tell(problem)
+            return
+        if arrival is None:
+            return
+        begun = True
+        yield arrival
 
 
 def received(

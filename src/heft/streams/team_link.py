@@ -19,7 +19,7 @@ from typing import Any
 from heft.errors import InvalidSetting, NoConnection
 
 from .messages import LARGEST
-from .network import Certificates, Link, settings_of, zenoh_library
+from .network import Certificates, Link, configured, settings_of, zenoh_library
 
 KEY = "heft/coop"
 TO, STATE = "to", "state"  # last parts of keys: to a neighbour, and what a page shows
@@ -228,12 +228,7 @@ def joined(link: TeamLink) -> Iterator[TeamConnection]:
 
 
 def _opened(zenoh: ModuleType, link: TeamLink) -> Any:
-    config = zenoh.Config()
-    for key, value in link.settings().items():
-        config.insert_json5(key, json.dumps(value))
-        held = json.loads(config.get_json(key))
-        if not _holds(held, value):
-            raise InvalidSetting("Zenoh does not take a setting", argument=key, got=held)
+    config = configured(zenoh, link.settings())
     try:
         return zenoh.open(config)
     except zenoh.ZError as problem:
@@ -243,13 +238,3 @@ def _opened(zenoh: ModuleType, link: TeamLink) -> Any:
             got=str(problem)[:200],
             cure="see that no other node has it, and that certificate and key are of this robot",
         ) from problem
-
-
-def _holds(held: object, wanted: object) -> bool:
-    """Return whether a setting is as wanted; Zenoh adds what was not said of a table."""
-    if isinstance(wanted, dict):
-        return isinstance(held, dict) and all(_holds(held.get(k), v) for k, v in wanted.items())
-    if isinstance(wanted, list) and wanted and isinstance(wanted[0], dict):
-        same = isinstance(held, list) and len(held) == len(wanted)
-        return same and all(_holds(h, w) for h, w in zip(held, wanted, strict=True))  # type: ignore[call-overload]
-    return held == wanted

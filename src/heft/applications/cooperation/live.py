@@ -14,10 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from heft.arrays import Array
 from heft.errors import InvalidSetting, visible
 from heft.files import require_own
-from heft.information import inertia, quaternion_of_matrix
+from heft.information import quaternion_of_matrix
 from heft.recordings import Recording
 from heft.streams import (
     AlignmentState,
@@ -28,12 +27,12 @@ from heft.streams import (
     connected,
     joined,
     received,
+    until_failure,
 )
 
 from .journal import Journal
 from .node import CooperativeNode, NodeSettings
 from .results import RESULTS, TeamFound
-from .signals import LoadEstimate
 from .team_file import TeamFile
 from .team_streams import alignment_of, contact_signals, idle, played, team_link
 
@@ -105,6 +104,12 @@ class LiveNode:
         if self.out is not None:
             require_own(self.out, RESULTS)
         stated = TeamFile.from_toml(self.team)
+        if stated.planar:
+            raise InvalidSetting(
+                "nodes know no plane",
+                argument=f"{self.team}, planar",
+                cure="record logs, and look at them with heft coop identify",
+            )
         own = stated.number(self.robot)
         if self.replay is not None:
             stated = self._with_contact(stated, own)
@@ -121,7 +126,8 @@ class LiveNode:
             team = stack.enter_context(joined(link))
             progress(f"{stated.robots[own].name} is at {link.address}")
             running = _Running(node, team, sensors, journal, message)
-            for arrival in _guarded(self._arrivals(sensors, stated, own, stop, running), node):
+            source = self._arrivals(sensors, stated, own, stop, running)
+            for arrival in until_failure(source, running.source_failed):
                 running.step(arrival)
             running.end(self.lets_go and stop.is_set())
             opened = stack.pop_all()
@@ -162,24 +168,6 @@ def _link_of(on: str) -> Link:
     return replace(link, publish=PUBLISH) if link.publish == Link.publish else link
 
 
-def _guarded(source: Iterator[Arrival], node: CooperativeNode) -> Iterator[Arrival]:
-    """Yield what a source delivers; one that fails after its beginning is told, and at its end."""
-    begun = False
-    while True:
-        try:
-            arrival = next(source, None)
-        except Exception as problem:
-            if not begun:
-                raise
-            reason = getattr(problem, "message", None) or str(problem)
-            node.tell("source failed", f"what is known is of what came before: {reason}"[:300])
-            return
-        if arrival is None:
-            return
-        begun = True
-        yield arrival
-
-
 def _until_rest(stop: threading.Event, running: _Running) -> Iterator[Arrival]:
     """Yield nothing until neighbours have all, and nothing new has come for a while."""
     news, since = running.news(), time.monotonic()
@@ -215,6 +203,12 @@ class _Running:
         names = [r.name for r in self.node.stated.robots]
         self._numbers = {names[j]: j for j in self.node.neighbours}
         self._begun = time.monotonic()
+
+    def source_failed(self, problem: Exception) -> None:
+        """Tell that no more samples come, and why."""
+        reason = getattr(problem, "message", None) or str(problem)
+        words = f"what is known is of what came before: {reason}"
+        self.node.tell("source failed", words[:300])
 
     def step(self, arrival: Arrival) -> None:
         """Take what came, tell what is due, and estimate as long as there is time."""
@@ -326,7 +320,9 @@ def publish(node: CooperativeNode, connection: Connection) -> None:
     """
     robot, known, load = node.stated.robots[node.own], node.known, node.load()
     stamp = time.time() if known is None else known.known.time
-    body, std = (np.full(10, np.nan), np.full(10, np.inf)) if load is None else told(load)
+    body = np.full(10, np.nan) if load is None else load.numbers
+    std = None if load is None else load.std
+    std = np.full(10, np.inf) if std is None else std
     connection.publish_inertia(stamp, robot.frame, body, std)
     children = {}
     for j in node.neighbours:
@@ -337,30 +333,3 @@ def publish(node: CooperativeNode, connection: Connection) -> None:
             children[f"{other.name}/{other.frame}"] = (quaternion, pose[1])
     if children:
         connection.publish_transforms(stamp, robot.frame, children)
-
-
-def told(load: LoadEstimate) -> tuple[Array, Array]:
-    """Return mass, centre of mass and inertia about it as messages have them, and deviations.
-
-    Args:
-        load: In a frame.
-
-    Returns:
-        m, c, Ixx, Ixy, Iyy, Ixz, Iyz, Izz and their deviations, shape (10,) each [kg, m, kg·m²].
-    """
-    body = _ordered(load.mass, load.com, load.inertia)
-    if load.covariance is None:
-        return body, np.full(10, np.inf)
-    values = inertia.from_body(load.mass, load.com, load.inertia)
-    steps = 1e-6 * np.eye(10)
-    J = [
-        (_ordered(*inertia.to_body(values + s)) - _ordered(*inertia.to_body(values - s))) / 2e-6
-        for s in steps
-    ]
-    variance = np.einsum("ki,kl,li->i", np.array(J), load.covariance, np.array(J))
-    return body, np.sqrt(np.maximum(variance, 0.0))
-
-
-def _ordered(mass: float, com: Array, about: Array) -> Array:
-    rows, columns = [0, 0, 1, 0, 1, 2], [0, 1, 1, 2, 2, 2]
-    return np.array([mass, *com, *about[rows, columns]])

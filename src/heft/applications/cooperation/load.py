@@ -12,23 +12,15 @@ information: where motion is no more than noise, the load is not told.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 from scipy.optimize import least_squares
 
 from heft.arrays import Array
-from heft.estimators import measured_regressor_covariance, signal_projection
+from heft.estimators import measured_regressor_covariance, signal_projection, whitening
 from heft.information import Directions, triangle_of
 
-from .windows import SIZE, load_tensor
-
-PARAMETERS = 10
-
-
-@cache
-def _tensor() -> Array:
-    return load_tensor()
+from .windows import SPATIAL, Space
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,11 +28,13 @@ class LoadInformation:
     """What windows tell of a load, by their second moments.
 
     Attributes:
-        factor: Motion and wrench of windows side by side, or a triangle of them, shape (any, 24).
-        motion_spread: Covariance of a window's motion, shape (18, 18).
-        wrench_spread: Of its wrench, shape (6, 6).
+        factor: Motion and wrench of windows side by side, or a triangle of them, shape
+            (any, k + r): 24 in space.
+        motion_spread: Covariance of a window's motion, shape (k, k).
+        wrench_spread: Of its wrench, shape (r, r).
         windows: How many windows that are.
         overlap: How many of them count as one.
+        space: Which k numbers of motion, r of wrench and p parameters there are.
     """
 
     factor: Array
@@ -48,37 +42,48 @@ class LoadInformation:
     wrench_spread: Array
     windows: int
     overlap: float
+    space: Space = SPATIAL
+
+    @property
+    def motion(self) -> Array:
+        """Motion of the windows, shape (any, k)."""
+        return self.factor[:, : len(self.space.motion)]
+
+    @property
+    def wrench(self) -> Array:
+        """Wrench of the windows, shape (any, r)."""
+        return self.factor[:, len(self.space.motion) :]
 
     def regressor(self, motion: Array) -> Array:
-        """Return Σ_k m_k Z_k of windows, shape (K, 6, 10)."""
-        return np.asarray(np.einsum("nk,kij->nij", motion, _tensor()))
+        """Return Σ_k m_k Z_k of windows, shape (K, r, p)."""
+        return np.asarray(np.einsum("nk,kij->nij", motion, self.space.load_tensor))
 
     def spread(self, values: Array) -> Array:
         """Return C(π), covariance of a window's residual, shape (6, 6).
 
         Args:
-            values: π, shape (10,).
+            values: π, shape (p,).
         """
-        J = _tensor() @ values
+        J = self.space.load_tensor @ values
         return np.asarray(self.wrench_spread + J.T @ self.motion_spread @ J)
 
     def estimate(self, guess: Array | None = None) -> tuple[Array, Array, float] | None:
-        """Return π, its covariance and the misfit; None where windows do not tell all ten.
+        """Return π, its covariance and the misfit; None where windows do not tell all p.
 
         The misfit is the mean of squared residuals, each by its deviation: 1 where noise is as
         stated.
 
         Args:
-            guess: Where to begin, shape (10,); least squares if None.
+            guess: Where to begin, shape (p,); least squares if None.
         """
-        motion, wrench = self.factor[:, :SIZE], self.factor[:, SIZE:]
+        motion, wrench = self.motion, self.wrench
         Y = self.regressor(motion)
         start = guess
         if start is None:
             first = np.linalg.inv(np.linalg.cholesky(self.wrench_spread))
-            rows = (first @ Y).reshape(-1, PARAMETERS)
-            found = Directions.of(triangle_of(rows), PARAMETERS)
-            if found.rank < PARAMETERS:
+            count = len(self.space.load)
+            rows = (first @ Y).reshape(-1, count)
+            if Directions.of(triangle_of(rows), count).rank < count:
                 return None
             start = np.asarray(np.linalg.lstsq(rows, (wrench @ first.T).ravel(), rcond=None)[0])
         if self._covariance(*self._seen(), start) is None:
@@ -86,48 +91,47 @@ class LoadInformation:
 
         def residuals(values: Array) -> Array:
             rows = wrench - Y @ values
-            root = np.linalg.cholesky(self.spread(values))
-            return np.asarray(np.linalg.solve(root, rows.T).ravel())
+            return np.asarray((whitening(self.spread(values)) @ rows.T).ravel())
 
         found_values = least_squares(residuals, start, method="lm", x_scale="jac")
         covariance = self._covariance(*self._likely(found_values.x), found_values.x)
         if covariance is None:
             return None
         misfit = float(found_values.fun @ found_values.fun)
-        misfit /= max(6 * self.windows - PARAMETERS, 1)
+        misfit /= max(len(self.space.wrench) * self.windows - len(start), 1)
         return found_values.x, covariance, misfit
 
     def gradient(self, values: Array) -> Array:
-        """Return minus half the gradient of Σ eᵀ C⁻¹ e, shape (10,): zero at the estimate.
+        """Return minus half the gradient of Σ eᵀ C⁻¹ e, shape (p,): zero at the estimate.
 
         Args:
-            values: π, shape (10,).
+            values: π, shape (p,).
         """
         motion, _ = self._likely(values)
-        rest = self.factor[:, SIZE:] - self.factor[:, :SIZE] @ (_tensor() @ values)
+        rest = self.wrench - self.motion @ (self.space.load_tensor @ values)
         white = np.linalg.solve(self.spread(values), rest.T).T
         return np.asarray(np.einsum("nij,ni->j", self.regressor(motion), white))
 
     def information(self, values: Array) -> Array:
-        """Return Σ JᵀJ of the true motions, that of noise subtracted, shape (10, 10).
+        """Return Σ JᵀJ of the true motions, that of noise subtracted, shape (p, p).
 
         Args:
-            values: π, shape (10,).
+            values: π, shape (p,).
         """
         observed, of_noise = self._moments(*self._likely(values), values)
         return observed - of_noise
 
     def _seen(self) -> tuple[Array, Array]:
         """Return what of the motions is more than noise, and its noise."""
-        motion, noise = self.factor[:, :SIZE], self.motion_spread
+        motion, noise = self.motion, self.motion_spread
         counted = self.windows / self.overlap
         P = signal_projection(motion.T @ motion / self.windows, noise, counted)
         return motion @ P.T, P @ noise @ P.T
 
     def _likely(self, values: Array) -> tuple[Array, Array]:
-        """Return the most likely motions given π, shape (any, 18), and their noise, (18, 18)."""
-        motion, wrench = self.factor[:, :SIZE], self.factor[:, SIZE:]
-        T = _tensor() @ values
+        """Return the most likely motions given π, shape (any, k), and their noise."""
+        motion, wrench = self.motion, self.wrench
+        T = self.space.load_tensor @ values
         gain = np.linalg.solve(self.spread(values), T.T @ self.motion_spread).T
         spread = self.motion_spread - gain @ T.T @ self.motion_spread
         return motion + (wrench - motion @ T) @ gain.T, spread
@@ -137,8 +141,8 @@ class LoadInformation:
         return measured_regressor_covariance(observed, of_noise, self.windows / self.overlap)
 
     def _moments(self, motion: Array, noise: Array, values: Array) -> tuple[Array, Array]:
-        """Return Σ JᵀJ of motions, J = C^(−1/2) Y, and what their noise adds, shape (10, 10)."""
-        white = np.linalg.solve(np.linalg.cholesky(self.spread(values)), _tensor())
+        """Return Σ JᵀJ of motions, J = C^(−1/2) Y, and what their noise adds, shape (p, p)."""
+        white = whitening(self.spread(values)) @ self.space.load_tensor
 
         def moment(second: Array) -> Array:
             return np.asarray(np.einsum("aip,ab,biq->pq", white, second, white, optimize=True))

@@ -16,14 +16,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from heft.arrays import Array
-from heft.information import Graph, frame_change, inertia, triangle_of
+from heft.information import Graph, inertia, triangle_of
 
 from .load import LoadInformation
 from .pose import MotionPair, composed, inverse, moved
 from .signals import ContactSignals, LoadEstimate, Pose
-from .windows import SIZE, Windows, WindowSettings, motion_map, wrench_map
+from .windows import PLANAR, SIZE, SPATIAL, Space, Windows, WindowSettings
 
 WIDE = SIZE + 6  # numbers of a robot's window
+SUMMED = 1e-3  # share of its terms to which a window's wrench is taken to be summed
 FEWEST_WITNESSES = 3  # robots, for one of them to be told from the others
 DOUBTFUL = 2.0  # mean squared difference over its variance, from which sensors do not agree
 SMALL = 1e-5  # change of a pose for a derivative [rad, m]
@@ -42,6 +43,8 @@ class CooperativeMethod:
         unlikely: χ² of six a window from which it counts against the load.
         against: Windows in a row that count against it end a load.
         impossible: χ² of one window that ends a load by itself.
+        planar: Whether the load moves in a plane, all contacts' z axes across it: mass, two
+            coordinates of its centre and one moment of inertia are then all that there is.
     """
 
     windows: WindowSettings = WindowSettings()
@@ -52,6 +55,12 @@ class CooperativeMethod:
     unlikely: float = 40.0
     against: int = 2
     impossible: float = 100.0
+    planar: bool = False
+
+    @property
+    def space(self) -> Space:
+        """Which numbers there are."""
+        return PLANAR if self.planar else SPATIAL
 
     def identify(self, team: Sequence[ContactSignals], graph: Graph) -> CooperativeResult:
         """Return what a team knows over time.
@@ -62,8 +71,9 @@ class CooperativeMethod:
         """
         parts = [Windows.of(robot, self.windows) for robot in team]
         run = CooperativeRun(self, parts, graph)
-        for k, time in enumerate(parts[0].time):
-            run.step(np.hstack([np.hstack([p.motion[k], p.wrench[k]]) for p in parts]), float(time))
+        rows = np.hstack([np.hstack([p.motion, p.wrench]) for p in parts])
+        for k in np.flatnonzero(np.isfinite(rows).all(axis=1)):
+            run.step(rows[k], float(parts[0].time[k]))
         return run.result()
 
 
@@ -81,6 +91,7 @@ class Known:
         disagreement: By robot, the mean squared difference of its motion from what all others agree
             on, by its deviation: 1 where sensors are as noisy as they seem.
         unplaced: Robots whose poses the motion does not tell.
+        space: Which parameters those of π are.
     """
 
     time: float
@@ -90,6 +101,7 @@ class Known:
     misfit: float
     disagreement: tuple[float, ...] = ()
     unplaced: tuple[int, ...] = ()
+    space: Space = SPATIAL
 
     @property
     def doubtful(self) -> int | None:
@@ -116,10 +128,12 @@ class Known:
         """Return the load in a robot's frame, physically consistent; None where not told yet."""
         if self.poses is None or self.values is None or self.covariance is None:
             return None
-        change = frame_change(*self.poses[robot])
+        change = self.space.load_map(self.poses[robot])
         values = change @ self.values
         if values[0] <= 0.0:
             return None  # no body: windows that tell nothing, or wrenches of the wrong sign
+        if self.space.planar:
+            return LoadEstimate.planar(values, change @ self.covariance @ change.T)
         if inertia.consistency_margin(values) <= 0.0:
             values = inertia.nearest_consistent(values)
         mass, com, about = inertia.to_body(values)
@@ -144,20 +158,26 @@ class CooperativeResult:
         return next((k for k in reversed(self.known) if k.time <= time), nothing)
 
 
-def unplaced(team: Sequence[ContactSignals], graph: Graph) -> tuple[int, ...]:
+def unplaced(
+    team: Sequence[ContactSignals], graph: Graph, space: Space = SPATIAL
+) -> tuple[int, ...]:
     """Return the robots whose poses relative to robot 0 the motion does not tell.
 
     Args:
         team: What each robot's sensors read, at the same times.
         graph: Whose motions are compared.
+        space: Which numbers there are.
     """
     parts = [Windows.of(robot) for robot in team]
-    placed = _by_neighbours([p.motion for p in parts], parts, graph, len(parts[0].time))
+    parts = [space.of(p) for p in parts]
+    sound = np.isfinite([p.motion for p in parts]).all(axis=(0, 2))
+    motions = [p.motion[sound] for p in parts]
+    placed = _by_neighbours(motions, parts, graph, int(sound.sum()), space)
     return tuple(k for k in range(len(parts)) if k not in placed)
 
 
 def _by_neighbours(
-    motions: Sequence[Array], parts: Sequence[Windows], graph: Graph, windows: int
+    motions: Sequence[Array], parts: Sequence[Windows], graph: Graph, windows: int, space: Space
 ) -> dict[int, Pose]:
     """Return poses of frames from robot 0 on, along neighbours whose motions tell theirs."""
     overlap = max(p.overlap for p in parts)
@@ -170,7 +190,7 @@ def _by_neighbours(
                 continue
             both = np.hstack([motions[i], motions[j]])
             spreads = (parts[i].spread, parts[j].spread)
-            told = MotionPair(both, spreads, windows, overlap).estimate()
+            told = MotionPair(both, spreads, windows, overlap, space).estimate()
             if told.covariance is not None:
                 found[j] = composed(told.pose, found[i])
                 todo.append(j)
@@ -187,19 +207,21 @@ class CooperativeRun:
     """
 
     def __init__(self, method: CooperativeMethod, parts: Sequence[Windows], graph: Graph) -> None:
-        self.method, self.graph = method, graph
-        self.parts = list(parts)
+        self.method, self.graph, self.space = method, graph, method.space
+        self.parts = [self.space.of(p) for p in parts]
         self.count = len(parts)
         self.overlap = max(p.overlap for p in parts)
         self.poses: tuple[Pose, ...] | None = None
         self.disagreement = [1.0 for _ in parts]
         self.unplaced: tuple[int, ...] = tuple(range(self.count))
-        self.pose_spreads = [np.zeros((6, 6)) for _ in parts]
+        turns, load = len(self.space.pose), len(self.space.load)
+        self.pose_spreads = [np.zeros((turns, turns)) for _ in parts]
         self.posed = self.pose_part_at = 0
-        self.pose_part = np.zeros((10, 10))  # of π's covariance; it changes slowly
+        self.pose_part = np.zeros((load, load))  # of π's covariance; it changes slowly
         self.seen = 0
-        self.moments = np.zeros((0, WIDE * self.count))
-        self.of_load = np.zeros((0, WIDE * self.count))
+        self.wide = len(self.space.columns)
+        self.moments = np.zeros((0, self.wide * self.count))
+        self.of_load = np.zeros((0, self.wide * self.count))
         self.loaded = self.fresh = 0
         self.end = 0.0
         self.skip_until = -np.inf
@@ -215,7 +237,8 @@ class CooperativeRun:
             row: Motion and wrench, robot by robot, shape (24 n,).
             time: Its middle [s].
         """
-        method, row = self.method, row[None]
+        method = self.method
+        row = row.reshape(self.count, WIDE)[:, self.space.columns].reshape(1, -1)
         half = 0.5 * method.windows.length
         self.seen, self.end = self.seen + 1, time + half
         self.moments = self._added(self.moments, row)
@@ -239,6 +262,14 @@ class CooperativeRun:
             self.fresh = 0
             self._solve(self.end)
 
+    def use(self, parts: Sequence[Windows]) -> None:
+        """Take other covariances of each robot's windows.
+
+        Args:
+            parts: As at the beginning.
+        """
+        self.parts = [self.space.of(p) for p in parts]
+
     def result(self) -> CooperativeResult:
         """Return what is known over time, with all windows that came."""
         if self.fresh:
@@ -259,7 +290,7 @@ class CooperativeRun:
         return triangle_of(whole) if len(whole) > 2 * whole.shape[1] else whole
 
     def _columns(self, robot: int) -> slice:
-        return slice(WIDE * robot, WIDE * robot + SIZE)
+        return slice(self.wide * robot, self.wide * robot + len(self.space.motion))
 
     def _pose(self, windows: int) -> None:
         """Estimate all poses anew: neighbour by neighbour, then each against all others."""
@@ -268,7 +299,7 @@ class CooperativeRun:
         refined = self.poses
         if refined is None:
             motions = [moments[:, self._columns(k)] for k in range(self.count)]
-            placed = _by_neighbours(motions, self.parts, self.graph, windows)
+            placed = _by_neighbours(motions, self.parts, self.graph, windows, self.space)
             self.unplaced = tuple(k for k in range(self.count) if k not in placed)
             if self.unplaced:
                 return
@@ -280,12 +311,15 @@ class CooperativeRun:
                 others = [j for j in range(self.count) if j != i]
                 if not others:
                     break
-                maps = {j: motion_map(composed(poses[i], inverse(poses[j]))) for j in others}
+                maps = {
+                    j: self.space.motion_map(composed(poses[i], inverse(poses[j]))) for j in others
+                }
                 fused, spread = self._fused(moments, maps)
                 both = np.hstack([fused, moments[:, self._columns(i)]])
                 still = (np.eye(3), np.zeros(3))
                 spreads = (spread, self.parts[i].spread)
-                found = MotionPair(both, spreads, windows, self.overlap).estimate(still)
+                pair = MotionPair(both, spreads, windows, self.overlap, self.space)
+                found = pair.estimate(still)
                 poses[i] = composed(found.pose, poses[i])
                 if found.covariance is None:
                     untold.add(i)
@@ -300,8 +334,9 @@ class CooperativeRun:
 
     def _fused(self, moments: Array, maps: dict[int, Array]) -> tuple[Array, Array]:
         """Return the motion that robots agree on, and its covariance, in the maps' frame."""
-        information = np.zeros((SIZE, SIZE))
-        vector = np.zeros((len(moments), SIZE))
+        size = len(self.space.motion)
+        information = np.zeros((size, size))
+        vector = np.zeros((len(moments), size))
         for j, M in maps.items():
             weight = np.linalg.inv(M @ self.parts[j].spread @ M.T)
             information += weight
@@ -312,13 +347,15 @@ class CooperativeRun:
     def _load(self, moments: Array, windows: int, poses: Sequence[Pose]) -> LoadInformation:
         """Return what rows tell of the load, in robot 0's frame."""
         back = [inverse(p) for p in poses]
-        fused, spread = self._fused(moments, {j: motion_map(p) for j, p in enumerate(back)})
-        wrench, of_wrench = np.zeros((len(moments), 6)), np.zeros((6, 6))
+        space, first, size = self.space, len(self.space.motion), len(self.space.wrench)
+        fused, spread = self._fused(moments, {j: space.motion_map(p) for j, p in enumerate(back)})
+        wrench, of_wrench = np.zeros((len(moments), size)), np.zeros((size, size))
         for j, pose in enumerate(back):
-            D = wrench_map(pose)
-            wrench += moments[:, WIDE * j + SIZE : WIDE * (j + 1)] @ D.T
+            D = space.wrench_map(pose)
+            wrench += moments[:, self.wide * j + first : self.wide * (j + 1)] @ D.T
             of_wrench += D @ self.parts[j].wrench_spread @ D.T
-        return LoadInformation(np.hstack([fused, wrench]), spread, of_wrench, windows, self.overlap)
+        whole = np.hstack([fused, wrench])
+        return LoadInformation(whole, spread, of_wrench, windows, self.overlap, space)
 
     def _solve(self, end: float) -> None:
         if self.poses is None or self.loaded < self.method.first:
@@ -347,7 +384,7 @@ class CooperativeRun:
     def _known(self, end: float) -> Known:
         """Return what is known without a load."""
         told = tuple(self.disagreement)
-        return Known(end, self.poses, None, None, np.nan, told, self.unplaced)
+        return Known(end, self.poses, None, None, np.nan, told, self.unplaced, self.space)
 
     def _of_poses(self, moments: Array, load: LoadInformation, values: Array) -> Array:
         """Return the covariance that the poses' errors add to π in robot 0's frame, shape (10, 10).
@@ -360,15 +397,15 @@ class CooperativeRun:
         found = np.zeros((len(values), len(values)))
         poses = list(self.poses)
         for j, pose in enumerate(self.poses):
-            pushed = np.zeros((len(values), 6))
-            turned = np.zeros((len(values), 6))
-            for k, step in enumerate(SMALL * np.eye(6)):
+            pushed = np.zeros((len(values), len(self.space.pose)))
+            turned = np.zeros_like(pushed)
+            for k, step in enumerate(SMALL * np.eye(len(self.space.pose))):
                 for sign in (1.0, -1.0):
-                    poses[j] = moved(pose, sign * step)
+                    poses[j] = moved(pose, sign * self.space.change(step))
                     there = self._load(moments, load.windows, poses)
                     pushed[:, k] += sign * there.gradient(values)
                     if j == 0:
-                        turned[:, k] += sign * frame_change(*poses[j]) @ values
+                        turned[:, k] += sign * self.space.load_map(poses[j]) @ values
             poses[j] = pose
             columns = np.linalg.solve(information, pushed) + turned
             found += columns @ self.pose_spreads[j] @ columns.T / (2.0 * SMALL) ** 2
@@ -380,9 +417,11 @@ class CooperativeRun:
         if self.poses is None or now is None or now.values is None or now.covariance is None:
             return False
         load = self._load(row, 1, self.poses)
-        Y = load.regressor(load.factor[:, :SIZE])[0]
-        rest = load.factor[0, SIZE:] - Y @ now.values
+        Y = load.regressor(load.motion)[0]
+        rest = load.wrench[0] - Y @ now.values
         spread = max(now.misfit, 1.0) * load.spread(now.values) + Y @ now.covariance @ Y.T
+        # Windows are sums of samples: they are no surer than the integrals that they stand for
+        spread += np.diag((SUMMED * (np.abs(Y) @ np.abs(now.values))) ** 2)
         squared = float(rest @ np.linalg.solve(spread, rest))
         self.hits = self.hits + 1 if squared > self.method.unlikely else 0
         return self.hits >= self.method.against or squared > self.method.impossible

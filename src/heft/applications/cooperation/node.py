@@ -319,10 +319,10 @@ class CooperativeNode:
 
 
 def _load(load: LoadEstimate) -> Mapping[str, Any]:
-    deviation = None if load.covariance is None else float(np.sqrt(load.covariance[0, 0]))
+    std = load.std
     return {
         "mass_kg": load.mass,
-        "mass_std_kg": deviation,
+        "mass_std_kg": None if std is None else float(std[0]),
         "com_m": _list(load.com),
         "inertia_kgm2": [_list(row) for row in load.inertia],
     }

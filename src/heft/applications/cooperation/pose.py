@@ -8,19 +8,24 @@ Noise in W_i is no information: where motion is no more than noise, a pose is no
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import least_squares
 
 from heft.arrays import Array
-from heft.estimators import TwistInformation, measured_regressor_covariance, signal_projection
+from heft.estimators import (
+    TwistInformation,
+    measured_regressor_covariance,
+    signal_projection,
+    whitening,
+)
 from heft.information import matrix_of_rotation_vector
 
 from .signals import Pose
-from .windows import OMEGA, VELOCITY, motion_map
+from .windows import OMEGA, SPATIAL, VELOCITY, Space
 
+FARTHEST = 1000.0  # between two frames of a body: beyond, sensors contradict one another [m]
 STEP = 1e-5  # of a pose, for derivatives of maps that are quadratic in it [rad, m]
 
 
@@ -30,8 +35,8 @@ class PoseEstimate:
 
     Attributes:
         pose: R and t that take coordinates of the one to those of the other.
-        covariance: Of a small turn in the other frame and of t, shape (6, 6) [rad², m²]; None where
-            the motion does not tell all six.
+        covariance: Of a small turn in the other frame and of t, as many of the six as there are
+            [rad², m²]; None where the motion does not tell them all.
         misfit: Mean of the squared residuals, each by its deviation; 1 where noise is as stated.
             Not a number where the pose is not told to begin with.
     """
@@ -39,11 +44,6 @@ class PoseEstimate:
     pose: Pose
     covariance: Array | None
     misfit: float
-
-
-def twist_map(pose: Pose) -> Array:
-    """Return Ad, which takes ω and v from one frame of a body to another, shape (6, 6)."""
-    return motion_map(pose)[:6, :6]
 
 
 def moved(pose: Pose, change: Array) -> Pose:
@@ -68,25 +68,42 @@ def composed(after: Pose, before: Pose) -> Pose:
     return U @ V, after[0] @ before[1] + after[1]
 
 
+def planar_pose(one: Array, other: Array) -> Pose:
+    """Return R about z and t in the plane from twists, by least squares.
+
+    v' = R v + t × ω, linear in the cosine, the sine and t.
+
+    Args:
+        one: ω_z, v_x, v_y in the one frame, and more, shape (any, 3 or more).
+        other: In the other.
+    """
+    w, x, y = one[:, 0], one[:, 1], one[:, 2]
+    none = np.zeros_like(w)
+    rows = np.vstack([np.stack([x, -y, none, w], 1), np.stack([y, x, -w, none], 1)])
+    c, s, tx, ty = np.linalg.lstsq(rows, np.concatenate([other[:, 1], other[:, 2]]), rcond=None)[0]
+    size = float(np.hypot(c, s)) or 1.0
+    c, s = (c / size, s / size) if c or s else (1.0, 0.0)
+    return np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]]), np.array([tx, ty, 0.0])
+
+
 @dataclass(frozen=True, eq=False)
 class MotionPair:
     """Windows of the motion of one body, measured in two frames of it.
 
     Attributes:
         both: Motions in the one frame and in the other side by side, or any factor with their
-            second moments, such as a triangle: shape (any, 2 k), k = 18.
+            second moments, such as a triangle: shape (any, 2 k).
         spreads: Covariances of the one and the other, shape (k, k) each.
         windows: How many windows that are.
         overlap: How many of them count as one.
-        map_of: How motion changes with a pose, shape (k, k): `motion_map` of windows, `twist_map`
-            of samples of twists alone, k = 6.
+        space: Which k numbers of windows these are.
     """
 
     both: Array
     spreads: tuple[Array, Array]
     windows: int
     overlap: float = 1.0
-    map_of: Callable[[Pose], Array] = motion_map
+    space: Space = SPATIAL
 
     @property
     def one(self) -> Array:
@@ -106,38 +123,46 @@ class MotionPair:
         """
         start = guess
         if start is None:
-            one, other = self.one, self.other
-            start = TwistInformation.of(
-                one[:, OMEGA], one[:, VELOCITY], other[:, OMEGA], other[:, VELOCITY]
-            ).pose()
+            start = planar_pose(self.one, self.other) if self.space.planar else self._by_twists()
         # A pose far from the truth makes likely motions of what misfits: what was read decides
         if self._covariance(*self._seen(), start) is None:
             return PoseEstimate(start, None, np.nan)
 
         def residuals(change: Array) -> Array:
-            M = self.map_of(moved(start, change))
+            M = self.space.motion_map(moved(start, self.space.change(change)))
             rows = self.other - self.one @ M.T
-            return np.asarray(np.linalg.solve(np.linalg.cholesky(self._spread(M)), rows.T).ravel())
+            return np.asarray((whitening(self._spread(M)) @ rows.T).ravel())
 
-        found = least_squares(residuals, np.zeros(6), method="lm", xtol=1e-12, ftol=1e-12)
-        degrees = max(self.windows * len(self.spreads[0]) - 6, 1)
+        found = least_squares(
+            residuals, np.zeros(len(self.space.pose)), method="lm", xtol=1e-12, ftol=1e-12
+        )
+        degrees = max(self.windows * len(self.spreads[0]) - len(found.x), 1)
         misfit = float(found.fun @ found.fun) / degrees
-        pose = moved(start, found.x)
+        pose = moved(start, self.space.change(found.x))
+        if not np.linalg.norm(pose[1]) < FARTHEST:
+            return PoseEstimate(pose, None, misfit)
         return PoseEstimate(pose, self._covariance(*self._likely(pose), pose), misfit)
 
     def information(self, moments: Array, pose: Pose) -> Array:
-        """Return Σ JᵀJ, J the derivative of C^(−1/2) M(R, t) W by the pose, shape (6, 6).
+        """Return Σ JᵀJ, J the derivative of C^(−1/2) M(R, t) W by the pose, square.
 
         Args:
             moments: Σ W Wᵀ of motions in the one frame, shape (k, k).
             pose: Where to look.
         """
-        steps, M = STEP * np.eye(6), self.map_of(pose)
-        slopes = [self.map_of(moved(pose, s)) - self.map_of(moved(pose, -s)) for s in steps]
+        steps = [self.space.change(s) for s in STEP * np.eye(len(self.space.pose))]
+        map_of = self.space.motion_map
+        M, slopes = map_of(pose), [map_of(moved(pose, s)) - map_of(moved(pose, -s)) for s in steps]
         D = np.stack(slopes, axis=-1) / (2.0 * STEP)
-        white = np.linalg.solve(np.linalg.cholesky(self._spread(M)), D.reshape(len(M), -1))
+        white = whitening(self._spread(M)) @ D.reshape(len(M), -1)
         white = white.reshape(D.shape)
         return np.asarray(np.einsum("abp,bc,acq->pq", white, moments, white, optimize=True))
+
+    def _by_twists(self) -> Pose:
+        one, other = self.one, self.other
+        return TwistInformation.of(
+            one[:, OMEGA], one[:, VELOCITY], other[:, OMEGA], other[:, VELOCITY]
+        ).pose()
 
     def _spread(self, M: Array) -> Array:
         """Return C, the covariance of a window's residual, shape (k, k)."""
@@ -151,7 +176,7 @@ class MotionPair:
 
     def _likely(self, pose: Pose) -> tuple[Array, Array]:
         """Return the most likely motions in the one frame given both, and their noise."""
-        M, noise = self.map_of(pose), self.spreads[0]
+        M, noise = self.space.motion_map(pose), self.spreads[0]
         gain = np.linalg.solve(self._spread(M), M @ noise).T
         return self.one + (self.other - self.one @ M.T) @ gain.T, noise - gain @ M @ noise
 

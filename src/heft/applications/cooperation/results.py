@@ -17,11 +17,11 @@ from heft.display import Table as ShownTable
 from heft.errors import InvalidRecording, InvalidSetting
 from heft.experiments import SimulatedTeam
 from heft.files import put, require_own, workshop
-from heft.information import inertia, rotation_vector_of_matrix
+from heft.information import rotation_vector_of_matrix
 from heft.recordings import ColumnMap, Recording, Table, write_table
 
 from .clocks import ClockOffset, on_one_clock
-from .method import CooperativeMethod, CooperativeResult, Known, unplaced
+from .method import CooperativeMethod, CooperativeResult, unplaced
 from .paper import PaperMethod, PaperResult
 from .signals import ContactSignals, LoadEstimate
 from .team_file import TeamFile
@@ -36,6 +36,13 @@ WHY = {
     "acc": "is what its accelerometer reads",
     "force": "is the force that it applies",
     "torque": "is the torque that it applies",
+}
+SENSORS = {
+    "angular_velocity": "gyroscope",
+    "velocity": "velocity",
+    "acceleration": "accelerometer",
+    "force": "force sensor",
+    "torque": "torque sensor",
 }
 MOST_POINTS = 400  # of a curve
 MUCH = 1.2  # times the noise, from which what is left over is more than noise
@@ -59,7 +66,7 @@ def simulate_team_files(
     logs = [f"{robot.name}.parquet" for robot in stated.robots]
     require_own(out, (*logs, TEAM_FILE, TRUTH))
     progress(f"{len(logs)} robots hold a body for {stated.simulation.duration:g} s")
-    found = stated.simulation.team(len(logs)).run(seed)
+    found = stated.simulation.team(len(logs), stated.planar).run(seed)
     with workshop(out) as folder:
         new = folder / out.name
         new.mkdir()
@@ -100,6 +107,7 @@ class TeamFound:
         end: Of the logs [s].
         clocks: By robot, how much later its clock is than the first robot's, where it was set.
         untold: Robots whose poses the motion does not tell.
+        repeated: By robot and sensor, how long it repeated itself [s], where it did.
     """
 
     stated: TeamFile
@@ -108,6 +116,7 @@ class TeamFound:
     end: float
     clocks: Mapping[int, ClockOffset] = field(default_factory=dict)
     untold: tuple[int, ...] = ()
+    repeated: Mapping[tuple[int, str], float] = field(default_factory=dict)
 
     @property
     def changes(self) -> tuple[float, ...]:
@@ -136,7 +145,13 @@ class TeamFound:
             f"of {self.stated.robots[0].name} (± {1e3 * c.std:.2g} ms): set."
             for k, c in self.clocks.items()
         ]
-        return [*clocks, *self._not_told(), *self._left_over()]
+        left_out = "" if isinstance(self.result, PaperResult) else ": left out"
+        repeated = [
+            f"The {SENSORS[sensor]} of {self.stated.robots[k].name} repeats itself for "
+            f"{duration:.3g} s of {self.end:.3g} s{left_out}."
+            for (k, sensor), duration in self.repeated.items()
+        ]
+        return [*clocks, *repeated, *self._not_told(), *self._left_over()]
 
     def _not_told(self) -> list[str]:
         """Return which robots' poses the motion does not tell, and what that means."""
@@ -197,8 +212,8 @@ class TeamFound:
                 rows.append([robot.name, "not told", "", "", "", ""])
                 continue
             mass, com = _deviations(load)
-            centre = ", ".join(f"{1e3 * c:.1f}" for c in load.com)
-            moments = ", ".join(f"{v:.3g}" for v in np.diag(load.inertia))
+            centre = ", ".join(f"{1e3 * c:.1f}" for c in load.com if np.isfinite(c))
+            moments = ", ".join(f"{v:.3g}" for v in np.diag(load.inertia) if np.isfinite(v))
             rows.append([robot.name, f"{load.mass:.4g} kg", mass, f"{centre} mm", com, moments])
         lines = [table(head, rows), ""]
         for (b, a), (R, t) in self.poses().items():
@@ -212,12 +227,8 @@ class TeamFound:
 
 def _deviations(load: LoadEstimate) -> tuple[str, str]:
     """Return the standard deviations of mass and centre of mass as texts; empty if not known."""
-    if load.covariance is None:
-        return "", ""
-    J = np.zeros((3, 10))
-    J[:, 0], J[:, 1:4] = -load.com / load.mass, np.eye(3) / load.mass
-    com = np.sqrt(np.diag(J @ load.covariance @ J.T))
-    return f"{np.sqrt(load.covariance[0, 0]):.2g}", f"{1e3 * com.max():.2g}"
+    std = load.std
+    return ("", "") if std is None else (f"{std[0]:.2g}", f"{1e3 * np.nanmax(std[1:4]):.2g}")
 
 
 def identify_team_files(
@@ -238,7 +249,8 @@ def identify_team_files(
 
     Raises:
         InvalidSetting: If the TOML is malformed or names no logs.
-        InvalidRecording: If a log cannot be read or the logs have no time in common.
+        InvalidRecording: If a log cannot be read, a sensor never changes, or the logs have no time
+            in common.
         MissingSignal: If one lacks a signal.
     """
     path = run / TEAM_FILE if run.is_dir() else run
@@ -246,8 +258,9 @@ def identify_team_files(
         require_own(out, RESULTS)
     stated = TeamFile.from_toml(path)
     meaning = ColumnMap.from_toml(columns) if columns is not None else None
-    signals = []
-    for robot in stated.robots:
+    signals: list[ContactSignals] = []
+    repeated: dict[tuple[int, str], float] = {}
+    for k, robot in enumerate(stated.robots):
         if robot.log is None:
             raise InvalidSetting(
                 "the file names no log of this robot",
@@ -256,16 +269,26 @@ def identify_team_files(
             )
         progress(f"reading {robot.log}")
         signals.append(_signals(path.parent / robot.log, robot.frame, meaning))
+        durations = _repeated(signals[-1], f"{path.parent / robot.log}, {robot.name}")
+        repeated |= {(k, sensor): duration for sensor, duration in durations.items()}
     signals, clocks = on_one_clock(signals, stated.graph)
     team = _at_one_time(signals, [r.name for r in stated.robots])
     progress(f"{len(team)} robots, {len(team[0].time)} samples each")
-    used = CooperativeMethod() if method == "heft" else PaperMethod()
+    if stated.planar and method == "paper":
+        raise InvalidSetting(
+            "the published method knows no plane",
+            argument="--method paper",
+            got=str(path),
+            cure="--method heft",
+        )
+    used = CooperativeMethod(planar=stated.planar) if method == "heft" else PaperMethod()
     result = used.identify(team, stated.graph)
     if isinstance(result, CooperativeResult):
         untold = result.known[-1].unplaced if result.known else tuple(range(len(team)))
     else:
         untold = unplaced(team, stated.graph)
-    found = TeamFound(stated, method, result, float(team[0].time[-1]), clocks, untold)
+    end = float(team[0].time[-1])
+    found = TeamFound(stated, method, result, end, clocks, untold, repeated)
     if out is not None:
         found.write(out)
     return found
@@ -291,6 +314,25 @@ def _signals(path: Path, frame: str, meaning: ColumnMap | None) -> ContactSignal
             cure="leave that stretch out: heft convert writes part of a log",
         )
     return ContactSignals.of_columns({"t": time, **found}, frame)
+
+
+def _repeated(signals: ContactSignals, log: str) -> dict[str, float]:
+    """Return how long each sensor repeats itself [s], or refuse one that does nothing else."""
+    step = float(np.median(np.diff(signals.time)))
+    found = {}
+    for sensor, samples in signals.repeated().items():
+        if samples.all():
+            x, y, z = getattr(signals, sensor)[0]
+            raise InvalidRecording(
+                f"the {SENSORS[sensor]} never changes",
+                argument=log,
+                got=f"({x:g}, {y:g}, {z:g}) throughout",
+                cure="it is stuck, or the load is held still: that tells nothing; leave this robot "
+                "out of the team's file, or record again",
+            )
+        if samples.any():
+            found[sensor] = float(samples.sum()) * step
+    return found
 
 
 def _at_one_time(team: list[ContactSignals], names: Sequence[str]) -> list[ContactSignals]:
@@ -319,11 +361,12 @@ def _found(found: TeamFound) -> dict[str, Any]:
         load = found.load(k)
         entry: dict[str, Any] = {"name": robot.name, "load": None}
         if load is not None:
+            spread = load.covariance
             entry["load"] = {
                 "mass_kg": load.mass,
-                "com_m": load.com.tolist(),
-                "inertia_kgm2": load.inertia.tolist(),
-                "covariance": None if load.covariance is None else load.covariance.tolist(),
+                "com_m": _listed(load.com),
+                "inertia_kgm2": [_listed(row) for row in load.inertia],
+                "covariance": None if spread is None else [_listed(row) for row in spread],
             }
         robots.append(entry)
     poses = [
@@ -345,6 +388,11 @@ def _found(found: TeamFound) -> dict[str, Any]:
     }
 
 
+def _listed(values: Array) -> list[float | None]:
+    """Return numbers; None for what is none, such as what lies across a plane."""
+    return [float(v) if np.isfinite(v) else None for v in values]
+
+
 def _page(found: TeamFound) -> str:
     rows = []
     for k, robot in enumerate(found.stated.robots):
@@ -352,8 +400,9 @@ def _page(found: TeamFound) -> str:
         if load is None:
             continue
         mass, com = _deviations(load)
-        centre = ", ".join(f"{1e3 * c:.1f}" for c in load.com)
-        about = "; ".join(", ".join(f"{v:.4g}" for v in row) for row in load.inertia)
+        centre = ", ".join(f"{1e3 * c:.1f}" for c in load.com if np.isfinite(c))
+        inside = [[v for v in row if np.isfinite(v)] for row in load.inertia]
+        about = "; ".join(", ".join(f"{v:.4g}" for v in row) for row in inside if row)
         rows.append([robot.name, f"{load.mass:.5g}", mass, centre, com, about])
     head = ("robot", "mass [kg]", "±", "centre of mass [mm]", "±", "inertia about it [kg·m²]")
     poses = [
@@ -394,6 +443,7 @@ def _plots(found: TeamFound) -> Iterator[Plot]:
     axes = tuple(
         Series(a, role, time, 1e3 * com[:, k])
         for k, (a, role) in enumerate(zip("xyz", roles, strict=True))
+        if np.isfinite(com[:, k]).all()
     )
     yield Plot("Centre of mass", "time [s]", axes, "time", "[mm]")
 
@@ -405,17 +455,8 @@ def _history(found: TeamFound) -> tuple[Array, Array, Array, Array]:
         states = found.result.history[0, ::every]
         time = found.result.time[::every]
         return time, 1.0 / states[:, 9], states[:, :3], np.full(len(time), np.nan)
-    told = [k for k in found.result.known if k.values is not None and k.covariance is not None]
+    told = [(k.time, load) for k in found.result.known if (load := k.load(0)) is not None]
     told = told[:: max(len(told) // MOST_POINTS, 1)]
-    values = np.array([_values(k) for k in told]).reshape(-1, 5)
-    return values[:, 0], values[:, 1], values[:, 2:], _spreads(told)
-
-
-def _values(known: Known) -> list[float]:
-    assert known.values is not None
-    mass, com, _ = inertia.to_body(known.values)
-    return [known.time, mass, *com]
-
-
-def _spreads(told: Sequence[Known]) -> Array:
-    return np.array([np.sqrt(k.covariance[0, 0]) for k in told if k.covariance is not None])
+    values = np.array([[time, load.mass, *load.com] for time, load in told]).reshape(-1, 5)
+    spreads = [load.covariance[0, 0] for _, load in told if load.covariance is not None]
+    return values[:, 0], values[:, 1], values[:, 2:], np.sqrt(spreads)

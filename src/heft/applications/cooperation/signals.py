@@ -9,9 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
+from heft.information import inertia
+from heft.streams import repeated, unchanged_since
 
 Pose = tuple[Array, Array]  # R (3, 3) and t (3,) [m]
+REPEATED = 0.1  # from which on a sensor that says the same is taken to measure nothing [s]
 AXES = ("x", "y", "z")
+IN_PLANE = (0, 1, 2, 9)  # of the ten parameters: m, h_x, h_y, I_zz
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +52,19 @@ class ContactSignals:
         """Return some of the samples."""
         return ContactSignals(*(values[rows] for values in vars(self).values()))
 
+    def repeated(self) -> dict[str, NDArray[np.bool_]]:
+        """Return, by sensor, which samples repeat themselves for too long, shape (N,) each.
+
+        A torque that is always zero is that of a point contact.
+        """
+        found = {}
+        for name, values in vars(self).items():
+            if name == "time" or (name == "torque" and not values.any()):
+                continue
+            since = unchanged_since(self.time, values, [(0, 1, 2)])[:, 0]
+            found[name] = repeated(self.time, since, REPEATED)
+        return found
+
     def at(self, time: Array) -> ContactSignals:
         """Return the signals at other times, on straight lines between samples.
 
@@ -70,11 +87,44 @@ class LoadEstimate:
         mass: [kg].
         com: Centre of mass, shape (3,) [m].
         inertia: About it, shape (3, 3) [kg·m²].
-        covariance: Of mass, mass times centre of mass, and inertia about the contact (xx, yy, zz,
-            xy, xz, yz), shape (10, 10); None if not known.
+        covariance: Of mass, mass times centre of mass, and inertia about the contact (xx, xy, yy,
+            xz, yz, zz), shape (10, 10); None if not known.
     """
 
     mass: float
     com: Array
     inertia: Array
     covariance: Array | None = None
+
+    @property
+    def numbers(self) -> Array:
+        """Mass, centre of mass and inertia about it (xx, xy, yy, xz, yz, zz), shape (10,)."""
+        rows, columns = [0, 0, 1, 0, 1, 2], [0, 1, 1, 2, 2, 2]
+        return np.array([self.mass, *self.com, *self.inertia[rows, columns]])
+
+    @property
+    def std(self) -> Array | None:
+        """Standard deviations of `numbers`, shape (10,); None if not known."""
+        if self.covariance is None:
+            return None
+        com, about, covariance = map(np.nan_to_num, (self.com, self.inertia, self.covariance))
+        _, jacobian = inertia.stated_body(inertia.from_body(self.mass, com, about))
+        variance = np.einsum("ki,ij,kj->k", jacobian, covariance, jacobian)
+        std = np.sqrt(np.maximum(variance, 0.0))
+        return np.where(np.isfinite(self.numbers), std, np.nan)
+
+    @staticmethod
+    def planar(values: Array, covariance: Array) -> LoadEstimate:
+        """Return a load of a plane; what lies across it is not a number.
+
+        Args:
+            values: m, h_x, h_y and I_zz about the contact, shape (4,).
+            covariance: Of them, shape (4, 4).
+        """
+        mass, x, y, about = values
+        com = np.array([x / mass, y / mass, np.nan])
+        moment = np.full((3, 3), np.nan)
+        moment[2, 2] = about - (x**2 + y**2) / mass
+        whole = np.full((10, 10), np.nan)
+        whole[np.ix_(IN_PLANE, IN_PLANE)] = covariance
+        return LoadEstimate(float(mass), com, moment, whole)

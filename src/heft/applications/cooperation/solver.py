@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from heft.arrays import Array
-from heft.information import Graph, frame_change
+from heft.information import Graph
 
 from .clocks import ClockSettings
 from .method import WIDE, CooperativeMethod, CooperativeRun, Known
@@ -75,7 +75,7 @@ class TeamKnown:
         moved = tuple(composed(poses[k], first) for k in places)
         values, covariance = self.known.values, self.known.covariance
         if values is not None and covariance is not None:
-            change = frame_change(*poses[places[0]])
+            change = self.known.space.load_map(poses[places[0]])
             values, covariance = change @ values, change @ covariance @ change.T
         kept = replace(
             self.known, poses=moved, values=values, covariance=covariance, disagreement=()
@@ -186,7 +186,8 @@ class TeamSolver:
         self._squares, self._summed, self._spread_at = np.zeros((len(origins), 6)), 0, 0
         if old is not None and set(origins) <= set(former):
             places = [former.index(o) for o in origins]
-            columns = np.concatenate([np.arange(WIDE * k, WIDE * (k + 1)) for k in places])
+            wide = run.wide
+            columns = np.concatenate([np.arange(wide * k, wide * (k + 1)) for k in places])
             run.moments, run.seen = old.moments[:, columns], old.seen
             run.parts = [old.parts[k] for k in places]
             if self._before is not None:
@@ -221,10 +222,8 @@ class TeamSolver:
         if count < max(self._spread_at, 1):
             return False
         self._spread_at = int(np.ceil(self.method.longer * count))
-        run.parts = [
-            self._part(replica, o, total / self._summed)
-            for o, total in zip(self._origins, self._squares, strict=True)
-        ]
+        each = zip(self._origins, self._squares, strict=True)
+        run.use([self._part(replica, o, total / self._summed) for o, total in each])
         return True
 
     def _part(self, replica: Replica, origin: int, mean: Array) -> Windows:

@@ -66,11 +66,12 @@ class SimulatedTeamSettings:
     noise: tuple[float, ...] = (0.02, 0.02, 0.1, 0.2, 0.02)
     points: bool = False
 
-    def team(self, robots: int) -> Team:
+    def team(self, robots: int, planar: bool = False) -> Team:
         """Return the simulation of a team.
 
         Args:
             robots: Their number.
+            planar: Whether the load slides on a level floor.
         """
         return Team(
             robots,
@@ -82,6 +83,7 @@ class SimulatedTeamSettings:
             TeamNoise(*self.noise),
             masses=self.masses,
             points=self.points,
+            planar=planar,
         )
 
 
@@ -96,6 +98,7 @@ class TeamFile:
         name: Of the team, in the keys of its messages.
         keys: Folder of certificates: `ca.pem`, and of each robot `NAME.pem` and `NAME.key`; None
             where nodes talk in the clear.
+        planar: Whether the load moves in a plane, all contacts' z axes across it.
     """
 
     robots: tuple[TeamRobot, ...]
@@ -103,6 +106,7 @@ class TeamFile:
     simulation: SimulatedTeamSettings = SimulatedTeamSettings()
     name: str = "team"
     keys: Path | None = None
+    planar: bool = False
 
     @staticmethod
     def from_toml(path: Path) -> TeamFile:
@@ -124,7 +128,7 @@ class TeamFile:
             )
         keys = None if stated.keys is None else path.parent / stated.keys
         graph = _graph(stated, names, path)
-        return TeamFile(stated.robot, graph, stated.simulation, stated.name, keys)
+        return TeamFile(stated.robot, graph, stated.simulation, stated.name, keys, stated.planar)
 
     def number(self, robot: str) -> int:
         """Return the number of a robot.
@@ -169,7 +173,8 @@ class TeamFile:
             f'[[robot]]\nname = "{r.name}"\nlog = "{log}"\nframe = "{r.frame}"\n'
             for r, log in zip(self.robots, logs, strict=True)
         ]
-        return f"edges = [{edges}]\n\n" + "\n".join(tables)
+        plane = "planar = true\n" if self.planar else ""
+        return f"{plane}edges = [{edges}]\n\n" + "\n".join(tables)
 
 
 @dataclass(frozen=True)
@@ -182,6 +187,7 @@ class _Stated:
     simulation: SimulatedTeamSettings = SimulatedTeamSettings()
     name: str = "team"
     keys: str | None = None
+    planar: bool = False
 
 
 def _stated(robots: float | None = None, robot: Sequence[TeamRobot] = (), **others: Any) -> _Stated:
@@ -260,5 +266,6 @@ TEAM = Section(
         "simulation": SIMULATION,
         "name": _text,
         "keys": _text,
+        "planar": truth,
     },
 )

@@ -1,20 +1,9 @@
 // Shows a team, as its nodes tell it.
 "use strict";
-const at = id => document.getElementById(id), RADIUS = 95, SILENT = 3;  // [s] without a word
-function element(name, text, kind) {
-  const made = document.createElement(name); made.textContent = text;
-  if (kind) made.className = kind; return made;
-}
-function drawn(name, attributes, text) {
-  const made = document.createElementNS(at("graph").namespaceURI, name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  made.textContent = text || ""; return made;
-}
+const RADIUS = 95, SILENT = 3;  // [s] without a word
 function row(cells, kind) {
   const made = element("tr", "", kind); made.append(...cells); return made;
 }
-const digits = (value, std) => value.toFixed(
-  std > 0 ? Math.min(6, Math.max(0, 1 - Math.floor(Math.log10(std)))) : 4);
 const millimetres = vector => vector.map(x => (1000 * x).toFixed(1)).join(", ");
 const kind = (state, age) => age === null ? "unknown" : age > SILENT ? "silent" :
   state && state.load ? "known" : "unknown";
@@ -45,7 +34,7 @@ function robot(name, state, age) {
     load ? "" : "unknown");
 }
 function show(update) {
-  at("state").textContent = "live"; draw(update);
+  draw(update);
   const states = update.states.filter(s => s), first = states.find(s => s.load);
   at("mass").textContent = first ? digits(first.load.mass_kg, first.load.mass_std_kg) +
     (first.load.mass_std_kg ? " ± " + first.load.mass_std_kg.toPrecision(2) : "") + " kg" : "–";
@@ -59,10 +48,6 @@ function show(update) {
       element("td", (Math.hypot(...p.turn_rad) * 180 / Math.PI).toFixed(1))]))));
   at("events").replaceChildren(...states.flatMap(s => s.events.map(e => ({robot: s.robot, ...e})))
     .sort((a, b) => (b.time_s || 0) - (a.time_s || 0)).slice(0, 50).map(e =>
-      element("li", (e.time_s === null ? "" : e.time_s > 1e9 ?
-        new Date(1000 * e.time_s).toLocaleTimeString() + "  " : e.time_s.toFixed(2) + " s  ") +
-        e.robot + "  " + e.name + ": " + e.message)));
+      element("li", (e.time_s === null ? "" : clock(e.time_s) + "  ") + e.robot + "  " + e.name + ": " + e.message)));
 }
-const source = new EventSource("told");
-source.onmessage = message => show(JSON.parse(message.data));
-source.onerror = () => { at("state").textContent = "not connected"; };
+listen(show);

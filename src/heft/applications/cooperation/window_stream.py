@@ -7,7 +7,7 @@ times: nothing is interpolated, and the noise of a sample stays that of its sens
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,6 @@ SECOND = 1_000_000_000  # [ns]
 COLUMNS = ("angular_velocity", "velocity", "acceleration", "torque", "force")
 GAP_STEPS = 2.5  # a hole between samples, in steps, across which no window goes
 FEWEST = 4  # samples of a window
-NEXT_TO_NONE = 1e-6  # of a sensor without noise, in SI units: weights stay finite
 
 
 @dataclass(frozen=True)
@@ -45,8 +44,9 @@ class OriginSensors:
             settings: Of windows.
             second: Mean of ω ωᵀ without its noise, shape (3, 3) [rad²/s²].
         """
-        plain = 1.5 * self.step / settings.length
-        steep = 0.5 * (2.0 * np.pi / settings.length) ** 2 * self.step / settings.length
+        share = self.step / settings.length
+        plain = 1.5 * share
+        steep = 2.0 * np.sin(np.pi * share) ** 2 / (settings.length * self.step)
         return Windows(
             np.zeros(0),
             np.zeros((0, 18)),
@@ -115,10 +115,7 @@ class WindowStream:
         first = stamps <= stamps[0] + self._calibration  # however many came at once
         time, values = (stamps[first] - stamps[0]) / SECOND, values[first]
         own = (values[:, 3 * k : 3 * k + 3] for k in range(len(COLUMNS)))
-        seen = SensorNoise.of(ContactSignals(time, **dict(zip(COLUMNS, own, strict=True))))
-        noise = SensorNoise(*(max(sigma, NEXT_TO_NONE) for sigma in astuple(seen)))
-        if not values[:, 9:12].any():  # a point contact: no torque, and surely none
-            noise = replace(noise, torque=0.0)
+        noise = SensorNoise.of(ContactSignals(time, **dict(zip(COLUMNS, own, strict=True))))
         step = float(np.median(np.diff(time)))
         self.sensors = OriginSensors(self._session, noise, step)
 
@@ -158,6 +155,7 @@ class WindowStream:
         slope = 2.0 * np.pi / length * np.sin(at) * width / length
         weight /= weight.sum()
         slope -= slope.sum() * weight  # of a constant there is no slope, whatever the jitter
+        slope /= -(slope @ (inside - begin)) / SECOND  # and of a straight line exactly its own
         rows = self._values[i:j]
         omega = rows[:, :3]
         squares = np.stack([omega[:, a] * omega[:, b] for a, b in PAIRS], axis=1)

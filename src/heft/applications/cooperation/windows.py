@@ -11,18 +11,20 @@ From one frame to another of the same body all of them change linearly, whatever
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from heft.arrays import Array
-from heft.information import inertia, skew
+from heft.information import frame_change, inertia, skew
 
-from .signals import ContactSignals, Pose
+from .signals import IN_PLANE, ContactSignals, Pose
 
 PAIRS = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))
 OMEGA, VELOCITY = slice(0, 3), slice(3, 6)
 ALPHA, SQUARES, SPECIFIC = slice(6, 9), slice(9, 15), slice(15, 18)
 SIZE = 18  # numbers of a window's motion
+NEXT_TO_NONE = 1e-6  # of a sensor without noise, in SI units: weights stay finite
 THIRD = 20.0  # Σ of the squared weights of a third difference
 
 
@@ -59,14 +61,22 @@ class SensorNoise:
 
     @staticmethod
     def of(signals: ContactSignals) -> SensorNoise:
-        """Return the noise that third differences show: of motion they leave next to nothing."""
+        """Return the noise that third differences show: of motion they leave next to nothing.
 
-        def sigma(values: Array) -> float:
-            rough = np.diff(values, 3, axis=0)
-            return float(1.4826 * np.median(np.abs(rough)) / np.sqrt(THIRD))
+        A torque that is always zero is that of a point contact, and surely none.
+        """
+        repeated = signals.repeated()
+
+        def sigma(name: str) -> float:
+            if name not in repeated:
+                return 0.0
+            works = ~np.lib.stride_tricks.sliding_window_view(repeated[name], 4).any(axis=1)
+            rough = np.diff(getattr(signals, name), 3, axis=0)[works]
+            found = float(1.4826 * np.median(np.abs(rough)) / np.sqrt(THIRD)) if len(rough) else 0.0
+            return max(found, NEXT_TO_NONE)
 
         names = ("angular_velocity", "velocity", "acceleration", "force", "torque")
-        return SensorNoise(*(sigma(getattr(signals, n)) for n in names))
+        return SensorNoise(*(sigma(name) for name in names))
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +108,8 @@ class Windows:
         """Return a robot's windows.
 
         Args:
-            signals: What its sensors read, evenly sampled.
+            signals: What its sensors read, evenly sampled. Windows in which a sensor repeats itself
+                for too long have no motion: it is not a number.
             settings: Of windows.
             noise: Of sensors; found from the signals if None.
         """
@@ -108,8 +119,10 @@ class Windows:
         stride = max(round(settings.stride / step), 1)
         at = (np.arange(count) + 0.5) / count
         weight = (1.0 - np.cos(2.0 * np.pi * at)) / count
-        slope = 2.0 * np.pi / (count * step) * np.sin(2.0 * np.pi * at) / count
+        slope = np.sin(2.0 * np.pi * at)
+        slope /= -(slope @ at) * count * step  # of a straight line it is exactly its slope
         omega = signals.angular_velocity
+        repeated = np.any(list(signals.repeated().values()), axis=0)
         starts = np.arange(0, len(omega) - count + 1, stride)
 
         def summed(values: Array, by: Array) -> Array:
@@ -128,8 +141,10 @@ class Windows:
             ]
         )
         wrench = np.hstack([summed(signals.torque, weight), summed(signals.force, weight)])
+        motion[summed(repeated[:, None].astype(float), np.ones(count))[:, 0] > 0.0] = np.nan
         plain, steep = float(weight @ weight), float(slope @ slope)
-        second = omega.T @ omega / len(omega) - noise.angular_velocity**2 * np.eye(3)
+        works = omega[~repeated]
+        second = works.T @ works / max(len(works), 1) - noise.angular_velocity**2 * np.eye(3)
         spread = motion_spread(noise, plain, steep, second)
         of_wrench = wrench_spread(noise, plain)
         overlap = max(1.0 / (stride * plain), 1.0)
@@ -277,3 +292,69 @@ def load_tensor() -> Array:
         both = inertia.wrench_regressor(none[:1], (units[a] + units[b])[None], none[:1])[0][order]
         found[9 + k] = alone[a] if a == b else both - alone[a] - alone[b]
     return found
+
+
+@dataclass(frozen=True)
+class Space:
+    """Which numbers windows, poses and loads are made of: all, or those of a plane.
+
+    Attributes:
+        motion: Of a window's motion, places among the 18.
+        wrench: Of its wrench, places among the 6.
+        pose: Of a small turn and shift, places among the 6.
+        load: Of the ten parameters.
+    """
+
+    motion: tuple[int, ...]
+    wrench: tuple[int, ...]
+    pose: tuple[int, ...]
+    load: tuple[int, ...]
+
+    @property
+    def planar(self) -> bool:
+        """Whether it is a plane."""
+        return len(self.pose) < 6
+
+    def change(self, small: Array) -> Array:
+        """Return a small turn and shift of all six from those that there are."""
+        found = np.zeros(6)
+        found[list(self.pose)] = small
+        return found
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """Places of a window's numbers among the 24."""
+        return (*self.motion, *(SIZE + k for k in self.wrench))
+
+    def of(self, windows: Windows) -> Windows:
+        """Return windows of these numbers alone."""
+        return replace(
+            windows,
+            motion=windows.motion[:, self.motion],
+            wrench=windows.wrench[:, self.wrench],
+            spread=windows.spread[np.ix_(self.motion, self.motion)],
+            wrench_spread=windows.wrench_spread[np.ix_(self.wrench, self.wrench)],
+        )
+
+    def motion_map(self, pose: Pose) -> Array:
+        """Return M of these numbers, square."""
+        return motion_map(pose)[np.ix_(self.motion, self.motion)]
+
+    def wrench_map(self, pose: Pose) -> Array:
+        """Return D of these numbers, square."""
+        return wrench_map(pose)[np.ix_(self.wrench, self.wrench)]
+
+    def load_map(self, pose: Pose) -> Array:
+        """Return what takes the load's parameters to another frame, square."""
+        return frame_change(*pose)[np.ix_(self.load, self.load)]
+
+    @cached_property
+    def load_tensor(self) -> Array:
+        """Z of these numbers, shape (motion, wrench, load)."""
+        return load_tensor()[np.ix_(self.motion, self.wrench, self.load)]
+
+
+TWISTS = Space(tuple(range(6)), (), tuple(range(6)), ())
+SPATIAL = Space(tuple(range(18)), tuple(range(6)), tuple(range(6)), tuple(range(10)))
+# ω_z, v_x, v_y, α_z, ω_z², s_x, s_y; τ_z, f_x, f_y; m, h_x, h_y, I_zz
+PLANAR = Space((2, 3, 4, 8, 11, 15, 16), (2, 3, 4), (2, 3, 4), IN_PLANE)

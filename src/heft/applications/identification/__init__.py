@@ -5,7 +5,7 @@ from .limits import Limit, Limits
 from .settings import Settings
 from .preparation import Progress, silent
 from .selection import Kept, Selection
-from .fit import ExperimentFit, fit_experiment, gain_spread, open_experiment
+from .fit import ExperimentFit, fit_experiment, gain_spread, limits_of, open_experiment
 from .identification import Identification
 from .inputs import Inputs
 from .identify import identify, identify_files

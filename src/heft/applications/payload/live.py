@@ -20,7 +20,16 @@ from heft.errors import InvalidSetting, visible
 from heft.files import require_writable
 from heft.information import PARAMETER_COUNT, Finding
 from heft.recordings import Recording
-from heft.streams import Arrival, Connection, Link, connected, received, replayed, served
+from heft.streams import (
+    Arrival,
+    Connection,
+    Link,
+    connected,
+    received,
+    replayed,
+    served,
+    until_failure,
+)
 
 from . import checkpoint, payload
 from .guard import Guard
@@ -241,7 +250,7 @@ def weigh(
     """
     next_due = reported = kept = -math.inf
     guard = guard or Guard()
-    for arrival in _arrivals(source, guard):
+    for arrival in until_failure(source, partial(guard.tell, SOURCE)):
         now = arrival.now
         state, events = _stepped(node, state, arrival, guard)
         due, health_due = now >= next_due, now - reported >= HEALTH
@@ -263,23 +272,6 @@ def weigh(
     if events:
         _tell(Update(node, state, events, due=False, healthy=False), listeners, guard)
     return state
-
-
-def _arrivals(source: Iterator[Arrival], guard: Guard) -> Iterator[Arrival]:
-    """Yield what a source delivers; one that fails after its beginning is told, and at its end."""
-    begun = False
-    while True:
-        try:
-            arrival = next(source, None)
-        except Exception as problem:
-            if not begun:
-                raise
-            guard.tell(SOURCE, problem)
-            return
-        if arrival is None:
-            return
-        begun = True
-        yield arrival
 
 
 def _stepped(

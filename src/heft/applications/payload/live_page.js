@@ -1,19 +1,8 @@
 // Shows what is known of a load, as the node tells it.
 "use strict";
-const at = id => document.getElementById(id), masses = [];
+const masses = [];
 const KEPT = 300, LEFT = 70, RIGHT = 620, TOP = 10, BOTTOM = 170;  // [s] of masses; the plot's edges
 const NARROWEST = 0.01, LIGHTEST = 0.02;  // of the mass, and [kg], that the plot spans at least
-const digits = (value, std) => value.toFixed(
-  std > 0 ? Math.min(6, Math.max(0, 1 - Math.floor(Math.log10(std)))) : 4);
-function element(name, text, kind) {
-  const made = document.createElement(name); made.textContent = text;
-  if (kind) made.className = kind; return made;
-}
-function drawn(name, attributes, text) {
-  const made = document.createElementNS(at("plot").namespaceURI, name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  made.textContent = text || ""; return made;
-}
 // Multiples of 1, 2 or 5 times a power of ten: two of them at least, seven at most.
 function ticks(low, high) {
   const size = (high - low) / 6, power = 10 ** Math.floor(Math.log10(size));
@@ -49,9 +38,9 @@ function draw() {
     path(run.slice().reverse(), m => m.mass - m.std) + "Z").join(""));
 }
 function show(update) {
-  at("state").textContent = "live"; at("frame").textContent = update.estimate.frame;
+  at("frame").textContent = update.estimate.frame;
   at("rows").replaceChildren(...update.estimate.parameters.map(p => {
-    const row = element("tr", "", p.value === null ? "unseen" : "");
+    const row = element("tr", "", p.value === null ? "unknown" : "");
     row.append(element("td", p.name.replace("payload.", "")),
       element("td", p.value === null ? "not seen" : digits(p.value, p.std)),
       element("td", p.std === null ? "" : p.std.toPrecision(2)), element("td", p.unit));
@@ -63,14 +52,12 @@ function show(update) {
   while (masses[0].time < masses[masses.length - 1].time - KEPT) masses.shift();
   draw();
   at("events").replaceChildren(...update.events.slice().reverse().map(e =>
-    element("li", (e.stamp === null ? "before any sample" : e.stamp > 1e9 ? new Date(1000 * e.stamp).toLocaleTimeString() :
-      e.stamp.toFixed(2) + " s") + "  " + e.name + ": " + e.message)));
+    element("li", (e.stamp === null ? "before any sample" : clock(e.stamp)) +
+      "  " + e.name + ": " + e.message)));
   const health = update.health, counted = Object.entries(health.counts).filter(c => c[1]);
   at("health").replaceChildren(...Object.entries(health.devices).map(([name, d]) =>
     element("div", name + ": " + d.rate.toFixed(0) + " Hz, " + d.samples + " samples" +
       (d.silent ? ", silent" : ""), d.silent ? "silent" : "")),
     element("small", counted.map(c => c[1] + " " + c[0]).join(", ")));
 }
-const source = new EventSource("told");
-source.onmessage = message => show(JSON.parse(message.data));
-source.onerror = () => { at("state").textContent = "not connected"; };
+listen(show);

@@ -6,10 +6,11 @@ are then written into copies of its bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -305,3 +306,53 @@ def _imu(types: Any, oriented: bool) -> dict[str, Any]:
         "linear_acceleration": _vector(types),
         "linear_acceleration_covariance": nine,
     }
+
+
+def write_messages(
+    path: Path,
+    kind: str,
+    topic: str,
+    messages: Iterable[tuple[int, Mapping[str, Any]]],
+    definitions: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Write an MCAP file of messages of one type.
+
+    Args:
+        path: The file.
+        kind: Type of the messages.
+        topic: Where they are written.
+        messages: Time [ns] and fields of each; fields that are messages are mappings, or lists of
+            them.
+        definitions: Of types that are not ROS 2's own, by name.
+
+    Raises:
+        InvalidRecording: If the libraries of the extra `ros` are not installed.
+    """
+    typesys = library("rosbags.typesys", path)
+    writer_module = library("mcap.writer", path)
+    store = typesys.get_typestore(typesys.Stores.ROS2_HUMBLE)
+    for name, text in definitions.items():
+        store.register(typesys.get_types_from_msg(text, name))
+    definition, _ = store.generate_msgdef(kind, ros_version=2)
+    with path.open("wb") as file:
+        writer = writer_module.Writer(file, enable_data_crcs=True)
+        writer.start(profile="ros2", library="heft")
+        schema = writer.register_schema(kind, "ros2msg", definition.encode())
+        channel = writer.register_channel(topic, "cdr", schema)
+        for stamp, fields in messages:
+            data = bytes(store.serialize_cdr(_made(store, kind, fields), kind))
+            writer.add_message(channel, stamp, data, stamp)
+        writer.finish()
+
+
+def _made(store: Any, kind: str, fields: Mapping[str, Any]) -> Any:
+    """Return a message of its fields."""
+    made = {}
+    for name, (_, detail) in store.fielddefs[kind][1]:
+        value = fields[name]
+        if isinstance(value, Mapping):
+            value = _made(store, detail, value)
+        elif isinstance(value, list) and value and isinstance(value[0], Mapping):
+            value = [_made(store, detail[0][1], entry) for entry in value]
+        made[name] = value
+    return store.types[kind](**made)

@@ -1,0 +1,175 @@
+"""`heft sample`: robots that the data allow, as model files, for domain randomisation and the like.
+
+Each file is one draw of what an identification knows: its bodies are physically consistent, and the
+spread of the files is the uncertainty that `heft identify` states, the correlations between links
+with it. What the data do not tell varies as widely as the model file is doubted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.stats
+
+from heft import __version__
+from heft.applications.identification import Identified, limits_of
+from heft.arrays import Array
+from heft.errors import InputError, InvalidSetting
+from heft.estimators import ConsistentSampler, ConsistentSamples
+from heft.files import UNREADABLE, file_hash, put, read_arrays, require_own, workshop
+from heft.information import Labels, Parameters, ParameterSpace
+from heft.models import Robot, export
+from heft.plants import RobotPlant
+
+MANIFEST = "samples.json"
+MOST = 10_000  # files of a folder
+
+
+def sample_files(
+    results: Path,
+    out: Path,
+    count: int = 100,
+    seed: int = 0,
+    progress: Callable[[str], None] = lambda line: None,
+) -> ConsistentSamples:
+    """Write model files drawn from what an identification knows, whole or not at all.
+
+    Args:
+        results: Folder that `heft identify` wrote.
+        out: Folder to write: a file a draw, and `samples.json`.
+        count: Number of draws.
+        seed: Of all random numbers.
+        progress: Called with lines of progress.
+
+    Returns:
+        The draws of links' ten parameters and rotor inertias.
+
+    Raises:
+        InvalidSetting: If the count is no number of files, or the folder holds other files.
+        InputError: If the results are not those of an identification of this version.
+        SolverFailure: If the draws do not converge.
+    """
+    if not 1 <= count <= MOST:
+        raise InvalidSetting(
+            "that is no number of files", argument="--n", got=count, expected=f"1 to {MOST}"
+        )
+    identified = Identified.load(results)
+    model = Path(_file_name(identified.robot))
+    names = [f"{model.stem}_{k:0{len(str(count - 1))}d}{model.suffix}" for k in range(count)]
+    _require_own(out, model)
+    estimate, space = _told(identified)
+    limits = limits_of(identified.robot.options)
+    draws = ConsistentSampler().draw(estimate, space, count, seed, limits, progress)
+    friction = _friction(identified, count, np.random.default_rng([seed, 1]))
+    with workshop(out) as folder:
+        new = folder / out.name
+        new.mkdir()
+        for name, values, joints in zip(names, draws.values, friction, strict=True):
+            (new / name).write_bytes(_model(identified.robot, estimate.labels, values, joints))
+        said = _manifest(results, names, draws, estimate.labels, seed)
+        content = json.dumps(said, indent=1, ensure_ascii=False, allow_nan=False)
+        (new / MANIFEST).write_text(content + "\n", encoding="utf-8")
+        put(new, out)
+    return draws
+
+
+def _file_name(robot: Robot) -> str:
+    return "robot.xml" if robot.form == "mjcf" else "robot.urdf"
+
+
+def _require_own(out: Path, model: Path) -> None:
+    """Refuse a folder that holds more than draws."""
+    held = sorted(out.iterdir()) if out.is_dir() else []
+    mine = [p.name for p in held if p.match(f"{model.stem}_*{model.suffix}")]
+    require_own(out, {MANIFEST, *mine})
+
+
+def _told(identified: Identified) -> tuple[Parameters, ParameterSpace]:
+    """Return links and rotor inertias with their covariance, and the space that they are in.
+
+    Raises:
+        InputError: If the folder does not hold them.
+    """
+    path = identified.folder / "information.npz"
+    space = RobotPlant(identified.robot).space
+    bodies = 10 * len(space.groups)
+    kept = [k for k, n in enumerate(space.labels.names) if k < bodies or n.endswith(".armature")]
+    try:
+        data = read_arrays(path)
+        if tuple(data["parameter_names"][: len(space.labels)]) != space.labels.names:
+            raise ValueError("parameters of another robot")
+        values = np.asarray(data["parameter_values"], dtype=float)[kept]
+        covariance = np.asarray(data["parameter_covariance"], dtype=float)[np.ix_(kept, kept)]
+        if not (np.isfinite(values).all() and np.isfinite(covariance).all()):
+            raise ValueError("numbers that are not finite")
+    except (*UNREADABLE, IndexError) as problem:
+        raise InputError(
+            "the folder does not hold what draws need",
+            argument=str(path),
+            got=f"{type(problem).__name__}: {problem}",
+            cure="identify again with this version of heft",
+        ) from problem
+    names, units = (tuple(x[k] for k in kept) for x in (space.labels.names, space.labels.units))
+    labels = Labels(names, units, space.labels.frame)
+    positive = tuple(kept.index(k) for k in space.nonnegative if k in kept)
+    part = replace(
+        space,
+        labels=labels,
+        matrix=np.eye(len(kept)),
+        nominal=space.nominal[kept],
+        nonnegative=positive,
+    )
+    return Parameters(labels, values, covariance), part
+
+
+def _friction(
+    identified: Identified, count: int, rng: np.random.Generator
+) -> Iterator[dict[str, tuple[float, float]]]:
+    """Yield damping and Coulomb friction of each joint, draw by draw, none of them negative."""
+    drawn = {}
+    for joint, entry in identified.estimate["joints"].items():
+        if "viscous" not in entry["simple"]:
+            continue
+        pair = []
+        for name in ("viscous", "coulomb"):
+            value, std = float(entry["simple"][name]), entry["std"].get(name) or 0.0
+            if std > 0.0:
+                cut = scipy.stats.truncnorm(-value / std, np.inf, value, std)
+                pair.append(cut.rvs(count, random_state=rng))
+            else:
+                pair.append(np.full(count, value))
+        drawn[joint] = np.array(pair)
+    for k in range(count):
+        yield {joint: (float(v[0, k]), float(v[1, k])) for joint, v in drawn.items()}
+
+
+def _model(
+    robot: Robot, labels: Labels, values: Array, friction: dict[str, tuple[float, float]]
+) -> bytes:
+    links = {link.name: values[10 * k : 10 * k + 10] for k, link in enumerate(robot.bodies_links)}
+    armature = {
+        name.removesuffix(".armature"): float(value)
+        for name, value in zip(labels.names, values, strict=True)
+        if name.endswith(".armature") and name.removesuffix(".armature") in robot.joints
+    }
+    return export.write(robot, links, friction, armature)[_file_name(robot)]
+
+
+def _manifest(
+    results: Path, names: list[str], draws: ConsistentSamples, labels: Labels, seed: int
+) -> dict[str, Any]:
+    return {
+        "heft": __version__,
+        "information": file_hash(results / "information.npz"),
+        "seed": seed,
+        "effective_draws": draws.effective,
+        "split_r_hat": draws.disagreement,
+        "parameters": list(labels.names),
+        "units": list(labels.units),
+        "files": dict(zip(names, draws.values.tolist(), strict=True)),
+    }
