@@ -11,6 +11,7 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
+from heft.applications.identification.results import Identified
 from heft.cli import main
 from heft.dynamics import contact_map, contact_place
 from heft.errors import InvalidSetting, MissingSignal
@@ -378,3 +379,5 @@ def test_a_floating_robot_is_identified_from_files(
     assert mass == pytest.approx(8.0, rel=2e-3)
     one, two = (Information.load(tmp_path / d / "information.npz").rows for d in ("one", "two"))
     assert two > 1.9 * one
+    said = Identified.load(tmp_path / "two").robot.options
+    assert said == Robot.from_urdf_text(robots.WALKER, Options.from_toml(Path("with.toml"))).options
