@@ -279,7 +279,6 @@ def planar_arm(
     )
 
 
-<<<<<<< HEAD
 def oblique_arm(base: Literal["fixed", "free"] = "fixed") -> Robot:
     """Return an arm that slides and turns by turns, about axes along and across all others."""
     axes = ["1 0 0", "0 1 0", "0 0 -1", "0.6 0 0.8", "1 -2 2", "-2 1 2", "0 0.6 -0.8", "2 3 6"]
@@ -306,8 +305,6 @@ def _heavy(k: int) -> str:
     )
 
 
-=======
->>>>>>> floating
 WALKER = b"""
 <robot name="walker">
   <link name="trunk"><inertial><origin xyz="0.02 -0.01 0.1"/><mass value="5"/>
@@ -336,32 +333,3 @@ def walker(**said: Any) -> Robot:
     none = JointOptions(friction="none", armature=False)
     joints = {"hip": none, "knee": none}
     return Robot.from_urdf_text(WALKER, Options(base="free", joint=joints, **said))
-<<<<<<< HEAD
-=======
-
-
-def oblique_arm(base: Literal["fixed", "free"] = "fixed") -> Robot:
-    """Return an arm that slides and turns by turns, about axes along and across all others."""
-    axes = ["1 0 0", "0 1 0", "0 0 -1", "0.6 0 0.8", "1 -2 2", "-2 1 2", "0 0.6 -0.8", "2 3 6"]
-    parts, above = ['<link name="base">' + _heavy(0) + "</link>"], "base"
-    for k, axis in enumerate(axes):
-        kind = "prismatic" if k % 2 == 0 or k == 1 else "revolute"
-        parts.append(
-            f'<joint name="j{k}" type="{kind}"><parent link="{above}"/><child link="l{k}"/>'
-            f'<origin xyz="0.1 {0.02 * k} 0.2" rpy="{0.3 * k} -0.4 {0.2 - 0.1 * k}"/>'
-            f'<axis xyz="{axis}"/><limit lower="-1" upper="1" velocity="2" effort="50"/></joint>'
-            f'<link name="l{k}">{_heavy(k + 1)}</link>'
-        )
-        above = f"l{k}"
-    source = f"<robot name='oblique'>{''.join(parts)}</robot>".encode()
-    none = JointOptions(friction="none", armature=False)
-    joint = {f"j{k}": none for k in range(len(axes))}
-    return Robot.from_urdf_text(source, Options(base=base, joint=joint))
-
-
-def _heavy(k: int) -> str:
-    return (
-        f'<inertial><origin xyz="0.03 {0.01 * k} -0.02"/><mass value="{1.0 + 0.3 * k}"/><inertia '
-        f'ixx="0.02" ixy="0.001" ixz="-0.002" iyy="0.03" iyz="0.003" izz="0.025"/></inertial>'
-    )
->>>>>>> floating
