@@ -11,7 +11,7 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from heft.applications.identification.results import Identified
+from heft.applications.identification import Identified
 from heft.cli import main
 from heft.dynamics import contact_map, contact_place
 from heft.errors import InvalidSetting, MissingSignal
