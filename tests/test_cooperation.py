@@ -16,14 +16,10 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from heft.applications.cooperation import (
-    AveragesMethod,
     ContactSignals,
     CooperativeMethod,
     CooperativeResult,
-    Known,
     PaperMethod,
-    TeamBelief,
-    TeamRobot,
     identify_team_files,
     simulate_team_files,
 )
@@ -32,11 +28,8 @@ from heft.applications.cooperation.method import CooperativeRun, unplaced
 from heft.applications.cooperation.paper import estimate_map, observation
 from heft.applications.cooperation.pose import (
     MotionPair,
-    PoseBelief,
     composed,
-    difference,
     inverse,
-    moved,
 )
 from heft.applications.cooperation.windows import (
     SensorNoise,
@@ -249,95 +242,6 @@ def test_clocks_are_as_sure_as_they_say() -> None:
     assert 0.4 < np.sqrt(np.mean(np.square(off))) < 1.6
 
 
-def lying(signals: ContactSignals, sensor: str, lie: str) -> ContactSignals:
-    """Return what a robot reads one sensor of which lies."""
-    true = getattr(signals, sensor)
-    lies = {
-        "bias": true + np.array([0.6, 0.0, 0.0]),
-        "scale": 2.0 * true,
-        "swapped": true[:, [1, 0, 2]],
-    }
-    return replace(signals, **{sensor: lies[lie]})
-
-
-@pytest.mark.parametrize("sensor", ["angular_velocity", "velocity", "acceleration"])
-@pytest.mark.parametrize("lie", ["bias", "scale", "swapped"])
-def test_a_robot_one_sensor_of_which_lies_is_left_out(sensor: str, lie: str) -> None:
-    """It is named within 4 s, and poses and load are as sure as they say without it."""
-    five = replace(SHORT, robots=5, duration=4.5)
-    who = {"bias": 0, "scale": 2, "swapped": 4}[lie]
-    team = five.run(30 + who)
-    read = signals(team)
-    read[who] = lying(read[who], sensor, lie)
-    found = CooperativeMethod(every=20, longer=1.5).identify(read, Graph.ring(5))
-    (doubt,) = found.known[-1].doubts
-    assert (doubt.robot, doubt.sensor) == (who, sensor)
-    assert next(k.time for k in found.known if k.doubts) < 4.0
-    assert squared_error(team, found.known[-1]) < 2.5 and not found.changes
-    for a, b in ((0, 1), (1, 3), (4, 2)):
-        pose = found.known[-1].between(b, a)
-        assert pose is not None
-        R, t = team.pose(b, a)
-        assert np.abs(pose[0] - R).max() < 0.06 and np.abs(pose[1] - t).max() < 0.06
-
-
-def squared_error(team: SimulatedTeam, known: Known) -> float:
-    """Return the normalized squared error of the ten parameters, over ten."""
-    assert known.values is not None and known.covariance is not None
-    truth = team.bodies[0].seen_from(team.rotations[0], team.origins[0])
-    off = known.values - inertia.from_body(*truth)
-    return float(off @ np.linalg.solve(known.covariance, off)) / 10.0
-
-
-@pytest.mark.parametrize("who", [0, 3])
-def test_where_more_than_one_sensor_lies_the_others_poses_are_told_and_no_load(who: int) -> None:
-    team = replace(SHORT, robots=5).run(2)
-    read = signals(team)
-    for sensor in ("angular_velocity", "velocity", "acceleration"):
-        read[who] = lying(read[who], sensor, "swapped")
-    turned = read[who].velocity * np.array([1.0, -1.0, 1.0])
-    read[who] = replace(read[who], velocity=turned)
-    known = CooperativeMethod(every=1000).identify(read, Graph.ring(5)).known[-1]
-    assert [(d.robot, d.sensor) for d in known.doubts] == [(who, None)]
-    others = [k for k in range(5) if k != who]
-    assert known.between(others[0], who) is None and known.values is None
-    pose = known.between(others[3], others[0])
-    assert pose is not None
-    R, t = team.pose(others[3], others[0])
-    assert np.abs(pose[0] - R).max() < 0.06 and np.abs(pose[1] - t).max() < 0.06
-
-
-@pytest.mark.parametrize("robots", [2, 3, 5])
-def test_where_nobody_lies_nobody_is_left_out(robots: int) -> None:
-    for seed in range(4):
-        team = replace(SHORT, robots=robots, duration=5.0).run(seed)
-        found = CooperativeMethod(every=10).identify(signals(team), Graph.ring(robots))
-        assert not any(k.doubts for k in found.known)
-
-
-@pytest.mark.parametrize("fault", ["gain", "offset", "none", "offset of a torque"])
-def test_a_wrench_that_explains_what_is_left_over_is_named(fault: str) -> None:
-    """Only the sum counts: an offset of a torque is the same wherever it is, and has no name."""
-    for who in (0, 3):
-        team = replace(SHORT, robots=4, duration=7.0).run(who)
-        read = signals(team)
-        own = read[who]
-        faults = {
-            "gain": replace(own, force=1.2 * own.force, torque=1.2 * own.torque),
-            "offset": replace(own, force=own.force + np.array([0.0, 3.0, 0.0])),
-            "offset of a torque": replace(own, torque=own.torque + np.array([0.5, 0.0, 0.0])),
-            "none": own,
-        }
-        read[who] = faults[fault]
-        found = CooperativeMethod(every=30).identify(read, Graph.ring(4))
-        named = [k.wrench_doubt for k in found.known if k.wrench_doubt is not None]
-        assert {d.robot for d in named} == ({who} if fault in ("gain", "offset") else set())
-        if fault == "offset":
-            assert all(d.offset == pytest.approx(3.0, abs=0.3) for d in named)
-        elif fault != "none":
-            assert found.known[-1].misfit > 1.2
-
-
 def test_forces_at_points_alone_tell_the_load() -> None:
     sure = TeamNoise(*[1e-6] * 4, 0.0)
     exact = replace(SHORT, robots=4, duration=12.0, points=True, noise=sure).run(3)
@@ -384,96 +288,6 @@ def test_a_load_that_weak_motion_tells_is_as_sure_as_it_says(motion: TeamMotion)
         squared.append(off @ np.linalg.solve(known.covariance, off) / 10.0)
     assert len(squared) >= 3
     assert 0.3 < np.mean(squared) < 1.5
-
-
-def known_of(team: SimulatedTeam, std: float) -> TeamBelief:
-    """Return mass, a centre and all poses, in a frame of nobody's, as sure as is said."""
-    mass, com, _ = team.bodies[0].seen_from(team.rotations[1], team.origins[1])
-    frame = pose(11)
-    poses = {k: PoseBelief(composed(team.pose(k, 0), frame), np.eye(6) / std**2) for k in range(3)}
-    return TeamBelief(poses, (mass + 0.1, std), {1: (com + 0.02, std)})
-
-
-def test_what_is_known_for_sure_is_fixed_and_what_is_unsure_not_said(team: SimulatedTeam) -> None:
-    read, graph = signals(team), Graph.ring(3)
-
-    def known(belief: TeamBelief) -> Known:
-        return CooperativeMethod(every=1000, belief=belief).identify(read, graph).known[-1]
-
-    nothing, unsure = known(TeamBelief()), known(known_of(team, 1e7))
-    sure = known(known_of(team, 1e-7))
-    for found in (nothing, unsure, sure):
-        assert found.values is not None and found.covariance is not None
-    assert nothing.values is not None and unsure.values is not None
-    assert np.abs(unsure.values - nothing.values).max() < 1e-6
-    assert unsure.covariance == pytest.approx(nothing.covariance, rel=1e-6, abs=1e-12)
-    load, mine = sure.load(1), nothing.load(1)
-    assert load is not None and mine is not None and load.std is not None and mine.std is not None
-    mass, com, _ = team.bodies[0].seen_from(team.rotations[1], team.origins[1])
-    assert abs(load.mass - mass - 0.1) < 1e-6 and np.abs(load.com - com - 0.02).max() < 1e-6
-    assert (load.std[:4] < 1e-6).all() and (load.std[4:] < mine.std[4:]).all()
-    for j in (1, 2):
-        found_pose = sure.between(j, 0)
-        assert found_pose is not None
-        R, t = team.pose(j, 0)
-        assert np.abs(found_pose[0] - R).max() < 1e-6 and np.abs(found_pose[1] - t).max() < 1e-6
-
-
-def test_a_mass_that_is_known_tells_what_the_conditional_mean_does(team: SimulatedTeam) -> None:
-    read, graph = signals(team), Graph.ring(3)
-    whole = CooperativeMethod(every=1000).identify(read, graph).known[-1]
-    belief = TeamBelief(mass=(2.01, 1e-6))
-    given = CooperativeMethod(every=1000, belief=belief).identify(read, graph).known[-1]
-    assert whole.values is not None and whole.covariance is not None and given.values is not None
-    gain = whole.covariance[:, 0] / whole.covariance[0, 0]
-    expected = whole.values + gain * (2.01 - whole.values[0])
-    std = np.sqrt(np.diag(whole.covariance))
-    assert np.abs(given.values - expected)[1:] == pytest.approx(np.zeros(9), abs=1.0 * std.max())
-    assert (np.abs(given.values - expected) < 0.5 * std).all()
-
-
-def test_what_is_known_of_poses_and_load_keeps_intervals_true() -> None:
-    squared = []
-    for seed in range(8):
-        team = replace(SHORT, duration=4.0).run(seed)
-        rng = np.random.default_rng(seed)
-        poses = {}
-        for k in range(3):
-            off = 0.01 * rng.standard_normal(6)
-            poses[k] = PoseBelief(moved(team.pose(k, 0), off), np.eye(6) / 0.01**2)
-        belief = TeamBelief(poses, (2.0 + 0.01 * rng.standard_normal(), 0.01))
-        method = CooperativeMethod(every=1000, belief=belief)
-        known = method.identify(signals(team), Graph.ring(3)).known[-1]
-        squared.append(squared_error(team, known))
-    assert 0.4 < np.mean(squared) < 1.7
-
-
-def test_poses_that_are_known_need_no_motion_that_tells_them() -> None:
-    """A load that turns about no axis tells none, but its mass once they are known."""
-    team = replace(SHORT, motion=TeamMotion(0.7, 0.0), duration=5.0).run(3)
-    belief = replace(known_of(team, 1e-3), mass=None, centres={})
-    known = CooperativeMethod(every=1000, belief=belief).identify(signals(team), Graph.ring(3))
-    assert known.known[-1].between(1, 0) is not None and known.known[-1].unplaced == ()
-    assert known.known[-1].values is None  # no inertia
-
-
-def test_what_a_file_knows_is_what_frames_are() -> None:
-    """A frame turned by its rotation vector and put at its position; both unsure together."""
-    rng = np.random.default_rng(3)
-    turn, at = rng.normal(size=3), rng.normal(size=3)
-    robot = TeamRobot(
-        "a", position=tuple(at), position_std=0.02, rotation=tuple(turn), rotation_std=0.01
-    )
-    assert robot.pose is not None
-    R = Rotation.from_rotvec(turn).as_matrix()
-    assert np.allclose(robot.pose.pose[0], R.T)
-    assert np.allclose(R @ robot.pose.pose[1] + at, 0.0)
-    off = []
-    for _ in range(4000):
-        other_R = R @ Rotation.from_rotvec(0.01 * rng.normal(size=3)).as_matrix()
-        other = (other_R.T, -other_R.T @ (at + 0.02 * rng.normal(size=3)))
-        off.append(difference(robot.pose.pose, other))
-    assert np.allclose(np.cov(np.array(off).T) @ robot.pose.information, np.eye(6), atol=0.2)
 
 
 def test_poses_are_estimated_once_there_are_windows_enough_and_then_ever_more(
@@ -725,26 +539,3 @@ def test_the_papers_estimates_are_those_of_every_frame_and_sharing_them_agrees()
         apart.append(np.ptp([load.mass for load in loads]))
         off.append(np.mean([abs(load.mass - 2.0) for load in loads]))
     assert apart[1] < 0.3 * apart[0] and off[1] < 1.5 * off[0] + 0.01
-
-
-def test_means_alone_tell_a_large_team_what_all_windows_do() -> None:
-    large = replace(SHORT, robots=12, masses=(8.0,), noise=TeamNoise(0.05, 0.05, 0.1, 0.2, 0.05))
-    squared = []
-    for seed in (1, 2, 3):
-        team = replace(large, duration=5.0).run(seed)
-        graph = Graph.grid(3, 4)
-        parts = [Windows.of(s) for s in signals(team)]
-        found = AveragesMethod(rounds=40).identify(parts, graph)
-        assert found.apart < 1e-6
-        whole = CooperativeMethod(every=1000).identify(signals(team), graph).known[-1]
-        for robot in (0, 7):
-            mine, central = found.load(robot), whole.load(robot)
-            assert central is not None and central.std is not None and mine.std is not None
-            assert (np.abs(mine.numbers - central.numbers) < 0.7 * central.std).all()
-            assert mine.std == pytest.approx(central.std, rel=0.3)
-        mass, com, about = team.bodies[0].seen_from(team.rotations[7], team.origins[7])
-        load = found.load(7)
-        off = inertia.from_body(load.mass, load.com, load.inertia)
-        off = off - inertia.from_body(mass, com, about)
-        squared.append(off @ np.linalg.solve(load.covariance, off) / 10.0)
-    assert 0.2 < np.mean(squared) < 2.0
