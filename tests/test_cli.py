@@ -371,7 +371,7 @@ BAD: dict[str, tuple[str, str]] = {
     "an unknown option in a file": (f"{GOOD} --with {{files}}/unknown.toml", "gravitation"),
     "options of an unknown joint": (f"{GOOD} --with {{files}}/unknown_joint.toml", "elbow"),
     "options that are not there": (f"{GOOD} --with {{files}}/no.toml", "no.toml"),
-    "a floating base without its pose": (f"{GOOD} --with {{files}}/free.toml", "free"),
+    "a floating base without its pose": (f"{GOOD} --with {{files}}/free.toml", "pos.base.x"),
     "a broken map": (f"{GOOD} --map {{files}}/broken_map.toml", "broken_map.toml"),
     "a map of another log": (f"{GOOD} --map {{files}}/other_map.toml", "stamp"),
     "nothing earlier": (f"{GOOD} --given {{files}}/no", "no"),

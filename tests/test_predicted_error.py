@@ -147,7 +147,7 @@ def test_what_is_unexplained_is_a_share_of_how_torque_varies(size: float) -> Non
     problem: Any = SimpleNamespace(
         channels=("a", "b"), recordings=(log,), timelines=(SimpleNamespace(step=0.01, used=200),)
     )
-    problem.with_recordings = lambda recordings: problem
+    problem.with_recordings = lambda recordings, decimation: problem
     none = np.zeros((200, 0))
     part = Stretch(0, time, np.arange(200), none, none, tau, guess[None], guess)
     found = scored(problem, ("full",), lambda whole: [part], 5.0)
