@@ -16,7 +16,6 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from heft.applications.cooperation import (
-    ContactSignals,
     CooperativeMethod,
     CooperativeResult,
     PaperMethod,
@@ -44,25 +43,15 @@ from heft.estimators import TwistInformation
 from heft.estimators.dual_quaternions import difference_matrix, pose_of, product
 from heft.experiments import SimulatedTeam, Team, TeamMotion, TeamNoise
 from heft.information import Graph, averaged, consensus_maps, inertia
+from tests.teams import SHORT, pose, signals
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
-SHORT = Team(robots=3, duration=6.0, changes=(), masses=(2.0,))
 NONE = SensorNoise(0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 @pytest.fixture(scope="module")
 def team() -> SimulatedTeam:
     return SHORT.run(7)
-
-
-def signals(team: SimulatedTeam, exact: bool = False) -> list[ContactSignals]:
-    logs = (team.columns(k, exact=exact) for k in range(team.count))
-    return [ContactSignals.of_columns(log, "grasp") for log in logs]
-
-
-def pose(seed: int) -> tuple[Array, Array]:
-    rng = np.random.default_rng(seed)
-    return Rotation.random(random_state=seed).as_matrix(), rng.normal(size=3)
 
 
 def test_quaternions_multiply_as_rotations_do() -> None:

@@ -24,30 +24,18 @@ from heft.applications.cooperation.pose import (
     moved,
 )
 from heft.applications.cooperation.windows import (
-    SensorNoise,
     Windows,
 )
-from heft.experiments import SimulatedTeam, Team, TeamMotion, TeamNoise
+from heft.experiments import SimulatedTeam, TeamMotion, TeamNoise
 from heft.information import Graph, inertia
+from tests.teams import SHORT, pose, signals
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
-SHORT = Team(robots=3, duration=6.0, changes=(), masses=(2.0,))
-NONE = SensorNoise(0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 @pytest.fixture(scope="module")
 def team() -> SimulatedTeam:
     return SHORT.run(7)
-
-
-def signals(team: SimulatedTeam, exact: bool = False) -> list[ContactSignals]:
-    logs = (team.columns(k, exact=exact) for k in range(team.count))
-    return [ContactSignals.of_columns(log, "grasp") for log in logs]
-
-
-def pose(seed: int) -> tuple[Array, Array]:
-    rng = np.random.default_rng(seed)
-    return Rotation.random(random_state=seed).as_matrix(), rng.normal(size=3)
 
 
 def lying(signals: ContactSignals, sensor: str, lie: str) -> ContactSignals:

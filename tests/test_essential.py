@@ -10,7 +10,13 @@ import pytest
 import scipy.stats
 
 from heft.errors import InvalidSetting
-from heft.estimators import Elimination, Essential, Estimate, LeastSquares, elimination
+from heft.estimators import (
+    BackwardElimination,
+    Essential,
+    Estimate,
+    LeastSquares,
+    backward_elimination,
+)
 from heft.information import Information, Labels
 from tests.row_problems import RowProblem
 
@@ -59,7 +65,7 @@ def test_each_goes_that_has_the_largest_relative_deviation_of_a_new_fit() -> Non
     problem = mixed()
     estimate = LeastSquares().fit(problem)
     weights = worth(estimate)
-    path = elimination(estimate)
+    path = backward_elimination(estimate)
     kept = list(range(len(problem.truth)))
     for k, gone in enumerate(path.order.tolist()):
         values, std = refit(problem, kept, weights)
@@ -75,7 +81,7 @@ def test_the_rise_is_the_square_of_the_relative_deviation_so_no_other_would_cost
     problem = mixed()
     estimate = LeastSquares().fit(problem)
     weights = worth(estimate)
-    path = elimination(estimate)
+    path = backward_elimination(estimate)
     everything = list(range(len(problem.truth)))
     for k in range(len(everything) - 1):
         kept = list(path.kept(k))
@@ -113,7 +119,7 @@ def test_the_stop_by_training_error_is_the_last_within_it() -> None:
 
 def test_noise_above_the_band_allows_no_more() -> None:
     estimate = LeastSquares().fit(mixed())
-    first = elimination(estimate).energies[0]
+    first = backward_elimination(estimate).energies[0]
     whole, part = (Essential(rise=0.1).reduced(estimate, s * first) for s in (1.0, 0.01))
     assert len(part.kept) > len(whole.kept)
     assert Essential(rise=0.1).reduced(estimate).kept == whole.kept
@@ -188,7 +194,7 @@ def test_what_cannot_be_told_goes_first_and_costs_nothing() -> None:
     Y[:, :, 7] = 0.0
     same = replace(problem, regressor=Y)
     information = same.information()
-    path = Elimination.of(information)
+    path = BackwardElimination.of(information)
     assert path.untold == 2
     assert path.order[0] == 7 and path.order[1] in (0, 2, 6)
     kept = list(path.kept(2))

@@ -149,4 +149,8 @@ def test_what_is_no_result_is_refused(identified: Path, tmp_path: Path) -> None:
     (tmp_path / "mine" / "thesis.txt").write_text("years")
     with pytest.raises(InvalidSetting):
         sample_files(identified, tmp_path / "mine", 2)
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "robot_1.urdf").write_text("not drawn")  # no samples.json beside it
+    with pytest.raises(InvalidSetting):
+        sample_files(identified, tmp_path / "theirs", 2)
     assert not (tmp_path / "out").exists() and (tmp_path / "mine" / "thesis.txt").exists()

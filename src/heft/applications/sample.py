@@ -8,6 +8,7 @@ with it. What the data do not tell varies as widely as the model file is doubted
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -83,10 +84,11 @@ def _file_name(robot: Robot) -> str:
 
 
 def _require_own(out: Path, model: Path) -> None:
-    """Refuse a folder that holds more than draws."""
-    held = sorted(out.iterdir()) if out.is_dir() else []
-    mine = [p.name for p in held if p.match(f"{model.stem}_*{model.suffix}")]
-    require_own(out, {MANIFEST, *mine})
+    """Refuse a folder that holds more than earlier draws: their manifest, and what it names."""
+    name = re.compile(rf"{model.stem}_\d+{re.escape(model.suffix)}")
+    earlier = out.is_dir() and (out / MANIFEST).exists()
+    held = [p.name for p in out.iterdir() if name.fullmatch(p.name)] if earlier else []
+    require_own(out, {MANIFEST, *held})
 
 
 def _told(identified: Identified) -> tuple[Parameters, ParameterSpace]:

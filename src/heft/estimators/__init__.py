@@ -5,7 +5,7 @@ from .noise import Noise, autocovariance, autocorrelation_time
 from .estimate import Estimate
 from .variance_components import VarianceComponents
 from .least_squares import LeastSquares
-from .essential import Elimination, Essential, EssentialEstimate, elimination
+from .essential import BackwardElimination, Essential, EssentialEstimate, backward_elimination
 from .delay_search import DelaySearch, DelayFound
 from .bandwidth_search import BandwidthSearch
 from .robust import Hampel, Huber

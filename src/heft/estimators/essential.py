@@ -39,7 +39,7 @@ CHECKS: Keys = {
 
 
 @dataclass(frozen=True)
-class Elimination:
+class BackwardElimination:
     """What becomes of a fit as its parameters are dropped one by one.
 
     The first are those that the rows cannot tell from others: without them the residual is the
@@ -60,7 +60,9 @@ class Elimination:
     untold: int
 
     @staticmethod
-    def of(information: Information, weights: Mapping[str, float] | None = None) -> Elimination:
+    def of(
+        information: Information, weights: Mapping[str, float] | None = None
+    ) -> BackwardElimination:
         """Return the elimination of all parameters of some information.
 
         Args:
@@ -95,7 +97,7 @@ class Elimination:
             energies.append(_energy(information, kept, values / lengths[kept]))
         ratios.append(1.0)
         untold = len(order) - int(seen.rank)
-        return Elimination(
+        return BackwardElimination(
             np.array(order, dtype=np.intp), np.array(energies), np.array(ratios), untold
         )
 
@@ -129,7 +131,7 @@ class EssentialEstimate(Estimate):
     """
 
     kept: tuple[int, ...] = ()
-    elimination: Elimination | None = field(default=None, repr=False)
+    elimination: BackwardElimination | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -181,7 +183,10 @@ class Essential:
         return self.reduced(estimate, problem.residual_energy(estimate.fitted))
 
     def reduced(
-        self, estimate: Estimate, in_band: Array | None = None, path: Elimination | None = None
+        self,
+        estimate: Estimate,
+        in_band: Array | None = None,
+        path: BackwardElimination | None = None,
     ) -> EssentialEstimate:
         """Return the essential parameters of a least-squares estimate, without looking at rows.
 
@@ -191,7 +196,7 @@ class Essential:
                 (channels,); that of all frequencies if not given.
             path: The estimate's elimination, where it is known.
         """
-        path = path or elimination(estimate)
+        path = path or backward_elimination(estimate)
         kept = path.kept(self.dropped(estimate, path, in_band))
         triangle, own = estimate.information.combined(estimate.fitted_with), list(kept)
         seen = Directions.of(triangle.R[:, own], triangle.rows)
@@ -207,10 +212,12 @@ class Essential:
             settings, kept, path,
         )  # fmt: skip
 
-    def dropped(self, estimate: Estimate, path: Elimination, in_band: Array | None = None) -> int:
+    def dropped(
+        self, estimate: Estimate, path: BackwardElimination, in_band: Array | None = None
+    ) -> int:
         """Return how many parameters are dropped before the stop; arguments as of `reduced`."""
         first = path.energies[0] if in_band is None else in_band
-        rules: dict[str, Callable[[Estimate, Elimination], NDArray[np.bool_]]] = {
+        rules: dict[str, Callable[[Estimate, BackwardElimination], NDArray[np.bool_]]] = {
             "training-error": lambda e, p: self._error_rises(e, p, first),
             "ratio": lambda _, p: np.append(False, p.ratios[:-1] <= self.ratio),
             "f-statistic": self._matters,
@@ -222,7 +229,7 @@ class Essential:
         return int(np.argmax(beyond)) - 1 if beyond.any() else len(path.order)
 
     def _error_rises(
-        self, estimate: Estimate, path: Elimination, first: Array
+        self, estimate: Estimate, path: BackwardElimination, first: Array
     ) -> NDArray[np.bool_]:
         # Rows are smooth: what is dropped changes the residual in the motion's band only.
         rise = (path.energies - path.energies[0]) @ np.square(estimate.fit_weights)
@@ -230,7 +237,7 @@ class Essential:
         allowed = ((1.0 + self.rise) ** 2 - 1.0) * (first @ np.square(estimate.fit_weights))
         return np.asarray(rise > allowed + ROUNDING * whole)
 
-    def _matters(self, estimate: Estimate, path: Elimination) -> NDArray[np.bool_]:
+    def _matters(self, estimate: Estimate, path: BackwardElimination) -> NDArray[np.bool_]:
         energy, free = _independent(estimate, path)
         gone = np.arange(len(energy)) - path.untold
         counted = np.maximum(gone, 1)
@@ -238,13 +245,13 @@ class Essential:
         chance = scipy.special.fdtri(counted, free, 1.0 - self.significance)
         return np.asarray((gone > 0) & (statistic > chance))
 
-    def _fits_less(self, estimate: Estimate, path: Elimination) -> NDArray[np.bool_]:
+    def _fits_less(self, estimate: Estimate, path: BackwardElimination) -> NDArray[np.bool_]:
         energy, free = _independent(estimate, path)
         gone = np.maximum(np.arange(len(energy)) - path.untold, 0)
         square = energy / (free + gone)
         return np.asarray(square > square[0] * (1.0 + ROUNDING))
 
-    def _leaves_range(self, estimate: Estimate, path: Elimination) -> NDArray[np.bool_]:
+    def _leaves_range(self, estimate: Estimate, path: BackwardElimination) -> NDArray[np.bool_]:
         triangles = estimate.information.triangles
         rows = np.array([t.rows for t in triangles], dtype=float)
         rms = np.array([np.linalg.norm(t.factor[:, -1]) for t in triangles]) / np.sqrt(rows)
@@ -255,7 +262,7 @@ class Essential:
         return np.asarray(beyond.any(axis=1))
 
 
-def elimination(estimate: Estimate) -> Elimination:
+def backward_elimination(estimate: Estimate) -> BackwardElimination:
     """Return the elimination of an estimate's parameters, rows weighted by what they are worth.
 
     That is as in the fit, and less by the root of the channel's autocorrelation time: deviations
@@ -266,10 +273,10 @@ def elimination(estimate: Estimate) -> Elimination:
     """
     worth = np.array(estimate.fit_weights) / np.sqrt(estimate.noise.autocorrelation_time)
     weights = dict(zip(estimate.information.channels, worth.tolist(), strict=True))
-    return Elimination.of(estimate.information, weights)
+    return BackwardElimination.of(estimate.information, weights)
 
 
-def _independent(estimate: Estimate, path: Elimination) -> tuple[Array, float]:
+def _independent(estimate: Estimate, path: BackwardElimination) -> tuple[Array, float]:
     """Return the residual sums of squares as of independent rows, and their degrees of freedom.
 
     A row counts by its channel's integrated autocorrelation time, so that it makes no difference

@@ -18,7 +18,7 @@ from heft.estimators import (
     StandardEstimate,
     TruncatedRegressor,
     back_projection,
-    elimination,
+    backward_elimination,
     essential_standard,
 )
 from heft.information import ParameterSpace, inertia
@@ -79,7 +79,7 @@ class _Others:
         whole = LeastSquares().conclude(
             estimate.information, noise.sigma, noise.autocorrelation_time, 1
         )
-        path, in_band = elimination(whole), self.problem.residual_energy(whole.fitted)
+        path, in_band = backward_elimination(whole), self.problem.residual_energy(whole.fitted)
         registered = {name: make() for name, make in ESTIMATORS.items()}
         plain = isinstance(registered[method], Essential | LeastSquares)
         told = path.kept(path.untold)
