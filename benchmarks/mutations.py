@@ -191,7 +191,7 @@ class Copy:
     @cached_property
     def tests(self) -> tuple[str, ...]:
         """All tests of the copy, those among them that are newer than what is known of reach."""
-        call = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
+        call = [sys.executable, "-m", "pytest", "--collect-only", "-p", "no:cacheprovider"]
         environment = {**os.environ, "PYTHONPATH": f"{self.folder / 'src'}:{self.folder}"}
         listed = subprocess.run(
             call, cwd=self.folder, env=environment, capture_output=True, text=True, check=False
@@ -369,6 +369,7 @@ def main() -> None:
     reach, done = Reach.load(), known()
     plan = drawn(reach, chosen.count, chosen.seed)
     survived = [m for m in plan if done.get(m.key, {}).get("outcome") == "passed"]
+    survived = [m for m in survived if m.key not in equivalent()]
     todo = survived if chosen.again else [m for m in plan if m.key not in done]
     for result in tried(reach, todo, chosen.again, chosen.jobs):
         done[str(result["key"])] = result
