@@ -298,6 +298,10 @@ def test_nodes_agree_to_the_bit_and_with_the_logs_on_one_machine(team: Simulated
     found = [node.found() for node in nodes]
     first = found[0].load(0)
     assert first is not None
+    history = [k.time for k in nodes[0].solver.history()]
+    due = nodes[0].settings.method.every * SETTINGS.stride
+    assert max(np.diff(history)) <= due + 1e-9  # no window is passed over
+    assert whole[0].time[-1] - SETTINGS.stride - 0.01 <= history[-1] <= whole[0].time[-1] + 0.01
     for other in found[1:]:
         load = other.load(0)
         assert load is not None and load.mass == first.mass

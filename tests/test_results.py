@@ -238,6 +238,27 @@ def test_units_and_numbers_of_the_estimate_are_those_of_the_model_file(arm: Run)
         assert np.allclose(got[4:], wanted[4:], rtol=0.0, atol=1e-9 * np.abs(wanted[4:]).max())
 
 
+def test_an_interval_contains_its_number_and_is_two_deviations_wide_where_nothing_bounds_it(
+    arm: Run,
+) -> None:
+    for p in arm.estimate["parameters"]:
+        low, high = (
+            x if x is not None else s * np.inf for s, x in zip((-1, 1), p["interval"], strict=True)
+        )
+        assert low <= p["value"] <= high
+        if ".inertia." in p["name"]:
+            assert high - p["value"] == pytest.approx(p["value"] - low, rel=1e-9)
+            assert high - low == pytest.approx(2.0 * 1.96 * p["std"], rel=1e-3)
+
+
+def test_a_number_stands_alone_only_where_all_that_it_needs_does(arm: Run) -> None:
+    """An inertia about the centre of mass needs mass and first moments, a mass only itself."""
+    seen = {p["name"]: p["seen"] for p in arm.estimate["parameters"]}
+    for link in TRUTH["links"]:
+        if "alone" in {seen[f"{link}.inertia.{k}"] for k in MOMENTS}:
+            assert {seen[f"{link}.{n}"] for n in ("mass", "com.x", "com.y", "com.z")} == {"alone"}
+
+
 def test_friction_of_the_estimate_is_that_of_the_model_file(arm: Run) -> None:
     model = pin.buildModelFromUrdf(str(arm.folder / "robot.urdf"))
     for joint, entry in arm.estimate["joints"].items():
