@@ -49,6 +49,7 @@ CLOSE = 6  # files of tests that are tried before others
 COMMANDS = ("tests/test_cli.py",)  # tests in processes of their own
 MOST_SECONDS = 20.0  # of tests for one mutant, as long as they take without it
 MORE_SECONDS = 120.0  # for one that survived
+UNKNOWN = 10.0  # taken for a test that is newer than `--reach` [s]
 SLOWER, STARTING = 4.0, 40.0  # how much longer a mutant's tests may take, as a factor and by [s]
 COPIED = ("src", "tests", "benchmarks", "docs", "examples", "fuzz", "README.md", "CHANGELOG.md")
 COPIED += ("pyproject.toml", "constraints.txt", "mkdocs.yml", "Makefile", "LICENSE")
@@ -179,7 +180,7 @@ class Copy:
     def run(self, reach: Reach, tests: Sequence[str]) -> tuple[str, str]:
         """Return "passed", "failed" or "too slow", and the test that failed."""
         assert self.server.stdin is not None and self.server.stdout is not None
-        most = STARTING + SLOWER * sum(reach.seconds.get(t, 1.0) for t in tests)
+        most = STARTING + SLOWER * sum(reach.seconds.get(t, UNKNOWN) for t in tests)
         self.server.stdin.write(json.dumps({"tests": list(tests), "most": most}) + "\n")
         self.server.stdin.flush()
         answer = self.server.stdout.readline()
