@@ -18,6 +18,7 @@ from heft.estimators import (
     Essential,
     Estimator,
     LeastSquares,
+    MaximumLikelihood,
     Ransac,
 )
 from heft.estimators.robust import Hampel, Huber
@@ -56,6 +57,10 @@ def ordinary(sweeps: int = 2) -> LeastSquares:
 TABLE = {
     "least-squares": Line(LeastSquares, LeastSquares(coloured=False)),
     "ordinary": Line(ordinary, ordinary(sweeps=0)),
+    "maximum-likelihood": Line(MaximumLikelihood, MaximumLikelihood(sweeps=1)),
+    "maximum-likelihood-periods": Line(
+        lambda: MaximumLikelihood("periods"), MaximumLikelihood("periods")
+    ),
     "huber": Line(Huber, Huber(threshold=1e6)),
     "hampel": Line(lambda: Hampel(window=41), Hampel(threshold=1e6), by_piece=True),
     "blocks": Line(lambda: BlockMedian(blocks=20), BlockMedian(blocks=BLOCKS)),

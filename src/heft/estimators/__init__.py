@@ -10,6 +10,7 @@ from .delay_search import DelaySearch, DelayFound
 from .bandwidth_search import BandwidthSearch
 from .robust import Hampel, Huber
 from .segments import BlockMedian, Ransac
+from .maximum_likelihood import MaximumLikelihood, decorrelation
 from .registry import ESTIMATORS, Estimator, Method, robust_methods
 from .feasible_set import IDENTITY, Limits, cone_metric
 from .known_bodies import KnownMass, MirrorImages

@@ -13,6 +13,7 @@ from typing import Protocol
 from .essential import Essential
 from .estimate import Estimate
 from .least_squares import LeastSquares
+from .maximum_likelihood import MaximumLikelihood
 from .robust import Hampel, Huber, RowProblem
 from .segments import BlockMedian, Ransac
 
@@ -69,9 +70,20 @@ def by_range() -> Essential:
     return Essential("torque-range")
 
 
+def by_periods() -> MaximumLikelihood:
+    """Return maximum likelihood with the noise that periods do not repeat [Swevers1997]."""
+    return MaximumLikelihood("periods")
+
+
 ESTIMATORS: dict[str, Method] = {
     "least-squares": Method(LeastSquares, "rows weighted by their channel's noise"),
     "ordinary": Method(ordinary, "all rows weigh the same"),
+    "maximum-likelihood": Method(
+        MaximumLikelihood, "rows weighted by the noise covariance between channels"
+    ),
+    "maximum-likelihood-periods": Method(
+        by_periods, "the same, of the noise that periods of the motion do not repeat"
+    ),
     "huber": Method(Huber, "rows weigh less the farther off they are", robust=True),
     "hampel": Method(Hampel, "rows that stand out from their neighbours are left out", robust=True),
     "blocks": Method(BlockMedian, "the median of what blocks of the log say", robust=True),
