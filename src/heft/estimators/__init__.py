@@ -13,6 +13,7 @@ from .segments import BlockMedian, Ransac
 from .maximum_likelihood import MaximumLikelihood, decorrelation
 from .registry import ESTIMATORS, Estimator, Method, robust_methods
 from .feasible_set import IDENTITY, Limits, cone_metric
+from .log_cholesky import LogCholesky
 from .known_bodies import KnownMass, MirrorImages
 from .consistent import ConsistentEstimate, PhysicallyConsistent, Stated
 from .consistent import body_statistics, stated_numbers
