@@ -61,6 +61,7 @@ TABLE = {
     "maximum-likelihood-periods": Line(
         lambda: MaximumLikelihood("periods"), MaximumLikelihood("periods")
     ),
+    "log-cholesky": Line(LeastSquares, LeastSquares(coloured=False)),
     "huber": Line(Huber, Huber(threshold=1e6)),
     "hampel": Line(lambda: Hampel(window=41), Hampel(threshold=1e6), by_piece=True),
     "blocks": Line(lambda: BlockMedian(blocks=20), BlockMedian(blocks=BLOCKS)),

@@ -6,14 +6,14 @@ A pseudo-inertia measured at the model file's value, U, is written as
 
 so that any numbers d_i and L_ij (i > j) are a body, and ½ ‖R u − z‖² is minimised over them by
 Levenberg and Marquardt's method [Marquardt1963], drives' parameters ≥ 0 by projection. Measuring at
-the model file's value multiplies L by that of the file: with ε = 0 these are the numbers of
-[Rucker2022, eq. 10], up to offsets and a triangular map.
+the model file's value multiplies L by that of the file: with ε = 0 this is the parametrisation of
+[Rucker2022], up to offsets and a triangular map.
 
 At the edge of the cone the optimum is at d_i → −∞, where all derivatives vanish: from most starts
-the steps die far from the optimum, however they are ended, and a rule that ends them is no
-convergence. So it starts from the semidefinite optimum, its eigenvalues raised to a floor, keeps d_i
-above a bound, and ends where steps no longer gain. From there it cannot gain much either: it is
-here to be compared, and for objectives that are not convex.
+the steps die far from the optimum, and a rule that ends them is no convergence. So it starts from
+the semidefinite optimum, its eigenvalues raised to a floor, keeps d_i above a bound, and ends where
+steps no longer gain. From there it cannot gain much either: it is here to be compared, and for
+objectives that are not convex.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from .essential import Essential
 from .estimate import Estimate
@@ -34,11 +34,13 @@ class Method:
         make: Makes it.
         summary: What it does, for help.
         robust: Whether it finds rows that are no part of the experiment.
+        solver: Of the physically consistent estimate that follows; see `PhysicallyConsistent`.
     """
 
     make: Callable[[], Estimator]
     summary: str
     robust: bool = False
+    solver: Literal["conic", "log-cholesky"] = "conic"
 
     def __call__(self) -> Estimator:
         """Return the estimator."""
@@ -83,6 +85,11 @@ ESTIMATORS: dict[str, Method] = {
     ),
     "maximum-likelihood-periods": Method(
         by_periods, "the same, of the noise that periods of the motion do not repeat"
+    ),
+    "log-cholesky": Method(
+        LeastSquares,
+        "least squares; log-Cholesky steps to consistent bodies",
+        solver="log-cholesky",
     ),
     "huber": Method(Huber, "rows weigh less the farther off they are", robust=True),
     "hampel": Method(Hampel, "rows that stand out from their neighbours are left out", robust=True),

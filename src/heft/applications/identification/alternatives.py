@@ -155,8 +155,16 @@ def alternatives(
     filtered = (s.total for s in scores if s.friction == "full" and s.filter_hz is not None)
     error = max(filtered, default=float("nan"))
     names = space.labels.names
-    own = Alternative("consistent", "standard", len(names), names, error, *_physics(space, values))
+    own = Alternative(
+        _solved_by(method), "standard", len(names), names, error, *_physics(space, values)
+    )
     return (own, *_Others(problem, scored, corner).of(estimate, method))
+
+
+def _solved_by(method: str) -> str:
+    """Return what the consistent estimate is listed as."""
+    solver = ESTIMATORS[method].solver
+    return "consistent" if solver == "conic" else f"consistent, {solver}"
 
 
 def _physics(space: ParameterSpace, values: Array) -> tuple[int, int, int]:
