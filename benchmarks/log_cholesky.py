@@ -5,10 +5,10 @@
 A Panda whose links are thin rods, with two eigenvalues of the pseudo-inertia zero, the fifth a
 hundredth of its mass, five of fourteen friction coefficients zero; 10 s of a random Fourier motion
 at 100 Hz, white torque noise of 5 % rms (and of 0.5 %, where more is at stake), a prior of a
-quarter of a row's strength about the URDF's bodies seen through a random distortion of 12 %. Asked: the steps end, within half a unit of
-χ²/2 of the semidefinite optimum, within a second together with it. Beside it stand the same steps
-from the prior's bodies, ended by the same rules. `--development` takes other seeds, on which
-settings are chosen; they are never stored.
+quarter of a row's strength about the URDF's bodies seen through a random distortion of 12 %.
+Asked: the steps end, within half a unit of χ²/2 of the semidefinite optimum, within a second
+together with it. Beside it stand the same steps from the prior's bodies, ended by the same rules.
+`--development` takes other seeds, on which settings are chosen; they are never stored.
 """
 
 from __future__ import annotations

@@ -15,11 +15,13 @@ import pytest
 from heft.estimators import (
     ESTIMATORS,
     BlockMedian,
+    ErrorsInVariables,
     Essential,
     Estimator,
     LeastSquares,
     MaximumLikelihood,
     Ransac,
+    TotalLeastSquares,
 )
 from heft.estimators.robust import Hampel, Huber
 from heft.plants import Problem
@@ -41,7 +43,8 @@ class Line:
         quick: Made as the registry makes it, but for settings that only cost time.
         limit: Settings with which it is least squares, on rows that come `BLOCKS` times.
         by_piece: Whether it judges a row by its neighbours in a piece: then pieces matter.
-        biased: Whether it leaves out what hardly matters: it does not tend to the truth then.
+        biased: Whether it does not tend to the truth of such rows: it leaves out what hardly
+            matters, or takes the regressor for noisy.
     """
 
     quick: Callable[[], Estimator]
@@ -60,6 +63,11 @@ TABLE = {
     "maximum-likelihood": Line(MaximumLikelihood, MaximumLikelihood(sweeps=1)),
     "maximum-likelihood-periods": Line(
         lambda: MaximumLikelihood("periods"), MaximumLikelihood("periods")
+    ),
+    "total-least-squares": Line(TotalLeastSquares, TotalLeastSquares(0.0), biased=True),
+    "errors-in-variables": Line(ErrorsInVariables, ErrorsInVariables()),
+    "effective-variance": Line(
+        lambda: ErrorsInVariables("effective-variance"), ErrorsInVariables("effective-variance")
     ),
     "log-cholesky": Line(LeastSquares, LeastSquares(coloured=False)),
     "huber": Line(Huber, Huber(threshold=1e6)),

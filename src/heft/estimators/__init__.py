@@ -11,6 +11,9 @@ from .bandwidth_search import BandwidthSearch
 from .robust import Hampel, Huber
 from .segments import BlockMedian, Ransac
 from .maximum_likelihood import MaximumLikelihood, decorrelation
+from .errors_in_variables import measured_regressor_covariance, signal_projection, whitening
+from .total_least_squares import TotalLeastSquares
+from .regressor_noise import ErrorsInVariables
 from .registry import ESTIMATORS, Estimator, Method, robust_methods
 from .feasible_set import IDENTITY, Limits, cone_metric
 from .log_cholesky import LogCholesky
@@ -28,5 +31,4 @@ from .recursive import CovarianceRecursion, Filter, State
 from .harmonic_least_squares import HarmonicEstimate, HarmonicLeastSquares
 from .state_smoother import Innovations, IteratedSmoother, LinearisedLog, SmoothedLog, System
 from .dual_quaternions import TwistInformation
-from .errors_in_variables import measured_regressor_covariance, signal_projection, whitening
 from .state_filter import FilterError, StateFilter

@@ -14,8 +14,10 @@ from .essential import Essential
 from .estimate import Estimate
 from .least_squares import LeastSquares
 from .maximum_likelihood import MaximumLikelihood
+from .regressor_noise import ErrorsInVariables
 from .robust import Hampel, Huber, RowProblem
 from .segments import BlockMedian, Ransac
+from .total_least_squares import TotalLeastSquares
 
 
 class Estimator(Protocol):
@@ -77,6 +79,11 @@ def by_periods() -> MaximumLikelihood:
     return MaximumLikelihood("periods")
 
 
+def by_effective_variance() -> ErrorsInVariables:
+    """Return maximum likelihood by the effective variance [Orear1982]."""
+    return ErrorsInVariables("effective-variance")
+
+
 ESTIMATORS: dict[str, Method] = {
     "least-squares": Method(LeastSquares, "rows weighted by their channel's noise"),
     "ordinary": Method(ordinary, "all rows weigh the same"),
@@ -85,6 +92,15 @@ ESTIMATORS: dict[str, Method] = {
     ),
     "maximum-likelihood-periods": Method(
         by_periods, "the same, of the noise that periods of the motion do not repeat"
+    ),
+    "total-least-squares": Method(
+        TotalLeastSquares, "all columns off by as much as the torque; for comparison"
+    ),
+    "errors-in-variables": Method(
+        ErrorsInVariables, "corrected for the regressor's noise that periods of the motion show"
+    ),
+    "effective-variance": Method(
+        by_effective_variance, "maximum likelihood with that noise; for comparison"
     ),
     "log-cholesky": Method(
         LeastSquares,
