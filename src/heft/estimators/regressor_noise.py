@@ -213,7 +213,8 @@ class ErrorsInVariables:
             "criterion": self.criterion,
             "regressor_noise": "periods" if noise.any() else "taken for none",
         }
-        noisy, variance = _NoisyRows.of(rough, noise), np.asarray(rough.noise.sigma**2, float)
+        noisy = _NoisyRows.of(rough, noise)
+        variance: Array = rough.noise.sigma**2
         if self.criterion == "effective-variance" and noise.any():
             at = noisy.least(self.steps)
             energy, variance, _, _ = noisy.moments(at)
@@ -221,7 +222,7 @@ class ErrorsInVariables:
         else:
             rows = rough.noise.rows
             left, score = noisy.corrected(rows, variance, float(rows.sum()))
-            at = np.linalg.solve(left, score)
+            at = np.asarray(np.linalg.solve(left, score))
         values = rough.fitted + noisy.B @ at
         change = noisy.B @ np.linalg.solve(left, noisy.B.T)
         return estimate_at(problem, rough, values, change, np.sqrt(variance), passes, settings)
