@@ -14,6 +14,7 @@ import pytest
 
 from heft.estimators import (
     ESTIMATORS,
+    BayesianRegression,
     BlockMedian,
     ErrorsInVariables,
     Essential,
@@ -64,6 +65,7 @@ TABLE = {
     "maximum-likelihood-periods": Line(
         lambda: MaximumLikelihood("periods"), MaximumLikelihood("periods")
     ),
+    "bayesian": Line(BayesianRegression, BayesianRegression(share=0.0), biased=True),
     "total-least-squares": Line(TotalLeastSquares, TotalLeastSquares(0.0), biased=True),
     "errors-in-variables": Line(ErrorsInVariables, ErrorsInVariables()),
     "effective-variance": Line(

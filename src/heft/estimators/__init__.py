@@ -13,6 +13,7 @@ from .segments import BlockMedian, Ransac
 from .maximum_likelihood import MaximumLikelihood, decorrelation
 from .errors_in_variables import measured_regressor_covariance, signal_projection, whitening
 from .total_least_squares import TotalLeastSquares
+from .bayesian import BayesianRegression
 from .regressor_noise import ErrorsInVariables
 from .registry import ESTIMATORS, Estimator, Method, robust_methods
 from .feasible_set import IDENTITY, Limits, cone_metric

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from .bayesian import BayesianRegression
 from .essential import Essential
 from .estimate import Estimate
 from .least_squares import LeastSquares
@@ -92,6 +93,9 @@ ESTIMATORS: dict[str, Method] = {
     ),
     "maximum-likelihood-periods": Method(
         by_periods, "the same, of the noise that periods of the motion do not repeat"
+    ),
+    "bayesian": Method(
+        BayesianRegression, "noise supposed in every column, by a joint factor analysis"
     ),
     "total-least-squares": Method(
         TotalLeastSquares, "all columns off by as much as the torque; for comparison"
