@@ -328,11 +328,12 @@ def _refuse_unknown_gains(robot: Robot) -> None:
 
 
 def limits_of(options: Options) -> Limits:
-    """Return the limits on masses [kg] and centres of mass [m] that the options file states."""
+    """Return the limits on masses [kg] and where they are [m] that the options file states."""
     entries = (options.limits or {}).items()
     return Limits(
         {name: entry.mass for name, entry in entries if entry.mass is not None},
         {name: entry.com for name, entry in entries if entry.com is not None},
+        {name: entry.ellipsoid for name, entry in entries if entry.ellipsoid is not None},
     )
 
 
