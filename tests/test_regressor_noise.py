@@ -10,7 +10,12 @@ import pytest
 import scipy.linalg
 
 from heft.errors import SolverFailure
-from heft.estimators import ErrorsInVariables, LeastSquares, TotalLeastSquares
+from heft.estimators import (
+    BayesianRegression,
+    ErrorsInVariables,
+    LeastSquares,
+    TotalLeastSquares,
+)
 from heft.estimators.moved_optimum import moved_optimum
 from heft.estimators.regressor_noise import row_noise
 from tests.row_problems import RowProblem, row_problem
@@ -215,3 +220,10 @@ def test_a_moved_optimum_is_the_estimate_in_the_metric_of_the_rows() -> None:
         assert after.residual_energy(other) == pytest.approx(
             float(apart @ apart) + before.residual_energy(values)
         )
+
+
+@pytest.mark.parametrize("estimator", [TotalLeastSquares(), BayesianRegression()])
+def test_what_needs_no_rows_is_the_same_from_information(estimator: Any) -> None:
+    problem = repeating(2, 0.1)
+    found = estimator.fit(problem).parameters.values
+    assert estimator.values(LeastSquares().fit(problem)) == pytest.approx(found, rel=1e-9)

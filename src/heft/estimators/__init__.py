@@ -2,7 +2,7 @@
 
 from . import noise, robust
 from .noise import Noise, autocovariance, autocorrelation_time
-from .estimate import Estimate
+from .estimate import Estimate, FromInformation
 from .variance_components import VarianceComponents
 from .least_squares import LeastSquares
 from .essential import BackwardElimination, Essential, EssentialEstimate, backward_elimination

@@ -114,19 +114,24 @@ class FactorModel:
         second = self.weights**2 + self.variances
         inner = 1.0 + (second / self.noise).sum(axis=0)  # precision of t given z
         spread = 1.0 / (1.0 / psi_z - w_z**2 / (psi_z**2 * inner))
-        S = np.diag(spread) - np.outer(spread, spread) / (self.output + spread.sum())
-        back = w_z / (psi_z * inner)
-        P, p = S * (back * w_x / psi_x), S.sum(axis=1) / self.output
-        Q, q = back[:, None] * P + np.diag(w_x / (psi_x * inner)), back * p
-        z, t = np.column_stack([P, p]), np.column_stack([Q, q])
-        z_sums = z @ moments
-        own = np.diag(S)
-        tt = 1.0 / inner + back**2 * own + np.sum((t @ moments) * t, axis=1)
+        total = self.output + spread.sum()
+        own = spread - spread**2 / total  # Cov z = diag(spread) − spread spreadᵀ / total
+        back, seen = w_z / (psi_z * inner), w_x / (psi_x * inner)
+        # z = diag(direct) x + spread (share · [x y]), t = back z + seen x: no product of matrices.
+        direct = spread * w_z * seen / psi_z
+        share = np.append(-direct, 1.0) / total
+        z = np.outer(spread, share)
+        z[:, :-1] += np.diag(direct)
+        t = back[:, None] * z
+        t[:, :-1] += np.diag(seen)
+        z_sums = direct[:, None] * moments[:-1] + np.outer(spread, share @ moments)
+        t_sums = back[:, None] * z_sums + seen[:, None] * moments[:-1]
+        tt = 1.0 / inner + back**2 * own + np.sum(t_sums * t, axis=1)
         zt = back * own + np.sum(z_sums * t, axis=1)
         zz = own + np.sum(z_sums * z, axis=1)
-        xt = np.diag(moments[:-1] @ t.T)
+        xt = np.sum(moments[:-1] * t, axis=1)
         missed = np.append(-z.sum(axis=0)[:-1], 1.0 - z[:, -1].sum())  # y − Σ z
-        output = float(missed @ moments @ missed + S.sum())
+        output = float(missed @ moments @ missed + self.output * spread.sum() / total)
         variances = 1.0 / (rows * tt / self.noise + self.precision)
         with_t = np.array([zt, xt])
         weights = variances * rows * with_t / self.noise
@@ -171,22 +176,32 @@ class BayesianRegression:
             TooLittleData: If there are no more rows than parameters.
         """
         rough = LeastSquares(coloured=False).fit(problem)
-        triangle = rough.information.combined(rough.fitted_with)
-        seen = np.linalg.norm(triangle.R, axis=0) > 0.0
-        values, gain = rough.fitted.copy(), np.ones(len(seen))
-        model, unit, converged = self._model(triangle, values, seen)
-        values[seen], gain[seen] = model.slopes * unit, model.gain
+        values, gain, converged = self._solved(rough)
         settings: dict[str, object] = {
             "weighting": "channel",
             "share": self.share,
             "converged": converged,
             "all_noise": int(np.sum(gain == 0.0)),
         }
+        triangle = rough.information.combined(rough.fitted_with)
         inverse = Directions.of(triangle.R, triangle.rows).inverse
         told = np.where(gain > 0.0, gain, 1.0)  # what is zero is as unsure as least squares has it
         change = inverse @ (told[:, None] * inverse).T
         scale = rough.noise.sigma
         return estimate_at(problem, rough, values, change, scale, rough.passes, settings)
+
+    def values(self, estimate: Estimate) -> Array:
+        """Return β from the information of a least-squares estimate, shape (b,)."""
+        return self._solved(estimate)[0]
+
+    def _solved(self, rough: Estimate) -> tuple[Array, Array, bool]:
+        """Return β, its factor on least squares', and whether the steps ended."""
+        triangle = rough.information.combined(rough.fitted_with)
+        seen = np.linalg.norm(triangle.R, axis=0) > 0.0
+        values, gain = rough.fitted.copy(), np.ones(len(seen))
+        model, unit, converged = self._model(triangle, values, seen)
+        values[seen], gain[seen] = model.slopes * unit, model.gain
+        return values, gain, converged
 
     def _model(
         self, triangle: Triangle, values: Array, seen: Array

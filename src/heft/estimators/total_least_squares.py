@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from heft.arrays import Array
 from heft.errors import SolverFailure
 from heft.files import Keys, Number, check_fields
 from heft.information import Directions
@@ -57,6 +58,21 @@ class TotalLeastSquares:
             SolverFailure: If the noise that is assumed leaves some direction without information.
         """
         rough = LeastSquares(coloured=False).fit(problem)
+        values, change = self._solved(rough)
+        settings: dict[str, object] = {"weighting": "channel", "column_noise": self.ratio}
+        scale = rough.noise.sigma
+        return estimate_at(problem, rough, values, change, scale, rough.passes, settings)
+
+    def values(self, estimate: Estimate) -> Array:
+        """Return β from the information of a least-squares estimate, shape (b,).
+
+        Raises:
+            SolverFailure: If the noise that is assumed leaves some direction without information.
+        """
+        return self._solved(estimate)[0]
+
+    def _solved(self, rough: Estimate) -> tuple[Array, Array]:
+        """Return β, and how it changes with the weighted score, shape (b, b)."""
         triangle = rough.information.combined(rough.fitted_with)
         seen = Directions.of(triangle.R, triangle.rows)
         rank, loud = seen.rank, float(np.linalg.norm(triangle.factor[:, -1]))
@@ -82,7 +98,4 @@ class TotalLeastSquares:
         lengths = np.where(seen.lengths > 0.0, seen.lengths, 1.0)
         axes = seen.right[:rank].T / lengths[:, None]
         values = axes @ (singular * right / kept)
-        settings: dict[str, object] = {"weighting": "channel", "column_noise": self.ratio}
-        change = (axes / kept) @ axes.T
-        scale = rough.noise.sigma
-        return estimate_at(problem, rough, values, change, scale, rough.passes, settings)
+        return values, (axes / kept) @ axes.T

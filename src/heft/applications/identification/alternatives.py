@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
 from heft.arrays import Array
+from heft.errors import SolverFailure
 from heft.estimators import (
     ESTIMATORS,
     ConsistentEstimate,
     Essential,
     Estimate,
+    FromInformation,
     LeastSquares,
     ModelDifference,
     StandardEstimate,
@@ -84,10 +87,13 @@ class _Others:
         plain = isinstance(registered[method], Essential | LeastSquares)
         told = path.kept(path.untold)
         yield self._base("least-squares" if plain else method, whole.fitted, told)
-        for name, essential in registered.items():
-            if isinstance(essential, Essential):
-                found = essential.reduced(whole, in_band, path)
+        for name, other in registered.items():
+            if isinstance(other, Essential):
+                found = other.reduced(whole, in_band, path)
                 yield self._base(name, found.parameters.values, found.kept)
+            elif plain and isinstance(other, FromInformation):
+                with suppress(SolverFailure):  # where there is no such estimate
+                    yield self._base(name, other.values(whole), told)
         direct = TruncatedRegressor().fit(whole, space)
         yield self._standard("truncated regressor", direct)
         kept = Essential().reduced(whole, in_band, path).kept
