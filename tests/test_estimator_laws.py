@@ -14,11 +14,15 @@ import pytest
 
 from heft.estimators import (
     ESTIMATORS,
+    BayesianRegression,
     BlockMedian,
+    ErrorsInVariables,
     Essential,
     Estimator,
     LeastSquares,
+    MaximumLikelihood,
     Ransac,
+    TotalLeastSquares,
 )
 from heft.estimators.robust import Hampel, Huber
 from heft.plants import Problem
@@ -40,7 +44,8 @@ class Line:
         quick: Made as the registry makes it, but for settings that only cost time.
         limit: Settings with which it is least squares, on rows that come `BLOCKS` times.
         by_piece: Whether it judges a row by its neighbours in a piece: then pieces matter.
-        biased: Whether it leaves out what hardly matters: it does not tend to the truth then.
+        biased: Whether it does not tend to the truth of such rows: it leaves out what hardly
+            matters, or takes the regressor for noisy.
     """
 
     quick: Callable[[], Estimator]
@@ -56,6 +61,17 @@ def ordinary(sweeps: int = 2) -> LeastSquares:
 TABLE = {
     "least-squares": Line(LeastSquares, LeastSquares(coloured=False)),
     "ordinary": Line(ordinary, ordinary(sweeps=0)),
+    "maximum-likelihood": Line(MaximumLikelihood, MaximumLikelihood(sweeps=1)),
+    "maximum-likelihood-periods": Line(
+        lambda: MaximumLikelihood("periods"), MaximumLikelihood("periods")
+    ),
+    "bayesian": Line(BayesianRegression, BayesianRegression(share=0.0), biased=True),
+    "total-least-squares": Line(TotalLeastSquares, TotalLeastSquares(0.0), biased=True),
+    "errors-in-variables": Line(ErrorsInVariables, ErrorsInVariables()),
+    "effective-variance": Line(
+        lambda: ErrorsInVariables("effective-variance"), ErrorsInVariables("effective-variance")
+    ),
+    "log-cholesky": Line(LeastSquares, LeastSquares(coloured=False)),
     "huber": Line(Huber, Huber(threshold=1e6)),
     "hampel": Line(lambda: Hampel(window=41), Hampel(threshold=1e6), by_piece=True),
     "blocks": Line(lambda: BlockMedian(blocks=20), BlockMedian(blocks=BLOCKS)),

@@ -27,7 +27,7 @@ from heft.applications.identification.results import (
 from heft.applications.identification.settings import Settings
 from heft.cli import app
 from heft.display import split_sum
-from heft.estimators import ESTIMATORS, Essential
+from heft.estimators import ESTIMATORS, Essential, FromInformation
 from tests.browser import browser, opened
 
 
@@ -90,7 +90,7 @@ def test_other_estimates_stand_beside_the_consistent_one_where_a_method_is_asked
     consistent, essential = by_name["consistent"], by_name["essential"]
     assert set(by_name) == {
         *("consistent", "least-squares", "truncated regressor", "difference from the model"),
-        *(n for n, make in ESTIMATORS.items() if isinstance(make(), Essential)),
+        *(n for n, make in ESTIMATORS.items() if isinstance(make(), Essential | FromInformation)),
     }
     assert consistent.physical and not essential.physical
     held_out = [s for s in other.validation if s.friction == "full" and s.filter_hz is not None]

@@ -2,7 +2,7 @@
 
 from . import noise, robust
 from .noise import Noise, autocovariance, autocorrelation_time
-from .estimate import Estimate
+from .estimate import Estimate, FromInformation
 from .variance_components import VarianceComponents
 from .least_squares import LeastSquares
 from .essential import BackwardElimination, Essential, EssentialEstimate, backward_elimination
@@ -10,8 +10,14 @@ from .delay_search import DelaySearch, DelayFound
 from .bandwidth_search import BandwidthSearch
 from .robust import Hampel, Huber
 from .segments import BlockMedian, Ransac
+from .maximum_likelihood import MaximumLikelihood, decorrelation
+from .errors_in_variables import measured_regressor_covariance, signal_projection, whitening
+from .total_least_squares import TotalLeastSquares
+from .bayesian import BayesianRegression
+from .regressor_noise import ErrorsInVariables
 from .registry import ESTIMATORS, Estimator, Method, robust_methods
 from .feasible_set import IDENTITY, Limits, cone_metric
+from .log_cholesky import LogCholesky
 from .known_bodies import KnownMass, MirrorImages
 from .consistent import ConsistentEstimate, PhysicallyConsistent, Stated
 from .consistent import body_statistics, stated_numbers
@@ -26,5 +32,4 @@ from .recursive import CovarianceRecursion, Filter, State
 from .harmonic_least_squares import HarmonicEstimate, HarmonicLeastSquares
 from .state_smoother import Innovations, IteratedSmoother, LinearisedLog, SmoothedLog, System
 from .dual_quaternions import TwistInformation
-from .errors_in_variables import measured_regressor_covariance, signal_projection, whitening
 from .state_filter import FilterError, StateFilter

@@ -30,13 +30,14 @@ import scipy.special
 from heft.arrays import Array
 from heft.information import Directions, ParameterSpace, Triangle, inertia
 
-from .consistent import PhysicallyConsistent, conic_settings
+from .consistent import PhysicallyConsistent
 from .feasible_set import (
     Limits,
     LinearConstraints,
     linear_constraints,
     scaled_metric,
 )
+from .semidefinite import conic_settings
 
 NO_LIMITS = Limits()
 # Strength of the prior that picks one of the best points: it can only widen, by as little.

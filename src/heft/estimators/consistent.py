@@ -16,15 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import scipy.linalg
-import scipy.sparse
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.errors import SolverFailure, TooLittleData
+from heft.errors import InvalidSetting, SolverFailure, TooLittleData
 from heft.files import Keys, Number, Text, check_fields
 from heft.information import (
     Parameters,
@@ -46,8 +45,10 @@ from .feasible_set import (
     unstack,
 )
 from .known_bodies import Known, known_rows
+from .log_cholesky import LogCholesky
 from .log_determinant import LogDetProblem
 from .noise import posterior, raised
+from .semidefinite import nearest_body
 
 # 1.96 standard deviations of a number cover the worst-case error of a link's prior of that size,
 # not the typical one: a wrong model file is not noise, and its errors do not average out over ten
@@ -59,17 +60,8 @@ DRIVE_RIDGE = 1e-6  # of a drive column's own length: acts only where the data h
 CHECKS: Keys = {
     "strength": Number("the strength of the prior is no number of samples", 0.0, LARGEST_STRENGTH),
     "prior": Text("this prior is not known", ("quadratic", "logdet")),
+    "solver": Text("this solver is not known", ("conic", "log-cholesky")),
 }
-
-
-def conic_settings() -> Any:
-    """Return the conic solver's settings: silent, with reproducible results."""
-    import clarabel
-
-    settings = clarabel.DefaultSettings()
-    settings.verbose = False
-    settings.max_threads = 1  # one thread, one order of sums
-    return settings
 
 
 def estimated_prior_error(data: Array, right: Array, start: Array, bodies: int) -> float:
@@ -115,7 +107,7 @@ class ConsistentEstimate:
             no strength would take back if no constraint were active.
         active: Names of active constraints: bodies (`link3`) and terms (`elbow.viscous`).
         iterations: Iterations of the conic solver, 0 where no constraint is active; Newton steps
-            for the log-determinant prior.
+            for the log-determinant prior; steps of log-Cholesky least squares are added.
         strength: n₀ of the prior [effective samples].
         prior_error: Assumed relative error of the model file's bodies, in the metric of the cone.
     """
@@ -228,9 +220,12 @@ class PhysicallyConsistent:
             without bound at the boundary of the cone, so that `margin` is not used.
         unknown: Links without prior knowledge, such as a load.
         known: What is known of links from elsewhere, as rows beside those of the data.
+        solver: `conic`, the semidefinite program; `log-cholesky` goes on from its solution by least
+            squares in log-Cholesky parameters, for comparison; see `LogCholesky`.
 
     Raises:
-        InvalidSetting: If the strength is no number of samples, or the prior is not known.
+        InvalidSetting: If the strength is no number of samples, prior or solver are not known, or
+            the solver knows no such prior or no limits.
     """
 
     strength: float = 10.0
@@ -240,9 +235,17 @@ class PhysicallyConsistent:
     prior: Literal["quadratic", "logdet"] = "quadratic"
     unknown: tuple[str, ...] = ()
     known: tuple[Known, ...] = ()
+    solver: Literal["conic", "log-cholesky"] = "conic"
 
     def __post_init__(self) -> None:
         check_fields(self, CHECKS)
+        if self.solver != "conic" and (self.prior != "quadratic" or self.limits):
+            raise InvalidSetting(
+                "log-Cholesky least squares has the quadratic prior, and no limits",
+                argument="solver",
+                got=f"the prior {self.prior}, {'with' if self.limits else 'no'} limits",
+                cure="take the conic solver (any other --method)",
+            )
 
     def fit(
         self, triangle: Triangle, space: ParameterSpace, noise_factor: Array | None = None
@@ -337,6 +340,10 @@ class PhysicallyConsistent:
         else:
             unknown, iterations, binds = self._solve(scaled.factor, space, scaled.constraints)
         positive = np.array(space.nonnegative, dtype=np.intp)
+        if self.solver == "log-cholesky":
+            polished = LogCholesky().polish(scaled, unknown, self.margin)
+            unknown, iterations = polished.unknown, iterations + polished.steps
+            binds = unknown[positive] <= 0.0
         unknown[positive[binds[: len(positive)]]] = 0.0
         unknown[scaled.silent] = 0.0  # their columns are zero
         return self._inside(scaled.back @ unknown, space), binds, unknown, iterations
@@ -377,7 +384,7 @@ class PhysicallyConsistent:
         if self._feasible(free, space, constraints):
             return free, 0, np.zeros(len(constraints.names), dtype=bool)
         for scale in (1.0, 1.0 / max(float(np.linalg.norm(z)), 1e-300)):
-            found = self._cone_program(scale * R, free, len(space.groups), constraints)
+            found = nearest_body(scale * R, free, len(space.groups), constraints, self.margin)
             if found is not None:
                 return found
         self._refuse_conflicts(space)
@@ -406,59 +413,13 @@ class PhysicallyConsistent:
         constraints = linear_constraints(space, self.limits).measured(scaled_metric(space))
         for link, first in zip(space.bodies, space.groups, strict=True):
             own = constraints.part(slice(first, first + 10))
-            if own.names and self._cone_program(np.eye(10), IDENTITY, 1, own) is None:
+            if own.names and nearest_body(np.eye(10), IDENTITY, 1, own, self.margin) is None:
                 raise SolverFailure(
                     f"no body keeps the limits of link '{link}'",
                     argument="limits",
                     got=self.limits.text(link),
                     cure="widen them, or give the model file's link a mass within them",
                 )
-
-    def _cone_program(
-        self, R: Array, free: Array, links: int, constraints: LinearConstraints
-    ) -> tuple[Array, int, NDArray[np.bool_]] | None:
-        """Return the point of the cone nearest to `free` in the norm of R, or None.
-
-        Minimises `t` subject to `‖R (u − free)‖ ≤ t`: a norm, not its square, so that RᵀR is
-        never formed, and steps from the unconstrained optimum, which keeps numbers small.
-        """
-        import clarabel
-
-        size = len(free)
-        order = np.argsort(~constraints.equal, kind="stable")
-        equations = int(constraints.equal.sum())
-        parts = [-scipy.sparse.csr_matrix(constraints.rows[order])]
-        limits = [(constraints.rows @ free - constraints.least)[order]]
-        cones = [
-            clarabel.ZeroConeT(equations),
-            clarabel.NonnegativeConeT(len(order) - equations),
-        ]
-        unit = scipy.sparse.identity(size, format="csr")
-        for first in range(0, 10 * links, 10):
-            parts.append(-unit[first : first + 10])
-            limits.append(free[first : first + 10] - self.margin * IDENTITY)
-            cones.append(clarabel.PSDTriangleConeT(4))
-        parts.append(-scipy.sparse.vstack([scipy.sparse.csr_matrix((1, size)), R]))
-        limits.append(np.zeros(size + 1))
-        cones.append(clarabel.SecondOrderConeT(size + 1))
-        rows = sum(part.shape[0] for part in parts)
-        bound_by = scipy.sparse.csr_matrix(([-1.0], ([rows - size - 1], [0])), shape=(rows, 1))
-        solution = clarabel.DefaultSolver(
-            scipy.sparse.csc_matrix((size + 1, size + 1)),
-            np.append(np.zeros(size), 1.0),
-            scipy.sparse.hstack([scipy.sparse.vstack(parts), bound_by]).tocsc(),
-            np.concatenate(limits),
-            cones,
-            conic_settings(),
-        ).solve()
-        if str(solution.status) not in ("Solved", "AlmostSolved"):
-            return None
-        # A constraint binds where its multiplier outweighs its distance from it.
-        count = len(order)
-        distance, multiplier = np.asarray(solution.s)[:count], np.asarray(solution.z)[:count]
-        binds = np.empty(count, dtype=bool)
-        binds[order] = (multiplier > distance) | constraints.equal[order]
-        return free + np.asarray(solution.x)[:size], int(solution.iterations), binds
 
     def _feasible(
         self, unknown: Array, space: ParameterSpace, constraints: LinearConstraints

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
 
@@ -166,6 +166,22 @@ class Estimate:
         """
         scale = self.noise.sigma * (np.sqrt(self.noise.autocorrelation_time) if worth else 1.0)
         return dict(zip(self.information.channels, (1.0 / scale).tolist(), strict=True))
+
+
+@runtime_checkable
+class FromInformation(Protocol):
+    """An estimator that needs no rows but the information of least squares."""
+
+    def values(self, estimate: Estimate, /) -> Array:
+        """Return β, shape (b,).
+
+        Args:
+            estimate: Least squares, whose information and noise are used.
+
+        Raises:
+            SolverFailure: If there is no such β.
+        """
+        ...
 
 
 def _shortest(triangle: Triangle, visible: float = 0.0) -> Array:

@@ -1,14 +1,14 @@
 """Feasible set: physically consistent bodies, passive drives, and hard limits.
 
 The set of feasible parameters x is convex: each link's pseudo-inertia positive semidefinite,
-friction and rotor inertia ≥ 0, and limits on masses and centres of mass. Unknowns are scaled by
-the metric of the cone at the model file's value, where the nominal body is the identity, so
-that nothing depends on units or frames.
+friction and rotor inertia ≥ 0, and limits on masses, centres of mass and extents. Unknowns are
+scaled by the metric of the cone at the model file's value, where the nominal body is the identity,
+so that nothing depends on units or frames.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.errors import InvalidSetting, nearest
-from heft.files import box, interval
+from heft.files import box, interval, solid_box
 from heft.information import AXES, ParameterSpace, inertia
 
 # Upper triangle of a 4×4 matrix, column by column, as the conic solver stacks it.
@@ -116,19 +116,83 @@ class LinearConstraints:
 
 
 @dataclass(frozen=True)
+class Ellipsoid:
+    """An ellipsoid that contains all mass of a link, its axes along those of the link's frame.
+
+    A body with pseudo-inertia S ⪰ 0 is a density on the ellipsoid if and only if `tr(Q S) ≥ 0`,
+    with `(x, 1)ᵀ Q (x, 1) = 1 − Σ_i (x_i − c_i)²/a_i²` [Wensing2018]: one linear inequality.
+
+    Attributes:
+        centre: c, shape (3,) [m].
+        axes: Half axes a > 0, shape (3,) [m].
+    """
+
+    centre: Array
+    axes: Array
+
+    @staticmethod
+    def within(extent: Sequence[tuple[float, float]]) -> Ellipsoid:
+        """Return the ellipsoid that just fits into a box of least and most of x, y and z [m]."""
+        ends = np.array(extent, dtype=float)
+        return Ellipsoid(ends.mean(axis=1), 0.5 * (ends[:, 1] - ends[:, 0]))
+
+    def row(self) -> Array:
+        """Return q with `tr(Q S(π)) = q · π`, shape (10,)."""
+        narrow = 1.0 / self.axes**2
+        Q = np.zeros((4, 4))
+        Q[:3, :3] = -np.diag(narrow)
+        Q[:3, 3] = Q[3, :3] = narrow * self.centre
+        Q[3, 3] = 1.0 - narrow @ self.centre**2
+        columns = inertia.pseudo_inertia(np.eye(inertia.PARAMETER_COUNT))
+        return np.asarray(np.einsum("ij,kij->k", Q, columns))
+
+    def contracted(self, body: Array, room: float = 0.0) -> Array:
+        """Return a body whose mass is pulled together until it lies within, mass unchanged.
+
+        First its centre towards that of the ellipsoid, if it is not inside; then all mass towards
+        its centre.
+
+        Args:
+            body: π, shape (10,) [kg, kg·m, kg·m²], of positive mass.
+            room: Share of the ellipsoid's square extent that stays empty.
+        """
+        if self.row() @ body >= room * body[0]:
+            return body
+        S, mass = inertia.pseudo_inertia(body), body[0]
+        com = S[:3, 3] / mass
+        spread = S[:3, :3] - mass * np.outer(com, com)
+        off = (com - self.centre) / self.axes
+        far = float(off @ off)
+        if far > 1.0 - 2.0 * room:
+            com = self.centre + (com - self.centre) * np.sqrt((1.0 - 2.0 * room) / far)
+            far = 1.0 - 2.0 * room
+        wide = float(np.sum(np.diag(spread) / self.axes**2)) / mass
+        shrunk = spread * min(1.0, max(1.0 - room - far, 0.0) / wide) if wide > 0.0 else spread
+        moved = np.empty((4, 4))
+        moved[:3, :3] = shrunk + mass * np.outer(com, com)
+        moved[:3, 3] = moved[3, :3] = mass * com
+        moved[3, 3] = mass
+        return inertia.from_pseudo_inertia(moved)
+
+
+@dataclass(frozen=True)
 class Limits:
-    """Hard bounds on links' masses and centres of mass, such as from a scale or a drawing.
+    """Hard bounds on links' masses and where they are, such as from a scale or a drawing.
 
     Attributes:
         mass: Lower and upper bound by link [kg].
         com: Lower and upper bound of x, y and z of the centre of mass by link, in its frame [m].
+        ellipsoid: Least and most of x, y and z of an ellipsoid that contains all of a link's mass,
+            by link, in its frame [m].
 
     Raises:
-        InvalidSetting: If a number is not finite, a least above its most, or no mass is allowed.
+        InvalidSetting: If a number is not finite, a least above its most, no mass is allowed, or an
+            ellipsoid is flat.
     """
 
     mass: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     com: Mapping[str, tuple[tuple[float, float], ...]] = field(default_factory=dict)
+    ellipsoid: Mapping[str, tuple[tuple[float, float], ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for link, pair in self.mass.items():
@@ -138,13 +202,15 @@ class Limits:
                 )
         for link, pairs in self.com.items():
             box(pairs, f"limits, com of '{link}'")
+        for link, pairs in self.ellipsoid.items():
+            solid_box(pairs, f"limits, ellipsoid of '{link}'")
 
     def __bool__(self) -> bool:
-        return bool(self.mass or self.com)
+        return bool(self.mass or self.com or self.ellipsoid)
 
     def require_known(self, links: tuple[str, ...]) -> None:
         """Raise `InvalidSetting` for a link that is not there, with the nearest that is."""
-        for name in (*self.mass, *self.com):
+        for name in (*self.mass, *self.com, *self.ellipsoid):
             if name not in links:
                 near = nearest(name, links)
                 raise InvalidSetting(
@@ -161,6 +227,8 @@ class Limits:
             parts.append(f"mass {list(self.mass[link])} kg")
         if link in self.com:
             parts.append(f"com {[list(pair) for pair in self.com[link]]} m")
+        if link in self.ellipsoid:
+            parts.append(f"ellipsoid {[list(pair) for pair in self.ellipsoid[link]]} m")
         return ", ".join(parts)
 
     def moved_inside(self, link: str, body: Array, room: float = 0.0) -> Array:
@@ -187,17 +255,19 @@ class Limits:
             shift = np.clip(com, ends[:, 0] + gaps, ends[:, 1] - gaps) - com
             if shift.any():
                 body = inertia.frame_change(np.eye(3), shift) @ body
+        if link in self.ellipsoid:
+            body = Ellipsoid.within(self.ellipsoid[link]).contracted(body, room)
         return body
 
 
 def linear_constraints(space: ParameterSpace, limits: Limits) -> LinearConstraints:
     """Return what must not be negative, then the limits, as constraints on x.
 
-    `com ≥ c` is linear as `h − c m ≥ 0`, since m > 0.
+    `com ≥ c` is linear as `h − c m ≥ 0`, since m > 0; an ellipsoid is, too.
 
     Args:
         space: Parameters x, which of them must not be negative, and where bodies' ten begin.
-        limits: On masses [kg] and centres of mass [m], by link.
+        limits: On masses [kg], centres of mass [m] and extents [m], by link.
 
     Raises:
         InvalidSetting: If a limit is of a link that is not there.
@@ -220,6 +290,10 @@ def linear_constraints(space: ParameterSpace, limits: Limits) -> LinearConstrain
             found.append((name, low, least, same))
             if not same:
                 found.append((name, high, most, False))
+        if link in limits.ellipsoid:
+            inside = np.zeros(len(space.labels))
+            inside[first : first + 10] = Ellipsoid.within(limits.ellipsoid[link]).row()
+            found.append((f"{link}.ellipsoid", inside, 0.0, False))
     return LinearConstraints(
         tuple(f[0] for f in found),
         np.array([f[1] for f in found]).reshape(-1, len(space.labels)),

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
+from .bayesian import BayesianRegression
 from .essential import Essential
 from .estimate import Estimate
 from .least_squares import LeastSquares
+from .maximum_likelihood import MaximumLikelihood
+from .regressor_noise import ErrorsInVariables
 from .robust import Hampel, Huber, RowProblem
 from .segments import BlockMedian, Ransac
+from .total_least_squares import TotalLeastSquares
 
 
 class Estimator(Protocol):
@@ -33,11 +37,13 @@ class Method:
         make: Makes it.
         summary: What it does, for help.
         robust: Whether it finds rows that are no part of the experiment.
+        solver: Of the physically consistent estimate that follows; see `PhysicallyConsistent`.
     """
 
     make: Callable[[], Estimator]
     summary: str
     robust: bool = False
+    solver: Literal["conic", "log-cholesky"] = "conic"
 
     def __call__(self) -> Estimator:
         """Return the estimator."""
@@ -69,9 +75,42 @@ def by_range() -> Essential:
     return Essential("torque-range")
 
 
+def by_periods() -> MaximumLikelihood:
+    """Return maximum likelihood with the noise that periods do not repeat [Swevers1997]."""
+    return MaximumLikelihood("periods")
+
+
+def by_effective_variance() -> ErrorsInVariables:
+    """Return maximum likelihood by the effective variance [Orear1982]."""
+    return ErrorsInVariables("effective-variance")
+
+
 ESTIMATORS: dict[str, Method] = {
     "least-squares": Method(LeastSquares, "rows weighted by their channel's noise"),
     "ordinary": Method(ordinary, "all rows weigh the same"),
+    "maximum-likelihood": Method(
+        MaximumLikelihood, "rows weighted by the noise covariance between channels"
+    ),
+    "maximum-likelihood-periods": Method(
+        by_periods, "the same, of the noise that periods of the motion do not repeat"
+    ),
+    "bayesian": Method(
+        BayesianRegression, "noise supposed in every column, by a joint factor analysis"
+    ),
+    "total-least-squares": Method(
+        TotalLeastSquares, "all columns off by as much as the torque; for comparison"
+    ),
+    "errors-in-variables": Method(
+        ErrorsInVariables, "corrected for the regressor's noise that periods of the motion show"
+    ),
+    "effective-variance": Method(
+        by_effective_variance, "maximum likelihood with that noise; for comparison"
+    ),
+    "log-cholesky": Method(
+        LeastSquares,
+        "least squares; log-Cholesky steps to consistent bodies",
+        solver="log-cholesky",
+    ),
     "huber": Method(Huber, "rows weigh less the farther off they are", robust=True),
     "hampel": Method(Hampel, "rows that stand out from their neighbours are left out", robust=True),
     "blocks": Method(BlockMedian, "the median of what blocks of the log say", robust=True),

@@ -333,3 +333,19 @@ def box(value: object, where: str) -> tuple[tuple[float, float], ...]:
             "least and most of x, y and z are expected", argument=where, got=shown(value)
         )
     return tuple(interval(pair, f"{where}.{axis}") for axis, pair in zip("xyz", value, strict=True))
+
+
+def solid_box(value: object, where: str) -> tuple[tuple[float, float], ...]:
+    """Return intervals [least, most] of x, y and z, none of length zero; else `InvalidSetting`.
+
+    Args:
+        value: As the TOML parser returned it.
+        where: Place of the value in its file, for messages.
+    """
+    found = box(value, where)
+    for axis, (least, most) in zip("xyz", found, strict=True):
+        if least == most:
+            raise InvalidSetting(
+                "what has an extent is not flat", argument=f"{where}.{axis}", got=[least, most]
+            )
+    return found

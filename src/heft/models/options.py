@@ -28,6 +28,7 @@ from heft.files import (
     number,
     read_toml,
     rows_of,
+    solid_box,
     truth,
 )
 
@@ -98,11 +99,12 @@ class Coupling:
 
 @dataclass(frozen=True)
 class LinkOptions:
-    """Bounds on the mass and centre of mass of one link: `[limits.NAME]`.
+    """Bounds on the mass of one link and where it is: `[limits.NAME]`.
 
     Attributes:
         mass: Lower and upper bound [kg].
         com: Lower and upper bound of x, y and z of the centre of mass, in the link's frame [m].
+        ellipsoid: Least and most of x, y and z of an ellipsoid that contains all mass, likewise.
 
     Raises:
         InvalidSetting: If the upper bound of the mass is not positive.
@@ -110,6 +112,7 @@ class LinkOptions:
 
     mass: tuple[float, float] | None = None
     com: tuple[tuple[float, float], ...] | None = None
+    ellipsoid: tuple[tuple[float, float], ...] | None = None
 
     def __post_init__(self) -> None:
         if self.mass is not None and self.mass[1] <= 0.0:
@@ -339,7 +342,7 @@ JOINT = Section(
         "position": number,
     },
 )
-LIMITS = Section(LinkOptions, {"mass": interval, "com": box})
+LIMITS = Section(LinkOptions, {"mass": interval, "com": box, "ellipsoid": solid_box})
 COUPLING = Section(
     Coupling,
     {"matrix": rows_of(number), "motors": name_list, "joints": name_list},

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
 from heft.arrays import Array
+from heft.errors import SolverFailure
 from heft.estimators import (
     ESTIMATORS,
     ConsistentEstimate,
     Essential,
     Estimate,
+    FromInformation,
     LeastSquares,
     ModelDifference,
     StandardEstimate,
@@ -84,10 +87,13 @@ class _Others:
         plain = isinstance(registered[method], Essential | LeastSquares)
         told = path.kept(path.untold)
         yield self._base("least-squares" if plain else method, whole.fitted, told)
-        for name, essential in registered.items():
-            if isinstance(essential, Essential):
-                found = essential.reduced(whole, in_band, path)
+        for name, other in registered.items():
+            if isinstance(other, Essential):
+                found = other.reduced(whole, in_band, path)
                 yield self._base(name, found.parameters.values, found.kept)
+            elif plain and isinstance(other, FromInformation):
+                with suppress(SolverFailure):  # where there is no such estimate
+                    yield self._base(name, other.values(whole), told)
         direct = TruncatedRegressor().fit(whole, space)
         yield self._standard("truncated regressor", direct)
         kept = Essential().reduced(whole, in_band, path).kept
@@ -155,8 +161,16 @@ def alternatives(
     filtered = (s.total for s in scores if s.friction == "full" and s.filter_hz is not None)
     error = max(filtered, default=float("nan"))
     names = space.labels.names
-    own = Alternative("consistent", "standard", len(names), names, error, *_physics(space, values))
+    own = Alternative(
+        _solved_by(method), "standard", len(names), names, error, *_physics(space, values)
+    )
     return (own, *_Others(problem, scored, corner).of(estimate, method))
+
+
+def _solved_by(method: str) -> str:
+    """Return what the consistent estimate is listed as."""
+    solver = ESTIMATORS[method].solver
+    return "consistent" if solver == "conic" else f"consistent, {solver}"
 
 
 def _physics(space: ParameterSpace, values: Array) -> tuple[int, int, int]:

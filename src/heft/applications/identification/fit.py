@@ -14,6 +14,7 @@ from heft.arrays import Array
 from heft.dynamics import kernels
 from heft.errors import InvalidRecording, InvalidSetting
 from heft.estimators import (
+    ESTIMATORS,
     Block,
     ConsistentEstimate,
     ConsistentFit,
@@ -138,7 +139,7 @@ def open_experiment(
         robot: Robot model.
         logs: Logs of one experiment.
         settings: Settings; the limits of masses and centres of mass that the robot's options state
-            are added to them.
+            are added to them, and the solver that the method calls for.
         progress: Callback for progress messages.
 
     Returns:
@@ -158,6 +159,8 @@ def open_experiment(
             argument="[joint.NAME] measured, position",
             cure="leave one joint measured, and not held still",
         )
+    if (solver := ESTIMATORS[settings.method].solver) != "conic":
+        settings = replace(settings, consistent=replace(settings.consistent, solver=solver))
     if robot.options.limits:
         limits = limits_of(robot.options)
         limits.require_known(tuple(k.name for k in robot.bodies_links))
@@ -325,11 +328,12 @@ def _refuse_unknown_gains(robot: Robot) -> None:
 
 
 def limits_of(options: Options) -> Limits:
-    """Return the limits on masses [kg] and centres of mass [m] that the options file states."""
+    """Return the limits on masses [kg] and where they are [m] that the options file states."""
     entries = (options.limits or {}).items()
     return Limits(
         {name: entry.mass for name, entry in entries if entry.mass is not None},
         {name: entry.com for name, entry in entries if entry.com is not None},
+        {name: entry.ellipsoid for name, entry in entries if entry.ellipsoid is not None},
     )
 
 

@@ -1,0 +1,228 @@
+"""Errors in variables: the regressor's own noise, as periods of the motion show it.
+
+Noise of positions is in the regressor Y as well as in τ, and makes least squares too small, more
+data or not: Yᵀ Y counts the noise of Y as information. Of motion that repeats, rows a period apart
+differ by noise alone, and half of the mean of their difference's square is the covariance C of a
+row's `[Y, τ − Y β]`. Then, Σ over channels of λ/v,
+
+    (Σ YᵀY − λ C_YY) δ = Σ Yᵀe − λ C_Ye,     e = τ − Y β, β + δ the next β
+
+Corrected least squares has λ the number of rows and v the residual's mean square: it is consistent
+whatever else is left over [Fuller1987, section 2.2]. Effective-variance maximum likelihood
+[Orear1982] minimises `Σ ‖e‖² / v` over channels, v = [δ −1] C [δ −1]ᵀ the variance that noise makes
+of e, so that λ = ‖e‖²/v: the best of all if noise is all that is left over. On robots it is not:
+what the model cannot describe is then taken for noise of the regressor, too. Of one channel it is
+generalised total least squares. Both are listed for comparison: to average the periods first, or
+the weak form, leaves less noise rather than correct for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+import scipy.linalg
+import scipy.optimize
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+from heft.errors import SolverFailure
+from heft.files import Keys, Number, Text, check_fields
+from heft.information import Directions
+
+from .errors_in_variables import measured_regressor_covariance
+from .estimate import Estimate
+from .least_squares import LeastSquares
+from .moved_optimum import estimate_at
+from .noise import ResidualsLike
+from .robust import RowProblem
+
+Criterion = Literal["corrected", "effective-variance"]
+CHECKS: Keys = {
+    "criterion": Text("there is no such criterion", get_args(Criterion)),
+    "steps": Number("there are to be steps", 1, whole=True),
+}
+
+
+def row_noise(
+    pieces: Iterator[ResidualsLike], channels: int, size: int, period: float, every: int
+) -> Array | None:
+    """Return the noise covariance of each channel's `[Y, τ − Y β]`, shape (channels, b + 1, b + 1).
+
+    Of rows a period apart, one in `every`, which bounds the memory taken.
+
+    Args:
+        pieces: Contiguous residuals of one recording, in order.
+        channels: Number of channels.
+        size: Number of parameters b.
+        period: Of the motion [rows].
+        every: Rows for which one stands.
+
+    Returns:
+        The covariance; None if the recording has less than a period beyond the first.
+    """
+    lag, begin, pairs = round(period), 0, 0
+    held: list[Array] = []
+    total = np.zeros((channels, size + 1, size + 1))
+    for piece in pieces:
+        places = begin + np.arange(len(piece.values))
+        late = np.flatnonzero((places >= lag) & ((places - lag) % every == 0))
+        early = np.flatnonzero(places % every == 0)
+        held.extend(_beside(piece, early))
+        for later in _beside(piece, late):
+            apart = later - held.pop(0)
+            total += 0.5 * apart[:, :, None] * apart[:, None, :]
+            pairs += 1
+        begin += len(piece.values)
+    return total / pairs if pairs * every >= lag else None
+
+
+def _beside(piece: ResidualsLike, places: NDArray[np.intp]) -> Array:
+    """Return `[Y, τ − Y β]` at some rows of a piece, shape (n, channels, b + 1)."""
+    return np.concatenate([piece.regressor(places), piece.values[places][:, :, None]], axis=2)
+
+
+@dataclass(frozen=True)
+class _NoisyRows:
+    """Rows with the noise of their regressor, in coordinates y: `β = β₀ + B y`, BᵀYᵀY B = 1.
+
+    Attributes:
+        rough: Weighted least squares β₀.
+        noise: C of each channel's `[Y, τ − Y β₀]`, shape (channels, b + 1, b + 1).
+        B: Shape (b, rank).
+    """
+
+    rough: Estimate
+    noise: Array
+    B: Array
+
+    @staticmethod
+    def of(rough: Estimate, noise: Array) -> _NoisyRows:
+        """Return them about a least-squares estimate."""
+        triangle = rough.information.combined(rough.fitted_with)
+        return _NoisyRows(rough, noise, Directions.of(triangle.R, triangle.rows).inverse)
+
+    def moments(self, y: Array) -> tuple[Array, Array, Array, Array]:
+        """Return ‖e‖² and v of each channel, and half their derivatives by y."""
+        beside, values = np.append(self.B @ y, -1.0), self.rough.fitted + self.B @ y
+        triangles = self.rough.information.triangles
+        energy = np.array([t.residual_energy(values) for t in triangles])
+        made = self.noise @ beside
+        slopes = -self.rough.information.moments(values) @ self.B
+        return energy, made @ beside, slopes, made[:, :-1] @ self.B
+
+    def least(self, steps: int) -> Array:
+        """Return the y of least Σ ‖e‖²/v, shape (rank,).
+
+        Raises:
+            SolverFailure: If the steps do not converge.
+        """
+        rows = float(self.rough.noise.rows.sum())
+
+        def loss(y: Array) -> tuple[float, Array]:
+            energy, variance, down, wider = self.moments(y)
+            slope = down / variance[:, None] - (energy / variance**2)[:, None] * wider
+            return float(np.sum(energy / variance)) / rows, 2.0 * slope.sum(axis=0) / rows
+
+        start = np.zeros(self.B.shape[1])
+        found = scipy.optimize.minimize(
+            loss, start, jac=True, method="BFGS", options={"maxiter": steps, "gtol": 1e-9}
+        )
+        if found.nit >= steps:
+            raise SolverFailure(
+                "the effective variance finds no end",
+                got=f"{steps} steps",
+                cure="take errors-in-variables or least-squares",
+            )
+        return np.asarray(found.x)
+
+    def corrected(self, strength: Array, variance: Array, count: float) -> tuple[Array, Array]:
+        """Return `Σ (YᵀY − λ C)/v` in y, and the score `Σ (Yᵀe − λ c)/v` at y = 0.
+
+        Args:
+            strength: λ of each channel, shape (channels,).
+            variance: v of each channel, shape (channels,) [(N·m)² or N²].
+            count: Number of rows by which noise scatters.
+
+        Raises:
+            SolverFailure: If noise is as large as what was seen, in some direction.
+        """
+        information = self.rough.information
+        weights = dict(zip(information.channels, 1.0 / np.sqrt(variance), strict=True))
+        triangle = information.combined(weights)
+        rows = triangle.R @ self.B
+        among = np.einsum("c,cij->ij", strength / variance, self.noise)
+        bias = self.B.T @ among[:-1, :-1] @ self.B
+        seen = rows.T @ rows
+        if measured_regressor_covariance(seen, bias, count) is None:
+            share = float(scipy.linalg.eigh(bias, seen, eigvals_only=True)[-1])
+            raise SolverFailure(
+                "the regressor's noise is as large as what was seen of some parameters",
+                argument="method",
+                got=f"a share of {share:.1%}",
+                cure="lower the corner (--corner), average the periods (--average), or take "
+                "least-squares",
+            )
+        left = triangle.z - triangle.R @ self.rough.fitted
+        return seen - bias, rows.T @ left - self.B.T @ among[:-1, -1]
+
+
+@dataclass(frozen=True)
+class ErrorsInVariables:
+    """Least squares corrected for the noise of the regressor that periods show.
+
+    Where the motion does not repeat, noise of the regressor cannot be told from the motion: it is
+    taken for none, which is least squares, and `settings["regressor_noise"]` says so.
+
+    Attributes:
+        criterion: `corrected` least squares, or maximum likelihood by the `effective-variance`.
+        steps: Largest number of steps to the least effective variance.
+
+    Raises:
+        InvalidSetting: If a setting is out of range.
+    """
+
+    criterion: Criterion = "corrected"
+    steps: int = 1000
+
+    def __post_init__(self) -> None:
+        check_fields(self, CHECKS)
+
+    def fit(self, problem: RowProblem) -> Estimate:
+        """Return base parameters β.
+
+        Raises:
+            TooLittleData: If there are no more rows than parameters.
+            SolverFailure: If the noise is as large as what was seen in some direction, or the steps
+                do not converge.
+        """
+        rough = LeastSquares(coloured=False).fit(problem)
+        passes, noise, period = rough.passes, None, problem.repeats
+        if period is not None:
+            pieces = problem.residuals(rough.fitted)
+            count, size = len(problem.channels), len(problem.labels)
+            noise = row_noise(pieces, count, size, period, problem.spacing)
+            passes += 1
+        if noise is None:
+            wide = len(problem.labels) + 1
+            noise = np.zeros((len(problem.channels), wide, wide))
+        settings: dict[str, object] = {
+            "weighting": "channel",
+            "criterion": self.criterion,
+            "regressor_noise": "periods" if noise.any() else "taken for none",
+        }
+        noisy = _NoisyRows.of(rough, noise)
+        variance: Array = rough.noise.sigma**2
+        if self.criterion == "effective-variance" and noise.any():
+            at = noisy.least(self.steps)
+            energy, variance, _, _ = noisy.moments(at)
+            left, _ = noisy.corrected(energy / variance, variance, np.inf)
+        else:
+            rows = rough.noise.rows
+            left, score = noisy.corrected(rows, variance, float(rows.sum()))
+            at = np.asarray(np.linalg.solve(left, score))
+        values = rough.fitted + noisy.B @ at
+        change = noisy.B @ np.linalg.solve(left, noisy.B.T)
+        return estimate_at(problem, rough, values, change, np.sqrt(variance), passes, settings)

@@ -1,0 +1,81 @@
+"""The semidefinite program of consistent bodies: the nearest point of a cone, in a norm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+
+from .feasible_set import IDENTITY, LinearConstraints
+
+
+def conic_settings() -> Any:
+    """Return the conic solver's settings: silent, with reproducible results."""
+    import clarabel
+
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    settings.max_threads = 1  # one thread, one order of sums
+    return settings
+
+
+def nearest_body(
+    R: Array, free: Array, links: int, constraints: LinearConstraints, margin: float
+) -> tuple[Array, int, NDArray[np.bool_]] | None:
+    """Return the point of the cone nearest to `free` in the norm of R, or None.
+
+    Minimises `t` subject to `‖R (u − free)‖ ≤ t`: a norm, not its square, so that RᵀR is
+    never formed, and steps from the unconstrained optimum, which keeps numbers small.
+
+    Args:
+        R: Triangle, shape (n, n).
+        free: Unconstrained optimum, bodies in the model file's measure first, shape (n,).
+        links: Number of bodies.
+        constraints: Linear ones, on u.
+        margin: Least eigenvalue of a body.
+
+    Returns:
+        u, shape (n,), the iterations, and for each constraint whether it binds, shape (k,); None
+        if the solver fails.
+    """
+    import clarabel
+
+    size = len(free)
+    order = np.argsort(~constraints.equal, kind="stable")
+    equations = int(constraints.equal.sum())
+    parts = [-scipy.sparse.csr_matrix(constraints.rows[order])]
+    limits = [(constraints.rows @ free - constraints.least)[order]]
+    cones = [
+        clarabel.ZeroConeT(equations),
+        clarabel.NonnegativeConeT(len(order) - equations),
+    ]
+    unit = scipy.sparse.identity(size, format="csr")
+    for first in range(0, 10 * links, 10):
+        parts.append(-unit[first : first + 10])
+        limits.append(free[first : first + 10] - margin * IDENTITY)
+        cones.append(clarabel.PSDTriangleConeT(4))
+    parts.append(-scipy.sparse.vstack([scipy.sparse.csr_matrix((1, size)), R]))
+    limits.append(np.zeros(size + 1))
+    cones.append(clarabel.SecondOrderConeT(size + 1))
+    rows = sum(part.shape[0] for part in parts)
+    bound_by = scipy.sparse.csr_matrix(([-1.0], ([rows - size - 1], [0])), shape=(rows, 1))
+    solution = clarabel.DefaultSolver(
+        scipy.sparse.csc_matrix((size + 1, size + 1)),
+        np.append(np.zeros(size), 1.0),
+        scipy.sparse.hstack([scipy.sparse.vstack(parts), bound_by]).tocsc(),
+        np.concatenate(limits),
+        cones,
+        conic_settings(),
+    ).solve()
+    if str(solution.status) not in ("Solved", "AlmostSolved"):
+        return None
+    # A constraint binds where its multiplier outweighs its distance from it.
+    count = len(order)
+    distance, multiplier = np.asarray(solution.s)[:count], np.asarray(solution.z)[:count]
+    binds = np.empty(count, dtype=bool)
+    binds[order] = (multiplier > distance) | constraints.equal[order]
+    return free + np.asarray(solution.x)[:size], int(solution.iterations), binds

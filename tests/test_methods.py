@@ -1,0 +1,60 @@
+"""Methods of base parameters on a periodic log of an arm, from the log to the report's table."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from heft.applications.identification import Identification, Settings, identify
+from heft.errors import InvalidSetting
+from heft.estimators import Limits, PhysicallyConsistent
+from tests.test_identification import STILL, arm_log, noisy, off, planar
+
+METHODS = {
+    # what the estimate says of itself
+    "maximum-likelihood": ("noise", "residuals"),
+    "maximum-likelihood-periods": ("noise", "periods"),
+    "bayesian": ("share", 0.1),
+    "total-least-squares": ("column_noise", 1.0),
+    "errors-in-variables": ("regressor_noise", "periods"),
+    "effective-variance": ("regressor_noise", "periods"),
+    "log-cholesky": ("weighting", "channel"),
+}
+TRUE = [n for n in METHODS if n not in ("bayesian", "total-least-squares")]
+
+
+@cache
+def identified(method: str) -> Identification:
+    return identify(planar(), [arm_log(noisy())], settings=Settings(STILL, method=method))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_each_is_reached_by_its_name_and_listed_beside_the_consistent_estimate(name: str) -> None:
+    found = identified(name)
+    key, value = METHODS[name]
+    assert found.estimate.settings[key] == value
+    listed = {a.name: a for a in found.alternatives}
+    own = listed["least-squares" if name == "log-cholesky" else name]
+    assert own.what == "base"
+    assert 0.0 < own.error < 0.05
+    assert ("consistent, log-cholesky" if name == "log-cholesky" else "consistent") in listed
+    assert all(c.status != "fail" for c in found.checks), found.checks
+
+
+@pytest.mark.parametrize("name", TRUE)
+def test_those_that_take_the_regressor_for_what_it_is_find_the_arm(name: str) -> None:
+    assert off(identified(name)) < 2.0
+
+
+def test_log_cholesky_steps_find_the_robot_of_the_semidefinite_program() -> None:
+    one, two = (identified(n).consistent.parameters for n in ("log-cholesky", "maximum-likelihood"))
+    assert one.values == pytest.approx(two.values, rel=0.05, abs=0.02)
+    assert identified("log-cholesky").settings.consistent.solver == "log-cholesky"
+
+
+def test_log_cholesky_has_no_limits_of_links() -> None:
+    limits = PhysicallyConsistent(limits=Limits(mass={planar().bodies_links[0].name: (0.1, 9.0)}))
+    settings = Settings(STILL, method="log-cholesky", consistent=limits)
+    with pytest.raises(InvalidSetting, match="conic solver"):
+        identify(planar(), [arm_log(noisy())], settings=settings)
