@@ -82,7 +82,7 @@ class StrictBounds:
 
 @dataclass(frozen=True)
 class Eliminated:
-    """Parameters f without constraints, of which others leave a ball of values: an exact projection.
+    """Parameters f without constraints, projected out: others u leave them a ball of values.
 
     With R f-columns of rank r, `f = inverse (e + right − columns u)`, where ‖e‖² is what f adds to
     the squared misfit of the others u. A linear function of f needs e along one direction only.
@@ -184,10 +184,9 @@ class PossibleFits:
             ]
         shown = Directions.of(columns[:, free], triangle.rows)
         seen, kept = shown.left[:, : shown.rank], columns[:, ~free]
-        eliminated = Eliminated(
-            metric[:, free], shown.inverse, seen.T @ kept, seen.T @ triangle.z
-        )
-        centre = np.linalg.solve(metric, middle.parameters.values)[~free]
+        eliminated = Eliminated(metric[:, free], shown.inverse, seen.T @ kept, seen.T @ triangle.z)
+        whole = np.linalg.solve(metric, middle.parameters.values)
+        centre = np.asarray(whole[~free], dtype=np.float64)
         kept, rest = (v - seen @ (seen.T @ v) for v in (kept, triangle.z - kept @ centre))
         # In the metric of the cone a singular value is a number of standard deviations.
         left, singular, right = np.linalg.svd(kept, full_matrices=False)
@@ -317,7 +316,9 @@ class PossibleFits:
         """Return the least and the most of `direction·d + slope e`, shape (2,)."""
         if not np.isfinite(slope):
             return np.array([-np.inf, np.inf])
-        low, high = (self._least(solver, np.array([*d, -slope, 0.0])) for d in (direction, -direction))
+        low, high = (
+            self._least(solver, np.array([*d, -slope, 0.0])) for d in (direction, -direction)
+        )
         return np.array([low, -high])
 
     def _least(self, solver: Any, objective: Array) -> float:

@@ -169,7 +169,7 @@ class ConsistentSampler:
         rng = np.random.default_rng(seed)
         points = np.tile(start, (self.chains, 1))
         kept = max(self.kept, -(-2 * count // self.chains))
-        shape = np.eye(len(start))
+        shape: Array = np.eye(len(start))
         every, done, effective, disagreement = self.every, 0, 0.0, np.inf
         while done + every * kept <= self.most:
             chains = self._walked(target, points, shape, every, kept, rng)
@@ -184,7 +184,8 @@ class ConsistentSampler:
                 chosen = np.linspace(0, len(pooled) - 1, count).round().astype(int)
                 values = target.values(pooled[chosen])
                 return ConsistentSamples(values, effective, disagreement, done)
-            shape = np.linalg.cholesky(np.atleast_2d(np.cov(pooled.T)) + RIDGE * np.eye(len(start)))
+            covariance = np.atleast_2d(np.cov(pooled.T)) + RIDGE * np.eye(len(start))
+            shape = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
         raise SolverFailure(
             "the draws did not converge",
             got=f"{effective:.0f} independent draws of {count}, chains apart by {disagreement:.3f}",
@@ -215,8 +216,7 @@ class ConsistentSampler:
         pool, rates, walls, level = plain(pool, pool @ target.walls.T, target.walls, target.level)
         out = np.empty((len(points), kept, size))
         for point, draws in zip(points, out, strict=True):
-            seed = int(rng.integers(2**31))
-            hit_and_run.walk(point, walls, level, target.signs, pool, rates, every, seed, draws)
+            hit_and_run.walk(point, walls, level, target.signs, pool, rates, every, rng, draws)
         return out
 
 

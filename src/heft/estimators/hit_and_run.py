@@ -51,36 +51,36 @@ def walk(
     directions: Array,
     rates: Array,
     every: int,
-    seed: int,
+    rng: np.random.Generator,
     kept: Array,
 ) -> None:
     """Walk on from a point, which is changed, and keep every so many-th.
 
     Args:
         point: y, feasible, shape (k,).
-        walls, level: Shape (c + 10 b, k) and (c + 10 b,).
+        walls: Shape (c + 10 b, k).
+        level: What walls are at y = 0, shape (c + 10 b,).
         signs: Number c of walls that must not be negative.
         directions: Shape (pool, k).
         rates: `directions @ walls.T`.
         every: Steps from one that is kept to the next.
-        seed: Of the random numbers.
+        rng: Random numbers.
         kept: Filled, shape (count, k).
     """
-    np.random.seed(seed)
     size, cholesky = len(point), np.empty((4, 4))
     here = level + walls @ point
     for step in range(1, every * len(kept) + 1):
-        chosen = np.random.randint(len(directions))
+        chosen = int(rng.random() * len(directions))
         along, rate = directions[chosen], rates[chosen]
         square, product = 0.0, 0.0
         for i in range(size):
             square += along[i] * along[i]
             product += along[i] * point[i]
         middle = -product / square
-        half = np.sqrt(middle * middle + 2.0 * np.random.exponential() / square)
+        half = np.sqrt(middle * middle - 2.0 * np.log(1.0 - rng.random()) / square)
         low, high = middle - half, middle + half
         for _ in range(SHORTENED):
-            t = np.random.uniform(low, high)
+            t = low + (high - low) * rng.random()
             if _feasible(here, rate, t, signs, cholesky):
                 for i in range(size):
                     point[i] += t * along[i]
@@ -100,7 +100,7 @@ def walk(
 def warm_up() -> None:
     """Call each compiled entry point once, so that it is compiled and cached."""
     one = np.ones((1, 1))
-    walk(np.zeros(1), one, np.ones(1), 1, one, one, 1, 0, one.copy())
+    walk(np.zeros(1), one, np.ones(1), 1, one, one, 1, np.random.default_rng(0), one.copy())
 
 
 KERNELS = Kernels((walk,), warm_up)
