@@ -1,12 +1,13 @@
 """How often intervals under physical consistency hold the truth, and what they cost.
 
     python -m benchmarks.intervals --development [--seeds 5] [--case NAME ...] [--method NAME ...]
-    python -m benchmarks.intervals [--seeds 200] [--case ...] [--method ...] [--store]
+    python -m benchmarks.intervals [--seeds 200] [--case ...] [--method ...] [--label LABEL]
+    python -m benchmarks.intervals --seeds 0 --label LABEL --store
 
 A seven-joint arm (Panda's links without the hand) of 91 parameters: ten a link, viscous friction,
 Coulomb friction and offset of each joint. Its torque on ten seconds of a Fourier motion is that of
 pinocchio's inverse dynamics with friction of this file, with white noise of 5 % of each joint's rms
-torque; heft makes the rows. Judged are intervals of nominally 95 % of 141 numbers: base parameters
+torque; heft makes the rows. Judged are intervals of nominally 95 % of 120 numbers: base parameters
 of bodies, friction terms, torques of another motion, masses, centres of mass. Cases:
 
     inner           the truth is fixed; the model file is off by 12 % in the metric of the cone
@@ -18,11 +19,12 @@ of bodies, friction terms, torques of another motion, masses, centres of mass. C
 
 Methods are the strict bounds, which use no prior; the posterior, equal tails of 1000 draws; and
 the consistent estimate ± 1.96 of its stated deviations. Strict bounds of `edge` are those of
-`edge, weak`. What is asked of a method of a case stands in `ASKED`; others are for comparison.
+`edge, weak`. Rows without a bound are for comparison.
 
 Every result is a line in `benchmarks/.cache/intervals.jsonl` under a label (the commit, if none is
-given) and is not made twice: a run that was interrupted, or parts with other cases, go on there.
-Constants are chosen with `--development` only, whose seeds are never scored.
+given) and is not made twice: a run that was interrupted goes on, and may be made in parts. Rows are
+of all results of the label, however many seeds there are. Constants are chosen with
+`--development` only, whose seeds are never scored.
 """
 
 from __future__ import annotations
@@ -214,7 +216,7 @@ def experiment(name: str, seed: int) -> tuple[Array, ParameterSpace, Triangle]:
 
 @cache
 def quantities() -> tuple[tuple[str, ...], Array]:
-    """Return the kinds and coefficients of the linear quantities, shape (120, 91)."""
+    """Return the kinds and coefficients of the linear quantities, shape (99, 91)."""
     seen, unit = problem(), np.eye(91)
     robot = seen.plant.robot
     to_columns = scipy.linalg.block_diag(robot.link_matrix(), np.eye(21))
@@ -225,7 +227,7 @@ def quantities() -> tuple[tuple[str, ...], Array]:
 
 
 def numbers(x: Array) -> Array:
-    """Return all quantities of parameters, shape (..., 141): the linear ones, then centres."""
+    """Return all quantities of parameters, shape (..., 120): the linear ones, then centres."""
     bodies = x[..., :70].reshape(*x.shape[:-1], 7, 10)
     com = bodies[..., 1:4] / bodies[..., :1]
     linear = x @ quantities()[1].T
@@ -233,21 +235,21 @@ def numbers(x: Array) -> Array:
 
 
 def by_bounds(space: ParameterSpace, triangle: Triangle, case: Case, seed: int) -> Array:
-    """Return the strict bounds, shape (141, 2)."""
+    """Return the strict bounds, shape (120, 2)."""
     linear = PossibleFits.of(triangle, space).bounds(quantities()[1])
     com = strict_bounds(triangle, space, drives=True).com
     return np.vstack([linear, com.reshape(-1, 2)])
 
 
 def by_posterior(space: ParameterSpace, triangle: Triangle, case: Case, seed: int) -> Array:
-    """Return equal-tailed intervals of draws of the posterior, shape (141, 2)."""
+    """Return equal-tailed intervals of draws of the posterior, shape (120, 2)."""
     prior = PhysicallyConsistent(strength=case.deviation**-2)
     draws = ConsistentSampler().posterior(triangle, space, prior, DRAWS, seed)
     return np.quantile(numbers(draws.values), (0.025, 0.975), axis=0).T
 
 
 def by_deviations(space: ParameterSpace, triangle: Triangle, case: Case, seed: int) -> Array:
-    """Return the consistent estimate ± 1.96 of its stated deviations, shape (141, 2)."""
+    """Return the consistent estimate ± 1.96 of its stated deviations, shape (120, 2)."""
     found = PhysicallyConsistent(strength=case.deviation**-2).fit(triangle, space).parameters
     covariance = found.covariance
     assert covariance is not None
@@ -299,18 +301,19 @@ def rows_of_cell(case: str, method: str, records: Sequence[Record]) -> Iterator[
     kinds = np.array([*quantities()[0], *["com"] * 21])
     inside = np.array([[k == "1" for k in r["inside"]] for r in records])
     width = np.array([r["width"] for r in records])
-    name, count = f"{case}, {method}", f"{len(records)} experiments"
+    name = f"{case}, {method}"
     mean, least = float(inside.mean()), float(inside.mean(axis=0).min())
     if method == "strict bounds":
-        yield at_least(f"{name}: truths held", mean, "", MEAN_COVERED, count)
-        yield at_least(f"{name}: truths held, worst of 141", least, "", LEAST_COVERED, count)
+        yield at_least(f"{name}: truths held", mean, "", MEAN_COVERED)
+        yield at_least(f"{name}: truths held, worst of 120", least, "", LEAST_COVERED)
     elif (case, method) == ("prior-drawn", "posterior"):
         low, high = CALIBRATED
         yield Row(f"{name}: truths held", mean, "", low, low <= mean <= high, f"at most {high}")
-        yield Row(f"{name}: truths held, worst of 141", least, "", against=count)
+        yield Row(f"{name}: truths held, worst of 120", least, "")
     else:
-        yield Row(f"{name}: truths held", mean, "", against=count)
-        yield Row(f"{name}: truths held, worst of 141", least, "")
+        yield Row(f"{name}: truths held", mean, "")
+        yield Row(f"{name}: truths held, worst of 120", least, "")
+    yield Row(f"{name}: experiments", len(records), "")
     for kind in KINDS:
         mine = kinds == kind
         ends = width[:, mine]
@@ -363,10 +366,12 @@ def main() -> None:
     cells = [(c, m) for c in chosen.case for m in chosen.method if (c, m) != SAME]
     label = chosen.label or commit()
     made([(*cell, seed) for seed in seeds for cell in cells], label)
-    found = stored(label)
-    rows = []
-    for cell in cells:
-        rows += rows_of_cell(*cell, [found[*cell, seed] for seed in seeds])
+    found: dict[tuple[str, str], list[Record]] = {}
+    for (case, method, seed), record in sorted(stored(label).items()):
+        if (seed in DEVELOPMENT) == chosen.development:
+            found.setdefault((case, method), []).append(record)
+    everything = [(c, m) for m in METHODS for c in CASES if (c, m) in found]
+    rows = [row for cell in everything for row in rows_of_cell(*cell, found[cell])]
     print(table(rows))
     if chosen.store:
         print(store("intervals", rows))
