@@ -90,11 +90,13 @@ class Eliminated:
     Attributes:
         metric: `x = metric @ f` beside what u adds, shape (N, f).
         inverse: Shape (f, r).
+        forward: Its inverse, `forward inverse = 1`, shape (r, f).
         columns, right: What u and the data say of it, shape (r, n) and (r,).
     """
 
     metric: Array
     inverse: Array
+    forward: Array
     columns: Array
     right: Array
 
@@ -109,7 +111,7 @@ class Eliminated:
         """
         asked = c @ self.metric
         slope = asked @ self.inverse
-        told = slope @ np.linalg.pinv(self.inverse)
+        told = slope @ self.forward
         if np.linalg.norm(told - asked) > HIDDEN * np.linalg.norm(asked):
             return np.zeros(self.columns.shape[1]), 0.0, np.inf
         return -slope @ self.columns, float(slope @ self.right), float(np.linalg.norm(slope))
@@ -184,7 +186,13 @@ class PossibleFits:
             ]
         shown = Directions.of(columns[:, free], triangle.rows)
         seen, kept = shown.left[:, : shown.rank], columns[:, ~free]
-        eliminated = Eliminated(metric[:, free], shown.inverse, seen.T @ kept, seen.T @ triangle.z)
+        eliminated = Eliminated(
+            metric[:, free],
+            shown.inverse,
+            seen.T @ columns[:, free],
+            seen.T @ kept,
+            seen.T @ triangle.z,
+        )
         whole = np.linalg.solve(metric, middle.parameters.values)
         centre = np.asarray(whole[~free], dtype=np.float64)
         kept, rest = (v - seen @ (seen.T @ v) for v in (kept, triangle.z - kept @ centre))
