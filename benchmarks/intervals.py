@@ -237,7 +237,7 @@ def numbers(x: Array) -> Array:
 def by_bounds(space: ParameterSpace, triangle: Triangle, case: Case, seed: int) -> Array:
     """Return the strict bounds, shape (120, 2)."""
     linear = PossibleFits.of(triangle, space).bounds(quantities()[1])
-    com = strict_bounds(triangle, space, drives=True).com
+    com = strict_bounds(triangle, space).com
     return np.vstack([linear, com.reshape(-1, 2)])
 
 

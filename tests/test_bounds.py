@@ -267,14 +267,24 @@ def test_drives_that_are_eliminated_bound_as_those_that_are_kept(noise: float) -
         assert -1e-5 <= low <= high
 
 
-def test_leaving_drives_out_only_widens() -> None:
-    believed, rows, _, _ = problem_of("ur10", True)
-    kept, out = (PossibleFits.of(rows, believed, drives=d) for d in (True, False))
-    for k in believed.groups:
-        narrow, wide = (f.bound(np.eye(len(believed.labels))[k]) for f in (kept, out))
-        room = 1e-4 * believed.nominal[k]
-        assert wide[0] <= narrow[0] + room
-        assert wide[1] >= narrow[1] - room
+def test_signs_that_cannot_matter_change_nothing() -> None:
+    """Friction that is well seen; of the first rotor only its sum with the link's inertia is."""
+    c = case("planar")
+    rows = c.triangle(noise=0.02, sigma=0.02, seed=3)
+    rotors = tuple(k for k in c.believed.nonnegative if "armature" in c.believed.labels.names[k])
+    unit = np.eye(len(c.truth))
+    rubbing = unit[[k for k in c.believed.nonnegative if k not in rotors]]
+    quantities = np.vstack([c.believed.matrix, rubbing, unit[list(c.believed.groups)]])
+    signed, free, none = (
+        PossibleFits.of(rows, replace(c.believed, nonnegative=kept)).bounds(quantities)
+        for kept in (c.believed.nonnegative, rotors, ())
+    )
+    assert (signed[len(c.believed.matrix) :][: len(rubbing), 0] > 0.1).all()
+    assert np.array_equal(np.isfinite(signed), np.isfinite(free))
+    ends = np.isfinite(signed)
+    assert (np.abs(signed[ends] - free[ends]) < 1e-4).all()
+    # That of the first rotor does matter, for both masses.
+    assert none[-2, 0] < 0.1 < signed[-2, 0] and none[-1, 1] > signed[-1, 1] + 1.0
 
 
 def test_the_same_input_gives_the_same_bounds() -> None:

@@ -121,8 +121,8 @@ class Eliminated:
 class PossibleFits:
     """Confidence set: all physically consistent parameters whose misfit is within a radius.
 
-    Drives' terms that no sign can hold, since all that fits is above 0, are eliminated, and with
-    them their part of each conic problem.
+    Drives' terms without a sign to keep, or whose sign cannot matter since all that fits is above
+    0, are eliminated, and with them their part of each conic problem.
 
     Attributes:
         centre: A point u of the set, scaled by the cone's metric, shape (n,).
@@ -150,17 +150,15 @@ class PossibleFits:
         space: ParameterSpace,
         level: float = 0.95,
         limits: Limits = NO_LIMITS,
-        drives: bool = True,
     ) -> PossibleFits:
         """Return the set.
 
         Args:
             triangle: Information about β in independent rows of unit variance.
-            space: The parameters x and their map to β; nominal values only scale the unknowns.
+            space: The parameters x, their map to β, and which must not be negative; nominal values
+                only scale the unknowns.
             level: Nominal coverage of an interval, 0 to 1.
             limits: Hard bounds on masses and centres of mass.
-            drives: Whether the drives' terms keep their sign constraints. Intervals are wider
-                without, and conic problems have ten unknowns a link only.
 
         Raises:
             InvalidSetting: If a limit is of a link that is not there.
@@ -179,11 +177,9 @@ class PossibleFits:
         columns = triangle.R @ space.matrix @ metric
         least = triangle.R @ (space.matrix @ best.parameters.values) - triangle.z
         energy = float(least @ least) + float(scipy.special.chdtri(1, 1.0 - level))
+        signs = list(space.nonnegative)
         free = np.arange(space.size) >= bodies
-        if drives:
-            free[list(space.nonnegative)] &= _surely_positive(columns, triangle, energy)[
-                list(space.nonnegative)
-            ]
+        free[signs] &= _surely_positive(columns, triangle, energy)[signs]
         shown = Directions.of(columns[:, free], triangle.rows)
         seen, kept = shown.left[:, : shown.rank], columns[:, ~free]
         eliminated = Eliminated(
@@ -358,7 +354,6 @@ def strict_bounds(
     space: ParameterSpace,
     level: float = 0.95,
     limits: Limits = NO_LIMITS,
-    drives: bool = False,
 ) -> StrictBounds:
     """Return confidence intervals of each link's mass and centre of mass, without a prior.
 
@@ -369,13 +364,12 @@ def strict_bounds(
         space: The parameters x and their map to β.
         level: Nominal coverage of each interval by itself, 0 to 1.
         limits: Hard bounds on masses and centres of mass.
-        drives: Whether the drives' terms keep their sign constraints; see `PossibleFits.of`.
 
     Raises:
         InvalidSetting: If a limit is of a link that is not there.
         SolverFailure: If no consistent parameters are found.
     """
-    fits = PossibleFits.of(triangle, space, level, limits, drives)
+    fits = PossibleFits.of(triangle, space, level, limits)
     unit = np.eye(len(space.labels))
     links = space.bodies
     mass = np.empty((len(links), 2))
