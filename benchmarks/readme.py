@@ -97,6 +97,27 @@ def coverage() -> list[str]:
     return lines
 
 
+def intervals() -> list[str]:
+    """Return the shares of truths that intervals under consistency hold, by method and case."""
+    if not (RESULTS / "intervals.json").exists():
+        return NOT_YET
+    stored = rows("intervals")
+    kinds = ("base", "friction", "torque", "mass", "com")
+    lines = [
+        f"| intervals | case | {' | '.join(kinds)} | all | worst | experiments | time [s] |",
+        "|---" * (len(kinds) + 6) + "|",
+    ]
+    for name in [n.partition(":")[0] for n in stored if n.endswith(": truths held")]:
+        case, _, method = name.rpartition(", ")
+        found = {n.partition(": ")[2]: row for n, row in stored.items() if n.startswith(f"{name}:")}
+        cells = [found[f"{kind}, truths held"] for kind in kinds]
+        cells += [found["truths held"], found["truths held, worst of 120"]]
+        shares = " | ".join(f"{row['value']:.3f}" for row in cells)
+        count, time = (found[n]["value"] for n in ("experiments", "processor time, median"))
+        lines.append(f"| {method} | {case} | {shares} | {count:.0f} | {time:.2g} |")
+    return lines
+
+
 def panda_published() -> list[str]:
     """Return what of other people's parameters of the Panda lies within heft's intervals."""
     lines = ["| | measured | asked for |", "|---|---|---|"]
@@ -140,6 +161,7 @@ FIGURES = {
     "real_data_means": lambda: real_data("mean of joints"),
     "core": core,
     "coverage": coverage,
+    "intervals": intervals,
     "panda_published": panda_published,
     "floating": floating,
     "missed": missed,

@@ -11,6 +11,7 @@ import scipy.stats
 
 from heft.applications.identification.fit import limits_of
 from heft.errors import InvalidSetting, SolverFailure
+from heft.estimators import ConsistentSampler
 from heft.estimators.bounds import PossibleFits, StrictBounds, strict_bounds
 from heft.estimators.consistent import PhysicallyConsistent
 from heft.estimators.feasible_set import Limits
@@ -122,6 +123,59 @@ def test_no_rows_leave_everything_open() -> None:
     assert np.isinf(bounds.com).all()
 
 
+def two_parameters(rows: np.ndarray, right: np.ndarray) -> tuple[Triangle, ParameterSpace]:
+    """Two drives' terms, of which the first must not be negative."""
+    labels = Labels(("a.viscous", "a.offset"), ("N·m·s/rad", "N·m"))
+    return triangle(rows, right), ParameterSpace(labels, np.eye(2), np.zeros(2), (), (0,))
+
+
+@pytest.mark.parametrize("seen", [-2.0, -0.5, 0.5, 3.0])  # least squares' first, in deviations
+def test_two_parameters_are_bounded_by_an_ellipse_that_a_line_cuts(seen: float) -> None:
+    rows = np.array([[4.0, 1.5], [0.0, 3.0]])
+    deviation = float(np.linalg.norm(np.linalg.inv(rows)[0]))
+    best = np.array([seen * deviation, 0.4])
+    fits = PossibleFits.of(*two_parameters(rows, rows @ best))
+    # Where least squares is negative, the least misfit of what may be is |seen|.
+    radius = np.hypot(SIGMAS, min(seen, 0.0))
+    turn = np.linspace(0.0, 2.0 * np.pi, 400_001)
+    points = best + radius * np.linalg.solve(rows, [np.cos(turn), np.sin(turn)]).T
+    points = points[points[:, 0] >= 0.0]
+    for c in ([1.0, 0.0], [0.0, 1.0], [2.0, -1.0], [-0.3, 1.0]):
+        ends = points @ c
+        found = fits.bound(np.array(c))
+        np.testing.assert_allclose(found, [ends.min(), ends.max()], rtol=0, atol=1e-4)
+
+
+def test_bounds_are_of_the_quantity_and_not_of_its_scale() -> None:
+    c, fits, _, _, _ = flyer()
+    rng = np.random.default_rng(3)
+    quantities = rng.normal(size=(4, 10)) / np.abs(c.truth)
+    plain, twice, mirrored = (fits.bounds(k * quantities) for k in (1.0, 2.0, -1.0))
+    width = np.diff(plain, axis=1)
+    np.testing.assert_allclose(twice / 2.0, plain, rtol=0, atol=1e-3 * width.max())
+    np.testing.assert_allclose(-mirrored[:, ::-1], plain, rtol=0, atol=1e-3 * width.max())
+
+
+def test_draws_that_fit_as_well_lie_within_and_reach_far() -> None:
+    """Draws of the posterior on the boundary of the cone, of which those are kept that fit."""
+    c = on_the_boundary(case("flyer", 30))
+    rows = c.triangle(noise=0.05, sigma=0.05, seed=4)
+    fits = PossibleFits.of(rows, c.believed)
+    prior = PhysicallyConsistent(strength=1e-4, margin=0.0)
+    draws = ConsistentSampler().posterior(rows, c.believed, prior, 5000, 1).values
+    misfit = np.sum((draws @ (rows.R @ c.believed.matrix).T - rows.z) ** 2, axis=1)
+    best = PhysicallyConsistent(strength=1e-6, margin=0.0).fit(rows, c.believed).parameters.values
+    least = float(np.sum((rows.R @ c.believed.matrix @ best - rows.z) ** 2))
+    draws = draws[misfit <= least + CHI]
+    assert len(draws) > 20
+    for direction in UNIT:
+        low, high = fits.bound(direction)
+        seen = draws @ direction
+        room = 1e-6 * np.abs(seen).max()
+        assert low - room <= seen.min() and seen.max() <= high + room
+        assert np.ptp(seen) > 0.15 * (high - low)
+
+
 # ---- robots ---------------------------------------------------------------------------------
 
 
@@ -177,14 +231,60 @@ def test_friction_is_bounded_by_zero_where_drives_are_kept() -> None:
         assert -1e-5 <= least <= most  # N·m of some; 1e-7 and the tolerance are added
 
 
-def test_leaving_drives_out_only_widens() -> None:
-    believed, rows, _, _ = problem_of("ur10", True)
-    kept, out = (PossibleFits.of(rows, believed, drives=d) for d in (True, False))
-    for k in believed.groups:
-        narrow, wide = (f.bound(np.eye(len(believed.labels))[k]) for f in (kept, out))
-        room = 1e-4 * believed.nominal[k]
-        assert wide[0] <= narrow[0] + room
-        assert wide[1] >= narrow[1] - room
+def test_inside_the_cone_all_that_is_seen_has_the_interval_of_least_squares() -> None:
+    """Base parameters, friction and torques of any motion: rows of what the columns are."""
+    c = case("planar")
+    rows = c.triangle(noise=1e-3, sigma=1e-3, seed=2)
+    fits = PossibleFits.of(rows, c.believed)
+    value, spread = np.linalg.solve(rows.R, rows.z), np.linalg.inv(rows.R)
+    rng = np.random.default_rng(5)
+    size = len(rows.z)
+    seen = np.vstack([np.eye(size), c.regressor[7], rng.normal(size=(3, size))])
+    deviation = np.linalg.norm(seen @ spread, axis=1)
+    expected = (seen @ value)[:, None] + deviation[:, None] * SIGMAS * np.array([-1.0, 1.0])
+    found = fits.bounds(seen @ c.believed.matrix)
+    assert np.all(np.abs(found - expected) < 5e-3 * deviation[:, None])
+    # Four times as many rows, half as wide.
+    quarter = Triangle(rows.columns, 2.0 * rows.factor, 4 * rows.rows)
+    halved = PossibleFits.of(quarter, c.believed).bounds(seen @ c.believed.matrix)
+    np.testing.assert_allclose(np.diff(halved) / np.diff(found), 0.5, rtol=5e-3)
+
+
+@pytest.mark.parametrize("noise", [0.02, 2.0])
+def test_drives_that_are_eliminated_bound_as_those_that_are_kept(noise: float) -> None:
+    """What noise leaves no doubt of is eliminated; what may be zero is kept, and ends there."""
+    c = case("planar", 12 if noise > 1.0 else 200)
+    rows = c.triangle(noise=noise, sigma=noise, seed=3)
+    fits = PossibleFits.of(rows, c.believed)
+    unit = np.eye(len(c.believed.labels))
+    signs = unit[list(c.believed.nonnegative)]
+    held = fits.bounds(signs)
+    gone = set(range(len(unit))) - set(np.flatnonzero(fits.metric.any(axis=1)).tolist())
+    assert bool(gone & set(c.believed.nonnegative)) == (noise < 1.0)
+    for k, (low, high) in zip(c.believed.nonnegative, held, strict=True):
+        # What is eliminated is above 0 in all that fits, as it must be.
+        assert low > 0.0 or k not in gone
+        assert -1e-5 <= low <= high
+
+
+def test_signs_that_cannot_matter_change_nothing() -> None:
+    """Friction that is well seen; of the first rotor only its sum with the link's inertia is."""
+    c = case("planar")
+    rows = c.triangle(noise=0.02, sigma=0.02, seed=3)
+    rotors = tuple(k for k in c.believed.nonnegative if "armature" in c.believed.labels.names[k])
+    unit = np.eye(len(c.truth))
+    rubbing = unit[[k for k in c.believed.nonnegative if k not in rotors]]
+    quantities = np.vstack([c.believed.matrix, rubbing, unit[list(c.believed.groups)]])
+    signed, free, none = (
+        PossibleFits.of(rows, replace(c.believed, nonnegative=kept)).bounds(quantities)
+        for kept in (c.believed.nonnegative, rotors, ())
+    )
+    assert (signed[len(c.believed.matrix) :][: len(rubbing), 0] > 0.1).all()
+    assert np.array_equal(np.isfinite(signed), np.isfinite(free))
+    ends = np.isfinite(signed)
+    assert (np.abs(signed[ends] - free[ends]) < 1e-4).all()
+    # That of the first rotor does matter, for both masses.
+    assert none[-2, 0] < 0.1 < signed[-2, 0] and none[-1, 1] > signed[-1, 1] + 1.0
 
 
 def test_the_same_input_gives_the_same_bounds() -> None:

@@ -20,7 +20,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
-from benchmarks import readme
+from benchmarks import intervals, readme
 
 from heft.applications import demo
 from heft.applications.cooperation.team_file import TEAM
@@ -215,6 +215,23 @@ def test_the_table_of_coverage_has_a_line_for_each_stored_condition(
     lines = readme.coverage()[2:]
     assert lines[0] == "| white | 0.940 | 0.500 | – | – | – | 1.000 | – | – |"
     assert lines[1].startswith("| ar1 | 0.940 |") and lines[1].endswith("| 0.250 |")
+
+
+def test_the_table_of_intervals_has_a_line_for_each_method_and_case(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readme, "RESULTS", tmp_path)
+    assert readme.intervals() == readme.NOT_YET
+    records = [{"inside": "10" + "1" * 118, "width": [1.0] * 120, "seconds": 2.0}]
+    rows = [
+        vars(row)
+        for name in ("inner", "edge, weak")
+        for row in intervals.rows_of_cell(name, "strict bounds", records)
+    ]
+    (tmp_path / "intervals.json").write_text(json.dumps({"rows": rows}))
+    lines = readme.intervals()[2:]
+    shares = "0.980 | 1.000 | 1.000 | 1.000 | 1.000 | 0.992 | 0.000 | 1 | 2 |"
+    assert lines == [f"| strict bounds | {name} | {shares}" for name in ("inner", "edge, weak")]
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if "```toml" in p.read_text("utf-8")])

@@ -651,7 +651,9 @@ def test_a_mass_is_stated_with_its_deviation_where_the_logs_say_something(arm: R
         link, _, what = entry["name"].partition(".")
         if what == "mass":
             told = 1.0 - np.sqrt(1.0 - min(entry["share"], 1.0)) >= 0.25
+            assert (re.split(r"\s{2,}", rows[link])[3] != "prior") == told
             assert ("±" in rows[link]) == told
+            assert ("open" in rows[link]) == (entry["interval"][1] is None)
     assert "Strict 95 % intervals of the masses" in " ".join(shown.split())
 
 

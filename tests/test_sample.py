@@ -15,9 +15,15 @@ from heft.applications.demo import FOLDER as DEMO
 from heft.applications.identification import identify_files, write
 from heft.applications.sample import sample_files
 from heft.errors import InputError, InvalidSetting, SolverFailure
-from heft.estimators import ConsistentSampler, Limits
+from heft.estimators import (
+    IDENTITY,
+    ConsistentSampler,
+    Limits,
+    PhysicallyConsistent,
+    cone_metric,
+)
 from heft.estimators.consistent_samples import agreement
-from heft.information import Labels, Parameters, ParameterSpace, inertia
+from heft.information import Labels, Parameters, ParameterSpace, Triangle, inertia, triangle_of
 
 BODY = inertia.from_body(2.0, np.array([0.05, -0.02, 0.1]), np.diag([0.03, 0.04, 0.02]))
 NAMES = ("m", "h.x", "h.y", "h.z", "I.xx", "I.xy", "I.yy", "I.xz", "I.yz", "I.zz")
@@ -82,6 +88,84 @@ def test_limits_hold_and_a_known_mass_stays() -> None:
     com = found[:, 1:4] / found[:, :1]
     assert (com >= [0.04 - 1e-6, -0.03 - 1e-6, -1e-6]).all()
     assert (com <= [0.06 + 1e-6, 1e-6, 0.11 + 1e-6]).all()
+
+
+def seen_through(rows: np.ndarray, right: np.ndarray) -> Triangle:
+    factor = triangle_of(np.column_stack([rows, right]))
+    return Triangle(np.arange(rows.shape[1]), factor, len(rows))
+
+
+def normal(triangle: Triangle, space: ParameterSpace, strength: float) -> tuple[Any, Any]:
+    """Mean and covariance of the posterior that nothing cuts, in information form."""
+    metric = np.linalg.inv(cone_metric(space.nominal))
+    information = triangle.R.T @ triangle.R + strength * metric.T @ metric
+    right = triangle.R.T @ triangle.z + strength * metric.T @ metric @ space.nominal
+    return np.linalg.solve(information, right), np.linalg.inv(information)
+
+
+ROWS = np.eye(10)[[0, 3, 9]] / np.array([[0.2], [0.05], [0.005]])
+
+
+@pytest.mark.parametrize("said", [[2.0, 0.2, 0.02], [0.5, 0.25, 0.005]])
+def test_the_posterior_is_what_rejection_leaves(said: list[float]) -> None:
+    """Also where least squares is no body: the oracle draws around it and keeps what is one."""
+    space = space_of(10, (0,), ())
+    triangle = seen_through(ROWS, ROWS @ np.eye(10)[[0, 3, 9]].T @ np.array(said))
+    mean, covariance = normal(triangle, space, 4.0)
+    draws = np.random.default_rng(1).multivariate_normal(mean, covariance, 400_000)
+    kept = draws[np.linalg.eigvalsh(inertia.pseudo_inertia(draws))[:, 0] > 0.0]
+    assert len(kept) > 1500
+    assert (inertia.consistency_margin(mean) > 0.0) == (said[0] > 1.0)
+    prior = PhysicallyConsistent(strength=4.0)
+    found = ConsistentSampler().posterior(triangle, space, prior, 2000, 3)
+    assert found.effective >= 2000 and found.disagreement < 1.01
+    size = kept.std(axis=0)
+    off = np.abs(found.values.mean(axis=0) - kept.mean(axis=0))
+    assert (off < 4.0 * size * np.sqrt(1.0 / 2000 + 1.0 / len(kept))).all()
+    assert np.allclose(found.values.std(axis=0), size, rtol=0.1)
+
+
+def test_intervals_of_the_posterior_hold_draws_of_its_prior() -> None:
+    """Bodies drawn from the prior, experiments with each: 95 of 100 within 95 % intervals."""
+    space, rng, inside = space_of(10, (0,), ()), np.random.default_rng(8), []
+    metric, sampler = cone_metric(space.nominal), ConsistentSampler(directions=300, every=10)
+    while len(inside) < 60:
+        truth = metric @ (IDENTITY + 0.5 * rng.normal(size=10))
+        if inertia.consistency_margin(truth) <= 0.0:
+            continue
+        triangle = seen_through(ROWS, ROWS @ truth + rng.normal(size=3))
+        draws = sampler.posterior(triangle, space, PhysicallyConsistent(4.0), 400, len(inside))
+        low, high = np.quantile(draws.values, (0.025, 0.975), axis=0)
+        inside.append((low <= truth) & (truth <= high))
+    # Ten numbers of a body are no ten independent ones: taken for three.
+    assert abs(np.mean(inside) - 0.95) < 3.0 * np.sqrt(0.95 * 0.05 / 180)
+
+
+def test_the_posterior_keeps_limits_and_leaves_what_is_silent() -> None:
+    """A mass that is known stays, friction is not negative, and a drive that nothing sees is 0."""
+    body = space_of(10, (0,), ())
+    labels = Labels((*body.labels.names, "a.viscous", "b.viscous"), ("1",) * 12)
+    nominal = np.append(BODY, [0.0, 0.0])
+    space = ParameterSpace(labels, np.eye(12), nominal, (0,), (10, 11))
+    rows = np.zeros((2, 12))
+    rows[0, [0, 3]], rows[1, 10] = [3.0, 20.0], 5.0
+    limits = Limits({"load": (2.0, 2.0)}, {"load": ((0.0, 0.1), (-0.1, 0.1), (0.0, 0.2))})
+    prior = PhysicallyConsistent(strength=4.0, limits=limits)
+    found = (
+        ConsistentSampler()
+        .posterior(seen_through(rows, np.array([10.0, 0.5])), space, prior, 500, 6)
+        .values
+    )
+    assert np.allclose(found[:, 0], 2.0, rtol=1e-9)
+    com = found[:, 1:4] / found[:, :1]
+    assert (com >= [-1e-6, -0.1 - 1e-6, -1e-6]).all() and (com <= [0.1001, 0.1001, 0.2001]).all()
+    exact = scipy.stats.truncnorm(-0.5, np.inf, 0.1, 0.2)
+    assert scipy.stats.kstest(found[:, 10], exact.cdf).pvalue > 1e-3
+    assert not found[:, 11].any()
+    with pytest.raises(InvalidSetting, match="normal prior"):
+        ConsistentSampler().posterior(
+            seen_through(rows, np.zeros(2)), space, PhysicallyConsistent(prior="logdet"), 10, 0
+        )
 
 
 def test_what_chains_are_worth_is_that_of_an_autoregression() -> None:

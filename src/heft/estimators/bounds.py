@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 import scipy.sparse
 import scipy.special
+from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.information import Directions, ParameterSpace, Triangle, inertia
@@ -47,6 +47,10 @@ CENTRING = 1.0
 # Directions in which the data leave the model file's numbers this many times themselves count as
 # not seen. Leaving a row out can only widen.
 UNSEEN = 1e5
+# Deviations to a sign's constraint, in those of the farthest point, from which it cannot matter.
+SURELY = 1.01
+# Share of a quantity in what the data leave open, from which it is open.
+HIDDEN = 1e-6
 # Bounds beyond this many times the link's mass and size in the model file are none.
 MASS_CAP = 1e4
 LENGTH_CAP = 100.0
@@ -78,17 +82,58 @@ class StrictBounds:
 
 
 @dataclass(frozen=True)
+class Eliminated:
+    """Parameters f without constraints, projected out: others u leave them a ball of values.
+
+    With R f-columns of rank r, `f = inverse (e + right − columns u)`, where ‖e‖² is what f adds to
+    the squared misfit of the others u. A linear function of f needs e along one direction only.
+
+    Attributes:
+        metric: `x = metric @ f` beside what u adds, shape (N, f).
+        inverse: Shape (f, r).
+        forward: Its inverse, `forward inverse = 1`, shape (r, f).
+        columns, right: What u and the data say of it, shape (r, n) and (r,).
+    """
+
+    metric: Array
+    inverse: Array
+    forward: Array
+    columns: Array
+    right: Array
+
+    def part(self, c: Array) -> tuple[Array, float, float]:
+        """Return what c·x is of f: a function of u and a constant, and its slope along e.
+
+        Args:
+            c: Coefficients of all parameters x, shape (N,).
+
+        Returns:
+            Shape (n,); a number; the slope, infinite where the data leave c·x open.
+        """
+        asked = c @ self.metric
+        slope = asked @ self.inverse
+        told = slope @ self.forward
+        if np.linalg.norm(told - asked) > HIDDEN * np.linalg.norm(asked):
+            return np.zeros(self.columns.shape[1]), 0.0, np.inf
+        return -slope @ self.columns, float(slope @ self.right), float(np.linalg.norm(slope))
+
+
+@dataclass(frozen=True)
 class PossibleFits:
     """Confidence set: all physically consistent parameters whose misfit is within a radius.
 
+    Drives' terms without a sign to keep, or whose sign cannot matter since all that fits is above
+    0, are eliminated, and with them their part of each conic problem.
+
     Attributes:
         centre: A point u of the set, scaled by the cone's metric, shape (n,).
-        metric: `x = metric @ u`, shape (N, n): eliminated drives have no columns.
+        metric: `x = metric @ u` beside what is eliminated, shape (N, n).
         rows: Rows of unit variance on u in the identified directions, shape (r, n).
         rest: Their misfit at the centre, shape (r,).
         radius: Largest norm of the misfit [standard deviations].
         links: Number of links.
         constraints: Linear constraints on u.
+        eliminated: The other parameters.
     """
 
     centre: Array
@@ -98,6 +143,7 @@ class PossibleFits:
     radius: float
     links: int
     constraints: LinearConstraints
+    eliminated: Eliminated
 
     @staticmethod
     def of(
@@ -105,17 +151,15 @@ class PossibleFits:
         space: ParameterSpace,
         level: float = 0.95,
         limits: Limits = NO_LIMITS,
-        drives: bool = True,
     ) -> PossibleFits:
         """Return the set.
 
         Args:
             triangle: Information about β in independent rows of unit variance.
-            space: The parameters x and their map to β; nominal values only scale the unknowns.
+            space: The parameters x, their map to β, and which must not be negative; nominal values
+                only scale the unknowns.
             level: Nominal coverage of an interval, 0 to 1.
             limits: Hard bounds on masses and centres of mass.
-            drives: Whether the drives' terms remain unknowns. If not they are eliminated without
-                their sign constraints: wider intervals, with ten unknowns a link only.
 
         Raises:
             InvalidSetting: If a limit is of a link that is not there.
@@ -132,31 +176,38 @@ class PossibleFits:
         lengths = np.linalg.norm(columns[:, bodies:], axis=0)
         metric[:, bodies:] /= np.where(lengths > 0.0, lengths, 1.0)
         columns = triangle.R @ space.matrix @ metric
-        constraints = constraints.measured(metric)
-        centre = np.asarray(np.linalg.solve(metric, middle.parameters.values), dtype=np.float64)
-        rest = triangle.z - columns @ centre
         least = triangle.R @ (space.matrix @ best.parameters.values) - triangle.z
         energy = float(least @ least) + float(scipy.special.chdtri(1, 1.0 - level))
-        if not drives:
-            shown = Directions.of(columns[:, bodies:], triangle.rows)
-            seen = shown.left[:, : shown.rank]
-            columns, rest = (v - seen @ (seen.T @ v) for v in (columns[:, :bodies], rest))
-            centre, metric = centre[:bodies], metric[:, :bodies]
-            constraints = constraints.part(slice(0, bodies))
+        signs = list(space.nonnegative)
+        free = np.arange(space.size) >= bodies
+        free[signs] &= _surely_positive(columns, triangle, energy)[signs]
+        shown = Directions.of(columns[:, free], triangle.rows)
+        seen, kept = shown.left[:, : shown.rank], columns[:, ~free]
+        eliminated = Eliminated(
+            metric[:, free],
+            shown.inverse,
+            seen.T @ columns[:, free],
+            seen.T @ kept,
+            seen.T @ triangle.z,
+        )
+        whole = np.linalg.solve(metric, middle.parameters.values)
+        centre = np.asarray(whole[~free], dtype=np.float64)
+        kept, rest = (v - seen @ (seen.T @ v) for v in (kept, triangle.z - kept @ centre))
         # In the metric of the cone a singular value is a number of standard deviations.
-        left, singular, right = np.linalg.svd(columns, full_matrices=False)
+        left, singular, right = np.linalg.svd(kept, full_matrices=False)
         left = left[:, singular > 0.0]
-        kept = np.flatnonzero(singular > 1.0 / UNSEEN)  # others narrow only what is far outside
+        telling = np.flatnonzero(singular > 1.0 / UNSEEN)  # others narrow what is far outside only
         inside = left.T @ rest
         energy -= max(float(rest @ rest - inside @ inside), 0.0)
         return PossibleFits(
             centre,
-            metric,
-            singular[kept, None] * right[kept],
-            inside[kept],
+            metric[:, ~free],
+            singular[telling, None] * right[telling],
+            inside[telling],
             float(np.sqrt(energy)),
             len(space.groups),
-            constraints,
+            constraints.measured(metric).part(np.flatnonzero(~free)),
+            eliminated,
         )
 
     def bound(self, c: Array) -> tuple[float, float]:
@@ -165,20 +216,39 @@ class PossibleFits:
         Args:
             c: Coefficients of all parameters x, shape (N,).
         """
-        direction = c @ self.metric
+        low, high = self.bounds(c[None])[0].tolist()
+        return low, high
+
+    def bounds(self, quantities: Array) -> Array:
+        """Return the lower and upper bounds of linear functions of the parameters.
+
+        Such as masses, friction terms, base parameters (rows of `space.matrix`) or torques of any
+        motion (rows of its regressor).
+
+        Args:
+            quantities: Coefficients of all parameters x, shape (k, N).
+
+        Returns:
+            Shape (k, 2); infinite where unbounded.
+        """
         solver = self._solver(None)
-        middle = float(direction @ self.centre)
-        low, high = (sign * self._least(solver, sign * direction) for sign in (1.0, -1.0))
-        return middle + low, middle + high
+        found = np.empty((len(quantities), 2))
+        for c, ends in zip(quantities, found, strict=True):
+            others, constant, slope = self.eliminated.part(c)
+            direction = c @ self.metric + others
+            middle = float(direction @ self.centre) + constant
+            ends[:] = middle + self._ends(solver, direction, slope)
+        return found
 
     def ratios(self, tops: Array, bottom: Array) -> Array:
         """Return the bounds of ratios a·x / b·x, where b·x is above 0 throughout.
 
-        Use it for a centre of mass, first moment over mass.
+        Use it for a centre of mass, first moment over mass. With s = 1 / b·x it is a·(s x), linear
+        in s x and s, and `b·(s x) = 1`; all other constraints are cones [Charnes1962].
 
         Args:
             tops: a of each ratio, shape (k, N).
-            bottom: b, shape (N,).
+            bottom: b, shape (N,), of bodies only.
 
         Returns:
             Lower and upper bounds, shape (k, 2); infinite where unbounded.
@@ -186,45 +256,47 @@ class PossibleFits:
         below = bottom @ self.metric
         size = float(below @ self.centre)
         solver = self._solver(below)
-        found = []
-        for top in tops:
-            middle = float(top @ (self.metric @ self.centre)) / size
-            direction = (top @ self.metric - middle * below) / size
-            ends = (sign * self._least(solver, sign * direction) for sign in (1.0, -1.0))
-            found.append([middle + e for e in ends])
-        return np.array(found)
+        found = np.empty((len(tops), 2))
+        for top, ends in zip(tops, found, strict=True):
+            others, constant, slope = self.eliminated.part(top)
+            direction = top @ self.metric + others
+            middle = (float(direction @ self.centre) + constant) / size
+            ends[:] = middle + self._ends(solver, (direction - middle * below) / size, slope / size)
+        return found
 
     def _solver(self, below: Array | None) -> Any:
-        """Return the solver of linear functions of (d, s), where s x = metric @ (d + s centre).
+        """Return the solver of linear functions of (d, e, s).
 
+        s x = metric @ (d + s centre), and e is what the eliminated parameters add to the misfit.
         s = 1, or the number `below` of s x is what it is at the centre.
         """
         import clarabel
 
         count = len(self.centre)
-        whole = np.zeros((1, count + 1))
-        whole[0, -1] = 1.0
+        one = np.zeros((1, count + 2))
+        one[0, -1] = 1.0
+        whole = one.copy()
         if below is not None:
-            size = float(below @ self.centre)
-            whole[0, :-1] = below / size
+            whole[0, :count] = below / float(below @ self.centre)
+        limits = self.constraints
         bound = np.column_stack(
-            [self.constraints.rows, self.constraints.rows @ self.centre - self.constraints.least]
+            [limits.rows, np.zeros(len(limits.rows)), limits.rows @ self.centre - limits.least]
         )
-        multiple = np.zeros((1, count + 1))
-        multiple[0, -1] = 1.0
-        bodies = np.eye(10 * self.links, count + 1)
+        bodies = np.eye(10 * self.links, count + 2)
         bodies[:, -1] = self.centre[: 10 * self.links]
-        misfit = np.column_stack([self.rows, -self.rest])
+        misfit = np.zeros((len(self.rows) + 1, count + 2))
+        misfit[0, count] = 1.0
+        misfit[1:, :count], misfit[1:, -1] = self.rows, -self.rest
         parts = [
             whole,
-            bound[self.constraints.equal],
-            bound[~self.constraints.equal],
-            multiple,
+            bound[limits.equal],
+            bound[~limits.equal],
+            one,
             bodies,
-            self.radius * multiple,
+            self.radius * one,
             misfit,
         ]
-        equations = 1 + int(self.constraints.equal.sum())
+        equations = 1 + int(limits.equal.sum())
         cones = [
             clarabel.ZeroConeT(equations),
             clarabel.NonnegativeConeT(len(bound) - equations + 2),
@@ -237,20 +309,29 @@ class PossibleFits:
         settings = conic_settings()
         settings.presolve_enable = False  # so that the objective can be exchanged
         return clarabel.DefaultSolver(
-            scipy.sparse.csc_matrix((count + 1, count + 1)),
-            np.zeros(count + 1),
+            scipy.sparse.csc_matrix((count + 2, count + 2)),
+            np.zeros(count + 2),
             matrix,
             right,
             cones,
             settings,
         )
 
-    def _least(self, solver: Any, direction: Array) -> float:
-        """Return the least of direction·d, −inf unless the solver proves one."""
-        scale = float(np.abs(direction).max())
+    def _ends(self, solver: Any, direction: Array, slope: float) -> Array:
+        """Return the least and the most of `direction·d + slope e`, shape (2,)."""
+        if not np.isfinite(slope):
+            return np.array([-np.inf, np.inf])
+        low, high = (
+            self._least(solver, np.array([*d, -slope, 0.0])) for d in (direction, -direction)
+        )
+        return np.array([low, -high])
+
+    def _least(self, solver: Any, objective: Array) -> float:
+        """Return the least of the objective, −inf unless the solver proves one."""
+        scale = float(np.abs(objective).max())
         if scale == 0.0:
             return 0.0
-        solver.update(q=np.append(direction / scale, 0.0))
+        solver.update(q=objective / scale)
         solution = solver.solve()
         # Unbounded comes as a certificate or, along a parabola, as a failure: open either way.
         if str(solution.status) not in ("Solved", "AlmostSolved"):
@@ -260,6 +341,15 @@ class PossibleFits:
         return scale * (found - slack * abs(found) - EXACT)
 
 
+def _surely_positive(columns: Array, triangle: Triangle, energy: float) -> NDArray[np.bool_]:
+    """Return which parameters are above 0 in all that fits, consistent or not, shape (n,)."""
+    shown = Directions.of(columns, triangle.rows)
+    seen = shown.left[:, : shown.rank].T @ triangle.z
+    room = max(energy - float(triangle.z @ triangle.z - seen @ seen), 0.0)
+    least = shown.inverse @ seen - SURELY * np.sqrt(room) * shown.deviations
+    return np.asarray(least > 0.0)
+
+
 def strict_bounds(
     triangle: Triangle,
     space: ParameterSpace,
@@ -267,6 +357,8 @@ def strict_bounds(
     limits: Limits = NO_LIMITS,
 ) -> StrictBounds:
     """Return confidence intervals of each link's mass and centre of mass, without a prior.
+
+    `PossibleFits` bounds any other linear function of the parameters.
 
     Args:
         triangle: Information about β in independent rows of unit variance.
@@ -278,7 +370,7 @@ def strict_bounds(
         InvalidSetting: If a limit is of a link that is not there.
         SolverFailure: If no consistent parameters are found.
     """
-    fits = PossibleFits.of(triangle, space, level, limits, drives=False)
+    fits = PossibleFits.of(triangle, space, level, limits)
     unit = np.eye(len(space.labels))
     links = space.bodies
     mass = np.empty((len(links), 2))

@@ -1,11 +1,21 @@
 """Draws of physically consistent parameters: a normal distribution, cut to the feasible set.
 
 The estimate and its covariance are a normal distribution; of it only bodies with positive definite
-pseudo-inertias, drives that are passive, and what keeps the limits are possible. It is drawn by
-elliptical slice sampling [Murray2010]: a step goes along an ellipse through the present point and a
-fresh draw of the normal distribution, shortened until it ends at what is feasible, so that it needs
-no step length and does not depend on units. Several chains run side by side; how far they agree and
-how many independent draws theirs are worth is measured [Vehtari2021].
+pseudo-inertias, drives that are passive, and what keeps the limits are possible. `draw` takes the
+covariance that an estimate states. `posterior` takes data and prior as they are: with
+
+    ‖R M x − z‖² + n₀ Σ_links ‖L⁻¹ (S(x) − S₀) L⁻ᵀ‖²_F
+
+(see `PhysicallyConsistent`) it draws from exp(−½ of that) on the feasible set, Bayes' theorem for a
+true robot that is itself a draw of the prior. Intervals of such draws hold such robots as often as
+they say; they do not hold one fixed robot as often, least of all one on the boundary of the set,
+which equal tails leave out always. `bounds` do without a prior.
+
+Both are drawn by hit-and-run [Smith1984] in coordinates in which the normal distribution is
+standard, along directions that have the covariance of earlier draws: some rounds find the shape of
+what is feasible, each twice as long as the one before. Draws are those of the last round, in which
+directions stay as they are. Several chains run side by side; how far they agree and how many
+independent draws theirs are worth is measured [Vehtari2021].
 """
 
 from __future__ import annotations
@@ -14,17 +24,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.errors import SolverFailure
-from heft.information import Parameters, ParameterSpace
+from heft.compiled import plain
+from heft.errors import InvalidSetting, SolverFailure
+from heft.information import Parameters, ParameterSpace, Triangle, triangle_of
 
-from .feasible_set import Limits, cone_metric, linear_constraints, unstack
+from . import hit_and_run
+from .consistent import PhysicallyConsistent
+from .feasible_set import UPPER, Limits, cone_metric, linear_constraints
 
 NONE = Limits()
 ROUNDING = 1e-9  # by which a point may break a constraint, in units of a draw's size
-SHORTENED = 60  # times that an ellipse is, after which a step stays where it is
+RIDGE = 1e-6  # least variance of directions, in that of draws that nothing cuts
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,15 +64,21 @@ class ConsistentSampler:
 
     Attributes:
         chains: That run side by side.
-        every: Steps from one that is kept to the next.
-        agree: Split R̂ below which chains have converged.
-        most: Steps of a chain at most.
+        directions: From which steps are chosen; ten a dimension at least.
+        every: Steps of the first round from one that is kept to the next.
+        kept: Draws of a chain at least, in each round.
+        forgotten: Share of a round's draws that are left out, since they remember its start.
+        agree: Split R̂ below which chains have converged, as [Vehtari2021] recommends.
+        most: Steps of a chain at most, in all rounds.
     """
 
-    chains: int = 16
-    every: int = 10
-    agree: float = 1.05
-    most: int = 200_000
+    chains: int = 8
+    directions: int = 2000
+    every: int = 25
+    kept: int = 400
+    forgotten: float = 0.2
+    agree: float = 1.01
+    most: int = 10_000_000
 
     def draw(
         self,
@@ -82,124 +102,184 @@ class ConsistentSampler:
         Raises:
             SolverFailure: If the chains do not agree within `most` steps.
         """
-        target = _Target.of(estimate, space, limits)
+        factor = _factor(estimate, space, limits)
+        target = _Target.of(estimate.values, factor, space, limits)
+        return self._drawn(target, np.zeros(factor.shape[1]), count, seed, progress)
+
+    def posterior(
+        self,
+        triangle: Triangle,
+        space: ParameterSpace,
+        prior: PhysicallyConsistent,
+        count: int,
+        seed: int,
+        progress: Callable[[str], None] = lambda line: None,
+    ) -> ConsistentSamples:
+        """Return draws of the posterior under physical consistency.
+
+        Drives have a flat prior; those of which the data say nothing stay at zero.
+
+        Args:
+            triangle: Information about β in independent rows of unit variance.
+            space: The parameters x, their map to β and their nominal values in the model file.
+            prior: Its strength n₀, limits and what is known of links; its prior error is not used.
+            count: Number of draws, each worth an independent one.
+            seed: Of all random numbers.
+            progress: Called with lines of progress.
+
+        Raises:
+            InvalidSetting: If the prior is not the quadratic one, or a limit's link is not there.
+            TooLittleData: If the prior has no strength and the data do not determine x.
+            SolverFailure: If nothing is feasible, or the chains do not agree within `most` steps.
+        """
+        if prior.prior != "quadratic":
+            raise InvalidSetting(
+                "the posterior is drawn for a normal prior",
+                argument="prior",
+                got=prior.prior,
+                expected="quadratic",
+            )
+        start = prior.fit(triangle, space).parameters.values
+        scaled = prior.scaled(triangle, space)
+        equations = scaled.constraints.rows[scaled.constraints.equal]
+        silent = np.eye(space.size)[scaled.silent]
+        free = scipy.linalg.null_space(np.vstack([equations, silent, np.zeros((1, space.size))]))
+        inside = np.linalg.solve(scaled.back, start)
+        R, z = scaled.factor[:-1, :-1], scaled.factor[:-1, -1]
+        # Unknowns are `inside + free w`; `half w = right` is the mean of what nothing cuts.
+        whole = triangle_of(np.column_stack([R @ free, z - R @ inside]))
+        half, right = whole[:-1, :-1], whole[:-1, -1]
+        spread = free @ np.linalg.inv(half)
+        mean = scaled.back @ (inside + spread @ right)
+        target = _Target.of(mean, scaled.back @ spread, space, prior.limits)
+        return self._drawn(target, -right, count, seed, progress)
+
+    def _drawn(
+        self,
+        target: _Target,
+        start: Array,
+        count: int,
+        seed: int,
+        progress: Callable[[str], None],
+    ) -> ConsistentSamples:
+        """Return draws of a target, from a feasible point y."""
+        if not len(start):
+            return ConsistentSamples(np.tile(target.mean, (count, 1)), float(count), 1.0, 0)
+        hit_and_run.KERNELS.prepare()
         rng = np.random.default_rng(seed)
-        point = np.zeros((self.chains, target.factor.shape[1]))
-        kept: list[Array] = []
-        wanted, done = 40, 0
-        while done < self.most:
-            for step in range(wanted * self.every):
-                point = target.step(point, rng)
-                if step % self.every == self.every - 1:
-                    kept.append(point)
-            done += wanted * self.every
-            chains = np.stack(kept[len(kept) // 5 :], axis=1)  # what is before forgets the start
+        points = np.tile(start, (self.chains, 1))
+        kept = max(self.kept, -(-2 * count // self.chains))
+        shape: Array = np.eye(len(start))
+        every, done, effective, disagreement = self.every, 0, 0.0, np.inf
+        while done + every * kept <= self.most:
+            chains = self._walked(target, points, shape, every, kept, rng)
+            done, every = done + every * kept, 2 * every
+            chains = chains[:, round(self.forgotten * kept) :]
             effective, disagreement = agreement(target.values(chains)[..., target.varied])
             progress(
                 f"{done} steps: worth {effective:.0f} draws, chains agree to {disagreement:.3f}"
             )
+            pooled = chains.swapaxes(0, 1).reshape(-1, chains.shape[-1])
             if effective >= count and disagreement < self.agree:
-                pooled = chains.swapaxes(0, 1).reshape(-1, chains.shape[-1])
                 chosen = np.linspace(0, len(pooled) - 1, count).round().astype(int)
                 values = target.values(pooled[chosen])
                 return ConsistentSamples(values, effective, disagreement, done)
-            wanted = len(kept)  # as many again
+            covariance = np.atleast_2d(np.cov(pooled.T)) + RIDGE * np.eye(len(start))
+            shape = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
         raise SolverFailure(
             "the draws did not converge",
             got=f"{effective:.0f} independent draws of {count}, chains apart by {disagreement:.3f}",
             cure="ask for fewer draws",
         )
 
+    def _walked(
+        self,
+        target: _Target,
+        points: Array,
+        shape: Array,
+        every: int,
+        kept: int,
+        rng: np.random.Generator,
+    ) -> Array:
+        """Return draws of each chain, shape (chains, kept, k), along directions of a covariance.
+
+        Args:
+            target: The distribution.
+            points: Where chains are, shape (chains, k); they are moved on.
+            shape: Lower Cholesky factor of the covariance, shape (k, k).
+            every: Steps from one that is kept to the next.
+            kept: Draws of a chain.
+            rng: Random numbers.
+        """
+        size = points.shape[1]
+        pool = rng.normal(size=(max(self.directions, 10 * size), size)) @ shape.T
+        pool, rates, walls, level = plain(pool, pool @ target.walls.T, target.walls, target.level)
+        out = np.empty((len(points), kept, size))
+        for point, draws in zip(points, out, strict=True):
+            hit_and_run.walk(point, walls, level, target.signs, pool, rates, every, rng, draws)
+        return out
+
 
 @dataclass(frozen=True, eq=False)
 class _Target:
-    """A normal distribution in unit coordinates, `x = centre + factor y`, and what is feasible.
+    """A normal distribution in unit coordinates, `x = mean + factor y`, and what is feasible.
 
     Attributes:
-        centre: Feasible, shape (n,).
+        mean: Shape (n,).
         factor: Shape (n, k).
-        rows, least: Linear constraints `rows y ≥ least`, shape (c, k) and (c,).
-        bodies: Of each body its pseudo-inertia at the centre, shape (b, 4, 4), in its own metric.
-        moves: And what y adds to its entries, shape (16 b, k).
+        walls, level: What is feasible keeps `level + walls y`: the first `signs` not negative, then
+            the upper triangle of each body's pseudo-inertia in its own metric positive definite;
+            shape (c + 10 b, k) and (c + 10 b,).
+        signs: Number c.
         varied: Parameters that vary, positions.
     """
 
-    centre: Array
+    mean: Array
     factor: Array
-    rows: Array
-    least: Array
-    bodies: Array
-    moves: Array
+    walls: Array
+    level: Array
+    signs: int
     varied: NDArray[np.intp]
 
     @staticmethod
-    def of(estimate: Parameters, space: ParameterSpace, limits: Limits) -> _Target:
-        assert estimate.covariance is not None
+    def of(mean: Array, factor: Array, space: ParameterSpace, limits: Limits) -> _Target:
+        """Return the target; bodies that do not vary are not looked at."""
         constraints = linear_constraints(space, limits)
-        covariance = _on(constraints.rows[constraints.equal], estimate.covariance)
-        scale = np.sqrt(np.diag(covariance))
-        varied = np.flatnonzero(scale > 0.0)
-        unit = np.where(scale > 0.0, scale, 1.0)
-        sizes, axes = np.linalg.eigh(covariance / np.outer(unit, unit))
-        told = sizes > len(sizes) * np.finfo(float).eps * sizes[-1]
-        factor = unit[:, None] * axes[:, told] * np.sqrt(sizes[told])
         rows = constraints.rows[~constraints.equal]
-        slack = rows @ estimate.values - constraints.least[~constraints.equal]
+        slack = rows @ mean - constraints.least[~constraints.equal]
         moving = rows @ factor
         lengths = np.linalg.norm(moving, axis=1)
         felt = lengths > 0.0
-        bodies, moves = [], []
+        walls = [moving[felt] / lengths[felt, None]]
+        level = [slack[felt] / lengths[felt] + ROUNDING]
+        entry = np.array([1.0 if i == j else np.sqrt(0.5) for i, j in UPPER])
         for first in space.groups:
             ten = slice(first, first + 10)
-            inverse = np.linalg.inv(cone_metric(space.nominal[ten]))
-            bodies.append(unstack(inverse @ estimate.values[ten]))
-            columns = unstack((inverse @ factor[ten]).T)
-            moves.append(columns.reshape(len(columns), 16).T)
-        return _Target(
-            estimate.values,
-            factor,
-            moving[felt] / lengths[felt, None],
-            -slack[felt] / lengths[felt],
-            np.array(bodies).reshape(-1, 4, 4),
-            np.array(moves).reshape(-1, factor.shape[1]),
-            varied,
-        )
+            if factor[ten].any():
+                entries = entry[:, None] * np.linalg.inv(cone_metric(space.nominal[ten]))
+                walls.append(entries @ factor[ten])
+                level.append(entries @ mean[ten])
+        varied = np.flatnonzero(np.any(factor != 0.0, axis=1))
+        signs = int(felt.sum())
+        return _Target(mean, factor, np.vstack(walls), np.concatenate(level), signs, varied)
 
     def values(self, points: Array) -> Array:
         """Return x at points y, shape (..., n)."""
-        return np.asarray(self.centre + points @ self.factor.T)
+        return np.asarray(self.mean + points @ self.factor.T)
 
-    def step(self, points: Array, rng: np.random.Generator) -> Array:
-        """Return the next point of each chain, shape (chains, k)."""
-        fresh = rng.normal(size=points.shape)
-        here, there = self._moved(points), self._moved(fresh)
-        angle = rng.uniform(0.0, 2.0 * np.pi, len(points))
-        low, high = angle - 2.0 * np.pi, angle.copy()
-        ends, left = np.zeros(len(points)), np.arange(len(points))
-        for _ in range(SHORTENED):
-            c, s = np.cos(angle[left])[:, None], np.sin(angle[left])[:, None]
-            good = self._feasible(here[left] * c + there[left] * s)
-            ends[left[good]] = angle[left[good]]
-            left = left[~good]
-            if not len(left):
-                break
-            below = angle[left] < 0.0
-            low[left[below]], high[left[~below]] = angle[left[below]], angle[left[~below]]
-            angle[left] = rng.uniform(low[left], high[left])
-        return np.asarray(points * np.cos(ends)[:, None] + fresh * np.sin(ends)[:, None])
 
-    def _moved(self, points: Array) -> Array:
-        """Return what constraints and bodies change by at points, shape (chains, c + 16 b)."""
-        return np.asarray(points @ np.vstack([self.rows, self.moves]).T)
-
-    def _feasible(self, moved: Array) -> NDArray[np.bool_]:
-        """Return which points are, shape (chains,), from what `_moved` tells of them."""
-        count = len(self.least)
-        inside = (moved[:, :count] >= self.least - ROUNDING).all(axis=1)
-        matrices = self.bodies + moved[:, count:].reshape(len(moved), -1, 4, 4)
-        if matrices.shape[1]:
-            inside &= (np.linalg.eigvalsh(matrices)[..., 0] > 0.0).all(axis=1)
-        return np.asarray(inside)
+def _factor(estimate: Parameters, space: ParameterSpace, limits: Limits) -> Array:
+    """Return F with `F Fᵀ` the estimate's covariance where equations hold, shape (n, k)."""
+    assert estimate.covariance is not None
+    constraints = linear_constraints(space, limits)
+    covariance = _on(constraints.rows[constraints.equal], estimate.covariance)
+    scale = np.sqrt(np.diag(covariance))
+    unit = np.where(scale > 0.0, scale, 1.0)
+    sizes, axes = np.linalg.eigh(covariance / np.outer(unit, unit))
+    told = sizes > len(sizes) * np.finfo(float).eps * sizes[-1]
+    factor = unit[:, None] * axes[:, told] * np.sqrt(sizes[told])
+    factor[scale == 0.0] = 0.0
+    return np.asarray(factor)
 
 
 def _on(equal: Array, covariance: Array) -> Array:

@@ -97,12 +97,12 @@ class LinearConstraints:
             self.names, rows / lengths[:, None], self.least / lengths, self.equal
         )
 
-    def part(self, columns: slice) -> LinearConstraints:
+    def part(self, columns: slice | NDArray[np.intp]) -> LinearConstraints:
         """Return the constraints on these columns, without the other columns."""
         chosen = np.any(self.rows[:, columns] != 0.0, axis=1)
         names = tuple(n for n, c in zip(self.names, chosen, strict=True) if c)
         return LinearConstraints(
-            names, self.rows[chosen, columns], self.least[chosen], self.equal[chosen]
+            names, self.rows[chosen][:, columns], self.least[chosen], self.equal[chosen]
         )
 
     def hold(self, unknown: Array) -> bool:

@@ -14,7 +14,7 @@ from heft.display import Trace
 from heft.engine import one_blas_thread
 from heft.errors import FitError, InvalidSetting, nearest
 from heft.estimators import ConsistentFit, DriveGains, strict_bounds
-from heft.information import Information, inertia
+from heft.information import Information, ParameterSpace, inertia
 from heft.models import Robot, export
 from heft.plants import Problem, RobotPlant
 from heft.recordings import JOINT_KINDS, ColumnMap, Recording
@@ -131,7 +131,8 @@ def _concluded(
     calibrated_problem = with_gains(problem, calibrated.gains)
     simple = _simple(calibrated_problem, run, calibrated, settings, progress)
     progress("bounding the feasible set")
-    bounds = strict_bounds(calibrated.triangle, calibrated.space, limits=settings.consistent.limits)
+    space = _without_signs_of_dictionary(calibrated.space, robot)
+    bounds = strict_bounds(calibrated.triangle, space, limits=settings.consistent.limits)
     links = link_parameters(problem, calibrated.consistent)
     friction = drive_terms(problem, calibrated.consistent, simple)
     files = export.write(robot, links, _simple_friction(robot, simple), _armatures(robot, friction))
@@ -187,6 +188,18 @@ def _concluded(
             corner,
         ),
     )
+
+
+def _without_signs_of_dictionary(space: ParameterSpace, robot: Robot) -> ParameterSpace:
+    """Return the space in which terms of friction's dictionary may be negative.
+
+    Each sign is an unknown of every conic problem, and those of the dictionary narrow masses little
+    beside those of rotor inertia and viscous friction.
+    """
+    dictionary = robot.drives.names_where(lambda term: term.dictionary)
+    names = space.labels.names
+    kept = tuple(k for k in space.nonnegative if names[k] not in dictionary)
+    return replace(space, nonnegative=kept)
 
 
 def _misfit_moments(

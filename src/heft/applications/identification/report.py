@@ -60,12 +60,21 @@ def _links(found: Identification) -> list[list[str]]:
         given = f"{link.written[0]:.3g}" if link.given else "–"
         com = _vector([(numbers[f"com.{x}"][0], numbers[f"com.{x}"][1]) for x in "xyz"])
         gone = 1.0 - math.sqrt(max(1.0 - share, 0.0))  # of the deviation, as ± is one
-        low, high = found.bounds.mass[k]
-        # A deviation that is the model file's, or an interval wider than the mass, says nothing.
-        spread = f"±{std:.2g}" if gone >= LEAST_SEEN else "–"
-        strict = f"{rounded(low, std)} … {rounded(high, std)}" if high - low < mass else "–"
+        spread = f"±{std:.2g}" if gone >= LEAST_SEEN else "prior"
+        low, high = found.bounds.mass[k].tolist()
+        strict = _strictly(low, high, mass)
         rows.append([link.name, given, rounded(mass, std), spread, strict, com, f"{gone:.0%}"])
     return rows
+
+
+def _strictly(low: float, high: float, mass: float) -> str:
+    """Return strict bounds of a mass as text; `open` where data and consistency say nothing."""
+    if not math.isfinite(high):
+        return f"{low:.3g} … open" if low > NOTHING * mass else "open"
+    # As many decimals as the width has digits that count.
+    decimals = max(0, 1 - math.floor(math.log10(max(high - low, NOTHING * mass))))
+    low, high = max(low, 0.0), max(high, 0.0)
+    return f"{low:.{decimals}f} … {high:.{decimals}f}"
 
 
 def _strict_masses(found: Identification) -> str:
@@ -125,6 +134,7 @@ def _joints(found: Identification) -> list[list[str]]:
 
 
 LEAST_SEEN = 0.25  # share of a mass's doubt that data took away, from which its ± is stated
+NOTHING = 1e-3  # share of a mass that is none
 MOST_UNSEEN = 6  # links that a table lists of which the logs show nothing
 LINK_HEAD = (
     "link",
@@ -146,8 +156,8 @@ JOINT_HEAD = (
 LEGEND = (
     "± is one standard deviation, for masses widened by what the model file may be wrong; “seen” "
     "is the share of that doubt which the data took away: at 0% the number is the model file's, "
-    "and below 25% no ± is stated. “Strictly” is the 95 % range over all bodies that can exist and "
-    "fit the data, where it is narrower than the mass. "
+    "and below 25% its ± would be the prior's and is not stated. “Strictly” is the 95 % range over "
+    "all bodies that can exist and fit the data, without a prior. "
     "Friction here is the simple one that URDFs take, the masses are from the full one. "
     "0* is held at zero, where the data ask for less. Sliding joints: N, m and kg. “Error” is the "
     "joint's own torque left over with full friction, filtered, on held-out logs if there are any."
@@ -243,12 +253,14 @@ def _all_numbers(found: Identification) -> list[list[str]]:
     for entry in parameter_entries(found):
         low, high = entry["interval"]
         ends = (f"{v:.4g}" if math.isfinite(v) else "open" for v in (low, high))
+        # Strict bounds know no prior; an inertia's interval follows from its deviation.
+        assumed = ".inertia." in entry["name"] and entry["seen"] in ("prior", "not at all")
         rows.append(
             [
                 entry["name"],
                 "–" if entry["before"] is None else f"{entry['before']:.4g}",
                 f"{entry['value']:.4g} {entry['unit']}",
-                " … ".join(ends),
+                ("prior: " if assumed else "") + " … ".join(ends),
                 f"{entry['seen']} ({entry['share']:.0%})",
                 f"{entry['pull']:+.2g}",
             ]
