@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -12,7 +13,8 @@ from heft.errors import InvalidSetting, SolverFailure
 from heft.estimators import Limits, PhysicallyConsistent, strict_bounds
 from heft.estimators.feasible_set import Ellipsoid
 from heft.information import inertia
-from heft.models import Options
+from heft.models import Options, Robot, bounding_extent, with_shapes
+from heft.models.shapes import Surface
 from tests.test_bounds import LINK
 from tests.test_consistency import case, perturbed, shares
 
@@ -185,3 +187,63 @@ def test_an_ellipsoid_of_a_link_that_is_not_there_is_refused() -> None:
         PhysicallyConsistent(limits=Limits(ellipsoid={"forearm": SMALL})).fit(
             c.triangle(sigma=0.02), c.believed
         )
+
+
+# ---- about a link's shapes ------------------------------------------------------------------
+
+BAR = """<robot name="bar">
+  <link name="base"/>
+  <joint name="hinge" type="revolute">
+    <parent link="base"/><child link="rod"/><axis xyz="0 1 0"/>
+    <limit lower="-2" upper="2" velocity="3" effort="50"/>
+  </joint>
+  <link name="rod"><inertial><origin xyz="0 0 0.2"/><mass value="2"/>
+    <inertia ixx="0.06" iyy="0.06" izz="0.002" ixy="0" ixz="0" iyz="0"/></inertial>
+    <collision><origin xyz="0 0 0.2"/><geometry>SHAPE</geometry></collision></link>
+</robot>"""
+ASKED = Options.from_dict({"limits": {"rod": {"ellipsoid": "shape"}}})
+
+
+@pytest.mark.parametrize(
+    ("shape", "half"),
+    [
+        ('<box size="0.2 0.1 0.4"/>', np.sqrt(3.0) * np.array([0.1, 0.05, 0.2])),
+        ('<sphere radius="0.1"/>', np.full(3, 0.1)),
+        ('<cylinder radius="0.1" length="0.4"/>', np.sqrt(2.0) * np.array([0.1, 0.1, 0.2])),
+    ],
+)
+def test_an_ellipsoid_is_as_wide_as_a_shape_takes(shape: str, half: Array, tmp_path: Path) -> None:
+    robot = with_shapes(Robot.from_urdf_text(BAR.replace("SHAPE", shape).encode(), ASKED), tmp_path)
+    assert robot.options.limits is not None
+    extent = robot.options.limits["rod"].ellipsoid
+    assert extent is not None and extent != "shape"
+    found = Ellipsoid.within(extent)
+    assert found.centre == pytest.approx([0.0, 0.0, 0.2], abs=1e-9)
+    assert (found.axes >= half * (1.0 - 1e-9)).all()
+    assert (found.axes <= 1.02 * half).all()  # round shapes by their corners
+    assert limits_of(robot.options) == Limits(ellipsoid={"rod": extent})
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_all_of_a_surface_is_inside(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    points = rng.normal(size=(30, 3)) * [1.0, 0.2, 0.0 if seed == 0 else 0.5]
+    balls = np.column_stack([rng.normal(size=(4, 3)), rng.uniform(0.01, 0.5, 4)])
+    surface = Surface(points.reshape(-1, 3, 3), balls)
+    found = Ellipsoid.within(bounding_extent(surface))
+    directions = rng.normal(size=(200, 3))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    around = (balls[:, None, :3] + balls[:, None, 3:] * directions).reshape(-1, 3)
+    depth = (np.concatenate([points, around]) - found.centre) / found.axes
+    assert np.linalg.norm(depth, axis=1).max() <= 1.0 + 1e-9
+
+
+def test_a_link_whose_shape_is_not_known_needs_numbers(tmp_path: Path) -> None:
+    lost = BAR.replace("SHAPE", '<mesh filename="gone.stl"/>').encode()
+    with pytest.raises(InvalidSetting, match="no collision shape of link 'rod'") as failed:
+        with_shapes(Robot.from_urdf_text(lost, ASKED), tmp_path)
+    assert "gone.stl" in str(failed.value)
+    with pytest.raises(InvalidSetting, match="ellipsoid"):
+        limits_of(ASKED)
+    plain = Robot.from_urdf_text(lost)
+    assert with_shapes(plain, tmp_path) is plain

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from heft.estimators import LeastSquares, MaximumLikelihood, decorrelation
+from heft.estimators.maximum_likelihood import unrepeated_covariance
 from tests.row_problems import RowProblem, row_problem
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -155,6 +156,18 @@ def test_pieces_of_a_period_do_not_matter() -> None:
         MaximumLikelihood("periods").fit(replace(problem, chunk=c)).parameters for c in (63, 800)
     )
     assert np.abs((one.values - two.values) / one.std).max() <= 1e-6
+
+
+def test_rows_that_were_left_out_leave_the_others_a_period_apart() -> None:
+    """Two stretches are gone: what is left must not be compared with another phase."""
+    problem, misfit = periodic(12, covariance(6))
+    left = list(problem.residuals(problem.truth))
+    kept = [p for k, p in enumerate(left) if k not in (3, 9)]
+    wanted = unrepeated_covariance(iter(left), 6, 200.0)
+    found = unrepeated_covariance(iter(kept), 6, 200.0)
+    assert wanted is not None and found is not None
+    assert found == pytest.approx(wanted, rel=0.2, abs=0.1 * np.abs(wanted).max())
+    assert np.mean(misfit[:, 0] ** 2) > 10.0 * found[0, 0]
 
 
 def test_without_a_second_period_the_residuals_are_the_noise() -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
+from pathlib import Path
 
+import jsonschema
 import pytest
 
-from heft.applications.identification import Identification, Settings, identify
+from heft.applications.identification import Identification, Identified, Settings, identify, report
+from heft.applications.identification.earlier import Earlier
+from heft.applications.identification.results import schema, write
 from heft.errors import InvalidSetting
 from heft.estimators import Limits, PhysicallyConsistent
 from tests.test_identification import STILL, arm_log, noisy, off, planar
@@ -40,6 +45,21 @@ def test_each_is_reached_by_its_name_and_listed_beside_the_consistent_estimate(n
     assert 0.0 < own.error < 0.05
     assert ("consistent, log-cholesky" if name == "log-cholesky" else "consistent") in listed
     assert all(c.status != "fail" for c in found.checks), found.checks
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_its_folder_is_written_and_read_again(name: str, tmp_path: Path) -> None:
+    write(identified(name), tmp_path / "out", report.html)
+    content = json.loads((tmp_path / "out/estimate.json").read_text("utf-8"))
+    jsonschema.validate(content, schema())
+    assert content["settings"]["method"] == name
+    rows = sum(k["rows"] for k in content["information"]["channels"])
+    again = Earlier.load(tmp_path / "out/information.npz")
+    kept = again.information if isinstance(again, Earlier) else again
+    assert kept.rows == rows
+    page = (tmp_path / "out/report.html").read_text("utf-8")
+    assert all(a.name in page for a in identified(name).alternatives)
+    assert Identified.load(tmp_path / "out").friction["full"]
 
 
 @pytest.mark.parametrize("name", TRUE)

@@ -129,16 +129,20 @@ def unrepeated_covariance(
     Returns:
         The covariance; None if the recording has less than a period beyond the first.
     """
-    lag = round(period)
-    held, total, pairs = np.zeros((0, channels)), np.zeros((channels, channels)), 0
+    lag, rows, pairs = round(period), 0, 0
+    held, places = np.zeros((0, channels)), np.zeros(0, dtype=np.int64)
+    total = np.zeros((channels, channels))
     for piece in pieces:
-        held = np.concatenate([held, piece.values])
-        ahead = len(held) - lag
-        if ahead > 0:
-            apart = held[lag:] - held[:ahead]
-            total += 0.5 * apart.T @ apart
-            pairs += ahead
-            held = held[ahead:]
+        # Rows that were left out have no place: others keep theirs.
+        here = rows + np.arange(len(piece.values)) if piece.index is None else piece.index
+        held, places = np.concatenate([held, piece.values]), np.concatenate([places, here])
+        rows += len(piece.values)
+        _, early, late = np.intersect1d(places + lag, here, return_indices=True)
+        apart = piece.values[late] - held[early]
+        total += 0.5 * apart.T @ apart
+        pairs += len(apart)
+        kept = places > places[-1] - lag
+        held, places = held[kept], places[kept]
     return total / pairs if pairs >= lag else None
 
 

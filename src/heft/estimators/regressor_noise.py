@@ -63,19 +63,21 @@ def row_noise(
     Returns:
         The covariance; None if the recording has less than a period beyond the first.
     """
-    lag, begin, pairs = round(period), 0, 0
-    held: list[Array] = []
+    lag, rows, pairs = round(period), 0, 0
+    held: dict[int, Array] = {}
     total = np.zeros((channels, size + 1, size + 1))
     for piece in pieces:
-        places = begin + np.arange(len(piece.values))
-        late = np.flatnonzero((places >= lag) & ((places - lag) % every == 0))
+        # Rows that were left out have no place: others keep theirs.
+        places = rows + np.arange(len(piece.values)) if piece.index is None else piece.index
+        rows += len(piece.values)
         early = np.flatnonzero(places % every == 0)
-        held.extend(_beside(piece, early))
-        for later in _beside(piece, late):
-            apart = later - held.pop(0)
-            total += 0.5 * apart[:, :, None] * apart[:, None, :]
-            pairs += 1
-        begin += len(piece.values)
+        held.update(zip(places[early].tolist(), _beside(piece, early), strict=True))
+        late = np.flatnonzero((places - lag) % every == 0)
+        for place, later in zip(places[late].tolist(), _beside(piece, late), strict=True):
+            if (before := held.pop(place - lag, None)) is not None:
+                apart = later - before
+                total += 0.5 * apart[:, :, None] * apart[:, None, :]
+                pairs += 1
     return total / pairs if pairs * every >= lag else None
 
 

@@ -11,6 +11,7 @@ from .robot import Robot
 from .motion_limits import LimitDefaults, MotionLimits, motion_limits
 from .friction_code import c_source, python_source
 from .link_shapes import LinkShape, cannot_touch, carried_reach
+from .extents import bounding_extent, with_shapes
 from .capsules import CapsuleFitting, Capsules, fit_capsules
 from .free_flyer import Actuators, FreeFlyer, InertialSensor, Load, PoseSensor, load_of
 from .flight_bounds import FlightBounds, PayloadRange, flight_bounds_from_toml

@@ -37,6 +37,7 @@ from .motion_options import MOTION, MotionOptions
 
 STANDARD_GRAVITY = (0.0, 0.0, -9.81)
 OF_COMMANDS = ("simulation",)  # tables of the TOML of `--with` that a command of this name reads
+SHAPE: Literal["shape"] = "shape"  # an ellipsoid about a link's collision shapes
 LARGEST_GRAVITY = 100.0  # [m/s²]; more is in another unit
 
 
@@ -104,7 +105,8 @@ class LinkOptions:
     Attributes:
         mass: Lower and upper bound [kg].
         com: Lower and upper bound of x, y and z of the centre of mass, in the link's frame [m].
-        ellipsoid: Least and most of x, y and z of an ellipsoid that contains all mass, likewise.
+        ellipsoid: Least and most of x, y and z of an ellipsoid that contains all mass, likewise;
+            `shape` for one about the link's collision shapes, see `with_shapes`.
 
     Raises:
         InvalidSetting: If the upper bound of the mass is not positive.
@@ -112,7 +114,7 @@ class LinkOptions:
 
     mass: tuple[float, float] | None = None
     com: tuple[tuple[float, float], ...] | None = None
-    ellipsoid: tuple[tuple[float, float], ...] | None = None
+    ellipsoid: tuple[tuple[float, float], ...] | Literal["shape"] | None = None
 
     def __post_init__(self) -> None:
         if self.mass is not None and self.mass[1] <= 0.0:
@@ -342,7 +344,13 @@ JOINT = Section(
         "position": number,
     },
 )
-LIMITS = Section(LinkOptions, {"mass": interval, "com": box, "ellipsoid": solid_box})
+
+
+def _ellipsoid(value: object, where: str) -> tuple[tuple[float, float], ...] | str:
+    return SHAPE if value == SHAPE else solid_box(value, where)
+
+
+LIMITS = Section(LinkOptions, {"mass": interval, "com": box, "ellipsoid": _ellipsoid})
 COUPLING = Section(
     Coupling,
     {"matrix": rows_of(number), "motors": name_list, "joints": name_list},

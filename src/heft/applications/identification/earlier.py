@@ -100,9 +100,9 @@ def stored(noise: Noise, moments: Sequence[Array]) -> dict[str, Array]:
 
     Returns:
         Arrays by name: `noise_0`, `common_0`, `moments_0` and so on, a number a channel; none
-        where residuals are treated as white.
+        where residuals are treated as white, or the estimator is another than least squares.
     """
-    if noise.coloured is None:
+    if noise.coloured is None or not moments:
         return {}
     size = noise.coloured[0].shape[1]
     common = noise.common_errors or tuple(np.zeros((0, size)) for _ in noise.coloured)

@@ -30,6 +30,7 @@ from heft.estimators import (
     block_moments,
     robust,
 )
+from heft.files import solid_box
 from heft.information import DataRank, Information, data_rank
 from heft.models import Options, Robot, joint_lines
 from heft.plants import Plant, Problem, RobotPlant, effort_signals, plant_of, point_moments
@@ -328,12 +329,18 @@ def _refuse_unknown_gains(robot: Robot) -> None:
 
 
 def limits_of(options: Options) -> Limits:
-    """Return the limits on masses [kg] and where they are [m] that the options file states."""
+    """Return the limits on masses [kg] and where they are [m] that the options file states.
+
+    Raises:
+        InvalidSetting: If an ellipsoid is to be that of shapes, which are not looked up here; see
+            `models.with_shapes`.
+    """
     entries = (options.limits or {}).items()
+    extents = {n: entry.ellipsoid for n, entry in entries if entry.ellipsoid is not None}
     return Limits(
         {name: entry.mass for name, entry in entries if entry.mass is not None},
         {name: entry.com for name, entry in entries if entry.com is not None},
-        {name: entry.ellipsoid for name, entry in entries if entry.ellipsoid is not None},
+        {name: solid_box(e, f"[limits.{name}], ellipsoid") for name, e in extents.items()},
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from heft.errors import visible
 from heft.files import OpenedFile
-from heft.models import Options, Robot
+from heft.models import Options, Robot, with_shapes
 from heft.recordings import ColumnMap, Recording
 from heft.signals import Timeline
 
@@ -55,7 +55,10 @@ class Inputs:
         """
         opened = Inputs().holding(model=model, options=options, own_columns=own_columns, **others)
         stated = Options.from_toml(options) if options else None
-        robot = Robot.from_file(model, stated).with_own_columns(own_columns) if model else None
+        robot = None
+        if model is not None:
+            robot = with_shapes(Robot.from_file(model, stated), model.parent)
+            robot = robot.with_own_columns(own_columns)
         return replace(opened, robot=robot).with_columns(columns)
 
     def holding(self, **files: Path | None) -> Inputs:
