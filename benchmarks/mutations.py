@@ -346,10 +346,13 @@ def rows_of(found: Sequence[Mapping[str, object]]) -> Iterator[Row]:
     yield at_most("argued to be equivalent", len(argued) / len(found), "", 0.05)
     rooms = Counter(str(r["key"]).split("/")[0] for r in found)
     left = Counter(k.split("/")[0] for k in live)
-    core = sum(rooms[r] for r in CORE)
-    if core:
-        killed = 1.0 - sum(left[r] for r in CORE) / core
-        yield at_least("killed in " + ", ".join(CORE), killed, "", 0.90, f"of {core}")
+    excused = Counter(k.split("/")[0] for k in argued)
+    core, same_in_core = sum(rooms[r] for r in CORE), sum(excused[r] for r in CORE)
+    if core > same_in_core:
+        noticed = core - sum(left[r] for r in CORE)
+        against = f"{noticed} of {core}, {same_in_core} of which are argued to be equivalent"
+        name = "killed in " + ", ".join(CORE) + ", of those that are not equivalent"
+        yield at_least(name, noticed / (core - same_in_core), "", 0.90, against)
     for room, count in sorted(rooms.items()):
         yield Row(f"[{room}]: killed", 1.0 - left[room] / count, "", against=f"of {count}")
 

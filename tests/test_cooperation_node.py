@@ -24,6 +24,7 @@ from heft.applications.cooperation import (
 )
 from heft.applications.cooperation.journal import Journal
 from heft.applications.cooperation.replication import ABSENT, ReplicaSettings
+from heft.applications.cooperation.watch import STATE
 from heft.applications.cooperation.windows import SensorNoise, Windows, WindowSettings
 from heft.applications.cooperation.wire import (
     HEADER,
@@ -36,6 +37,7 @@ from heft.applications.cooperation.wire import (
 )
 from heft.errors import InvalidSetting
 from heft.experiments import NetworkFaults, SimulatedNetwork, SimulatedTeam, Team, TeamNoise
+from heft.files import require_schema
 from heft.information import Graph
 from heft.streams.ros import transforms, transforms_key
 from tests.messages import ROS2
@@ -324,6 +326,22 @@ def test_nodes_agree_to_the_bit_and_with_the_logs_on_one_machine(team: Simulated
     assert np.linalg.norm(pose[1] - t) < 0.02 and np.abs(pose[0] - R).max() < 0.02
     state = json.dumps(nodes[1].state(), allow_nan=False)
     assert json.loads(state)["load"]["mass_kg"] == own.mass
+
+
+def test_nodes_of_a_planar_team_tell_what_there_is_in_the_plane() -> None:
+    flat = replace(SHORT, planar=True).run(7)
+    nodes = [CooperativeNode(replace(stated(3), planar=True), k, 1) for k in range(3)]
+    run_network(nodes, signals(flat), NetworkFaults(lost=0.2))
+    mass, com, _ = flat.bodies[0].seen_from(flat.rotations[1], flat.origins[1])
+    for node in nodes:
+        load = node.load(1)
+        assert load is not None and load.std is not None
+        assert abs(load.mass - mass) < 4.0 * load.std[0] < 0.2
+        assert np.all(np.abs(load.com - com)[:2] < 4.0 * load.std[1:3])
+        assert np.isnan(load.com[2])
+    told = json.loads(json.dumps(nodes[1].state(), allow_nan=False))
+    assert told["load"]["com_m"][2] is None and told["load"]["inertia_kgm2"][0][0] is None
+    require_schema(told, STATE)
 
 
 def test_a_node_that_knows_nothing_says_so(tmp_path: Path) -> None:
