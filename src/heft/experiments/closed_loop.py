@@ -1,0 +1,407 @@
+"""A logged experiment simulated anew, with other parameters: the robot under its controller.
+
+Between two steps of the controller its torque is held, and the motion follows the implicit
+midpoint rule (`dynamics.held_steps`): the rows of the regressor at midpoints hold exactly. How
+positions change with parameters comes from the variational equations of these very steps, whose
+coefficients are derivatives of the inverse dynamics by its adjoint: nothing is differenced.
+
+Coulomb friction is F tanh(w/s), which a drive at rest creeps by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from scipy.interpolate import CubicHermiteSpline, make_interp_spline
+
+from heft.arrays import Array
+from heft.dynamics import (
+    LINEAR_SCALE,
+    Armature,
+    Coulomb,
+    DriveState,
+    Offset,
+    Sigmoid,
+    Viscous,
+    adjoint,
+    drive_columns,
+    held_steps,
+    kernels,
+)
+from heft.errors import InvalidModel, InvalidSetting, SolverFailure
+from heft.information import PARAMETER_COUNT
+from heft.models import ControllerOptions, Robot
+from heft.plants import Problem, RobotPlant
+from heft.recordings import Recording
+
+CHUNK = 2048  # steps whose derivatives are in memory at once
+SIMULATED = (Armature, Viscous, Coulomb, Sigmoid, Offset)
+
+
+@dataclass(frozen=True, eq=False)
+class FollowedMotion:
+    """What a robot did under its controller, a row a step.
+
+    Attributes:
+        time: When steps begin, shape (N,) [s].
+        position: Then, shape (N, joints) [rad or m].
+        velocity: Likewise.
+        acceleration: Over the step, shape (N, joints).
+        effort: Of the drives, held over the step, shape (N, joints) [N·m or N].
+        step: h [s].
+    """
+
+    time: Array
+    position: Array
+    velocity: Array
+    acceleration: Array
+    effort: Array
+    step: float
+
+    def position_at(self, time: Array) -> Array:
+        """Return positions at some times, shape (n, joints), exact on parabolas."""
+        return np.asarray(CubicHermiteSpline(self.time, self.position, self.velocity)(time))
+
+    def effort_at(self, time: Array) -> Array:
+        """Return efforts at some times, shape (n, joints): each is that of its step's middle."""
+        middle = self.time + 0.5 * self.step
+        return np.stack([np.interp(time, middle, x) for x in self.effort.T], axis=1)
+
+    @property
+    def middle(self) -> tuple[Array, Array, Array]:
+        """Positions, velocities and accelerations in the middle of the steps."""
+        h = self.step
+        return (
+            self.position + 0.5 * h * self.velocity,
+            self.velocity + 0.5 * h * self.acceleration,
+            self.acceleration,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Outputs:
+    """Errors of the positions that a simulation leaves, with their sensitivities.
+
+    Attributes:
+        regressor: ∂q/∂β, shape (N, joints, b).
+        effort: Measured less simulated positions, shape (N, joints) [rad or m].
+        time: Shape (N,) [s].
+        recording: Position of the recording in the problem.
+    """
+
+    regressor: Array
+    effort: Array
+    time: Array
+    recording: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Numbers:
+    """Parameters of a robot as the compiled steps take them."""
+
+    bodies: Array
+    rotors: Array
+    drives: tuple[Array, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class ClosedLoop:
+    """A robot under the controller that its logs were made with; what estimators simulate with.
+
+    Attributes:
+        robot: With a fixed base, and friction that remembers nothing.
+        controller: Gains of its joints.
+        believed: Robot whose model says the feed-forward torque.
+        standstill: Speed s of Coulomb friction F tanh(w/s) [rad/s]; `LINEAR_SCALE` times that where
+            a joint slides.
+        settle: Time from a log's begin on in which it may still come to what was not logged, such
+            as the state that it began with [s].
+
+    Raises:
+        InvalidModel: If the base floats.
+        InvalidSetting: If a joint has no gains, is held still, or has friction with a memory.
+    """
+
+    robot: Robot
+    controller: ControllerOptions
+    believed: Robot
+    standstill: float = 0.018
+    settle: float = 0.5
+
+    def __post_init__(self) -> None:
+        robot, gains = self.robot, self.controller.joint
+        if robot.tree.free_base:
+            raise InvalidModel("a floating base is not simulated", argument='base = "free"')
+        without = [j for j in robot.joints if j not in gains]
+        if without or robot.options.still:
+            raise InvalidSetting(
+                "a controller is to hold every joint that moves",
+                argument="[controller.joint.NAME]",
+                got=f"none of {', '.join(without or sorted(robot.options.still))}",
+                cure="state the gains of all joints; joints that are held still are not simulated",
+            )
+        wild = [robot.drives.name(c) for c in robot.drive_columns if type(c[1]) not in SIMULATED]
+        if wild or robot.own_columns is not None:
+            raise InvalidSetting(
+                "friction that remembers, takes the load or is a user's own is not simulated",
+                argument="[joint.NAME] friction",
+                got=", ".join(wild[:3]) or "own columns",
+                cure='say friction = "simple" for methods that simulate',
+            )
+
+    @staticmethod
+    def of(robot: Robot) -> ClosedLoop | None:
+        """Return the loop that the robot's options state; None if they state no controller."""
+        controller = robot.options.controller
+        if controller is None:
+            return None
+        believed = robot
+        if controller.model is not None:
+            believed = Robot.from_file(Path(controller.model), robot.options)
+        return ClosedLoop(robot, controller, believed)
+
+    # --- what estimators ask (`estimators.Simulation`)
+
+    def start(self, problem: Problem[RobotPlant]) -> Array:
+        """Return β of the model file, without friction, shape (b,)."""
+        space = problem.plant.space
+        return np.asarray(problem.base.matrix @ (space.matrix @ space.nominal))
+
+    def simulated(self, problem: Problem[RobotPlant], values: Array) -> Problem[RobotPlant]:
+        """Return the problem with the logs that the loop makes with other parameters.
+
+        Args:
+            problem: Whose logs hold the references.
+            values: β, shape (b,).
+
+        Raises:
+            MissingSignal: If a reference is not logged.
+            SolverFailure: If the simulated robot does not stay finite.
+        """
+        made = []
+        standard = problem.base.spread(values)
+        for recording in problem.recordings:
+            time, lost = self._clock(recording)
+            motion = self.followed(recording, standard)
+            q, tau = motion.position_at(time), motion.effort_at(time)
+            q[lost] = np.nan  # so that the same rows are left out
+            columns = {"q": self._by_joint(q), "tau": self._by_joint(tau)}
+            new = Recording.from_arrays(time, recording.name, **columns)
+            made.append(new if recording.selection is None else new.selecting(recording.selection))
+        return problem.with_recordings(made)
+
+    def outputs(self, problem: Problem[RobotPlant], values: Array) -> Iterator[Outputs]:
+        """Yield errors of the positions and their sensitivities to β; see `simulated`."""
+        standard = problem.base.spread(values)
+        names = [f"q.{j}" for j in self.robot.joints]
+        for k, recording in enumerate(problem.recordings):
+            time, lost = self._clock(recording)
+            motion = self.followed(recording, standard)
+            late = (time >= time[0] + self.settle) & ~lost
+            if recording.selection is not None:
+                late &= recording.selection(np.arange(len(time)))
+            error = recording.whole(names).values - motion.position_at(time)
+            moved = self.sensitivities(motion, standard, problem.base.kept)
+            place = (time[late] - motion.time[0]) / motion.step
+            first = np.clip(place.astype(np.intp), 0, len(moved) - 2)
+            share = (place - first)[:, None, None]
+            slope = (1.0 - share) * moved[first] + share * moved[first + 1]
+            yield Outputs(slope, error[late], time[late], k)
+
+    # --- simulation
+
+    def followed(self, recording: Recording, standard: Array) -> FollowedMotion:
+        """Return the motion along a log's reference.
+
+        Args:
+            recording: Log with `q_ref.<joint>`.
+            standard: Standard parameters, shape (p,), in the order and units of `robot.labels`.
+
+        Raises:
+            MissingSignal: If a reference is not logged.
+            SolverFailure: If the simulated robot does not stay finite.
+        """
+        held_steps.KERNELS.prepare()
+        robot, h = self.robot, 1.0 / self.controller.rate
+        clock, wanted = self._wanted(recording)
+        numbers = self._numbers(standard)
+        n = len(robot.joints)
+        log = np.zeros((4, len(clock), n))
+        tree = kernels.compile_tree(robot.tree)
+        args = (numbers.bodies, numbers.rotors, numbers.drives, np.array(robot.gravity))
+        offset = np.array(robot.tree.offset, dtype=float)
+        with np.errstate(all="ignore"):
+            try:
+                done = held_steps.follow(
+                    tree, offset, *args, self._gains, wanted, h, self._keep, log
+                )
+            except np.linalg.LinAlgError:
+                done = 0
+        if done < len(clock) or not np.isfinite(log).all():
+            raise SolverFailure(
+                "the simulated robot does not stay finite",
+                argument=robot.name,
+                got=f"at {clock[min(done, len(clock) - 1)]:.3f} s of {recording.name}",
+                cure="begin nearer to the truth, or look at the controller's gains and rate",
+            )
+        return FollowedMotion(clock, *log, h)
+
+    def sensitivities(
+        self, motion: FollowedMotion, standard: Array, columns: tuple[int, ...]
+    ) -> Array:
+        """Return ∂q/∂parameters at the begins of the steps, shape (N, joints, columns).
+
+        Args:
+            motion: As `followed` returns it.
+            standard: Its parameters, shape (p,).
+            columns: Positions of the parameters among the standard ones.
+        """
+        held_steps.KERNELS.prepare()
+        count, n = motion.position.shape
+        M, K, D = (np.empty((count, n, n)) for _ in range(3))
+        Y = np.empty((count, n, len(columns)))
+        for first in range(0, count, CHUNK):
+            cut = slice(first, first + CHUNK)
+            M[cut], K[cut], D[cut], Y[cut] = self.linearised(
+                *(x[cut] for x in motion.middle), standard, columns
+            )
+        out = np.empty_like(Y)
+        held_steps.carry(M, K, D, Y, self._gains, motion.step, self._keep, out)
+        return out
+
+    def linearised(
+        self, q: Array, v: Array, a: Array, standard: Array, columns: tuple[int, ...]
+    ) -> tuple[Array, Array, Array, Array]:
+        """Return the derivatives of the inverse dynamics, friction and rotors included.
+
+        Args:
+            q, v, a: N states, each of shape (N, joints).
+            standard: Parameters, shape (p,).
+            columns: Positions of those by which is differentiated.
+
+        Returns:
+            ∂τ/∂a, ∂τ/∂q and ∂τ/∂v, each of shape (N, joints, joints), and ∂τ/∂parameters, shape
+            (N, joints, columns).
+        """
+        robot, numbers = self.robot, self._numbers(standard)
+        tree, n = robot.tree, len(robot.joints)
+        moving = kernels.motion_of(tree, robot.gravity, q, v, a)
+        slots = kernels.full_slots(tree)
+        M, K, D = (np.empty((len(q), n, n)) for _ in range(3))
+        for c in range(n):
+            seeds = np.zeros((n, slots.shape[1], len(q)))
+            seeds[c] = np.where(slots[c] >= 0, numbers.bodies, 0.0)[:, None]
+            by_q, by_v, by_a = adjoint.pull_back(tree, moving, np.moveaxis(seeds, 2, 0))
+            K[:, c], D[:, c], M[:, c] = by_q.T, by_v.T, by_a.T
+        ratios, viscous, _, amplitude, scale = numbers.drives
+        w = v @ ratios.T
+        fading = 1.0 - np.tanh(w[:, :, None] / scale) ** 2
+        fall = viscous + np.sum(amplitude / scale * fading, axis=2)
+        D += np.einsum("nd,dc,dk->nck", fall, ratios, ratios)
+        return M + numbers.rotors, K, D, self._rows(moving, q, v, a, columns)
+
+    def _rows(
+        self, moving: kernels.Motion, q: Array, v: Array, a: Array, columns: tuple[int, ...]
+    ) -> Array:
+        """Return the regressor of some columns, Coulomb friction as it is simulated."""
+        robot = self.robot
+        slots = kernels.slots_of(robot.tree, columns)
+        out = np.zeros((len(robot.joints), len(columns), len(q)))
+        kernels.regressor(robot.tree, moving, out, 1, slots)
+        own = PARAMETER_COUNT * len(robot.tree.names)
+        state = DriveState(q.T, v.T, a.T, np.zeros((0, len(q))), np.zeros(q.T.shape))
+        chosen = [robot.drive_columns[c - own] for c in columns if c >= own]
+        shown = [(d, Sigmoid(self._speed(d)) if isinstance(t, Coulomb) else t) for d, t in chosen]
+        made = drive_columns.columns(robot.drives, shown, state)
+        first = sum(c < own for c in columns)
+        for (channel, column), weight in zip(made.acts, made.weights, strict=True):
+            out[channel, first + column] += weight * made.values[column]
+        return np.moveaxis(out, 2, 0)
+
+    # --- its parts
+
+    def _speed(self, drive: int) -> float:
+        """Return the speed s of a drive's Coulomb friction [rad/s or m/s]."""
+        return self.standstill * (LINEAR_SCALE if self.robot.drives[drive].linear else 1.0)
+
+    def _numbers(self, standard: Array) -> _Numbers:
+        """Return standard parameters as the compiled steps take them."""
+        robot = self.robot
+        own = PARAMETER_COUNT * len(robot.tree.names)
+        ratios = np.array([d.ratio for d in robot.drives])
+        viscous, offset, rotor = np.zeros((3, len(ratios)))
+        scales = self._scales
+        amplitude = np.zeros(scales.shape)
+        for k, (d, term) in enumerate(robot.drive_columns, own):
+            value = standard[k]
+            if isinstance(term, Armature):
+                rotor[d] = value
+            elif isinstance(term, Viscous):
+                viscous[d] = value
+            elif isinstance(term, Offset):
+                offset[d] = value
+            else:
+                speed = self._speed(d) if isinstance(term, Coulomb) else term.scale
+                amplitude[d, np.flatnonzero(scales[d] == speed)[0]] += value
+        rotors = (ratios.T * rotor) @ ratios
+        drives = (ratios, viscous, offset, amplitude, scales)
+        return _Numbers(np.array(standard[:own], dtype=float), rotors, drives)
+
+    @cached_property
+    def _scales(self) -> Array:
+        """Speeds of each drive's sigmoids, Coulomb friction's first, shape (drives, most)."""
+        found: list[list[float]] = [[self._speed(d)] for d in range(len(self.robot.drives))]
+        for d, term in self.robot.drive_columns:
+            if isinstance(term, Sigmoid) and term.scale not in found[d]:
+                found[d].append(term.scale)
+        most = max(map(len, found))
+        return np.array([(*s, *[1.0] * (most - len(s))) for s in found])
+
+    @cached_property
+    def _gains(self) -> Array:
+        joints = [self.controller.joint[j] for j in self.robot.joints]
+        return np.array([[g.position, g.velocity, g.integral] for g in joints]).T.copy()
+
+    @property
+    def _keep(self) -> float:
+        """Share of the differentiated position that its filter takes; below 0 without one."""
+        corner = self.controller.filter
+        return -1.0 if corner is None else 1.0 - np.exp(-2.0 * np.pi * corner / self.controller.rate)
+
+    def _by_joint(self, values: Array) -> Mapping[str, Array]:
+        return dict(zip(self.robot.joints, values.T, strict=True))
+
+    def _clock(self, recording: Recording) -> tuple[Array, Array]:
+        """Return a log's times, and which of its rows hold no positions."""
+        joints = self.robot.joints
+        names = [f"{kind}.{j}" for kind in ("q", "tau", "current") for j in joints]
+        block = recording.whole([n for n in names if n in recording.sources])
+        return block.time, ~np.isfinite(block.values).all(axis=1)
+
+    def _wanted(self, recording: Recording) -> tuple[Array, Array]:
+        """Return the controller's clock, and its references with the feed-forward torque."""
+        names = [f"q_ref.{j}" for j in self.robot.joints]
+        recording.require(names, "is what the controller was to follow", set(names))
+        block = recording.whole(names)
+        good = np.isfinite(block.values).all(axis=1)
+        time, reference = block.time[good], block.values[good]
+        h = 1.0 / self.controller.rate
+        clock = time[0] + h * np.arange(int(np.ceil((time[-1] - time[0]) / h)) + 2)
+        within = np.minimum(clock, time[-1])
+        spline = make_interp_spline(time, reference, k=5)
+        q, v, a = (np.asarray(spline(within, nu)) for nu in range(3))
+        return clock, np.ascontiguousarray(np.stack([q, v, self._ahead(q, v, a)], axis=1))
+
+    def _ahead(self, q: Array, v: Array, a: Array) -> Array:
+        """Return the feed-forward torque along a reference, shape (N, joints) [N·m or N]."""
+        if self.controller.feedforward == "none":
+            return np.zeros_like(q)
+        if self.controller.feedforward == "gravity":
+            v, a = np.zeros_like(v), np.zeros_like(a)
+        model = self.believed
+        motion = kernels.motion_of(model.tree, model.gravity, q, v, a)
+        return kernels.inverse_dynamics(model.tree, motion, model.written_bodies()).T
