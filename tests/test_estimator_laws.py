@@ -6,7 +6,7 @@ covariance are known exactly. What outliers do to each is in `test_robust`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,12 +15,16 @@ import pytest
 from heft.estimators import (
     ESTIMATORS,
     BlockMedian,
+    Didim,
     Essential,
     Estimator,
+    InstrumentalVariables,
     LeastSquares,
+    OutputError,
     Ransac,
 )
 from heft.estimators.robust import Hampel, Huber
+from heft.estimators.simulated_rows import Piece, SimulatedRows
 from heft.plants import Problem
 from heft.signals.settings import Smoothing
 from tests.plants import case
@@ -49,6 +53,27 @@ class Line:
     biased: bool = False
 
 
+class Linear:
+    """A simulation of an experiment whose motion is what it is, whatever the parameters."""
+
+    def start(self, problem: object) -> Array:
+        return np.zeros(len(problem.labels))  # type: ignore[attr-defined]
+
+    def simulated(self, problem: object, values: Array) -> SimulatedRows:
+        made = (
+            Piece(r.regressor, r.regressor @ values, r.time, r.recording)
+            for r in problem.rows()  # type: ignore[attr-defined]
+        )
+        return SimulatedRows.of(problem, tuple(made))  # type: ignore[arg-type]
+
+    def outputs(self, problem: object, values: Array) -> Iterator[Piece]:
+        for r in problem.rows():  # type: ignore[attr-defined]
+            yield Piece(r.regressor, r.effort - r.regressor @ values, r.time, r.recording)
+
+
+LINEAR, WHITE = Linear(), LeastSquares(coloured=False)
+
+
 def ordinary(sweeps: int = 2) -> LeastSquares:
     return LeastSquares("none", sweeps)
 
@@ -73,6 +98,11 @@ TABLE = {
     "essential-range": Line(
         lambda: Essential("torque-range"), Essential("torque-range", range_share=0.0), biased=True
     ),
+    "instrumental": Line(
+        lambda: InstrumentalVariables(LINEAR), InstrumentalVariables(LINEAR, least_squares=WHITE)
+    ),
+    "didim": Line(lambda: Didim(LINEAR), Didim(LINEAR, least_squares=WHITE)),
+    "output-error": Line(lambda: OutputError(LINEAR), OutputError(LINEAR, least_squares=WHITE)),
 }
 every = pytest.mark.parametrize("name", TABLE)
 unbiased = pytest.mark.parametrize("name", [n for n, line in TABLE.items() if not line.biased])

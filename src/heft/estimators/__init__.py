@@ -10,6 +10,10 @@ from .delay_search import DelaySearch, DelayFound
 from .bandwidth_search import BandwidthSearch
 from .robust import Hampel, Huber
 from .segments import BlockMedian, Ransac
+from .simulated_rows import Simulation
+from .instrumental import InstrumentalVariables
+from .didim import Didim
+from .output_error import OutputError
 from .registry import ESTIMATORS, Estimator, Method, robust_methods
 from .feasible_set import IDENTITY, Limits, cone_metric
 from .known_bodies import KnownMass, MirrorImages

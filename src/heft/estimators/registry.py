@@ -10,9 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from .didim import Didim
 from .essential import Essential
 from .estimate import Estimate
+from .instrumental import InstrumentalVariables
 from .least_squares import LeastSquares
+from .output_error import OutputError
 from .robust import Hampel, Huber, RowProblem
 from .segments import BlockMedian, Ransac
 
@@ -33,11 +36,14 @@ class Method:
         make: Makes it.
         summary: What it does, for help.
         robust: Whether it finds rows that are no part of the experiment.
+        simulates: Whether it needs a simulation of the experiment, its field `simulate`, and hence
+            the controller that the experiment was made with.
     """
 
     make: Callable[[], Estimator]
     summary: str
     robust: bool = False
+    simulates: bool = False
 
     def __call__(self) -> Estimator:
         """Return the estimator."""
@@ -81,6 +87,11 @@ ESTIMATORS: dict[str, Method] = {
     "essential-f": Method(by_f_test, "few parameters, by F-tests"),
     "essential-fit": Method(by_fit, "few parameters, by the residual's mean square"),
     "essential-range": Method(by_range, "few parameters, by the range of each joint's torque"),
+    "instrumental": Method(
+        InstrumentalVariables, "instruments from the motion simulated", simulates=True
+    ),
+    "didim": Method(Didim, "output error of the torque simulated", simulates=True),
+    "output-error": Method(OutputError, "output error of the position simulated", simulates=True),
 }
 
 

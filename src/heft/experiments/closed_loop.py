@@ -187,7 +187,7 @@ class ClosedLoop:
         for recording in problem.recordings:
             time, lost = self._clock(recording)
             motion = self.followed(recording, standard)
-            q, tau = motion.position_at(time), motion.effort_at(time)
+            q, tau = motion.position_at(time), motion.effort_at(time - problem.delay)
             q[lost] = np.nan  # so that the same rows are left out
             columns = {"q": self._by_joint(q), "tau": self._by_joint(tau)}
             new = Recording.from_arrays(time, recording.name, **columns)

@@ -14,12 +14,14 @@ from heft.arrays import Array
 from heft.dynamics import kernels
 from heft.errors import InvalidRecording, InvalidSetting
 from heft.estimators import (
+    ESTIMATORS,
     Block,
     ConsistentEstimate,
     ConsistentFit,
     DelayFound,
     Essential,
     Estimate,
+    Estimator,
     Jackknife,
     KnownMass,
     LeastSquares,
@@ -29,6 +31,7 @@ from heft.estimators import (
     block_moments,
     robust,
 )
+from heft.experiments import ClosedLoop
 from heft.information import DataRank, Information, data_rank
 from heft.models import Options, Robot, joint_lines
 from heft.plants import Plant, Problem, RobotPlant, effort_signals, plant_of, point_moments
@@ -229,7 +232,7 @@ def fit_experiment(
     problem, _, rough = _about_first_fit(problem, settings)
     problem, left_out = without_outliers(problem, settings.robust, progress)
     progress("summing up rows with load-dependent gear friction")
-    chosen = settings.estimator
+    chosen = _simulating(settings, problem)
     solver = chosen.least_squares if isinstance(chosen, Essential) else chosen
     linear = isinstance(solver, LeastSquares)
     samples = rows // len(problem.channels) - sum(left_out.values())
@@ -264,6 +267,14 @@ def fit_experiment(
         progress("dropping base parameters that are not essential")
         estimate = chosen.reduced(estimate, problem.residual_energy(estimate.fitted))
     return ExperimentFit(problem, information, estimate, left_out, delay, blocks, moments)
+
+
+def _simulating(settings: Settings, problem: Problem[Any]) -> Estimator:
+    """Return the estimator that was asked for, with a simulation if it needs one."""
+    chosen = settings.estimator
+    if not ESTIMATORS[settings.method].simulates or not isinstance(problem.plant, RobotPlant):
+        return chosen
+    return replace(chosen, simulate=ClosedLoop.of(problem.plant.robot))  # type: ignore[type-var]
 
 
 def _all_moments(
