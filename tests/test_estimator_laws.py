@@ -56,8 +56,8 @@ class Line:
 class Linear:
     """A simulation of an experiment whose motion is what it is, whatever the parameters."""
 
-    def start(self, problem: object) -> Array:
-        return np.zeros(len(problem.labels))  # type: ignore[attr-defined]
+    def starts(self, problem: object, values: Array) -> tuple[Array, ...]:
+        return (0.0 * values,)
 
     def simulated(self, problem: object, values: Array) -> SimulatedRows:
         made = (

@@ -24,9 +24,8 @@ from .simulated_rows import CHECKS, Passes, Piece, SimulatedRows, Simulation, pa
 class Didim:
     """Output error of the torque in closed loop, DIDIM.
 
-    Measured and simulated torque pass the same filters. It begins with the model file's numbers,
-    without friction. Use it where encoders are noisy and the controller is known; what friction is
-    not of the form that is simulated biases it.
+    Measured and simulated torque pass the same filters. Use it where encoders are noisy and the
+    controller is known; friction that is not of the form that is simulated biases it.
 
     Attributes:
         simulate: Simulates the experiment; needed for a fit.

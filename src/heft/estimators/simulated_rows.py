@@ -55,8 +55,13 @@ class Simulation(Protocol):
     `experiments.ClosedLoop` is one.
     """
 
-    def start(self, problem: Any, /) -> Array:
-        """Return parameters β from which the experiment can be simulated, shape (b,)."""
+    def starts(self, problem: Any, values: Array, /) -> Sequence[Array]:
+        """Return parameters β to begin with, the best first, of shape (b,) each.
+
+        Args:
+            problem: What was measured.
+            values: β by least squares, shape (b,).
+        """
         ...
 
     def simulated(self, problem: Any, values: Array, /) -> RowProblem:
@@ -191,8 +196,9 @@ class Passes:
                 cure="state the gains in [controller] of --with, and log q_ref.<joint>",
             )
         plain = replace(solver, coloured=False)
-        values = np.asarray(simulation.start(problem), dtype=float)
-        made, change = rows(simulation, values), np.inf
+        starts = simulation.starts(problem, plain.fit(problem).fitted)
+        values, made = _first(starts, lambda start: rows(simulation, start))
+        change = np.inf
         for used in range(1, self.passes + 1):
             found = plain.fit(made)
             moved, size = found.fitted - values, found.parameters.std
@@ -202,7 +208,8 @@ class Passes:
                 settled = solver.fit(made)
                 settings = {**settled.settings, "simulated": name, "simulations": used}
                 return replace(settled, passes=used, settings=settings)
-            values, made = self._nearer(simulation, values, moved, rows)
+            halves = [values + 0.5**k * moved for k in range(self.halvings + 1)]
+            values, made = _first(halves, lambda tried: rows(simulation, tried))
         raise FitError(
             "simulation and least squares do not settle",
             argument=name,
@@ -211,22 +218,18 @@ class Passes:
             cure="check the controller's gains and references against the log",
         )
 
-    def _nearer(
-        self,
-        simulation: Simulation,
-        values: Array,
-        moved: Array,
-        rows: Callable[[Simulation, Array], SimulatedRows],
-    ) -> tuple[Array, SimulatedRows]:
-        """Return the farthest of a step's halves that can be simulated, with its rows."""
-        for k in range(self.halvings + 1):
-            tried = values + 0.5**k * moved
-            try:
-                return tried, rows(simulation, tried)
-            except SolverFailure:
-                if k == self.halvings:
-                    raise
-        raise AssertionError
+
+def _first(
+    candidates: Sequence[Array], rows: Callable[[Array], SimulatedRows]
+) -> tuple[Array, SimulatedRows]:
+    """Return the first of some parameters that can be simulated, with its rows."""
+    for k, values in enumerate(candidates):
+        try:
+            return values, rows(values)
+        except SolverFailure:
+            if k == len(candidates) - 1:
+                raise
+    raise AssertionError("nothing to begin with")
 
 
 def paired(

@@ -118,6 +118,8 @@ class ClosedLoop:
         believed: Robot whose model says the feed-forward torque.
         standstill: Speed s of Coulomb friction F tanh(w/s) [rad/s]; `LINEAR_SCALE` times that where
             a joint slides.
+        drives: What is known of friction and rotors, by name, such as `elbow.armature`: with it and
+            the model file's bodies estimators begin. They begin with least squares if None.
         settle: Time from a log's begin on in which it may still come to what was not logged, such
             as the state that it began with [s].
 
@@ -129,6 +131,7 @@ class ClosedLoop:
     robot: Robot
     controller: ControllerOptions
     believed: Robot
+    drives: Mapping[str, float] | None = None
     standstill: float = 0.018
     settle: float = 0.5
 
@@ -166,10 +169,21 @@ class ClosedLoop:
 
     # --- what estimators ask (`estimators.Simulation`)
 
-    def start(self, problem: Problem[RobotPlant]) -> Array:
-        """Return β of the model file, without friction, shape (b,)."""
+    def starts(self, problem: Problem[RobotPlant], values: Array) -> tuple[Array, ...]:
+        """Return β to begin with: as known, or by least squares, then mixed with the model file's.
+
+        Args:
+            problem: Whose robot has the file's numbers.
+            values: β by least squares, shape (b,).
+        """
         space = problem.plant.space
-        return np.asarray(problem.base.matrix @ (space.matrix @ space.nominal))
+        columns = space.matrix @ space.nominal
+        for k, name in enumerate(problem.plant.labels.names):
+            columns[k] = (self.drives or {}).get(name, columns[k])
+        file = np.asarray(problem.base.matrix @ columns)
+        if self.drives is not None:
+            return file, values, 0.5 * (file + values)
+        return values, 0.5 * (file + values), file
 
     def simulated(self, problem: Problem[RobotPlant], values: Array) -> Problem[RobotPlant]:
         """Return the problem with the logs that the loop makes with other parameters.
