@@ -52,7 +52,7 @@ def truth(robot: Robot) -> Array:
 def reference(duration: float = 4.0, rate: float = 500.0) -> Recording:
     t = np.arange(0.0, duration, 1.0 / rate)
     q = np.stack([0.8 * np.sin(2.1 * t) + 0.2 * np.sin(7.0 * t), 0.9 * np.cos(3.3 * t)])
-    named = {j: x for j, x in zip(("shoulder", "elbow"), q, strict=True)}
+    named = dict(zip(("shoulder", "elbow"), q, strict=True))
     return Recording.from_arrays(t, "reference", q=named, q_ref=named, tau=named)
 
 

@@ -19,6 +19,7 @@ from heft.interrupts import interruptible
 
 from .cooperation import coop
 from .free_flyer import freeflyer
+from .benchmark import bench
 from .motions import excite, select, simulate
 from .options import (
     ESTIMATION,
@@ -211,6 +212,7 @@ def sample(
 app.command(excite)
 app.command(select)
 app.command(simulate)
+app.command(bench)
 
 
 @app.command

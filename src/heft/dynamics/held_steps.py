@@ -127,9 +127,7 @@ def _lumped(pi, R, p, out):  # type: ignore[no-untyped-def]
     """Add ten parameters, told in the parent's frame, to the parent's."""
     h, moved, I = np.empty(3), np.empty(3), np.empty((3, 3))
     _turned(R, pi[1], pi[2], pi[3], h)
-    tensor = np.array(
-        ((pi[4], pi[5], pi[7]), (pi[5], pi[6], pi[8]), (pi[7], pi[8], pi[9]))
-    )
+    tensor = np.array(((pi[4], pi[5], pi[7]), (pi[5], pi[6], pi[8]), (pi[7], pi[8], pi[9])))
     for i in range(3):
         for j in range(3):
             I[i, j] = 0.0

@@ -56,9 +56,7 @@ class Didim:
 
         def rows(simulation: Simulation, values: Array) -> SimulatedRows:
             pieces = [
-                Piece(
-                    z.regressor, own.effort - z.effort + z.regressor @ values, time, recording
-                )
+                Piece(z.regressor, own.effort - z.effort + z.regressor @ values, time, recording)
                 for own, z, time, recording in paired(
                     problem, simulation.simulated(problem, values)
                 )

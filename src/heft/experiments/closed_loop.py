@@ -384,7 +384,9 @@ class ClosedLoop:
     def _keep(self) -> float:
         """Share of the differentiated position that its filter takes; below 0 without one."""
         corner = self.controller.filter
-        return -1.0 if corner is None else 1.0 - np.exp(-2.0 * np.pi * corner / self.controller.rate)
+        return (
+            -1.0 if corner is None else 1.0 - np.exp(-2.0 * np.pi * corner / self.controller.rate)
+        )
 
     def _by_joint(self, values: Array) -> Mapping[str, Array]:
         return dict(zip(self.robot.joints, values.T, strict=True))

@@ -223,7 +223,11 @@ class Truth:
             case: The case.
             problem: Of its robot.
         """
-        plant, exact, share = problem.plant, case.quiet.run(case.seed).exact, NOISE[case.noise].torque
+        plant, exact, share = (
+            problem.plant,
+            case.quiet.run(case.seed).exact,
+            NOISE[case.noise].torque,
+        )
         motion = plant.motion(Smoothed(exact.q, exact.v, exact.a))
         count = len(exact.time)
         rows = np.arange(count)
@@ -235,6 +239,4 @@ class Truth:
         told = Information.from_rows(problem.labels, problem.channels, Y, exact.tau)
         whole = told.combined(dict(zip(problem.channels, (1.0 / sigma).tolist(), strict=True)))
         seen = Directions.of(whole.R, whole.rows)
-        return Truth(
-            seen.shortest(whole.z), np.sqrt(np.sum(seen.inverse**2, axis=1))
-        )
+        return Truth(seen.shortest(whole.z), np.sqrt(np.sum(seen.inverse**2, axis=1)))
