@@ -17,9 +17,9 @@ from heft import __version__
 from heft.errors import HeftError, visible
 from heft.interrupts import interruptible
 
+from .benchmark import bench
 from .cooperation import coop
 from .free_flyer import freeflyer
-from .benchmark import bench
 from .motions import excite, select, simulate
 from .options import (
     ESTIMATION,

@@ -125,15 +125,15 @@ def _bias(tree, parameters, gravity, v, R, p, room, bias):  # type: ignore[no-un
 @contracted
 def _lumped(pi, R, p, out):  # type: ignore[no-untyped-def]
     """Add ten parameters, told in the parent's frame, to the parent's."""
-    h, moved, I = np.empty(3), np.empty(3), np.empty((3, 3))
+    h, moved, turned = np.empty(3), np.empty(3), np.empty((3, 3))
     _turned(R, pi[1], pi[2], pi[3], h)
     tensor = np.array(((pi[4], pi[5], pi[7]), (pi[5], pi[6], pi[8]), (pi[7], pi[8], pi[9])))
     for i in range(3):
         for j in range(3):
-            I[i, j] = 0.0
+            turned[i, j] = 0.0
             for k in range(3):
                 for m in range(3):
-                    I[i, j] += R[3 * i + k] * tensor[k, m] * R[3 * j + m]
+                    turned[i, j] += R[3 * i + k] * tensor[k, m] * R[3 * j + m]
     moved[:] = h + pi[0] * p
     # About another origin: I + (2 h·p + m p²) 1 − h pᵀ − p hᵀ − m p pᵀ.
     square = 0.0
@@ -141,16 +141,16 @@ def _lumped(pi, R, p, out):  # type: ignore[no-untyped-def]
         square += (2.0 * h[i] + pi[0] * p[i]) * p[i]
     for i in range(3):
         for j in range(3):
-            I[i, j] -= h[i] * p[j] + p[i] * h[j] + pi[0] * p[i] * p[j]
-        I[i, i] += square
+            turned[i, j] -= h[i] * p[j] + p[i] * h[j] + pi[0] * p[i] * p[j]
+        turned[i, i] += square
     out[0] += pi[0]
     out[1:4] += moved
-    out[4] += I[0, 0]
-    out[5] += I[0, 1]
-    out[6] += I[1, 1]
-    out[7] += I[0, 2]
-    out[8] += I[1, 2]
-    out[9] += I[2, 2]
+    out[4] += turned[0, 0]
+    out[5] += turned[0, 1]
+    out[6] += turned[1, 1]
+    out[7] += turned[0, 2]
+    out[8] += turned[1, 2]
+    out[9] += turned[2, 2]
 
 
 @contracted
@@ -268,7 +268,7 @@ def _room(tree, n):  # type: ignore[no-untyped-def]
 
 
 @contracted
-def follow(tree, offset, parameters, rotors, drives, gravity, gains, wanted, h, keep, log):  # type: ignore[no-untyped-def]
+def follow(tree, offset, parameters, rotors, drives, gravity, gains, start, wanted, h, keep, log):  # type: ignore[no-untyped-def]
     """Follow a reference under a PID controller of each joint; return the steps taken.
 
     Args:
@@ -279,6 +279,7 @@ def follow(tree, offset, parameters, rotors, drives, gravity, gains, wanted, h, 
         drives: Ratios, viscous coefficients, offsets, amplitudes and speeds of sigmoids.
         gravity: In the base's frame.
         gains: Rows: position, velocity, integral, (3, n).
+        start: Rows q and v, where the robot begins, (2, n).
         wanted: Rows q, v and feed-forward torque, (N, 3, n).
         h: Step [s].
         keep: Share of the differentiated position that the filter takes; below 0 the velocity is
@@ -287,7 +288,7 @@ def follow(tree, offset, parameters, rotors, drives, gravity, gains, wanted, h, 
     """
     count, n = wanted.shape[0], wanted.shape[2]
     room = _room(tree, n)
-    q, v = wanted[0, 0].copy(), wanted[0, 1].copy()
+    q, v = start[0].copy(), start[1].copy()
     a, last, seen, total = np.zeros(n), q.copy(), v.copy(), np.zeros(n)
     for k in range(count):
         if keep < 0.0:
@@ -350,11 +351,15 @@ def advance(tree, offset, parameters, rotors, drives, gravity, h, q, v, a, tau):
     Returns whether all could be moved.
 
     Args:
-        tree, offset, gravity, h: As of `follow`.
+        tree: As of `follow`.
+        offset: Likewise.
         parameters: Of the bodies, (states, 10 bodies).
         rotors: (states, n, n).
         drives: Ratios; and for each state viscous coefficients, offsets, amplitudes; and speeds.
-        q, v: States, (states, n), moved on in place.
+        gravity: As of `follow`.
+        h: Step [s].
+        q: Positions, (states, n), moved on in place.
+        v: Velocities likewise.
         a: Accelerations, those of the step before, (states, n), overwritten.
         tau: Held effort, (n,).
     """
@@ -379,7 +384,8 @@ def warm_up() -> None:
     heavy, each, zero = np.ones((1, 10)), np.zeros((1, 1, 1)), np.zeros(1)
     drives = (unit, zero, zero, one, unit)
     gains, wanted, log = np.zeros((3, 1)), np.zeros((1, 3, 1)), np.zeros((4, 1, 1))
-    follow(tree, zero, heavy[0], unit, drives, np.zeros(3), gains, wanted, 1.0, 1.0, log)
+    start = np.zeros((2, 1))
+    follow(tree, zero, heavy[0], unit, drives, np.zeros(3), gains, start, wanted, 1.0, 1.0, log)
     carry(each + 1.0, each, each, each, gains, 1.0, 1.0, each.copy())
     many, states = (unit, one, one, each, unit), (one.copy(), one.copy(), one.copy())
     advance(tree, zero, heavy, each + 1.0, many, np.zeros(3), 1.0, *states, zero)

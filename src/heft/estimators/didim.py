@@ -38,7 +38,7 @@ class Didim:
     """
 
     simulate: Simulation | None = None
-    passes: int = 20
+    passes: int = 60
     tolerance: float = 0.05
     least_squares: LeastSquares = LeastSquares()
 
@@ -63,5 +63,5 @@ class Didim:
             ]
             return SimulatedRows.of(problem, pieces)
 
-        turns = Passes(self.passes, self.tolerance)
+        turns = Passes(self.passes, self.tolerance, descending=True)
         return turns.settled(problem, self.simulate, rows, self.least_squares, "didim")

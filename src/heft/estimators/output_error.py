@@ -62,5 +62,5 @@ class OutputError:
             ]
             return SimulatedRows.of(problem, pieces)
 
-        turns = Passes(self.passes, self.tolerance)
+        turns = Passes(self.passes, self.tolerance, descending=True)
         return turns.settled(problem, self.simulate, rows, self.least_squares, "output-error")

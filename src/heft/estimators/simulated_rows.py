@@ -160,12 +160,14 @@ class Passes:
     Attributes:
         passes: Simulations at most.
         tolerance: Change at which they end [standard deviations, the mean over parameters].
-        halvings: Of a step whose parameters cannot be simulated, at most.
+        halvings: Of a step, at most, whose parameters cannot be simulated.
+        descending: Whether a step is halved, too, that explains less than it began with.
     """
 
     passes: int = 20
     tolerance: float = 0.05
     halvings: int = 12
+    descending: bool = False
 
     def settled(
         self,
@@ -209,7 +211,8 @@ class Passes:
                 settings = {**settled.settings, "simulated": name, "simulations": used}
                 return replace(settled, passes=used, settings=settings)
             halves = [values + 0.5**k * moved for k in range(self.halvings + 1)]
-            values, made = _first(halves, lambda tried: rows(simulation, tried))
+            most = self._left(made, values, found.noise.sigma) if self.descending else np.inf
+            values, made = self._lower(halves, simulation, rows, most, found.noise.sigma)
         raise FitError(
             "simulation and least squares do not settle",
             argument=name,
@@ -217,6 +220,25 @@ class Passes:
             f"{self.passes} simulations",
             cure="check the controller's gains and references against the log",
         )
+
+    def _left(self, made: SimulatedRows, values: Array, sigma: Array) -> float:
+        """Return the energy that is left, channels weighed by their noise."""
+        return float(np.sum(made.residual_energy(values) / sigma**2))
+
+    def _lower(
+        self,
+        halves: Sequence[Array],
+        simulation: Simulation,
+        rows: Callable[[Simulation, Array], SimulatedRows],
+        most: float,
+        sigma: Array,
+    ) -> tuple[Array, SimulatedRows]:
+        """Return the farthest of a step's halves that leaves no more than `most`, with its rows."""
+        for k in range(len(halves)):
+            values, made = _first(halves[k:], lambda tried: rows(simulation, tried))
+            if self._left(made, values, sigma) <= most:
+                break
+        return values, made
 
 
 def _first(

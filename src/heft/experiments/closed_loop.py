@@ -120,6 +120,7 @@ class ClosedLoop:
             a joint slides.
         drives: What is known of friction and rotors, by name, such as `elbow.armature`: with it and
             the model file's bodies estimators begin. They begin with least squares if None.
+        begin: Time over which the first positions tell where the robot began [s].
         settle: Time from a log's begin on in which it may still come to what was not logged, such
             as the state that it began with [s].
 
@@ -133,6 +134,7 @@ class ClosedLoop:
     believed: Robot
     drives: Mapping[str, float] | None = None
     standstill: float = 0.018
+    begin: float = 0.1
     settle: float = 0.5
 
     def __post_init__(self) -> None:
@@ -248,10 +250,11 @@ class ClosedLoop:
         tree = kernels.compile_tree(robot.tree)
         args = (numbers.bodies, numbers.rotors, numbers.drives, np.array(robot.gravity))
         offset = np.array(robot.tree.offset, dtype=float)
+        start = self._start(recording, wanted[0, :2])
         with np.errstate(all="ignore"):
             try:
                 done = held_steps.follow(
-                    tree, offset, *args, self._gains, wanted, h, self._keep, log
+                    tree, offset, *args, self._gains, start, wanted, h, self._keep, log
                 )
             except np.linalg.LinAlgError:
                 done = 0
@@ -293,7 +296,9 @@ class ClosedLoop:
         """Return the derivatives of the inverse dynamics, friction and rotors included.
 
         Args:
-            q, v, a: N states, each of shape (N, joints).
+            q: Positions, N states, shape (N, joints) [rad or m].
+            v: Velocities likewise.
+            a: Accelerations likewise.
             standard: Parameters, shape (p,).
             columns: Positions of those by which is differentiated.
 
@@ -412,6 +417,25 @@ class ClosedLoop:
         q, v, a = (np.asarray(spline(within, nu)) for nu in range(3))
         return clock, np.ascontiguousarray(np.stack([q, v, self._ahead(q, v, a)], axis=1))
 
+    def _start(self, recording: Recording, reference: Array) -> Array:
+        """Return position and velocity at a log's begin: a parabola through its first positions.
+
+        Args:
+            recording: Log.
+            reference: What is taken where it has no positions, shape (2, joints).
+        """
+        names = [f"q.{j}" for j in self.robot.joints]
+        if not set(names) <= set(recording.sources):
+            return np.array(reference)
+        block = recording.whole(names)
+        good = np.isfinite(block.values).all(axis=1)
+        time, q = block.time[good], block.values[good]
+        early = time <= time[0] + self.begin
+        if np.count_nonzero(early) < 4:
+            return np.array(reference)
+        found = np.polynomial.polynomial.polyfit(time[early] - time[0], q[early], 2)
+        return np.array(found[:2])
+
     def _ahead(self, q: Array, v: Array, a: Array) -> Array:
         """Return the feed-forward torque along a reference, shape (N, joints) [N·m or N]."""
         if self.controller.feedforward == "none":
@@ -420,4 +444,7 @@ class ClosedLoop:
             v, a = np.zeros_like(v), np.zeros_like(a)
         model = self.believed
         motion = kernels.motion_of(model.tree, model.gravity, q, v, a)
-        return kernels.inverse_dynamics(model.tree, motion, model.written_bodies()).T
+        known = [self.controller.joint[j] for j in self.robot.joints]
+        rotor, viscous = np.array([[g.armature, g.viscous] for g in known]).T
+        bodies = kernels.inverse_dynamics(model.tree, motion, model.written_bodies()).T
+        return np.asarray(bodies + rotor * a + viscous * v)

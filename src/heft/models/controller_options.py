@@ -17,17 +17,21 @@ FEEDFORWARD = ("none", "gravity", "inverse-dynamics")
 
 @dataclass(frozen=True)
 class JointGains:
-    """Gains of one joint's controller, `[controller.joint.NAME]`.
+    """Gains of one joint's controller, and what it knows of its drive, `[controller.joint.NAME]`.
 
     Attributes:
         position: Torque per error of position [N·m/rad or N/m].
         velocity: Torque per error of velocity [N·m·s/rad or N·s/m].
         integral: Torque per integral of the error of position [N·m/(rad·s) or N/(m·s)].
+        armature: Rotor inertia in the feed-forward, where that is `inverse-dynamics` [kg·m² or kg].
+        viscous: Viscous friction likewise [N·m·s/rad or N·s/m].
     """
 
     position: float
     velocity: float
     integral: float = 0.0
+    armature: float = 0.0
+    viscous: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,8 @@ CONTROLLER = Section(
                     "position": _gain("N·m/rad or N/m"),
                     "velocity": _gain("N·m·s/rad or N·s/m"),
                     "integral": _gain("N·m/(rad·s) or N/(m·s)"),
+                    "armature": _gain("kg·m² or kg"),
+                    "viscous": _gain("N·m·s/rad or N·s/m"),
                 },
                 required=("position", "velocity"),
             ),

@@ -90,9 +90,9 @@ class SignalMap:
     the speed multiplies the torque.
 
     Attributes:
-        kind: `q`, `v`, `a`, `tau`, `current`, `q_ref` (positions that a controller was asked for); of
-            frames `force`, `torque`, `pos`, `quat`,
-            `omega`, `vel`, `acc`; of actuators `u`; of contacts `contact`, 1 where one is closed.
+        kind: `q`, `v`, `a`, `tau`, `current`, `q_ref` (what a controller was asked for); of frames
+            `force`, `torque`, `pos`, `quat`, `omega`, `vel`, `acc`; of actuators `u`; of contacts
+            `contact`, 1 where one is closed.
         columns: The file's columns; of a 2-D array `name[0]`, `name[1]`, …
         joints: The joints, actuators or contacts, in the order of the result; of a frame its
             components, as `tool0.x`.

@@ -110,7 +110,7 @@ def _consistent(task: Task) -> Found:
 
 
 def _default(task: Task) -> Found:
-    """What `heft identify` does: friction's dictionary, bodies that can exist, intervals widened."""
+    """Return what `heft identify` finds: friction's dictionary, bodies that can exist."""
     problem, settings = open_experiment(
         task.robot, task.problem.recordings, Settings(threads=task.problem.threads)
     )

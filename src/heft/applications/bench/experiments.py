@@ -28,6 +28,7 @@ from heft.experiments import (
     Motion,
     Sensors,
     Simulator,
+    Viscous,
     draw_motion,
 )
 from heft.information import Directions, Information
@@ -64,7 +65,7 @@ NOISE: Mapping[str, Noise] = {
     "high": Noise(1e-3, 0.05),
 }
 # Soft enough that what it does of the encoders' noise does not drown the motion's torque.
-CONTROLLER = Controller(position=6.0, velocity=15.0, integral=0.0, corner=8.0, known=0.0)
+CONTROLLER = Controller(position=6.0, velocity=15.0, integral=0.0, corner=5.0, known=0.8)
 FRICTION: Mapping[str, DriveRanges] = {
     "in class": DriveRanges(),
     "lugre": DriveRanges(friction="lugre"),
@@ -136,7 +137,9 @@ class Case:
         gains = {}
         for joint, drive, size in zip(self.arm.joints, drives, inertia, strict=True):
             velocity = control.velocity * (float(size) + drive.armature)
-            gains[joint] = JointGains(control.position * velocity, velocity)
+            viscous = next(k.coefficient for k in drive.laws if isinstance(k, Viscous))
+            known = (control.known * drive.armature, control.known * viscous)
+            gains[joint] = JointGains(control.position * velocity, velocity, 0.0, *known)
         return ControllerOptions(gains, 1.0 / STEP, control.corner, "inverse-dynamics")
 
     def robot_of(self, file: bytes) -> Robot:
