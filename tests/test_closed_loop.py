@@ -108,15 +108,17 @@ def test_sensitivities_are_derivatives_of_the_simulation() -> None:
     kept = problem.base.kept
     motion = closed.followed(reference(), problem.base.spread(beta))
     found = closed.sensitivities(motion, problem.base.spread(beta), kept)
+    names = ("position", "effort")
     for k in range(len(beta)):
         size = 1e-5 * max(abs(beta[k]), 0.1)
         sides = []
         for sign in (1.0, -1.0):
             moved = beta.copy()
             moved[k] += sign * size
-            sides.append(closed.followed(reference(), problem.base.spread(moved)).position)
-        slope = (sides[0] - sides[1]) / (2.0 * size)
-        assert np.abs(found[:, :, k] - slope).max() <= 1e-4 * np.abs(slope).max()
+            sides.append(closed.followed(reference(), problem.base.spread(moved)))
+        for name, own in zip(names, found, strict=True):
+            slope = (getattr(sides[0], name) - getattr(sides[1], name)) / (2.0 * size)
+            assert np.abs(own[:, :, k] - slope).max() <= 1e-4 * np.abs(slope).max()
 
 
 def test_a_log_of_the_loop_has_no_output_error() -> None:
@@ -135,9 +137,11 @@ def test_a_log_of_the_loop_has_no_output_error() -> None:
         q_ref={j: reference().whole([f"q_ref.{j}"]).values[:, 0] for j in robot.joints},
     )
     again = problem.with_recordings((with_reference,))
-    for piece in closed.outputs(again, beta):
-        assert np.abs(piece.effort).max() <= 1e-12
-        assert piece.time[0] >= closed.settle
+    for piece in (*closed.positions(again, beta), *closed.efforts(again, beta)):
+        # Where it began is read off the first positions, by a parabola; what that errs dies out.
+        size = np.abs(piece.effort).max(axis=1)
+        assert size.max() <= 5e-3
+        assert size[piece.time > 3.0].max() <= 0.2 * size.max()
 
 
 def test_what_cannot_be_simulated_is_refused() -> None:

@@ -66,9 +66,11 @@ class Linear:
         )
         return SimulatedRows.of(problem, tuple(made))  # type: ignore[arg-type]
 
-    def outputs(self, problem: object, values: Array) -> Iterator[Piece]:
+    def positions(self, problem: object, values: Array) -> Iterator[Piece]:
         for r in problem.rows():  # type: ignore[attr-defined]
             yield Piece(r.regressor, r.effort - r.regressor @ values, r.time, r.recording)
+
+    efforts = positions
 
 
 LINEAR, WHITE = Linear(), LeastSquares(coloured=False)

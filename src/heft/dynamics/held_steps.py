@@ -309,8 +309,8 @@ def follow(tree, offset, parameters, rotors, drives, gravity, gains, start, want
 
 
 @contracted
-def carry(M, K, D, Y, gains, h, keep, out):  # type: ignore[no-untyped-def]
-    """Write how the positions of `follow` change with parameters, by its own equations.
+def carry(M, K, D, Y, gains, h, keep, places, efforts):  # type: ignore[no-untyped-def]
+    """Write how positions and efforts of `follow` change with parameters, by its own equations.
 
     Args:
         M: ∂τ/∂a at the midpoints, rotors included, (N, n, n).
@@ -320,13 +320,14 @@ def carry(M, K, D, Y, gains, h, keep, out):  # type: ignore[no-untyped-def]
         gains: As of `follow`.
         h: Step [s].
         keep: As of `follow`.
-        out: ∂q/∂parameters at the steps' begins, (N, n, b).
+        places: ∂q/∂parameters at the steps' begins, (N, n, b).
+        efforts: ∂τ/∂parameters of what the controller holds over the steps, (N, n, b).
     """
     count, n, b = Y.shape
     X, V, last = np.zeros((n, b)), np.zeros((n, b)), np.zeros((n, b))
     seen, total, left = np.zeros((n, b)), np.zeros((n, b)), np.zeros((n, b))
     for k in range(count):
-        out[k] = X
+        places[k] = X
         if keep < 0.0:
             seen[:] = V
         elif k > 0:
@@ -336,6 +337,7 @@ def carry(M, K, D, Y, gains, h, keep, out):  # type: ignore[no-untyped-def]
         for i in range(n):
             for j in range(b):
                 tau = gains[2, i] * total[i, j] - gains[0, i] * X[i, j] - gains[1, i] * seen[i, j]
+                efforts[k, i, j] = tau
                 for m in range(n):
                     tau -= K[k, i, m] * (X[m, j] + 0.5 * h * V[m, j]) + D[k, i, m] * V[m, j]
                 left[i, j] = tau - Y[k, i, j]
@@ -386,7 +388,7 @@ def warm_up() -> None:
     gains, wanted, log = np.zeros((3, 1)), np.zeros((1, 3, 1)), np.zeros((4, 1, 1))
     start = np.zeros((2, 1))
     follow(tree, zero, heavy[0], unit, drives, np.zeros(3), gains, start, wanted, 1.0, 1.0, log)
-    carry(each + 1.0, each, each, each, gains, 1.0, 1.0, each.copy())
+    carry(each + 1.0, each, each, each, gains, 1.0, 1.0, each.copy(), each.copy())
     many, states = (unit, one, one, each, unit), (one.copy(), one.copy(), one.copy())
     advance(tree, zero, heavy, each + 1.0, many, np.zeros(3), 1.0, *states, zero)
 

@@ -2,9 +2,10 @@
 
     argmin Σ w² ‖τ − τ_s(β)‖²
 
-τ_s is the torque of the simulated experiment. Under a controller that makes the robot follow
-whatever its parameters are, the simulated motion hardly depends on β, so ∂τ_s/∂β is the regressor
-of the simulated motion [Gautier2013b]. No measured position is used.
+τ_s is the torque of the simulated experiment [Gautier2013b]. No measured position is used. The
+method as it was published takes the regressor of the simulated motion for ∂τ_s/∂β, since under a
+stiff controller the motion hardly depends on β. Here it is the derivative of the simulation, by its
+variational equations: under a soft controller the regressor does not lead to the minimum.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from heft.files import check_fields
 from .estimate import Estimate
 from .least_squares import LeastSquares
 from .robust import RowProblem
-from .simulated_rows import CHECKS, Passes, Piece, SimulatedRows, Simulation, paired
+from .simulated_rows import CHECKS, Passes, SimulatedRows, Simulation, of_outputs
 
 
 @dataclass(frozen=True)
 class Didim:
     """Output error of the torque in closed loop, DIDIM.
 
-    Measured and simulated torque pass the same filters. Use it where encoders are noisy and the
+    Raw torques are compared, without any filter. Use it where encoders are noisy and the
     controller is known; friction that is not of the form that is simulated biases it.
 
     Attributes:
@@ -38,7 +39,7 @@ class Didim:
     """
 
     simulate: Simulation | None = None
-    passes: int = 60
+    passes: int = 40
     tolerance: float = 0.05
     least_squares: LeastSquares = LeastSquares()
 
@@ -55,13 +56,7 @@ class Didim:
         """
 
         def rows(simulation: Simulation, values: Array) -> SimulatedRows:
-            pieces = [
-                Piece(z.regressor, own.effort - z.effort + z.regressor @ values, time, recording)
-                for own, z, time, recording in paired(
-                    problem, simulation.simulated(problem, values)
-                )
-            ]
-            return SimulatedRows.of(problem, pieces)
+            return of_outputs(problem, simulation.efforts(problem, values), values)
 
         turns = Passes(self.passes, self.tolerance, descending=True)
         return turns.settled(problem, self.simulate, rows, self.least_squares, "didim")

@@ -17,7 +17,7 @@ from heft.files import check_fields
 from .estimate import Estimate
 from .least_squares import LeastSquares
 from .robust import RowProblem
-from .simulated_rows import CHECKS, Passes, Piece, SimulatedRows, Simulation
+from .simulated_rows import CHECKS, Passes, SimulatedRows, Simulation, of_outputs
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,7 @@ class OutputError:
         """
 
         def rows(simulation: Simulation, values: Array) -> SimulatedRows:
-            pieces = [
-                Piece(o.regressor, o.effort + o.regressor @ values, o.time, o.recording)
-                for o in simulation.outputs(problem, values)
-            ]
-            return SimulatedRows.of(problem, pieces)
+            return of_outputs(problem, simulation.positions(problem, values), values)
 
         turns = Passes(self.passes, self.tolerance, descending=True)
         return turns.settled(problem, self.simulate, rows, self.least_squares, "output-error")

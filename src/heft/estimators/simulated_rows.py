@@ -36,7 +36,7 @@ CHECKS: Keys = {
 
 
 class OutputsLike(RowsLike, Protocol):
-    """Errors of positions, with their sensitivities in place of a regressor."""
+    """Errors of positions or efforts, with their sensitivities in place of a regressor."""
 
     @property
     def time(self) -> Array:
@@ -72,8 +72,12 @@ class Simulation(Protocol):
         """
         ...
 
-    def outputs(self, problem: Any, values: Array, /) -> Iterator[OutputsLike]:
+    def positions(self, problem: Any, values: Array, /) -> Iterator[OutputsLike]:
         """Yield ∂q/∂β, and measured less simulated positions; errors as for `simulated`."""
+        ...
+
+    def efforts(self, problem: Any, values: Array, /) -> Iterator[OutputsLike]:
+        """Yield ∂τ/∂β, and measured less simulated efforts; errors as for `simulated`."""
         ...
 
 
@@ -150,7 +154,8 @@ class SimulatedRows:
 
     def residual_energy(self, values: Array) -> Array:
         """Return the energy of what β leaves, shape (channels,)."""
-        return np.sum([np.sum(r.values**2, axis=0) for r in self.residuals(values)], axis=0)
+        energy = [np.sum(r.values**2, axis=0) for r in self.residuals(values)]
+        return np.asarray(np.sum(energy, axis=0))
 
 
 @dataclass(frozen=True)
@@ -252,6 +257,20 @@ def _first(
             if k == len(candidates) - 1:
                 raise
     raise AssertionError("nothing to begin with")
+
+
+def of_outputs(problem: RowProblem, outputs: Iterator[OutputsLike], values: Array) -> SimulatedRows:
+    """Return the errors of a simulation's outputs as rows about its parameters.
+
+    Args:
+        problem: What was measured.
+        outputs: Of the simulation.
+        values: Its parameters β, shape (b,).
+    """
+    pieces = [
+        Piece(o.regressor, o.effort + o.regressor @ values, o.time, o.recording) for o in outputs
+    ]
+    return SimulatedRows.of(problem, pieces)
 
 
 def paired(

@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.interpolate import CubicHermiteSpline, make_interp_spline
 
 from heft.arrays import Array
@@ -35,7 +36,7 @@ from heft.dynamics import (
 from heft.errors import InvalidModel, InvalidSetting, SolverFailure
 from heft.information import PARAMETER_COUNT
 from heft.models import ControllerOptions, Robot
-from heft.plants import Problem, RobotPlant
+from heft.plants import Problem, RobotPlant, effort_signals
 from heft.recordings import Recording
 
 CHUNK = 2048  # steps whose derivatives are in memory at once
@@ -84,11 +85,11 @@ class FollowedMotion:
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """Errors of the positions that a simulation leaves, with their sensitivities.
+    """Errors of positions or efforts that a simulation leaves, with their sensitivities.
 
     Attributes:
-        regressor: ∂q/∂β, shape (N, joints, b).
-        effort: Measured less simulated positions, shape (N, joints) [rad or m].
+        regressor: Derivative of what is simulated by β, shape (N, channels, b).
+        effort: Measured less simulated, shape (N, channels) [rad or m; N·m or N].
         time: Shape (N,) [s].
         recording: Position of the recording in the problem.
     """
@@ -97,6 +98,21 @@ class Outputs:
     effort: Array
     time: Array
     recording: int
+
+
+def _between(values: Array, begin: Array, step: float, time: Array) -> Array:
+    """Return what is known at even times at others, by straight lines.
+
+    Args:
+        values: Shape (N, …).
+        begin: Their times, a step apart, shape (N,) [s].
+        step: [s].
+        time: Those that are asked for, shape (n,) [s].
+    """
+    place = (time - begin[0]) / step
+    first = np.clip(place.astype(np.intp), 0, len(values) - 2)
+    share = (place - first)[:, None, None]
+    return np.asarray((1.0 - share) * values[first] + share * values[first + 1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,23 +226,45 @@ class ClosedLoop:
             made.append(new if recording.selection is None else new.selecting(recording.selection))
         return problem.with_recordings(made)
 
-    def outputs(self, problem: Problem[RobotPlant], values: Array) -> Iterator[Outputs]:
+    def positions(self, problem: Problem[RobotPlant], values: Array) -> Iterator[Outputs]:
         """Yield errors of the positions and their sensitivities to β; see `simulated`."""
-        standard = problem.base.spread(values)
         names = [f"q.{j}" for j in self.robot.joints]
+        for k, recording, time, motion, (moved, _) in self._compared(problem, values):
+            measured = recording.whole(names).values[self._late(recording)]
+            slope = _between(moved, motion.time, motion.step, time)
+            yield Outputs(slope, measured - motion.position_at(time), time, k)
+
+    def efforts(self, problem: Problem[RobotPlant], values: Array) -> Iterator[Outputs]:
+        """Yield errors of the efforts and their sensitivities to β; see `simulated`."""
+        for k, recording, time, motion, (_, moved) in self._compared(problem, values):
+            signals = effort_signals(self.robot, recording)
+            found = recording.whole([s for s, _, _ in signals]).values
+            measured = found * [factor for _, _, factor in signals]
+            channels = [c for _, c, _ in signals]
+            held = time - problem.delay
+            error = measured[self._late(recording)] - motion.effort_at(held)[:, channels]
+            middle = motion.time + 0.5 * motion.step
+            slope = _between(moved[:, channels], middle, motion.step, held)
+            yield Outputs(slope, error, time, k)
+
+    def _compared(
+        self, problem: Problem[RobotPlant], values: Array
+    ) -> Iterator[tuple[int, Recording, Array, FollowedMotion, tuple[Array, Array]]]:
+        """Yield each log with the times that count, its simulation, and what that changes by."""
+        standard = problem.base.spread(values)
         for k, recording in enumerate(problem.recordings):
-            time, lost = self._clock(recording)
             motion = self.followed(recording, standard)
-            late = (time >= time[0] + self.settle) & ~lost
-            if recording.selection is not None:
-                late &= recording.selection(np.arange(len(time)))
-            error = recording.whole(names).values - motion.position_at(time)
             moved = self.sensitivities(motion, standard, problem.base.kept)
-            place = (time[late] - motion.time[0]) / motion.step
-            first = np.clip(place.astype(np.intp), 0, len(moved) - 2)
-            share = (place - first)[:, None, None]
-            slope = (1.0 - share) * moved[first] + share * moved[first + 1]
-            yield Outputs(slope, error[late], time[late], k)
+            time, _ = self._clock(recording)
+            yield k, recording, time[self._late(recording)], motion, moved
+
+    def _late(self, recording: Recording) -> NDArray[np.bool_]:
+        """Return the rows of a log that count: whole, chosen, and not of its begin."""
+        time, lost = self._clock(recording)
+        late = (time >= time[0] + self.settle) & np.logical_not(lost)
+        if recording.selection is not None:
+            late &= recording.selection(np.arange(len(time)))
+        return late
 
     # --- simulation
 
@@ -265,17 +303,22 @@ class ClosedLoop:
                 got=f"at {clock[min(done, len(clock) - 1)]:.3f} s of {recording.name}",
                 cure="begin nearer to the truth, or look at the controller's gains and rate",
             )
-        return FollowedMotion(clock, *log, h)
+        q, v, a, tau = log
+        return FollowedMotion(clock, q, v, a, tau, h)
 
     def sensitivities(
         self, motion: FollowedMotion, standard: Array, columns: tuple[int, ...]
-    ) -> Array:
-        """Return ∂q/∂parameters at the begins of the steps, shape (N, joints, columns).
+    ) -> tuple[Array, Array]:
+        """Return the derivatives of positions and efforts by parameters.
 
         Args:
             motion: As `followed` returns it.
             standard: Its parameters, shape (p,).
             columns: Positions of the parameters among the standard ones.
+
+        Returns:
+            ∂q/∂parameters at the begins of the steps, and ∂τ/∂parameters over them, each of shape
+            (N, joints, columns).
         """
         held_steps.KERNELS.prepare()
         count, n = motion.position.shape
@@ -283,12 +326,11 @@ class ClosedLoop:
         Y = np.empty((count, n, len(columns)))
         for first in range(0, count, CHUNK):
             cut = slice(first, first + CHUNK)
-            M[cut], K[cut], D[cut], Y[cut] = self.linearised(
-                *(x[cut] for x in motion.middle), standard, columns
-            )
-        out = np.empty_like(Y)
-        held_steps.carry(M, K, D, Y, self._gains, motion.step, self._keep, out)
-        return out
+            q, v, a = (x[cut] for x in motion.middle)
+            M[cut], K[cut], D[cut], Y[cut] = self.linearised(q, v, a, standard, columns)
+        places, efforts = np.empty_like(Y), np.empty_like(Y)
+        held_steps.carry(M, K, D, Y, self._gains, motion.step, self._keep, places, efforts)
+        return places, efforts
 
     def linearised(
         self, q: Array, v: Array, a: Array, standard: Array, columns: tuple[int, ...]
@@ -396,12 +438,12 @@ class ClosedLoop:
     def _by_joint(self, values: Array) -> Mapping[str, Array]:
         return dict(zip(self.robot.joints, values.T, strict=True))
 
-    def _clock(self, recording: Recording) -> tuple[Array, Array]:
+    def _clock(self, recording: Recording) -> tuple[Array, NDArray[np.bool_]]:
         """Return a log's times, and which of its rows hold no positions."""
         joints = self.robot.joints
         names = [f"{kind}.{j}" for kind in ("q", "tau", "current") for j in joints]
         block = recording.whole([n for n in names if n in recording.sources])
-        return block.time, ~np.isfinite(block.values).all(axis=1)
+        return block.time, np.logical_not(np.isfinite(block.values).all(axis=1))
 
     def _wanted(self, recording: Recording) -> tuple[Array, Array]:
         """Return the controller's clock, and its references with the feed-forward torque."""

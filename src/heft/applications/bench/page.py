@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -69,7 +69,7 @@ def _by_robot(found: Sequence[Summary]) -> dict[str, list[Summary]]:
 
 
 def _real_table(real: Outcome) -> tuple[Sequence[str], list[tuple[str, ...]]]:
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for name, result in real.results.items():
         seconds = _number(real.seconds.get(name, float("nan")))
         if "failed" in result:
@@ -120,7 +120,7 @@ def page(settings: BenchSettings, found: Sequence[Summary], real: Outcome | None
 
 def _plots(name: str, group: Sequence[Summary]) -> Iterator[Plot]:
     """Yield bias, error and torque error over the noise of encoders, a line a candidate."""
-    measures = (
+    measures: tuple[tuple[str, Callable[[Summary], float]], ...] = (
         ("Bias over the bound, median", lambda s: s.bias[0]),
         ("Bias over the bound, 90th percentile", lambda s: s.bias[1]),
         ("Error over the bound, median", lambda s: s.rmse[0]),
@@ -137,7 +137,7 @@ def _plots(name: str, group: Sequence[Summary]) -> Iterator[Plot]:
             )
             if own:
                 x, y = np.array(own).T
-                kind = "line" if k < len(ROLES) else "dashed"
+                kind: display_page.Kind = "line" if k < len(ROLES) else "dashed"
                 series.append(Series(candidate, ROLES[k % len(ROLES)], x, y, kind))
         if series:
             label = "noise of the encoders [rad]"
