@@ -3,8 +3,10 @@
     Σ Zᵀ (τ − Y β) = 0
 
 with Y of measured and Z of simulated motion. What noise adds to Y is independent of Z, so that no
-noise of positions biases β as it does in least squares; what the smoothing does to rows and
-instruments alike stays [Janot2014].
+noise of positions biases β as it does in least squares [Janot2014]. What smoothing takes off the
+motion itself is in Y and in Z alike, and stays. The simulation shows it, whose torque τ_s is exact:
+
+    Σ Zᵀ ((τ − Y β) − (τ_s − Z β)) = 0
 """
 
 from __future__ import annotations
@@ -25,11 +27,13 @@ class InstrumentalVariables:
     """Instrumental variables from a simulation of the experiment, IDIM-IV.
 
     Instruments pass the same filters as the rows, and are simulated again with what was found,
-    until nothing moves. The result solves `Σ w² Zᵀ(τ − Y β) = 0`; its covariance is that of rows Z.
+    until nothing moves. The covariance is that of rows Z.
     Use it where encoders are noisy; it needs the controller, but no more of the motion's noise.
 
     Attributes:
         simulate: Simulates the experiment; needed for a fit.
+        corrected: Whether what the smoothing distorts is taken off, as the simulation shows it; the
+            method as it was published does not.
         passes: Simulations at most.
         tolerance: Change at which they end [standard deviations].
         least_squares: What weighs the channels.
@@ -39,6 +43,7 @@ class InstrumentalVariables:
     """
 
     simulate: Simulation | None = None
+    corrected: bool = True
     passes: int = 20
     tolerance: float = 0.05
     least_squares: LeastSquares = LeastSquares()
@@ -56,17 +61,14 @@ class InstrumentalVariables:
         """
 
         def rows(simulation: Simulation, values: Array) -> SimulatedRows:
-            pieces = [
-                Piece(
-                    z.regressor,
-                    own.effort - (own.regressor - z.regressor) @ values,
-                    time,
-                    recording,
-                )
-                for own, z, time, recording in paired(
-                    problem, simulation.simulated(problem, values)
-                )
-            ]
+            pieces = []
+            made = simulation.simulated(problem, values)
+            for own, other, time, recording in paired(problem, made):
+                Z = other.regressor
+                effort = own.effort - (own.regressor - Z) @ values
+                if self.corrected:
+                    effort = effort - (other.effort - Z @ values)
+                pieces.append(Piece(Z, effort, time, recording))
             return SimulatedRows.of(problem, pieces)
 
         turns = Passes(self.passes, self.tolerance)
