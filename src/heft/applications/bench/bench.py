@@ -30,6 +30,7 @@ CHECKS: Keys = {
     "guesses": Number("the number of guesses is no whole number", 1, 100_000, whole=True),
     "seed": Number("a seed is a whole number", 0, 2**31, whole=True),
     "jobs": Number("jobs are a whole number", 1, 1024, whole=True),
+    "duration": Number("a log of a benchmark lasts some seconds", least=2.0, most=600.0, unit="s"),
 }
 
 
@@ -45,6 +46,7 @@ class BenchSettings:
         guesses: Trials of each robot, friction and level, with noise and model file of their own.
         seed: Of robots' drives and motions; those below 100 are for development.
         jobs: Processes.
+        duration: Of the logs [s].
 
     Raises:
         InvalidSetting: If a name is unknown, or a number out of range.
@@ -57,6 +59,7 @@ class BenchSettings:
     guesses: int = 25
     seed: int = 1000
     jobs: int = 1
+    duration: float = 10.0
 
     def __post_init__(self) -> None:
         check_fields(self, CHECKS)
@@ -79,7 +82,7 @@ class BenchSettings:
     def cases(self) -> tuple[Case, ...]:
         """All robots with all frictions and levels of noise."""
         return tuple(
-            Case(robot, friction, noise, self.seed)
+            Case(robot, friction, noise, self.seed, self.duration)
             for robot in self.robots
             for friction in self.friction
             for noise in self.noise
@@ -152,7 +155,7 @@ def run_bench(
         "real": None if outcome is None else {real.name if real else "": outcome.results},
     }
     write_text(out / "bench.json", json.dumps(content, indent=1, ensure_ascii=False) + "\n")
-    write_text(out / "report.html", page(settings, found, outcome))
+    write_text(out / "report.html", page(settings.estimators, settings.guesses, found, outcome))
     return bench
 
 
@@ -207,7 +210,8 @@ def _file(folder: Path, case: Case, number: int) -> Path:
     """Return the file of a trial, named after all that it follows from."""
     told = hashlib.sha256(case.arm.urdf).hexdigest()[:8]
     friction = case.friction.replace(" ", "_")
-    return folder / f"{case.arm.name}-{told}-{friction}-{case.noise}-{case.seed}-{number:05d}.json"
+    drawn = f"{friction}-{case.noise}-{case.duration:g}s-{case.seed}-{number:05d}"
+    return folder / f"{case.arm.name}-{told}-{drawn}.json"
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -39,7 +39,7 @@ from heft.signals import Smoothed, Smoothing
 
 from .robots import arm_of
 
-RATE, DURATION, STEP, RUN_IN = 500.0, 10.0, 1e-3, 2.0  # [Hz], [s], [s], [s]
+RATE, STEP, RUN_IN = 500.0, 1e-3, 2.0  # [Hz], [s], [s]
 GUESS = (0.3, 0.03)  # errors of the model files that estimators begin with: ln(mass), [m]
 WRONG = (0.15, 0.015)  # the same of the controller's
 SLIDING = 0.02  # at which Coulomb friction saturates, that of the simulated drives in class [rad/s]
@@ -81,12 +81,14 @@ class Case:
         friction: One of `FRICTION`.
         noise: One of `NOISE`.
         seed: Of the drives, the motion and the controller's model.
+        duration: Of the logs [s].
     """
 
     robot: str
     friction: str
     noise: str
     seed: int
+    duration: float = 10.0
 
     @property
     def name(self) -> str:
@@ -109,7 +111,8 @@ class Case:
             ),
             motion=self.motion("log"),
             controller=CONTROLLER,
-            duration=DURATION,
+            duration=self.duration,
+            other_duration=self.duration,
             wrong=WRONG[0],
             shift=WRONG[1],
             run_in=RUN_IN,
@@ -119,7 +122,7 @@ class Case:
 
     def motion(self, purpose: str) -> Motion:
         """Return the motion of the logs, or the one that errors are scored on."""
-        return draw_motion("sines", self.arm, self._random(purpose), -RUN_IN, DURATION)
+        return draw_motion("sines", self.arm, self._random(purpose), -RUN_IN, self.duration)
 
     def _random(self, purpose: str, number: int = 0) -> np.random.Generator:
         named = zlib.crc32(f"{self.robot} {purpose}".encode())
@@ -157,7 +160,7 @@ class Case:
         """Return rotors and friction that a trial begins with, as wrong as its masses."""
         rng, found = self._random("drives", number), {}
         for joint, drive in zip(self.arm.joints, self.simulator.drives_of(self.seed), strict=True):
-            slow, fast = (float(drive.steady(np.array([v]), DURATION)[0]) for v in (0.1, 1.0))
+            slow, fast = (float(drive.steady(np.array([v]), self.duration)[0]) for v in (0.1, 1.0))
             viscous = max((fast - slow) / 0.9, 0.0)
             sizes = {
                 "armature": drive.armature,

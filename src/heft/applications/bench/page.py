@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,9 +14,6 @@ from . import candidates
 from .experiments import NOISE
 from .summary import Summary
 from .trials import Outcome
-
-if TYPE_CHECKING:
-    from .bench import BenchSettings
 
 HEAD = (
     "estimator",
@@ -91,11 +87,12 @@ def text(found: Sequence[Summary], real: Outcome | None) -> str:
     return "\n\n".join(parts)
 
 
-def page(settings: BenchSettings, found: Sequence[Summary], real: Outcome | None) -> str:
+def page(names: Sequence[str], guesses: int, found: Sequence[Summary], real: Outcome | None) -> str:
     """Return the page: a table and figures of each robot.
 
     Args:
-        settings: What was compared on what.
+        names: Of the candidates.
+        guesses: How often noise was drawn.
         found: A candidate on a case each.
         real: On real logs, if there were any.
     """
@@ -111,9 +108,9 @@ def page(settings: BenchSettings, found: Sequence[Summary], real: Outcome | None
             for name, group in _by_robot(found).items()
         ],
         real=None if real is None else Table("Real logs", *_real_table(real)),
-        estimators=[(n, candidates.summary(n)) for n in settings.estimators],
-        noise=[(n, f"{NOISE[n].encoder:g}", f"{NOISE[n].torque:.1%}") for n in settings.noise],
-        guesses=settings.guesses,
+        estimators=[(n, candidates.summary(n)) for n in names],
+        noise=[(n, f"{level.encoder:g}", f"{level.torque:.1%}") for n, level in NOISE.items()],
+        guesses=guesses,
         version=__version__,
     )
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from heft.applications.identification import Settings
-from heft.applications.identification.preparation import sharpened_and_delayed, silent
+from heft.applications.identification import Settings, sharpened_and_delayed, silent
 from heft.engine import one_blas_thread
 from heft.errors import HeftError
 from heft.experiments import ClosedLoop
