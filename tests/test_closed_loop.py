@@ -81,7 +81,7 @@ def test_any_tree_moves_as_its_regressor_says() -> None:
     motion = loop(robot).followed(Recording.from_arrays(t, q_ref=q), x)
     left = standard_rows(robot, *motion.middle) @ x - motion.effort
     assert np.abs(left).max() <= 1e-9 * np.abs(motion.effort).max()
-    M, *_ = loop(robot).linearised(*(m[:3] for m in motion.middle), x, ())
+    M, *_ = loop(robot).simulated_robot.linearised(*(m[:3] for m in motion.middle), x, ())
     unit = np.tile(np.eye(len(robot.joints)), (3, 1))
     states = [np.repeat(m[:3], len(robot.joints), axis=0) for m in motion.middle[:2]]
     rise = standard_rows(robot, *states, unit) - standard_rows(robot, *states, 0.0 * unit)

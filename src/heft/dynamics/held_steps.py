@@ -1,4 +1,4 @@
-"""Compiled steps of a tree under efforts that are held, alone and under a joint controller.
+"""Compiled steps of a tree under the held efforts of a joint controller.
 
 The implicit midpoint rule: over a step h the acceleration a is constant, and
 
@@ -346,38 +346,6 @@ def carry(M, K, D, Y, gains, h, keep, places, efforts):  # type: ignore[no-untyp
         V += h * rise
 
 
-@contracted
-def advance(tree, offset, parameters, rotors, drives, gravity, h, q, v, a, tau):  # type: ignore[no-untyped-def]
-    """Move states on by a step under a held effort, each of a robot of its own.
-
-    Returns whether all could be moved.
-
-    Args:
-        tree: As of `follow`.
-        offset: Likewise.
-        parameters: Of the bodies, (states, 10 bodies).
-        rotors: (states, n, n).
-        drives: Ratios; and for each state viscous coefficients, offsets, amplitudes; and speeds.
-        gravity: As of `follow`.
-        h: Step [s].
-        q: Positions, (states, n), moved on in place.
-        v: Velocities likewise.
-        a: Accelerations, those of the step before, (states, n), overwritten.
-        tau: Held effort, (n,).
-    """
-    room = _room(tree, q.shape[1])
-    ratios, viscous, constant, amplitude, scale = drives
-    good = True
-    for m in range(q.shape[0]):
-        own = (ratios, viscous[m], constant[m], amplitude[m], scale)
-        now = (q[m], v[m], a[m])
-        if not _step(tree, offset, parameters[m], rotors[m], own, gravity, h, *now, tau, room):
-            good = False
-        q[m] += h * v[m] + 0.5 * h * h * a[m]
-        v[m] += h * a[m]
-    return good
-
-
 def warm_up() -> None:
     """Call each compiled entry point once, so that it is compiled and cached."""
     index, unit, one = np.zeros(1, dtype=np.int64), np.eye(1), np.zeros((1, 1))
@@ -389,8 +357,6 @@ def warm_up() -> None:
     start = np.zeros((2, 1))
     follow(tree, zero, heavy[0], unit, drives, np.zeros(3), gains, start, wanted, 1.0, 1.0, log)
     carry(each + 1.0, each, each, each, gains, 1.0, 1.0, each.copy(), each.copy())
-    many, states = (unit, one, one, each, unit), (one.copy(), one.copy(), one.copy())
-    advance(tree, zero, heavy, each + 1.0, many, np.zeros(3), 1.0, *states, zero)
 
 
-KERNELS = Kernels((follow, carry, advance), warm_up)
+KERNELS = Kernels((follow, carry), warm_up)

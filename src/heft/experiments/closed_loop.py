@@ -4,8 +4,6 @@ Between two steps of the controller its torque is held, and the motion follows t
 midpoint rule (`dynamics.held_steps`): the rows of the regressor at midpoints hold exactly. How
 positions change with parameters comes from the variational equations of these very steps, whose
 coefficients are derivatives of the inverse dynamics by its adjoint: nothing is differenced.
-
-Coulomb friction is F tanh(w/s), which a drive at rest creeps by.
 """
 
 from __future__ import annotations
@@ -20,27 +18,15 @@ from numpy.typing import NDArray
 from scipy.interpolate import CubicHermiteSpline, make_interp_spline
 
 from heft.arrays import Array
-from heft.dynamics import (
-    LINEAR_SCALE,
-    Armature,
-    Coulomb,
-    DriveState,
-    Offset,
-    Sigmoid,
-    Viscous,
-    adjoint,
-    drive_columns,
-    held_steps,
-    kernels,
-)
-from heft.errors import InvalidModel, InvalidSetting, SolverFailure
-from heft.information import PARAMETER_COUNT
+from heft.dynamics import held_steps, kernels
+from heft.errors import InvalidSetting, SolverFailure
 from heft.models import ControllerOptions, Robot
 from heft.plants import Problem, RobotPlant, effort_signals
 from heft.recordings import Recording
 
+from .simulated_robot import SimulatedRobot
+
 CHUNK = 2048  # steps whose derivatives are in memory at once
-SIMULATED = (Armature, Viscous, Coulomb, Sigmoid, Offset)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,15 +102,6 @@ def _between(values: Array, begin: Array, step: float, time: Array) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class _Numbers:
-    """Parameters of a robot as the compiled steps take them."""
-
-    bodies: Array
-    rotors: Array
-    drives: tuple[Array, ...]
-
-
-@dataclass(frozen=True, eq=False)
 class ClosedLoop:
     """A robot under the controller that its logs were made with; what estimators simulate with.
 
@@ -155,8 +132,6 @@ class ClosedLoop:
 
     def __post_init__(self) -> None:
         robot, gains = self.robot, self.controller.joint
-        if robot.tree.free_base:
-            raise InvalidModel("a floating base is not simulated", argument='base = "free"')
         without = [j for j in robot.joints if j not in gains]
         if without or robot.options.still:
             raise InvalidSetting(
@@ -165,14 +140,12 @@ class ClosedLoop:
                 got=f"none of {', '.join(without or sorted(robot.options.still))}",
                 cure="state the gains of all joints; joints that are held still are not simulated",
             )
-        wild = [robot.drives.name(c) for c in robot.drive_columns if type(c[1]) not in SIMULATED]
-        if wild or robot.own_columns is not None:
-            raise InvalidSetting(
-                "friction that remembers, takes the load or is a user's own is not simulated",
-                argument="[joint.NAME] friction",
-                got=", ".join(wild[:3]) or "own columns",
-                cure='say friction = "simple" for methods that simulate',
-            )
+        _ = self.simulated_robot  # which refuses what it cannot simulate
+
+    @cached_property
+    def simulated_robot(self) -> SimulatedRobot:
+        """The robot as it is simulated."""
+        return SimulatedRobot(self.robot, self.standstill)
 
     @staticmethod
     def of(robot: Robot) -> ClosedLoop | None:
@@ -282,7 +255,7 @@ class ClosedLoop:
         held_steps.KERNELS.prepare()
         robot, h = self.robot, 1.0 / self.controller.rate
         clock, wanted = self._wanted(recording)
-        numbers = self._numbers(standard)
+        numbers = self.simulated_robot.numbers(standard)
         n = len(robot.joints)
         log = np.zeros((4, len(clock), n))
         tree = kernels.compile_tree(robot.tree)
@@ -322,105 +295,18 @@ class ClosedLoop:
         """
         held_steps.KERNELS.prepare()
         count, n = motion.position.shape
+        model = self.simulated_robot
         M, K, D = (np.empty((count, n, n)) for _ in range(3))
         Y = np.empty((count, n, len(columns)))
         for first in range(0, count, CHUNK):
             cut = slice(first, first + CHUNK)
             q, v, a = (x[cut] for x in motion.middle)
-            M[cut], K[cut], D[cut], Y[cut] = self.linearised(q, v, a, standard, columns)
+            M[cut], K[cut], D[cut], Y[cut] = model.linearised(q, v, a, standard, columns)
         places, efforts = np.empty_like(Y), np.empty_like(Y)
         held_steps.carry(M, K, D, Y, self._gains, motion.step, self._keep, places, efforts)
         return places, efforts
 
-    def linearised(
-        self, q: Array, v: Array, a: Array, standard: Array, columns: tuple[int, ...]
-    ) -> tuple[Array, Array, Array, Array]:
-        """Return the derivatives of the inverse dynamics, friction and rotors included.
-
-        Args:
-            q: Positions, N states, shape (N, joints) [rad or m].
-            v: Velocities likewise.
-            a: Accelerations likewise.
-            standard: Parameters, shape (p,).
-            columns: Positions of those by which is differentiated.
-
-        Returns:
-            ∂τ/∂a, ∂τ/∂q and ∂τ/∂v, each of shape (N, joints, joints), and ∂τ/∂parameters, shape
-            (N, joints, columns).
-        """
-        robot, numbers = self.robot, self._numbers(standard)
-        tree, n = robot.tree, len(robot.joints)
-        moving = kernels.motion_of(tree, robot.gravity, q, v, a)
-        slots = kernels.full_slots(tree)
-        M, K, D = (np.empty((len(q), n, n)) for _ in range(3))
-        for c in range(n):
-            seeds = np.zeros((n, slots.shape[1], len(q)))
-            seeds[c] = np.where(slots[c] >= 0, numbers.bodies, 0.0)[:, None]
-            by_q, by_v, by_a = adjoint.pull_back(tree, moving, np.moveaxis(seeds, 2, 0))
-            K[:, c], D[:, c], M[:, c] = by_q.T, by_v.T, by_a.T
-        ratios, viscous, _, amplitude, scale = numbers.drives
-        w = v @ ratios.T
-        fading = 1.0 - np.tanh(w[:, :, None] / scale) ** 2
-        fall = viscous + np.sum(amplitude / scale * fading, axis=2)
-        D += np.einsum("nd,dc,dk->nck", fall, ratios, ratios)
-        return M + numbers.rotors, K, D, self._rows(moving, q, v, a, columns)
-
-    def _rows(
-        self, moving: kernels.Motion, q: Array, v: Array, a: Array, columns: tuple[int, ...]
-    ) -> Array:
-        """Return the regressor of some columns, Coulomb friction as it is simulated."""
-        robot = self.robot
-        slots = kernels.slots_of(robot.tree, columns)
-        out = np.zeros((len(robot.joints), len(columns), len(q)))
-        kernels.regressor(robot.tree, moving, out, 1, slots)
-        own = PARAMETER_COUNT * len(robot.tree.names)
-        state = DriveState(q.T, v.T, a.T, np.zeros((0, len(q))), np.zeros(q.T.shape))
-        chosen = [robot.drive_columns[c - own] for c in columns if c >= own]
-        shown = [(d, Sigmoid(self._speed(d)) if isinstance(t, Coulomb) else t) for d, t in chosen]
-        made = drive_columns.columns(robot.drives, shown, state)
-        first = sum(c < own for c in columns)
-        for (channel, column), weight in zip(made.acts, made.weights, strict=True):
-            out[channel, first + column] += weight * made.values[column]
-        return np.moveaxis(out, 2, 0)
-
     # --- its parts
-
-    def _speed(self, drive: int) -> float:
-        """Return the speed s of a drive's Coulomb friction [rad/s or m/s]."""
-        return self.standstill * (LINEAR_SCALE if self.robot.drives[drive].linear else 1.0)
-
-    def _numbers(self, standard: Array) -> _Numbers:
-        """Return standard parameters as the compiled steps take them."""
-        robot = self.robot
-        own = PARAMETER_COUNT * len(robot.tree.names)
-        ratios = np.array([d.ratio for d in robot.drives])
-        viscous, offset, rotor = np.zeros((3, len(ratios)))
-        scales = self._scales
-        amplitude = np.zeros(scales.shape)
-        for k, (d, term) in enumerate(robot.drive_columns, own):
-            value = standard[k]
-            if isinstance(term, Armature):
-                rotor[d] = value
-            elif isinstance(term, Viscous):
-                viscous[d] = value
-            elif isinstance(term, Offset):
-                offset[d] = value
-            else:
-                speed = self._speed(d) if isinstance(term, Coulomb) else term.scale
-                amplitude[d, np.flatnonzero(scales[d] == speed)[0]] += value
-        rotors = (ratios.T * rotor) @ ratios
-        drives = (ratios, viscous, offset, amplitude, scales)
-        return _Numbers(np.array(standard[:own], dtype=float), rotors, drives)
-
-    @cached_property
-    def _scales(self) -> Array:
-        """Speeds of each drive's sigmoids, Coulomb friction's first, shape (drives, most)."""
-        found: list[list[float]] = [[self._speed(d)] for d in range(len(self.robot.drives))]
-        for d, term in self.robot.drive_columns:
-            if isinstance(term, Sigmoid) and term.scale not in found[d]:
-                found[d].append(term.scale)
-        most = max(map(len, found))
-        return np.array([(*s, *[1.0] * (most - len(s))) for s in found])
 
     @cached_property
     def _gains(self) -> Array:
