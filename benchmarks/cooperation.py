@@ -291,6 +291,45 @@ def agreeing() -> Iterator[Row]:
     yield at_most("windows that survivors lack or have otherwise", unlike, "", 0, against)
 
 
+def lying(seeds: range) -> Iterator[Row]:
+    """Yield how soon a robot is named one sensor of which lies, and what is known without it.
+
+    Five robots; each kind of lie of each motion sensor at a robot drawn by the seed, and as many
+    teams of which nobody lies.
+    """
+    named, errors, honest, wrongly = [], [], 0, 0
+    for seed in seeds:
+        noise = TeamNoise(0.1, 0.1, 0.3, 0.4, 0.1)
+        team = Team(5, duration=6.0, changes=(), masses=(2.0,), noise=noise).run(seed)
+        truth = inertia.from_body(*team.bodies[0].seen_from(team.rotations[0], team.origins[0]))
+        rng = np.random.default_rng(seed)
+        read, method = signals_of(team), CooperativeMethod(every=20, longer=1.5)
+        honest += 1
+        wrongly += any(k.doubts for k in method.identify(read, Graph.ring(5)).known)
+        for sensor in ("angular_velocity", "velocity", "acceleration"):
+            true = getattr(read[0], sensor)
+            rms = float(np.sqrt(np.mean(true**2)))
+            for kind in ("bias", "scale", "swapped"):
+                who = int(rng.integers(5))
+                said = getattr(read[who], sensor)
+                lies = {"bias": said + np.array([rms, 0.0, 0.0]), "scale": 1.5 * said}
+                lie = lies.get(kind, said[:, [1, 0, 2]])
+                logs = [replace(s, **{sensor: lie}) if k == who else s for k, s in enumerate(read)]
+                found = method.identify(logs, Graph.ring(5)).known
+                last = [(d.robot, d.sensor) for d in found[-1].doubts]
+                soon = any(k.doubts and k.time <= 4.0 for k in found)
+                named.append(last == [(who, sensor)] and soon)
+                values, covariance = found[-1].values, found[-1].covariance
+                if named[-1] and values is not None and covariance is not None:
+                    off = values - truth
+                    errors.append(float(off @ np.linalg.solve(covariance, off)) / len(off))
+    against = f"{len(named)} lies: bias of one rms, scale 1.5, swapped axes of each motion sensor"
+    yield at_least("who lies: named within 4 s", float(np.mean(named)), "", 0.9, against)
+    median = float(np.median(errors)) if errors else np.inf
+    yield at_most("who lies: normalized squared error without him, median", median, "", 1.5)
+    yield at_most("nobody lies: teams in which somebody is named", wrongly, f"of {honest}", 0)
+
+
 def coming_and_going(seed: int) -> Iterator[Row]:
     """Yield what survivors know of a load while 3 of 10 leave and 2 join, at random moments.
 
@@ -450,6 +489,7 @@ def main() -> None:
         *by_twists(few),
         *changing(few),
         *agreeing(),
+        *lying(few[:4]),
         *coming_and_going(first),
         *a_thousand(first),
     ]

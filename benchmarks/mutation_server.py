@@ -19,7 +19,7 @@ from typing import Any
 
 LIBRARIES = ("numpy", "scipy.optimize", "scipy.linalg", "scipy.spatial.transform", "numba")
 LIBRARIES += ("pinocchio", "pytest", "hypothesis", "pyarrow.parquet", "cyclopts", "jinja2")
-FAILED = Path("failed-test.txt")
+FAILED = Path("failed-test.txt").absolute()  # tests may change the folder
 LOOK = 0.02  # from one look at a fork to the next [s]
 OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header")
 

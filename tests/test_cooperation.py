@@ -96,6 +96,10 @@ def test_the_printed_weight_of_the_pose_filter_is_singular() -> None:
     assert np.linalg.matrix_rank(np.cov(rows.T), tol=1e-10) == 3
 
 
+def test_before_any_twist_frames_are_believed_parallel() -> None:
+    assert np.array_equal(TwistInformation().rotational, [1.0, 0.0, 0.0, 0.0])
+
+
 @pytest.mark.parametrize("k", range(3))
 def test_a_rotation_that_one_axis_leaves_open_stays_near_what_was_believed(k: int) -> None:
     axis = np.tile(np.eye(3)[k], (10, 1))

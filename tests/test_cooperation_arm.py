@@ -15,13 +15,19 @@ from scipy.spatial.transform import Rotation
 
 from heft.applications.cooperation import (
     ArmContact,
+    ArmStream,
     ContactSignals,
     CooperativeMethod,
+    CooperativeNode,
+    TeamFile,
+    TeamRobot,
     identify_team_files,
 )
+from heft.applications.cooperation.team_streams import ContactReader, arm_sensors
 from heft.errors import InvalidSetting, MissingSignal
 from heft.information import Graph, inertia
 from heft.models import Robot
+from heft.streams import AlignedSamples
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 AXES = ("0 0 1", "0 1 0", "0 1 0", "1 0 0", "0 1 0", "1 0 0")
@@ -218,3 +224,90 @@ def test_where_an_arm_is_singular_its_torques_tell_no_wrench(held: Arms) -> None
     with pytest.raises(InvalidSetting, match="singularity"):
         contact.signals(held.time, q, held.v, held.tau[0])
     assert replace(contact, link="link5").jacobian(q[:2]).shape == (2, 6, 6)
+
+
+def read_by_pieces(held: Arms, k: int, cuts: tuple[int, ...]) -> ContactSignals:
+    stream = ArmStream(ArmContact(Robot.from_text(held.texts[k].encode()), "tool"))
+    rows = np.hstack([held.q, held.v, held.tau[k]])
+    pieces = np.split(np.arange(len(held.time)), cuts)
+    return ContactSignals.joined([stream.add(held.time[p], rows[p]) for p in pieces])
+
+
+@pytest.mark.parametrize("cuts", [(400,), (1, 2, 3, 90), tuple(range(7, 800, 7))])
+def test_joints_that_come_piece_by_piece_tell_what_the_log_does(
+    held: Arms, cuts: tuple[int, ...]
+) -> None:
+    whole = held.signals()[1]
+    came = read_by_pieces(held, 1, cuts)
+    assert np.array_equal(came.time, held.time[1:-1]) and came.derived == whole.derived
+    for name, values in came.by_sensor.items():
+        wanted = getattr(whole, name)[1:-1]
+        assert np.abs(values - wanted).max() < 1e-9 * np.abs(wanted).max()
+
+
+def test_nothing_is_differenced_across_a_hole_or_told_where_an_arm_is_singular(held: Arms) -> None:
+    stream = ArmStream(ArmContact(Robot.from_text(held.texts[0].encode()), "tool"))
+    rows = np.hstack([held.q, held.v, held.tau[0]])[:100]
+    rows[60, 4] = 0.0  # axes of the wrist in line
+    time = held.time[:100] + 3.0 * (np.arange(100) >= 30)
+    found = stream.add(time, rows)
+    left_out = {0, 29, 30, 59, 60, 61, 99}
+    assert np.array_equal(found.time, time[[k for k in range(100) if k not in left_out]])
+    assert stream.singular == 1
+
+
+@pytest.mark.parametrize("sensors", [(), ("accelerometer",), ("wrench", "accelerometer")])
+def test_a_node_of_an_arm_reads_its_joints_and_its_sensors(
+    held: Arms, sensors: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "arm.urdf").write_text(held.texts[0])
+    robot = TeamRobot("left", model="arm.urdf", link="tool", sensors=sensors)
+    reader = ContactReader(robot, tmp_path)
+    frames = {"acc": held.accelerations[0], "force": held.wrenches[0][:, :3]}
+    frames["torque"] = held.wrenches[0][:, 3:]
+    joints = {"q": held.q, "v": held.v, "tau": held.tau[0]}
+
+    def column(name: str) -> Array:
+        kind, _, place = name.partition(".")
+        values = joints[kind] if kind in joints else frames[kind]
+        return values[:, int(place[1:]) if kind in joints else "xyz".index(place[-1])]
+
+    assert ("tau.j0" in reader.names) == ("wrench" not in sensors)
+    devices = tuple(np.stack([column(n) for n in d.names], 1) for d in reader.devices)
+    found = reader.read(AlignedSamples(held.time, devices, ()))
+    assert np.abs(found.force - held.wrenches[0][1:-1, :3]).max() < 0.1
+    exact = np.array_equal(found.acceleration, held.accelerations[0][1:-1])
+    assert exact == ("accelerometer" in sensors) == (not found.derived)
+    assert arm_sensors(robot, reader.names) == tuple(sorted(sensors, reverse=True))
+
+
+def test_an_arm_of_five_joints_needs_a_sensor_of_its_wrench(held: Arms, tmp_path: Path) -> None:
+    text = held.texts[0].replace('name="j0" type="revolute"', 'name="j0" type="fixed"')
+    (tmp_path / "arm.urdf").write_text(text)
+    robot = TeamRobot("left", model="arm.urdf", link="tool")
+    with pytest.raises(InvalidSetting, match="six of them"):
+        ContactReader(robot, tmp_path)
+    reader = ContactReader(replace(robot, sensors=("wrench",)), tmp_path)
+    assert "force.grasp.x" in reader.names
+
+
+def test_nodes_of_arms_learn_their_load(held: Arms) -> None:
+    """Through windows, whose spread is that of differenced velocities."""
+    stated = TeamFile(tuple(TeamRobot(f"arm{k}") for k in range(3)), Graph.ring(3))
+    nodes = [CooperativeNode(stated, k, 1) for k in range(3)]
+    read = held.signals(1.0, 3)
+    for first in range(0, len(held.time), 20):
+        for node, signals in zip(nodes, read, strict=True):
+            node.add_samples(signals.part(slice(first, first + 20)))
+        for node in nodes:
+            for j in node.neighbours:
+                nodes[j].receive(node.own, node.message(j))
+    for _ in range(5):
+        for node in nodes:
+            for j in node.neighbours:
+                nodes[j].receive(node.own, node.message(j))
+    for node in nodes:
+        node.solve()
+    load = nodes[1].load(0)
+    assert load is not None and load.std is not None and not nodes[1].solver.changes
+    assert abs(load.mass - LOAD[0]) < 4.0 * load.std[0] < 0.2

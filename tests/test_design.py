@@ -428,3 +428,13 @@ def test_what_is_broken_is_taken_back_by_shrinking() -> None:
     assert 0.0 < share < 1.0 and problem.at(kept).constraints.max() <= 0.0
     little_more = still + 1.02 * share * (4.0 * X - still)
     assert problem.at(little_more).constraints.max() > 0.0
+
+
+@pytest.mark.parametrize(("share", "kept"), [(0.5, True), (1.0, True), (1.01, False)])
+def test_motions_below_the_first_resonance_are_allowed(share: float, kept: bool) -> None:
+    limits = DesignLimits(joint_limits(2), highest=3.0)
+    if kept:
+        limits.require_slow(3.0 * share)
+    else:
+        with pytest.raises(InvalidSetting, match="first resonance"):
+            limits.require_slow(3.0 * share)

@@ -250,6 +250,17 @@ def test_two_periods_to_the_last_row_are_two() -> None:
     assert average_periods(time, repeating(time, 5.0)[0], 5.0).periods == 2
 
 
+@pytest.mark.parametrize(("rows", "enough"), [(3, False), (4, True)])
+def test_four_rows_make_a_period(rows: int, enough: bool) -> None:
+    time = times(rows / 5.0, 20.0)
+    values = repeating(time, 5.0)[0]
+    if enough:
+        assert average_periods(time, values, 5.0).periods == 4
+    else:
+        with pytest.raises(TooLittleData):
+            average_periods(time, values, 5.0)
+
+
 @pytest.mark.parametrize("period", [0.0, -1.0, np.nan, np.inf])
 def test_a_period_must_be_a_time(period: float) -> None:
     with pytest.raises(InvalidSetting, match="positive"):

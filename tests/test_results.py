@@ -238,6 +238,38 @@ def test_units_and_numbers_of_the_estimate_are_those_of_the_model_file(arm: Run)
         assert np.allclose(got[4:], wanted[4:], rtol=0.0, atol=1e-9 * np.abs(wanted[4:]).max())
 
 
+def test_an_interval_contains_its_number_and_is_two_deviations_wide_where_nothing_bounds_it(
+    arm: Run,
+) -> None:
+    for p in arm.estimate["parameters"]:
+        low, high = (
+            x if x is not None else s * np.inf for s, x in zip((-1, 1), p["interval"], strict=True)
+        )
+        assert low <= p["value"] <= high
+        if ".inertia." in p["name"]:
+            assert high - p["value"] == pytest.approx(p["value"] - low, rel=1e-9)
+            assert high - low == pytest.approx(2.0 * 1.96 * p["std"], rel=1e-3)
+
+
+def test_a_number_stands_alone_only_where_all_that_it_needs_can_be_seen(arm: Run) -> None:
+    """By pinocchio's regressor: what lies in the space of its rows can be seen."""
+    model = pin.buildModelFromUrdf(str(arm.folder / "robot.urdf"))
+    data, rng = model.createData(), np.random.default_rng(0)
+    states = rng.uniform(-2.0, 2.0, (60, 3, model.nv))
+    rows = np.vstack([pin.computeJointTorqueRegressor(model, data, *s).copy() for s in states])
+    _, sizes, right = np.linalg.svd(rows)
+    hidden = right[(sizes > 1e-9 * sizes[0]).sum() :]
+    order = ("xx", "xy", "yy", "xz", "yz", "zz")
+    needs = {"mass": [0], **{f"com.{x}": [0, 1 + k] for k, x in enumerate(AXES)}}
+    needs |= {f"inertia.{x}": [0, 1, 2, 3, 4 + k] for k, x in enumerate(order)}
+    seen = {p["name"]: p["seen"] for p in arm.estimate["parameters"]}
+    for link in TRUTH["links"]:
+        body = model.frames[model.getFrameId(link)].parentJoint - 1
+        for name, needed in needs.items():
+            if seen[f"{link}.{name}"] == "alone":
+                assert np.abs(hidden[:, [10 * body + k for k in needed]]).max() < 1e-9, name
+
+
 def test_friction_of_the_estimate_is_that_of_the_model_file(arm: Run) -> None:
     model = pin.buildModelFromUrdf(str(arm.folder / "robot.urdf"))
     for joint, entry in arm.estimate["joints"].items():

@@ -489,6 +489,7 @@ BAD: dict[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {
     "rate": (("motion.parquet", "--rate", "0"), "", ("--rate",)),
     "corner": (("motion.parquet", "--corner", "0"), "", ("--corner",)),
     "seed": (("motion.parquet", "--seed", "-1"), "", ("--seed",)),
+    "large seed": (("motion.parquet",), f"[simulation]\nseed = {2**31 + 1}", ("seed",)),
     "format": (("motion.parquet", "--out", "log.xlsx"), "", (".xlsx",)),
 }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pinocchio as pin
@@ -16,6 +17,7 @@ from benchmarks.truth import CONDITIONS, DEVELOPMENT, SCORED, arm, refuse_mixed
 
 from heft.arrays import Array
 from heft.experiments import (
+    Arm,
     Condition,
     Coulomb,
     Drive,
@@ -387,3 +389,27 @@ def test_what_is_scored_is_not_what_was_chosen_on(
         refuse_mixed(development, arms, seeds)
     refuse_mixed(True, list(DEVELOPMENT), range(100))
     refuse_mixed(False, list(SCORED), range(1000, 1010))
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "reach"),
+    [
+        ("continuous", 'lower="0" upper="1" effort="3" velocity="2"', (-np.pi, np.pi)),
+        ("revolute", 'lower="0" upper="1" effort="3" velocity="2"', (0.0, 1.0)),
+        ("revolute", 'lower="0" upper="0" effort="3" velocity="2"', (-np.pi, np.pi)),
+        ("revolute", 'lower="-9" upper="9" effort="3" velocity="2"', (-np.pi, np.pi)),
+    ],
+)
+def test_a_joint_turns_once_around_where_its_limits_are_none(
+    kind: str, said: str, reach: tuple[float, float], tmp_path: Path
+) -> None:
+    body = '<inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/>'
+    path = tmp_path / "arm.urdf"
+    path.write_text(
+        f'<robot name="arm"><link name="base"/><link name="rod">{body}</inertial></link>'
+        f'<joint name="hinge" type="{kind}"><parent link="base"/><child link="rod"/>'
+        f'<axis xyz="0 0 1"/><limit {said}/></joint></robot>'
+    )
+    arm = Arm.of(path)
+    assert (arm.lower[0], arm.upper[0]) == reach
+    assert (arm.speed[0], arm.effort[0]) == (2.0, 3.0)

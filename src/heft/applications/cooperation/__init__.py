@@ -1,7 +1,7 @@
 """Several robots that hold one load: each learns it from its own sensors and its neighbours."""
 
 from .signals import ContactSignals, LoadEstimate
-from .arm import ArmContact
+from .arm import ArmContact, ArmStream
 from .paper import PaperMethod, PaperResult
 from .beliefs import TeamBelief
 from .method import CooperativeMethod, CooperativeResult, Known

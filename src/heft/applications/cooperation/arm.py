@@ -13,9 +13,10 @@ partial integration would.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.dynamics import kernels, kinematics
@@ -26,6 +27,7 @@ from .signals import ContactSignals
 
 NEARLY_SINGULAR = 1e3  # condition of a Jacobian, in its own units
 JOINTS = 6  # of an arm whose torques tell a wrench
+HOLE = 0.1  # between samples, across which nothing is differenced [s]
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,23 +92,40 @@ class ArmContact:
             Shape (N, 6, joints).
         """
         tree, link = self.robot.tree, self.robot.link(self.link)
-        columns = []
-        for unit in np.eye(tree.channels):
-            rates = np.broadcast_to(unit, position.shape)
-            seen = kinematics.frame_motion(tree, link, position, rates)
-            columns.append(np.hstack([seen.angular_velocity, seen.velocity]))
-        return np.stack(columns, axis=2)
+        count, joints = position.shape
+        positions = np.repeat(position, joints, axis=0)
+        rates = np.tile(np.eye(joints), (count, 1))
+        seen = kinematics.frame_motion(tree, link, positions, rates)
+        columns = np.hstack([seen.angular_velocity, seen.velocity])
+        return np.swapaxes(columns.reshape(count, joints, 6), 1, 2)
+
+    def require_wrench(self) -> None:
+        """Check that joint torques tell a wrench.
+
+        Raises:
+            InvalidSetting: If the arm has not six joints.
+        """
+        joints = len(self.robot.channels)
+        if joints != JOINTS:
+            raise InvalidSetting(
+                "joint torques tell a wrench where there are six of them",
+                argument=self.link,
+                got=f"{joints} joints",
+                cure="measure force and torque at the contact",
+            )
+
+    def regular(self, position: Array) -> NDArray[np.bool_]:
+        """Return where joint torques tell a wrench: away from singularities, shape (N,).
+
+        Args:
+            position: q, shape (N, joints) [rad or m].
+        """
+        return np.asarray(np.linalg.cond(self.jacobian(position)) <= NEARLY_SINGULAR)
 
     def _wrench(self, time: Array, position: Array, velocity: Array, torque: Array) -> Array:
         """Return moment and force on the load by the joint torques, shape (N, 6)."""
         J = self.jacobian(position)
-        if J.shape[2] != JOINTS:
-            raise InvalidSetting(
-                "joint torques tell a wrench where there are six of them",
-                argument=self.link,
-                got=f"{J.shape[2]} joints",
-                cure="measure force and torque at the contact",
-            )
+        self.require_wrench()
         worst = float(np.linalg.cond(J).max())
         if worst > NEARLY_SINGULAR:
             raise InvalidSetting(
@@ -120,3 +139,57 @@ class ArmContact:
         own = kernels.inverse_dynamics(tree, motion, self.robot.written_bodies()).T
         rest = (torque - own)[:, :, None]
         return np.asarray(np.linalg.solve(np.swapaxes(J, 1, 2), rest)[:, :, 0])
+
+
+@dataclass(eq=False)
+class ArmStream:
+    """Signals at an arm's contact as joints are measured: of each sample once the next is there.
+
+    Attributes:
+        contact: Of the arm.
+        measured: Which of `acceleration`, `force` and `torque` sensors at the contact read.
+        singular: How many samples were left out near singularities.
+    """
+
+    contact: ArmContact
+    measured: tuple[str, ...] = ()
+    singular: int = 0
+    _time: Array = field(default_factory=lambda: np.zeros(0))
+    _values: Array | None = None
+
+    @property
+    def by_torque(self) -> bool:
+        """Whether joint torques tell the wrench."""
+        return "force" not in self.measured
+
+    def add(self, time: Array, values: Array) -> ContactSignals:
+        """Take samples; return the signals of those that have neighbours on both sides.
+
+        Args:
+            time: Shape (N,) [s].
+            values: Positions, velocities, torques of the joints where they tell the wrench, and
+                what is measured, side by side, shape (N, any).
+        """
+        before = values[:0] if self._values is None else self._values
+        time, values = np.concatenate([self._time, time]), np.concatenate([before, values])
+        self._time, self._values = time[-2:], values[-2:]
+        joints = len(self.contact.robot.channels)
+        good = np.ones(len(time), dtype=bool)
+        if self.by_torque and len(time):
+            good = self.contact.regular(values[:, :joints])
+            self.singular += int((~good[len(before) :]).sum())
+        steps = np.diff(time)
+        apart = (steps <= 0.0) | (steps > HOLE) | ~good[1:] | ~good[:-1]
+        pieces = np.split(np.arange(len(time)), np.flatnonzero(apart) + 1)
+        found = [self._signals(time[p], values[p]) for p in pieces if len(p) > 2]
+        return ContactSignals.joined(found)
+
+    def _signals(self, time: Array, values: Array) -> ContactSignals:
+        joints, count = len(self.contact.robot.channels), 3 if self.by_torque else 2
+        q, v, *tau = (values[:, k * joints : (k + 1) * joints] for k in range(count))
+        rest = values[:, count * joints :]
+        measured = {name: rest[:, 3 * k : 3 * k + 3] for k, name in enumerate(self.measured)}
+        if "force" in measured and "torque" not in measured:  # a point contact
+            measured["torque"] = np.zeros((len(time), 3))
+        found = self.contact.signals(time, q, v, tau[0] if tau else None, measured)
+        return found.part(slice(1, -1))

@@ -19,6 +19,7 @@ from heft.files import require_own
 from heft.information import quaternion_of_matrix
 from heft.recordings import Recording
 from heft.streams import (
+    Alignment,
     AlignmentState,
     Arrival,
     Connection,
@@ -34,7 +35,7 @@ from .journal import Journal
 from .node import CooperativeNode, NodeSettings
 from .results import RESULTS, TeamFound
 from .team_file import TeamFile
-from .team_streams import alignment_of, contact_signals, idle, played, team_link
+from .team_streams import ContactReader, arm_sensors, idle, played, team_link
 
 TICK = 0.1  # [s] between messages to neighbours
 HEALTH = 1.0  # [s] between what a page is told, and looks at who is silent
@@ -104,21 +105,10 @@ class LiveNode:
         if self.out is not None:
             require_own(self.out, RESULTS)
         stated = TeamFile.from_toml(self.team)
-        if stated.planar:
-            raise InvalidSetting(
-                "nodes know no plane",
-                argument=f"{self.team}, planar",
-                cure="record logs, and look at them with heft coop identify",
-            )
         own = stated.number(self.robot)
-        if stated.robots[own].model is not None:
-            raise InvalidSetting(
-                "nodes know no arms: they read sensors at the contact",
-                argument=f"{self.team}, model",
-                cure="record logs, and look at them with heft coop identify",
-            )
         if self.replay is not None:
             stated = self._with_contact(stated, own)
+        reader = ContactReader(stated.robots[own], self.team.parent)
         node = CooperativeNode(stated, own, time.time_ns(), self.settings)
         link = team_link(stated, own)
         journal = None if self.checkpoint is None else Journal(self.checkpoint, node)
@@ -131,8 +121,8 @@ class LiveNode:
                 sensors = stack.enter_context(connected(where, self.insecure))
             team = stack.enter_context(joined(link))
             progress(f"{stated.robots[own].name} is at {link.address}")
-            running = _Running(node, team, sensors, journal, message)
-            source = self._arrivals(sensors, stated, own, stop, running)
+            running = _Running(node, team, sensors, journal, message, reader)
+            source = self._arrivals(sensors, stop, running)
             for arrival in until_failure(source, running.source_failed):
                 running.step(arrival)
             running.end(self.lets_go and stop.is_set())
@@ -149,23 +139,24 @@ class LiveNode:
         if self.columns is not None or robot.point:
             return stated
         names = Recording.open(self.replay).signals
-        point = replace(robot, point=f"torque.{robot.frame}.x" not in names)
-        robots = tuple(point if k == own else r for k, r in enumerate(stated.robots))
+        if robot.model is not None:
+            robot = replace(robot, sensors=arm_sensors(robot, names))
+        if robot.model is None or "wrench" in robot.sensors:
+            robot = replace(robot, point=f"torque.{robot.frame}.x" not in names)
+        robots = tuple(robot if k == own else r for k, r in enumerate(stated.robots))
         return replace(stated, robots=robots)
 
     def _arrivals(
         self,
         sensors: Connection | None,
-        stated: TeamFile,
-        own: int,
         stop: threading.Event,
         running: _Running,
     ) -> Iterator[Arrival]:
         if self.replay is None:
             assert sensors is not None
             return received(sensors, stop)
-        robot = stated.robots[own]
-        log = played(self.replay, robot, self.columns, stop, self.speed, self.begin)
+        names = running.reader.names
+        log = played(self.replay, names, self.columns, stop, self.speed, self.begin)
         return chain(log, _until_rest(stop, running))
 
 
@@ -194,6 +185,7 @@ class _Running:
     sensors: Connection | None
     journal: Journal | None
     message: Say
+    reader: ContactReader
     credit: float = 0.0
     _sent: float = -math.inf
     _looked: float = -math.inf
@@ -203,8 +195,7 @@ class _Running:
     _counts: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        robot = self.node.stated.robots[self.node.own]
-        self._alignment = alignment_of(robot)
+        self._alignment = Alignment(self.reader.devices)
         self._state: AlignmentState = self._alignment.start()
         names = [r.name for r in self.node.stated.robots]
         self._numbers = {names[j]: j for j in self.node.neighbours}
@@ -240,7 +231,10 @@ class _Running:
         for notice in aligned.notices:
             self.node.tell(notice.name, notice.message, f"{notice.message} {arrival.now:.0f}")
         if aligned.samples is not None and self._state.epoch is not None:
-            self.node.add_samples(contact_signals(aligned.samples), self._state.epoch)
+            self.node.add_samples(self.reader.read(aligned.samples), self._state.epoch)
+            if self.reader.singular:
+                words = "near a singularity joint torques tell no wrench: samples are left out"
+                self.node.tell("singular", words)
 
     def _send(self) -> None:
         for name, neighbour in self._numbers.items():

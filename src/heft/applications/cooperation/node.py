@@ -91,7 +91,7 @@ class CooperativeNode:
         windows = self.settings.method.windows
         late, method = self.stated.late, self.settings.method
         self.replica = Replica(self.own, self.session, self.settings.replica, late)
-        method = replace(method, belief=self.stated.belief)
+        method = replace(method, belief=self.stated.belief, planar=self.stated.planar)
         self.solver = TeamSolver(method, self.stated.graph, self.settings.clocks)
         self.team = team_key([r.name for r in self.stated.robots], self.stated.graph, windows)
         self._stream = WindowStream(windows, None, self.settings.calibration, self.session)
@@ -338,5 +338,6 @@ def _load(load: LoadEstimate) -> Mapping[str, Any]:
     }
 
 
-def _list(values: Array) -> list[float]:
-    return [float(v) for v in values]
+def _list(values: Array) -> list[float | None]:
+    """Return numbers; None for what is none, such as what lies across a plane."""
+    return [float(v) if np.isfinite(v) else None for v in values]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,6 +63,15 @@ class ContactSignals:
         return ContactSignals(
             columns["t"], omega, velocity, acceleration, of("force"), of("torque")
         )
+
+    @staticmethod
+    def joined(parts: Sequence[ContactSignals]) -> ContactSignals:
+        """Return signals one after another; none of no parts."""
+        none = np.zeros((0, 3))
+        parts = [ContactSignals(np.zeros(0), none, none, none, none, none), *parts]
+        found = {n: np.concatenate([getattr(p, n) for p in parts]) for n in SENSORS}
+        time = np.concatenate([p.time for p in parts])
+        return ContactSignals(time, **found, derived=parts[-1].derived)
 
     def part(self, rows: slice | NDArray[np.bool_]) -> ContactSignals:
         """Return some of the samples."""

@@ -26,7 +26,6 @@ from .team_clocks import TeamClocks
 from .windows import PAIRS, SQUARES, Windows
 
 TAKEN_AGAIN = 250  # windows, once a clock is set: it shows within so many
-BEHIND = 50  # windows that wait, from which estimates are made seldom until they are taken
 MOST_KNOWN = 2000  # estimates over time that are kept; then every second one
 
 
@@ -129,9 +128,8 @@ class TeamSolver:
             replica: That holds them.
             most: How many at most.
         """
-        until = self._until(replica)
         held = {*range(self.graph.count)} - replica.late | set(replica.joined)
-        if not until or any(o not in replica.sensors for o in held):
+        if not self._until(replica) or any(o not in replica.sensors for o in held):
             return 0
         if self.next is not None and self._joined != replica.joined:
             new = [n for o, n in replica.joined.items() if o not in self._joined]
@@ -140,8 +138,6 @@ class TeamSolver:
         self._joined = dict(replica.joined)
         if self.next is None:
             self.next = replica.begin(tuple(held - replica.late))
-        if self._run is not None:
-            self._run.method = self._pace(until - self.next)
         taken = 0
         while self.next < self._until(replica) and taken < most:
             number, self.next = self.next, self.next + 1  # whatever comes of this one
@@ -166,12 +162,6 @@ class TeamSolver:
     def _across(self) -> int:
         """How many windows have a time in common with the first of them."""
         return round(self.method.windows.length / self.method.windows.stride)
-
-    def _pace(self, waiting: int) -> CooperativeMethod:
-        """Return the settings for so many windows that wait: the last estimate is what counts."""
-        if waiting <= BEHIND:
-            return self.method
-        return replace(self.method, every=BEHIND, longer=max(self.method.longer, 2.0))
 
     def _take(self, replica: Replica, number: int) -> None:
         origins = replica.holding(number)

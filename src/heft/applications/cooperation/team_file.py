@@ -19,6 +19,7 @@ from .beliefs import TeamBelief
 from .pose import PoseBelief
 
 GRAPHS = ("ring", "complete")
+ARM_SENSORS = ("wrench", "accelerometer")
 MOST_ROBOTS = 100  # that one machine simulates or identifies at once
 
 
@@ -36,6 +37,8 @@ class TeamRobot:
         model: Of the arm that holds the contact, as the file says it: where joints are measured
             and not the twist; None if sensors at the contact read all.
         link: Of the model, whose frame is the contact's.
+        sensors: What is measured at an arm's contact beside its joints, of `wrench` and
+            `accelerometer`, for nodes; logs say it themselves.
         late: Whether it holds the load from its own first sample on only, not from the beginning.
         position: Of its contact's frame, as far as it is known, in a frame that all robots of whom
             it is stated share, shape (3,) [m].
@@ -53,6 +56,7 @@ class TeamRobot:
     point: bool = False
     model: str | None = None
     link: str | None = None
+    sensors: tuple[str, ...] = ()
     late: bool = False
     position: tuple[float, ...] | None = None
     position_std: float | None = None
@@ -88,6 +92,12 @@ class TeamRobot:
                 "an arm is a model and the link that holds the load",
                 argument=f"[[robot]] {self.name}, model",
                 cure='model = "arm.urdf" and link = "tool"',
+            )
+        if self.sensors and self.model is None:
+            raise InvalidSetting(
+                "sensors are said of an arm: without one all are at the contact",
+                argument=f"[[robot]] {self.name}, sensors",
+                cure="state model and link, or leave sensors out",
             )
         for name in ("position", "rotation", "com"):
             std = f"{name}_std"
@@ -354,6 +364,7 @@ ROBOT = Section(
         "point": truth,
         "model": _text,
         "link": _text,
+        "sensors": list_of(Text("this sensor is not known", ARM_SENSORS)),
         "late": truth,
         "position": _vector,
         "position_std": POSITIVE,

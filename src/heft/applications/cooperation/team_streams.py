@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
+from heft.models import Robot
 from heft.recordings import ColumnMap, Recording
 from heft.streams import (
     AlignedSamples,
-    Alignment,
     Arrival,
     Certificates,
     Device,
@@ -22,6 +22,7 @@ from heft.streams import (
     replayed,
 )
 
+from .arm import ArmContact, ArmStream
 from .signals import AXES, ContactSignals
 from .team_file import TeamFile, TeamRobot
 
@@ -33,6 +34,80 @@ PURPOSE = "is what a robot tells its team by"
 def names_of(kind: str, frame: str) -> tuple[str, ...]:
     """Return the signals of a vector, `force.grasp.x` and so on."""
     return tuple(f"{kind}.{frame}.{axis}" for axis in AXES)
+
+
+class ContactReader:
+    """Reads what a robot's devices say as signals of its contact, at once or by its arm's joints.
+
+    Args:
+        robot: Whose contact it is.
+        folder: Where the file of its arm lies.
+
+    Raises:
+        InvalidModel: If that is malformed.
+        InvalidSetting: If it has no such link, or its torques are to tell a wrench and it has not
+            six joints.
+    """
+
+    def __init__(self, robot: TeamRobot, folder: Path) -> None:
+        self.arm: ArmStream | None = None
+        self.devices = devices_of(robot)
+        if robot.model is None or robot.link is None:
+            return
+        contact = ArmContact(Robot.from_file(folder / robot.model), robot.link)
+        contact.robot.link(robot.link)
+        wrench = ("force",) if robot.point else ("force", "torque")
+        read = {"accelerometer": ("acceleration",), "wrench": wrench}
+        measured = [
+            name for sensor, names in read.items() if sensor in robot.sensors for name in names
+        ]
+        self.arm = ArmStream(contact, tuple(measured))
+        if self.arm.by_torque:
+            contact.require_wrench()
+        self.devices = _devices_of_arm(robot, self.arm)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The signals that are needed."""
+        return tuple(n for device in self.devices for n in device.names)
+
+    @property
+    def singular(self) -> int:
+        """How many samples were left out, since the arm was near a singularity."""
+        return 0 if self.arm is None else self.arm.singular
+
+    def read(self, samples: AlignedSamples) -> ContactSignals:
+        """Return aligned samples as signals of the contact; an arm's come one sample later.
+
+        Args:
+            samples: Their time is since the alignment's epoch.
+        """
+        if self.arm is None:
+            return contact_signals(samples)
+        return self.arm.add(samples.time, np.hstack(samples.values))
+
+
+def _devices_of_arm(robot: TeamRobot, arm: ArmStream) -> tuple[Device, ...]:
+    kinds = ("q", "v", "tau") if arm.by_torque else ("q", "v")
+    joints = tuple(f"{kind}.{j}" for kind in kinds for j in arm.contact.robot.channels)
+    found = [Device("joints", joints, noisy=False)]
+    if "acceleration" in arm.measured:
+        found.append(Device("imu", names_of("acc", robot.frame)))
+    wrench = [names_of(k, robot.frame) for k in ("force", "torque") if k in arm.measured]
+    if wrench:
+        found.append(Device("wrench", tuple(n for names in wrench for n in names)))
+    return tuple(found)
+
+
+def arm_sensors(robot: TeamRobot, names: Collection[str]) -> tuple[str, ...]:
+    """Return what a log has of an arm's contact beside its joints, as `TeamRobot.sensors`.
+
+    Args:
+        robot: That holds it.
+        names: Signals of the log.
+    """
+    kinds = {"wrench": "force", "accelerometer": "acc"}
+    return tuple(s for s, k in kinds.items() if f"{k}.{robot.frame}.x" in names)
 
 
 def devices_of(robot: TeamRobot) -> tuple[Device, ...]:
@@ -90,7 +165,7 @@ def _certificates(keys: Path, name: str) -> Certificates:
 
 def played(
     log: Path,
-    robot: TeamRobot,
+    names: tuple[str, ...],
     columns: Path | None,
     stop: threading.Event,
     speed: float = 1.0,
@@ -100,7 +175,7 @@ def played(
 
     Args:
         log: Of the robot.
-        robot: Whose contact's frame its signals are in.
+        names: Signals that are taken from it.
         columns: TOML that says what the log's columns mean, or None.
         stop: Ends it.
         speed: By how much faster than it was recorded.
@@ -112,7 +187,6 @@ def played(
     """
     meaning = ColumnMap.from_toml(columns) if columns is not None else None
     recording = Recording.open(log, meaning)
-    names = tuple(n for device in devices_of(robot) for n in device.names)
     if begin is None:
         yield from replayed(recording, names, PURPOSE, speed, stop)
         return
@@ -146,12 +220,3 @@ def idle(stop: threading.Event, seconds: float) -> Iterator[Arrival]:
     """
     while not stop.wait(seconds):
         yield Arrival(time.monotonic(), ())
-
-
-def alignment_of(robot: TeamRobot) -> Alignment:
-    """Return how the signals of a robot are aligned.
-
-    Args:
-        robot: Whose devices they come from.
-    """
-    return Alignment(devices_of(robot))

@@ -24,7 +24,7 @@ TICK = 0.5  # [s] between looks
 NUMBER = {"type": "number"}
 MAYBE = {"type": ["number", "null"]}
 TEXT = {"type": "string", "pattern": r"^[^\x00-\x1f]{0,300}$"}
-VECTOR = {"type": "array", "items": NUMBER, "minItems": 3, "maxItems": 3}
+VECTOR = {"type": "array", "items": MAYBE, "minItems": 3, "maxItems": 3}  # null across a plane
 COUNTS = {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0}}
 LOAD = {
     "type": ["object", "null"],

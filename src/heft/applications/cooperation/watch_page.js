@@ -4,7 +4,7 @@ const RADIUS = 95, SILENT = 3;  // [s] without a word
 function row(cells, kind) {
   const made = element("tr", "", kind); made.append(...cells); return made;
 }
-const millimetres = vector => vector.map(x => (1000 * x).toFixed(1)).join(", ");
+const millimetres = vector => vector.filter(x => x !== null).map(x => (1000 * x).toFixed(1)).join(", ");
 const kind = (state, age) => age === null ? "unknown" : age > SILENT ? "silent" :
   state && state.load ? "known" : "unknown";
 function draw(update) {

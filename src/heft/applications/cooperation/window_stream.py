@@ -7,7 +7,7 @@ times: nothing is interpolated, and the noise of a sample stays that of its sens
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,15 @@ class OriginSensors:
     noise: SensorNoise
     step: float
 
+    def weights(self, settings: WindowSettings) -> tuple[float, float]:
+        """Return Σ φ² and Σ φ'² [1/s²] of a window's weights.
+
+        Args:
+            settings: Of windows.
+        """
+        share = self.step / settings.length
+        return 1.5 * share, 2.0 * np.sin(np.pi * share) ** 2 / (settings.length * self.step)
+
     def windows(self, settings: WindowSettings, second: Array) -> Windows:
         """Return how sure the robot's windows are, as windows without rows.
 
@@ -44,9 +53,7 @@ class OriginSensors:
             settings: Of windows.
             second: Mean of ω ωᵀ without its noise, shape (3, 3) [rad²/s²].
         """
-        share = self.step / settings.length
-        plain = 1.5 * share
-        steep = 2.0 * np.sin(np.pi * share) ** 2 / (settings.length * self.step)
+        plain, steep = self.weights(settings)
         return Windows(
             np.zeros(0),
             np.zeros((0, 18)),
@@ -74,7 +81,8 @@ class WindowStream:
         calibration: float = 2.0,
         session: int = 0,
     ) -> None:
-        self.sensors = sensors
+        self.sensors, self._settings = sensors, settings
+        self._derived = False  # whether accelerations are differences of velocities
         self._length = round(settings.length * SECOND)
         self._stride = round(settings.stride * SECOND)
         self._calibration, self._session = round(calibration * SECOND), session
@@ -98,6 +106,7 @@ class WindowStream:
         newest = np.maximum.accumulate(np.concatenate([[last], stamps]))
         new = stamps > newest[:-1]
         values = np.hstack([getattr(signals, name) for name in COLUMNS])
+        self._derived |= "acceleration" in signals.derived
         if self._first is None and new.any():
             self._first = int(stamps[new][0])
         self._stamps = np.concatenate([self._stamps, stamps[new]])
@@ -126,6 +135,10 @@ class WindowStream:
         noise = SensorNoise.of(ContactSignals(time, **dict(zip(COLUMNS, own, strict=True))))
         step = float(np.median(np.diff(time)))
         self.sensors = OriginSensors(self._session, noise, step)
+        if self._derived:  # their windows are those of the velocity by the slope
+            plain, steep = self.sensors.weights(self._settings)
+            noise = replace(noise, acceleration=noise.velocity * float(np.sqrt(steep / plain)))
+            self.sensors = replace(self.sensors, noise=noise)
 
     def _completed(self, step: float) -> list[tuple[int, Array]]:
         if self._next is None:
