@@ -6,7 +6,7 @@ covariance are known exactly. What outliers do to each is in `test_robust`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,15 +16,19 @@ from heft.estimators import (
     ESTIMATORS,
     BayesianRegression,
     BlockMedian,
+    Didim,
     ErrorsInVariables,
     Essential,
     Estimator,
+    InstrumentalVariables,
     LeastSquares,
     MaximumLikelihood,
+    OutputError,
     Ransac,
     TotalLeastSquares,
 )
 from heft.estimators.robust import Hampel, Huber
+from heft.estimators.simulated_rows import Piece, SimulatedRows
 from heft.plants import Problem
 from heft.signals.settings import Smoothing
 from tests.plants import case
@@ -52,6 +56,29 @@ class Line:
     limit: Estimator
     by_piece: bool = False
     biased: bool = False
+
+
+class Linear:
+    """A simulation of an experiment whose motion is what it is, whatever the parameters."""
+
+    def starts(self, problem: object, values: Array) -> tuple[Array, ...]:
+        return (0.0 * values,)
+
+    def simulated(self, problem: object, values: Array) -> SimulatedRows:
+        made = (
+            Piece(r.regressor, r.regressor @ values, r.time, r.recording)
+            for r in problem.rows()  # type: ignore[attr-defined]
+        )
+        return SimulatedRows.of(problem, tuple(made))  # type: ignore[arg-type]
+
+    def positions(self, problem: object, values: Array) -> Iterator[Piece]:
+        for r in problem.rows():  # type: ignore[attr-defined]
+            yield Piece(r.regressor, r.effort - r.regressor @ values, r.time, r.recording)
+
+    efforts = positions
+
+
+LINEAR, WHITE = Linear(), LeastSquares(coloured=False)
 
 
 def ordinary(sweeps: int = 2) -> LeastSquares:
@@ -89,6 +116,11 @@ TABLE = {
     "essential-range": Line(
         lambda: Essential("torque-range"), Essential("torque-range", range_share=0.0), biased=True
     ),
+    "instrumental": Line(
+        lambda: InstrumentalVariables(LINEAR), InstrumentalVariables(LINEAR, least_squares=WHITE)
+    ),
+    "didim": Line(lambda: Didim(LINEAR), Didim(LINEAR, least_squares=WHITE)),
+    "output-error": Line(lambda: OutputError(LINEAR), OutputError(LINEAR, least_squares=WHITE)),
 }
 every = pytest.mark.parametrize("name", TABLE)
 unbiased = pytest.mark.parametrize("name", [n for n, line in TABLE.items() if not line.biased])

@@ -17,6 +17,7 @@ from heft import __version__
 from heft.errors import HeftError, visible
 from heft.interrupts import interruptible
 
+from .benchmark import bench
 from .cooperation import coop
 from .free_flyer import freeflyer
 from .motions import excite, select, simulate
@@ -211,6 +212,7 @@ def sample(
 app.command(excite)
 app.command(select)
 app.command(simulate)
+app.command(bench)
 
 
 @app.command

@@ -1,6 +1,7 @@
 """Equations of motion of a tree of rigid bodies: regressor kernels, drives, frame kinematics."""
 
-from . import adjoint, drive_columns, drives, kernels, kinematics, presliding, rigid_body
+from . import adjoint, drive_columns, drives, held_steps, kernels, kinematics, presliding
+from . import rigid_body
 from .tree import BASE_CHANNELS, FREE, PRISMATIC, REVOLUTE, Link, Tree
 from .drives import FRICTION, LINEAR_SCALE, TERMS, Column, Drive, DriveMotion, Drives, Term
 from .drives import Armature, Coulomb, Load, Offset, Sigmoid, Stop, Stribeck, Viscous

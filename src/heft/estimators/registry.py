@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from .bayesian import BayesianRegression
+from .didim import Didim
 from .essential import Essential
 from .estimate import Estimate
+from .instrumental import InstrumentalVariables
 from .least_squares import LeastSquares
 from .maximum_likelihood import MaximumLikelihood
+from .output_error import OutputError
 from .regressor_noise import ErrorsInVariables
 from .robust import Hampel, Huber, RowProblem
 from .segments import BlockMedian, Ransac
@@ -38,12 +41,15 @@ class Method:
         summary: What it does, for help.
         robust: Whether it finds rows that are no part of the experiment.
         solver: Of the physically consistent estimate that follows; see `PhysicallyConsistent`.
+        simulates: Whether it needs a simulation of the experiment, its field `simulate`, and hence
+            the controller that the experiment was made with.
     """
 
     make: Callable[[], Estimator]
     summary: str
     robust: bool = False
     solver: Literal["conic", "log-cholesky"] = "conic"
+    simulates: bool = False
 
     def __call__(self) -> Estimator:
         """Return the estimator."""
@@ -120,6 +126,11 @@ ESTIMATORS: dict[str, Method] = {
     "essential-f": Method(by_f_test, "few parameters, by F-tests"),
     "essential-fit": Method(by_fit, "few parameters, by the residual's mean square"),
     "essential-range": Method(by_range, "few parameters, by the range of each joint's torque"),
+    "instrumental": Method(
+        InstrumentalVariables, "instruments from the motion simulated", simulates=True
+    ),
+    "didim": Method(Didim, "output error of the torque simulated", simulates=True),
+    "output-error": Method(OutputError, "output error of the position simulated", simulates=True),
 }
 
 

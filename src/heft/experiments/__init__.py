@@ -15,6 +15,7 @@ from .bounded_motions import BoundedMotion, HarmonicMotion, SplineMotion
 from .certificates import Certificate, Loads, Proof, certify_clearance, certify_efforts
 from .certificates import certify_joints
 from .clearance import Clearance, PairChoice
+from .closed_loop import ClosedLoop, FollowedMotion
 from .equation_of_motion import Dynamics
 from .forward_dynamics import Simulate, Trajectory
 from .motions import Knots, Limits, Motion, MotionKind, Moves, Sines, draw_motion

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,6 +33,7 @@ from heft.files import (
 )
 
 from .contact_options import CONTACT, ContactOptions
+from .controller_options import CONTROLLER, ControllerOptions
 from .motion_options import MOTION, MotionOptions
 
 STANDARD_GRAVITY = (0.0, 0.0, -9.81)
@@ -171,6 +172,7 @@ class Options:
         mirror: Links that are mirror images of one another.
         motion: Limits of motions that are designed.
         contact: Contacts of a floating base with the world, by name.
+        controller: Of the joints while the log was made; unknown if not given.
 
     Raises:
         InvalidSetting: If a fixed base is given contacts, or a choice of equations.
@@ -186,6 +188,7 @@ class Options:
     motion: MotionOptions = MotionOptions()
     equations: Literal["all", "base", "joints"] = "all"
     contact: Mapping[str, ContactOptions] | None = None
+    controller: ControllerOptions | None = None
 
     def __post_init__(self) -> None:
         if self.base == "fixed" and (self.contact or self.equations != "all"):
@@ -208,7 +211,12 @@ class Options:
         Raises:
             InvalidSetting: If it is malformed, or holds unknown keys.
         """
-        return Options.from_dict(read_toml(path), str(path))
+        found = Options.from_dict(read_toml(path), str(path))
+        controller = found.controller
+        if controller is None or controller.model is None:
+            return found
+        beside = replace(controller, model=str(path.parent / controller.model))
+        return replace(found, controller=beside)
 
     @staticmethod
     def from_dict(table: Mapping[str, Any], where: str = "options") -> Options:
@@ -274,6 +282,8 @@ class Options:
                 name: {k: list(v) if k == "point" else v for k, v in vars(entry).items()}
                 for name, entry in self.contact.items()
             }
+        if self.controller is not None:
+            table["controller"] = self.controller.to_dict()
         if motion := self.motion.to_dict():
             table["motion"] = motion
         return table
@@ -388,5 +398,6 @@ OPTIONS = Section(
         "known": list_of(KNOWN, of="[[known]] tables", entry=" "),
         "mirror": list_of(MIRROR, of="[[mirror]] tables", entry=" "),
         "motion": MOTION,
+        "controller": CONTROLLER,
     },
 )

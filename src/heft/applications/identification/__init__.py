@@ -3,7 +3,7 @@
 from . import any_plant, compare_report, report, results
 from .limits import Limit, Limits
 from .settings import Settings
-from .preparation import Progress, silent
+from .preparation import Progress, sharpened_and_delayed, silent
 from .selection import Kept, Selection
 from .fit import ExperimentFit, fit_experiment, gain_spread, limits_of, open_experiment
 from .identification import Identification

@@ -21,6 +21,7 @@ from heft.estimators import (
     DelayFound,
     Essential,
     Estimate,
+    Estimator,
     Jackknife,
     KnownMass,
     LeastSquares,
@@ -30,6 +31,7 @@ from heft.estimators import (
     block_moments,
     robust,
 )
+from heft.experiments import ClosedLoop
 from heft.files import solid_box
 from heft.information import DataRank, Information, data_rank
 from heft.models import Options, Robot, joint_lines
@@ -233,7 +235,7 @@ def fit_experiment(
     problem, _, rough = _about_first_fit(problem, settings)
     problem, left_out = without_outliers(problem, settings.robust, progress)
     progress("summing up rows with load-dependent gear friction")
-    chosen = settings.estimator
+    chosen = _simulating(settings, problem)
     solver = chosen.least_squares if isinstance(chosen, Essential) else chosen
     linear = isinstance(solver, LeastSquares)
     samples = rows // len(problem.channels) - sum(left_out.values())
@@ -268,6 +270,14 @@ def fit_experiment(
         progress("dropping base parameters that are not essential")
         estimate = chosen.reduced(estimate, problem.residual_energy(estimate.fitted))
     return ExperimentFit(problem, information, estimate, left_out, delay, blocks, moments)
+
+
+def _simulating(settings: Settings, problem: Problem[Any]) -> Estimator:
+    """Return the estimator that was asked for, with a simulation if it needs one."""
+    chosen = settings.estimator
+    if not ESTIMATORS[settings.method].simulates or not isinstance(problem.plant, RobotPlant):
+        return chosen
+    return replace(chosen, simulate=ClosedLoop.of(problem.plant.robot))  # type: ignore[type-var]
 
 
 def _all_moments(

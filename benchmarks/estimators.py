@@ -1,0 +1,87 @@
+"""How estimators compare on the same data, simulated in closed loop by another simulator.
+
+    python -m benchmarks.estimators --development [--guesses 5]
+    python -m benchmarks.estimators [--guesses 25] [--jobs 2] [--robot lwr4 ...] [--store]
+
+Constants are chosen with `--development`, whose seed is below 100; figures are of seed 1000. Trials
+are kept in `benchmarks/.cache/estimators`, and not made twice (`heft bench` is what makes them).
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+
+from benchmarks.results_file import ROOT, Row, at_least, at_most, store, table
+from heft.applications.bench import BenchSettings, Summary, run_bench
+
+BLIND = ("heft", "least-squares", "weak-form")  # know neither controller nor simulator
+FIRST_SCORED = 1000
+
+
+def rows(found: Sequence[Summary]) -> Iterator[Row]:
+    """Yield what was asked for, and what was found beside it."""
+    cases: dict[str, dict[str, Summary]] = {}
+    for s in found:
+        cases.setdefault(s.case.name, {})[s.name] = s
+    for name, by in cases.items():
+        if "high" in name:
+            yield from _biases(name, by)
+        blind = {n: by[n].torque[0] for n in BLIND if n in by and by[n].ended}
+        if "heft" in blind:
+            best = min(blind, key=lambda n: blind[n])
+            ratio = blind["heft"] / blind[best]
+            yield at_most(f"{name}: torque error, heft", ratio, "of the best", 1.2, best)
+        for s in by.values():
+            yield from _plain(name, s)
+
+
+def _biases(name: str, by: Mapping[str, Summary]) -> Iterator[Row]:
+    """Yield the bias of estimators that simulate, over that of least squares."""
+    plain = by["least-squares"].bias
+    for method, bound in (("instrumental", 0.5), ("didim", 0.5), ("weak-form", None)):
+        if method in by and by[method].ended:
+            for k, place in enumerate(("median", "90th percentile")):
+                ratio = by[method].bias[k] / plain[k]
+                against = f"least squares, {plain[k]:.3g} bounds"
+                yield at_most(f"{name}: bias, {place}, {method}", ratio, "", bound, against)
+
+
+def _plain(name: str, s: Summary) -> Iterator[Row]:
+    yield at_least(f"{name}: trials ended, {s.name}", s.ended / max(s.trials, 1), "", 1.0)
+    if s.ended:
+        yield Row(f"{name}: bias, median, {s.name}", s.bias[0], "bounds")
+        yield Row(f"{name}: bias, 90th percentile, {s.name}", s.bias[1], "bounds")
+        yield Row(f"{name}: standard error of bias, {s.name}", s.bias_known_to, "bounds")
+        yield Row(f"{name}: rms error, median, {s.name}", s.rmse[0], "bounds")
+        yield Row(f"{name}: torque error, {s.name}", 100.0 * s.torque[0], "%")
+        yield Row(f"{name}: coverage, {s.name}", s.coverage, "")
+        yield Row(f"{name}: time, {s.name}", s.seconds, "s")
+
+
+def main() -> None:
+    """Run what is left, and print the table."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--development", action="store_true")
+    parser.add_argument("--robot", nargs="+", default=["lwr4"])
+    parser.add_argument("--noise", nargs="+", default=["low", "standard", "high"])
+    parser.add_argument("--guesses", type=int, default=25)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--store", action="store_true")
+    asked = parser.parse_args()
+    settings = BenchSettings(
+        tuple(asked.robot),
+        tuple(asked.noise),
+        guesses=asked.guesses,
+        seed=3 if asked.development else FIRST_SCORED,
+        jobs=asked.jobs,
+    )
+    out = ROOT / "benchmarks" / ".cache" / "estimators"
+    found = list(rows(run_bench(settings, out, progress=print).summaries))
+    print(table(found))
+    if asked.store and not asked.development:
+        store("estimators", found)
+
+
+if __name__ == "__main__":
+    main()

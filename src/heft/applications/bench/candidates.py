@@ -1,0 +1,177 @@
+"""The estimators that are compared: all of the registry, and heft's ways around them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from heft.applications.identification import (
+    Settings,
+    fit_experiment,
+    gain_spread,
+    open_experiment,
+)
+from heft.arrays import Array
+from heft.estimators import (
+    ESTIMATORS,
+    DriveGains,
+    Estimator,
+    LeastSquares,
+    PhysicallyConsistent,
+    back_projection,
+)
+from heft.experiments import ClosedLoop
+from heft.information import inertia
+from heft.models import Robot
+from heft.plants import Problem, RobotPlant
+from heft.signals import Weak
+
+UNKNOWN = "not run: controller unknown"
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What a candidate receives.
+
+    Attributes:
+        problem: Logs at the cutoff and delay that heft chooses by default, friction viscous,
+            Coulomb and offset.
+        loop: The experiment's closed loop; None if its controller is not known.
+        robot: As a user would give it, with heft's own friction.
+    """
+
+    problem: Problem[RobotPlant]
+    loop: ClosedLoop | None
+    robot: Robot
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What a candidate found.
+
+    Attributes:
+        values: β of the task's problem, shape (b,); NaN where it has no such parameter.
+        std: Their standard deviations, shape (b,).
+        plant: Plant that predicts.
+        standard: Its parameters, shape (p,).
+        physical: Whether such a robot can exist.
+    """
+
+    values: Array
+    std: Array
+    plant: RobotPlant
+    standard: Array
+    physical: bool
+
+
+Candidate = Callable[[Task], Found]
+
+
+def _based(task: Task, estimator: Estimator, problem: Problem[RobotPlant]) -> Found:
+    """Return what an estimator of base parameters finds."""
+    made = estimator.fit(problem)
+    space = problem.space
+    values = made.parameters.values
+    bodies = back_projection(made.fitted, space)
+    margins = [inertia.consistency_margin(bodies[k : k + 10]) for k in space.groups]
+    physical = min(margins) > 0.0 and bool((bodies[list(space.nonnegative)] >= 0.0).all())
+    standard = problem.base.spread(made.fitted)
+    return Found(values, made.parameters.std, problem.plant, standard, physical)
+
+
+def _registered(name: str) -> Candidate:
+    def run(task: Task) -> Found:
+        method = ESTIMATORS[name]
+        estimator = method()
+        if method.simulates:
+            estimator = replace(estimator, simulate=task.loop)  # type: ignore[type-var]
+        return _based(task, estimator, task.problem)
+
+    return run
+
+
+def _weak_form(task: Task) -> Found:
+    return _based(task, LeastSquares(), task.problem.with_settings(weak=Weak()))
+
+
+def _consistent(task: Task) -> Found:
+    """Least squares and the cone of bodies that can exist, with the same friction."""
+    problem, space = task.problem, task.problem.space
+    estimate = LeastSquares().fit(problem)
+    triangle = estimate.information.combined(estimate.weights())
+    made = PhysicallyConsistent().fit(triangle, space, estimate.noise_factor())
+    covariance = made.parameters.covariance
+    assert covariance is not None
+    std = np.sqrt(np.diag(space.matrix @ covariance @ space.matrix.T))
+    standard = problem.plant.space.matrix @ made.parameters.values
+    return Found(space.matrix @ made.parameters.values, std, problem.plant, standard, True)
+
+
+def _default(task: Task) -> Found:
+    """Return what `heft identify` finds: friction's dictionary, bodies that can exist."""
+    problem, settings = open_experiment(
+        task.robot, task.problem.recordings, Settings(threads=task.problem.threads)
+    )
+    run = fit_experiment(problem, settings)
+    space = run.problem.space
+    first = DriveGains(settings.consistent).fit([run.estimate], space, gain_spread(problem))
+    found, _ = run.widened(settings.consistent, settings.jackknife, first)
+    size = len(space.labels)
+    x, covariance = (
+        found.consistent.parameters.values[:size],
+        found.consistent.parameters.covariance,
+    )
+    assert covariance is not None
+    plant = run.problem.plant
+    change = _renamed(plant, task.problem) @ plant.space.matrix
+    std = np.sqrt(np.diag(change @ covariance[:size, :size] @ change.T))
+    return Found(change @ x, std, plant, plant.space.matrix @ x, True)
+
+
+def _renamed(plant: RobotPlant, problem: Problem[RobotPlant]) -> Array:
+    """Return the map from a plant's standard parameters to another friction's β; NaN for friction.
+
+    Shape (b, p).
+    """
+    places = {name: k for k, name in enumerate(plant.labels.names)}
+    bodies = plant.bodies_size
+    found = np.zeros((len(problem.labels), len(places)))
+    inertial = {f"{d.name}.armature" for d in plant.robot.drives}
+    for k, name in enumerate(problem.plant.labels.names):
+        if k < bodies or name in inertial:
+            found[:, places[name]] = problem.base.matrix[:, k]
+        else:
+            found[problem.base.matrix[:, k] != 0.0] = np.nan
+    return found
+
+
+# heft's ways beside the estimators of base parameters.
+OWN: Mapping[str, tuple[Candidate, str]] = {
+    "weak-form": (_weak_form, "least squares of the weak form's windows"),
+    "consistent": (_consistent, "least squares, of bodies that can exist"),
+    "heft": (_default, "heft identify as it is: friction's dictionary, bodies that can exist"),
+}
+# The default table: what neither knows the controller nor simulates first.
+USUAL = ("heft", "least-squares", "weak-form", "instrumental", "didim", "output-error")
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of all candidates."""
+    return (*OWN, *ESTIMATORS)
+
+
+def candidate(name: str) -> Candidate:
+    """Return a candidate by name."""
+    return OWN[name][0] if name in OWN else _registered(name)
+
+
+def simulates(name: str) -> bool:
+    """Return whether a candidate needs the controller."""
+    return name in ESTIMATORS and ESTIMATORS[name].simulates
+
+
+def summary(name: str) -> str:
+    """Return what a candidate does."""
+    return OWN[name][1] if name in OWN else ESTIMATORS[name].summary

@@ -1,0 +1,129 @@
+"""What many trials say of a candidate: bias, error over the bound, coverage, torque, time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from heft.arrays import Array
+
+from .experiments import Case, Truth
+from .trials import Outcome
+
+NORMAL = 1.959964  # deviations of a 95 % interval
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A candidate on all trials of a case.
+
+    Errors of parameters are in units of the Cramér-Rao bound of each; of these, the median and the
+    90th percentile over the parameters.
+
+    Attributes:
+        case: What was simulated.
+        name: Of the candidate.
+        ended: Trials that gave an estimate.
+        trials: All trials.
+        bias: |mean of the estimates − truth|, median and 90th percentile.
+        bias_known_to: Standard error of these means, median: bias below twice that may be none.
+        rmse: Root of the mean square error, median and 90th percentile.
+        torque: ‖τ − τ̂‖/‖τ‖ of another motion, exact: median and 90th percentile over trials.
+        coverage: Share of parameters within 95 % intervals.
+        consistent: Share of estimates of which a robot can exist.
+        seconds: Of a processor's time, median.
+        why: Why trials gave none, the commonest reason; empty if all did.
+    """
+
+    case: Case
+    name: str
+    ended: int
+    trials: int
+    bias: tuple[float, float]
+    bias_known_to: float
+    rmse: tuple[float, float]
+    torque: tuple[float, float]
+    coverage: float
+    consistent: float
+    seconds: float
+    why: str
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """Everything but times, as JSON has it: the same bytes from run to run."""
+        case = self.case
+        own = {k: v for k, v in vars(self).items() if k not in ("case", "seconds")}
+        numbers = {k: _plain(v) for k, v in own.items()}
+        told = {"robot": case.robot, "friction": case.friction, "noise": case.noise}
+        return {**told, "seed": case.seed, **numbers}
+
+
+def summaries(
+    case: Case, truth: Truth, names: Sequence[str], outcomes: Sequence[Outcome]
+) -> Iterator[Summary]:
+    """Yield what the trials of a case say of each candidate.
+
+    Args:
+        case: What was simulated.
+        truth: Of it.
+        names: Of the candidates.
+        outcomes: One a trial.
+    """
+    for name in names:
+        results = [o.results[name] for o in outcomes if name in o.results]
+        good = [r for r in results if "failed" not in r]
+        reasons = [r["failed"] for r in results if "failed" in r]
+        why = max(sorted(set(reasons)), key=reasons.count) if reasons else ""
+        seconds = [o.seconds[name] for o in outcomes if name in o.seconds]
+        time = float(np.median(seconds)) if seconds else float("nan")
+        yield _summary(case, truth, name, good, len(results), time, why)
+
+
+def _summary(
+    case: Case,
+    truth: Truth,
+    name: str,
+    good: Sequence[dict[str, Any]],
+    trials: int,
+    seconds: float,
+    why: str,
+) -> Summary:
+    none = float("nan")
+    if not good:
+        pair = (none, none)
+        return Summary(case, name, 0, trials, pair, none, pair, pair, none, none, seconds, why)
+    values, std = (np.array([r[k] for r in good], dtype=float) for k in ("values", "std"))
+    known = np.isfinite(values).all(axis=0)
+    off = ((values - truth.values) / truth.bound)[:, known]
+    inside = np.abs(off) <= NORMAL * (std / truth.bound)[:, known]
+    scatter = np.std(off, axis=0, ddof=1) if len(off) > 1 else np.full(off.shape[1], none)
+    errors = np.array([r["error"] for r in good])
+    return Summary(
+        case,
+        name,
+        len(good),
+        trials,
+        _spread(np.abs(np.mean(off, axis=0))),
+        float(np.median(scatter / np.sqrt(len(off)))),
+        _spread(np.sqrt(np.mean(off**2, axis=0))),
+        _spread(errors),
+        float(np.mean(inside)),
+        float(np.mean([r["physical"] for r in good])),
+        seconds,
+        why,
+    )
+
+
+def _spread(values: Array) -> tuple[float, float]:
+    """Return median and 90th percentile."""
+    return float(np.median(values)), float(np.quantile(values, 0.9))
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it: what is not finite is null."""
+    if isinstance(value, tuple):
+        return [_plain(v) for v in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value

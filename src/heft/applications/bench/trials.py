@@ -1,0 +1,151 @@
+"""Trials of the benchmark: every candidate on one log, scored against the truth or other logs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from heft.applications.identification import Settings, sharpened_and_delayed, silent
+from heft.engine import one_blas_thread
+from heft.errors import HeftError
+from heft.experiments import ClosedLoop
+from heft.models import JointOptions, Options, Robot
+from heft.plants import Problem, RobotPlant
+from heft.recordings import ColumnMap, Recording
+from heft.signals import Smoothing
+
+from .candidates import UNKNOWN, Found, Task, candidate, simulates
+from .experiments import Case, Truth
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a trial yielded.
+
+    Attributes:
+        results: By candidate: `values` and `std` of β, `error` of other motion's torque, and
+            whether it is `physical`; or why it `failed`.
+        seconds: Of a processor's time, by candidate.
+    """
+
+    results: dict[str, dict[str, Any]] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+def settled(problem: Problem[RobotPlant]) -> Problem[RobotPlant]:
+    """Return a problem at the cutoff and delay that `heft identify` would choose."""
+    settings = Settings()
+    return sharpened_and_delayed(
+        problem, Smoothing(), settings.bandwidth_search, settings.delay_search, silent
+    )[0]
+
+
+def torque_error(problem: Problem[RobotPlant], found: Found) -> float:
+    """Return ‖τ − τ̂‖/‖τ‖ of the logs of a problem, as an estimate predicts them.
+
+    Args:
+        problem: Whose logs and smoothing; its plant is replaced by the estimate's.
+        found: The estimate.
+    """
+    left = whole = 0.0
+    scored = Problem(found.plant, problem.recordings, problem.resolved, problem.threads)
+    for samples, predicted in scored.predictions(found.standard):
+        left += float(np.sum((samples.measured - predicted) ** 2))
+        whole += float(np.sum(samples.measured**2))
+    return float(np.sqrt(left / whole)) if whole else float("nan")
+
+
+def _outcome(task: Task, names: Sequence[str], scored: Problem[RobotPlant]) -> Outcome:
+    outcome = Outcome()
+    for name in names:
+        if simulates(name) and task.loop is None:
+            outcome.results[name] = {"failed": UNKNOWN}
+            continue
+        begin = time.process_time()
+        try:
+            found = candidate(name)(task)
+        except (HeftError, np.linalg.LinAlgError) as problem:
+            outcome.results[name] = {"failed": str(problem).splitlines()[0]}
+        else:
+            outcome.results[name] = {
+                "values": [float(x) if np.isfinite(x) else None for x in found.values],
+                "std": [float(x) if np.isfinite(x) else None for x in found.std],
+                "error": torque_error(scored, found),
+                "physical": found.physical,
+            }
+        outcome.seconds[name] = time.process_time() - begin
+    return outcome
+
+
+def simulated_trial(case: Case, number: int, names: Sequence[str]) -> Outcome:
+    """Return what candidates make of the log of a trial.
+
+    Args:
+        case: What it is one of.
+        number: Of its noise and its guess.
+        names: Of the candidates.
+    """
+    with one_blas_thread():
+        log, _ = case.log(number)
+        robot = case.robot_of(case.guess(number))
+        problem = settled(Problem(RobotPlant(robot), (log,), threads=1))
+        whole = Robot.from_urdf_text(case.guess(number), path=case.robot)
+        task = Task(problem, case.loop(robot, number), whole)
+        return _outcome(task, names, case.scored(problem))
+
+
+def truth_of(case: Case) -> Truth:
+    """Return the truth of a case, in the base parameters of its trials."""
+    with one_blas_thread():
+        robot = case.robot_of(case.arm.urdf)
+        log, _ = case.log(0)
+        return Truth.of(case, Problem(RobotPlant(robot), (log,), Smoothing(10.0, delay=0.0), 1))
+
+
+@dataclass(frozen=True)
+class RealLogs:
+    """Logs of a real robot.
+
+    Attributes:
+        model: Its model file.
+        logs: To fit.
+        validate: Other logs, to score.
+        options: The TOML of `--with`.
+        columns: The TOML of `--map`.
+    """
+
+    model: Path
+    logs: tuple[Path, ...]
+    validate: tuple[Path, ...]
+    options: Path | None = None
+    columns: Path | None = None
+
+    @property
+    def name(self) -> str:
+        """For messages and tables."""
+        return self.model.stem
+
+    def trial(self, names: Sequence[str]) -> Outcome:
+        """Return what candidates make of the logs."""
+        options = Options.from_toml(self.options) if self.options else None
+        robot = Robot.from_file(self.model, options)
+        columns = ColumnMap.from_toml(self.columns) if self.columns else None
+        fitted, scored = (
+            tuple(Recording.open(path, columns, robot.joints) for path in paths)
+            for paths in (self.logs, self.validate)
+        )
+        moving = [j for j in robot.joints if robot.options.of(j).position is None]
+        simple = robot.with_joints({j: _simple(robot.options.of(j)) for j in moving})
+        with one_blas_thread():
+            problem = settled(Problem(RobotPlant(simple), fitted, threads=1))
+            task = Task(problem, ClosedLoop.of(simple), robot)
+            return _outcome(task, names, problem.with_recordings(scored))
+
+
+def _simple(options: JointOptions) -> JointOptions:
+    return replace(options, friction="simple") if options.friction == "full" else options

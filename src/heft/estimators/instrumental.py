@@ -1,0 +1,75 @@
+"""Instrumental variables: least squares along rows that noise is not in (IDIM-IV).
+
+    Σ Zᵀ (τ − Y β) = 0
+
+with Y of measured and Z of simulated motion. What noise adds to Y is independent of Z, so that no
+noise of positions biases β as it does in least squares [Janot2014]. What smoothing takes off the
+motion itself is in Y and in Z alike, and stays. The simulation shows it, whose torque τ_s is exact:
+
+    Σ Zᵀ ((τ − Y β) − (τ_s − Z β)) = 0
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from heft.arrays import Array
+from heft.files import check_fields
+
+from .estimate import Estimate
+from .least_squares import LeastSquares
+from .robust import RowProblem
+from .simulated_rows import CHECKS, Passes, Piece, SimulatedRows, Simulation, paired
+
+
+@dataclass(frozen=True)
+class InstrumentalVariables:
+    """Instrumental variables from a simulation of the experiment, IDIM-IV.
+
+    Instruments pass the same filters as the rows, and are simulated again with what was found,
+    until nothing moves. The covariance is that of rows Z.
+    Use it where encoders are noisy; it needs the controller, but no more of the motion's noise.
+
+    Attributes:
+        simulate: Simulates the experiment; needed for a fit.
+        corrected: Whether what the smoothing distorts is taken off, as the simulation shows it; the
+            method as it was published does not.
+        passes: Simulations at most.
+        tolerance: Change at which they end [standard deviations].
+        least_squares: What weighs the channels.
+
+    Raises:
+        InvalidSetting: If a setting is out of range.
+    """
+
+    simulate: Simulation | None = None
+    corrected: bool = True
+    passes: int = 20
+    tolerance: float = 0.05
+    least_squares: LeastSquares = LeastSquares()
+
+    def __post_init__(self) -> None:
+        check_fields(self, {k: CHECKS[k] for k in ("passes", "tolerance")})
+
+    def fit(self, problem: RowProblem) -> Estimate:
+        """Return base parameters β; its `passes` count the simulations.
+
+        Raises:
+            InvalidSetting: If there is nothing to simulate with.
+            FitError: If it does not settle.
+            SolverFailure: If the experiment cannot be simulated.
+        """
+
+        def rows(simulation: Simulation, values: Array) -> SimulatedRows:
+            pieces = []
+            made = simulation.simulated(problem, values)
+            for own, other, time, recording in paired(problem, made):
+                Z = other.regressor
+                effort = own.effort - (own.regressor - Z) @ values
+                if self.corrected:
+                    effort = effort - (other.effort - Z @ values)
+                pieces.append(Piece(Z, effort, time, recording))
+            return SimulatedRows.of(problem, pieces)
+
+        turns = Passes(self.passes, self.tolerance)
+        return turns.settled(problem, self.simulate, rows, self.least_squares, "instrumental")

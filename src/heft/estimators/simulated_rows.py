@@ -1,0 +1,298 @@
+"""Rows of a simulated experiment, in place of those that measured motion makes.
+
+Noise of a measured position is in the regressor, too, and biases least squares. A simulation of
+the same experiment with the parameters found so far has none. Estimators that simulate repeat
+
+    β ← argmin Σ_c w_c² ‖Z_c (β' − β) − e_c(β)‖²
+
+with Z of the simulation and e what it leaves unexplained: each pass is least squares of a problem
+whose rows are Z and e + Z β, so that weights, rank, noise and covariance are those of any other.
+They differ in e: `instrumental` (IDIM-IV), `didim`, `output_error` (CLOE).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+from heft.errors import FitError, InvalidSetting, SolverFailure
+from heft.files import Keys, Number
+from heft.information import Information, Labels
+
+from .estimate import Estimate, RowsLike
+from .least_squares import LeastSquares
+from .robust import RowProblem
+
+CHECKS: Keys = {
+    "passes": Number("the number of passes is no whole number", 1, 1000, whole=True),
+    "tolerance": Number("the tolerance is no positive number", above=0.0),
+    "halvings": Number("the number of halvings is no whole number", 0, 60, whole=True),
+}
+
+
+class OutputsLike(RowsLike, Protocol):
+    """Errors of positions or efforts, with their sensitivities in place of a regressor."""
+
+    @property
+    def time(self) -> Array:
+        """Shape (N,) [s]."""
+        ...
+
+    @property
+    def recording(self) -> int:
+        """Position of the recording in the problem."""
+        ...
+
+
+class Simulation(Protocol):
+    """The experiment of a problem, simulated with other parameters: robot and controller.
+
+    `experiments.ClosedLoop` is one.
+    """
+
+    def starts(self, problem: Any, values: Array, /) -> Sequence[Array]:
+        """Return parameters β to begin with, the best first, of shape (b,) each.
+
+        Args:
+            problem: What was measured.
+            values: β by least squares, shape (b,).
+        """
+        ...
+
+    def simulated(self, problem: Any, values: Array, /) -> RowProblem:
+        """Return the problem with the logs that the experiment makes with parameters β.
+
+        Raises:
+            SolverFailure: If it cannot be simulated.
+        """
+        ...
+
+    def positions(self, problem: Any, values: Array, /) -> Iterator[OutputsLike]:
+        """Yield ∂q/∂β, and measured less simulated positions; errors as for `simulated`."""
+        ...
+
+    def efforts(self, problem: Any, values: Array, /) -> Iterator[OutputsLike]:
+        """Yield ∂τ/∂β, and measured less simulated efforts; errors as for `simulated`."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Rows of a contiguous piece, as equations and as residuals.
+
+    Attributes:
+        regressor: Z, shape (N, channels, b).
+        effort: e + Z β, shape (N, channels).
+        time: Shape (N,) [s].
+        recording: Position of the recording in the problem.
+    """
+
+    regressor: Array
+    effort: Array
+    time: Array
+    recording: int
+
+
+@dataclass(frozen=True, eq=False)
+class Left:
+    """Residuals of a piece; see `noise.ResidualsLike`."""
+
+    values: Array
+    regressor: Callable[[NDArray[np.intp]], Array]
+    recording: int
+    index: NDArray[np.int64] | None = None
+
+    @property
+    def noise(self) -> Array:
+        """The same."""
+        return self.values
+
+
+@dataclass(frozen=True, eq=False)
+class SimulatedRows:
+    """A problem of rows that were simulated, for `LeastSquares`.
+
+    Attributes:
+        labels, channels, noise_names, spacing, repeats: Of the problem that was measured.
+        pieces: Its rows.
+    """
+
+    labels: Labels
+    channels: tuple[str, ...]
+    noise_names: tuple[str, ...]
+    spacing: int
+    repeats: float | None
+    pieces: tuple[Piece, ...]
+
+    @staticmethod
+    def of(problem: RowProblem, pieces: Sequence[Piece]) -> SimulatedRows:
+        """Return the rows as a problem like another."""
+        names = (problem.labels, problem.channels, problem.noise_names)
+        return SimulatedRows(*names, problem.spacing, problem.repeats, tuple(pieces))
+
+    def rows(self) -> Iterator[Piece]:
+        """Yield the rows by pieces."""
+        return iter(self.pieces)
+
+    def information(self) -> Information:
+        """Return the information of all rows."""
+        total = Information.neutral(self.labels, self.channels)
+        for p in self.pieces:
+            total = total + Information.from_rows(self.labels, self.channels, p.regressor, p.effort)
+        return total
+
+    def residuals(self, values: Array) -> Iterator[Left]:
+        """Yield what β leaves, by pieces."""
+        for p in self.pieces:
+            rows = p.regressor
+            yield Left(p.effort - rows @ values, lambda at, rows=rows: rows[at], p.recording)  # type: ignore[misc]
+
+    def residual_energy(self, values: Array) -> Array:
+        """Return the energy of what β leaves, shape (channels,)."""
+        energy = [np.sum(r.values**2, axis=0) for r in self.residuals(values)]
+        return np.asarray(np.sum(energy, axis=0))
+
+
+@dataclass(frozen=True)
+class Passes:
+    """How a simulation and least squares take turns.
+
+    Attributes:
+        passes: Simulations at most.
+        tolerance: Change at which they end [standard deviations, the mean over parameters].
+        halvings: Of a step, at most, whose parameters cannot be simulated.
+        descending: Whether a step is halved, too, that explains less than it began with.
+    """
+
+    passes: int = 20
+    tolerance: float = 0.05
+    halvings: int = 12
+    descending: bool = False
+
+    def settled(
+        self,
+        problem: RowProblem,
+        simulation: Simulation | None,
+        rows: Callable[[Simulation, Array], SimulatedRows],
+        solver: LeastSquares,
+        name: str,
+    ) -> Estimate:
+        """Return the estimate at which simulation and least squares agree.
+
+        Args:
+            problem: What was measured.
+            simulation: Of the same experiment.
+            rows: Returns the rows Z and e + Z β of a simulation with β.
+            solver: Least squares, by which covariance and weights are found.
+            name: Of the estimator, for messages.
+
+        Raises:
+            InvalidSetting: If there is no simulation: the controller is not known.
+            FitError: If it does not settle.
+            SolverFailure: If no step can be simulated.
+        """
+        if simulation is None:
+            raise InvalidSetting(
+                "this estimator simulates the experiment, whose controller is not known",
+                argument=name,
+                cure="state the gains in [controller] of --with, and log q_ref.<joint>",
+            )
+        plain = replace(solver, coloured=False)
+        starts = simulation.starts(problem, plain.fit(problem).fitted)
+        values, made = _first(starts, lambda start: rows(simulation, start))
+        change = np.inf
+        for used in range(1, self.passes + 1):
+            found = plain.fit(made)
+            moved, size = found.fitted - values, found.parameters.std
+            known = np.isfinite(size) & (size > 0.0)
+            change = float(np.sqrt(np.mean((moved[known] / size[known]) ** 2))) if any(known) else 0
+            if change <= self.tolerance or np.abs(moved).max() <= 1e-12 * np.abs(values).max():
+                settled = solver.fit(made)
+                settings = {**settled.settings, "simulated": name, "simulations": used}
+                return replace(settled, passes=used, settings=settings)
+            halves = [values + 0.5**k * moved for k in range(self.halvings + 1)]
+            most = self._left(made, values, found.noise.sigma) if self.descending else np.inf
+            values, made = self._lower(halves, simulation, rows, most, found.noise.sigma)
+        raise FitError(
+            "simulation and least squares do not settle",
+            argument=name,
+            got=f"parameters still moved by {change:.3g} standard deviations after "
+            f"{self.passes} simulations",
+            cure="check the controller's gains and references against the log",
+        )
+
+    def _left(self, made: SimulatedRows, values: Array, sigma: Array) -> float:
+        """Return the energy that is left, channels weighed by their noise."""
+        return float(np.sum(made.residual_energy(values) / sigma**2))
+
+    def _lower(
+        self,
+        halves: Sequence[Array],
+        simulation: Simulation,
+        rows: Callable[[Simulation, Array], SimulatedRows],
+        most: float,
+        sigma: Array,
+    ) -> tuple[Array, SimulatedRows]:
+        """Return the farthest of a step's halves that leaves no more than `most`, with its rows."""
+        for k in range(len(halves)):
+            values, made = _first(halves[k:], lambda tried: rows(simulation, tried))
+            if self._left(made, values, sigma) <= most:
+                break
+        return values, made
+
+
+def _first(
+    candidates: Sequence[Array], rows: Callable[[Array], SimulatedRows]
+) -> tuple[Array, SimulatedRows]:
+    """Return the first of some parameters that can be simulated, with its rows."""
+    for k, values in enumerate(candidates):
+        try:
+            return values, rows(values)
+        except SolverFailure:
+            if k == len(candidates) - 1:
+                raise
+    raise AssertionError("nothing to begin with")
+
+
+def of_outputs(problem: RowProblem, outputs: Iterator[OutputsLike], values: Array) -> SimulatedRows:
+    """Return the errors of a simulation's outputs as rows about its parameters.
+
+    Args:
+        problem: What was measured.
+        outputs: Of the simulation.
+        values: Its parameters β, shape (b,).
+    """
+    pieces = [
+        Piece(o.regressor, o.effort + o.regressor @ values, o.time, o.recording) for o in outputs
+    ]
+    return SimulatedRows.of(problem, pieces)
+
+
+def paired(
+    problem: RowProblem, simulated: RowProblem
+) -> Iterator[tuple[RowsLike, RowsLike, Array, int]]:
+    """Yield rows of measured and of simulated motion that are of the same times.
+
+    Args:
+        problem: What was measured.
+        simulated: The same experiment, simulated.
+
+    Yields:
+        Measured rows, simulated rows, their times and their recording.
+
+    Raises:
+        FitError: If they are not of the same times.
+    """
+    for own, other in zip(problem.rows(), simulated.rows(), strict=True):
+        if own.time.shape != other.time.shape or own.recording != other.recording:
+            raise FitError(
+                "measured and simulated rows are not of the same times",
+                got=f"{len(own.time)} and {len(other.time)} rows from {own.time[0]:g} s on",
+                cure="give a log whose clock and gaps are the same for positions and references",
+            )
+        yield own, other, own.time, own.recording

@@ -1,0 +1,378 @@
+"""A logged experiment simulated anew, with other parameters: the robot under its controller.
+
+Between two steps of the controller its torque is held, and the motion follows the implicit
+midpoint rule (`dynamics.held_steps`): the rows of the regressor at midpoints hold exactly. How
+positions change with parameters comes from the variational equations of these very steps, whose
+coefficients are derivatives of the inverse dynamics by its adjoint: nothing is differenced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.interpolate import CubicHermiteSpline, make_interp_spline
+
+from heft.arrays import Array
+from heft.dynamics import held_steps, kernels
+from heft.errors import InvalidSetting, SolverFailure
+from heft.models import ControllerOptions, Robot
+from heft.plants import Problem, RobotPlant, effort_signals
+from heft.recordings import Recording
+
+from .simulated_robot import SimulatedRobot
+
+CHUNK = 2048  # steps whose derivatives are in memory at once
+
+
+@dataclass(frozen=True, eq=False)
+class FollowedMotion:
+    """What a robot did under its controller, a row a step.
+
+    Attributes:
+        time: When steps begin, shape (N,) [s].
+        position: Then, shape (N, joints) [rad or m].
+        velocity: Likewise.
+        acceleration: Over the step, shape (N, joints).
+        effort: Of the drives, held over the step, shape (N, joints) [N·m or N].
+        step: h [s].
+    """
+
+    time: Array
+    position: Array
+    velocity: Array
+    acceleration: Array
+    effort: Array
+    step: float
+
+    def position_at(self, time: Array) -> Array:
+        """Return positions at some times, shape (n, joints), exact on parabolas."""
+        return np.asarray(CubicHermiteSpline(self.time, self.position, self.velocity)(time))
+
+    def effort_at(self, time: Array) -> Array:
+        """Return efforts at some times, shape (n, joints): each is that of its step's middle."""
+        middle = self.time + 0.5 * self.step
+        return np.stack([np.interp(time, middle, x) for x in self.effort.T], axis=1)
+
+    @property
+    def middle(self) -> tuple[Array, Array, Array]:
+        """Positions, velocities and accelerations in the middle of the steps."""
+        h = self.step
+        return (
+            self.position + 0.5 * h * self.velocity,
+            self.velocity + 0.5 * h * self.acceleration,
+            self.acceleration,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Outputs:
+    """Errors of positions or efforts that a simulation leaves, with their sensitivities.
+
+    Attributes:
+        regressor: Derivative of what is simulated by β, shape (N, channels, b).
+        effort: Measured less simulated, shape (N, channels) [rad or m; N·m or N].
+        time: Shape (N,) [s].
+        recording: Position of the recording in the problem.
+    """
+
+    regressor: Array
+    effort: Array
+    time: Array
+    recording: int
+
+
+def _between(values: Array, begin: Array, step: float, time: Array) -> Array:
+    """Return what is known at even times at others, by straight lines.
+
+    Args:
+        values: Shape (N, …).
+        begin: Their times, a step apart, shape (N,) [s].
+        step: [s].
+        time: Those that are asked for, shape (n,) [s].
+    """
+    place = (time - begin[0]) / step
+    first = np.clip(place.astype(np.intp), 0, len(values) - 2)
+    share = (place - first)[:, None, None]
+    return np.asarray((1.0 - share) * values[first] + share * values[first + 1])
+
+
+@dataclass(frozen=True, eq=False)
+class ClosedLoop:
+    """A robot under the controller that its logs were made with; what estimators simulate with.
+
+    Attributes:
+        robot: With a fixed base, and friction that remembers nothing.
+        controller: Gains of its joints.
+        believed: Robot whose model says the feed-forward torque.
+        standstill: Speed s of Coulomb friction F tanh(w/s) [rad/s]; `LINEAR_SCALE` times that where
+            a joint slides.
+        drives: What is known of friction and rotors, by name, such as `elbow.armature`: with it and
+            the model file's bodies estimators begin. They begin with least squares if None.
+        begin: Time over which the first positions tell where the robot began [s].
+        settle: Time from a log's begin on in which it may still come to what was not logged, such
+            as the state that it began with [s].
+
+    Raises:
+        InvalidModel: If the base floats.
+        InvalidSetting: If a joint has no gains, is held still, or has friction with a memory.
+    """
+
+    robot: Robot
+    controller: ControllerOptions
+    believed: Robot
+    drives: Mapping[str, float] | None = None
+    standstill: float = 0.018
+    begin: float = 0.1
+    settle: float = 0.5
+
+    def __post_init__(self) -> None:
+        robot, gains = self.robot, self.controller.joint
+        without = [j for j in robot.joints if j not in gains]
+        if without or robot.options.still:
+            raise InvalidSetting(
+                "a controller is to hold every joint that moves",
+                argument="[controller.joint.NAME]",
+                got=f"none of {', '.join(without or sorted(robot.options.still))}",
+                cure="state the gains of all joints; joints that are held still are not simulated",
+            )
+        _ = self.simulated_robot  # which refuses what it cannot simulate
+
+    @cached_property
+    def simulated_robot(self) -> SimulatedRobot:
+        """The robot as it is simulated."""
+        return SimulatedRobot(self.robot, self.standstill)
+
+    @staticmethod
+    def of(robot: Robot) -> ClosedLoop | None:
+        """Return the loop that the robot's options state; None if they state no controller."""
+        controller = robot.options.controller
+        if controller is None:
+            return None
+        believed = robot
+        if controller.model is not None:
+            believed = Robot.from_file(Path(controller.model), robot.options)
+        return ClosedLoop(robot, controller, believed)
+
+    # --- what estimators ask (`estimators.Simulation`)
+
+    def starts(self, problem: Problem[RobotPlant], values: Array) -> tuple[Array, ...]:
+        """Return β to begin with: as known, or by least squares, then mixed with the model file's.
+
+        Args:
+            problem: Whose robot has the file's numbers.
+            values: β by least squares, shape (b,).
+        """
+        space = problem.plant.space
+        columns = space.matrix @ space.nominal
+        for k, name in enumerate(problem.plant.labels.names):
+            columns[k] = (self.drives or {}).get(name, columns[k])
+        file = np.asarray(problem.base.matrix @ columns)
+        if self.drives is not None:
+            return file, values, 0.5 * (file + values)
+        return values, 0.5 * (file + values), file
+
+    def simulated(self, problem: Problem[RobotPlant], values: Array) -> Problem[RobotPlant]:
+        """Return the problem with the logs that the loop makes with other parameters.
+
+        Args:
+            problem: Whose logs hold the references.
+            values: β, shape (b,).
+
+        Raises:
+            MissingSignal: If a reference is not logged.
+            SolverFailure: If the simulated robot does not stay finite.
+        """
+        made = []
+        standard = problem.base.spread(values)
+        for recording in problem.recordings:
+            time, lost = self._clock(recording)
+            motion = self.followed(recording, standard)
+            q, tau = motion.position_at(time), motion.effort_at(time - problem.delay)
+            q[lost] = np.nan  # so that the same rows are left out
+            columns = {"q": self._by_joint(q), "tau": self._by_joint(tau)}
+            new = Recording.from_arrays(time, recording.name, **columns)
+            made.append(new if recording.selection is None else new.selecting(recording.selection))
+        return problem.with_recordings(made)
+
+    def positions(self, problem: Problem[RobotPlant], values: Array) -> Iterator[Outputs]:
+        """Yield errors of the positions and their sensitivities to β; see `simulated`."""
+        names = [f"q.{j}" for j in self.robot.joints]
+        for k, recording, time, motion, (moved, _) in self._compared(problem, values):
+            measured = recording.whole(names).values[self._late(recording)]
+            slope = _between(moved, motion.time, motion.step, time)
+            yield Outputs(slope, measured - motion.position_at(time), time, k)
+
+    def efforts(self, problem: Problem[RobotPlant], values: Array) -> Iterator[Outputs]:
+        """Yield errors of the efforts and their sensitivities to β; see `simulated`."""
+        for k, recording, time, motion, (_, moved) in self._compared(problem, values):
+            signals = effort_signals(self.robot, recording)
+            found = recording.whole([s for s, _, _ in signals]).values
+            measured = found * [factor for _, _, factor in signals]
+            channels = [c for _, c, _ in signals]
+            held = time - problem.delay
+            error = measured[self._late(recording)] - motion.effort_at(held)[:, channels]
+            middle = motion.time + 0.5 * motion.step
+            slope = _between(moved[:, channels], middle, motion.step, held)
+            yield Outputs(slope, error, time, k)
+
+    def _compared(
+        self, problem: Problem[RobotPlant], values: Array
+    ) -> Iterator[tuple[int, Recording, Array, FollowedMotion, tuple[Array, Array]]]:
+        """Yield each log with the times that count, its simulation, and what that changes by."""
+        standard = problem.base.spread(values)
+        for k, recording in enumerate(problem.recordings):
+            motion = self.followed(recording, standard)
+            moved = self.sensitivities(motion, standard, problem.base.kept)
+            time, _ = self._clock(recording)
+            yield k, recording, time[self._late(recording)], motion, moved
+
+    def _late(self, recording: Recording) -> NDArray[np.bool_]:
+        """Return the rows of a log that count: whole, chosen, and not of its begin."""
+        time, lost = self._clock(recording)
+        late = (time >= time[0] + self.settle) & np.logical_not(lost)
+        if recording.selection is not None:
+            late &= recording.selection(np.arange(len(time)))
+        return late
+
+    # --- simulation
+
+    def followed(self, recording: Recording, standard: Array) -> FollowedMotion:
+        """Return the motion along a log's reference.
+
+        Args:
+            recording: Log with `q_ref.<joint>`.
+            standard: Standard parameters, shape (p,), in the order and units of `robot.labels`.
+
+        Raises:
+            MissingSignal: If a reference is not logged.
+            SolverFailure: If the simulated robot does not stay finite.
+        """
+        held_steps.KERNELS.prepare()
+        robot, h = self.robot, 1.0 / self.controller.rate
+        clock, wanted = self._wanted(recording)
+        numbers = self.simulated_robot.numbers(standard)
+        n = len(robot.joints)
+        log = np.zeros((4, len(clock), n))
+        tree = kernels.compile_tree(robot.tree)
+        args = (numbers.bodies, numbers.rotors, numbers.drives, np.array(robot.gravity))
+        offset = np.array(robot.tree.offset, dtype=float)
+        start = self._start(recording, wanted[0, :2])
+        with np.errstate(all="ignore"):
+            try:
+                done = held_steps.follow(
+                    tree, offset, *args, self._gains, start, wanted, h, self._keep, log
+                )
+            except np.linalg.LinAlgError:
+                done = 0
+        if done < len(clock) or not np.isfinite(log).all():
+            raise SolverFailure(
+                "the simulated robot does not stay finite",
+                argument=robot.name,
+                got=f"at {clock[min(done, len(clock) - 1)]:.3f} s of {recording.name}",
+                cure="begin nearer to the truth, or look at the controller's gains and rate",
+            )
+        q, v, a, tau = log
+        return FollowedMotion(clock, q, v, a, tau, h)
+
+    def sensitivities(
+        self, motion: FollowedMotion, standard: Array, columns: tuple[int, ...]
+    ) -> tuple[Array, Array]:
+        """Return the derivatives of positions and efforts by parameters.
+
+        Args:
+            motion: As `followed` returns it.
+            standard: Its parameters, shape (p,).
+            columns: Positions of the parameters among the standard ones.
+
+        Returns:
+            ∂q/∂parameters at the begins of the steps, and ∂τ/∂parameters over them, each of shape
+            (N, joints, columns).
+        """
+        held_steps.KERNELS.prepare()
+        count, n = motion.position.shape
+        model = self.simulated_robot
+        M, K, D = (np.empty((count, n, n)) for _ in range(3))
+        Y = np.empty((count, n, len(columns)))
+        for first in range(0, count, CHUNK):
+            cut = slice(first, first + CHUNK)
+            q, v, a = (x[cut] for x in motion.middle)
+            M[cut], K[cut], D[cut], Y[cut] = model.linearised(q, v, a, standard, columns)
+        places, efforts = np.empty_like(Y), np.empty_like(Y)
+        held_steps.carry(M, K, D, Y, self._gains, motion.step, self._keep, places, efforts)
+        return places, efforts
+
+    # --- its parts
+
+    @cached_property
+    def _gains(self) -> Array:
+        joints = [self.controller.joint[j] for j in self.robot.joints]
+        return np.array([[g.position, g.velocity, g.integral] for g in joints]).T.copy()
+
+    @property
+    def _keep(self) -> float:
+        """Share of the differentiated position that its filter takes; below 0 without one."""
+        corner = self.controller.filter
+        return (
+            -1.0 if corner is None else 1.0 - np.exp(-2.0 * np.pi * corner / self.controller.rate)
+        )
+
+    def _by_joint(self, values: Array) -> Mapping[str, Array]:
+        return dict(zip(self.robot.joints, values.T, strict=True))
+
+    def _clock(self, recording: Recording) -> tuple[Array, NDArray[np.bool_]]:
+        """Return a log's times, and which of its rows hold no positions."""
+        joints = self.robot.joints
+        names = [f"{kind}.{j}" for kind in ("q", "tau", "current") for j in joints]
+        block = recording.whole([n for n in names if n in recording.sources])
+        return block.time, np.logical_not(np.isfinite(block.values).all(axis=1))
+
+    def _wanted(self, recording: Recording) -> tuple[Array, Array]:
+        """Return the controller's clock, and its references with the feed-forward torque."""
+        names = [f"q_ref.{j}" for j in self.robot.joints]
+        recording.require(names, "is what the controller was to follow", set(names))
+        block = recording.whole(names)
+        good = np.isfinite(block.values).all(axis=1)
+        time, reference = block.time[good], block.values[good]
+        h = 1.0 / self.controller.rate
+        clock = time[0] + h * np.arange(int(np.ceil((time[-1] - time[0]) / h)) + 2)
+        within = np.minimum(clock, time[-1])
+        spline = make_interp_spline(time, reference, k=5)
+        q, v, a = (np.asarray(spline(within, nu)) for nu in range(3))
+        return clock, np.ascontiguousarray(np.stack([q, v, self._ahead(q, v, a)], axis=1))
+
+    def _start(self, recording: Recording, reference: Array) -> Array:
+        """Return position and velocity at a log's begin: a parabola through its first positions.
+
+        Args:
+            recording: Log.
+            reference: What is taken where it has no positions, shape (2, joints).
+        """
+        names = [f"q.{j}" for j in self.robot.joints]
+        if not set(names) <= set(recording.sources):
+            return np.array(reference)
+        block = recording.whole(names)
+        good = np.isfinite(block.values).all(axis=1)
+        time, q = block.time[good], block.values[good]
+        early = time <= time[0] + self.begin
+        if np.count_nonzero(early) < 4:
+            return np.array(reference)
+        found = np.polynomial.polynomial.polyfit(time[early] - time[0], q[early], 2)
+        return np.array(found[:2])
+
+    def _ahead(self, q: Array, v: Array, a: Array) -> Array:
+        """Return the feed-forward torque along a reference, shape (N, joints) [N·m or N]."""
+        if self.controller.feedforward == "none":
+            return np.zeros_like(q)
+        if self.controller.feedforward == "gravity":
+            v, a = np.zeros_like(v), np.zeros_like(a)
+        model = self.believed
+        motion = kernels.motion_of(model.tree, model.gravity, q, v, a)
+        known = [self.controller.joint[j] for j in self.robot.joints]
+        rotor, viscous = np.array([[g.armature, g.viscous] for g in known]).T
+        bodies = kernels.inverse_dynamics(model.tree, motion, model.written_bodies()).T
+        return np.asarray(bodies + rotor * a + viscous * v)

@@ -1,0 +1,168 @@
+"""A robot as it is simulated: its parameters for the compiled steps, and its derivatives.
+
+Coulomb friction is F tanh(w/s), which a drive at rest creeps by.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.dynamics import (
+    LINEAR_SCALE,
+    Armature,
+    Coulomb,
+    DriveState,
+    Offset,
+    Sigmoid,
+    Viscous,
+    adjoint,
+    drive_columns,
+    kernels,
+)
+from heft.errors import InvalidModel, InvalidSetting
+from heft.information import PARAMETER_COUNT
+from heft.models import Robot
+
+SIMULATED = (Armature, Viscous, Coulomb, Sigmoid, Offset)
+
+
+@dataclass(frozen=True, eq=False)
+class Numbers:
+    """Parameters of a robot as the compiled steps take them (`dynamics.held_steps`).
+
+    Attributes:
+        bodies: Ten a body, shape (10 bodies,).
+        rotors: Inertia of the rotors, shape (channels, channels).
+        drives: Ratios; viscous coefficients, offsets, amplitudes and speeds of sigmoids.
+    """
+
+    bodies: Array
+    rotors: Array
+    drives: tuple[Array, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class SimulatedRobot:
+    """A robot whose friction is a function of the speed, for simulations of any parameters.
+
+    Attributes:
+        robot: With a fixed base, and friction that remembers nothing.
+        standstill: Speed s of Coulomb friction F tanh(w/s) [rad/s]; `LINEAR_SCALE` times that where
+            a joint slides.
+
+    Raises:
+        InvalidModel: If the base floats.
+        InvalidSetting: If friction has a memory, takes the load, or is the user's own.
+    """
+
+    robot: Robot
+    standstill: float
+
+    def __post_init__(self) -> None:
+        robot = self.robot
+        if robot.tree.free_base:
+            raise InvalidModel("a floating base is not simulated", argument='base = "free"')
+        wild = [robot.drives.name(c) for c in robot.drive_columns if type(c[1]) not in SIMULATED]
+        if wild or robot.own_columns is not None:
+            raise InvalidSetting(
+                "friction that remembers, takes the load or is a user's own is not simulated",
+                argument="[joint.NAME] friction",
+                got=", ".join(wild[:3]) or "own columns",
+                cure='say friction = "simple" for methods that simulate',
+            )
+
+    def linearised(
+        self, q: Array, v: Array, a: Array, standard: Array, columns: tuple[int, ...]
+    ) -> tuple[Array, Array, Array, Array]:
+        """Return the derivatives of the inverse dynamics, friction and rotors included.
+
+        Args:
+            q: Positions, N states, shape (N, joints) [rad or m].
+            v: Velocities likewise.
+            a: Accelerations likewise.
+            standard: Parameters, shape (p,).
+            columns: Positions of those by which is differentiated.
+
+        Returns:
+            ∂τ/∂a, ∂τ/∂q and ∂τ/∂v, each of shape (N, joints, joints), and ∂τ/∂parameters, shape
+            (N, joints, columns).
+        """
+        robot, numbers = self.robot, self.numbers(standard)
+        tree, n = robot.tree, len(robot.joints)
+        moving = kernels.motion_of(tree, robot.gravity, q, v, a)
+        slots = kernels.full_slots(tree)
+        M, K, D = (np.empty((len(q), n, n)) for _ in range(3))
+        for c in range(n):
+            seeds = np.zeros((n, slots.shape[1], len(q)))
+            seeds[c] = np.where(slots[c] >= 0, numbers.bodies, 0.0)[:, None]
+            by_q, by_v, by_a = adjoint.pull_back(tree, moving, np.moveaxis(seeds, 2, 0))
+            K[:, c], D[:, c], M[:, c] = by_q.T, by_v.T, by_a.T
+        ratios, viscous, _, amplitude, scale = numbers.drives
+        w = v @ ratios.T
+        fading = 1.0 - np.tanh(w[:, :, None] / scale) ** 2
+        fall = viscous + np.sum(amplitude / scale * fading, axis=2)
+        D += np.einsum("nd,dc,dk->nck", fall, ratios, ratios)
+        return M + numbers.rotors, K, D, self._rows(moving, q, v, a, columns)
+
+    def _rows(
+        self, moving: kernels.Motion, q: Array, v: Array, a: Array, columns: tuple[int, ...]
+    ) -> Array:
+        """Return the regressor of some columns, Coulomb friction as it is simulated."""
+        robot = self.robot
+        slots = kernels.slots_of(robot.tree, columns)
+        out = np.zeros((len(robot.joints), len(columns), len(q)))
+        kernels.regressor(robot.tree, moving, out, 1, slots)
+        own = PARAMETER_COUNT * len(robot.tree.names)
+        state = DriveState(q.T, v.T, a.T, np.zeros((0, len(q))), np.zeros(q.T.shape))
+        chosen = [robot.drive_columns[c - own] for c in columns if c >= own]
+        shown = [(d, Sigmoid(self._speed(d)) if isinstance(t, Coulomb) else t) for d, t in chosen]
+        made = drive_columns.columns(robot.drives, shown, state)
+        first = sum(c < own for c in columns)
+        for (channel, column), weight in zip(made.acts, made.weights, strict=True):
+            out[channel, first + column] += weight * made.values[column]
+        return np.moveaxis(out, 2, 0)
+
+    def _speed(self, drive: int) -> float:
+        """Return the speed s of a drive's Coulomb friction [rad/s or m/s]."""
+        return self.standstill * (LINEAR_SCALE if self.robot.drives[drive].linear else 1.0)
+
+    def numbers(self, standard: Array) -> Numbers:
+        """Return standard parameters as the compiled steps take them.
+
+        Args:
+            standard: Shape (p,), in the order and units of `robot.labels`.
+        """
+        robot = self.robot
+        own = PARAMETER_COUNT * len(robot.tree.names)
+        ratios = np.array([d.ratio for d in robot.drives])
+        viscous, offset, rotor = np.zeros((3, len(ratios)))
+        scales = self._scales
+        amplitude = np.zeros(scales.shape)
+        for k, (d, term) in enumerate(robot.drive_columns, own):
+            value = standard[k]
+            if isinstance(term, Armature):
+                rotor[d] = value
+            elif isinstance(term, Viscous):
+                viscous[d] = value
+            elif isinstance(term, Offset):
+                offset[d] = value
+            else:
+                speed = self._speed(d) if isinstance(term, Coulomb) else term.scale
+                amplitude[d, np.flatnonzero(scales[d] == speed)[0]] += value
+        rotors = (ratios.T * rotor) @ ratios
+        drives = (ratios, viscous, offset, amplitude, scales)
+        return Numbers(np.array(standard[:own], dtype=float), rotors, drives)
+
+    @cached_property
+    def _scales(self) -> Array:
+        """Speeds of each drive's sigmoids, Coulomb friction's first, shape (drives, most)."""
+        found: list[list[float]] = [[self._speed(d)] for d in range(len(self.robot.drives))]
+        for d, term in self.robot.drive_columns:
+            if isinstance(term, Sigmoid) and term.scale not in found[d]:
+                found[d].append(term.scale)
+        most = max(map(len, found))
+        return np.array([(*s, *[1.0] * (most - len(s))) for s in found])
