@@ -212,6 +212,13 @@ def test_what_is_no_file_of_columns_is_refused(what: str, tmp_path: Path) -> Non
     assert str(path) in str(refused.value)
 
 
+def test_a_file_that_is_not_there_is_named_with_the_one_that_is(tmp_path: Path) -> None:
+    (tmp_path / "springs.py").write_text("def columns(q, v, a):\n    return []\n")
+    with pytest.raises(InputError, match="does not exist") as refused:
+        OwnColumns.load(tmp_path / "sprngs.py", ("elbow",))
+    assert "springs.py" in str(refused.value.explain())
+
+
 def test_other_columns_at_another_motion_are_refused() -> None:
     calls = []
 

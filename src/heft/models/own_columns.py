@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from heft.arrays import Array
 from heft.dynamics import DriveState
 from heft.errors import InputError, InvalidSetting, nearest
+from heft.files import require_regular
 from heft.information import Labels
 
 FUNCTION = "columns"  # its name in the file
@@ -88,9 +89,10 @@ class OwnColumns:
             joints: Names of the robot's joints.
 
         Raises:
-            InputError: If it cannot be run, or has no such function.
+            InputError: If it is missing, cannot be run, or has no such function.
             InvalidSetting: If what the function returns are no columns of this robot.
         """
+        require_regular(path, "file of own columns", InputError)
         try:
             defined = runpy.run_path(str(path))
         except (Exception, SystemExit) as problem:  # whatever the user's code raises
