@@ -80,8 +80,8 @@ def test_simulators_without_a_controller_are_not_run(tmp_path: Path) -> None:
     )
     told = f'[controller]\nfeedforward = "gravity"\nrate = 1000\n{gains}\n'
     (tmp_path / "with.toml").write_text(told)
-    known = replace(real, options=tmp_path / "with.toml").trial(("didim",)).results
-    assert known["didim"].get("failed") != "not run: controller unknown"
+    known = replace(real, options=tmp_path / "with.toml").trial(("instrumental",)).results
+    assert known["instrumental"].get("failed") != "not run: controller unknown"
 
 
 def test_settings_name_what_there_is() -> None:

@@ -237,7 +237,7 @@ class ClosedLoop:
         late = (time >= time[0] + self.settle) & np.logical_not(lost)
         if recording.selection is not None:
             late &= recording.selection(np.arange(len(time)))
-        return late
+        return np.asarray(late, dtype=np.bool_)
 
     # --- simulation
 

@@ -112,7 +112,7 @@ class Case:
             motion=self.motion("log"),
             controller=CONTROLLER,
             duration=self.duration,
-            other_duration=self.duration,
+            other_duration=1.2 * self.duration,
             wrong=WRONG[0],
             shift=WRONG[1],
             run_in=RUN_IN,
