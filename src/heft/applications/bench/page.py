@@ -103,6 +103,7 @@ def page(names: Sequence[str], guesses: int, found: Sequence[Summary], real: Out
             (
                 name,
                 Table("Median / 90th percentile", HEAD, [_cells(s) for s in group]),
+                _legend(group),
                 list(_plots(name, group)),
             )
             for name, group in _by_robot(found).items()
@@ -115,6 +116,18 @@ def page(names: Sequence[str], guesses: int, found: Sequence[Summary], real: Out
     )
 
 
+def _names(group: Sequence[Summary]) -> list[str]:
+    return list(dict.fromkeys(s.name for s in group))
+
+
+def _legend(group: Sequence[Summary]) -> list[tuple[str, str]]:
+    """Return the role of each candidate's line, and what to call it."""
+    return [
+        (ROLES[k % len(ROLES)], name if k < len(ROLES) else f"{name}, dashed")
+        for k, name in enumerate(_names(group))
+    ]
+
+
 def _plots(name: str, group: Sequence[Summary]) -> Iterator[Plot]:
     """Yield bias, error and torque error over the noise of encoders, a line a candidate."""
     measures: tuple[tuple[str, Callable[[Summary], float]], ...] = (
@@ -123,7 +136,7 @@ def _plots(name: str, group: Sequence[Summary]) -> Iterator[Plot]:
         ("Error over the bound, median", lambda s: s.rmse[0]),
         ("Torque error of another motion, median [%]", lambda s: 100.0 * s.torque[0]),
     )
-    names = list(dict.fromkeys(s.name for s in group))
+    names = _names(group)
     for title, measure in measures:
         series = []
         for k, candidate in enumerate(names):
