@@ -317,7 +317,7 @@ def mcap(dice: Dice, folder: Path) -> Path:
         messages += [record(5, bytes(22) + LONG)] * dice.count(20)
     inside = b"".join(heads + messages)
     data = b"".join(heads)
-    for _ in range(dice.or_odd(1, (0, 2, 30))):
+    for _ in range(min(dice.or_odd(1, (0, 2, 30)), max(2, 10_000_000 // max(len(inside), 1)))):
         name = dice.one(("", "zstd", "lz4"))
         body = {"zstd": zstandard.compress, "lz4": lz4.frame.compress, "": bytes}[name](inside)
         name = dice.or_odd(name, ("zstd", "lz4", "none"))
