@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from heft.applications.identification import Settings, fit_experiment, open_experiment
 from heft.errors import InvalidSetting, MissingSignal, SolverFailure
 from heft.experiments import ClosedLoop
 from heft.models import ControllerOptions, JointGains, JointOptions, Options, Robot
@@ -157,3 +158,35 @@ def test_what_cannot_be_simulated_is_refused() -> None:
         loop(robot).followed(log, truth(robot))
     with pytest.raises(SolverFailure, match="finite"):
         loop(robot).followed(reference(), -truth(robot))
+
+
+def noisy(robot: Robot, seed: int) -> Recording:
+    """Return a log of the loop with encoders that err by a milliradian."""
+    problem = Problem(RobotPlant(robot), (reference(6.0),), Smoothing(15.0, delay=0.0))
+    beta = problem.base.matrix @ truth(robot)
+    log = loop(robot).simulated(problem, beta).recordings[0]
+    rng = np.random.default_rng(seed)
+    q, tau = (log.whole([f"{k}.{j}" for j in robot.joints]) for k in ("q", "tau"))
+    seen = q.values + 1e-3 * rng.normal(size=q.values.shape)
+    felt = tau.values + 0.02 * tau.values.std(axis=0) * rng.normal(size=tau.values.shape)
+    asked = reference(6.0).whole([f"q_ref.{j}" for j in robot.joints]).values
+    columns = {"q": seen, "tau": felt, "q_ref": asked}
+    named = {k: dict(zip(robot.joints, x.T, strict=True)) for k, x in columns.items()}
+    return Recording.from_arrays(q.time, "noisy", **named)
+
+
+@pytest.mark.parametrize("method", ["instrumental", "didim", "output-error"])
+def test_noise_of_encoders_hardly_moves_what_is_simulated(method: str) -> None:
+    """Rows of a sharp cutoff: their noise ruins least squares, and is in no simulated row."""
+    robot = arm()
+    smoothing = Smoothing(40.0, delay=0.0)
+    errors: dict[str, list[Array]] = {method: [], "least-squares": []}
+    for seed in range(3):
+        for name, found in errors.items():
+            settings = Settings(smoothing=smoothing, method=name, threads=1)
+            problem, settings = open_experiment(robot, (noisy(robot, seed),), settings)
+            fit = fit_experiment(problem, settings)
+            wanted = fit.problem.base.matrix @ truth(robot)
+            found.append((fit.estimate.fitted - wanted) / np.abs(wanted).max())
+    bias, plain = (np.abs(np.mean(errors[m], axis=0)).max() for m in (method, "least-squares"))
+    assert bias < 0.5 * plain
