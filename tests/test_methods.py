@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -12,8 +13,10 @@ import pytest
 from heft.applications.identification import Identification, Identified, Settings, identify, report
 from heft.applications.identification.earlier import Earlier
 from heft.applications.identification.results import schema, write
-from heft.errors import InvalidSetting
-from heft.estimators import Limits, PhysicallyConsistent
+from heft.errors import InvalidSetting, MissingSignal
+from heft.estimators import ESTIMATORS, Limits, PhysicallyConsistent
+from heft.models import Robot
+from heft.models.controller_options import ControllerOptions, JointGains
 from tests.test_identification import STILL, arm_log, noisy, off, planar
 
 METHODS = {
@@ -78,3 +81,18 @@ def test_log_cholesky_has_no_limits_of_links() -> None:
     settings = Settings(STILL, method="log-cholesky", consistent=limits)
     with pytest.raises(InvalidSetting, match="conic solver"):
         identify(planar(), [arm_log(noisy())], settings=settings)
+
+
+@pytest.mark.parametrize("name", [n for n, m in ESTIMATORS.items() if m.simulates])
+def test_those_that_simulate_are_refused_at_once_without_a_controller(name: str) -> None:
+    said: list[str] = []
+    settings = Settings(STILL, method=name)
+    with pytest.raises(InvalidSetting, match="controller is not known"):
+        identify(planar(), [arm_log(noisy())], settings=settings, progress=said.append)
+    robot = planar()
+    gains = dict.fromkeys(robot.joints, JointGains(100.0, 10.0))
+    options = replace(robot.options, controller=ControllerOptions(gains))
+    known = Robot.from_text(robot.source, options)
+    with pytest.raises(MissingSignal, match="q_ref"):
+        identify(known, [arm_log(noisy())], settings=settings, progress=said.append)
+    assert said == []

@@ -15,7 +15,7 @@ from .errors_in_variables import measured_regressor_covariance, signal_projectio
 from .total_least_squares import TotalLeastSquares
 from .bayesian import BayesianRegression
 from .regressor_noise import ErrorsInVariables
-from .simulated_rows import Simulation
+from .simulated_rows import Simulation, unknown_controller
 from .instrumental import InstrumentalVariables
 from .didim import Didim
 from .output_error import OutputError

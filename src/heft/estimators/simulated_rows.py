@@ -158,6 +158,19 @@ class SimulatedRows:
         return np.asarray(np.sum(energy, axis=0))
 
 
+def unknown_controller(name: str) -> InvalidSetting:
+    """Return the refusal of an estimator that simulates, where there is nothing to simulate with.
+
+    Args:
+        name: Of the estimator.
+    """
+    return InvalidSetting(
+        "this estimator simulates the experiment, whose controller is not known",
+        argument=f"--method {name}",
+        cure="state the gains in [controller] of --with, and log q_ref.<joint>",
+    )
+
+
 @dataclass(frozen=True)
 class Passes:
     """How a simulation and least squares take turns.
@@ -197,11 +210,7 @@ class Passes:
             SolverFailure: If no step can be simulated.
         """
         if simulation is None:
-            raise InvalidSetting(
-                "this estimator simulates the experiment, whose controller is not known",
-                argument=name,
-                cure="state the gains in [controller] of --with, and log q_ref.<joint>",
-            )
+            raise unknown_controller(name)
         plain = replace(solver, coloured=False)
         starts = simulation.starts(problem, plain.fit(problem).fitted)
         values, made = _first(starts, lambda start: rows(simulation, start))

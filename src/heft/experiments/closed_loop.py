@@ -331,10 +331,19 @@ class ClosedLoop:
         block = recording.whole([n for n in names if n in recording.sources])
         return block.time, np.logical_not(np.isfinite(block.values).all(axis=1))
 
-    def _wanted(self, recording: Recording) -> tuple[Array, Array]:
-        """Return the controller's clock, and its references with the feed-forward torque."""
+    def require_references(self, recording: Recording) -> list[str]:
+        """Return the names of a log's references.
+
+        Raises:
+            MissingSignal: If it lacks one.
+        """
         names = [f"q_ref.{j}" for j in self.robot.joints]
         recording.require(names, "is what the controller was to follow", set(names))
+        return names
+
+    def _wanted(self, recording: Recording) -> tuple[Array, Array]:
+        """Return the controller's clock, and its references with the feed-forward torque."""
+        names = self.require_references(recording)
         block = recording.whole(names)
         good = np.isfinite(block.values).all(axis=1)
         time, reference = block.time[good], block.values[good]

@@ -30,6 +30,7 @@ from heft.estimators import (
     PhysicallyConsistent,
     block_moments,
     robust,
+    unknown_controller,
 )
 from heft.experiments import ClosedLoop
 from heft.files import solid_box
@@ -150,9 +151,10 @@ def open_experiment(
 
     Raises:
         InvalidRecording: If no log is given, or a torque signal is constant in all logs.
-        InvalidSetting: If no joint's torque is measured, the options limit an unknown link, gains
-            are to be found beside contacts, or outliers in rows that are filtered or of the weak
-            form.
+        MissingSignal: If the method simulates, and a log lacks the controller's references.
+        InvalidSetting: If no joint's torque is measured, the method simulates and the options state
+            no controller, they limit an unknown link, gains are to be found beside contacts, or
+            outliers in rows that are filtered or of the weak form.
     """
     if not logs:
         raise InvalidRecording("no log is given", cure="name at least one log after the model file")
@@ -162,6 +164,8 @@ def open_experiment(
             argument="[joint.NAME] measured, position",
             cure="leave one joint measured, and not held still",
         )
+    if ESTIMATORS[settings.method].simulates:
+        _refuse_unknown_controller(robot, logs, settings.method)
     if (solver := ESTIMATORS[settings.method].solver) != "conic":
         settings = replace(settings, consistent=replace(settings.consistent, solver=solver))
     if robot.options.limits:
@@ -270,6 +274,15 @@ def fit_experiment(
         progress("dropping base parameters that are not essential")
         estimate = chosen.reduced(estimate, problem.residual_energy(estimate.fitted))
     return ExperimentFit(problem, information, estimate, left_out, delay, blocks, moments)
+
+
+def _refuse_unknown_controller(robot: Robot, logs: Sequence[Recording], method: str) -> None:
+    """Refuse an estimator that simulates where the controller or its references are not known."""
+    loop = ClosedLoop.of(robot)
+    if loop is None:
+        raise unknown_controller(method)
+    for recording in logs:
+        loop.require_references(recording)
 
 
 def _simulating(settings: Settings, problem: Problem[Any]) -> Estimator:
