@@ -14,6 +14,8 @@ from heft.errors import InvalidRecording, MissingSignal
 from heft.recordings.columns import ColumnMap
 from heft.recordings.formats import mcap, shared_walk
 from heft.recordings.formats import table as table_module
+from heft.recordings.formats.layouts import Group, Malformed
+from heft.recordings.formats.messages import Channel, read_group
 from heft.recordings.formats.registry import read_table
 from heft.recordings.formats.table import refuse
 from heft.recordings.recording import Recording
@@ -344,3 +346,24 @@ def test_topics_that_are_joined_are_walked_through_once(
     chunks, walks = walks - begun, 0
     assert once and sum(len(block) for block in opened.read(opened.columns)) == 400
     assert walks == chunks
+
+
+def imu(**changed: Array) -> Group:
+    """Return two messages of an inertial sensor by a definition of the file's own."""
+    names = [f"{v}.{a}" for v in ("angular_velocity", "linear_acceleration") for a in "xyz"]
+    names += [f"orientation.{a}" for a in "xyzw"]
+    numbers = {n: np.ones((2, 1)) for n in (*names, "header.stamp.sec", "header.stamp.nanosec")}
+    numbers["orientation_covariance"] = -np.ones((2, 9))
+    strings = {"header.frame_id": ("tool",)}
+    return Group(np.arange(2), numbers | changed, strings)
+
+
+def test_fields_that_a_files_own_definition_leaves_empty_are_refused_or_none() -> None:
+    channel = Channel("/imu", "sensor_msgs/msg/Imu", "cdr")
+    _, found = read_group(channel, imu(), {})
+    assert "acc.tool.x" in found and "quat.tool.x" not in found
+    for name in ("header.stamp.sec", "header.stamp.nanosec", "angular_velocity.y"):
+        with pytest.raises(Malformed, match=r"stamp is empty|lacks"):
+            read_group(channel, imu(**{name: np.ones((2, 0))}), {})
+    _, found = read_group(channel, imu(orientation_covariance=np.ones((2, 0))), {})
+    assert "quat.tool.x" in found

@@ -278,7 +278,8 @@ def read_group(
     frame = frames.get(channel.topic) or "".join(group.strings.get(field, ())) or "unnamed"
     for path, kind, letters in FRAMED[channel.kind]:
         for letter in letters:
-            if f"{path}.{letter}" not in group.numbers:
+            told = group.numbers.get(f"{path}.{letter}")
+            if told is None or not told.shape[1]:
                 raise Malformed(f"it lacks '{path}.{letter}'")
             columns[f"{kind}.{frame}.{letter}"] = (f"{path}.{letter}", 0)
     if _no_orientation(channel, group):
@@ -295,7 +296,9 @@ def _known(group: Group, place: tuple[str, int]) -> bool:
 def _no_orientation(channel: Channel, group: Group) -> bool:
     """Whether an IMU says that it knows no orientation: its first covariance is -1."""
     covariance = group.numbers.get("orientation_covariance")
-    return channel.kind.endswith("Imu") and covariance is not None and covariance[0, 0] == -1.0
+    if covariance is None or not covariance.size or not channel.kind.endswith("Imu"):
+        return False
+    return bool(covariance[0, 0] == -1.0)
 
 
 def stamps_of(group: Group) -> NDArray[np.int64] | None:
@@ -315,6 +318,8 @@ def stamps_of(group: Group) -> NDArray[np.int64] | None:
     )
     if seconds is None or rest is None:
         return None
+    if not (seconds.shape[1] and rest.shape[1]):  # by a definition of the file's own
+        raise Malformed("its stamp is empty")
     whole, part = seconds[:, 0], rest[:, 0]
     if not all(((x >= -LATEST) & (x <= LATEST)).all() for x in (whole, part)):
         raise Malformed("its stamp is none")  # it would begin again at the far end of the numbers
