@@ -98,8 +98,8 @@ class EstimationOptions:
     rows
         Differentiated, or weak: integrals over short windows, which need no acceleration.
     method
-        Of the base parameters: rows weighted by their channel's noise or not, or an estimator that
-        outliers do not pull away.
+        Estimator of the base parameters. The default weighs rows by their channel's noise; what the
+        others are for is in "How it works", and `heft bench` compares them.
     robust
         What finds pushes, collisions and spikes, whose rows are then left out.
     average
