@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +15,8 @@ import numpy as np
 import pytest
 
 from heft.applications.bench import BenchSettings, Case, RealLogs, names, run_bench
-from heft.applications.bench.trials import truth_of
+from heft.applications.bench.kept import Kept
+from heft.applications.bench.trials import Outcome, truth_of
 from heft.errors import InvalidSetting
 from heft.estimators import ESTIMATORS
 from heft.plants import Problem, RobotPlant
@@ -92,3 +98,72 @@ def test_settings_name_what_there_is() -> None:
     with pytest.raises(InvalidSetting, match="neither a robot"):
         replace(QUICK, robots=("tx41",))
     assert np.array_equal(QUICK.trials[0][0].arm.lower, -QUICK.trials[0][0].arm.upper)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"{",
+        b"[]",
+        b'{"least-squares": {"values": [1.0], "std": [1.0]}}',
+        b'{"least-squares": {"values": [1.0], "std": [], "error": 1.0, "physical": true}}',
+        b'{"least-squares": {"values": [NaN], "std": [1.0], "error": 1.0, "physical": true}}',
+        b'{"least-squares": {"failed": 3}}',
+        b"[" * 100_000,
+    ],
+)
+def test_a_damaged_trial_is_named_with_the_cure(tmp_path: Path, content: bytes) -> None:
+    kept = Kept(tmp_path)
+    kept.open()
+    case = QUICK.cases[0]
+    kept.add(case, 0, Outcome({"least-squares": {"failed": "for a test"}}, {"least-squares": 0.1}))
+    (file,) = (tmp_path / "trials").iterdir()
+    file.write_bytes(content)
+    with pytest.raises(InvalidSetting, match="made again") as told:
+        run_bench(QUICK, tmp_path)
+    assert str(file) in str(told.value)
+    assert file.read_bytes() == content
+
+
+def test_files_of_others_are_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "report.html").write_text("mine")
+    (tmp_path / "thesis.tex").write_text("mine, too")
+    with pytest.raises(InvalidSetting, match="other files"):
+        run_bench(QUICK, tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["report.html", "thesis.tex"]
+
+
+def test_an_interrupt_is_answered_within_a_second_and_trials_are_kept(tmp_path: Path) -> None:
+    """With all of its processes, though each is amid a trial."""
+    command = [sys.executable, "-m", "heft.cli", "bench", "--out", str(tmp_path / "out")]
+    command += ["--robot", "lwr4", "--noise", "low", "--guesses", "50", "--jobs", "2"]
+    command += ["--estimators", "least-squares"]
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as run:
+        assert run.stderr is not None
+        assert "1 done of 50" in run.stderr.readline()
+        begin = time.monotonic()
+        os.killpg(run.pid, signal.SIGINT)  # as a terminal does
+        while "interrupted" not in (told := run.stderr.readline()):
+            assert "done of 50" in told
+        assert time.monotonic() - begin < 1.0
+        told += run.stderr.read()
+        assert run.wait() == 130
+        assert time.monotonic() - begin < 4.0  # its processes are joined
+    assert "Traceback" not in told
+    assert "the same command goes on" in told
+    assert len(list((tmp_path / "out" / "trials").iterdir())) >= 1
+    end = time.monotonic() + 5.0
+    while (left := _alive(run.pid)) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not left
+
+
+def _alive(group: int) -> list[str]:
+    """Return the processes of a group that still run, zombies left out."""
+    listed = subprocess.run(
+        ["ps", "-A", "-o", "pgid=,stat=,args="], capture_output=True, text=True, check=True
+    )
+    rows = (line.split(None, 2) for line in listed.stdout.splitlines())
+    return [row[2] for row in rows if int(row[0]) == group and not row[1].startswith("Z")]

@@ -16,7 +16,6 @@ from heft.estimators import (
     ESTIMATORS,
     BayesianRegression,
     BlockMedian,
-    Didim,
     ErrorsInVariables,
     Essential,
     Estimator,
@@ -28,7 +27,7 @@ from heft.estimators import (
     TotalLeastSquares,
 )
 from heft.estimators.robust import Hampel, Huber
-from heft.estimators.simulated_rows import Piece, SimulatedRows
+from heft.estimators.simulated_rows import SimulatedPiece, SimulatedRows
 from heft.plants import Problem
 from heft.signals.settings import Smoothing
 from tests.plants import case
@@ -66,14 +65,14 @@ class Linear:
 
     def simulated(self, problem: object, values: Array) -> SimulatedRows:
         made = (
-            Piece(r.regressor, r.regressor @ values, r.time, r.recording)
+            SimulatedPiece(r.regressor, r.regressor @ values, r.time, r.recording)
             for r in problem.rows()  # type: ignore[attr-defined]
         )
         return SimulatedRows.of(problem, tuple(made))  # type: ignore[arg-type]
 
-    def positions(self, problem: object, values: Array) -> Iterator[Piece]:
+    def positions(self, problem: object, values: Array) -> Iterator[SimulatedPiece]:
         for r in problem.rows():  # type: ignore[attr-defined]
-            yield Piece(r.regressor, r.effort - r.regressor @ values, r.time, r.recording)
+            yield SimulatedPiece(r.regressor, r.effort - r.regressor @ values, r.time, r.recording)
 
     efforts = positions
 
@@ -119,8 +118,11 @@ TABLE = {
     "instrumental": Line(
         lambda: InstrumentalVariables(LINEAR), InstrumentalVariables(LINEAR, least_squares=WHITE)
     ),
-    "didim": Line(lambda: Didim(LINEAR), Didim(LINEAR, least_squares=WHITE)),
-    "output-error": Line(lambda: OutputError(LINEAR), OutputError(LINEAR, least_squares=WHITE)),
+    "didim": Line(lambda: OutputError(LINEAR), OutputError(LINEAR, least_squares=WHITE)),
+    "output-error": Line(
+        lambda: OutputError(LINEAR, "position"),
+        OutputError(LINEAR, "position", least_squares=WHITE),
+    ),
 }
 every = pytest.mark.parametrize("name", TABLE)
 unbiased = pytest.mark.parametrize("name", [n for n, line in TABLE.items() if not line.biased])

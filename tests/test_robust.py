@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import scipy.optimize
 from numpy.typing import NDArray
 
 from heft.errors import InvalidSetting, TooLittleData
@@ -457,6 +458,20 @@ def test_a_median_of_points_that_coincide_is_that_point() -> None:
     assert np.array_equal(middle, points[0]) and not distance.any()
     spread = np.vstack([points, [[4.0, 2.0], [1.0, 8.0]]])
     assert np.allclose(_geometric_median(spread, np.eye(2))[0], points[0], atol=1e-6)
+
+
+def test_a_median_does_not_stick_to_a_point_of_the_data() -> None:
+    """The middle of three by each coordinate, where the others pull harder than it holds."""
+    points = np.array([[0.0, 0.0], [10.0, 1.0], [-1.0, -10.0]])
+    found, distance = _geometric_median(points, np.eye(2))
+
+    def total(at: Array) -> float:
+        return float(np.linalg.norm(points - at, axis=1).sum())
+
+    best = scipy.optimize.minimize(total, [2.0, -2.0], method="Nelder-Mead", tol=1e-10)
+    assert np.allclose(found, best.x, atol=1e-4)
+    assert total(found) < total(points[0]) - 0.05
+    assert np.isclose(distance.sum(), total(found))
 
 
 def test_the_noise_of_many_parameters_is_not_that_of_what_they_leave() -> None:

@@ -1,10 +1,12 @@
-"""Parallel execution: ordered maps over threads, BLAS limited to one."""
+"""Parallel execution: maps over threads and over processes, BLAS limited to one."""
 
 from __future__ import annotations
 
+import multiprocessing
+import signal
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
@@ -48,6 +50,46 @@ def side_by_side(
         threads: How many at most work at a time; the result does not depend on it.
     """
     return list(in_order(work, items, min(threads, len(items))))
+
+
+def by_processes(
+    work: Callable[[Item], Result], items: Sequence[Item], jobs: int
+) -> Generator[tuple[Item, Result], None, None]:
+    """Yield each item with work(item), as they are done.
+
+    Whoever leaves early closes the generator (`contextlib.closing`): its processes end at once,
+    whatever they are at, and nothing that they were at is kept.
+
+    Args:
+        work: Function of an item, at the top of a module; items and results can be pickled.
+        items: All of them.
+        jobs: Processes; with one, all is done in the caller's own.
+
+    Raises:
+        concurrent.futures.process.BrokenProcessPool: If a process dies.
+    """
+    if jobs <= 1:
+        for item in items:
+            yield item, work(item)
+        return
+    others = set(multiprocessing.active_children())
+    context = multiprocessing.get_context("spawn")  # threads of this process are not copied
+    pool = ProcessPoolExecutor(jobs, context, initializer=_deaf)
+    try:
+        waiting = {pool.submit(work, item): item for item in items}
+        for future in as_completed(waiting):
+            yield waiting[future], future.result()
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in set(multiprocessing.active_children()) - others:
+            process.kill()
+        raise
+    pool.shutdown()
+
+
+def _deaf() -> None:
+    """Leave an interrupt from the keyboard to the process that began this one."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def one_blas_thread() -> AbstractContextManager[object]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from .options import Logs, Map, With
-from .terminal import message, progress_unless
+from .terminal import message, progress, progress_unless
 
 if TYPE_CHECKING:
     from heft.applications.bench import RealLogs
@@ -105,8 +106,11 @@ def bench(
         seed,
         jobs,
     )
-    found = run_bench(
-        settings, out, _real(model, logs, validate, options, columns), progress_unless(quiet)
-    )
+    real = _real(model, logs, validate, options, columns)
+    try:
+        found = run_bench(settings, out, real, progress_unless(quiet))
+    except KeyboardInterrupt:
+        progress(f"interrupted; trials that ended are kept in {out}, the same command goes on")
+        sys.exit(130)
     message(found.text())
     message(f"\n{out / 'report.html'}")

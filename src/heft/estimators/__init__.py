@@ -15,9 +15,8 @@ from .errors_in_variables import measured_regressor_covariance, signal_projectio
 from .total_least_squares import TotalLeastSquares
 from .bayesian import BayesianRegression
 from .regressor_noise import ErrorsInVariables
-from .simulated_rows import Simulation, unknown_controller
+from .simulated_rows import Passes, SimulatedPiece, Simulation, unknown_controller
 from .instrumental import InstrumentalVariables
-from .didim import Didim
 from .output_error import OutputError
 from .registry import ESTIMATORS, Estimator, Method, robust_methods
 from .feasible_set import IDENTITY, Limits, cone_metric

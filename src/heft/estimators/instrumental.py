@@ -14,12 +14,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from heft.arrays import Array
-from heft.files import check_fields
 
 from .estimate import Estimate
 from .least_squares import LeastSquares
 from .robust import RowProblem
-from .simulated_rows import CHECKS, Passes, Piece, SimulatedRows, Simulation, paired
+from .simulated_rows import Passes, SimulatedPiece, SimulatedRows, Simulation, paired
 
 
 @dataclass(frozen=True)
@@ -34,22 +33,14 @@ class InstrumentalVariables:
         simulate: Simulates the experiment; needed for a fit.
         corrected: Whether what the smoothing distorts is taken off, as the simulation shows it; the
             method as it was published does not.
-        passes: Simulations at most.
-        tolerance: Change at which they end [standard deviations].
+        turns: How simulation and least squares take turns.
         least_squares: What weighs the channels.
-
-    Raises:
-        InvalidSetting: If a setting is out of range.
     """
 
     simulate: Simulation | None = None
     corrected: bool = True
-    passes: int = 20
-    tolerance: float = 0.05
+    turns: Passes = Passes()
     least_squares: LeastSquares = LeastSquares()
-
-    def __post_init__(self) -> None:
-        check_fields(self, {k: CHECKS[k] for k in ("passes", "tolerance")})
 
     def fit(self, problem: RowProblem) -> Estimate:
         """Return base parameters β; its `passes` count the simulations.
@@ -68,8 +59,8 @@ class InstrumentalVariables:
                 effort = own.effort - (own.regressor - Z) @ values
                 if self.corrected:
                     effort = effort - (other.effort - Z @ values)
-                pieces.append(Piece(Z, effort, time, recording))
+                pieces.append(SimulatedPiece(Z, effort, time, recording))
             return SimulatedRows.of(problem, pieces)
 
-        turns = Passes(self.passes, self.tolerance)
-        return turns.settled(problem, self.simulate, rows, self.least_squares, "instrumental")
+        name = "instrumental"
+        return self.turns.settled(problem, self.simulate, rows, self.least_squares, name)

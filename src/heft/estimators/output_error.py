@@ -1,50 +1,58 @@
-"""Output error of the positions in closed loop: the motion of a simulation, fitted (CLOE).
+"""Output error in closed loop: what a simulation of the experiment puts out, fitted.
 
-    argmin Σ w² ‖q − q_s(β)‖²
+    argmin Σ w² ‖y − y_s(β)‖²
 
-q_s is the position of the simulated experiment under its controller, and ∂q_s/∂β comes from its
-variational equations [Gautier2013b, section II; Landau1997]. No torque is used but by way of
-the controller, whose gains must be those of the robot, in newton metres.
+y is the torque (DIDIM [Gautier2013b]: direct and inverse dynamic identification) or the position
+(CLOE [Gautier2013b, section II; Landau1997]: closed-loop output error), y_s that of the simulation
+under its controller. DIDIM as it was published takes the regressor of the simulated motion for
+∂τ_s/∂β, since under a stiff controller the motion hardly depends on β. Here ∂y_s/∂β is the
+derivative of the simulation, by its variational equations: under a soft controller the regressor
+does not lead to the minimum.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from heft.arrays import Array
-from heft.files import check_fields
+from heft.files import Keys, Text, check_fields
 
 from .estimate import Estimate
 from .least_squares import LeastSquares
 from .robust import RowProblem
-from .simulated_rows import CHECKS, Passes, SimulatedRows, Simulation, of_outputs
+from .simulated_rows import Passes, SimulatedRows, Simulation, about
+
+NAMES = {"torque": "didim", "position": "output-error"}
+CHECKS: Keys = {"output": Text("there is no such output", tuple(NAMES))}
 
 
 @dataclass(frozen=True)
 class OutputError:
-    """Output error of the position in closed loop, CLOE, by Gauss and Newton.
+    """Output error in closed loop, by Gauss and Newton.
 
-    Raw positions are compared, without any filter. Use it for comparison: it believes all of the
-    simulation, gains and friction, and sees parameters only as far as the controller lets the
-    robot err.
+    Raw logs are compared, without any filter. That of the torque serves where encoders are noisy
+    and the controller is known; friction that is not of the form that is simulated biases it.
+    That of the position is for comparison: torque acts by way of the controller only, whose gains
+    must be those of the robot, and it sees parameters only as far as the robot may err.
 
     Attributes:
         simulate: Simulates the experiment; needed for a fit.
-        passes: Simulations at most.
-        tolerance: Change at which they end [standard deviations].
-        least_squares: What weighs the joints.
+        output: What is compared, `torque` (DIDIM) or `position` (CLOE).
+        turns: How simulation and least squares take turns.
+        least_squares: What weighs the channels.
 
     Raises:
-        InvalidSetting: If a setting is out of range.
+        InvalidSetting: If a setting is unknown.
     """
 
     simulate: Simulation | None = None
-    passes: int = 40
-    tolerance: float = 0.05
+    output: Literal["torque", "position"] = "torque"
+    turns: Passes = Passes(40, descending=True)
     least_squares: LeastSquares = LeastSquares()
 
     def __post_init__(self) -> None:
-        check_fields(self, {k: CHECKS[k] for k in ("passes", "tolerance")})
+        check_fields(self, CHECKS)
 
     def fit(self, problem: RowProblem) -> Estimate:
         """Return base parameters β; its `passes` count the simulations.
@@ -56,7 +64,10 @@ class OutputError:
         """
 
         def rows(simulation: Simulation, values: Array) -> SimulatedRows:
-            return of_outputs(problem, simulation.positions(problem, values), values)
+            of_torque = self.output == "torque"
+            outputs = simulation.efforts if of_torque else simulation.positions
+            errors = outputs(problem, values)
+            return SimulatedRows.of(problem, tuple(about(piece, values) for piece in errors))
 
-        turns = Passes(self.passes, self.tolerance, descending=True)
-        return turns.settled(problem, self.simulate, rows, self.least_squares, "output-error")
+        name = NAMES[self.output]
+        return self.turns.settled(problem, self.simulate, rows, self.least_squares, name)

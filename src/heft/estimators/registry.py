@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from .bayesian import BayesianRegression
-from .didim import Didim
 from .essential import Essential
 from .estimate import Estimate
 from .instrumental import InstrumentalVariables
@@ -91,6 +90,11 @@ def by_effective_variance() -> ErrorsInVariables:
     return ErrorsInVariables("effective-variance")
 
 
+def by_position() -> OutputError:
+    """Return output error of the position, CLOE [Landau1997]."""
+    return OutputError(output="position")
+
+
 ESTIMATORS: dict[str, Method] = {
     "least-squares": Method(LeastSquares, "rows weighted by their channel's noise"),
     "ordinary": Method(ordinary, "all rows weigh the same"),
@@ -129,8 +133,8 @@ ESTIMATORS: dict[str, Method] = {
     "instrumental": Method(
         InstrumentalVariables, "instruments from the motion simulated", simulates=True
     ),
-    "didim": Method(Didim, "output error of the torque simulated", simulates=True),
-    "output-error": Method(OutputError, "output error of the position simulated", simulates=True),
+    "didim": Method(OutputError, "output error of the torque simulated", simulates=True),
+    "output-error": Method(by_position, "output error of the position simulated", simulates=True),
 }
 
 

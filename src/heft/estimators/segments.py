@@ -294,21 +294,31 @@ def _block(block: Triangle, metric: Array, middle: Array, count: int) -> Array:
 
 
 def _geometric_median(points: Array, metric: Array) -> tuple[Array, Array]:
-    """Return the point of least summed distances, and the distances [Weiszfeld1937]."""
-    at = points @ metric.T
-    middle = np.median(at, axis=0)
-    distance = np.linalg.norm(at - middle, axis=1)
+    """Return the point of least summed distances, and the distances [Weiszfeld1937].
+
+    Where an iterate meets a point of the data, what the others pull decides whether it stays
+    [Vardi2000]; by Weiszfeld's own step it would, whatever they pull.
+    """
+    begin = np.median(points, axis=0)
+    at = (points - begin) @ metric.T
+    far = np.linalg.norm(at, axis=1)
+    share = 1.0 / (far + max(1e-3 * float(far.max()), 1e-150))
+    share /= share.sum()
     for _ in range(200):
-        # Points that coincide with the median would have infinite weight.
-        pull = 1.0 / np.maximum(distance, 1e-9 * max(float(distance.max()), 1e-150))
-        moved = pull @ at / pull.sum()
-        step = np.linalg.norm(moved - middle)
-        middle = moved
+        middle = share @ at
         distance = np.linalg.norm(at - middle, axis=1)
-        if step <= 1e-9 * max(float(distance.max()), 1e-150):
+        tiny = 1e-9 * max(float(distance.max()), 1e-150)
+        met = distance <= tiny
+        pull = np.where(met, 0.0, 1.0 / np.maximum(distance, tiny))
+        if met.all():
             break
-    pull = 1.0 / np.maximum(distance, 1e-9 * max(float(distance.max()), 1e-150))
-    return np.asarray(pull @ points / pull.sum()), distance
+        total = float(np.linalg.norm(pull @ (at - middle)))
+        stays = min(1.0, np.count_nonzero(met) / total) if total > 0.0 else 1.0
+        stays = stays if met.any() else 0.0
+        share = stays * share + (1.0 - stays) * pull / pull.sum()
+        if np.linalg.norm(share @ at - middle) <= tiny:
+            break
+    return np.asarray(begin + share @ (points - begin)), distance
 
 
 @dataclass(frozen=True)

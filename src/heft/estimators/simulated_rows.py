@@ -7,7 +7,7 @@ the same experiment with the parameters found so far has none. Estimators that s
 
 with Z of the simulation and e what it leaves unexplained: each pass is least squares of a problem
 whose rows are Z and e + Z β, so that weights, rank, noise and covariance are those of any other.
-They differ in e: `instrumental` (IDIM-IV), `didim`, `output_error` (CLOE).
+They differ in e: `instrumental` (IDIM-IV), `output_error` (DIDIM, CLOE).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.errors import FitError, InvalidSetting, SolverFailure
-from heft.files import Keys, Number
+from heft.files import Keys, Number, check_fields
 from heft.information import Information, Labels
 
 from .estimate import Estimate, RowsLike
@@ -33,20 +33,6 @@ CHECKS: Keys = {
     "tolerance": Number("the tolerance is no positive number", above=0.0),
     "halvings": Number("the number of halvings is no whole number", 0, 60, whole=True),
 }
-
-
-class OutputsLike(RowsLike, Protocol):
-    """Errors of positions or efforts, with their sensitivities in place of a regressor."""
-
-    @property
-    def time(self) -> Array:
-        """Shape (N,) [s]."""
-        ...
-
-    @property
-    def recording(self) -> int:
-        """Position of the recording in the problem."""
-        ...
 
 
 class Simulation(Protocol):
@@ -72,22 +58,23 @@ class Simulation(Protocol):
         """
         ...
 
-    def positions(self, problem: Any, values: Array, /) -> Iterator[OutputsLike]:
-        """Yield ∂q/∂β, and measured less simulated positions; errors as for `simulated`."""
+    def positions(self, problem: Any, values: Array, /) -> Iterator[SimulatedPiece]:
+        """Yield ∂q/∂β, and measured less simulated positions [rad or m]; see `simulated`."""
         ...
 
-    def efforts(self, problem: Any, values: Array, /) -> Iterator[OutputsLike]:
-        """Yield ∂τ/∂β, and measured less simulated efforts; errors as for `simulated`."""
+    def efforts(self, problem: Any, values: Array, /) -> Iterator[SimulatedPiece]:
+        """Yield ∂τ/∂β, and measured less simulated efforts [N·m or N]; see `simulated`."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
-class Piece:
-    """Rows of a contiguous piece, as equations and as residuals.
+class SimulatedPiece:
+    """Rows of a contiguous piece, of a simulation with parameters β.
 
     Attributes:
         regressor: Z, shape (N, channels, b).
-        effort: e + Z β, shape (N, channels).
+        effort: What Z is to explain, shape (N, channels): e as a simulation yields it, e + Z β as
+            rows of a problem.
         time: Shape (N,) [s].
         recording: Position of the recording in the problem.
     """
@@ -127,15 +114,15 @@ class SimulatedRows:
     noise_names: tuple[str, ...]
     spacing: int
     repeats: float | None
-    pieces: tuple[Piece, ...]
+    pieces: tuple[SimulatedPiece, ...]
 
     @staticmethod
-    def of(problem: RowProblem, pieces: Sequence[Piece]) -> SimulatedRows:
+    def of(problem: RowProblem, pieces: Sequence[SimulatedPiece]) -> SimulatedRows:
         """Return the rows as a problem like another."""
         names = (problem.labels, problem.channels, problem.noise_names)
         return SimulatedRows(*names, problem.spacing, problem.repeats, tuple(pieces))
 
-    def rows(self) -> Iterator[Piece]:
+    def rows(self) -> Iterator[SimulatedPiece]:
         """Yield the rows by pieces."""
         return iter(self.pieces)
 
@@ -180,12 +167,18 @@ class Passes:
         tolerance: Change at which they end [standard deviations, the mean over parameters].
         halvings: Of a step, at most, whose parameters cannot be simulated.
         descending: Whether a step is halved, too, that explains less than it began with.
+
+    Raises:
+        InvalidSetting: If a setting is out of range.
     """
 
     passes: int = 20
     tolerance: float = 0.05
     halvings: int = 12
     descending: bool = False
+
+    def __post_init__(self) -> None:
+        check_fields(self, CHECKS)
 
     def settled(
         self,
@@ -268,18 +261,14 @@ def _first(
     raise AssertionError("nothing to begin with")
 
 
-def of_outputs(problem: RowProblem, outputs: Iterator[OutputsLike], values: Array) -> SimulatedRows:
-    """Return the errors of a simulation's outputs as rows about its parameters.
+def about(errors: SimulatedPiece, values: Array) -> SimulatedPiece:
+    """Return the errors of a simulation as rows of the parameters themselves.
 
     Args:
-        problem: What was measured.
-        outputs: Of the simulation.
-        values: Its parameters β, shape (b,).
+        errors: ∂y/∂β, and measured less simulated y.
+        values: Parameters β of the simulation, shape (b,).
     """
-    pieces = [
-        Piece(o.regressor, o.effort + o.regressor @ values, o.time, o.recording) for o in outputs
-    ]
-    return SimulatedRows.of(problem, pieces)
+    return replace(errors, effort=errors.effort + errors.regressor @ values)
 
 
 def paired(

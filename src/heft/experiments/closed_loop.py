@@ -20,6 +20,7 @@ from scipy.interpolate import CubicHermiteSpline, make_interp_spline
 from heft.arrays import Array
 from heft.dynamics import held_steps, kernels
 from heft.errors import InvalidSetting, SolverFailure
+from heft.estimators import SimulatedPiece
 from heft.models import ControllerOptions, Robot
 from heft.plants import Problem, RobotPlant, effort_signals
 from heft.recordings import Recording
@@ -67,23 +68,6 @@ class FollowedMotion:
             self.velocity + 0.5 * h * self.acceleration,
             self.acceleration,
         )
-
-
-@dataclass(frozen=True, eq=False)
-class Outputs:
-    """Errors of positions or efforts that a simulation leaves, with their sensitivities.
-
-    Attributes:
-        regressor: Derivative of what is simulated by β, shape (N, channels, b).
-        effort: Measured less simulated, shape (N, channels) [rad or m; N·m or N].
-        time: Shape (N,) [s].
-        recording: Position of the recording in the problem.
-    """
-
-    regressor: Array
-    effort: Array
-    time: Array
-    recording: int
 
 
 def _between(values: Array, begin: Array, step: float, time: Array) -> Array:
@@ -199,15 +183,15 @@ class ClosedLoop:
             made.append(new if recording.selection is None else new.selecting(recording.selection))
         return problem.with_recordings(made)
 
-    def positions(self, problem: Problem[RobotPlant], values: Array) -> Iterator[Outputs]:
+    def positions(self, problem: Problem[RobotPlant], values: Array) -> Iterator[SimulatedPiece]:
         """Yield errors of the positions and their sensitivities to β; see `simulated`."""
         names = [f"q.{j}" for j in self.robot.joints]
         for k, recording, time, motion, (moved, _) in self._compared(problem, values):
             measured = recording.whole(names).values[self._late(recording)]
             slope = _between(moved, motion.time, motion.step, time)
-            yield Outputs(slope, measured - motion.position_at(time), time, k)
+            yield SimulatedPiece(slope, measured - motion.position_at(time), time, k)
 
-    def efforts(self, problem: Problem[RobotPlant], values: Array) -> Iterator[Outputs]:
+    def efforts(self, problem: Problem[RobotPlant], values: Array) -> Iterator[SimulatedPiece]:
         """Yield errors of the efforts and their sensitivities to β; see `simulated`."""
         for k, recording, time, motion, (_, moved) in self._compared(problem, values):
             signals = effort_signals(self.robot, recording)
@@ -218,7 +202,7 @@ class ClosedLoop:
             error = measured[self._late(recording)] - motion.effort_at(held)[:, channels]
             middle = motion.time + 0.5 * motion.step
             slope = _between(moved[:, channels], middle, motion.step, held)
-            yield Outputs(slope, error, time, k)
+            yield SimulatedPiece(slope, error, time, k)
 
     def _compared(
         self, problem: Problem[RobotPlant], values: Array

@@ -6,21 +6,20 @@ it was, and leaves the same bytes. Times differ from run to run: they stand in f
 
 from __future__ import annotations
 
-import hashlib
 import json
-import multiprocessing
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Generator
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from heft.applications.identification import Progress, silent
+from heft.engine import by_processes
 from heft.errors import InvalidSetting, nearest
 from heft.files import Keys, Number, check_fields, write_text
 
 from . import candidates
 from .experiments import FRICTION, NOISE, Case
+from .kept import Kept
 from .page import page, text
 from .robots import arm_of
 from .summary import Summary, summaries
@@ -128,21 +127,15 @@ def run_bench(
         progress: Callback for progress messages.
 
     Raises:
-        InvalidSetting: If the folder cannot be written to.
+        InvalidSetting: If the folder holds other files, a damaged trial, or cannot be written to.
     """
-    folder = out / "trials"
-    folder.mkdir(parents=True, exist_ok=True)
-    (out / "times").mkdir(exist_ok=True)
+    kept = Kept(out)
+    kept.open()
     trials = settings.trials
-    for done, (case, number) in enumerate(_run(settings, out), 1):
-        progress(f"{case.name}, trial {number}: {done} done of {len(trials)} at most")
-    found = tuple(
-        summary
-        for case in settings.cases
-        for summary in summaries(
-            case, truth_of(case), settings.estimators, _outcomes(settings, out, case)
-        )
-    )
+    with closing(_run(settings, kept)) as made:
+        for done, (case, number) in enumerate(made, 1):
+            progress(f"{case.name}, trial {number}: {done} done of {len(trials)} at most")
+    found = tuple(s for case in settings.cases for s in _summaries(settings, kept, case))
     outcome = None
     if real is not None:
         progress(f"{real.name}: real logs")
@@ -159,64 +152,23 @@ def run_bench(
     return bench
 
 
-def _run(settings: BenchSettings, out: Path) -> Iterator[tuple[Case, int]]:
-    """Yield the trials that were missing, as they are done."""
+def _summaries(settings: BenchSettings, kept: Kept, case: Case) -> tuple[Summary, ...]:
+    outcomes = tuple(kept.outcome(case, k) for k in range(settings.guesses))
+    return tuple(summaries(case, truth_of(case), settings.estimators, outcomes))
+
+
+def _run(settings: BenchSettings, kept: Kept) -> Generator[tuple[Case, int], None, None]:
+    """Yield the trials that were missing, as they are done and kept."""
     missing = [
         (case, number, lacking)
         for case, number in settings.trials
-        if (lacking := _lacking(settings, out, case, number))
+        if (lacking := kept.lacking(case, number, settings.estimators))
     ]
-    if settings.jobs == 1:
-        for case, number, lacking in missing:
-            _kept(out, case, number, simulated_trial(case, number, lacking))
-            yield case, number
-        return
-    context = multiprocessing.get_context("spawn")  # threads of this process are not copied
-    with ProcessPoolExecutor(settings.jobs, context) as pool:
-        waiting = {
-            pool.submit(simulated_trial, case, number, lacking): (case, number)
-            for case, number, lacking in missing
-        }
-        for future in as_completed(waiting):
-            case, number = waiting[future]
-            _kept(out, case, number, future.result())
+    with closing(by_processes(_trial, missing, settings.jobs)) as made:
+        for (case, number, _), outcome in made:
+            kept.add(case, number, outcome)
             yield case, number
 
 
-def _lacking(settings: BenchSettings, out: Path, case: Case, number: int) -> tuple[str, ...]:
-    """Return the candidates that a trial still lacks."""
-    had = _read(_file(out / "trials", case, number))
-    return tuple(n for n in settings.estimators if n not in had)
-
-
-def _kept(out: Path, case: Case, number: int, outcome: Outcome) -> None:
-    """Add what a trial yielded to its files: times first, so that no result is without."""
-    for folder, found in (("times", outcome.seconds), ("trials", outcome.results)):
-        path = _file(out / folder, case, number)
-        whole: Mapping[str, Any] = {**_read(path), **found}
-        content = dict(sorted(whole.items()))
-        write_text(path, json.dumps(content, ensure_ascii=False) + "\n")
-
-
-def _outcomes(settings: BenchSettings, out: Path, case: Case) -> tuple[Outcome, ...]:
-    """Return the outcomes of a case's trials, as they were kept."""
-    return tuple(
-        Outcome(*(_read(_file(out / folder, case, k)) for folder in ("trials", "times")))
-        for k in range(settings.guesses)
-    )
-
-
-def _file(folder: Path, case: Case, number: int) -> Path:
-    """Return the file of a trial, named after all that it follows from."""
-    told = hashlib.sha256(case.arm.urdf).hexdigest()[:8]
-    friction = case.friction.replace(" ", "_")
-    drawn = f"{friction}-{case.noise}-{case.duration:g}s-{case.seed}-{number:05d}"
-    return folder / f"{case.arm.name}-{told}-{drawn}.json"
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """Return what is kept in a file; nothing where there is none."""
-    if not path.is_file():
-        return {}
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+def _trial(missing: tuple[Case, int, tuple[str, ...]]) -> Outcome:
+    return simulated_trial(*missing)
