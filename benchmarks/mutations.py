@@ -344,9 +344,8 @@ def rows_of(found: Sequence[Mapping[str, object]]) -> Iterator[Row]:
     yield at_least("mutants tried", len(found), "", 300)
     yield at_least("killed", 1.0 - len(live) / len(found), "", 0.85)
     yield at_most("argued to be equivalent", len(argued) / len(found), "", 0.05)
-    rooms = Counter(str(r["key"]).split("/")[0] for r in found)
-    left = Counter(k.split("/")[0] for k in live)
-    excused = Counter(k.split("/")[0] for k in argued)
+    rooms = Counter(_room(str(r["key"])) for r in found)
+    left, excused = Counter(map(_room, live)), Counter(map(_room, argued))
     core, same_in_core = sum(rooms[r] for r in CORE), sum(excused[r] for r in CORE)
     if core > same_in_core:
         noticed = core - sum(left[r] for r in CORE)
@@ -355,6 +354,11 @@ def rows_of(found: Sequence[Mapping[str, object]]) -> Iterator[Row]:
         yield at_least(name, noticed / (core - same_in_core), "", 0.90, against)
     for room, count in sorted(rooms.items()):
         yield Row(f"[{room}]: killed", 1.0 - left[room] / count, "", against=f"of {count}")
+
+
+def _room(key: str) -> str:
+    """Return the room of a mutant, or its file where that has none."""
+    return key.split(":")[0].split("/")[0]
 
 
 def main() -> None:
