@@ -36,6 +36,7 @@ from heft.applications.cooperation.windows import (
     WindowSettings,
     load_tensor,
     motion_map,
+    slope_weights,
     wrench_map,
 )
 from heft.errors import InvalidRecording, InvalidSetting, MissingSignal
@@ -171,7 +172,7 @@ def test_a_windows_load_is_newtons_and_eulers(team: SimulatedTeam) -> None:
 
 def test_the_stated_noise_of_windows_is_that_of_logs(team: SimulatedTeam) -> None:
     log, exact = signals(team)[0], signals(team, exact=True)[0]
-    noise = SensorNoise.of(log)
+    noise = SensorNoise.of(log, 0.3)
     assert np.allclose(list(vars(noise).values()), 0.4, rtol=0.1)
     one = Windows.of(log, WindowSettings(stride=0.3), noise)
     other = Windows.of(exact, WindowSettings(stride=0.3), NONE)
@@ -313,21 +314,47 @@ LEVEL = replace(SHORT, planar=True, duration=8.0)
 
 def test_a_plane_is_told_by_what_is_in_it() -> None:
     """A floor carries the rest, and there is no turning about a second axis."""
-    exact = replace(LEVEL, noise=TeamNoise(*[1e-7] * 5))
-    off = []
-    for rate in (100.0, 300.0):
-        team = replace(exact, rate=rate).run(3)
-        known = CooperativeMethod(planar=True, every=1000).identify(signals(team), Graph.ring(3))
-        load = known.known[-1].load(1)
-        mass, com, about = team.bodies[0].seen_from(team.rotations[1], team.origins[1])
-        assert load is not None and np.isnan(load.com[2]) and np.isnan(load.inertia[0, 0])
-        found = np.array([load.mass, *load.com[:2], load.inertia[2, 2]])
-        off.append(np.abs(found - [mass, *com[:2], about[2, 2]]).max())
-        between = known.known[-1].between(1, 0)
-        assert between is not None
-        for mine, true in zip(between, team.pose(1, 0), strict=True):
-            assert np.abs(mine - true).max() < 1e-5
-    assert off[0] < 1e-4 and off[1] < 0.2 * off[0]  # sums for integrals: of second order
+    team = replace(LEVEL, noise=TeamNoise(*[0.0] * 5)).run(3)
+    known = CooperativeMethod(planar=True, every=1000).identify(signals(team), Graph.ring(3))
+    load = known.known[-1].load(1)
+    mass, com, about = team.bodies[0].seen_from(team.rotations[1], team.origins[1])
+    assert load is not None and np.isnan(load.com[2]) and np.isnan(load.inertia[0, 0])
+    found = np.array([load.mass, *load.com[:2], load.inertia[2, 2]])
+    assert np.abs(found - [mass, *com[:2], about[2, 2]]).max() < 1e-9
+    between = known.known[-1].between(1, 0)
+    assert between is not None
+    for mine, true in zip(between, team.pose(1, 0), strict=True):
+        assert np.abs(mine - true).max() < 1e-9
+
+
+@pytest.mark.parametrize("points", [False, True])
+def test_without_noise_nothing_is_off(points: bool) -> None:
+    """Sums of samples stand for integrals to far beyond their second order."""
+    none = TeamNoise(*[0.0] * 5)
+    team = replace(SHORT, robots=4, duration=12.0, points=points, noise=none).run(3)
+    known = CooperativeMethod(every=1000).identify(signals(team), Graph.ring(4)).known[-1]
+    truth = inertia.from_body(*team.bodies[0].seen_from(team.rotations[0], team.origins[0]))
+    assert known.values is not None and np.abs(known.values - truth).max() < 1e-8
+    between = known.between(1, 0)
+    assert between is not None
+    for mine, true in zip(between, team.pose(1, 0), strict=True):
+        assert np.abs(mine - true).max() < 1e-9
+
+
+@pytest.mark.parametrize("jitter", [0.0, 0.2])
+def test_slopes_of_a_window_are_means_of_derivatives(jitter: float) -> None:
+    """Of polynomials exactly, and hardly more noisy than those of a continuous signal."""
+    rng = np.random.default_rng(1)
+    time = 0.01 * (np.arange(30) + 0.5 + jitter * rng.uniform(-1.0, 1.0, 30))
+    weight = 1.0 - np.cos(2.0 * np.pi * time / 0.3)
+    weight /= weight.sum()
+    smooth = 2.0 * np.pi / (30 * 0.3) * np.sin(2.0 * np.pi * time / 0.3)
+    slope = slope_weights(time, weight, smooth)
+    for power in range(13):
+        x = (time - 0.15) / 0.15
+        rate = power * x ** max(power - 1, 0) / 0.15
+        assert abs(slope @ x**power + weight @ rate) < 1e-10
+    assert slope @ slope < (1.01 if not jitter else 1.2) * smooth @ smooth
 
 
 def test_a_load_in_a_plane_is_as_sure_as_it_says() -> None:

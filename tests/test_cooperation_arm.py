@@ -23,6 +23,7 @@ from heft.applications.cooperation import (
     TeamRobot,
     identify_team_files,
 )
+from heft.applications.cooperation.signals import BESIDE
 from heft.applications.cooperation.team_streams import ContactReader, arm_sensors
 from heft.errors import InvalidSetting, MissingSignal
 from heft.information import Graph, inertia
@@ -157,23 +158,20 @@ def test_joints_tell_what_sensors_at_the_contact_read(held: Arms) -> None:
     for k, found in enumerate(held.signals()):
         inner = slice(3, -3)
         wrench = np.hstack([found.force, found.torque])
-        assert np.abs(wrench - held.wrenches[k])[inner].max() < 0.02
-        assert np.abs(found.acceleration - held.accelerations[k])[inner].max() < 0.01
+        assert np.abs(wrench - held.wrenches[k])[inner].max() < 1e-6
+        assert np.abs(found.acceleration - held.accelerations[k])[inner].max() < 1e-7
     exact = held.signals(accelerometer=True)[1]
-    assert np.array_equal(exact.acceleration, held.accelerations[1]) and not exact.derived
+    assert np.array_equal(exact.acceleration, held.accelerations[1])
+    assert exact.derived.keys() == {"force", "torque"}
 
 
 @pytest.mark.parametrize("accelerometer", [False, True])
 def test_arms_alone_tell_the_load_they_hold(accelerometer: bool) -> None:
-    """Of second order in the time between samples, and nothing else is off."""
-    off = []
-    for rate in (100.0, 200.0):
-        exact = arms(rate=rate, duration=6.0)
-        read = exact.signals(1e-5, accelerometer=accelerometer)
-        known = CooperativeMethod(every=1000).identify(read, Graph.ring(3)).known[-1]
-        assert known.values is not None
-        off.append(np.abs(known.values - TRUTH).max())
-    assert off[0] < 2e-2 and off[1] < 0.4 * off[0]
+    """Without noise nothing is off, though nothing but joints is measured."""
+    exact = arms(duration=6.0)
+    read = exact.signals(0.0, accelerometer=accelerometer)
+    known = CooperativeMethod(every=1000).identify(read, Graph.ring(3)).known[-1]
+    assert known.values is not None and np.abs(known.values - TRUTH).max() < 1e-8
 
 
 @pytest.mark.parametrize("accelerometer", [False, True])
@@ -185,7 +183,7 @@ def test_a_load_that_arms_hold_is_as_sure_as_it_says(held: Arms, accelerometer: 
         assert known.values is not None and known.covariance is not None and not known.doubts
         off = known.values - TRUTH
         squared.append(off @ np.linalg.solve(known.covariance, off) / 10.0)
-    assert 0.1 < np.mean(squared) < 1.3
+    assert 0.4 < np.mean(squared) < 1.8
 
 
 def test_a_team_of_arms_goes_through_its_files(held: Arms, tmp_path: Path) -> None:
@@ -239,10 +237,13 @@ def test_joints_that_come_piece_by_piece_tell_what_the_log_does(
 ) -> None:
     whole = held.signals()[1]
     came = read_by_pieces(held, 1, cuts)
-    assert np.array_equal(came.time, held.time[1:-1]) and came.derived == whole.derived
-    for name, values in came.by_sensor.items():
-        wanted = getattr(whole, name)[1:-1]
-        assert np.abs(values - wanted).max() < 1e-9 * np.abs(wanted).max()
+    inner = slice(BESIDE, -BESIDE)
+    assert np.array_equal(came.time, held.time[inner])
+    assert came.derived.keys() == whole.derived.keys() == {"acceleration", "force", "torque"}
+    pairs = [(values, getattr(whole, name)) for name, values in came.by_sensor.items()]
+    pairs += [(values, whole.derived[name]) for name, values in came.derived.items()]
+    for values, wanted in pairs:
+        assert np.abs(values - wanted[inner]).max() < 1e-9 * np.abs(wanted).max()
 
 
 def test_nothing_is_differenced_across_a_hole_or_told_where_an_arm_is_singular(held: Arms) -> None:
@@ -251,8 +252,9 @@ def test_nothing_is_differenced_across_a_hole_or_told_where_an_arm_is_singular(h
     rows[60, 4] = 0.0  # axes of the wrist in line
     time = held.time[:100] + 3.0 * (np.arange(100) >= 30)
     found = stream.add(time, rows)
-    left_out = {0, 29, 30, 59, 60, 61, 99}
-    assert np.array_equal(found.time, time[[k for k in range(100) if k not in left_out]])
+    pieces = ((0, 30), (30, 60), (61, 100))  # of each the ends have no neighbours on one side
+    told = [k for first, last in pieces for k in range(first + BESIDE, last - BESIDE)]
+    assert np.array_equal(found.time, time[told])
     assert stream.singular == 1
 
 
@@ -275,9 +277,11 @@ def test_a_node_of_an_arm_reads_its_joints_and_its_sensors(
     assert ("tau.j0" in reader.names) == ("wrench" not in sensors)
     devices = tuple(np.stack([column(n) for n in d.names], 1) for d in reader.devices)
     found = reader.read(AlignedSamples(held.time, devices, ()))
-    assert np.abs(found.force - held.wrenches[0][1:-1, :3]).max() < 0.1
-    exact = np.array_equal(found.acceleration, held.accelerations[0][1:-1])
-    assert exact == ("accelerometer" in sensors) == (not found.derived)
+    inner = slice(BESIDE, -BESIDE)
+    assert np.abs(found.force - held.wrenches[0][inner, :3]).max() < 1e-6
+    exact = np.array_equal(found.acceleration, held.accelerations[0][inner])
+    assert exact == ("accelerometer" in sensors) == ("acceleration" not in found.derived)
+    assert ("wrench" in sensors) == ("force" not in found.derived)
     assert arm_sensors(robot, reader.names) == tuple(sorted(sensors, reverse=True))
 
 

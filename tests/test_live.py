@@ -403,6 +403,21 @@ def test_joints_tell_the_motion_through_the_robot() -> None:
     assert load_estimate(state).body[0] == pytest.approx(BODY[0], rel=0.01)
 
 
+@pytest.mark.parametrize("motion", ["an inertial sensor", "poses", "joints"])
+def test_a_rehearsal_goes_as_far_as_an_estimate(
+    motion: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that is compiled or loaded at its first use is used in it."""
+    robot = load("ur_description/urdf/ur10_robot.urdf") if motion == "joints" else None
+    poses = Sensors.from_dict({"sensor": {"wrist": WRIST}})
+    node = NODE if motion == "an inertial sensor" else Node(poses, robot)
+    states: list[NodeState] = []
+    monkeypatch.setattr("heft.applications.payload.node.load_estimate", states.append)
+    node.rehearse()
+    assert states[-1].load is not None and states[-1].load.filter.factor.any()
+    assert states[-1].alignment.buffers["wrist"].taken > 900
+
+
 def test_what_is_known_is_gone_on_from(tmp_path: Path) -> None:
     pieces = cut(as_piece(sensed(6000)))
     before, _ = fed(pieces[:120])

@@ -120,7 +120,8 @@ class Reader:
 
         Args:
             messages: Key and payload of each.
-            seconds: Time that it may take [s]; what is not reached by then is `unread`.
+            seconds: Processor's time that it may take [s]; what is not reached by then is `unread`.
+                What others take of the processor meanwhile costs no message.
         """
         by_key: dict[str, list[bytes]] = {}
         for key, data in messages:
@@ -129,10 +130,10 @@ class Reader:
         others = [key for key in by_key if key not in self._heard]
         pieces: list[Piece] = []
         self.unread = good = 0
-        end = time.monotonic() + seconds
+        end = time.thread_time() + seconds
         for group in (heard, others):
             for k, key in enumerate(group):
-                now = time.monotonic()
+                now = time.thread_time()
                 until = now + max(end - now, 0.0) / (len(group) - k)
                 made = self._of(key, by_key[key], until)
                 pieces += made
@@ -164,9 +165,9 @@ class Reader:
         )
 
     def _paced(self, messages: Sequence[bytes], until: float) -> Iterator[bytes]:
-        """Yield messages until a time [s] of the monotonic clock; count those left."""
+        """Yield messages until a time [s] of the clock of this thread; count those left."""
         for k, message in enumerate(messages):
-            if time.monotonic() > until:
+            if time.thread_time() > until:
                 self.unread += len(messages) - k
                 return
             yield message
@@ -184,7 +185,7 @@ class Reader:
             for group in decoder.groups(some):
                 made.append((group.rows, _piece(channel, group, self.frames)))
                 left -= len(group.rows)
-                if left and time.monotonic() > until:
+                if left and time.thread_time() > until:
                     self.unread += left
                     break
             made.sort(key=lambda one: int(one[0][0]))

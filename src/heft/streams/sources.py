@@ -16,7 +16,7 @@ from .messages import Piece, Reader
 from .network import Connection
 
 TICK = 0.05  # [s] between looks at what came, at most; each costs, however little came
-DECODING = 0.2  # [s] in which what came is decoded; what is left then is not read
+DECODING = 0.2  # [s] of the processor in which what came is decoded; what is left is not read
 SLICE = 0.025  # [s] of a log that are replayed at once, at most
 
 

@@ -23,7 +23,7 @@ from heft.dynamics import kernels, kinematics
 from heft.errors import InvalidSetting
 from heft.models import Robot
 
-from .signals import ContactSignals
+from .signals import BESIDE, ContactSignals, rates
 
 NEARLY_SINGULAR = 1e3  # condition of a Jacobian, in its own units
 JOINTS = 6  # of an arm whose torques tell a wrench
@@ -68,17 +68,18 @@ class ArmContact:
         link = robot.link(self.link)
         seen = kinematics.frame_motion(robot.tree, link, position, velocity)
         v, w = seen.velocity, seen.angular_velocity
-        derived = frozenset({"acceleration"} - found.keys())
+        derived = {}
         if "acceleration" not in found:
-            rate = np.gradient(v, time, axis=0, edge_order=2)
-            found["acceleration"] = rate + np.cross(w, v) - robot.gravity @ seen.rotation
+            derived["acceleration"] = v
+            found["acceleration"] = rates(time, v) + np.cross(w, v) - robot.gravity @ seen.rotation
         if "force" not in found:
             if torque is None:
                 raise InvalidSetting(
                     "neither joint torques nor a sensor tell the wrench", argument=self.link
                 )
-            wrench = self._wrench(time, position, velocity, torque)
+            wrench, momentum = self._wrench(time, position, velocity, torque)
             found |= {"torque": wrench[:, :3], "force": wrench[:, 3:]}
+            derived |= {"torque": momentum[:, :3], "force": momentum[:, 3:]}
         accelerated, force, moment = (found[k] for k in ("acceleration", "force", "torque"))
         return ContactSignals(time, w, v, accelerated, force, moment, derived)
 
@@ -122,8 +123,13 @@ class ArmContact:
         """
         return np.asarray(np.linalg.cond(self.jacobian(position)) <= NEARLY_SINGULAR)
 
-    def _wrench(self, time: Array, position: Array, velocity: Array, torque: Array) -> Array:
-        """Return moment and force on the load by the joint torques, shape (N, 6)."""
+    def _wrench(
+        self, time: Array, position: Array, velocity: Array, torque: Array
+    ) -> tuple[Array, Array]:
+        """Return moment and force on the load by the joint torques, and −J⁻ᵀ M q̇.
+
+        The rate of the second is in the first. Shape (N, 6) each.
+        """
         J = self.jacobian(position)
         self.require_wrench()
         worst = float(np.linalg.cond(J).max())
@@ -134,16 +140,19 @@ class ArmContact:
                 got=f"condition {worst:.2g}",
             )
         tree, gravity = self.robot.tree, self.robot.gravity
-        acceleration = np.gradient(velocity, time, axis=0, edge_order=2)
+        acceleration = rates(time, velocity)
         motion = kernels.motion_of(tree, gravity, position, velocity, acceleration)
         own = kernels.inverse_dynamics(tree, motion, self.robot.written_bodies()).T
-        rest = (torque - own)[:, :, None]
-        return np.asarray(np.linalg.solve(np.swapaxes(J, 1, 2), rest)[:, :, 0])
+        rest = kernels.motion_of(tree, np.zeros(3), position, 0.0 * velocity, velocity)
+        carried = kernels.inverse_dynamics(tree, rest, self.robot.written_bodies()).T
+        both = np.stack([torque - own, -carried], axis=2)
+        found = np.linalg.solve(np.swapaxes(J, 1, 2), both)
+        return np.asarray(found[:, :, 0]), np.asarray(found[:, :, 1])
 
 
 @dataclass(eq=False)
 class ArmStream:
-    """Signals at an arm's contact as joints are measured: of each sample once the next is there.
+    """Signals at an arm's contact as joints are measured: of each sample once the next are there.
 
     Attributes:
         contact: Of the arm.
@@ -163,7 +172,7 @@ class ArmStream:
         return "force" not in self.measured
 
     def add(self, time: Array, values: Array) -> ContactSignals:
-        """Take samples; return the signals of those that have neighbours on both sides.
+        """Take samples; return the signals of those with `BESIDE` neighbours on both sides.
 
         Args:
             time: Shape (N,) [s].
@@ -172,7 +181,8 @@ class ArmStream:
         """
         before = values[:0] if self._values is None else self._values
         time, values = np.concatenate([self._time, time]), np.concatenate([before, values])
-        self._time, self._values = time[-2:], values[-2:]
+        keep = 2 * BESIDE
+        self._time, self._values = time[-keep:], values[-keep:]
         joints = len(self.contact.robot.channels)
         good = np.ones(len(time), dtype=bool)
         if self.by_torque and len(time):
@@ -181,7 +191,7 @@ class ArmStream:
         steps = np.diff(time)
         apart = (steps <= 0.0) | (steps > HOLE) | ~good[1:] | ~good[:-1]
         pieces = np.split(np.arange(len(time)), np.flatnonzero(apart) + 1)
-        found = [self._signals(time[p], values[p]) for p in pieces if len(p) > 2]
+        found = [self._signals(time[p], values[p]) for p in pieces if len(p) > keep]
         return ContactSignals.joined(found)
 
     def _signals(self, time: Array, values: Array) -> ContactSignals:
@@ -192,4 +202,4 @@ class ArmStream:
         if "force" in measured and "torque" not in measured:  # a point contact
             measured["torque"] = np.zeros((len(time), 3))
         found = self.contact.signals(time, q, v, tau[0] if tau else None, measured)
-        return found.part(slice(1, -1))
+        return found.part(slice(BESIDE, -BESIDE))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from heft.information import inertia
 from heft.streams import repeated, unchanged_since
 
 Pose = tuple[Array, Array]  # R (3, 3) and t (3,) [m]
+BESIDE = 3  # samples on each side of one whose derivative they tell
 REPEATED = 0.1  # from which on a sensor that says the same is taken to measure nothing [s]
 AXES = ("x", "y", "z")
 SENSORS = {
@@ -23,6 +24,30 @@ SENSORS = {
     "torque": "torque sensor",
 }
 IN_PLANE = (0, 1, 2, 9)  # of the ten parameters: m, h_x, h_y, I_zz
+
+
+def rates(time: Array, values: Array) -> Array:
+    """Return derivatives at samples, of the polynomial through each and its `BESIDE` neighbours.
+
+    The polynomial is through as many at both ends, where they are on one side. Its error is of
+    sixth order in the time between samples, so that of motion there is next to none.
+
+    Args:
+        time: Shape (N,) [s], strictly rising.
+        values: Shape (N, any).
+    """
+    count = len(time)
+    size = min(2 * BESIDE + 1, count)
+    first = np.clip(np.arange(count) - BESIDE, 0, count - size)
+    near = first[:, None] + np.arange(size)
+    own = np.arange(count) - first
+    apart = time[near][:, :, None] - time[near][:, None, :] + np.eye(size)
+    shares = 1.0 / apart.prod(axis=2)  # of barycentric interpolation [Berrut2004]
+    here = np.arange(count)
+    weights = shares / shares[here, own][:, None] / apart[here, own]
+    weights[here, own] = 0.0
+    weights[here, own] = -weights.sum(axis=1)
+    return np.asarray(np.einsum("nk,nka->na", weights, values[near]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +61,8 @@ class ContactSignals:
         acceleration: What the accelerometer reads, v̇ + ω×v − Rᵀg, shape (N, 3) [m/s²].
         force: That the robot applies to the load, shape (N, 3) [N].
         torque: Likewise, about the contact, shape (N, 3) [N·m].
-        derived: `acceleration`, where it is the difference of the velocities.
+        derived: Where a sensor's signal is computed and holds the rate of another one (see
+            `rates`), that one, shape (N, 3): the velocity, for an acceleration.
     """
 
     time: Array
@@ -45,7 +71,7 @@ class ContactSignals:
     acceleration: Array
     force: Array
     torque: Array
-    derived: frozenset[str] = frozenset()
+    derived: Mapping[str, Array] = field(default_factory=dict)
 
     @property
     def by_sensor(self) -> dict[str, Array]:
@@ -71,12 +97,17 @@ class ContactSignals:
         parts = [ContactSignals(np.zeros(0), none, none, none, none, none), *parts]
         found = {n: np.concatenate([getattr(p, n) for p in parts]) for n in SENSORS}
         time = np.concatenate([p.time for p in parts])
-        return ContactSignals(time, **found, derived=parts[-1].derived)
+        names = {n for p in parts for n in p.derived}
+        derived = {
+            n: np.concatenate([p.derived.get(n, none) for p in parts]) for n in sorted(names)
+        }
+        return ContactSignals(time, **found, derived=derived)
 
     def part(self, rows: slice | NDArray[np.bool_]) -> ContactSignals:
         """Return some of the samples."""
         found = {name: values[rows] for name, values in self.by_sensor.items()}
-        return ContactSignals(self.time[rows], **found, derived=self.derived)
+        derived = {name: values[rows] for name, values in self.derived.items()}
+        return ContactSignals(self.time[rows], **found, derived=derived)
 
     def repeated(self) -> dict[str, NDArray[np.bool_]]:
         """Return, by sensor, which samples repeat themselves for too long, shape (N,) each.
@@ -97,11 +128,13 @@ class ContactSignals:
         Args:
             time: Shape (N,) [s].
         """
-        found = {
-            name: np.stack([np.interp(time, self.time, column) for column in values.T], axis=1)
-            for name, values in self.by_sensor.items()
-        }
-        return ContactSignals(time, **found, derived=self.derived)
+
+        def between(values: Array) -> Array:
+            return np.stack([np.interp(time, self.time, column) for column in values.T], axis=1)
+
+        found = {name: between(values) for name, values in self.by_sensor.items()}
+        derived = {name: between(values) for name, values in self.derived.items()}
+        return ContactSignals(time, **found, derived=derived)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ times: nothing is interpolated, and the noise of a sample stays that of its sens
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,16 @@ from numpy.typing import NDArray
 from heft.arrays import Array
 
 from .signals import ContactSignals
-from .windows import PAIRS, SensorNoise, Windows, WindowSettings, motion_spread, wrench_spread
+from .windows import (
+    PAIRS,
+    SensorNoise,
+    Windows,
+    WindowSettings,
+    motion_spread,
+    slope_weights,
+    steepness,
+    wrench_spread,
+)
 
 SECOND = 1_000_000_000  # [ns]
 COLUMNS = ("angular_velocity", "velocity", "acceleration", "torque", "force")
@@ -44,7 +53,7 @@ class OriginSensors:
             settings: Of windows.
         """
         share = self.step / settings.length
-        return 1.5 * share, 2.0 * np.sin(np.pi * share) ** 2 / (settings.length * self.step)
+        return 1.5 * share, 1.5 * share * steepness(settings.length)
 
     def windows(self, settings: WindowSettings, second: Array) -> Windows:
         """Return how sure the robot's windows are, as windows without rows.
@@ -82,12 +91,12 @@ class WindowStream:
         session: int = 0,
     ) -> None:
         self.sensors, self._settings = sensors, settings
-        self._derived = False  # whether accelerations are differences of velocities
         self._length = round(settings.length * SECOND)
         self._stride = round(settings.stride * SECOND)
         self._calibration, self._session = round(calibration * SECOND), session
         self._stamps = np.zeros(0, dtype=np.int64)
         self._values = np.zeros((0, 15))
+        self._derived: dict[str, Array] = {}  # see `ContactSignals`, until the noise is found
         self._next: int | None = None
         self._first: int | None = None  # stamp of the first sample
 
@@ -106,12 +115,14 @@ class WindowStream:
         newest = np.maximum.accumulate(np.concatenate([[last], stamps]))
         new = stamps > newest[:-1]
         values = np.hstack([getattr(signals, name) for name in COLUMNS])
-        self._derived |= "acceleration" in signals.derived
         if self._first is None and new.any():
             self._first = int(stamps[new][0])
         self._stamps = np.concatenate([self._stamps, stamps[new]])
         self._values = np.concatenate([self._values, values[new]])
         if self.sensors is None:
+            none = np.zeros((0, 3))
+            for name, other in signals.derived.items():
+                self._derived[name] = np.concatenate([self._derived.get(name, none), other[new]])
             self._calibrate()
         if self.sensors is None or len(self._stamps) < 2:
             return []
@@ -132,13 +143,11 @@ class WindowStream:
         first = stamps <= stamps[0] + self._calibration  # however many came at once
         time, values = (stamps[first] - stamps[0]) / SECOND, values[first]
         own = (values[:, 3 * k : 3 * k + 3] for k in range(len(COLUMNS)))
-        noise = SensorNoise.of(ContactSignals(time, **dict(zip(COLUMNS, own, strict=True))))
-        step = float(np.median(np.diff(time)))
-        self.sensors = OriginSensors(self._session, noise, step)
-        if self._derived:  # their windows are those of the velocity by the slope
-            plain, steep = self.sensors.weights(self._settings)
-            noise = replace(noise, acceleration=noise.velocity * float(np.sqrt(steep / plain)))
-            self.sensors = replace(self.sensors, noise=noise)
+        derived = {name: other[first] for name, other in self._derived.items()}
+        signals = ContactSignals(time, **dict(zip(COLUMNS, own, strict=True)), derived=derived)
+        noise = SensorNoise.of(signals, self._settings.length)
+        self.sensors = OriginSensors(self._session, noise, float(np.median(np.diff(time))))
+        self._derived = {}
 
     def _completed(self, step: float) -> list[tuple[int, Array]]:
         if self._next is None:
@@ -173,10 +182,9 @@ class WindowStream:
         length = self._length / SECOND
         at = 2.0 * np.pi * (inside - begin) / self._length
         weight = (1.0 - np.cos(at)) * width / length
-        slope = 2.0 * np.pi / length * np.sin(at) * width / length
         weight /= weight.sum()
-        slope -= slope.sum() * weight  # of a constant there is no slope, whatever the jitter
-        slope /= -(slope @ (inside - begin)) / SECOND  # and of a straight line exactly its own
+        smooth = 2.0 * np.pi / length * np.sin(at) * width / length
+        slope = slope_weights((inside - begin) / SECOND, weight, smooth)
         rows = self._values[i:j]
         omega = rows[:, :3]
         squares = np.stack([omega[:, a] * omega[:, b] for a, b in PAIRS], axis=1)

@@ -14,11 +14,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.polynomial import legendre
+from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.information import frame_change, inertia, skew
 
-from .signals import IN_PLANE, ContactSignals, Pose
+from .signals import IN_PLANE, ContactSignals, Pose, rates
 
 PAIRS = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))
 OMEGA, VELOCITY = slice(0, 3), slice(3, 6)
@@ -31,6 +33,7 @@ SENSOR_NUMBERS = {  # which of them each sensor makes
 }
 NEXT_TO_NONE = 1e-6  # of a sensor without noise, in SI units: weights stay finite
 SUMMED = 1e-3  # share of a signal to which a sum of its samples is an integral
+DEGREE = 12  # of polynomials in a window, of which slopes are exact
 THIRD = 20.0  # Σ of the squared weights of a third difference
 
 
@@ -66,20 +69,34 @@ class SensorNoise:
     torque: float
 
     @staticmethod
-    def of(signals: ContactSignals) -> SensorNoise:
+    def of(signals: ContactSignals, length: float) -> SensorNoise:
         """Return the noise that third differences show: of motion they leave next to nothing.
 
-        A torque that is always zero is that of a point contact, and surely none.
+        A torque that is always zero is that of a point contact, and surely none. What is computed
+        with the rate of another signal has noise that is not white: stated is the white noise that
+        windows would see as much of.
+
+        Args:
+            signals: At least four.
+            length: Of windows [s].
         """
         repeated = signals.repeated()
+        rise = float(np.sqrt(steepness(length)))
+
+        def white(values: Array, bad: NDArray[np.bool_]) -> float:
+            works = ~np.lib.stride_tricks.sliding_window_view(bad, 4).any(axis=1)
+            rough = np.diff(values, 3, axis=0)[works]
+            return float(1.4826 * np.median(np.abs(rough)) / np.sqrt(THIRD)) if len(rough) else 0.0
 
         def sigma(name: str) -> float:
             if name not in repeated:
                 return 0.0
-            works = ~np.lib.stride_tricks.sliding_window_view(repeated[name], 4).any(axis=1)
-            rough = np.diff(getattr(signals, name), 3, axis=0)[works]
-            found = float(1.4826 * np.median(np.abs(rough)) / np.sqrt(THIRD)) if len(rough) else 0.0
-            return max(found, NEXT_TO_NONE)
+            values, bad = getattr(signals, name), repeated[name]
+            if name not in signals.derived:
+                return max(white(values, bad), NEXT_TO_NONE)
+            other = signals.derived[name]
+            still = white(values - rates(signals.time, other), bad)
+            return max(float(np.hypot(still, rise * white(other, bad))), NEXT_TO_NONE)
 
         names = ("angular_velocity", "velocity", "acceleration", "force", "torque")
         return SensorNoise(*(sigma(name) for name in names))
@@ -119,14 +136,14 @@ class Windows:
             settings: Of windows.
             noise: Of sensors; found from the signals if None.
         """
-        noise = SensorNoise.of(signals) if noise is None else noise
+        noise = SensorNoise.of(signals, settings.length) if noise is None else noise
         step = float(np.median(np.diff(signals.time)))
         count = max(round(settings.length / step), 4)
         stride = max(round(settings.stride / step), 1)
         at = (np.arange(count) + 0.5) / count
         weight = (1.0 - np.cos(2.0 * np.pi * at)) / count
-        slope = np.sin(2.0 * np.pi * at)
-        slope /= -(slope @ at) * count * step  # of a straight line it is exactly its slope
+        smooth = 2.0 * np.pi / (count * count * step) * np.sin(2.0 * np.pi * at)
+        slope = slope_weights(at * count * step, weight, smooth)
         omega = signals.angular_velocity
         repeated = np.any(list(signals.repeated().values()), axis=0)
         starts = np.arange(0, len(omega) - count + 1, stride)
@@ -149,8 +166,6 @@ class Windows:
         wrench = np.hstack([summed(signals.torque, weight), summed(signals.force, weight)])
         motion[summed(repeated[:, None].astype(float), np.ones(count))[:, 0] > 0.0] = np.nan
         plain, steep = float(weight @ weight), float(slope @ slope)
-        if "acceleration" in signals.derived:  # its windows are those of the velocity by the slope
-            noise = replace(noise, acceleration=noise.velocity * float(np.sqrt(steep / plain)))
         works = omega[~repeated]
         second = works.T @ works / max(len(works), 1) - noise.angular_velocity**2 * np.eye(3)
         spread = motion_spread(noise, plain, steep, second)
@@ -179,6 +194,35 @@ class Windows:
             spread=M @ self.spread @ M.T,
             wrench_spread=D @ self.wrench_spread @ D.T,
         )
+
+
+def steepness(length: float) -> float:
+    """Return ∫ φ'² over ∫ φ² of a window [1/s²], which is that of its samples' weights.
+
+    Args:
+        length: Of the window [s].
+    """
+    return float((2.0 * np.pi / length) ** 2 / 3.0)
+
+
+def slope_weights(time: Array, weight: Array, smooth: Array) -> Array:
+    """Return weights φ' that tell of samples what φ tells of their derivatives: −Σ φ' x = Σ φ ẋ.
+
+    Where φ' is sampled, this holds to second order in the time between samples. Here it holds of
+    every polynomial up to a degree, by the least change.
+
+    Args:
+        time: Of a window's samples, shape (n,) [s].
+        weight: φ of them, shape (n,).
+        smooth: φ' of them as it is of a continuous signal, shape (n,) [1/s].
+    """
+    middle, half = 0.5 * (time[0] + time[-1]), 0.5 * (time[-1] - time[0])
+    degree = min(DEGREE, len(time) // 2)
+    x = (time - middle) / half
+    powers = legendre.legvander(x, degree)
+    rates = legendre.legval(x, legendre.legder(np.eye(degree + 1))).T / half
+    lacking = -(weight @ rates) - smooth @ powers
+    return np.asarray(smooth + np.linalg.lstsq(powers.T, lacking)[0])
 
 
 def motion_spread(noise: SensorNoise, plain: float, steep: float, second: Array) -> Array:

@@ -118,6 +118,9 @@ class LiveWeighing:
         state = checkpoint.load(self.checkpoint, node) if self.checkpoint else node.start()
         if state.load is not None:
             progress(f"going on from {self.checkpoint}")
+        if self.replay is None:
+            progress("preparing")
+            node.rehearse()
         with ExitStack() as stack:
             listeners: dict[str, Listener] = {
                 "terminal": lambda update: _write_events(update, message)
