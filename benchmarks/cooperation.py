@@ -16,6 +16,8 @@ from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
+from tests.test_cooperation_arm import TRUTH as ARMS_LOAD
+from tests.test_cooperation_arm import arms as simulated_arms
 
 from benchmarks.results_file import Row, at_least, at_most, store, table
 from heft.applications.cooperation import (
@@ -249,6 +251,45 @@ def by_twists(seeds: range) -> Iterator[Row]:
     ratio = np.sqrt(np.mean(squares, axis=0) / np.mean(bounds, axis=0))
     for name, value in zip(("rotation", "translation"), ratio, strict=True):
         yield at_most(f"heft, twists alone: {name} over its bound at 8 s", value, "", 1.15)
+
+
+def kinds(seeds: range) -> Iterator[Row]:
+    """Yield how far off loads of each kind of team are without noise, and whether they know it.
+
+    Arms are simulated by pinocchio; they measure nothing but their joints.
+    """
+    level = Team(3, duration=8.0, changes=(), masses=(2.0,), planar=True)
+    points = Team(4, duration=12.0, changes=(), masses=(2.0,), points=True)
+    for name, team in (("in a plane", level), ("with point contacts", points)):
+        method = CooperativeMethod(planar=team.planar, every=1000)
+        graph, off, squares = Graph.ring(team.robots), 0.0, []
+        for seed in seeds:
+            for noise in (TeamNoise(*[0.0] * 5), TeamNoise()):
+                run = replace(team, noise=noise).run(seed)
+                known = method.identify(signals_of(run), graph).known[-1]
+                truth = inertia.from_body(
+                    *run.bodies[0].seen_from(run.rotations[0], run.origins[0])
+                )
+                error = known.values - truth[list(known.space.load)]
+                if noise.force:
+                    squares.append(error @ np.linalg.solve(known.covariance, error) / len(error))
+                else:
+                    off = max(off, float(np.abs(error).max()))
+        yield from _kind(name, off, squares)
+    arms, graph, squares = simulated_arms(), Graph.ring(3), []
+    known = CooperativeMethod(every=1000).identify(arms.signals(), graph).known[-1]
+    off = float(np.abs(known.values - ARMS_LOAD).max())
+    for seed in seeds:
+        known = CooperativeMethod(every=1000).identify(arms.signals(1.0, seed), graph).known[-1]
+        error = known.values - ARMS_LOAD
+        squares.append(error @ np.linalg.solve(known.covariance, error) / len(error))
+    yield from _kind("held by arms", off, squares)
+
+
+def _kind(name: str, off: float, squares: list[float]) -> Iterator[Row]:
+    yield at_most(f"{name}, without noise: largest error of a parameter", off, "SI", 1e-8)
+    count = f"{len(squares)} seeds"
+    yield at_most(f"{name}: normalized squared error", float(np.mean(squares)), "", 1.5, count)
 
 
 def agreeing() -> Iterator[Row]:
@@ -487,6 +528,7 @@ def main() -> None:
     rows = [
         *rows_of(found),
         *by_twists(few),
+        *kinds(few),
         *changing(few),
         *agreeing(),
         *lying(few[:4]),
