@@ -30,7 +30,7 @@ TOPIC = ("id", "name", "type", "serialization_format")
 MESSAGE = ("topic_id", "timestamp", "data")
 DEFINITION = ("topic_type", "encoding", "encoded_message_definition")
 BATCH = 2048
-MOST_FAILURES = 1000  # pieces of a damaged file that cannot be read, before it is given up
+MOST_FAILURES = 250  # pieces of a damaged file that cannot be read, before it is given up
 NOTE = "SQLite files carry no checksums: a changed byte cannot be seen"
 
 # The last where SQLite's own message about a damaged file is no text.
