@@ -9,6 +9,7 @@ from .base import structural_base
 from .robot import RobotMotion, RobotPlant, both_sides, random_drive_state, random_states
 from .robot import rows_of, standard_rows
 from .robot_signals import effort_signals, position_signals
+from .sensed_robot import SensedRobotPlant, WrenchSensor
 from .attitude import Turning
 from .flat_attitude import ORDERS as FLAT_ORDERS, flat_attitude
 from .free_body import FreeBody

@@ -98,14 +98,18 @@ def _identify(
 
 
 def _with_told_friction(robot: Robot) -> Robot:
-    """Return a robot whose friction is simple if its base floats.
+    """Return a robot whose friction is simple if its base floats, none if no torque is used.
 
-    What loads the gears are its contacts, too, and the dictionary has more columns than a
-    humanoid's log can tell.
+    What loads the gears of a floating robot are its contacts, too, and the dictionary has more
+    columns than a humanoid's log can tell. Wrench sensors see nothing of drives.
     """
+    options = {j: robot.options.of(j) for j in robot.joints}
+    if robot.options.equations == "sensors":
+        none = {j: replace(o, friction="none", armature=False) for j, o in options.items()}
+        return robot.with_joints(none)
     if not robot.tree.free_base:
         return robot
-    full = {j: robot.options.of(j) for j in robot.joints if robot.options.of(j).friction == "full"}
+    full = {j: o for j, o in options.items() if o.friction == "full"}
     return robot.with_joints({j: replace(o, friction="simple") for j, o in full.items()})
 
 

@@ -83,7 +83,8 @@ class TorqueDeviation:
             moved[:, channel] += self.deviations[:, [bodies + c for c in columns]] @ values
         if robot.own_columns is not None:
             moving = (state.position, state.velocity, state.acceleration)
-            own = self.deviations[:, bodies + len(chosen) :]
+            first = bodies + len(chosen)
+            own = self.deviations[:, first : first + len(robot.own_names)]
             moved += np.einsum("dk,ckn->dcn", own, robot.own_columns.rows(*moving))
         return np.asarray(np.sum(moved**2, axis=0))
 
