@@ -418,7 +418,9 @@ OPTIONS = Section(
     Options,
     {
         "base": Text("base is neither fixed nor free", ("fixed", "free")),
-        "equations": Text("this choice of equations is not known", ("all", "base", "joints", "sensors")),
+        "equations": Text(
+            "this choice of equations is not known", ("all", "base", "joints", "sensors")
+        ),
         "gravity": _gravity,
         "contact": named(CONTACT, "[contact.NAME] tables are expected"),
         "sensor": named(SENSOR, "[sensor.NAME] tables are expected"),

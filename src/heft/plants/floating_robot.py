@@ -241,6 +241,18 @@ class FloatingRobotPlant(SensedRobotPlant):
         """Number of components of all contacts' wrenches."""
         return sum(c.components for c in self.contacts.values())
 
+    @property
+    def told(self) -> NDArray[np.bool_]:
+        """Which of the unknowns a sensor measures."""
+        return np.array(
+            [
+                c.wrench == "measured"
+                for c, own in self.components
+                for _ in range(own.stop - own.start)
+            ],
+            dtype=bool,
+        )
+
     def acting(self, samples: Samples[Any]) -> Array:
         """Return Jᵀ of closed contacts, and what their sensors measure of them; see `WithUnknowns`.
 
@@ -250,23 +262,41 @@ class FloatingRobotPlant(SensedRobotPlant):
         Returns:
             Shape (N, channels, unknowns).
         """
-        measured, count = self.robot.measured, len(samples.time)
-        out = np.zeros((count, len(self.channels), self.unknowns))
-        column, row = 0, self._own.stop
-        for k, contact in enumerate(self.contacts.values()):
-            own = slice(column, column + contact.components)
-            J = np.concatenate(
-                [
-                    self._jacobian(samples.motion, contact)[:, measured],
-                    self.acting_inside(samples.motion, contact),
-                ],
-                axis=1,
-            )[:, :, : contact.components]
-            out[:, : self._own.stop, own] = J * samples.motion.closed[k][:, None, None]
+        motion, robot, sensors = samples.motion, self.robot.measured, self._own
+        out = np.zeros((len(samples.time), len(self.channels), self.unknowns))
+        out[:, : sensors.start] = self.held(motion)[:, robot]
+        row = sensors.stop
+        for k, (contact, own) in enumerate(self.components):
+            inside = self.acting_inside(motion, contact)[:, :, : contact.components]
+            out[:, sensors, own] = inside * motion.closed[k][:, None, None]
             if contact.wrench == "measured":
                 out[:, row : row + contact.components, own] = -np.eye(contact.components)
                 row += contact.components
-            column += contact.components
+        return out
+
+    @property
+    def components(self) -> tuple[tuple[ContactOptions, slice], ...]:
+        """Contacts, and which of the unknowns are the components of each one's wrench."""
+        found, first = [], 0
+        for contact in self.contacts.values():
+            found.append((contact, slice(first, first + contact.components)))
+            first += contact.components
+        return tuple(found)
+
+    def held(self, motion: FloatingMotion) -> Array:
+        """Return what wrenches of closed contacts do to all of the robot's channels.
+
+        Args:
+            motion: N samples.
+
+        Returns:
+            Jᵀ, shape (N, channels of the robot, unknowns).
+        """
+        count = motion.position.shape[1]
+        out = np.zeros((count, len(self.robot.channels), self.unknowns))
+        for k, (contact, own) in enumerate(self.components):
+            J = self._jacobian(motion, contact)[:, :, : contact.components]
+            out[:, :, own] = J * motion.closed[k][:, None, None]
         return out
 
     def rows(self, samples: Samples[Any], columns: Sequence[int]) -> Rows:

@@ -383,7 +383,9 @@ def _of_friction(a: Side, b: Side) -> Iterator[_Quantity]:
 def _offsets(a: Side) -> Array:
     """Return the columns of the joints' offsets and the sensors' biases, shape (b, offsets)."""
     robot = a.identified.robot
-    names = [f"{d.name}.{t.name}" for d in robot.drives for t in d.friction if isinstance(t, Offset)]
+    names = [
+        f"{d.name}.{t.name}" for d in robot.drives for t in d.friction if isinstance(t, Offset)
+    ]
     names += robot.bias_names
     labels = robot.labels.names
     return a.matrix[:, [labels.index(n) for n in names]]
