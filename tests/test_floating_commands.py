@@ -120,3 +120,24 @@ def test_a_prediction_needs_the_wrenches_that_were_said_to_be_measured(folder: P
     np.savez(folder / "bare.npz", **kept)
     with pytest.raises(Exception, match=r"force\.hook\.x"):
         next(identified.predict(Recording.open(folder / "bare.npz")))
+
+
+# ---- selection
+
+
+def test_the_stretches_that_tell_most_of_a_floating_robot_are_selected_and_fitted(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    asked = "select walker.urdf monday.npz --with with.toml --keep 3s --out chosen.json"
+    assert run(monkeypatch, asked) == 0
+    said = capsys.readouterr().out
+    assert "trunk" in said and "never excited" not in said
+    line = "identify walker.urdf monday.npz --with with.toml --quiet --corner 15 --delay 0"
+    assert run(monkeypatch, f"{line} --only chosen.json --out part") == 0
+    mass = sum(
+        p["value"]
+        for p in Identified.load(folder / "part").estimate["parameters"]
+        if p["name"].endswith(".mass")
+    )
+    assert mass == pytest.approx(8.0, rel=5e-3)

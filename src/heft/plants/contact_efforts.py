@@ -10,12 +10,13 @@ always, and that of a leg as long as no other leg, nor anything else, holds the 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from heft.arrays import Array
 
-from .floating_robot import FloatingMotion, FloatingRobotPlant
+from .floating_robot import FloatingRobotPlant
 from .plant import Samples
 
 RANK = 1e-9  # of singular values, as a share of the largest, that are none
@@ -38,7 +39,7 @@ class ContactEfforts:
     through: Array
 
     @staticmethod
-    def of(plant: FloatingRobotPlant, samples: Samples[FloatingMotion]) -> ContactEfforts:
+    def of(plant: FloatingRobotPlant, samples: Samples[Any]) -> ContactEfforts:
         """Return those of the closed contacts.
 
         Args:

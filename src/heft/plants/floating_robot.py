@@ -106,7 +106,7 @@ class FloatingRobotPlant(SensedRobotPlant):
     @property
     def _sensed(self) -> int:
         """Number of channels of sensors at contacts."""
-        return len(self.channels) - self._own.stop
+        return len(self.channels) - int(self._own.stop)
 
     def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
         """Return the base's motion, joint positions, flags of contacts, torques and wrenches.

@@ -164,7 +164,7 @@ def both_sides(robot: Robot, motion: kernels.Motion, state: DriveState) -> tuple
 
 def _size(robot: Robot) -> int:
     """Return the number p of standard parameters."""
-    return _own_slice(robot).stop + len(robot.bias_names)
+    return int(_own_slice(robot).stop) + len(robot.bias_names)
 
 
 def _own_slice(robot: Robot) -> slice:

@@ -85,7 +85,7 @@ def _identify(
     progress: Progress,
     only: Selection | None,
 ) -> Identification:
-    robot = _with_told_friction(robot)
+    robot = with_told_friction(robot)
     problem, settings = open_experiment(robot, logs, settings, progress)
     corner = problem.corner
     _refuse_unusable(problem, validate)
@@ -97,7 +97,7 @@ def _identify(
     return _concluded(robot, run, whole, validate, corner, settings, given, inputs, progress)
 
 
-def _with_told_friction(robot: Robot) -> Robot:
+def with_told_friction(robot: Robot) -> Robot:
     """Return a robot whose friction is simple if its base floats, none if no torque is used.
 
     What loads the gears of a floating robot are its contacts, too, and the dictionary has more
