@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -141,3 +142,55 @@ def test_the_stretches_that_tell_most_of_a_floating_robot_are_selected_and_fitte
         if p["name"].endswith(".mass")
     )
     assert mass == pytest.approx(8.0, rel=5e-3)
+
+
+# ---- the log doctor
+
+
+def findings(monkeypatch: pytest.MonkeyPatch, line: str) -> tuple[int, dict[str, dict[str, Any]]]:
+    code = run(monkeypatch, f"check {line} --quiet --json found.json")
+    said = json.loads(Path("found.json").read_text())
+    return code, {f"{f['name']}, {f['about']}": f for f in said["findings"]} | {"": said}
+
+
+def test_a_good_log_of_a_floating_robot_is_found_good(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    code, found = findings(monkeypatch, "monday.npz --robot walker.urdf --with with.toml")
+    assert code == 0
+    assert found["contact, ground"]["evidence"]["closed_share"] == pytest.approx(0.5, abs=0.1)
+    assert found[""]["motion"]["rank"] == found[""]["motion"]["columns"]
+    assert found[""]["unexplained"]["hip"] < 0.2
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda kind, x: -x if kind in ("force", "torque") else x, "opposite wrench, hook"),
+        (lambda kind, x: 10.0 * x if kind == "force" else x, "wrench of another size, hook"),
+        (lambda kind, x: 0.0 * x if kind == "contact" else x, "contact never closed, ground"),
+    ],
+)
+def test_what_is_wrong_with_a_wrench_is_found(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, change: Any, says: str
+) -> None:
+    monkeypatch.chdir(folder)
+    columns = {n: change(n.partition(".")[0], x) for n, x in log_of(2).items()}
+    np.savez("wrong.npz", **columns)
+    code, found = findings(monkeypatch, "wrong.npz --robot walker.urdf --with with.toml")
+    assert says in found and (code == 1 or says.startswith("contact"))
+
+
+def test_a_robot_that_nothing_holds_and_does_not_fall_is_found(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    said = (
+        OPTIONS.partition("[contact.hook]")[0]
+        + "[contact.ground]"
+        + OPTIONS.split("[contact.ground]")[1]
+    )
+    Path("less.toml").write_text(said)
+    code, found = findings(monkeypatch, "monday.npz --robot walker.urdf --with less.toml")
+    assert code == 1 and "nothing holds it, log" in found

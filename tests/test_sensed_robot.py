@@ -307,3 +307,26 @@ def test_a_missing_wrench_names_its_columns() -> None:
     log = Recording.from_arrays(TIME, q={n[2:]: x for n, x in columns.items()})
     with pytest.raises(MissingSignal, match=r"force\.middle\.x"):
         plant.inputs(log)
+
+
+def test_the_doctor_sees_a_sensor_that_reports_the_opposite(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "arm.urdf").write_bytes(robots.SENSED_ARM)
+    (tmp_path / "with.toml").write_text(TOML)
+    (tmp_path / "wrong.toml").write_text(TOML.replace('reports = "on_sensor"', ""))
+    write_csv(tmp_path / "log.csv", log_of(5))
+    monkeypatch.chdir(tmp_path)
+    said = []
+    for options, code in (("with", 0), ("wrong", 1)):
+        monkeypatch.setattr(
+            sys,
+            "argv",
+            f"heft check log.csv --robot arm.urdf --with {options}.toml --quiet".split(),
+        )
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert int(ended.value.code or 0) == code
+        said.append(capsys.readouterr().out)
+    assert "opposite wrench" not in said[0]
+    assert "opposite wrench, middle" in said[1] and 'reports = "on_sensor"' in said[1]
