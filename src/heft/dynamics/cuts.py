@@ -3,7 +3,7 @@
 All that hangs on a sensor is a tree of its own whose base floats: its base moves as the sensor
 does, and the efforts of that base's six channels are the wrench that moves the tree, in the
 sensor's axes about its origin. So the kernels that know a floating base know a sensor, and its rows
-have the columns of the bodies beyond it and no others [Traversaro2015].
+have the columns of the bodies beyond it and no others [Ivaldi2011].
 """
 
 from __future__ import annotations

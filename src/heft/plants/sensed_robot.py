@@ -5,7 +5,7 @@
 over the bodies k beyond a sensor, X from its frame to theirs, w what it measures and b its bias:
 the wrench that moves all that hangs on it. Nothing of the joints is in it, neither torque nor
 friction, nor what is before the sensor; so a robot whose motors measure nothing is identified piece
-by piece, each from its own sensor [Traversaro2015]. Where torques are measured, too, both are rows
+by piece, each from its own sensor [Traversaro2016]. Where torques are measured, too, both are rows
 of the same parameters.
 """
 
