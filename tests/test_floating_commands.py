@@ -96,6 +96,8 @@ def test_how_contacts_share_the_load_is_not_made_up(links: tuple[str, ...], know
     left = ContactEfforts.of(plant, samples).left(effort)
     assert np.isfinite(left[:, 6:]).all() == known and np.isnan(left[:, 6:]).any() != known
     assert np.abs(left[:, :6]).max() <= 1e-10 * np.abs(effort).max()
+    loose = ContactEfforts.of(plant, samples, held=False).left(effort)
+    assert np.isnan(loose[:, 6:]).all()
 
 
 def test_an_identified_floating_robot_predicts_a_log_without_torques(

@@ -17,7 +17,13 @@ from heft.cli import main
 from heft.dynamics import kernels
 from heft.errors import InvalidModel, InvalidSetting, MissingSignal
 from heft.models import ContactOptions, Options, SensorOptions
-from heft.plants import SensedRobotPlant, plant_of, structural_base
+from heft.plants import (
+    ExcitableRobot,
+    RobotPlant,
+    SensedRobotPlant,
+    plant_of,
+    structural_base,
+)
 from heft.recordings import Recording
 from heft.signals.low_pass import Smoothed
 from tests import robots
@@ -118,6 +124,16 @@ def test_joint_torques_do_not_change_where_a_body_is_cut() -> None:
         bodies = robot.written_bodies()
         found.append(kernels.inverse_dynamics(robot.tree, motion, bodies))
     assert np.abs(found[0] - found[1]).max() <= 1e-12 * np.abs(found[0]).max()
+
+
+def test_a_motion_is_designed_for_torques_whatever_sensors_are_inside() -> None:
+    robot = robots.sensed_arm(sensor={"middle": SENSORS["middle"]})
+    plant = ExcitableRobot.of(robot)
+    samples = plant.samples_at(*states(6, 8))
+    rows = plant.rows(samples, range(len(plant.labels))).regressor
+    whole = RobotPlant(robot).rows(samples, range(len(plant.labels))).regressor
+    assert rows.shape[1] == 3 and np.abs(rows - whole).max() <= 1e-12 * np.abs(whole).max()
+    assert not whole[:, :, -6:].any()
 
 
 def test_sensors_and_torques_add() -> None:

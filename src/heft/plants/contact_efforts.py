@@ -39,12 +39,14 @@ class ContactEfforts:
     through: Array
 
     @staticmethod
-    def of(plant: FloatingRobotPlant, samples: Samples[Any]) -> ContactEfforts:
+    def of(plant: FloatingRobotPlant, samples: Samples[Any], held: bool = True) -> ContactEfforts:
         """Return those of the closed contacts.
 
         Args:
             plant: The robot.
             samples: N of them, with the wrenches that the plant's last channels measure.
+            held: Whether nothing but the stated contacts acts on the base, so that its equations
+                tell what is unknown of them.
         """
         N, told = plant.held(samples.motion), plant.told
         first = len(plant.channels) - int(told.sum())
@@ -52,7 +54,7 @@ class ContactEfforts:
         unknown = N[:, :, ~told]
         through = np.tile(np.eye(N.shape[1]), (len(N), 1, 1))
         if unknown.shape[2]:
-            base = unknown[:, :SIX]
+            base = unknown[:, :SIX] if held else 0.0 * unknown[:, :SIX]
             inverse = np.linalg.pinv(base, rcond=RANK)
             through[:, :, :SIX] -= unknown @ inverse
             free = unknown - unknown @ inverse @ base

@@ -125,7 +125,8 @@ class Wrenches:
                     severity="tells",
                     evidence=evidence,
                 )
-        if seen.floats and seen.unheld > self.wrenches.unheld_share:
+        used = self.problem.plant.robot.options.equations in ("all", "base")
+        if used and seen.floats and seen.unheld > self.wrenches.unheld_share:
             yield Finding(
                 "nothing holds it",
                 f"{seen.unheld:.0%} of the time no contact is closed, and the robot does not fall",

@@ -22,7 +22,15 @@ from heft.files import (
     visible_texts,
 )
 from heft.models import Options, Robot
-from heft.plants import ContactEfforts, FloatingRobotPlant, Problem, RobotPlant, plant_of
+from heft.plants import (
+    ContactEfforts,
+    FloatingRobotPlant,
+    Problem,
+    RobotMotion,
+    RobotPlant,
+    Samples,
+    plant_of,
+)
 from heft.recordings import Recording
 from heft.signals import Smoothing, limited
 
@@ -155,13 +163,20 @@ class Identified:
         for s, rigid in rigid_torques(problem, self.robot.written_bodies()):
             state = plant.drive_state(s, rigid, drives)
             rest = model_effort(friction, self.robot, drives, state)
-            held = ContactEfforts.of(plant, s) if isinstance(plant, FloatingRobotPlant) else None
+            held = self._held(plant, s)
             std = np.full(rigid.T.shape, np.nan)
             if stated is not None:
                 through = None if held is None else held.through
                 std, reversal = stated.std(plant, s, state.rigid, reversal, through)
             effort = (rigid + rest).T if held is None else held.left(rigid + rest)
             yield Prediction(s.time, effort, rigid.T if held is None else effort - rest.T, std)
+
+    def _held(self, plant: RobotPlant, samples: Samples[RobotMotion]) -> ContactEfforts | None:
+        """Return what contacts do to efforts; None if the base is fixed."""
+        if not isinstance(plant, FloatingRobotPlant):
+            return None
+        stated = self.robot.options.equations in ("all", "base")  # all that holds the base
+        return ContactEfforts.of(plant, samples, stated)
 
     def _predicting(self, recording: Recording) -> RobotPlant:
         """Return the robot as a plant whose torques are not measured, but wrenches at contacts."""
