@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import mujoco
 import numpy as np
 import pinocchio as pin
 import pytest
+from scipy.spatial.transform import Rotation
 
 from heft.applications.identification import Identified
 from heft.cli import main
 from heft.dynamics import kernels
 from heft.errors import InvalidModel, InvalidSetting, MissingSignal
-from heft.models import ContactOptions, Options, SensorOptions
+from heft.models import ContactOptions, JointOptions, Options, Robot, SensorOptions
 from heft.plants import (
     ExcitableRobot,
     RobotPlant,
@@ -346,3 +349,59 @@ def test_the_doctor_sees_a_sensor_that_reports_the_opposite(
         said.append(capsys.readouterr().out)
     assert "opposite wrench" not in said[0]
     assert "opposite wrench, middle" in said[1] and 'reports = "on_sensor"' in said[1]
+
+
+# ---- the iCub, which has six sensors and no joint torques
+
+ICUB = "icub_description/robots/icub.urdf"
+ICUB_CUTS = tuple(f"{side}_{part}_ft_sensor" for side in "lr" for part in ("arm", "leg", "foot"))
+
+
+def icub() -> Robot:
+    """Return the iCub with its six sensors, each called as the fixed joint at which it sits."""
+    source = robots.path_of(ICUB).read_bytes()
+    root = ElementTree.fromstring(source)
+    joints = {j.get("name", ""): j for j in root.findall("joint")}
+    cuts = {name: joints[name].find("child").get("link") for name in ICUB_CUTS}  # type: ignore[union-attr]
+    sensors = {name: SensorOptions(link, bias="none") for name, link in cuts.items()}  # type: ignore[arg-type]
+    whole = Robot.from_urdf_text(source, Options(base="free"))
+    none = dict.fromkeys(whole.joints, JointOptions(friction="none", armature=False))
+    options = Options(base="free", equations="sensors", sensor=sensors, joint=none)
+    return Robot.from_urdf_text(source, options)
+
+
+def test_the_icubs_sensors_are_pinocchios_wrenches() -> None:
+    robot = icub()
+    plant = plant_of(robot)
+    text = robot.source.decode()
+    for name in ICUB_CUTS:
+        text = re.sub(rf'(<joint name="{name}" type=)"fixed"', r'\1"floating"', text)
+    model = pin.buildModelFromXML(text, pin.JointModelFreeFlyer())
+    data, count = model.createData(), 3
+    samples = plant.random_samples(count, np.random.default_rng(7))
+    m = samples.motion
+    made = plant.predict(samples, robot.written_bodies())
+    for n in range(count):
+        q, v, a = pin.neutral(model), np.zeros(model.nv), np.zeros(model.nv)
+        g = m.bodies.gravity[:, n]  # of norm 9.81, in the base's axes
+        down = robot.gravity / np.linalg.norm(robot.gravity)
+        turn, _ = Rotation.align_vectors([down], [g / np.linalg.norm(g)])
+        q[3:7] = turn.as_quat()
+        v[:6], a[:6] = m.bodies.velocity[:6, n], m.bodies.acceleration[:6, n]
+        for k, name in enumerate(robot.joints):
+            joint = model.joints[model.getJointId(name)]
+            q[joint.idx_q] = m.position[6 + k, n]
+            v[joint.idx_v] = m.bodies.velocity[6 + k, n]
+            a[joint.idx_v] = m.bodies.acceleration[6 + k, n]
+        pin.rnea(model, data, q, v, a)
+        wanted = np.concatenate([data.f[model.getJointId(c)].vector for c in ICUB_CUTS])
+        assert np.abs(made[n] - wanted).max() <= 1e-10 * np.abs(wanted).max()
+
+
+def test_of_the_icub_all_that_is_beyond_a_sensor_is_seen_and_nothing_else() -> None:
+    robot = icub()
+    plant = plant_of(robot)
+    assert len(plant.channels) == 36 and not len(robot.measured)
+    seen = {plant.labels.names[k].partition(".")[0] for k in structural_base(plant).kept}
+    assert not seen & {"root_link", "chest", "head", "base_link", "torso_1"}
+    assert sum(n.startswith(("l_", "r_")) for n in seen) == len(seen) > 10
