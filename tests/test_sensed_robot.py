@@ -22,6 +22,7 @@ from heft.errors import InvalidModel, InvalidSetting, MissingSignal
 from heft.models import ContactOptions, JointOptions, Options, Robot, SensorOptions
 from heft.plants import (
     ExcitableRobot,
+    FloatingRobotPlant,
     RobotPlant,
     SensedRobotPlant,
     plant_of,
@@ -30,7 +31,7 @@ from heft.plants import (
 from heft.recordings import Recording
 from heft.signals.low_pass import Smoothed
 from tests import robots
-from tests.plants import cut_wrenches
+from tests.plants import case, cut_wrenches
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 TURN = ((0.36, 0.48, -0.8), (-0.8, 0.6, 0.0), (0.48, 0.64, 0.6))
@@ -405,3 +406,49 @@ def test_of_the_icub_all_that_is_beyond_a_sensor_is_seen_and_nothing_else() -> N
     seen = {plant.labels.names[k].partition(".")[0] for k in structural_base(plant).kept}
     assert not seen & {"root_link", "chest", "head", "base_link", "torso_1"}
     assert sum(n.startswith(("l_", "r_")) for n in seen) == len(seen) > 10
+
+
+def test_of_a_floating_robot_pose_and_inertial_sensor_say_the_same_of_a_wrench() -> None:
+    time = 0.01 * np.arange(50)
+    robot = robots.walker(sensor={"shin": SensorOptions("foot", position=PLACE, rotation=TURN)})
+    values = np.concatenate([robot.written_bodies(), np.arange(6.0)])
+    made = []
+    for name, way in (("pose", "pose"), ("an inertial sensor", "imu")):
+        _, exact = case(f"floating robot by {'its ' if way == 'pose' else ''}{name}").experiment(
+            time
+        )
+        width = (7 if way == "pose" else 6) + 2
+        parts = (x[:, :width] for x in (exact.position, exact.velocity, exact.acceleration))
+        plant = FloatingRobotPlant(robot, motion_from=way)  # type: ignore[arg-type]
+        made.append(plant.sensed(plant.motion(Smoothed(*parts)), values)[:, 8:])
+    assert np.abs(made[0]).max() > 1.0
+    assert np.abs(made[0] - made[1]).max() <= 1e-10 * np.abs(made[0]).max()
+
+
+MJCF = b"""
+<mujoco><worldbody><body name="upper"><joint name="turn" axis="0 0 1"/>
+  <inertial pos="0.1 0 0.1" mass="2" diaginertia="0.01 0.02 0.015"/>
+  <body name="beyond" pos="0 0 0.3" quat="0.8 0.6 0 0">
+    <inertial pos="0 0.05 0.1" mass="1.5" diaginertia="0.01 0.008 0.005"/>
+    <body name="fore" pos="0.1 0 0.2"><joint name="bend" axis="0 1 0"/>
+      <inertial pos="0.02 0 0.1" mass="1" diaginertia="0.004 0.005 0.002"/></body>
+  </body></body></worldbody></mujoco>
+"""
+
+
+def test_an_mjcf_file_is_cut_between_bodies_that_no_joint_parts() -> None:
+    """Against MuJoCo's own sensors of force and torque, which sit at a site of the child."""
+    robot = Robot.from_text(MJCF, Options(sensor={"ft": SensorOptions("beyond", bias="none")}))
+    sensed = MJCF.replace(
+        b'<inertial pos="0 0.05 0.1"', b'<site name="ft"/><inertial pos="0 0.05 0.1"'
+    ).replace(b"</mujoco>", b'<sensor><force site="ft"/><torque site="ft"/></sensor></mujoco>')
+    model = mujoco.MjModel.from_xml_string(sensed.decode())
+    data, plant = mujoco.MjData(model), plant_of(robot)
+    data.qpos[:], data.qvel[:], data.qacc[:] = [0.7, -1.1], [1.3, 0.4], [-2.0, 3.0]
+    mujoco.mj_inverse(model, data)
+    mujoco.mj_sensorAcc(model, data)
+    motion = plant.motion(Smoothed(data.qpos[None], data.qvel[None], data.qacc[None]))
+    values = np.zeros(len(plant.labels))
+    values[: len(robot.written_bodies())] = robot.written_bodies()
+    made = plant.sensed(motion, values)[0, 2:]
+    assert np.abs(made - data.sensordata).max() <= 1e-10 * np.abs(data.sensordata).max()
