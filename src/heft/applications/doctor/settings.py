@@ -330,12 +330,15 @@ class WrenchThresholds:
         other_size: Times by which a force is off what the model file's masses need, from which it
             is another's.
         bearing_share: Share of the energy of the needed force from which a contact is judged.
+        alike: Correlation of a sensor's forces with those that the model file's masses need, from
+            which sign and size are judged.
     """
 
     samples: int = 4000
     unheld_share: float = 0.05
     other_size: float = 3.0
     bearing_share: float = 0.05
+    alike: float = 0.5
 
 
 @dataclass(frozen=True)

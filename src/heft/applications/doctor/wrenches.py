@@ -234,8 +234,10 @@ class _Seen:
             need = np.concatenate(
                 [sensor.wrench(s.motion.bodies, nominal)[:, :FORCES] for s in parts]
             )
-            if floating is None or not floating.contacts:  # contacts beyond it bear, too
-                factors[sensor.name] = _factor(told - told.mean(0), need - need.mean(0))
+            alike, factor = _compared(told - told.mean(0), need - need.mean(0))
+            # Contacts beyond it bear, too; what hardly turns or moves is ruled by noise.
+            if (floating is None or not floating.contacts) and alike > thresholds.alike:
+                factors[sensor.name] = factor
         return _Seen(floating is not None, closed, unheld, factors)
 
 
@@ -278,6 +280,9 @@ def _of_contacts(
     return {names[k]: float(1.0 / x) for k, x in zip(bears, inverse, strict=True) if x}
 
 
-def _factor(told: Array, need: Array) -> float:
-    """Return the factor c of the least squares `told = c need`."""
-    return float(np.sum(told * need) / max(float(np.sum(need * need)), 1e-300))
+def _compared(told: Array, need: Array) -> tuple[float, float]:
+    """Return the size of the correlation, and the factor c of the least squares `told = c need`."""
+    both, own, other = (float(np.sum(x)) for x in (told * need, need * need, told * told))
+    if not (own > 0.0 and other > 0.0):
+        return 0.0, 0.0
+    return abs(both) / float(np.sqrt(own * other)), both / own
