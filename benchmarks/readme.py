@@ -130,12 +130,12 @@ def panda_published() -> list[str]:
     return lines
 
 
-def floating() -> list[str]:
-    """Return what was measured of floating bases."""
-    if not (RESULTS / "floating.json").exists():
+def listed(benchmark: str) -> list[str]:
+    """Return what was measured by a benchmark, row by row."""
+    if not (RESULTS / f"{benchmark}.json").exists():
         return NOT_YET
     lines = ["| | measured | asked for |", "|---|---|---|"]
-    for name, row in rows("floating").items():
+    for name, row in rows(benchmark).items():
         bound = "" if row["bound"] is None else row["against"] or f"{row['bound']:g}"
         missed = " (missed)" if row["holds"] is False else ""
         value = f"{row['value']:.3g} {row['unit'].removeprefix('1')}".strip()
@@ -163,7 +163,8 @@ FIGURES = {
     "coverage": coverage,
     "intervals": intervals,
     "panda_published": panda_published,
-    "floating": floating,
+    "floating": lambda: listed("floating"),
+    "chains": lambda: listed("chains"),
     "missed": missed,
 }
 

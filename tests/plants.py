@@ -14,7 +14,7 @@ from scipy.spatial.transform import Rotation
 from heft.information import inertia
 from heft.information.parameter_space import ParameterSpace
 from heft.information.parameters import Labels
-from heft.models import ContactOptions
+from heft.models import ContactOptions, SensorOptions
 from heft.models.free_flyer_files import shipped_free_flyer
 from heft.models.own_columns import JointValues, OwnColumns, RegressorColumn
 from heft.models.robot import Robot
@@ -37,6 +37,7 @@ from heft.plants.free_body import FreeBody
 from heft.plants.repeated_motion import RepeatedMotion
 from heft.plants.robot import RobotPlant
 from heft.plants.rotor_body import RotorBody
+from heft.plants.sensed_robot import SensedRobotPlant
 from heft.recordings.recording import Recording
 from heft.signals.low_pass import Smoothed
 from tests import robots
@@ -162,6 +163,51 @@ def _arm() -> Case:
         return _of_joints(robot, q, oracle.inverse_dynamics(q, v, a)), Smoothed(q, v, a)
 
     return Case(RobotPlant(robot), oracle.parameters(), experiment)
+
+
+def cut_wrenches(q: Array, v: Array, a: Array) -> dict[str, Array]:
+    """Return what moves all beyond each joint of `robots.SENSED_ARM`, in its child's frame.
+
+    By pinocchio, which reads fixed joints as floating ones that stay where they are. Those that
+    move have their effort beside, by the name of the joint and `.effort`.
+    """
+    text = robots.SENSED_ARM.decode().replace('type="fixed"', 'type="floating"')
+    model = pin.buildModelFromXML(text)
+    data = model.createData()
+    names = ("turn", "bend", "slide")
+    joints = [model.joints[model.getJointId(n)] for n in names]
+    found: dict[str, list[Array]] = {n: [] for n in model.names[1:]}
+    efforts: dict[str, list[float]] = {f"{n}.effort": [] for n in names}
+    for x, y, z in zip(q, v, a, strict=True):
+        full, rate, rise = pin.neutral(model), np.zeros(model.nv), np.zeros(model.nv)
+        for joint, place, speed, growth in zip(joints, x, y, z, strict=True):
+            full[joint.idx_q], rate[joint.idx_v], rise[joint.idx_v] = place, speed, growth
+        tau = pin.rnea(model, data, full, rate, rise)
+        for j in range(1, model.njoints):
+            found[model.names[j]].append(data.f[j].vector.copy())
+        for name, joint in zip(names, joints, strict=True):
+            efforts[f"{name}.effort"].append(tau[joint.idx_v])
+    return {n: np.array(w) for n, w in (*found.items(), *efforts.items())}
+
+
+def _sensed_arm() -> Case:
+    """An arm bolted together at a wrench sensor that has a bias, its torques measured, too."""
+    robot = robots.sensed_arm(sensor={"bolts": SensorOptions("beyond", reports="on_sensor")})
+    bias = np.array([5.0, -3.0, 2.0, 0.4, 0.3, -0.2])
+
+    def experiment(time: Array) -> tuple[Signals, Smoothed]:
+        rate, phase = np.array([2.9, 4.7, 3.7]), np.array([0.3, 1.2, 2.1])
+        size, angle = np.array([1.2, 1.4, 0.4]), rate * time[:, None] + phase
+        q, v, a = size * np.sin(angle), size * rate * np.cos(angle), -size * rate**2 * np.sin(angle)
+        made = cut_wrenches(q, v, a)
+        tau = np.stack([made[f"{j}.effort"] for j in robot.joints], 1)
+        signals = _of_joints(robot, q, tau)
+        for first, kind in ((0, "force"), (3, "torque")):
+            told = -(made["bolts"] + bias)[:, first : first + 3]
+            signals[kind] = {f"bolts.{x}": told[:, k] for k, x in enumerate("xyz")}
+        return signals, Smoothed(q, v, a)
+
+    return Case(SensedRobotPlant(robot), np.concatenate([robot.written_bodies(), bias]), experiment)
 
 
 def springs(q: JointValues, v: JointValues, a: JointValues) -> list[RegressorColumn]:
@@ -401,6 +447,7 @@ PLANTS: dict[str, Callable[[], Case]] = {
     "difference of torques of a repeated motion": _repeated_motion,
     "free body by its pose": lambda: _free_body("pose"),
     "free body by an inertial sensor": lambda: _free_body("imu"),
+    "arm with a wrench sensor inside": _sensed_arm,
     "floating robot by its pose": lambda: _floating_robot("pose"),
     "floating robot by an inertial sensor": lambda: _floating_robot("imu", "unknown"),
 }
@@ -446,4 +493,23 @@ BARE: dict[str, Callable[[], Plant[Any]]] = {
     **{name: lambda name=name: case(name).plant for name in CHOICES},  # type: ignore[misc]
     "arm with friction's dictionary": lambda: RobotPlant(robots.planar_arm(drives=True)),
     "arm with springs and friction's dictionary": lambda: RobotPlant(sprung(drives=True)),
+    "arm with wrench sensors and friction's dictionary": lambda: SensedRobotPlant(
+        robots.sensed_arm(
+            joint={},
+            sensor={
+                "plate": SensorOptions("foot"),
+                "wrist": SensorOptions("fore", position=(0.1, 0.2, 0.3), bias="none"),
+            },
+        )
+    ),
+    "floating robot with wrench sensors inside": lambda: FloatingRobotPlant(
+        robots.walker(
+            contact={
+                "foot": ContactOptions("foot"),
+                "hand": ContactOptions("trunk", wrench="measured"),
+            },
+            sensor={"shin": SensorOptions("foot"), "hip": SensorOptions("thigh")},
+            equations="base",
+        )
+    ),
 }

@@ -333,3 +333,49 @@ def walker(**said: Any) -> Robot:
     none = JointOptions(friction="none", armature=False)
     joints = {"hip": none, "knee": none}
     return Robot.from_urdf_text(WALKER, Options(base="free", joint=joints, **said))
+
+
+SENSED_ARM = b"""
+<robot name="sensed">
+  <link name="floor"/>
+  <link name="foot"><inertial><origin xyz="0.01 0.02 0.05"/><mass value="4"/>
+    <inertia ixx="0.05" iyy="0.06" izz="0.04" ixy="0" ixz="0.002" iyz="0"/></inertial></link>
+  <link name="upper"><inertial><origin xyz="0.02 0.01 0.1"/><mass value="3"/>
+    <inertia ixx="0.03" iyy="0.028" izz="0.012" ixy="0.001" ixz="0" iyz="0"/></inertial></link>
+  <link name="beyond"><inertial><origin xyz="0.03 -0.01 0.12"/><mass value="2"/>
+    <inertia ixx="0.02" iyy="0.018" izz="0.008" ixy="0" ixz="0.001" iyz="0"/></inertial></link>
+  <link name="cover"><inertial><origin xyz="0 0.04 0.1"/><mass value="0.4"/>
+    <inertia ixx="0.002" iyy="0.001" izz="0.0015" ixy="0" ixz="0" iyz="0"/></inertial></link>
+  <link name="fore"><inertial><origin xyz="0.05 0.02 0.03"/><mass value="1.5"/>
+    <inertia ixx="0.01" iyy="0.012" izz="0.006" ixy="0.0004" ixz="0" iyz="0"/></inertial></link>
+  <link name="hand"><inertial><origin xyz="0.02 0 0.06"/><mass value="0.8"/>
+    <inertia ixx="0.003" iyy="0.0025" izz="0.002" ixy="0" ixz="0" iyz="0.0003"/></inertial></link>
+  <joint name="ground" type="fixed"><parent link="floor"/><child link="foot"/>
+    <origin xyz="0.2 0 0.1" rpy="0.1 0.2 -0.3"/><axis xyz="0 0 0"/></joint>
+  <joint name="turn" type="revolute"><parent link="foot"/><child link="upper"/>
+    <origin xyz="0.05 0 0.2" rpy="0 0.9 0.3"/><axis xyz="0 0 1"/>
+    <limit lower="-3" upper="3" effort="1" velocity="1"/></joint>
+  <joint name="bolts" type="fixed"><parent link="upper"/><child link="beyond"/>
+    <origin xyz="0 0.03 0.25" rpy="0.4 -0.2 0.7"/></joint>
+  <joint name="glue" type="fixed"><parent link="beyond"/><child link="cover"/>
+    <origin xyz="0 0 0.05" rpy="0 0.3 0"/></joint>
+  <joint name="bend" type="revolute"><parent link="beyond"/><child link="fore"/>
+    <origin xyz="0 0 0.3" rpy="1.1 0 0"/><axis xyz="0 0.6 0.8"/>
+    <limit lower="-3" upper="3" effort="1" velocity="1"/></joint>
+  <joint name="slide" type="prismatic"><parent link="fore"/><child link="hand"/>
+    <origin xyz="0.25 0 0" rpy="0 0.5 0.2"/><axis xyz="0 0 1"/>
+    <limit lower="-3" upper="3" effort="1" velocity="1"/></joint>
+</robot>
+"""
+
+
+def sensed_arm(source: bytes = SENSED_ARM, **said: Any) -> Robot:
+    """Return an arm of three joints, bolted together between two of them, without friction.
+
+    Args:
+        source: Of the model file.
+        said: Further options, such as `sensor`.
+    """
+    none = JointOptions(friction="none", armature=False)
+    joints = dict.fromkeys(("turn", "bend", "slide"), none)
+    return Robot.from_urdf_text(source, Options(**{"joint": joints, **said}))

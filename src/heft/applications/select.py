@@ -14,16 +14,16 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from heft.applications.identification import Inputs, Kept, Selection
+from heft.applications.identification import Inputs, Kept, Selection, with_told_friction
 from heft.arrays import Array
 from heft.display import table
 from heft.engine import one_blas_thread
 from heft.errors import InvalidRecording, InvalidSetting
-from heft.estimators import LeastSquares
+from heft.estimators import LeastSquares, VarianceComponents
 from heft.files import require_writable, write_text
 from heft.information import Directions, SegmentSelection, Selected, triangle_of
 from heft.models import Robot
-from heft.plants import Problem, RobotPlant, Segments
+from heft.plants import Problem, RobotPlant, Segments, plant_of
 from heft.recordings import Recording
 
 KEEP = re.compile(r"\s*(\d*\.?\d+)\s*(s|min|h|%)?\s*")
@@ -86,10 +86,11 @@ class Select:
         if not recordings:
             raise InvalidRecording("no log is given", cure="name at least one log after the model")
         robot = with_simple_friction(robot) if self.friction == "simple" else robot
-        problem = Problem(RobotPlant(robot), tuple(recordings))
+        robot = with_told_friction(robot)
+        problem: Problem[RobotPlant] = Problem(plant_of(robot, recordings[0]), tuple(recordings))
         progress(f"reading {len(recordings)} logs, fitting once for the joints' noise")
-        first = LeastSquares().solve(problem.information(), problem.noise_names)
-        weights, size = first.weights(), len(problem.labels)
+        weights, problem = _weights(problem)
+        size = len(problem.labels)
         whole = sum(t.used * t.step for t in problem.timelines)
         most = self.largest / (8.0 * COPIES * size**2)
         length = segment or max(self.segment, whole / most)
@@ -121,10 +122,10 @@ class Select:
         chosen: NDArray[np.intp],
     ) -> Excitation:
         """Return how well all segments, and those chosen, excite the base parameters."""
-        plant, kept = problem.plant, problem.base.kept
-        samples = plant.random_samples(self.general, np.random.default_rng(0))
+        kept = problem.base.kept
+        samples = problem.plant.random_samples(self.general, np.random.default_rng(0))
         weight = np.array([weights[c] for c in problem.channels])
-        general = plant.rows(samples, kept).regressor * weight[:, None]
+        general = problem.walk.equations_of(samples, kept).regressor * weight[:, None]
         reference = Directions.of(triangle_of(general.reshape(-1, len(kept))), len(kept)).deviations
         rows = float(segments.counts.sum())
         scale = np.sqrt(self.general / rows)
@@ -378,6 +379,20 @@ def stacked(factors: Array) -> Array:
     for first in range(0, len(factors), BLOCK):
         total = triangle_of(np.vstack([total, factors[first : first + BLOCK].reshape(-1, size)]))
     return total
+
+
+def _weights(problem: Problem[RobotPlant]) -> tuple[dict[str, float], Problem[RobotPlant]]:
+    """Return the weight of each channel's rows, 1/σ, and the problem whose rows these are.
+
+    Contacts' wrenches are eliminated by the channels' noise, which is found first, of
+    averaged rows; segments are then of all rows.
+    """
+    if not problem.has_unknowns:
+        first = LeastSquares().solve(problem.information(), problem.noise_names)
+        return first.weights(), problem
+    settled = VarianceComponents().settled(problem.thinned())
+    noise = settled.known_noise
+    return {c: 1.0 / s for c, s in noise.items()}, problem.with_noise(list(noise.values()))
 
 
 def _ranges(problem: Problem[RobotPlant]) -> Array:

@@ -10,3 +10,4 @@ from .drive_columns import DriveState, effort, steady
 from .kernels import DriveColumns
 from .kinematics import body_poses
 from .contacts import contact_map, contact_place
+from .cuts import Cut

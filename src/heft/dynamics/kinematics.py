@@ -60,8 +60,12 @@ def frame_motion(tree: Tree, link: Link, position: Array, velocity: Array) -> Fr
 
 def chain_of(tree: Tree, link: Link) -> tuple[int, ...]:
     """Return the bodies that move a link, from the base outwards; none of a link of the world."""
+    return path_to(tree, link.body)
+
+
+def path_to(tree: Tree, body: int) -> tuple[int, ...]:
+    """Return the bodies from the base to one, itself the last; none where it is the world, −1."""
     chain = []
-    body = link.body
     while body >= 0:
         chain.append(body)
         body = int(tree.parent[body])

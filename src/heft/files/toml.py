@@ -26,6 +26,8 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar
 
+import numpy as np
+
 from heft.errors import InvalidSetting, did_you_mean, shown
 
 from .reading import read_text, visible_texts
@@ -37,6 +39,7 @@ Keys: TypeAlias = Mapping[str, Reader[Any]]
 LARGEST_NUMBER = 1e12  # of any setting; what is larger only overflows
 NOT_FINITE = "a finite number is expected"
 LARGEST_SETTINGS = 1024 * 1024  # [bytes]
+RIGHT_ANGLED = 1e-3  # by how much a rotation matrix may miss being one
 MOST_DOTS = 200  # in a key; tomllib takes time by the square of them
 
 
@@ -306,6 +309,22 @@ def rows_of(each: Reader[Scalar]) -> Reader[tuple[tuple[Scalar, ...], ...]]:
         return rows
 
     return read
+
+
+def rotation_rows(value: object, where: str) -> tuple[tuple[float, ...], ...]:
+    """Return the three rows of a rotation matrix, or raise `InvalidSetting`."""
+    rows = rows_of(number)(value, where)
+    turn = np.array(rows)
+    if turn.shape != (3, 3) or not (
+        np.allclose(turn @ turn.T, np.eye(3), atol=RIGHT_ANGLED) and np.linalg.det(turn) > 0.0
+    ):
+        raise InvalidSetting(
+            "this is no rotation",
+            argument=where,
+            got=np.round(turn, 4).tolist(),
+            expected="three rows of length one, at right angles, right-handed",
+        )
+    return rows
 
 
 def interval(value: object, where: str) -> tuple[float, float]:

@@ -3,6 +3,7 @@
 from . import export, load_settings
 from .options import STANDARD_GRAVITY, JointOptions, Coupling, LinkOptions, Options, joint_lines
 from .contact_options import ContactOptions
+from .sensor_options import SensorOptions
 from .controller_options import ControllerOptions, JointGains
 from .motion_options import Box, HalfSpace, JointMotionOptions, Margins, MotionOptions, ToolCapsule
 from .denavit_hartenberg import Body, Outline, Row, outline

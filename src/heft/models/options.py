@@ -35,6 +35,7 @@ from heft.files import (
 from .contact_options import CONTACT, ContactOptions
 from .controller_options import CONTROLLER, ControllerOptions
 from .motion_options import MOTION, MotionOptions
+from .sensor_options import SENSOR, SensorOptions
 
 STANDARD_GRAVITY = (0.0, 0.0, -9.81)
 OF_COMMANDS = ("simulation",)  # tables of the TOML of `--with` that a command of this name reads
@@ -161,8 +162,9 @@ class Options:
 
     Attributes:
         base: `fixed`, or `free` for a floating base.
-        equations: Of a floating base, which equations are used: `all`, those of the `base` alone,
-            whatever the joints' torques, or those of the `joints` alone.
+        equations: Which equations are used beside those of wrench sensors: `all`; of a floating
+            base those of the `base` alone, whatever the joints' torques, or of the `joints` alone;
+            with wrench sensors those of the `sensors` alone.
         gravity: Vector in the base's frame [m/s²]; that of the model file if not given, and
             9.81 downwards where the file has none.
         joint: Options of joints, by joint name.
@@ -172,10 +174,12 @@ class Options:
         mirror: Links that are mirror images of one another.
         motion: Limits of motions that are designed.
         contact: Contacts of a floating base with the world, by name.
+        sensor: Wrench sensors between a link and the one before it, by name.
         controller: Of the joints while the log was made; unknown if not given.
 
     Raises:
-        InvalidSetting: If a fixed base is given contacts, or a choice of equations.
+        InvalidSetting: If a fixed base is given contacts, or a choice of its equations; if those
+            of sensors are chosen and there are none; or a sensor has the name of a contact.
     """
 
     base: Literal["fixed", "free"] = "fixed"
@@ -186,16 +190,31 @@ class Options:
     known: tuple[MassOptions, ...] = ()
     mirror: tuple[MirrorOptions, ...] = ()
     motion: MotionOptions = MotionOptions()
-    equations: Literal["all", "base", "joints"] = "all"
+    equations: Literal["all", "base", "joints", "sensors"] = "all"
     contact: Mapping[str, ContactOptions] | None = None
     controller: ControllerOptions | None = None
+    sensor: Mapping[str, SensorOptions] | None = None
 
     def __post_init__(self) -> None:
-        if self.base == "fixed" and (self.contact or self.equations != "all"):
+        if self.base == "fixed" and (self.contact or self.equations in ("base", "joints")):
             raise InvalidSetting(
                 "contacts, and a choice of equations, are of a floating base",
                 argument="contact" if self.contact else "equations",
                 cure='say base = "free"',
+            )
+        if self.equations == "sensors" and not self.sensor:
+            raise InvalidSetting(
+                "the equations of wrench sensors are asked for, and none is stated",
+                argument="equations",
+                got="sensors",
+                cure='state one: [sensor.NAME], link = "the first link beyond it"',
+            )
+        both = set(self.contact or {}) & set(self.sensor or {})
+        if both:
+            raise InvalidSetting(
+                "a sensor has the name of a contact",
+                argument=f"[sensor.{min(both)}]",
+                cure="give each its own name, after which its signals are called",
             )
 
     @staticmethod
@@ -282,11 +301,21 @@ class Options:
                 name: {k: list(v) if k == "point" else v for k, v in vars(entry).items()}
                 for name, entry in self.contact.items()
             }
+        if self.sensor:
+            table["sensor"] = {
+                name: {k: _plain(v) for k, v in vars(entry).items() if v != ""}
+                for name, entry in self.sensor.items()
+            }
         if self.controller is not None:
             table["controller"] = self.controller.to_dict()
         if motion := self.motion.to_dict():
             table["motion"] = motion
         return table
+
+
+def _plain(value: object) -> object:
+    """Return a value as TOML's parser returns it: lists in place of tuples."""
+    return [_plain(v) for v in value] if isinstance(value, tuple) else value
 
 
 def _gravity(value: object, where: str) -> tuple[float, ...]:
@@ -389,9 +418,12 @@ OPTIONS = Section(
     Options,
     {
         "base": Text("base is neither fixed nor free", ("fixed", "free")),
-        "equations": Text("this choice of equations is not known", ("all", "base", "joints")),
+        "equations": Text(
+            "this choice of equations is not known", ("all", "base", "joints", "sensors")
+        ),
         "gravity": _gravity,
         "contact": named(CONTACT, "[contact.NAME] tables are expected"),
+        "sensor": named(SENSOR, "[sensor.NAME] tables are expected"),
         "joint": named(JOINT, "[joint.NAME] tables are expected"),
         "coupling": COUPLING,
         "limits": named(LIMITS, "[limits.NAME] tables are expected"),

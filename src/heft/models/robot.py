@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,7 @@ from heft.information import Labels, inertia, matrix_of_rpy
 from heft.recordings import is_log
 
 from . import denavit_hartenberg, mjcf, mjcf_defaults, urdf
+from .cuts import cut_joints, cut_open
 from .joint_names import mimics, refuse_astray, refuse_unknown
 from .options import STANDARD_GRAVITY, JointOptions, Options
 from .own_columns import OwnColumns
@@ -47,6 +48,8 @@ FRAME_MASS_SHARE = 1e-7
 SILENT_ROUNDING = 1e-8  # [rad] of angles; no base parameter depends on less
 NOMINAL_MASS = 2.0  # [kg], of a moving link that the file gives no inertial, nor any other link
 NOMINAL_GYRATION = 0.1  # [m]
+BIAS_AXES = tuple(f"{kind}.{axis}" for kind in ("force", "torque") for axis in inertia.AXES)
+BIAS_UNITS = ("N",) * 3 + ("N·m",) * 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,8 +204,8 @@ class Robot:
             for i, j in enumerate(self.joints)
             if self.options.of(j).measured and self.options.of(j).position is None
         ]
-        base = range(first) if used != "joints" else ()
-        return np.array([*base, *(joints if used != "base" else ())], dtype=np.intp)
+        base = range(first) if used in ("all", "base") else ()
+        return np.array([*base, *(joints if used in ("all", "joints") else ())], dtype=np.intp)
 
     @property
     def gravity(self) -> Array:
@@ -220,7 +223,7 @@ class Robot:
 
     @property
     def labels(self) -> Labels:
-        """Names and units of the standard parameters: ten a body, those of the drives, own ones."""
+        """Names and units of the standard parameters: ten a body, the drives', own ones, biases."""
         names: list[str] = []
         units: list[str] = []
         for body in self.tree.names:
@@ -228,7 +231,23 @@ class Robot:
             units += inertia.UNITS
         drives = self.drive_labels(self.drive_columns)
         labels = Labels((*names, *drives.names), (*units, *drives.units), drives.frame)
-        return self.own_columns.beside(labels) if self.own_columns is not None else labels
+        if self.own_columns is not None:
+            labels = self.own_columns.beside(labels)
+        if not self.bias_names:
+            return labels
+        units = [u for _ in self.biased for u in BIAS_UNITS]
+        return Labels((*labels.names, *self.bias_names), (*labels.units, *units), labels.frame)
+
+    @property
+    def biased(self) -> tuple[str, ...]:
+        """Names of the wrench sensors whose bias is a parameter."""
+        sensors = (self.options.sensor or {}).items()
+        return tuple(name for name, sensor in sensors if sensor.bias == "estimate")
+
+    @property
+    def bias_names(self) -> tuple[str, ...]:
+        """Names of the parameters of wrench sensors, the last of all: six each."""
+        return tuple(f"{name}.bias.{axis}" for name in self.biased for axis in BIAS_AXES)
 
     @property
     def bodies_links(self) -> tuple[Link, ...]:
@@ -321,6 +340,9 @@ class Robot:
             digest.update(drive.ratio.tobytes())
         if self.own_columns is not None:
             digest.update("\0".join(self.own_columns.names).encode())
+        for name, sensor in (self.options.sensor or {}).items():
+            where = (name, sensor.link, sensor.position, sensor.rotation, sensor.bias)
+            digest.update(repr(where).encode())
         return digest.hexdigest()[:12]
 
 
@@ -340,15 +362,19 @@ def _build(
     urdf.check(root, path)
     free = options.base == "free"
     options = replace(options, gravity=options.gravity or said.gravity or STANDARD_GRAVITY)
-    model = _read_by_pinocchio(said.text, free, path)
+    cuts = cut_joints(root, options)
+    model = _read_by_pinocchio(cut_open(said.text, cuts, path), free, path)
     followers = mimics(root, path)
     first = 6 if free else 0
-    joints = tuple(n for n in list(model.names)[(2 if free else 1) :] if n not in followers)
+    moving = [n for n in list(model.names)[(2 if free else 1) :] if n not in cuts]
+    if not (moving or free):
+        _refuse_immobile(path)
+    joints = tuple(n for n in moving if n not in followers)
     refuse_astray(followers, joints, path)
     fixed = {j.attributes["name"] for j in root.all("joint") if j.attributes["type"] == "fixed"}
     refuse_unknown(options, joints, followers, fixed | said.held)
-    tree = _tree(model, joints, followers, free, first)
-    links, notes = _links(root, model, free, said)
+    tree = _tree(model, joints, followers, cuts, free, first)
+    links, notes = _links(root, model, free, said, cuts)
     _refuse_unknown_links(options, links)
     drives = _drives(joints, tree, options, first)
     rounded = said.angle_error if form != "urdf" else urdf.angle_error(root)
@@ -406,21 +432,27 @@ def _read_by_pinocchio(urdf_text: bytes, free: bool, path: str) -> Any:
             "pinocchio cannot read the model", argument=path, got=str(problem)[:300]
         ) from problem
     if model.njoints == 1:
-        raise InvalidModel(
-            "the model has no moving joint",
-            argument=path,
-            cure="give at least one joint a type other than fixed",
-        )
+        _refuse_immobile(path)
     return model
+
+
+def _refuse_immobile(path: str) -> NoReturn:
+    raise InvalidModel(
+        "the model has no moving joint",
+        argument=path,
+        cure="give at least one joint a type other than fixed",
+    )
 
 
 def _tree(
     model: Any,
     joints: tuple[str, ...],
     followers: dict[str, tuple[str, float, float]],
+    cuts: frozenset[str],
     free: bool,
     first: int,
 ) -> Tree:
+    """Return the moving bodies; a body beyond a cut follows the one before it, by nothing."""
     import pinocchio as pin
 
     count = model.njoints - 1
@@ -439,6 +471,11 @@ def _tree(
         name = model.names[b + 1]
         if free and b == 0:
             kind[b] = FREE
+            continue
+        if name in cuts:
+            above = model.parents[b + 1] - 1
+            axis[b, 2], multiplier[b] = 1.0, 0.0
+            channel[b] = channel[above] if above >= 0 else 0
             continue
         data = joint.createData()
         joint.calc(data, pin.neutral(model)[joint.idx_q : joint.idx_q + joint.nq])
@@ -462,7 +499,7 @@ def _tree(
 
 
 def _links(
-    root: Element, model: Any, free: bool, said: urdf.Translation
+    root: Element, model: Any, free: bool, said: urdf.Translation, cuts: frozenset[str]
 ) -> tuple[tuple[Link, ...], list[str]]:
     """Return the links that are the file's own, and what a user should know of them."""
     import pinocchio as pin
@@ -471,7 +508,8 @@ def _links(
     own = [k for k in root.all("link") if k.attributes["name"] not in said.aids]
     elements = {k.attributes["name"]: k for k in own}
     tens = {name: _written(k) for name, k in elements.items()}
-    masses = _Masses.of(tens, {name: frames[name].parentJoint for name in tens})
+    beyond = {j: int(model.parents[j]) for j, n in enumerate(model.names) if n in cuts}
+    masses = _Masses.of(tens, {name: frames[name].parentJoint for name in tens}, beyond)
     links, notes = [], []
     for name, ten in tens.items():
         frame = frames[name]
@@ -517,8 +555,16 @@ class _Masses:
     stand_in: Array
 
     @staticmethod
-    def of(tens: Mapping[str, Array | None], joints: Mapping[str, int]) -> _Masses:
-        """Return the masses of links' ten parameters, with the joint that moves each link."""
+    def of(
+        tens: Mapping[str, Array | None], joints: Mapping[str, int], beyond: Mapping[int, int]
+    ) -> _Masses:
+        """Return the masses of links' ten parameters.
+
+        Args:
+            tens: Of each link.
+            joints: The joint that moves each.
+            beyond: Of each cut the joint that moves what is before it, which carries both sides.
+        """
         masses = {n: float(ten[0]) for n, ten in tens.items() if ten is not None}
         moving = [m for n, m in masses.items() if joints[n] > 0 and m > 0.0]
         total = sum(moving)
@@ -528,6 +574,8 @@ class _Masses:
         by_joint: dict[int, float] = {}
         for name, mass in masses.items():
             by_joint[joints[name]] = by_joint.get(joints[name], 0.0) + mass
+        for cut in sorted(beyond, reverse=True):
+            by_joint[beyond[cut]] = by_joint.get(beyond[cut], 0.0) + by_joint.get(cut, 0.0)
         return _Masses(total, by_joint, inertia.sphere(usual, NOMINAL_GYRATION))
 
     def is_negligible(self, mass: float) -> bool:

@@ -9,11 +9,13 @@ from .base import structural_base
 from .robot import RobotMotion, RobotPlant, both_sides, random_drive_state, random_states
 from .robot import rows_of, standard_rows
 from .robot_signals import effort_signals, position_signals
+from .sensed_robot import SensedRobotPlant, WrenchSensor
 from .attitude import Turning
 from .flat_attitude import ORDERS as FLAT_ORDERS, flat_attitude
 from .free_body import FreeBody
 from .free_flyer import Combinations, FlatFlyerPlant, FreeFlyerPlant
 from .floating_robot import FloatingMotion, FloatingRobotPlant, plant_of
+from .contact_efforts import ContactEfforts
 from .rotor_body import RotorBody, rotor_recording
 from .problem import Problem, point_moments
 from .payload_on_robot import GUESS, NAME, carrying, currents, last_frame, load_columns, with_load

@@ -111,7 +111,8 @@ class ExcitableRobot(RobotPlant):
         slots = _slots(robot, tuple(columns))
         out = np.zeros((robot.tree.channels, len(columns), len(samples.time)))
         kernels.regressor(robot.tree, samples.motion.bodies, out, slots=slots)
-        chosen = [(k, robot.drive_columns[c - own]) for k, c in enumerate(columns) if c >= own]
+        drives = range(own, own + len(robot.drive_columns))
+        chosen = [(k, robot.drive_columns[c - own]) for k, c in enumerate(columns) if c in drives]
         scatter = drive_columns.columns(
             robot.drives, [c for _, c in chosen], self.drive_state(samples)
         )

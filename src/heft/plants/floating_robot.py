@@ -35,6 +35,7 @@ from .free_body import BodyMotion, FreeBody
 from .plant import Channel, Inputs, Measured, MotionSignal, Rows, Samples, Sides
 from .robot import RobotMotion, RobotPlant
 from .robot_signals import joint_inputs
+from .sensed_robot import KINDS, SensedRobotPlant
 
 BASE_UNITS = ("N", "N", "N", "N·m", "N·m", "N·m")
 POSE_SIGNALS, INERTIAL_SIGNALS = 7, 6
@@ -58,11 +59,11 @@ class FloatingMotion(RobotMotion):
 
 
 @dataclass(frozen=True, eq=False)
-class FloatingRobotPlant(RobotPlant):
+class FloatingRobotPlant(SensedRobotPlant):
     """A robot whose base floats, with contacts; see the module.
 
     Channels are those of the robot whose equations are used (`Options.equations`), then those of
-    the wrench sensors at contacts.
+    the wrench sensors inside, then those of the sensors at contacts.
 
     Attributes:
         motion_from: What tells how the base moves: its pose, or an inertial sensor.
@@ -83,24 +84,29 @@ class FloatingRobotPlant(RobotPlant):
 
     @cached_property
     def channels(self) -> tuple[Channel, ...]:
-        """Base and joints, as far as their equations are used, then the sensors at contacts."""
-        named = {c.name: c for c in _joint_channels(self.robot)}
-        for name, unit in zip(self.robot.channels[:6], BASE_UNITS, strict=True):
-            named[name] = Channel(name, unit, name.rpartition(".")[0])
-        own = [named[self.robot.channels[c]] for c in self.robot.measured]
+        """Base and joints, as far as their equations are used, then the sensors."""
+        own = [*self.joint_channels, *self.sensor_channels]
         for name, contact in self.contacts.items():
             if contact.wrench == "measured":
                 own += [
                     Channel(f"{name}.{kind}.{axis}", unit, f"{name}.{kind}")
-                    for kind, unit in (("force", "N"), ("torque", "N·m"))[: contact.components // 3]
+                    for kind, unit in KINDS[: contact.components // 3]
                     for axis in AXES
                 ]
         return tuple(own)
 
     @property
+    def joint_channels(self) -> tuple[Channel, ...]:
+        """Base and joints, as far as their equations are used."""
+        named = {c.name: c for c in _joint_channels(self.robot)}
+        for name, unit in zip(self.robot.channels[:6], BASE_UNITS, strict=True):
+            named[name] = Channel(name, unit, name.rpartition(".")[0])
+        return tuple(named[self.robot.channels[c]] for c in self.robot.measured)
+
+    @property
     def _sensed(self) -> int:
         """Number of channels of sensors at contacts."""
-        return len(self.channels) - len(self.robot.measured)
+        return len(self.channels) - int(self._own.stop)
 
     def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
         """Return the base's motion, joint positions, flags of contacts, torques and wrenches.
@@ -113,7 +119,7 @@ class FloatingRobotPlant(RobotPlant):
             MissingSignal: If one is not there.
         """
         base = self.base.inputs(recording, measured=False).motion
-        torques = measured and self.robot.options.equations != "base"
+        torques = measured and self.robot.options.equations in ("all", "joints")
         joints = joint_inputs(self.robot, recording, torques)
         motion = (*base, *joints.motion, *self._flags(recording))
         if not measured:
@@ -121,8 +127,8 @@ class FloatingRobotPlant(RobotPlant):
         nothing = [
             Measured(k, ((base[0].name, 0.0),)) for k, c in enumerate(self.robot.measured) if c < 6
         ]
-        first = len(self.robot.measured)
-        sensed = []
+        first = self._own.stop
+        sensed = list(self.sensor_inputs(recording))
         for k, channel in enumerate(self.channels[first:], first):
             contact, kind, axis = channel.name.rsplit(".", 2)
             signal = f"{kind}.{contact}.{axis}"
@@ -235,6 +241,18 @@ class FloatingRobotPlant(RobotPlant):
         """Number of components of all contacts' wrenches."""
         return sum(c.components for c in self.contacts.values())
 
+    @property
+    def told(self) -> NDArray[np.bool_]:
+        """Which of the unknowns a sensor measures."""
+        return np.array(
+            [
+                c.wrench == "measured"
+                for c, own in self.components
+                for _ in range(own.stop - own.start)
+            ],
+            dtype=bool,
+        )
+
     def acting(self, samples: Samples[Any]) -> Array:
         """Return Jᵀ of closed contacts, and what their sensors measure of them; see `WithUnknowns`.
 
@@ -244,36 +262,60 @@ class FloatingRobotPlant(RobotPlant):
         Returns:
             Shape (N, channels, unknowns).
         """
-        measured, count = self.robot.measured, len(samples.time)
-        out = np.zeros((count, len(self.channels), self.unknowns))
-        column, row = 0, len(measured)
-        for k, contact in enumerate(self.contacts.values()):
-            own = slice(column, column + contact.components)
-            J = self._jacobian(samples.motion, contact)[:, measured, : contact.components]
-            out[:, : len(measured), own] = J * samples.motion.closed[k][:, None, None]
+        motion, robot, sensors = samples.motion, self.robot.measured, self._own
+        out = np.zeros((len(samples.time), len(self.channels), self.unknowns))
+        out[:, : sensors.start] = self.held(motion)[:, robot]
+        row = sensors.stop
+        for k, (contact, own) in enumerate(self.components):
+            inside = self.acting_inside(motion, contact)[:, :, : contact.components]
+            out[:, sensors, own] = inside * motion.closed[k][:, None, None]
             if contact.wrench == "measured":
                 out[:, row : row + contact.components, own] = -np.eye(contact.components)
                 row += contact.components
-            column += contact.components
+        return out
+
+    @property
+    def components(self) -> tuple[tuple[ContactOptions, slice], ...]:
+        """Contacts, and which of the unknowns are the components of each one's wrench."""
+        found, first = [], 0
+        for contact in self.contacts.values():
+            found.append((contact, slice(first, first + contact.components)))
+            first += contact.components
+        return tuple(found)
+
+    def held(self, motion: FloatingMotion) -> Array:
+        """Return what wrenches of closed contacts do to all of the robot's channels.
+
+        Args:
+            motion: N samples.
+
+        Returns:
+            Jᵀ, shape (N, channels of the robot, unknowns).
+        """
+        count = motion.position.shape[1]
+        out = np.zeros((count, len(self.robot.channels), self.unknowns))
+        for k, (contact, own) in enumerate(self.components):
+            J = self._jacobian(motion, contact)[:, :, : contact.components]
+            out[:, :, own] = J * motion.closed[k][:, None, None]
         return out
 
     def rows(self, samples: Samples[Any], columns: Sequence[int]) -> Rows:
         """Return the regressor Y, zero for sensors at contacts; arguments as of `Plant.rows`."""
-        return Rows(self._beside(RobotPlant.rows(self, samples, columns).regressor))
+        return Rows(self._beside(SensedRobotPlant.rows(self, samples, columns).regressor))
 
     def _beside(self, rows: Array) -> Array:
-        """Return something of base and joints, with zeros for sensors at contacts."""
+        """Return something of base, joints and sensors inside, with zeros for those at contacts."""
         if not self._sensed:
             return rows
         return np.concatenate([rows, np.zeros((len(rows), self._sensed, *rows.shape[2:]))], axis=1)
 
     def as_measured(self, effort: Array) -> Array:
         """Return efforts of the robot's channels, zero for sensors; see `RobotPlant`."""
-        return self._beside(RobotPlant.as_measured(self, effort))
+        return self._beside(SensedRobotPlant.as_measured(self, effort))
 
     def sides(self, samples: Samples[Any], columns: Sequence[int]) -> Sides:
         """Return W₂ and F, zero for sensors at contacts; see `RobotPlant.sides`."""
-        made = RobotPlant.sides(self, samples, columns)
+        made = SensedRobotPlant.sides(self, samples, columns)
         return Sides(self._beside(made.momentum), self._beside(made.remainder))
 
     def reduce(
@@ -283,16 +325,16 @@ class FloatingRobotPlant(RobotPlant):
         channels: Sequence[int] | None = None,
     ) -> tuple[Triangle, ...]:
         """Return a triangle a channel, without contacts; see `RobotPlant.reduce`."""
-        own = len(self.robot.measured)
+        own = self._own.stop
         chosen = range(len(self.channels)) if channels is None else channels
         of_robot = [c for c in chosen if c < own]
         plain = replace(samples, measured=samples.measured[:, :own])
-        made = iter(RobotPlant.reduce(self, plain, columns, of_robot))
+        made = iter(SensedRobotPlant.reduce(self, plain, columns, of_robot))
         return tuple(next(made) if c < own else _sensor(samples.measured[:, c]) for c in chosen)
 
     def sliding(self, samples: Samples[Any], speed: float) -> NDArray[np.int64]:
         """Return which way what rubs slides, 1 for sensors; see `RobotPlant.sliding`."""
-        found = RobotPlant.sliding(self, samples, speed)
+        found = SensedRobotPlant.sliding(self, samples, speed)
         return np.hstack([found, np.ones((len(found), self._sensed), dtype=np.int64)])
 
     def random_samples(self, count: int, rng: np.random.Generator) -> Samples[Any]:
@@ -306,14 +348,14 @@ class FloatingRobotPlant(RobotPlant):
 
 
 def plant_of(robot: Robot, recording: Recording | None = None) -> RobotPlant:
-    """Return a robot as a plant, whether its base is fixed or floats.
+    """Return a robot as a plant, whether its base is fixed or floats, and with its sensors.
 
     Args:
         robot: Robot model.
         recording: A log of it, which tells whether an inertial sensor says how the base moves.
     """
     if not robot.tree.free_base:
-        return RobotPlant(robot)
+        return SensedRobotPlant(robot) if robot.options.sensor else RobotPlant(robot)
     frame = robot.tree.names[0]
     told = recording.sources if recording is not None else ()
     inertial = f"acc.{frame}.x" in told and f"quat.{frame}.w" not in told

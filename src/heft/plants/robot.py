@@ -126,7 +126,7 @@ def rows_of(
         out[channel, own + column] += weight * scatter.values[column]
     if robot.own_columns is not None:
         moving = (state.position, state.velocity, state.acceleration)
-        out[:, own + len(columns) :] = robot.own_columns.rows(*moving)
+        out[:, _own_slice(robot)] = robot.own_columns.rows(*moving)
     return np.moveaxis(out, 2, 0)
 
 
@@ -158,14 +158,19 @@ def both_sides(robot: Robot, motion: kernels.Motion, state: DriveState) -> tuple
     if robot.own_columns is not None:
         _refuse_accelerated(robot)
         moving = (state.position, state.velocity, np.zeros_like(state.velocity))
-        remainder[:, own + len(columns) :] = -robot.own_columns.rows(*moving)
+        remainder[:, _own_slice(robot)] = -robot.own_columns.rows(*moving)
     return np.moveaxis(momentum, 2, 0), np.moveaxis(remainder, 2, 0)
 
 
 def _size(robot: Robot) -> int:
     """Return the number p of standard parameters."""
-    bodies = PARAMETER_COUNT * len(robot.tree.names)
-    return bodies + len(robot.drive_columns) + len(robot.own_names)
+    return int(_own_slice(robot).stop) + len(robot.bias_names)
+
+
+def _own_slice(robot: Robot) -> slice:
+    """Return the columns that are the user's own."""
+    first = PARAMETER_COUNT * len(robot.tree.names) + len(robot.drive_columns)
+    return slice(first, first + len(robot.own_names))
 
 
 def _refuse_accelerated(robot: Robot) -> None:
@@ -289,6 +294,11 @@ class RobotPlant(Plant[RobotMotion]):
     @cached_property
     def channels(self) -> tuple[Channel, ...]:
         """The joints whose torque is measured."""
+        return self.joint_channels
+
+    @property
+    def joint_channels(self) -> tuple[Channel, ...]:
+        """The robot's own channels whose equations are used."""
         robot = self.robot
         linear = {d.name for d in robot.drives if d.linear}
         names = [robot.channels[c] for c in robot.measured]
@@ -339,8 +349,8 @@ class RobotPlant(Plant[RobotMotion]):
         """The bodies' and the user's own columns, where friction depends on the load."""
         if not any(t.loaded for _, t in self.robot.drive_columns):
             return ()
-        first = self.bodies_size + len(self.robot.drive_columns)
-        return (*range(self.bodies_size), *range(first, _size(self.robot)))
+        own = _own_slice(self.robot)
+        return (*range(self.bodies_size), *range(own.start, own.stop))
 
     def about(self, values: Array) -> RobotPlant:
         """Return the plant with load-dependent friction of these standard parameters' torque."""
@@ -414,6 +424,19 @@ class RobotPlant(Plant[RobotMotion]):
         """
         return np.asarray(effort[self.robot.measured].T)
 
+    def sensed(self, motion: RobotMotion, values: Array) -> Array:
+        """Return what wrench sensors of the plant measure, zero for all other channels.
+
+        Args:
+            motion: N samples.
+            values: Standard parameters, shape (p,).
+
+        Returns:
+            Shape (N, channels) [N or N·m].
+        """
+        del values
+        return np.zeros((motion.position.shape[1], len(self.channels)))
+
     def loads(self, motion: RobotMotion) -> Array:
         """Return the torque about the point that loads the gears: of bodies and own columns.
 
@@ -424,9 +447,8 @@ class RobotPlant(Plant[RobotMotion]):
             return np.zeros_like(motion.velocity)
         load, own = self.rigid(motion, self.point), self.robot.own_columns
         if own is not None:
-            first = self.bodies_size + len(self.robot.drive_columns)
             made = own.rows(motion.position, motion.velocity, motion.bodies.acceleration)
-            load = load + np.einsum("ckn,k->cn", made, self.point[first:])
+            load = load + np.einsum("ckn,k->cn", made, self.point[_own_slice(self.robot)])
         return load
 
     def rigid(self, motion: RobotMotion, values: Array) -> Array:

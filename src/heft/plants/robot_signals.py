@@ -58,7 +58,11 @@ def effort_signals(robot: Robot, recording: Recording) -> tuple[tuple[str, int, 
             [f"tau.{j}" for j in missing],
             f"is what a joint's drive measures, or current.{missing[0]} and its gain",
             "where neither torque nor current is measured, say so in the file of --with:\n"
-            + joint_lines(missing, "measured = false"),
+            + (
+                'equations = "sensors"'
+                if robot.options.sensor
+                else joint_lines(missing, "measured = false")
+            ),
         )
     if without_gain:
         raise MissingSignal(

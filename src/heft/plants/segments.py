@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from heft.engine import in_order
 from heft.errors import TooLittleData
 from heft.information import triangle_of
 
-from .plant import Plant, Samples
+from .plant import Samples
 from .problem import Problem
 
 WHOLE = 0.75  # share of its rows that a segment has at least, or it is at an end or a gap
@@ -98,14 +98,14 @@ class _Piece:
 
 def _pieces(problem: Problem[Any], weights: Mapping[str, float], length: float) -> Iterator[_Piece]:
     """Yield segments in order, those that windows of the walk cut in two put together."""
-    plant, kept = cast("Plant[Any]", problem.plant), problem.base.kept
+    walk, kept = problem.walk, problem.base.kept
     weight = np.array([weights[c] for c in problem.channels])
     begins: dict[int, float] = {}
 
     def work(item: tuple[Samples[Any], float]) -> list[_Piece]:
         s, begin = item
         number = np.floor((s.time - begin) / length + 1e-9).astype(int)
-        regressor = plant.rows(s, kept).regressor * weight[:, None]
+        regressor = walk.equations_of(s, kept).regressor * weight[:, None]
         return [
             _Piece(
                 s.recording,

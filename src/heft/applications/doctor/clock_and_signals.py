@@ -11,7 +11,7 @@ from heft.information import Finding
 from heft.recordings import Recording
 from heft.signals import GAP_STEPS
 
-from .log_statistics import EXTREMES, TURNS, Counts, Sizes, counts_of, sizes_of
+from .log_statistics import EXTREMES, FLAG, TURNS, Counts, Sizes, counts_of, sizes_of
 from .settings import ClockThresholds, SignalThresholds
 
 EFFORTS = {"tau", "current", "force", "u"}  # kinds of signals, one of which says what drove it
@@ -297,7 +297,7 @@ class _Signal:
         if lost < self.rows:
             dead = [*self._still(), *self._constant()]
             yield from dead
-            if not dead:
+            if not dead and self.kind != FLAG:
                 yield from (*self._frozen(), *self._jumps(), *self._spikes())
                 yield from (*self._saturated(), *self._coarse())
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from heft import __version__
-from heft.applications.identification import Inputs, Progress, silent
+from heft.applications.identification import Inputs, Progress, silent, with_told_friction
 from heft.errors import FitError, InvalidRecording, InvalidSetting
 from heft.files import put, require_writable, workshop
 from heft.information import SEVERITIES, DataRank, Finding
@@ -38,6 +38,7 @@ from .physics import Physics, of_the_motion
 from .search import explain
 from .settings import CorrectionSearch, DoctorSettings
 from .timings import TimingFound
+from .wrenches import Wrenches, has_wrenches
 
 MARKS = {"spoils": "✗", "warns": "!", "tells": "·"}
 FIELDS = (
@@ -117,8 +118,35 @@ def diagnose(
     if matching is None:
         return seen
     progress("asking the robot's physics")
-    pace = Pace(settings.search.longest_s, progress=progress, stop=stop)
-    return _by_physics(seen, matching.robot, pieces, effort_kind(recordings[0]), pace)
+    if not matching.robot.tree.free_base and len(matching.robot.measured):
+        pace = Pace(settings.search.longest_s, progress=progress, stop=stop)
+        seen = _by_physics(seen, matching.robot, pieces, effort_kind(recordings[0]), pace)
+    return _by_wrenches(seen, matching.robot, pieces) if has_wrenches(matching.robot) else seen
+
+
+def _by_wrenches(seen: Diagnosis, robot: Robot, recordings: Sequence[Recording]) -> Diagnosis:
+    """Return what is known, and what contacts and wrench sensors show."""
+    settings, findings = seen.settings, list(seen.findings)
+    try:
+        asked = Wrenches.of(
+            with_told_friction(robot), recordings, settings.wrenches, settings.physics
+        )
+        found, motion, left = asked.look()
+    except (InvalidRecording, FitError) as problem:
+        cure = "cure the other findings first"
+        findings.append(Finding("wrenches not asked", problem.message, cure=cure))
+        return replace(seen, findings=_sorted(findings))
+    # Of joints alone is passed over what both see.
+    findings = [f for f in findings if not f.name.startswith("motion shows")]
+    findings += [*found, *of_the_motion(motion)]
+    return replace(
+        seen,
+        findings=_sorted(findings),
+        motion=motion,
+        unexplained=(*seen.unexplained, *((n, s) for n, s in left.items() if n not in robot.joints))
+        if seen.unexplained
+        else tuple(left.items()),
+    )
 
 
 def _by_physics(

@@ -20,6 +20,8 @@ from .settings import TURN, SignalThresholds
 SMALL = 1e-12  # relative to numbers, below which differences are rounding
 TURNS = {"rad": TURN, "deg": 360.0}
 EFFORTS = ("tau", "current")
+WRENCHES = ("force", "torque")
+FLAG = "contact"  # a signal that is 0 or 1
 EXTREMES = ((0, "smallest"), (1, "largest"))
 KEPT = 3  # rows that a block hands on to the next
 
@@ -202,7 +204,7 @@ def _walk_signals(tally: Counts, block: _Block, thresholds: SignalThresholds) ->
     alone[~(np.isfinite(change[:-1]) & np.isfinite(change[1:]))] = np.nan
     for k, name in enumerate(block.names):
         kind, x, d, size = name.partition(".")[0], values[:, k], change[:, k], sizes.change[k]
-        if not sizes.high[k] - sizes.low[k] > 0.0:
+        if kind == FLAG or not sizes.high[k] - sizes.low[k] > 0.0:
             continue
         if kind == "q":
             _count_jumps(tally, k, np.abs(d[block.new]), size, thresholds)
@@ -219,6 +221,8 @@ def _walk_signals(tally: Counts, block: _Block, thresholds: SignalThresholds) ->
         moves = _own_motion(block, kind, name, change, some_move)
         if kind in EFFORTS:
             moves &= inside
+        if kind in WRENCHES:
+            moves &= x[:-1] != 0.0  # of a contact that is open
         least = max(thresholds.frozen_rows, thresholds.frozen_s / max(sizes.step, SMALL))
         is_effort = kind in EFFORTS
         for begin, end in _frozen_runs(d, moves, max(size, sizes.quantum[k]), is_effort, least):

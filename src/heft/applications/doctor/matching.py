@@ -43,10 +43,12 @@ class Matching:
         beyond = tuple(j for j in named if j not in robot.joints)
         moving = [j for j in robot.joints if j not in robot.options.still]
         absent = tuple(j for j in moving if f"q.{j}" not in every)
+        torques = robot.options.equations in ("all", "joints")
         unmeasured = tuple(
             j
             for j in moving
-            if j not in absent
+            if torques
+            and j not in absent
             and robot.options.of(j).measured
             and not every & {f"tau.{j}", f"current.{j}"}
         )

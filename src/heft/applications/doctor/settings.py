@@ -321,6 +321,27 @@ class LoadThresholds:
 
 
 @dataclass(frozen=True)
+class WrenchThresholds:
+    """Thresholds of findings about wrenches that hold a robot, or that it is cut at.
+
+    Attributes:
+        samples: About how many samples are looked at.
+        unheld_share: Share of the time without a closed contact from which something is missing.
+        other_size: Times by which a force is off what the model file's masses need, from which it
+            is another's.
+        bearing_share: Share of the energy of the needed force from which a contact is judged.
+        alike: Correlation of a sensor's forces with those that the model file's masses need, from
+            which sign and size are judged.
+    """
+
+    samples: int = 4000
+    unheld_share: float = 0.05
+    other_size: float = 3.0
+    bearing_share: float = 0.05
+    alike: float = 0.5
+
+
+@dataclass(frozen=True)
 class DoctorSettings:
     """All thresholds of the log doctor.
 
@@ -331,6 +352,7 @@ class DoctorSettings:
         search: Settings of the search for corrections.
         physics: Thresholds of findings about that search.
         loads: Thresholds of findings about a tool and about torque without friction.
+        wrenches: Thresholds of findings about contacts and wrench sensors inside.
     """
 
     clock: ClockThresholds = field(default_factory=ClockThresholds)
@@ -339,3 +361,4 @@ class DoctorSettings:
     search: CorrectionSearch = field(default_factory=CorrectionSearch)
     physics: PhysicsThresholds = field(default_factory=PhysicsThresholds)
     loads: LoadThresholds = field(default_factory=LoadThresholds)
+    wrenches: WrenchThresholds = field(default_factory=WrenchThresholds)

@@ -8,7 +8,7 @@ from .selection import Kept, Selection
 from .fit import ExperimentFit, fit_experiment, gain_spread, limits_of, open_experiment
 from .identification import Identification
 from .inputs import Inputs
-from .identify import identify, identify_files
+from .identify import identify, identify_files, with_told_friction
 from .any_plant import PlantIdentification, identify_plant
 from .results import refuse_foreign, schema, write
 from .identified import Identified

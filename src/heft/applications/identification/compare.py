@@ -33,7 +33,7 @@ from heft.dynamics import Drive, Offset, Term, steady
 from heft.errors import InputError, InvalidRecording, InvalidSetting
 from heft.files import UNREADABLE, file_hash, read_arrays
 from heft.information import PARAMETER_COUNT
-from heft.plants import RobotPlant, structural_base
+from heft.plants import RobotPlant, plant_of, structural_base
 
 from .difference import ChangeEstimate, Difference, Evidence
 from .identified import Identified
@@ -111,7 +111,7 @@ class Side:
                 got=f"{type(problem).__name__}: {problem}",
                 cure="identify again with this version of heft",
             ) from problem
-        base = structural_base(RobotPlant(identified.robot))
+        base = structural_base(plant_of(identified.robot))
         same = side.matrix.shape == base.matrix.shape and np.allclose(side.matrix, base.matrix)
         if not same or len(side.evidence.information.labels) != len(base.labels):
             raise InputError(
@@ -381,10 +381,13 @@ def _of_friction(a: Side, b: Side) -> Iterator[_Quantity]:
 
 
 def _offsets(a: Side) -> Array:
-    """Return the columns of the joints' offsets, shape (b, offsets)."""
-    drives = RobotPlant(a.identified.robot).robot.drives
-    names = [f"{d.name}.{t.name}" for d in drives for t in d.friction if isinstance(t, Offset)]
-    labels = RobotPlant(a.identified.robot).labels.names
+    """Return the columns of the joints' offsets and the sensors' biases, shape (b, offsets)."""
+    robot = a.identified.robot
+    names = [
+        f"{d.name}.{t.name}" for d in robot.drives for t in d.friction if isinstance(t, Offset)
+    ]
+    names += robot.bias_names
+    labels = robot.labels.names
     return a.matrix[:, [labels.index(n) for n in names]]
 
 

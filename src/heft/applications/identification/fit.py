@@ -158,7 +158,7 @@ def open_experiment(
     """
     if not logs:
         raise InvalidRecording("no log is given", cure="name at least one log after the model file")
-    if not len(robot.measured):
+    if not len(robot.measured) and not robot.options.sensor:
         raise InvalidSetting(
             "no joint is left whose torque is measured",
             argument="[joint.NAME] measured, position",

@@ -22,7 +22,15 @@ from heft.files import (
     visible_texts,
 )
 from heft.models import Options, Robot
-from heft.plants import Problem, RobotPlant
+from heft.plants import (
+    ContactEfforts,
+    FloatingRobotPlant,
+    Problem,
+    RobotMotion,
+    RobotPlant,
+    Samples,
+    plant_of,
+)
 from heft.recordings import Recording
 from heft.signals import Smoothing, limited
 
@@ -36,8 +44,10 @@ class Prediction(NamedTuple):
 
     Attributes:
         time: Shape (N,) [s].
-        effort: Shape (N, channels) [N·m or N].
-        rigid: Its rigid-body part, likewise.
+        effort: Shape (N, channels) [N·m or N]. Of a floating base: of its own six channels what
+            neither motion nor contacts explain; NaN of a joint whose torque depends on how contacts
+            of unknown wrench share the load.
+        rigid: Its rigid-body part, and that of contacts, likewise.
         std: Standard deviation of the effort, likewise; NaN where it is not known, or friction is
             not the full one.
     """
@@ -129,10 +139,12 @@ class Identified:
     ) -> Iterator[Prediction]:
         """Yield the predicted effort and its deviation at the times of a log, in chunks.
 
-        Measured efforts in the log are ignored.
+        Measured efforts in the log are ignored. Wrenches of contacts are those that the log holds,
+        or what the equations of a floating base tell of them; see `plants.ContactEfforts`.
 
         Args:
-            recording: Log with positions.
+            recording: Log with positions, of a floating base also with its motion, and wrenches of
+                contacts that are measured.
             friction: `full`, `simple`, or `none` for rigid bodies and rotor inertias only.
             threads: Number of threads.
 
@@ -141,16 +153,38 @@ class Identified:
         """
         drives = self.friction[friction]
         smoothing = replace(limited(self.smoothing, recording), trim=0.0, torque="raw")
-        problem = Problem(RobotPlant(self.robot), (recording,), smoothing, threads, "predict")
+        plant = self._predicting(recording)
+        floats = isinstance(plant, FloatingRobotPlant)
+        # Of what is measured, wrenches at contacts are needed, which are behind the base's six.
+        purpose: Literal["fit", "predict"] = "fit" if floats and plant.channels[6:] else "predict"
+        problem = Problem(plant, (recording,), smoothing, threads, purpose)
         stated = self.deviation if friction == "full" else None
         reversal = None
         for s, rigid in rigid_torques(problem, self.robot.written_bodies()):
-            state = problem.plant.drive_state(s, rigid, drives)
+            state = plant.drive_state(s, rigid, drives)
             rest = model_effort(friction, self.robot, drives, state)
+            held = self._held(plant, s)
             std = np.full(rigid.T.shape, np.nan)
             if stated is not None:
-                std, reversal = stated.std(problem.plant, s, state.rigid, reversal)
-            yield Prediction(s.time, (rigid + rest).T, rigid.T, std)
+                through = None if held is None else held.through
+                std, reversal = stated.std(plant, s, state.rigid, reversal, through)
+            effort = (rigid + rest).T if held is None else held.left(rigid + rest)
+            yield Prediction(s.time, effort, rigid.T if held is None else effort - rest.T, std)
+
+    def _held(self, plant: RobotPlant, samples: Samples[RobotMotion]) -> ContactEfforts | None:
+        """Return what contacts do to efforts; None if the base is fixed."""
+        if not isinstance(plant, FloatingRobotPlant):
+            return None
+        stated = self.robot.options.equations in ("all", "base")  # all that holds the base
+        return ContactEfforts.of(plant, samples, stated)
+
+    def _predicting(self, recording: Recording) -> RobotPlant:
+        """Return the robot as a plant whose torques are not measured, but wrenches at contacts."""
+        robot = self.robot
+        if not robot.tree.free_base:
+            return RobotPlant(robot)
+        options = replace(robot.options, equations="base", sensor=None)
+        return plant_of(replace(robot, options=options), recording)
 
 
 def _refuse_other_columns(data: Mapping[str, Any], folder: Path, path: Path | None) -> None:

@@ -85,7 +85,7 @@ def _identify(
     progress: Progress,
     only: Selection | None,
 ) -> Identification:
-    robot = _with_told_friction(robot)
+    robot = with_told_friction(robot)
     problem, settings = open_experiment(robot, logs, settings, progress)
     corner = problem.corner
     _refuse_unusable(problem, validate)
@@ -97,15 +97,19 @@ def _identify(
     return _concluded(robot, run, whole, validate, corner, settings, given, inputs, progress)
 
 
-def _with_told_friction(robot: Robot) -> Robot:
-    """Return a robot whose friction is simple if its base floats.
+def with_told_friction(robot: Robot) -> Robot:
+    """Return a robot whose friction is simple if its base floats, none if no torque is used.
 
-    What loads the gears are its contacts, too, and the dictionary has more columns than a
-    humanoid's log can tell.
+    What loads the gears of a floating robot are its contacts, too, and the dictionary has more
+    columns than a humanoid's log can tell. Wrench sensors see nothing of drives.
     """
+    options = {j: robot.options.of(j) for j in robot.joints}
+    if robot.options.equations == "sensors":
+        none = {j: replace(o, friction="none", armature=False) for j, o in options.items()}
+        return robot.with_joints(none)
     if not robot.tree.free_base:
         return robot
-    full = {j: robot.options.of(j) for j in robot.joints if robot.options.of(j).friction == "full"}
+    full = {j: o for j, o in options.items() if o.friction == "full"}
     return robot.with_joints({j: replace(o, friction="simple") for j, o in full.items()})
 
 

@@ -23,8 +23,8 @@ def next_motion(found: Identification, out: Path) -> str:
     """
     robot = found.problem.plant.robot
     paths = {str(e["role"]): str(e["path"]) for e in found.inputs}
-    if robot.tree.free_base or "model" not in paths:
-        return ""
+    if robot.tree.free_base or robot.options.sensor or "model" not in paths:
+        return ""  # motions are designed for what joints' torques show
     left = Counter(
         str(entry["name"]).partition(f".{kind}")[0]
         for entry in parameter_entries(found)

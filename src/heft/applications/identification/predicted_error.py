@@ -126,7 +126,7 @@ def predicted_error(
         motion: How slow, and how long.
     """
     robot, space = problem.plant.robot, problem.space
-    if robot.tree.free_base:
+    if robot.tree.free_base or robot.options.sensor:
         return predicted_error_alike(problem.information(), consistent, space, fit)
     path = motion.through(*_poses(problem, motion.poses))
     slow = _recording(problem, path, motion.rate)

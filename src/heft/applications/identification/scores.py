@@ -111,13 +111,18 @@ def stretches(problem: Problem[RobotPlant], bodies: Array, models: Models) -> It
     """
     robot = problem.plant.robot
     kept = {*robot.drives.names_where(lambda t: t.inertial), *robot.own_names}
-    rotors = {k: v for k, v in next(iter(models.values())).items() if k in kept}
+    first = next(iter(models.values()))
+    rotors = {k: v for k, v in first.items() if k in kept}
+    standard = np.zeros(len(robot.labels))
+    standard[: len(bodies)] = bodies
+    standard[len(standard) - len(robot.bias_names) :] = [first[n] for n in robot.bias_names]
 
     def part(s: Samples[RobotMotion], rigid: Array) -> Stretch:
         state = problem.plant.drive_state(s, rigid, rotors)
         rest = [model_effort(name, robot, drives, state) for name, drives in models.items()]
         rest.append(model_effort("none", robot, rotors, state))
-        plain = (problem.plant.as_measured(rigid + effort) for effort in rest)
+        sensed = problem.plant.sensed(s.motion, standard)
+        plain = (problem.plant.as_measured(rigid + effort) + sensed for effort in rest)
         efforts = [problem.completed(s, effort) for effort in plain]
         return Stretch(
             s.recording,

@@ -39,6 +39,7 @@ class TorqueDeviation:
         samples: Samples[RobotMotion],
         rigid: Array,
         before: Reversal | None = None,
+        through: Array | None = None,
     ) -> tuple[Array, Reversal]:
         """Return the standard deviation of the torque with full friction.
 
@@ -48,6 +49,8 @@ class TorqueDeviation:
             rigid: Torque that loads the gears, of bodies and own columns, shape (channels, N)
                 [N·m or N].
             before: State of the reversals at the end of the samples before.
+            through: What contacts make of the channels' efforts, shape (N, channels, channels); see
+                `plants.ContactEfforts`.
 
         Returns:
             Shape (N, channels) [N·m or N], NaN where it is not known, and the state at the end.
@@ -56,7 +59,7 @@ class TorqueDeviation:
         ratios = np.array([d.ratio for d in robot.drives]).reshape(len(robot.drives), -1).T
         velocity = samples.motion.velocity.T @ ratios
         distance, state = since_reversal(samples.motion.position.T @ ratios, velocity, before)
-        variance = self._jackknife(plant, samples, rigid)
+        variance = self._jackknife(plant, samples, rigid, through)
         known = np.zeros(len(variance), dtype=bool)
         for d, drive in enumerate(robot.drives):
             if drive.name not in self.misfits or drive.name not in robot.channels:
@@ -67,7 +70,13 @@ class TorqueDeviation:
             known[channel] = True
         return np.where(known[:, None], np.sqrt(variance), np.nan).T, state
 
-    def _jackknife(self, plant: RobotPlant, samples: Samples[RobotMotion], rigid: Array) -> Array:
+    def _jackknife(
+        self,
+        plant: RobotPlant,
+        samples: Samples[RobotMotion],
+        rigid: Array,
+        through: Array | None = None,
+    ) -> Array:
         """Return the jackknife variance of the torques, shape (channels, N)."""
         robot, bodies = plant.robot, plant.bodies_size
         chosen = robot.drive_columns
@@ -83,8 +92,11 @@ class TorqueDeviation:
             moved[:, channel] += self.deviations[:, [bodies + c for c in columns]] @ values
         if robot.own_columns is not None:
             moving = (state.position, state.velocity, state.acceleration)
-            own = self.deviations[:, bodies + len(chosen) :]
+            first = bodies + len(chosen)
+            own = self.deviations[:, first : first + len(robot.own_names)]
             moved += np.einsum("dk,ckn->dcn", own, robot.own_columns.rows(*moving))
+        if through is not None:
+            moved = np.einsum("ncd,kdn->kcn", through, moved)
         return np.asarray(np.sum(moved**2, axis=0))
 
 

@@ -43,7 +43,7 @@ from heft.files import (
     named,
     number,
     read_toml,
-    rows_of,
+    rotation_rows,
     truth,
 )
 from heft.models import STANDARD_GRAVITY
@@ -51,7 +51,6 @@ from heft.plants import GraspingPoint
 
 from .by_wrench import Bias
 
-RIGHT_ANGLED = 1e-3  # by how much a rotation matrix may miss being one
 LOOSEST = 0.3  # relative standard deviation of a gain
 
 
@@ -229,22 +228,6 @@ def _bias(value: object, where: str) -> str | tuple[float, ...]:
     return Text("this is none of the choices", ("auto", "constant", "none"))(value, where)
 
 
-def _rotation(value: object, where: str) -> tuple[tuple[float, ...], ...]:
-    rows = rows_of(number)(value, where)
-    rotation = np.array(rows)
-    if rotation.shape != (3, 3) or not (
-        np.allclose(rotation @ rotation.T, np.eye(3), atol=RIGHT_ANGLED)
-        and np.linalg.det(rotation) > 0.0
-    ):
-        raise InvalidSetting(
-            "this is no rotation",
-            argument=where,
-            got=np.round(rotation, 4).tolist(),
-            expected="three rows of length one, at right angles, right-handed",
-        )
-    return rows
-
-
 def _noise(*names: str) -> Section[dict[str, float]]:
     return Section(dict, dict.fromkeys(names, Number("noise must be positive", above=0.0)))
 
@@ -255,7 +238,7 @@ EVERY_SENSOR: Keys = {
     "kind": KIND,
     "frame": Text("the name of a frame is expected"),
     "position": VECTOR,
-    "rotation": _rotation,
+    "rotation": rotation_rows,
 }
 GAIN = Number("a gain is positive", above=0.0, cure='reports = "on_sensor" turns all signs over')
 SENSOR_KEYS: dict[str, Keys] = {

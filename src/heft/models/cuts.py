@@ -1,0 +1,69 @@
+"""Where wrench sensors cut a robot: fixed joints whose two sides become bodies of their own.
+
+A sensor sits at the joint by which a link hangs on the one before it. Where that joint moves, it
+is where two bodies meet anyhow. Where it is fixed, what is before and what is beyond would be one
+body, of which joints' torques see the sum alone, and the sensor the part beyond it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from heft.errors import InvalidSetting, nearest
+from heft.files import Edit, Element, apply, xml
+
+from .options import Options
+
+
+def cut_joints(root: Element, options: Options) -> frozenset[str]:
+    """Return the names of the fixed joints at which wrench sensors sit.
+
+    Args:
+        root: Root element of a URDF that `urdf.check` has passed.
+        options: Those of `--with`.
+
+    Raises:
+        InvalidSetting: If a sensor's link is none of the robot's, or nothing is before it.
+    """
+    above = {j.find("child").attributes["link"]: j for j in root.all("joint")}  # type: ignore[union-attr]
+    links = [k.attributes["name"] for k in root.all("link")]
+    found = set()
+    for name, sensor in (options.sensor or {}).items():
+        if sensor.link not in links:
+            near = nearest(sensor.link, links)
+            raise InvalidSetting(
+                f"a wrench sensor sits before '{sensor.link}', which is no link of the robot",
+                argument=f"[sensor.{name}], link",
+                valid=links,
+                cure=f"did you mean '{near}'?" if near else None,
+            )
+        if sensor.link not in above:
+            raise InvalidSetting(
+                f"nothing is before '{sensor.link}' that a sensor could hold it by",
+                argument=f"[sensor.{name}], link",
+                valid=list(above),
+                cure="name the first link beyond the sensor; of a sensor below the base, give the "
+                "model file a link before it and a joint of type fixed between the two",
+            )
+        joint = above[sensor.link]
+        if joint.attributes["type"] == "fixed":
+            found.add(joint.attributes["name"])
+    return frozenset(found)
+
+
+def cut_open(text: bytes, joints: Collection[str], path: str) -> bytes:
+    """Return a URDF whose fixed joints of these names float, so that both sides are bodies.
+
+    Args:
+        text: The URDF.
+        joints: Names of the joints.
+        path: Of the file, for messages.
+    """
+    if not joints:
+        return text
+    edits = [
+        Edit(*joint.spans(text)["type"], "floating")
+        for joint in xml.parse(text, path).all("joint")
+        if joint.attributes["name"] in joints
+    ]
+    return apply(text, edits)

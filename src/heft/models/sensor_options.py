@@ -1,0 +1,61 @@
+"""Wrench sensors inside a robot: `[sensor.NAME]` of the TOML of `--with`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from heft.errors import InvalidSetting
+from heft.files import Section, Text, list_of, number, rotation_rows
+
+REPORTS = ("on_load", "on_sensor")
+BIASES = ("estimate", "none")
+Rows = tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class SensorOptions:
+    """A six-axis force/torque sensor between a link and the one before it.
+
+    What is beyond it (the link, what is fixed to it, and all that hangs on these) is moved by the
+    wrench that it measures, and by the contacts there.
+
+    Attributes:
+        link: The first link beyond it.
+        frame: Its signals are `force.FRAME.x` … and `torque.FRAME.x` …; its own name if not given.
+        position: Origin of its frame, in the link's frame [m].
+        rotation: From its axes to the link's, three rows.
+        reports: `on_load`, the wrench on what is beyond; `on_sensor`, the opposite.
+        bias: `estimate`, a constant wrench that it adds, the same in all logs; `none`.
+    """
+
+    link: str
+    frame: str = ""
+    position: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    rotation: Rows = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
+    reports: Literal["on_load", "on_sensor"] = "on_load"
+    bias: Literal["estimate", "none"] = "estimate"
+
+
+def _link(value: object, where: str) -> str:
+    if isinstance(value, str) and value:
+        return value
+    raise InvalidSetting(
+        "a wrench sensor sits before a link",
+        argument=where,
+        cure='name the first link beyond it: link = "l_upper_leg"',
+    )
+
+
+SENSOR = Section(
+    SensorOptions,
+    {
+        "link": _link,
+        "frame": Text("the name of a frame is expected"),
+        "position": list_of(number, 3),
+        "rotation": rotation_rows,
+        "reports": Text("a sensor reports neither the wrench on the load nor on itself", REPORTS),
+        "bias": Text("a sensor's bias is neither estimated nor none", BIASES),
+    },
+    required=("link",),
+)
