@@ -321,6 +321,8 @@ class Robot:
             digest.update(drive.ratio.tobytes())
         if self.own_columns is not None:
             digest.update("\0".join(self.own_columns.names).encode())
+        for joint in (j for j in self.joints if self.options.of(j).elastic):
+            digest.update(f"elastic {joint}".encode())
         return digest.hexdigest()[:12]
 
 

@@ -33,7 +33,7 @@ from heft.estimators import (
     unknown_controller,
 )
 from heft.experiments import ClosedLoop
-from heft.files import solid_box
+from heft.files import planes, solid_box
 from heft.information import DataRank, Information, data_rank
 from heft.models import Options, Robot, joint_lines
 from heft.plants import Plant, Problem, RobotPlant, effort_signals, plant_of, point_moments
@@ -175,7 +175,7 @@ def open_experiment(
     if known := _known_of(robot.options):
         settings = replace(settings, consistent=replace(settings.consistent, known=known))
         for each in known:
-            _ = each.rows(RobotPlant(robot).space)  # links that are not there are refused now
+            _ = each.rows(plant_of(robot).space)  # links that are not there are refused now
     _refuse_unknown_gains(robot)
     if settings.robust != "none" and (settings.weak or settings.smoothing.torque == "filtered"):
         robust.refuse_made_rows()
@@ -355,15 +355,17 @@ def limits_of(options: Options) -> Limits:
     """Return the limits on masses [kg] and where they are [m] that the options file states.
 
     Raises:
-        InvalidSetting: If an ellipsoid is to be that of shapes, which are not looked up here; see
-            `models.with_shapes`.
+        InvalidSetting: If an ellipsoid or a hull is to be that of shapes, which are not looked up
+            here; see `models.with_shapes`.
     """
     entries = (options.limits or {}).items()
     extents = {n: entry.ellipsoid for n, entry in entries if entry.ellipsoid is not None}
+    hulls = {n: entry.hull for n, entry in entries if entry.hull is not None}
     return Limits(
         {name: entry.mass for name, entry in entries if entry.mass is not None},
         {name: entry.com for name, entry in entries if entry.com is not None},
         {name: solid_box(e, f"[limits.{name}], ellipsoid") for name, e in extents.items()},
+        {name: planes(h, f"[limits.{name}], hull") for name, h in hulls.items()},
     )
 
 

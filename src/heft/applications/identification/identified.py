@@ -22,7 +22,7 @@ from heft.files import (
     visible_texts,
 )
 from heft.models import Options, Robot
-from heft.plants import Problem, RobotPlant
+from heft.plants import Problem, plant_of
 from heft.recordings import Recording
 from heft.signals import Smoothing, limited
 
@@ -141,7 +141,9 @@ class Identified:
         """
         drives = self.friction[friction]
         smoothing = replace(limited(self.smoothing, recording), trim=0.0, torque="raw")
-        problem = Problem(RobotPlant(self.robot), (recording,), smoothing, threads, "predict")
+        problem = Problem(
+            plant_of(self.robot, recording), (recording,), smoothing, threads, "predict"
+        )
         stated = self.deviation if friction == "full" else None
         reversal = None
         for s, rigid in rigid_torques(problem, self.robot.written_bodies()):

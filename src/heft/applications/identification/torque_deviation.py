@@ -14,7 +14,7 @@ from heft.dynamics import Drive, drive_columns
 from heft.errors import InputError
 from heft.files import UNREADABLE, read_arrays
 from heft.models import Robot
-from heft.plants import RobotMotion, RobotPlant, Samples
+from heft.plants import RobotMotion, RobotPlant, Samples, plant_of
 
 from .misfit import Misfit, Reversal, since_reversal
 
@@ -83,7 +83,8 @@ class TorqueDeviation:
             moved[:, channel] += self.deviations[:, [bodies + c for c in columns]] @ values
         if robot.own_columns is not None:
             moving = (state.position, state.velocity, state.acceleration)
-            own = self.deviations[:, bodies + len(chosen) :]
+            first = bodies + len(chosen)
+            own = self.deviations[:, first : first + len(robot.own_names)]
             moved += np.einsum("dk,ckn->dcn", own, robot.own_columns.rows(*moving))
         return np.asarray(np.sum(moved**2, axis=0))
 
@@ -126,7 +127,7 @@ def read_torque_deviation(
         arrays = read_arrays(path)
         if "deviations" not in arrays or not len(arrays["deviations"]):
             return None
-        plant = RobotPlant(robot)
+        plant = plant_of(robot)
         names = [str(n) for n in arrays["parameter_names"]]
         places = [names.index(n) for n in plant.space.labels.names]
         deviations = np.asarray(arrays["deviations"], dtype=float)
