@@ -165,23 +165,24 @@ def _arm() -> Case:
     return Case(RobotPlant(robot), oracle.parameters(), experiment)
 
 
-GEARS = np.array([900.0, 6.0, 4.0, 500.0, 2.0, -3.0])  # stiffness, damping, preload
+GEARS = np.array([900.0, 6.0, 4.0, 1.5, 500.0, 2.0, -3.0, 0.8])  # as of `GEAR`
 ROTORS = np.array([0.7, 0.2])
 
 
 def _elastic_arm() -> Case:
     """The planar arm behind springs and dampers: link by pinocchio, motor by Fourier's lines.
 
-    The torque s that its links take is periodic, so that k δ + d δ̇ + p = s is solved line by line.
+    The torque s that its links take is periodic: k δ + d δ̇ + p − l q̇ = s is solved line by line.
     """
     robot = robots.elastic_arm()
     oracle = robots.Oracle.of(robot)
     slowest, count = 1.5, 512
     over = 2.0 * np.pi / slowest * np.arange(count) / count
-    taken = oracle.inverse_dynamics(*_turns(over, (2 * slowest, 3 * slowest)))
+    links = _turns(over, (2 * slowest, 3 * slowest))
+    taken = oracle.inverse_dynamics(*links)
     rate = 1j * slowest * np.arange(count // 2 + 1)
-    k, d, p = GEARS.reshape(2, 3).T
-    lines = np.fft.rfft(taken - p, axis=0) / count / (k + rate[:, None] * d)
+    k, d, p, late = GEARS.reshape(2, 4).T
+    lines = np.fft.rfft(taken - p + late * links[1], axis=0) / count / (k + rate[:, None] * d)
     lines[1:] *= 2.0
     last = 100  # what is beyond is rounding
 

@@ -3,17 +3,22 @@
 With θ the motor's position (at the joint, behind the gear's ratio) and q the link's [Spong1987]:
 
     B θ̈ + friction(θ̇) + s = τ                     motor
-    Y(q, q̇, q̈) π = s = k (θ − q) + d (θ̇ − q̇) + p   link
+    Y(q, q̇, q̈) π = s = k (θ − q) + d (θ̇ − q̇) + p − l q̇   link
 
-with rotor inertia B, stiffness k and damping d of the gear, and a preload p that stands for the
-zero of one encoder against that of the other. All friction is the motor's: that of the bearings
-behind an elastic gear is not told from it. The equations used are their sum and the link's,
+with rotor inertia B, stiffness k and damping d of the gear. A preload p stands for the zero of one
+encoder against that of the other, and a lag l for a link's encoder that comes l/k later: 1 ms of
+that at 1 rad/s is a milliradian, more than most gears yield. Friction is the motor's, but for what
+is viscous on the link's side and counts as a lag. The equations used are their sum and the link's,
 
-    Y(q, q̇, q̈) π + B θ̈ + friction(θ̇) = τ,          Y(q, q̇, q̈) π − k (θ − q) − d (θ̇ − q̇) − p = 0
+    Y(q, q̇, q̈) π + B θ̈ + friction(θ̇) = τ,      Y(q, q̇, q̈) π − k (θ − q) − d (θ̇ − q̇) − p + l q̇ = 0
 
 since noise of the torque is in the first alone and that of the deflection in the second: each is a
 channel of its own. The first predicts the torque without stiffness, and is that of a rigid robot
-where θ = q [Janot2017].
+where θ = q.
+
+Nothing is measured in a link's equation: with a deviation of its own it would be solved the better
+the smaller all of its numbers are, and bodies would go over to rotors and friction. So it has that
+of its joint's torque.
 """
 
 from __future__ import annotations
@@ -38,9 +43,10 @@ from .plant import Channel, Inputs, Measured, MotionSignal, Rows, Samples, Sides
 from .robot import RobotMotion, RobotPlant, both_sides, rows_of
 from .robot_signals import motor_signals
 
-GEAR = ("stiffness", "damping", "preload")  # of an elastic gear, in the order of its columns
-UNITS = ("N·m/rad", "N·m·s/rad", "N·m")
-LINEAR_UNITS = ("N/m", "N·s/m", "N")
+GEAR = ("stiffness", "damping", "preload", "lag")  # of an elastic gear, in its columns' order
+PASSIVE = 2  # of them, the first, are not negative
+UNITS = ("N·m/rad", "N·m·s/rad", "N·m", "N·m·s/rad")
+LINEAR_UNITS = ("N/m", "N·s/m", "N", "N·s/m")
 LINK = "link"  # what the channel of a link's equation is called after its joint
 
 
@@ -66,9 +72,14 @@ class ElasticMotion(RobotMotion):
 class ElasticRobotPlant(RobotPlant):
     """A robot with a fixed base, some of whose gears yield; see the module.
 
-    Columns are those of the robot, then stiffness, damping and preload of each elastic gear;
+    Columns are those of the robot, then `GEAR` of each elastic gear;
     channels those of the measured joints, then a link's equation for each.
+
+    Attributes:
+        links: Whether links' equations are used, of which elastic gears are known.
     """
+
+    links: bool = True
 
     @cached_property
     def elastic(self) -> tuple[int, ...]:
@@ -80,6 +91,15 @@ class ElasticRobotPlant(RobotPlant):
             if robot.options.of(j).elastic and robot.options.of(j).position is None
         )
 
+    @cached_property
+    def linked(self) -> tuple[int, ...]:
+        """Those whose link's equation is used."""
+        return self.elastic if self.links else ()
+
+    def sensed_alone(self) -> ElasticRobotPlant:
+        """Return the plant without links' equations."""
+        return replace(self, links=False)
+
     @property
     def plain(self) -> int:
         """Number of columns of the robot itself, before those of elastic gears."""
@@ -87,10 +107,10 @@ class ElasticRobotPlant(RobotPlant):
 
     @cached_property
     def labels(self) -> Labels:
-        """Those of the robot, then three of each elastic gear."""
+        """Those of the robot, then four of each elastic gear."""
         plain = self.robot.labels
-        names = tuple(f"{self.robot.joints[j]}.{k}" for j in self.elastic for k in GEAR)
-        linear = [self.robot.drives[j].linear for j in self.elastic]
+        names = tuple(f"{self.robot.joints[j]}.{k}" for j in self.linked for k in GEAR)
+        linear = [self.robot.drives[j].linear for j in self.linked]
         units = tuple(u for slides in linear for u in (LINEAR_UNITS if slides else UNITS))
         return Labels((*plain.names, *names), (*plain.units, *units), plain.frame)
 
@@ -100,21 +120,24 @@ class ElasticRobotPlant(RobotPlant):
         plain, labels = RobotPlant(self.robot).space, self.labels
         own = labels.select(range(self.plain, len(labels)))
         beside = plain.beside(own.names, own.units)
-        passive = (plain.size + k for k in range(len(own)) if k % len(GEAR) < 2)
+        passive = (plain.size + k for k in range(len(own)) if k % len(GEAR) < PASSIVE)
         return replace(beside, nonnegative=(*plain.nonnegative, *passive))
 
     @cached_property
     def channels(self) -> tuple[Channel, ...]:
         """The joints whose torque is measured, then links' equations, which measure zero."""
         robot = self.robot
-        units = {c: "N" if robot.drives[c].linear else "N·m" for c in self.elastic}
-        links = (Channel(f"{robot.joints[c]}.{LINK}", unit) for c, unit in units.items())
+        units = {c: "N" if robot.drives[c].linear else "N·m" for c in self.linked}
+        links = (
+            Channel(f"{robot.joints[c]}.{LINK}", unit, robot.joints[c], sensed=False)
+            for c, unit in units.items()
+        )
         return (*RobotPlant(robot).channels, *links)
 
     @property
     def structure(self) -> object:
         """The robot with elastic gears, about no point: `RobotPlant` has other columns of it."""
-        return _about_nothing(self.robot)
+        return _about_nothing(self.robot, self.links)
 
     @property
     def _own(self) -> int:
@@ -137,7 +160,7 @@ class ElasticRobotPlant(RobotPlant):
         if not measured:
             return Inputs(motion)
         zero = ((motors[0], 0.0),)
-        nothing = (Measured(self._own + k, zero) for k in range(len(self.elastic)))
+        nothing = (Measured(self._own + k, zero) for k in range(len(self.linked)))
         return Inputs(motion, (*plain.measured, *nothing))
 
     def motion(self, smoothed: Smoothed) -> ElasticMotion:
@@ -178,13 +201,13 @@ class ElasticRobotPlant(RobotPlant):
 
     def _beside(self, values: Array) -> Array:
         """Return something of measured joints, shape (N, joints, …), with zeros for links."""
-        zeros = np.zeros((len(values), len(self.elastic), *values.shape[2:]))
+        zeros = np.zeros((len(values), len(self.linked), *values.shape[2:]))
         return np.concatenate([values, zeros], axis=1)
 
     def rows(self, samples: Samples[Any], columns: Sequence[int]) -> Rows:
         """Return the regressor Y; arguments as of `Plant.rows`."""
         plain = rows_of(self.robot, samples.motion.bodies, self.drive_state(samples))
-        made = self._with_links(plain, self._gears(samples.motion.deflection))
+        made = self._with_links(plain, self._gears(samples.motion))
         return Rows(made[:, :, list(columns)])
 
     def _with_links(self, plain: Array, gears: Array) -> Array:
@@ -192,28 +215,29 @@ class ElasticRobotPlant(RobotPlant):
 
         Args:
             plain: Of the robot's channels and columns, shape (N, robot's channels, plain).
-            gears: Of elastic gears in their links' equations, shape (N, elastic, 3).
+            gears: Of elastic gears in their links' equations, shape (N, elastic, 4).
         """
-        links = plain[:, list(self.elastic)].copy()
+        links = plain[:, list(self.linked)].copy()
         drives = slice(self.bodies_size, self.bodies_size + len(self.robot.drive_columns))
         links[:, :, drives] = 0.0  # friction and rotors are the motors'
         joints = plain[:, self.robot.measured]
-        own = np.zeros((len(plain), self._own + len(self.elastic), len(GEAR) * len(self.elastic)))
-        for k in range(len(self.elastic)):
+        own = np.zeros((len(plain), self._own + len(self.linked), len(GEAR) * len(self.linked)))
+        for k in range(len(self.linked)):
             own[:, self._own + k, len(GEAR) * k : len(GEAR) * (k + 1)] = gears[:, k]
         return np.concatenate([np.concatenate([joints, links], axis=1), own], axis=2)
 
-    def _gears(self, deflection: Array) -> Array:
-        """Return −δ, −δ̇ and −1 of each elastic gear, shape (N, elastic, 3)."""
-        chosen = deflection[:, list(self.elastic)]
-        ones = np.ones((1, *chosen.shape[1:]))
-        return -np.moveaxis(np.concatenate([chosen[:2], ones]), (0, 2), (2, 0))
+    def _gears(self, motion: ElasticMotion) -> Array:
+        """Return −δ, −δ̇, −1 and q̇ of each elastic gear, shape (N, elastic, 4)."""
+        chosen = list(self.linked)
+        position, velocity, _ = motion.deflection[:, chosen]
+        parts = (-position, -velocity, -np.ones_like(position), motion.velocity[chosen])
+        return np.stack(parts, axis=-1).swapaxes(0, 1)
 
     def sides(self, samples: Samples[Any], columns: Sequence[int]) -> Sides:
         """Return both sides of the weak form; see `robot.both_sides`, arguments as of `rows`."""
         state, chosen = self.drive_state(samples), list(columns)
         momentum, remainder = both_sides(self.robot, samples.motion.bodies, state)
-        gears = -self._gears(samples.motion.deflection)
+        gears = -self._gears(samples.motion)
         return Sides(
             self._with_links(momentum, np.zeros_like(gears))[:, :, chosen],
             self._with_links(remainder, gears)[:, :, chosen],
@@ -231,7 +255,7 @@ class ElasticRobotPlant(RobotPlant):
         torques = replace(samples, measured=samples.measured[:, :own])
         plain = [c for c in columns if c < self.plain]
         of_joints = RobotPlant.reduce(self, torques, plain, [c for c in chosen if c < own])
-        links = tuple(self.elastic[c - own] for c in chosen if c >= own)
+        links = tuple(self.linked[c - own] for c in chosen if c >= own)
         made = iter((*of_joints, *self._reduced_links(samples, tuple(columns), links)))
         return tuple(next(made) for _ in sorted(chosen))
 
@@ -239,10 +263,12 @@ class ElasticRobotPlant(RobotPlant):
         self, samples: Samples[Any], columns: tuple[int, ...], links: tuple[int, ...]
     ) -> tuple[Triangle, ...]:
         """Return the triangles of links' equations, by the robot's channels."""
+        if not links:
+            return ()
         robot, motion, count = self.robot, samples.motion, len(samples.time)
-        acts = _link_acts(robot, self.elastic)
-        plan = _link_plan(robot, self.elastic, columns, links)
-        gears = self._gears(motion.deflection).transpose(1, 2, 0).reshape(-1, count)
+        acts = _link_acts(robot, self.linked)
+        plan = _link_plan(robot, self.linked, columns, links)
+        gears = self._gears(motion).transpose(1, 2, 0).reshape(-1, count)
         values = [gears]
         if robot.own_columns is not None:
             moving = (motion.position, motion.velocity, motion.bodies.acceleration)
@@ -251,7 +277,7 @@ class ElasticRobotPlant(RobotPlant):
             values.insert(0, own[of_own[:, 0], of_own[:, 1] - first])
         scatter = kernels.DriveColumns(np.vstack(values), acts, np.ones(len(acts)))
         effort = np.zeros((robot.tree.channels, count))
-        effort[list(self.elastic)] = samples.measured[:, self._own :].T
+        effort[list(self.linked)] = samples.measured[:, self._own :].T
         factors = kernels.reduce(plan, motion.bodies, scatter, effort)
         return tuple(Triangle(plan.columns[c], factors[c], count) for c in links)
 
@@ -260,7 +286,7 @@ class ElasticRobotPlant(RobotPlant):
         motion = samples.motion
         motors = replace(motion, velocity=motion.velocity + motion.deflection[1])
         found = RobotPlant.sliding(self, replace(samples, motion=motors), speed)
-        return np.hstack([found, np.ones((len(found), len(self.elastic)), dtype=np.int64)])
+        return np.hstack([found, np.ones((len(found), len(self.linked)), dtype=np.int64)])
 
     def predict(self, samples: Samples[Any], values: Array) -> Array:
         """Return Y π of standard parameters, shape (N, channels) [N·m or N].
@@ -276,9 +302,9 @@ class ElasticRobotPlant(RobotPlant):
             moving = (motion.position, motion.velocity, motion.bodies.acceleration)
             made = self.robot.own_columns.rows(*moving)
             link = link + np.einsum("ckn,k->cn", made, values[first : self.plain])
-        gears = values[self.plain :].reshape(len(self.elastic), len(GEAR))
-        passed = np.einsum("nek,ek->ne", self._gears(motion.deflection), gears)
-        return np.hstack([torque, link[list(self.elastic)].T + passed])
+        gears = values[self.plain :].reshape(len(self.linked), len(GEAR))
+        passed = np.einsum("nek,ek->ne", self._gears(motion), gears)
+        return np.hstack([torque, link[list(self.linked)].T + passed])
 
     def sensitivity(self, samples: Samples[Any], values: Array, directions: Array) -> Array:
         """Return the derivative by the point, zero for links; see `RobotPlant.sensitivity`."""
@@ -297,8 +323,8 @@ class ElasticRobotPlant(RobotPlant):
 
 
 @lru_cache(maxsize=32)
-def _about_nothing(robot: Robot) -> ElasticRobotPlant:
-    return ElasticRobotPlant(robot)
+def _about_nothing(robot: Robot, links: bool) -> ElasticRobotPlant:
+    return ElasticRobotPlant(robot, links=links)
 
 
 def refuse_elastic(robot: Robot) -> None:
@@ -331,7 +357,9 @@ def _link_acts(robot: Robot, elastic: tuple[int, ...]) -> NDArray[np.int64]:
         acts = robot.own_columns.acts
         own = acts[np.isin(acts[:, 0], elastic)] + np.array([0, first])
     beyond = first + len(robot.own_names)
-    gears = [(c, beyond + len(GEAR) * e + k) for e, c in enumerate(elastic) for k in range(3)]
+    gears = [
+        (c, beyond + len(GEAR) * e + k) for e, c in enumerate(elastic) for k in range(len(GEAR))
+    ]
     return np.vstack([own, np.array(gears, dtype=np.int64).reshape(-1, 2)])
 
 

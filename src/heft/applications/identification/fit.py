@@ -249,7 +249,7 @@ def fit_experiment(
     if given is not None:  # the logs' own noise weights the sum
         information = information + (given.information if isinstance(given, Earlier) else given)
     if isinstance(solver, LeastSquares):
-        estimate = solver.solve(information, known=problem.known_noise)
+        estimate = solver.solve(information, *_noise(problem))
     else:
         progress(f"estimating base parameters ({settings.method})")
         estimate = solver.fit(problem)
@@ -274,6 +274,12 @@ def fit_experiment(
         progress("dropping base parameters that are not essential")
         estimate = chosen.reduced(estimate, problem.residual_energy(estimate.fitted))
     return ExperimentFit(problem, information, estimate, left_out, delay, blocks, moments)
+
+
+def _noise(problem: Problem[Any]) -> tuple[tuple[str, ...], Mapping[str, float]]:
+    """Return which channels share a deviation, and those that are known by channel."""
+    known = problem.known_noise
+    return () if known else problem.noise_names, known
 
 
 def _refuse_unknown_controller(robot: Robot, logs: Sequence[Recording], method: str) -> None:
@@ -419,7 +425,7 @@ def _about_first_fit(
     information = problem.information()
     if not len(problem.plant.point_columns):
         return problem, information.rows, None
-    first = settings.least_squares.solve(information, known=problem.known_noise)
+    first = settings.least_squares.solve(information, *_noise(problem))
     triangle = first.information.combined(first.weights())
     rough = settings.consistent.fit(triangle, problem.space)
     return problem.about(rough.parameters.values), information.rows, rough

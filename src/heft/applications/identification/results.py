@@ -388,7 +388,7 @@ def _joint_entries(found: Identification) -> dict[str, Any]:
 
 
 def gear_entry(found: Identification, joint: str) -> dict[str, Any]:
-    """Return stiffness, damping and preload of a joint's elastic gear, with standard errors."""
+    """Return the numbers of a joint's elastic gear, `GEAR`, with standard errors."""
     parameters = found.consistent.parameters
     places = {k: parameters.labels.names.index(f"{joint}.{k}") for k in GEAR}
     return {
