@@ -331,19 +331,26 @@ def refuse_elastic(robot: Robot) -> None:
     """Raise `InvalidSetting` for elastic gears that a plant does not know.
 
     Raises:
-        InvalidSetting: If the base floats, or a coupling moves the joint.
+        InvalidSetting: If the base floats, a coupling moves the joint, or its torque is not
+            measured: what scales a link's equation is then not known.
     """
     elastic = [j for j in robot.joints if robot.options.of(j).elastic]
     coupling = robot.options.coupling
-    coupled = [] if coupling is None else list(coupling.joints or robot.joints)
-    both = elastic if robot.tree.free_base else [j for j in elastic if j in coupled]
-    if both:
-        what = "robots whose base floats" if robot.tree.free_base else "joints that are coupled"
-        raise InvalidSetting(
-            f"elastic gears of {what} are not known",
-            argument=f"[joint.{both[0]}] elastic",
-            cure="leave it out, or say elastic = false: the gear is then taken for rigid",
-        )
+    coupled = () if coupling is None else coupling.joints or robot.joints
+    for joint in elastic:
+        of_what = None
+        if robot.tree.free_base:
+            of_what = "robots whose base floats"
+        elif joint in coupled:
+            of_what = "joints that are coupled"
+        elif not robot.options.of(joint).measured:
+            of_what = "joints whose torque is not measured"
+        if of_what is not None:
+            raise InvalidSetting(
+                f"elastic gears of {of_what} are not known",
+                argument=f"[joint.{joint}] elastic",
+                cure="leave it out, or say elastic = false: the gear is then taken for rigid",
+            )
 
 
 def _link_acts(robot: Robot, elastic: tuple[int, ...]) -> NDArray[np.int64]:

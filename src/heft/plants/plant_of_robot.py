@@ -37,7 +37,7 @@ def with_logged_gears(robot: Robot, recordings: Sequence[Recording]) -> Robot:
     """Return a robot whose gears are elastic where logs hold motors' positions beside links'.
 
     What the options state stays: `elastic = false` takes a gear for rigid, whatever is logged. So
-    are those of coupled joints, and of robots whose base floats.
+    are those of coupled and of unmeasured joints, and of robots whose base floats.
 
     Args:
         robot: Robot model.
@@ -49,7 +49,11 @@ def with_logged_gears(robot: Robot, recordings: Sequence[Recording]) -> Robot:
     if robot.tree.free_base or not recordings:
         return robot
     open_to = [j for j, o in options.items() if o.elastic is None and o.position is None]
-    logged = [j for j in open_to if all(f"q_motor.{j}" in r.sources for r in recordings)]
+    logged = [
+        j
+        for j in open_to
+        if options[j].measured and all(f"q_motor.{j}" in r.sources for r in recordings)
+    ]
     if not logged:
         return robot
     return robot.with_joints({j: replace(options[j], elastic=True) for j in logged})
