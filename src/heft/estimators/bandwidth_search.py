@@ -65,7 +65,7 @@ class BandwidthSearch:
             problem: At the initial cutoff.
         """
         short = problem.shortened(self.rows)
-        weighted = _Weighted(short.noise_names)
+        weighted = _Weighted()
         initial = short.residual_energy(weighted(short.information()))
         measured = initial > 0.0
         if not measured.any():

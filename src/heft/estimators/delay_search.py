@@ -63,7 +63,7 @@ class DelayedLike(ProblemLike, Protocol):
 class _Weighted:
     """Weighted least squares; the channel weights are those of the first problem it solves."""
 
-    def __init__(self, noise_names: Sequence[str]) -> None:
+    def __init__(self, noise_names: Sequence[str] = ()) -> None:
         self.noise_names = noise_names
         self.weights: dict[str, float] | None = None
 
