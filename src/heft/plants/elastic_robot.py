@@ -72,8 +72,8 @@ class ElasticMotion(RobotMotion):
 class ElasticRobotPlant(RobotPlant):
     """A robot with a fixed base, some of whose gears yield; see the module.
 
-    Columns are those of the robot, then `GEAR` of each elastic gear;
-    channels those of the measured joints, then a link's equation for each.
+    Columns are those of the robot, then `GEAR` of each elastic gear; channels those of the measured
+    joints, then a link's equation for each elastic gear.
 
     Attributes:
         links: Whether links' equations are used, of which elastic gears are known.
