@@ -20,6 +20,7 @@ from heft.models import Coupling, Options, Robot
 from heft.recordings.recording import Recording
 
 STEEL = 7850.0  # [kg/m³]
+ELASTIC = 3  # axes of the KR300 that have two encoders, the first ones
 OWN = Path(__file__).parent / "columns"
 
 
@@ -34,6 +35,7 @@ class SprungCase:
         fit: Logs to fit.
         score: Logs to score.
         corner: Filter of the score, where one is needed for all estimates [Hz].
+        fit_both, score_both: The same logs with both encoders of elastic gears, if there are.
     """
 
     name: str
@@ -42,6 +44,8 @@ class SprungCase:
     fit: tuple[Recording, ...]
     score: tuple[Recording, ...]
     corner: float = 10.0
+    fit_both: tuple[Recording, ...] = ()
+    score_both: tuple[Recording, ...] = ()
 
     @property
     def sprung(self) -> Robot:
@@ -49,13 +53,21 @@ class SprungCase:
         return self.robot.with_own_columns(self.own)
 
 
-def logged(path: str, time: Array, q: Array, tau: Array, joints: tuple[str, ...]) -> Recording:
-    """Return a recording of positions and torques, each of shape (N, joints)."""
+def logged(
+    path: str,
+    time: Array,
+    q: Array,
+    tau: Array,
+    joints: tuple[str, ...],
+    **others: dict[str, Array],
+) -> Recording:
+    """Return a recording of positions and torques, each of shape (N, joints), and other signals."""
     return Recording.from_arrays(
         time,
         path,
         q=dict(zip(joints, q.T, strict=True)),
         tau=dict(zip(joints, tau.T, strict=True)),
+        **others,
     )
 
 
@@ -81,20 +93,32 @@ def kr300_model(stated: dict[str, Any]) -> str:
 
 
 def kr300(folder: Path) -> Iterator[SprungCase]:
-    """KUKA KR300 R2500, motor torque and motor encoder, 250 Hz, two runs of 10 s."""
+    """KUKA KR300 R2500, 250 Hz, two runs of 10 s; axes 1 to 3 have a second encoder at the link."""
     place = folder / "kuka_kr300"
     stated = json.loads((place / "model_reference.json").read_text())
     # The table's base is turned upside down.
     options = Options(gravity=(0.0, 0.0, 9.81))
     robot = Robot.from_text(kr300_model(stated).encode(), options, "kr300.toml")
-    runs = []
+    home = np.array(stated["home_deg_guess"])
+    runs, both = [], []
     for name in ("FF_A", "FF_B"):
         with np.load(place / f"{name}.npz") as data:
-            q = np.radians(data["q_motor_deg"] + np.array(stated["home_deg_guess"]))
+            q = np.radians(data["q_motor_deg"] + home)
             tau = data["tau_motor_nm"] * np.array(stated["gear_ratio"])
             runs.append(logged(name, data["t"], q, tau, robot.joints))
-    yield SprungCase("KR300, run A → run B", robot, OWN / "kr300.py", (runs[0],), (runs[1],))
-    yield SprungCase("KR300, run B → run A", robot, OWN / "kr300.py", (runs[1],), (runs[0],))
+            link = np.hstack([np.radians(data["q_secenc_deg"] + home)[:, :ELASTIC], q[:, ELASTIC:]])
+            motor = dict(zip(robot.joints[:ELASTIC], q.T, strict=False))
+            both.append(logged(name, data["t"], link, tau, robot.joints, q_motor=motor))
+    for name, fit, score in (("A → run B", 0, 1), ("B → run A", 1, 0)):
+        yield SprungCase(
+            f"KR300, run {name}",
+            robot,
+            OWN / "kr300.py",
+            (runs[fit],),
+            (runs[score],),
+            fit_both=(both[fit],),
+            score_both=(both[score],),
+        )
 
 
 DVRK_JOINTS = ("L1", "L2", "L30", "L4", "L5", "L6", "L7")  # whose rows turn by one coordinate

@@ -32,6 +32,7 @@ from heft.plants import (
     Samples,
     Unknowns,
 )
+from heft.plants.elastic_robot import ElasticRobotPlant
 from heft.plants.floating_robot import FloatingRobotPlant
 from heft.plants.free_body import FreeBody
 from heft.plants.repeated_motion import RepeatedMotion
@@ -208,6 +209,40 @@ def _sensed_arm() -> Case:
         return signals, Smoothed(q, v, a)
 
     return Case(SensedRobotPlant(robot), np.concatenate([robot.written_bodies(), bias]), experiment)
+
+
+GEARS = np.array([900.0, 6.0, 4.0, 1.5, 500.0, 2.0, -3.0, 0.8])  # as of `GEAR`
+ROTORS = np.array([0.7, 0.2])
+
+
+def _elastic_arm() -> Case:
+    """The planar arm behind springs and dampers: link by pinocchio, motor by Fourier's lines.
+
+    The torque s that its links take is periodic: k δ + d δ̇ + p − l q̇ = s is solved line by line.
+    """
+    robot = robots.elastic_arm()
+    oracle = robots.Oracle.of(robot)
+    slowest, count = 1.5, 512
+    over = 2.0 * np.pi / slowest * np.arange(count) / count
+    links = _turns(over, (2 * slowest, 3 * slowest))
+    taken = oracle.inverse_dynamics(*links)
+    rate = 1j * slowest * np.arange(count // 2 + 1)
+    k, d, p, late = GEARS.reshape(2, 4).T
+    lines = np.fft.rfft(taken - p + late * links[1], axis=0) / count / (k + rate[:, None] * d)
+    lines[1:] *= 2.0
+    last = 100  # what is beyond is rounding
+
+    def experiment(time: Array) -> tuple[Signals, Smoothed]:
+        links = _turns(time, (2 * slowest, 3 * slowest))
+        waves = np.exp(time[:, None] * rate[None, :last])
+        bent = [np.real(waves @ (lines[:last] * rate[:last, None] ** n)) for n in range(3)]
+        motors = [link + part for link, part in zip(links, bent, strict=True)]
+        signals = _of_joints(robot, links[0], oracle.inverse_dynamics(*links) + ROTORS * motors[2])
+        signals["q_motor"] = dict(zip(robot.joints, motors[0].T, strict=True))
+        return signals, Smoothed(*(np.hstack(pair) for pair in zip(links, motors, strict=True)))
+
+    truth = np.concatenate([oracle.parameters(), ROTORS, GEARS])
+    return Case(ElasticRobotPlant(robot), truth, experiment)
 
 
 def springs(q: JointValues, v: JointValues, a: JointValues) -> list[RegressorColumn]:
@@ -444,6 +479,7 @@ PLANTS: dict[str, Callable[[], Case]] = {
     "cart": _cart,
     "planar arm": _arm,
     "planar arm with springs": _arm_with_springs,
+    "planar arm with elastic gears": _elastic_arm,
     "difference of torques of a repeated motion": _repeated_motion,
     "free body by its pose": lambda: _free_body("pose"),
     "free body by an inertial sensor": lambda: _free_body("imu"),
@@ -512,4 +548,8 @@ BARE: dict[str, Callable[[], Plant[Any]]] = {
             equations="base",
         )
     ),
+    "elastic arm with springs and friction's dictionary": lambda: ElasticRobotPlant(
+        replace(robots.elastic_arm("full"), own_columns=sprung().own_columns)
+    ),
+    "arm of one elastic gear": lambda: ElasticRobotPlant(robots.elastic_arm("full", False)),
 }

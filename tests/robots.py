@@ -279,6 +279,15 @@ def planar_arm(
     )
 
 
+def elastic_arm(friction: Literal["full", "none"] = "none", both: bool = True) -> Robot:
+    """Return the planar arm with rotors behind elastic gears, or a rigid one at the shoulder."""
+    joint = {
+        "shoulder": JointOptions(friction=friction, elastic=both),
+        "elbow": JointOptions(friction=friction, elastic=True),
+    }
+    return Robot.from_urdf_text(PLANAR_ARM, Options(gravity=(0.0, -9.81, 0.0), joint=joint))
+
+
 def oblique_arm(base: Literal["fixed", "free"] = "fixed") -> Robot:
     """Return an arm that slides and turns by turns, about axes along and across all others."""
     axes = ["1 0 0", "0 1 0", "0 0 -1", "0.6 0 0.8", "1 -2 2", "-2 1 2", "0 0.6 -0.8", "2 3 6"]

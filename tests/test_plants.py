@@ -350,8 +350,8 @@ def test_a_plant_is_identified_the_whole_way(name: str) -> None:
     for number in found.numbers:
         assert number.name in said and number.name in page
         assert number.interval[0] <= number.value <= number.interval[1]
-    for channel in found.problem.channels:
-        assert f"monday: {channel}" in page
+    for channel in found.problem.plant.channels:
+        assert (f"monday: {channel.name}" in page) == channel.sensed
     assert "verdict: good" in said and 'class="verdict good"' in page
 
 

@@ -19,6 +19,7 @@ from heft.applications.identification.settings import Settings
 from heft.experiments import Arm, Condition, DriveRanges, Sensors, SimulatedExperiment, Simulator
 from heft.models.export import write_urdf
 from heft.models.robot import Robot
+from heft.plants import Channel
 from heft.recordings import Recording
 from tests.experiments import ROBOTS
 
@@ -145,7 +146,10 @@ def test_what_is_unexplained_is_a_share_of_how_torque_varies(size: float) -> Non
     log = SimpleNamespace(name="log", selection=None)
     log.selecting_all = lambda: log
     problem: Any = SimpleNamespace(
-        channels=("a", "b"), recordings=(log,), timelines=(SimpleNamespace(step=0.01, used=200),)
+        plant=SimpleNamespace(channels=(Channel("a", "N·m"), Channel("b", "N·m"))),
+        channels=("a", "b"),
+        recordings=(log,),
+        timelines=(SimpleNamespace(step=0.01, used=200),),
     )
     problem.with_recordings = lambda recordings, decimation: problem
     none = np.zeros((200, 0))

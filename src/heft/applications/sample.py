@@ -25,7 +25,7 @@ from heft.estimators import ConsistentSampler, ConsistentSamples
 from heft.files import UNREADABLE, file_hash, put, read_arrays, require_own, workshop
 from heft.information import Labels, Parameters, ParameterSpace
 from heft.models import Robot, export
-from heft.plants import RobotPlant
+from heft.plants import plant_of
 
 MANIFEST = "samples.json"
 MOST = 10_000  # files of a folder
@@ -98,7 +98,7 @@ def _told(identified: Identified) -> tuple[Parameters, ParameterSpace]:
         InputError: If the folder does not hold them.
     """
     path = identified.folder / "information.npz"
-    space = RobotPlant(identified.robot).space
+    space = plant_of(identified.robot).space
     bodies = 10 * len(space.groups)
     kept = [k for k, n in enumerate(space.labels.names) if k < bodies or n.endswith(".armature")]
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,8 @@ class DriveState:
         stops: Presliding z/b of each stop operator, in [−1, 1], shape (stops, N), in the order of
             `Drives.stops`; see `presliding`.
         rigid: Rigid-body torque, shape (channels, N) [N·m or N].
+        deflection: Position, velocity and acceleration of motors less those of the links that
+            they move by elastic gears, shape (3, channels, N); None where gears are rigid.
     """
 
     position: Array
@@ -41,6 +43,21 @@ class DriveState:
     acceleration: Array
     stops: Array
     rigid: Array
+    deflection: Array | None = None
+
+    @property
+    def motors(self) -> tuple[Array, Array, Array]:
+        """Position, velocity and acceleration of the motors, at their channels; as above."""
+        links = self.position, self.velocity, self.acceleration
+        if self.deflection is None:
+            return links
+        position, velocity, acceleration = np.stack(links) + self.deflection
+        return position, velocity, acceleration
+
+    def accelerating_by_velocity(self) -> DriveState:
+        """Return the state with velocities for accelerations: rotors' torque is their momentum."""
+        deflection = None if self.deflection is None else self.deflection[[0, 1, 1]]
+        return replace(self, acceleration=self.velocity, deflection=deflection)
 
 
 @dataclass(frozen=True)
@@ -150,10 +167,11 @@ def motion_of(drives: Drives, place: int, state: DriveState) -> DriveMotion:
         for (d, width), values in zip(drives.stops, state.stops, strict=False)
         if d == place
     }
+    position, velocity, acceleration = state.motors
     return DriveMotion(
-        _projected(ratio, state.position),
-        _projected(ratio, state.velocity),
-        _projected(ratio, state.acceleration),
+        _projected(ratio, position),
+        _projected(ratio, velocity),
+        _projected(ratio, acceleration),
         _projected(ratio, state.rigid),
         stops,
     )

@@ -155,7 +155,7 @@ class BandwidthSearch:
         tried = (0.0, -self.std_octaves, self.std_octaves)
         found = zip(tried, side_by_side(moved, tried, short.threads), strict=True)
         looks = {octaves: seen for octaves, seen in found if seen is not None}
-        quick, centre = _Weighted(), looks[0.0]
+        quick, centre = _Weighted(short.noise_names), looks[0.0]
         values, low, high = quick(centre), min(looks), max(looks)
         assert quick.weights is not None
         ends = (_moved(looks[end], centre, quick.weights, values) for end in (high, low))

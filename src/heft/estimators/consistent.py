@@ -266,7 +266,7 @@ class PhysicallyConsistent:
         scaled = self.scaled(triangle, space)
         values, binds, unknown, iterations = self._solved(scaled)
         constraints = scaled.constraints
-        bound = tuple(n for n, b in zip(constraints.names, binds, strict=True) if b)
+        bound = dict.fromkeys(n for n, b in zip(constraints.names, binds, strict=True) if b)
         doubt = max(self.prior_error, scaled.estimated_prior_error(self.strength))
         covariance, noise, seen = self._widened(scaled, doubt, noise_factor)
         return ConsistentEstimate(
@@ -274,7 +274,7 @@ class PhysicallyConsistent:
             noise,
             seen,
             scaled.back @ scaled.moved(unknown),
-            self._active(values, space, bound),
+            self._active(values, space, tuple(bound)),
             iterations,
             self.strength,
             doubt,

@@ -63,12 +63,14 @@ class DelayedLike(ProblemLike, Protocol):
 class _Weighted:
     """Weighted least squares; the channel weights are those of the first problem it solves."""
 
-    def __init__(self) -> None:
+    def __init__(self, noise_names: Sequence[str] = ()) -> None:
+        self.noise_names = noise_names
         self.weights: dict[str, float] | None = None
 
     def __call__(self, information: Information) -> Array:
         if self.weights is None:
-            self.weights = LeastSquares(sweeps=1).solve(information).weights(worth=False)
+            found = LeastSquares(sweeps=1).solve(information, self.noise_names)
+            self.weights = found.weights(worth=False)
         return _shortest(information.combined(self.weights))
 
 
@@ -338,7 +340,7 @@ class DelaySearch:
         around = [found.delay + k * self.nudge for k in (-1, 0, 1)]
         looks = side_by_side(lambda d: short.delayed(d).information(), around, short.threads)
         below, middle, above = looks
-        quick = _Weighted()
+        quick = _Weighted(short.noise_names)
         values = quick(middle)
         std = found.std
         if not found.delay:

@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.errors import InvalidSetting, nearest
-from heft.files import box, interval, solid_box
+from heft.files import box, interval, planes, solid_box
 from heft.information import AXES, ParameterSpace, inertia
+
+from .half_spaces import HalfSpaces
 
 # Upper triangle of a 4×4 matrix, column by column, as the conic solver stacks it.
 UPPER = [(i, j) for j in range(4) for i in range(j + 1)]
@@ -184,15 +186,18 @@ class Limits:
         com: Lower and upper bound of x, y and z of the centre of mass by link, in its frame [m].
         ellipsoid: Least and most of x, y and z of an ellipsoid that contains all of a link's mass,
             by link, in its frame [m].
+        hull: Planes `[x, y, z, most]` of a convex body that contains the centre of mass, normals
+            outward, by link, in its frame [m]; see `HalfSpaces`.
 
     Raises:
-        InvalidSetting: If a number is not finite, a least above its most, no mass is allowed, or an
-            ellipsoid is flat.
+        InvalidSetting: If a number is not finite, a least above its most, no mass is allowed, an
+            ellipsoid is flat, or nothing is inside a hull.
     """
 
     mass: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     com: Mapping[str, tuple[tuple[float, float], ...]] = field(default_factory=dict)
     ellipsoid: Mapping[str, tuple[tuple[float, float], ...]] = field(default_factory=dict)
+    hull: Mapping[str, tuple[tuple[float, ...], ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for link, pair in self.mass.items():
@@ -204,13 +209,19 @@ class Limits:
             box(pairs, f"limits, com of '{link}'")
         for link, pairs in self.ellipsoid.items():
             solid_box(pairs, f"limits, ellipsoid of '{link}'")
+        for link, rows in self.hull.items():
+            planes(rows, f"limits, hull of '{link}'")
+            if HalfSpaces.of(rows).deepest()[1] < 0.0:
+                raise InvalidSetting(
+                    "nothing is inside all of these planes", argument=f"limits, hull of '{link}'"
+                )
 
     def __bool__(self) -> bool:
-        return bool(self.mass or self.com or self.ellipsoid)
+        return bool(self.mass or self.com or self.ellipsoid or self.hull)
 
     def require_known(self, links: tuple[str, ...]) -> None:
         """Raise `InvalidSetting` for a link that is not there, with the nearest that is."""
-        for name in (*self.mass, *self.com, *self.ellipsoid):
+        for name in (*self.mass, *self.com, *self.ellipsoid, *self.hull):
             if name not in links:
                 near = nearest(name, links)
                 raise InvalidSetting(
@@ -229,6 +240,8 @@ class Limits:
             parts.append(f"com {[list(pair) for pair in self.com[link]]} m")
         if link in self.ellipsoid:
             parts.append(f"ellipsoid {[list(pair) for pair in self.ellipsoid[link]]} m")
+        if link in self.hull:
+            parts.append(f"hull of {len(self.hull[link])} planes")
         return ", ".join(parts)
 
     def moved_inside(self, link: str, body: Array, room: float = 0.0) -> Array:
@@ -255,6 +268,8 @@ class Limits:
             shift = np.clip(com, ends[:, 0] + gaps, ends[:, 1] - gaps) - com
             if shift.any():
                 body = inertia.frame_change(np.eye(3), shift) @ body
+        if link in self.hull:
+            body = HalfSpaces.of(self.hull[link]).pulled_inside(body, room)
         if link in self.ellipsoid:
             body = Ellipsoid.within(self.ellipsoid[link]).contracted(body, room)
         return body
@@ -263,7 +278,7 @@ class Limits:
 def linear_constraints(space: ParameterSpace, limits: Limits) -> LinearConstraints:
     """Return what must not be negative, then the limits, as constraints on x.
 
-    `com ≥ c` is linear as `h − c m ≥ 0`, since m > 0; an ellipsoid is, too.
+    `com ≥ c` is linear as `h − c m ≥ 0`, since m > 0; ellipsoids and hulls are, too.
 
     Args:
         space: Parameters x, which of them must not be negative, and where bodies' ten begin.
@@ -294,6 +309,10 @@ def linear_constraints(space: ParameterSpace, limits: Limits) -> LinearConstrain
             inside = np.zeros(len(space.labels))
             inside[first : first + 10] = Ellipsoid.within(limits.ellipsoid[link]).row()
             found.append((f"{link}.ellipsoid", inside, 0.0, False))
+        for row in HalfSpaces.of(limits.hull.get(link, ())).rows:
+            inside = np.zeros(len(space.labels))
+            inside[first : first + 10] = row
+            found.append((f"{link}.hull", inside, 0.0, False))
     return LinearConstraints(
         tuple(f[0] for f in found),
         np.array([f[1] for f in found]).reshape(-1, len(space.labels)),

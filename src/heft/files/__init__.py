@@ -8,6 +8,6 @@ from .schema import require_schema
 from .writing import put, require_own, require_writable, workshop, write_text
 from .toml import LARGEST_NUMBER, Keys, Number, Reader, Scalar, Section, Text, box, check_fields
 from .toml import interval, list_of, located, name_list, named, number, read_toml
-from .toml import rotation_rows, rows_of, solid_box, truth
+from .toml import planes, rotation_rows, rows_of, solid_box, truth
 from .xml import Element, numbers, walk
 from .edits import Edit, apply, format_number, insert_child, set_attributes

@@ -368,3 +368,21 @@ def solid_box(value: object, where: str) -> tuple[tuple[float, float], ...]:
                 "what has an extent is not flat", argument=f"{where}.{axis}", got=[least, most]
             )
     return found
+
+
+def planes(value: object, where: str) -> tuple[tuple[float, ...], ...]:
+    """Return planes `[x, y, z, most]`, each with a normal; else `InvalidSetting`.
+
+    Args:
+        value: As the TOML parser returned it.
+        where: Place of the value in its file, for messages.
+    """
+    found = list_of(list_of(number, 4))(value, where)
+    if not found:
+        raise InvalidSetting("a plane at least is expected", argument=where)
+    for k, (x, y, z, most) in enumerate(found):
+        if x == y == z == 0.0:
+            raise InvalidSetting(
+                "a plane has a normal", argument=f"{where}[{k}]", got=[x, y, z, most]
+            )
+    return found

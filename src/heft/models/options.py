@@ -26,6 +26,7 @@ from heft.files import (
     name_list,
     named,
     number,
+    planes,
     read_toml,
     rows_of,
     solid_box,
@@ -39,7 +40,7 @@ from .sensor_options import SENSOR, SensorOptions
 
 STANDARD_GRAVITY = (0.0, 0.0, -9.81)
 OF_COMMANDS = ("simulation",)  # tables of the TOML of `--with` that a command of this name reads
-SHAPE: Literal["shape"] = "shape"  # an ellipsoid about a link's collision shapes
+SHAPE: Literal["shape"] = "shape"  # a limit that follows from a link's collision shapes
 LARGEST_GRAVITY = 100.0  # [m/s²]; more is in another unit
 
 
@@ -58,6 +59,8 @@ class JointOptions:
         measured: Whether its torque is used.
         position: Constant position [rad or m] of a joint that does not move; in a file also said by
             `fixed = true`, at zero.
+        elastic: Whether its gear yields between the motor, at `q_motor.<joint>`, and the link, at
+            `q.<joint>`; if not given it does where logs have both.
     """
 
     friction: str = "full"
@@ -67,6 +70,7 @@ class JointOptions:
     reduction: float | None = None
     measured: bool = True
     position: float | None = None
+    elastic: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,8 @@ class LinkOptions:
         com: Lower and upper bound of x, y and z of the centre of mass, in the link's frame [m].
         ellipsoid: Least and most of x, y and z of an ellipsoid that contains all mass, likewise;
             `shape` for one about the link's collision shapes, see `with_shapes`.
+        hull: Planes `[x, y, z, most]` of a convex body that contains the centre of mass, normals
+            outward, likewise [m]; `shape` for the convex hull of the link's collision shapes.
 
     Raises:
         InvalidSetting: If the upper bound of the mass is not positive.
@@ -117,6 +123,7 @@ class LinkOptions:
     mass: tuple[float, float] | None = None
     com: tuple[tuple[float, float], ...] | None = None
     ellipsoid: tuple[tuple[float, float], ...] | Literal["shape"] | None = None
+    hull: tuple[tuple[float, ...], ...] | Literal["shape"] | None = None
 
     def __post_init__(self) -> None:
         if self.mass is not None and self.mass[1] <= 0.0:
@@ -176,6 +183,8 @@ class Options:
         contact: Contacts of a floating base with the world, by name.
         sensor: Wrench sensors between a link and the one before it, by name.
         controller: Of the joints while the log was made; unknown if not given.
+        com_in_hull: Whether the centre of mass of each link that has collision shapes is within
+            their convex hull.
 
     Raises:
         InvalidSetting: If a fixed base is given contacts, or a choice of its equations; if those
@@ -194,6 +203,7 @@ class Options:
     contact: Mapping[str, ContactOptions] | None = None
     controller: ControllerOptions | None = None
     sensor: Mapping[str, SensorOptions] | None = None
+    com_in_hull: bool = False
 
     def __post_init__(self) -> None:
         if self.base == "fixed" and (self.contact or self.equations in ("base", "joints")):
@@ -272,6 +282,8 @@ class Options:
         table: dict[str, Any] = {"base": self.base}
         if self.equations != "all":
             table["equations"] = self.equations
+        if self.com_in_hull:
+            table["com_in_hull"] = True
         if self.gravity is not None:
             table["gravity"] = list(self.gravity)
         if self.joint:
@@ -381,6 +393,7 @@ JOINT = Section(
         "measured": truth,
         "fixed": truth,
         "position": number,
+        "elastic": truth,
     },
 )
 
@@ -389,7 +402,13 @@ def _ellipsoid(value: object, where: str) -> tuple[tuple[float, float], ...] | s
     return SHAPE if value == SHAPE else solid_box(value, where)
 
 
-LIMITS = Section(LinkOptions, {"mass": interval, "com": box, "ellipsoid": _ellipsoid})
+def _hull(value: object, where: str) -> tuple[tuple[float, ...], ...] | str:
+    return SHAPE if value == SHAPE else planes(value, where)
+
+
+LIMITS = Section(
+    LinkOptions, {"mass": interval, "com": box, "ellipsoid": _ellipsoid, "hull": _hull}
+)
 COUPLING = Section(
     Coupling,
     {"matrix": rows_of(number), "motors": name_list, "joints": name_list},
@@ -422,6 +441,7 @@ OPTIONS = Section(
             "this choice of equations is not known", ("all", "base", "joints", "sensors")
         ),
         "gravity": _gravity,
+        "com_in_hull": truth,
         "contact": named(CONTACT, "[contact.NAME] tables are expected"),
         "sensor": named(SENSOR, "[sensor.NAME] tables are expected"),
         "joint": named(JOINT, "[joint.NAME] tables are expected"),

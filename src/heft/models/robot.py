@@ -343,6 +343,8 @@ class Robot:
         for name, sensor in (self.options.sensor or {}).items():
             where = (name, sensor.link, sensor.position, sensor.rotation, sensor.bias)
             digest.update(repr(where).encode())
+        for joint in (j for j in self.joints if self.options.of(j).elastic):
+            digest.update(f"elastic {joint}".encode())
         return digest.hexdigest()[:12]
 
 

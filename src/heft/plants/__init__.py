@@ -14,8 +14,10 @@ from .attitude import Turning
 from .flat_attitude import ORDERS as FLAT_ORDERS, flat_attitude
 from .free_body import FreeBody
 from .free_flyer import Combinations, FlatFlyerPlant, FreeFlyerPlant
-from .floating_robot import FloatingMotion, FloatingRobotPlant, plant_of
+from .floating_robot import FloatingMotion, FloatingRobotPlant
 from .contact_efforts import ContactEfforts
+from .elastic_robot import GEAR, ElasticMotion, ElasticRobotPlant
+from .plant_of_robot import plant_of, with_logged_gears
 from .rotor_body import RotorBody, rotor_recording
 from .problem import Problem, point_moments
 from .payload_on_robot import GUESS, NAME, carrying, currents, last_frame, load_columns, with_load

@@ -347,21 +347,6 @@ class FloatingRobotPlant(SensedRobotPlant):
         return replace(made, motion=motion, measured=np.zeros((count, len(self.channels))))
 
 
-def plant_of(robot: Robot, recording: Recording | None = None) -> RobotPlant:
-    """Return a robot as a plant, whether its base is fixed or floats, and with its sensors.
-
-    Args:
-        robot: Robot model.
-        recording: A log of it, which tells whether an inertial sensor says how the base moves.
-    """
-    if not robot.tree.free_base:
-        return SensedRobotPlant(robot) if robot.options.sensor else RobotPlant(robot)
-    frame = robot.tree.names[0]
-    told = recording.sources if recording is not None else ()
-    inertial = f"acc.{frame}.x" in told and f"quat.{frame}.w" not in told
-    return FloatingRobotPlant(robot, motion_from="imu" if inertial else "pose")
-
-
 def _joint_channels(robot: Robot) -> tuple[Channel, ...]:
     linear = {d.name for d in robot.drives if d.linear}
     return tuple(Channel(j, "N" if j in linear else "N·m") for j in robot.joints)

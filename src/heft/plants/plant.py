@@ -53,11 +53,14 @@ class Channel:
         name: Such as the joint's.
         unit: Of what it measures: N·m, N, V.
         noise: Channels of one name share one standard deviation; its own if not given.
+        sensed: Whether it measures something; else it is an equation whose right-hand side is
+            zero, which no error is relative to.
     """
 
     name: str
     unit: str
     noise: str = ""
+    sensed: bool = True
 
     @property
     def noise_name(self) -> str:
@@ -306,6 +309,13 @@ class Plant(Protocol[M]):
     def point_columns(self) -> Sequence[int]:
         """Standard columns that rows are taken about; none where rows are linear."""
         return ()
+
+    def sensed_alone(self) -> Plant[M]:
+        """Return the plant without equations in which nothing is measured; see `Channel.sensed`.
+
+        Cutoff and delay are told by what is measured alone.
+        """
+        return self
 
     def about(self, values: Array) -> Plant[M]:
         """Return the plant with rows taken about values of the standard columns, shape (p,)."""

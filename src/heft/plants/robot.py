@@ -147,9 +147,7 @@ def both_sides(robot: Robot, motion: kernels.Motion, state: DriveState) -> tuple
     momentum, remainder = np.zeros(shape), np.zeros(shape)
     kernels.momentum(robot.tree, motion, (momentum, remainder))
     # A rotor's momentum is its armature times its speed, which takes the place of ẇ.
-    scatter = drive_columns.columns(
-        robot.drives, columns, replace(state, acceleration=state.velocity)
-    )
+    scatter = drive_columns.columns(robot.drives, columns, state.accelerating_by_velocity())
     for (channel, column), weight in zip(scatter.acts, scatter.weights, strict=True):
         if columns[column][1].inertial:
             momentum[channel, own + column] += weight * scatter.values[column]

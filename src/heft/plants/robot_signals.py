@@ -75,6 +75,30 @@ def effort_signals(robot: Robot, recording: Recording) -> tuple[tuple[str, int, 
     return tuple(found)
 
 
+def motor_signals(robot: Robot, recording: Recording, joints: Sequence[int]) -> tuple[str, ...]:
+    """Return the names of the positions of motors behind elastic gears.
+
+    Args:
+        robot: Robot model.
+        recording: The log.
+        joints: Positions of the joints among the robot's.
+
+    Raises:
+        MissingSignal: If one is not there.
+    """
+    named = [robot.joints[j] for j in joints]
+    missing = [j for j in named if f"q_motor.{j}" not in recording.sources]
+    if missing:
+        recording.require(
+            [f"q_motor.{j}" for j in missing],
+            "is where the motor of an elastic gear is, at the joint",
+            {f"q_motor.{j}" for j in robot.joints},
+            "where gears may be taken for rigid, say so in the file of --with:\n"
+            + joint_lines(missing, "elastic = false"),
+        )
+    return tuple(f"q_motor.{j}" for j in named)
+
+
 def _require_positions(robot: Robot, recording: Recording) -> None:
     """Raise `MissingSignal` for all joints whose position a log lacks."""
     missing = [n for n in position_signals(robot) if n not in recording.sources]

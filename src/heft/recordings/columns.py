@@ -30,7 +30,7 @@ from heft.files import (
 
 from .formats.table import Topics
 
-JOINT_KINDS = ("q", "v", "a", "tau", "current", "q_ref")
+JOINT_KINDS = ("q", "v", "a", "tau", "current", "q_ref", "q_motor")
 # Kinds of signals of frames, and their components.
 FRAME_KINDS = {
     "force": "xyz",
@@ -48,6 +48,7 @@ UNITS: dict[str, dict[str, float]] = {
     "t": {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9},
     "q": {"rad": 1.0, "deg": np.pi / 180.0, "turn": 2.0 * np.pi, "m": 1.0, "mm": 1e-3},
     "q_ref": {"rad": 1.0, "deg": np.pi / 180.0, "turn": 2.0 * np.pi, "m": 1.0, "mm": 1e-3},
+    "q_motor": {"rad": 1.0, "deg": np.pi / 180.0, "turn": 2.0 * np.pi, "m": 1.0, "mm": 1e-3},
     "v": {
         "rad/s": 1.0,
         "deg/s": np.pi / 180.0,
@@ -90,9 +91,9 @@ class SignalMap:
     the speed multiplies the torque.
 
     Attributes:
-        kind: `q`, `v`, `a`, `tau`, `current`, `q_ref` (what a controller was asked for); of frames
-            `force`, `torque`, `pos`, `quat`, `omega`, `vel`, `acc`; of actuators `u`; of contacts
-            `contact`, 1 where one is closed.
+        kind: `q`, `v`, `a`, `tau`, `current`, `q_ref` (what a controller was asked for), `q_motor`
+            (where the motor is, at the joint); of frames `force`, `torque`, `pos`, `quat`, `omega`,
+            `vel`, `acc`; of actuators `u`; of contacts `contact`, 1 where one is closed.
         columns: The file's columns; of a 2-D array `name[0]`, `name[1]`, …
         joints: The joints, actuators or contacts, in the order of the result; of a frame its
             components, as `tool0.x`.

@@ -33,7 +33,7 @@ from heft.dynamics import Drive, Offset, Term, steady
 from heft.errors import InputError, InvalidRecording, InvalidSetting
 from heft.files import UNREADABLE, file_hash, read_arrays
 from heft.information import PARAMETER_COUNT
-from heft.plants import RobotPlant, plant_of, structural_base
+from heft.plants import plant_of, structural_base
 
 from .difference import ChangeEstimate, Difference, Evidence
 from .identified import Identified
@@ -286,7 +286,7 @@ def _deviations(identified: Identified, data: Mapping[str, Array]) -> Array:
     """
     if identified.deviation is not None:
         return identified.deviation.deviations
-    plant = RobotPlant(identified.robot)
+    plant = plant_of(identified.robot)
     names = [str(n) for n in data["parameter_names"]]
     places = [names.index(n) for n in plant.space.labels.names]
     covariance = np.asarray(data["parameter_covariance"], dtype=float)[np.ix_(places, places)]
@@ -360,7 +360,7 @@ def _stepwise(
 
 def _of_friction(a: Side, b: Side) -> Iterator[_Quantity]:
     """Yield what may have changed of the drives' friction."""
-    plant = RobotPlant(a.identified.robot)
+    plant = plant_of(a.identified.robot)
     labels = plant.labels.names
     stated = {**a.identified.friction["full"], **a.identified.friction["simple"]}
     for drive in plant.robot.drives:
@@ -382,18 +382,19 @@ def _of_friction(a: Side, b: Side) -> Iterator[_Quantity]:
 
 def _offsets(a: Side) -> Array:
     """Return the columns of the joints' offsets and the sensors' biases, shape (b, offsets)."""
-    robot = a.identified.robot
+    plant = plant_of(a.identified.robot)
+    robot = plant.robot
     names = [
         f"{d.name}.{t.name}" for d in robot.drives for t in d.friction if isinstance(t, Offset)
     ]
     names += robot.bias_names
-    labels = robot.labels.names
+    labels = plant.labels.names
     return a.matrix[:, [labels.index(n) for n in names]]
 
 
 def _all_friction(a: Side, drives: Sequence[str]) -> Array:
     """Return the columns of all friction terms of drives, shape (b, terms)."""
-    plant = RobotPlant(a.identified.robot)
+    plant = plant_of(a.identified.robot)
     chosen = [d for d in plant.robot.drives if d.name in drives]
     names = [f"{d.name}.{t.name}" for d in chosen for t in d.friction]
     return a.matrix[:, [plant.labels.names.index(n) for n in names]]
@@ -461,7 +462,7 @@ class _Friction:
         """Return the friction of a drive."""
         robot, found = side.identified.robot, side.identified
         names = [f"{drive.name}.{t.name}" for t in drive.friction]
-        places = [RobotPlant(robot).labels.names.index(n) for n in names]
+        places = [plant_of(robot).labels.names.index(n) for n in names]
         misfits = found.deviation.misfits if found.deviation is not None else {}
         values = np.array([found.friction["full"].get(n, 0.0) for n in names])
         return _Friction(values, side.deviations[:, places], misfits.get(drive.name))

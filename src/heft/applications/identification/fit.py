@@ -33,7 +33,7 @@ from heft.estimators import (
     unknown_controller,
 )
 from heft.experiments import ClosedLoop
-from heft.files import solid_box
+from heft.files import planes, solid_box
 from heft.information import DataRank, Information, data_rank
 from heft.models import Options, Robot, joint_lines
 from heft.plants import Plant, Problem, RobotPlant, effort_signals, plant_of, point_moments
@@ -175,7 +175,7 @@ def open_experiment(
     if known := _known_of(robot.options):
         settings = replace(settings, consistent=replace(settings.consistent, known=known))
         for each in known:
-            _ = each.rows(RobotPlant(robot).space)  # links that are not there are refused now
+            _ = each.rows(plant_of(robot).space)  # links that are not there are refused now
     _refuse_unknown_gains(robot)
     if settings.robust != "none" and (settings.weak or settings.smoothing.torque == "filtered"):
         robust.refuse_made_rows()
@@ -249,7 +249,7 @@ def fit_experiment(
     if given is not None:  # the logs' own noise weights the sum
         information = information + (given.information if isinstance(given, Earlier) else given)
     if isinstance(solver, LeastSquares):
-        estimate = solver.solve(information, known=problem.known_noise)
+        estimate = solver.solve(information, *_noise(problem))
     else:
         progress(f"estimating base parameters ({settings.method})")
         estimate = solver.fit(problem)
@@ -274,6 +274,12 @@ def fit_experiment(
         progress("dropping base parameters that are not essential")
         estimate = chosen.reduced(estimate, problem.residual_energy(estimate.fitted))
     return ExperimentFit(problem, information, estimate, left_out, delay, blocks, moments)
+
+
+def _noise(problem: Problem[Any]) -> tuple[tuple[str, ...], Mapping[str, float]]:
+    """Return which channels share a deviation, and those that are known by channel."""
+    known = problem.known_noise
+    return () if known else problem.noise_names, known
 
 
 def _refuse_unknown_controller(robot: Robot, logs: Sequence[Recording], method: str) -> None:
@@ -355,15 +361,17 @@ def limits_of(options: Options) -> Limits:
     """Return the limits on masses [kg] and where they are [m] that the options file states.
 
     Raises:
-        InvalidSetting: If an ellipsoid is to be that of shapes, which are not looked up here; see
-            `models.with_shapes`.
+        InvalidSetting: If an ellipsoid or a hull is to be that of shapes, which are not looked up
+            here; see `models.with_shapes`.
     """
     entries = (options.limits or {}).items()
     extents = {n: entry.ellipsoid for n, entry in entries if entry.ellipsoid is not None}
+    hulls = {n: entry.hull for n, entry in entries if entry.hull is not None}
     return Limits(
         {name: entry.mass for name, entry in entries if entry.mass is not None},
         {name: entry.com for name, entry in entries if entry.com is not None},
         {name: solid_box(e, f"[limits.{name}], ellipsoid") for name, e in extents.items()},
+        {name: planes(h, f"[limits.{name}], hull") for name, h in hulls.items()},
     )
 
 
@@ -417,7 +425,7 @@ def _about_first_fit(
     information = problem.information()
     if not len(problem.plant.point_columns):
         return problem, information.rows, None
-    first = settings.least_squares.solve(information, known=problem.known_noise)
+    first = settings.least_squares.solve(information, *_noise(problem))
     triangle = first.information.combined(first.weights())
     rough = settings.consistent.fit(triangle, problem.space)
     return problem.about(rough.parameters.values), information.rows, rough

@@ -180,10 +180,8 @@ class Identified:
 
     def _predicting(self, recording: Recording) -> RobotPlant:
         """Return the robot as a plant whose torques are not measured, but wrenches at contacts."""
-        robot = self.robot
-        if not robot.tree.free_base:
-            return RobotPlant(robot)
-        options = replace(robot.options, equations="base", sensor=None)
+        robot, options = self.robot, replace(self.robot.options, sensor=None)
+        options = replace(options, equations="base" if robot.tree.free_base else "all")
         return plant_of(replace(robot, options=options), recording)
 
 

@@ -16,7 +16,7 @@ from heft.errors import FitError, InvalidSetting, nearest
 from heft.estimators import ConsistentFit, DriveGains, strict_bounds
 from heft.information import Information, ParameterSpace, inertia
 from heft.models import Robot, export
-from heft.plants import Problem, RobotPlant
+from heft.plants import Problem, RobotPlant, with_logged_gears
 from heft.recordings import JOINT_KINDS, ColumnMap, Recording
 
 from . import checks
@@ -85,7 +85,7 @@ def _identify(
     progress: Progress,
     only: Selection | None,
 ) -> Identification:
-    robot = with_told_friction(robot)
+    robot = with_logged_gears(with_told_friction(robot), logs)
     problem, settings = open_experiment(robot, logs, settings, progress)
     corner = problem.corner
     _refuse_unusable(problem, validate)

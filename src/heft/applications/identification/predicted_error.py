@@ -100,6 +100,10 @@ class PredictedError:
             channels: Names.
             fit: Scores of the logs fitted that checks use.
         """
+        if fit:  # whose channels are those that measure something
+            kept = [k for k, c in enumerate(channels) if c in fit[0].per_joint]
+            channels = [channels[k] for k in kept]
+            variance, energy = variance[kept], energy[kept]
         own = np.sqrt(variance / np.maximum(energy, 1e-300))
         least = {c: max((s.per_joint[c] for s in fit), default=0.0) for c in channels}
         total = float(np.sqrt(variance.sum() / max(float(energy.sum()), 1e-300)))
@@ -168,7 +172,7 @@ def predicted_error_alike(
     scored = _used(fit)
     variance, energy = _known(information, consistent, space)
     for k, channel in enumerate(information.channels):
-        left = max((s.per_joint[channel] for s in scored), default=0.0)
+        left = max((s.per_joint.get(channel, 0.0) for s in scored), default=0.0)
         variance[k] += left**2 * energy[k]
     return PredictedError.of(variance, energy, information.channels, scored)
 
@@ -218,9 +222,11 @@ def _recording(problem: Problem[RobotPlant], path: Array, rate: float) -> Record
     robot = problem.plant.robot
     first = len(robot.channels) - len(robot.joints)
     measured = [robot.channels[c] for c in robot.measured if c >= first]
+    elastic = [j for j in robot.joints if robot.options.of(j).elastic]
     return Recording.from_arrays(
         np.arange(len(path)) / rate,
         "slow motion through the poses of the logs",
         q={j: path[:, k] for k, j in enumerate(robot.joints)},
         tau={j: np.zeros(len(path)) for j in measured},
+        **({"q_motor": {j: path[:, robot.joints.index(j)] for j in elastic}} if elastic else {}),
     )

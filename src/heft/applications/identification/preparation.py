@@ -57,7 +57,8 @@ def sharpened_and_delayed(
     searched = asked.corner is None and problem.resolved.method == "butterworth"
     # Rows of the weak form and filtered rows are others at each cutoff, so that their residuals do
     # not compare.
-    plain, factor = problem.blurred(1.0), 1.0
+    told = problem.with_settings(plant=problem.plant.sensed_alone())
+    plain, factor = told.blurred(1.0), 1.0
     if searched:
         progress("choosing the cutoff frequency")
         factor = bandwidth.fit(plain)

@@ -31,10 +31,19 @@ from heft.display import (
 from heft.dynamics import FRICTION, Armature, body_poses
 from heft.estimators import body_statistics
 from heft.information import frame_change
+from heft.plants import GEAR
 
 from .identification import Identification
 from .limits import Limit, Limits
-from .results import NORMAL, base_entries, friction_curve, own_entries, parameter_entries, to_json
+from .results import (
+    NORMAL,
+    base_entries,
+    friction_curve,
+    gear_entry,
+    own_entries,
+    parameter_entries,
+    to_json,
+)
 from .settings import Settings
 
 SEEN_MARKS = {"alone": "●", "in combination": "◐", "prior": "○", "not at all": "–"}
@@ -191,6 +200,27 @@ def _own(found: Identification) -> list[list[str]]:
     ]
 
 
+GEAR_HEAD = ("elastic gear", *GEAR)
+GEAR_LEGEND = (
+    "No model file can hold them. In N·m, rad and s (N, m and s): what is passed on is "
+    "stiffness·(q_motor − q) + damping·(v_motor − v) + preload − lag·v; lag over stiffness is by "
+    "how long the link's encoder comes later than the motor's."
+)
+
+
+def _gears_as_text(gears: list[list[str]]) -> tuple[str, str]:
+    return table(GEAR_HEAD, gears), "\n".join(textwrap.wrap(GEAR_LEGEND, 96))
+
+
+def _gears(found: Identification) -> list[list[str]]:
+    robot, rows = found.problem.plant.robot, []
+    for joint in (j for j in robot.joints if robot.options.of(j).elastic):
+        gear = gear_entry(found, joint)
+        numbers = (f"{rounded(gear[k], gear['std'][k])} ±{gear['std'][k]:.2g}" for k in GEAR)
+        rows.append([joint, *numbers])
+    return rows
+
+
 ALTERNATIVES = "Estimates of the same data"
 ALTERNATIVE_HEAD = (
     "estimate",
@@ -235,6 +265,7 @@ def text(found: Identification) -> str:
         table(JOINT_HEAD, _joints(found)),
         "\n".join(textwrap.wrap(f"{LEGEND} {_strict_masses(found)}", 96)),
         *((table(OWN_HEAD, own), OWN_LEGEND) if (own := _own(found)) else ()),
+        *(_gears_as_text(gears) if (gears := _gears(found)) else ()),
         table(SCORE_HEAD, _scores(found)),
     ]
     if found.alternatives:
@@ -549,6 +580,8 @@ def _of_the_robot(found: Identification) -> dict[str, object]:
         "joints": Table("Joints", JOINT_HEAD, _joints(found)),
         "own": Table("Own columns", OWN_HEAD, _own(found)),
         "own_legend": OWN_LEGEND,
+        "gears": Table("Elastic gears", GEAR_HEAD, _gears(found)),
+        "gears_legend": GEAR_LEGEND,
         "columns": f"{LEGEND} {_strict_masses(found)}",
         "model": next(iter(found.files)),
         "remarks": _remarks(found),

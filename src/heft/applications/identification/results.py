@@ -28,6 +28,7 @@ from heft.files import (
 )
 from heft.information import channel_ranks, inertia
 from heft.models import Robot, c_source, python_source
+from heft.plants import GEAR
 
 from .earlier import stored
 from .identification import Identification
@@ -380,8 +381,20 @@ def _joint_entries(found: Identification) -> dict[str, Any]:
             entry["std"]["gain"] = found.calibrated.std.get(joint, 0.0) * option.gain / gain**2
         if option.reduction is not None and entry["armature"] is not None:
             entry["rotor"] = entry["armature"] / option.reduction**2
+        if option.elastic:
+            entry["gear"] = gear_entry(found, joint)
         entries[joint] = entry
     return entries
+
+
+def gear_entry(found: Identification, joint: str) -> dict[str, Any]:
+    """Return the numbers of a joint's elastic gear, `GEAR`, with standard errors."""
+    parameters = found.consistent.parameters
+    places = {k: parameters.labels.names.index(f"{joint}.{k}") for k in GEAR}
+    return {
+        **{k: float(parameters.values[p]) for k, p in places.items()},
+        "std": {k: float(parameters.std[p]) for k, p in places.items()},
+    }
 
 
 def _motor_entries(found: Identification) -> dict[str, Any]:

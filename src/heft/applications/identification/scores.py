@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -312,7 +312,8 @@ def scored(
     Returns:
         The errors of all recordings.
     """
-    channels = problem.channels
+    sensed = [k for k, c in enumerate(problem.plant.channels) if c.sensed]
+    channels = tuple(problem.channels[k] for k in sensed)
     count = len(problem.recordings)
     error = np.zeros((count, len(models), 2, len(channels)))
     size = np.zeros((count, 2, len(channels)))
@@ -325,7 +326,8 @@ def scored(
         Tracer(r.name, channels, own, whole.timelines[k].step, whole.timelines[k].used)
         for k, r in enumerate(whole.recordings)
     ]
-    for piece in predicted(whole):
+    for stretch in predicted(whole):
+        piece = _of_channels(stretch, sensed)
         k, time, tau, estimates = piece.recording, piece.time, piece.measured, piece.predicted
         selection = problem.recordings[k].selection
         chosen = np.ones(len(time), dtype=bool) if selection is None else selection(piece.index)
@@ -354,17 +356,37 @@ def scored(
     varying = float(np.sum(moments[1] - moments[0] ** 2 / max(rows, 1)))
     unexplained = float(error[:, 0, 1].sum())
     rest = float(np.sqrt(unexplained / varying)) if varying > 0.0 else 0.0
-    found = tuple(_relative(problem, models, corner, error, size))
-    return Scores(found, rest, np.where(np.isfinite(ends[0]), ends[1] - ends[0], 0.0))
+    found = tuple(_relative(problem, channels, models, corner, error, size))
+    span = np.zeros(len(problem.channels))
+    span[sensed] = np.where(np.isfinite(ends[0]), ends[1] - ends[0], 0.0)
+    return Scores(found, rest, span)
+
+
+def _of_channels(stretch: Stretch, channels: list[int]) -> Stretch:
+    """Return what some of the channels measured, and what was predicted of them."""
+    if len(channels) == stretch.measured.shape[1]:
+        return stretch
+    return replace(
+        stretch,
+        measured=stretch.measured[:, channels],
+        predicted=stretch.predicted[:, :, channels],
+        without_friction=stretch.without_friction[:, channels],
+    )
 
 
 def _relative(
-    problem: Problem[P], models: Sequence[str], corner: float, error: Array, size: Array
+    problem: Problem[P],
+    channels: Sequence[str],
+    models: Sequence[str],
+    corner: float,
+    error: Array,
+    size: Array,
 ) -> Iterator[Score]:
     """Yield the relative errors of each recording and model, raw and filtered.
 
     Args:
         problem: Problem whose recordings were predicted.
+        channels: Names of those that measure something.
         models: Names of the models.
         corner: Cutoff frequency of the low-pass [Hz].
         error: Σ (τ − τ̂)², shape (recordings, models, 2, channels), raw and filtered.
@@ -377,5 +399,5 @@ def _relative(
                     continue
                 alone = np.sqrt(error[k, m, f] / np.where(size[k, f] > 0.0, size[k, f], np.inf))
                 total = float(np.sqrt(error[k, m, f].sum() / size[k, f].sum()))
-                per_joint = dict(zip(problem.channels, alone.tolist(), strict=True))
+                per_joint = dict(zip(channels, alone.tolist(), strict=True))
                 yield Score(recording.name, name, hz, total, float(alone.mean()), per_joint)

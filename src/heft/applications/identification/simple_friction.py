@@ -229,8 +229,8 @@ class _Held:
         plant, size = problem.plant, len(problem.space.labels)
         first = plant.bodies_size
         inertial = [k for k, (_, t) in enumerate(plant.robot.drive_columns, first) if t.inertial]
-        end = len(plant.labels) - len(plant.robot.bias_names)
-        own = range(end - len(plant.robot.own_names), end)
+        beyond = first + len(plant.robot.drive_columns)
+        own = range(beyond, beyond + len(plant.robot.own_names))
         columns = (*range(first), *inertial, *own)
         matrix = plant.space.matrix[list(columns)]
         # With what the prior may have biased: where an offset and a moment of mass are hard to tell
@@ -253,8 +253,8 @@ class _Held:
         state = problem.plant.drive_state(s, rigid)
         rest = drive_columns.effort(robot.drives, rotors, state)
         rest += own_effort(robot.own_columns, rotors, state)
-        joints = s.measured[:, : len(robot.measured)]
-        return np.asarray(joints - (rigid + rest)[robot.measured].T)
+        torque = s.measured[:, : len(robot.measured)]
+        return np.asarray(torque - (rigid + rest)[robot.measured].T)
 
     def moved(
         self, problem: Problem[RobotPlant], s: Samples[RobotMotion]

@@ -14,7 +14,7 @@ from heft.dynamics import Drive, drive_columns
 from heft.errors import InputError
 from heft.files import UNREADABLE, read_arrays
 from heft.models import Robot
-from heft.plants import RobotMotion, RobotPlant, Samples
+from heft.plants import RobotMotion, RobotPlant, Samples, plant_of
 
 from .misfit import Misfit, Reversal, since_reversal
 
@@ -138,7 +138,7 @@ def read_torque_deviation(
         arrays = read_arrays(path)
         if "deviations" not in arrays or not len(arrays["deviations"]):
             return None
-        plant = RobotPlant(robot)
+        plant = plant_of(robot)
         names = [str(n) for n in arrays["parameter_names"]]
         places = [names.index(n) for n in plant.space.labels.names]
         deviations = np.asarray(arrays["deviations"], dtype=float)

@@ -1,0 +1,383 @@
+"""A robot whose gears yield: encoders at motors and at links, two equations a joint.
+
+With θ the motor's position (at the joint, behind the gear's ratio) and q the link's [Spong1987]:
+
+    B θ̈ + friction(θ̇) + s = τ                     motor
+    Y(q, q̇, q̈) π = s = k (θ − q) + d (θ̇ − q̇) + p − l q̇   link
+
+with rotor inertia B, stiffness k and damping d of the gear. A preload p stands for the zero of one
+encoder against that of the other, and a lag l for a link's encoder that comes l/k later: 1 ms of
+that at 1 rad/s is a milliradian, more than most gears yield. Friction is the motor's, but for what
+is viscous on the link's side and counts as a lag. The equations used are their sum and the link's,
+
+    Y(q, q̇, q̈) π + B θ̈ + friction(θ̇) = τ,      Y(q, q̇, q̈) π − k (θ − q) − d (θ̇ − q̇) − p + l q̇ = 0
+
+since noise of the torque is in the first alone and that of the deflection in the second: each is a
+channel of its own. The first predicts the torque without stiffness, and is that of a rigid robot
+where θ = q.
+
+Nothing is measured in a link's equation: with a deviation of its own it would be solved the better
+the smaller all of its numbers are, and bodies would go over to rotors and friction. So it has that
+of its joint's torque.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+from heft.dynamics import DriveState, drive_columns, kernels
+from heft.errors import InvalidSetting
+from heft.information import Labels, ParameterSpace, Triangle
+from heft.models import Robot
+from heft.recordings import Recording
+from heft.signals import Smoothed
+
+from .plant import Channel, Inputs, Measured, MotionSignal, Rows, Samples, Sides
+from .robot import RobotMotion, RobotPlant, both_sides, rows_of
+from .robot_signals import motor_signals
+
+GEAR = ("stiffness", "damping", "preload", "lag")  # of an elastic gear, in its columns' order
+PASSIVE = 2  # of them, the first, are not negative
+UNITS = ("N·m/rad", "N·m·s/rad", "N·m", "N·m·s/rad")
+LINEAR_UNITS = ("N/m", "N·s/m", "N", "N·s/m")
+LINK = "link"  # what the channel of a link's equation is called after its joint
+
+
+@dataclass(frozen=True, eq=False)
+class ElasticMotion(RobotMotion):
+    """Motion of a robot whose gears yield; position and velocity are those of the links.
+
+    Attributes:
+        deflection: Position, velocity and acceleration of motors less those of links, shape
+            (3, channels, N) [rad or m, and per s, s²]; zero where gears are rigid.
+    """
+
+    deflection: Array
+
+    def part(self, rows: slice | NDArray[np.intp]) -> ElasticMotion:
+        """Return some of the samples."""
+        plain = RobotMotion.part(self, rows)
+        deflection = np.asarray(self.deflection[:, :, rows])
+        return ElasticMotion(plain.position, plain.velocity, plain.bodies, deflection)
+
+
+@dataclass(frozen=True, eq=False)
+class ElasticRobotPlant(RobotPlant):
+    """A robot with a fixed base, some of whose gears yield; see the module.
+
+    Columns are those of the robot, then `GEAR` of each elastic gear; channels those of the measured
+    joints, then a link's equation for each elastic gear.
+
+    Attributes:
+        links: Whether links' equations are used, of which elastic gears are known.
+    """
+
+    links: bool = True
+
+    @cached_property
+    def elastic(self) -> tuple[int, ...]:
+        """Channels of the joints whose gears yield."""
+        robot = self.robot
+        return tuple(
+            k
+            for k, j in enumerate(robot.joints)
+            if robot.options.of(j).elastic and robot.options.of(j).position is None
+        )
+
+    @cached_property
+    def linked(self) -> tuple[int, ...]:
+        """Those whose link's equation is used."""
+        return self.elastic if self.links else ()
+
+    def sensed_alone(self) -> ElasticRobotPlant:
+        """Return the plant without links' equations."""
+        return replace(self, links=False)
+
+    @property
+    def plain(self) -> int:
+        """Number of columns of the robot itself, before those of elastic gears."""
+        return len(self.robot.labels)
+
+    @cached_property
+    def labels(self) -> Labels:
+        """Those of the robot, then four of each elastic gear."""
+        plain = self.robot.labels
+        names = tuple(f"{self.robot.joints[j]}.{k}" for j in self.linked for k in GEAR)
+        linear = [self.robot.drives[j].linear for j in self.linked]
+        units = tuple(u for slides in linear for u in (LINEAR_UNITS if slides else UNITS))
+        return Labels((*plain.names, *names), (*plain.units, *units), plain.frame)
+
+    @cached_property
+    def space(self) -> ParameterSpace:
+        """That of the robot, and gears of which nothing is believed but that they are passive."""
+        plain, labels = RobotPlant(self.robot).space, self.labels
+        own = labels.select(range(self.plain, len(labels)))
+        beside = plain.beside(own.names, own.units)
+        passive = (plain.size + k for k in range(len(own)) if k % len(GEAR) < PASSIVE)
+        return replace(beside, nonnegative=(*plain.nonnegative, *passive))
+
+    @cached_property
+    def channels(self) -> tuple[Channel, ...]:
+        """The joints whose torque is measured, then links' equations, which measure zero."""
+        robot = self.robot
+        units = {c: "N" if robot.drives[c].linear else "N·m" for c in self.linked}
+        links = (
+            Channel(f"{robot.joints[c]}.{LINK}", unit, robot.joints[c], sensed=False)
+            for c, unit in units.items()
+        )
+        return (*RobotPlant(robot).channels, *links)
+
+    @property
+    def structure(self) -> object:
+        """The robot with elastic gears, about no point: `RobotPlant` has other columns of it."""
+        return _about_nothing(self.robot, self.links)
+
+    @property
+    def _own(self) -> int:
+        """Number of channels of measured joints."""
+        return len(self.robot.measured)
+
+    def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
+        """Return positions of links and motors, and torques or currents.
+
+        Args:
+            recording: Log to be read.
+            measured: Whether what channels measure is needed.
+
+        Raises:
+            MissingSignal: If one is not there.
+        """
+        plain = RobotPlant.inputs(self, recording, measured)
+        motors = motor_signals(self.robot, recording, self.elastic)
+        motion = (*plain.motion, *(MotionSignal(name) for name in motors))
+        if not measured:
+            return Inputs(motion)
+        zero = ((motors[0], 0.0),)
+        nothing = (Measured(self._own + k, zero) for k in range(len(self.linked)))
+        return Inputs(motion, (*plain.measured, *nothing))
+
+    def motion(self, smoothed: Smoothed) -> ElasticMotion:
+        """Return the motion of links and motors.
+
+        Args:
+            smoothed: Positions of the joints that move, then of the motors, with derivatives.
+
+        Raises:
+            FitError: If smoothing left numbers that are not finite.
+        """
+        first = smoothed.position.shape[1] - len(self.elastic)
+        parts = (smoothed.position, smoothed.velocity, smoothed.acceleration)
+        made = RobotPlant.motion(self, Smoothed(*(p[:, :first] for p in parts)))
+        links = (made.position, made.velocity, made.bodies.acceleration)
+        deflection = np.zeros((3, *made.position.shape))
+        chosen = list(self.elastic)
+        for k, (part, link) in enumerate(zip(parts, links, strict=True)):
+            deflection[k, chosen] = part[:, first:].T - link[chosen]
+        return ElasticMotion(made.position, made.velocity, made.bodies, deflection)
+
+    def remember(
+        self, samples: Samples[Any], state: drive_columns.Presliding | None
+    ) -> tuple[Samples[Any], drive_columns.Presliding]:
+        """Return samples with the presliding memory of the motors' friction; see `RobotPlant`."""
+        position = samples.motion.position + samples.motion.deflection[0]
+        state = drive_columns.presliding(self.robot.drives, samples.time, position, state)
+        return replace(samples, memory=state.values.T), state
+
+    def drive_state(self, samples: Samples[Any], *args: Any, **kwargs: Any) -> DriveState:
+        """Return the state of the drives, deflections included; see `RobotPlant.drive_state`."""
+        plain = RobotPlant.drive_state(self, samples, *args, **kwargs)
+        return replace(plain, deflection=samples.motion.deflection)
+
+    def as_measured(self, effort: Array) -> Array:
+        """Return efforts of the robot's channels, zero for links' equations; see `RobotPlant`."""
+        return self._beside(RobotPlant.as_measured(self, effort))
+
+    def _beside(self, values: Array) -> Array:
+        """Return something of measured joints, shape (N, joints, …), with zeros for links."""
+        zeros = np.zeros((len(values), len(self.linked), *values.shape[2:]))
+        return np.concatenate([values, zeros], axis=1)
+
+    def rows(self, samples: Samples[Any], columns: Sequence[int]) -> Rows:
+        """Return the regressor Y; arguments as of `Plant.rows`."""
+        plain = rows_of(self.robot, samples.motion.bodies, self.drive_state(samples))
+        made = self._with_links(plain, self._gears(samples.motion))
+        return Rows(made[:, :, list(columns)])
+
+    def _with_links(self, plain: Array, gears: Array) -> Array:
+        """Return columns of all channels, shape (N, channels, p), of those of the robot's.
+
+        Args:
+            plain: Of the robot's channels and columns, shape (N, robot's channels, plain).
+            gears: Of elastic gears in their links' equations, shape (N, elastic, 4).
+        """
+        links = plain[:, list(self.linked)].copy()
+        drives = slice(self.bodies_size, self.bodies_size + len(self.robot.drive_columns))
+        links[:, :, drives] = 0.0  # friction and rotors are the motors'
+        joints = plain[:, self.robot.measured]
+        own = np.zeros((len(plain), self._own + len(self.linked), len(GEAR) * len(self.linked)))
+        for k in range(len(self.linked)):
+            own[:, self._own + k, len(GEAR) * k : len(GEAR) * (k + 1)] = gears[:, k]
+        return np.concatenate([np.concatenate([joints, links], axis=1), own], axis=2)
+
+    def _gears(self, motion: ElasticMotion) -> Array:
+        """Return −δ, −δ̇, −1 and q̇ of each elastic gear, shape (N, elastic, 4)."""
+        chosen = list(self.linked)
+        position, velocity, _ = motion.deflection[:, chosen]
+        parts = (-position, -velocity, -np.ones_like(position), motion.velocity[chosen])
+        return np.stack(parts, axis=-1).swapaxes(0, 1)
+
+    def sides(self, samples: Samples[Any], columns: Sequence[int]) -> Sides:
+        """Return both sides of the weak form; see `robot.both_sides`, arguments as of `rows`."""
+        state, chosen = self.drive_state(samples), list(columns)
+        momentum, remainder = both_sides(self.robot, samples.motion.bodies, state)
+        gears = -self._gears(samples.motion)
+        return Sides(
+            self._with_links(momentum, np.zeros_like(gears))[:, :, chosen],
+            self._with_links(remainder, gears)[:, :, chosen],
+        )
+
+    def reduce(
+        self,
+        samples: Samples[Any],
+        columns: Sequence[int],
+        channels: Sequence[int] | None = None,
+    ) -> tuple[Triangle, ...]:
+        """Return a triangle a channel, without spelling rows out; see `RobotPlant.reduce`."""
+        own = self._own
+        chosen = range(len(self.channels)) if channels is None else channels
+        torques = replace(samples, measured=samples.measured[:, :own])
+        plain = [c for c in columns if c < self.plain]
+        of_joints = RobotPlant.reduce(self, torques, plain, [c for c in chosen if c < own])
+        links = tuple(self.linked[c - own] for c in chosen if c >= own)
+        made = iter((*of_joints, *self._reduced_links(samples, tuple(columns), links)))
+        return tuple(next(made) for _ in sorted(chosen))
+
+    def _reduced_links(
+        self, samples: Samples[Any], columns: tuple[int, ...], links: tuple[int, ...]
+    ) -> tuple[Triangle, ...]:
+        """Return the triangles of links' equations, by the robot's channels."""
+        if not links:
+            return ()
+        robot, motion, count = self.robot, samples.motion, len(samples.time)
+        acts = _link_acts(robot, self.linked)
+        plan = _link_plan(robot, self.linked, columns, links)
+        gears = self._gears(motion).transpose(1, 2, 0).reshape(-1, count)
+        values = [gears]
+        if robot.own_columns is not None:
+            moving = (motion.position, motion.velocity, motion.bodies.acceleration)
+            own, first = robot.own_columns.rows(*moving), len(robot.drive_columns)
+            of_own = acts[: len(acts) - len(gears)]
+            values.insert(0, own[of_own[:, 0], of_own[:, 1] - first])
+        scatter = kernels.DriveColumns(np.vstack(values), acts, np.ones(len(acts)))
+        effort = np.zeros((robot.tree.channels, count))
+        effort[list(self.linked)] = samples.measured[:, self._own :].T
+        factors = kernels.reduce(plan, motion.bodies, scatter, effort)
+        return tuple(Triangle(plan.columns[c], factors[c], count) for c in links)
+
+    def sliding(self, samples: Samples[Any], speed: float) -> NDArray[np.int64]:
+        """Return which way motors slide, 1 for links' equations; see `RobotPlant.sliding`."""
+        motion = samples.motion
+        motors = replace(motion, velocity=motion.velocity + motion.deflection[1])
+        found = RobotPlant.sliding(self, replace(samples, motion=motors), speed)
+        return np.hstack([found, np.ones((len(found), len(self.linked)), dtype=np.int64)])
+
+    def predict(self, samples: Samples[Any], values: Array) -> Array:
+        """Return Y π of standard parameters, shape (N, channels) [N·m or N].
+
+        Args:
+            samples: N of them.
+            values: π, shape (p,), in the order and units of `labels`.
+        """
+        torque = RobotPlant.predict(self, samples, values)[:, : self._own]
+        motion, first = samples.motion, self.bodies_size + len(self.robot.drive_columns)
+        link = self.rigid(motion, values)
+        if self.robot.own_columns is not None:
+            moving = (motion.position, motion.velocity, motion.bodies.acceleration)
+            made = self.robot.own_columns.rows(*moving)
+            link = link + np.einsum("ckn,k->cn", made, values[first : self.plain])
+        gears = values[self.plain :].reshape(len(self.linked), len(GEAR))
+        passed = np.einsum("nek,ek->ne", self._gears(motion), gears)
+        return np.hstack([torque, link[list(self.linked)].T + passed])
+
+    def sensitivity(self, samples: Samples[Any], values: Array, directions: Array) -> Array:
+        """Return the derivative by the point, zero for links; see `RobotPlant.sensitivity`."""
+        return self._beside(RobotPlant.sensitivity(self, samples, values, directions))
+
+    def random_samples(self, count: int, rng: np.random.Generator) -> Samples[Any]:
+        """Return N = `count` random states of links and motors; see `RobotPlant`."""
+        made = RobotPlant.random_samples(self, count, rng)
+        m = made.motion
+        deflection = np.zeros((3, *m.position.shape))
+        chosen = list(self.elastic)
+        deflection[:, chosen] = rng.normal(size=(3, len(chosen), count))
+        deflection[1] *= m.velocity  # as slow as the drives are, for steep functions of the speed
+        motion = ElasticMotion(m.position, m.velocity, m.bodies, deflection)
+        return replace(made, motion=motion, measured=np.zeros((count, len(self.channels))))
+
+
+@lru_cache(maxsize=32)
+def _about_nothing(robot: Robot, links: bool) -> ElasticRobotPlant:
+    return ElasticRobotPlant(robot, links=links)
+
+
+def refuse_elastic(robot: Robot) -> None:
+    """Raise `InvalidSetting` for elastic gears that a plant does not know.
+
+    Raises:
+        InvalidSetting: If the base floats, there are wrench sensors inside, a coupling moves the
+            joint, or its torque is not measured: what scales a link's equation is then not known.
+    """
+    elastic = [j for j in robot.joints if robot.options.of(j).elastic]
+    coupling = robot.options.coupling
+    coupled = () if coupling is None else coupling.joints or robot.joints
+    for joint in elastic:
+        of_what = None
+        if robot.tree.free_base:
+            of_what = "robots whose base floats"
+        elif robot.options.sensor:
+            of_what = "robots with wrench sensors inside"
+        elif joint in coupled:
+            of_what = "joints that are coupled"
+        elif not robot.options.of(joint).measured:
+            of_what = "joints whose torque is not measured"
+        if of_what is not None:
+            raise InvalidSetting(
+                f"elastic gears of {of_what} are not known",
+                argument=f"[joint.{joint}] elastic",
+                cure="leave it out, or say elastic = false: the gear is then taken for rigid",
+            )
+
+
+def _link_acts(robot: Robot, elastic: tuple[int, ...]) -> NDArray[np.int64]:
+    """Return (channel, column) of what acts on links: own columns, then gears; columns of drives.
+
+    Positions of columns are counted from the drives' first.
+    """
+    first = len(robot.drive_columns)
+    own = np.zeros((0, 2), dtype=np.int64)
+    if robot.own_columns is not None:
+        acts = robot.own_columns.acts
+        own = acts[np.isin(acts[:, 0], elastic)] + np.array([0, first])
+    beyond = first + len(robot.own_names)
+    gears = [
+        (c, beyond + len(GEAR) * e + k) for e, c in enumerate(elastic) for k in range(len(GEAR))
+    ]
+    return np.vstack([own, np.array(gears, dtype=np.int64).reshape(-1, 2)])
+
+
+@lru_cache(maxsize=32)
+def _link_plan(
+    robot: Robot, elastic: tuple[int, ...], columns: tuple[int, ...], links: tuple[int, ...]
+) -> kernels.Plan:
+    """Return how the kernels reduce these columns of links' equations."""
+    acts = _link_acts(robot, elastic)
+    measured = np.array(links, dtype=np.intp)
+    rows = np.arange(len(acts))
+    return kernels.plan(robot.tree, np.array(columns, dtype=np.intp), acts, measured, rows)
