@@ -39,12 +39,10 @@ from heft.errors import InvalidSetting, nearest
 from heft.information import Labels
 
 # Coefficients are not negative, so that sums of a few fixed scales stand for any course between
-# them: one convex problem. Scales are less than a factor of two apart, but for the least.
+# them: one convex problem. Scales are less than a factor of two apart.
 SIGMOID_SPEEDS = (0.003, 0.01, 0.018, 0.031, 0.055, 0.097, 0.17, 0.3)  # [rad/s]
-# The narrowest is what a gear of 1:250 leaves of a motor's presliding: it matters where a joint
-# creeps, less than a milliradian per second, with all of its friction.
 STOP_WIDTHS = (
-    *(0.0001, 0.0003, 0.00055, 0.001, 0.0018),
+    *(0.0003, 0.00055, 0.001, 0.0018),
     *(0.003, 0.0054, 0.0096, 0.017, 0.031, 0.055, 0.1),
 )  # [rad]
 STRIBECK_SPEEDS = (0.02, 0.04, 0.07, 0.12, 0.2)  # [rad/s]
