@@ -22,7 +22,7 @@ from heft.estimators import (
     PhysicallyConsistent,
     back_projection,
 )
-from heft.experiments import ClosedLoop
+from heft.experiments import ClosedLoop, DrivenRobot
 from heft.information import inertia
 from heft.models import Robot
 from heft.plants import Problem, RobotPlant
@@ -85,6 +85,9 @@ def _registered(name: str) -> Candidate:
     def run(task: Task) -> Found:
         method = ESTIMATORS[name]
         estimator = method()
+        if method.driven:
+            own = DrivenRobot(task.problem.plant.robot)
+            estimator = replace(estimator, simulate=own)  # type: ignore[type-var]
         if method.simulates:
             estimator = replace(estimator, simulate=task.loop)  # type: ignore[type-var]
         return _based(task, estimator, task.problem)
@@ -109,11 +112,30 @@ def _consistent(task: Task) -> Found:
     return Found(space.matrix @ made.parameters.values, std, problem.plant, standard, True)
 
 
+def _opened(task: Task) -> tuple[Problem[RobotPlant], Settings]:
+    """Return the task as `heft identify` begins it, with friction's dictionary."""
+    settings = Settings(threads=task.problem.threads)
+    return open_experiment(task.robot, task.problem.recordings, settings)
+
+
+def _dictionary(task: Task) -> Found:
+    """Least squares with heft's own friction, that of steep Coulomb friction not being known."""
+    run = fit_experiment(*_opened(task))
+    problem, found = run.problem, run.estimate
+    base, plant = problem.base, problem.plant
+    covariance = found.parameters.covariance
+    assert covariance is not None
+    known = np.where(np.isfinite(covariance), covariance, 0.0)
+    renamed = _renamed(plant, task.problem)
+    change = renamed[:, list(base.kept)]
+    std = np.sqrt(np.diag(change @ known @ change.T))
+    standard = base.spread(found.fitted)
+    return Found(renamed @ standard, std, plant, standard, False)
+
+
 def _default(task: Task) -> Found:
     """Return what `heft identify` finds: friction's dictionary, bodies that can exist."""
-    problem, settings = open_experiment(
-        task.robot, task.problem.recordings, Settings(threads=task.problem.threads)
-    )
+    problem, settings = _opened(task)
     run = fit_experiment(problem, settings)
     space = run.problem.space
     first = DriveGains(settings.consistent).fit([run.estimate], space, gain_spread(problem))
@@ -151,6 +173,7 @@ def _renamed(plant: RobotPlant, problem: Problem[RobotPlant]) -> Array:
 OWN: Mapping[str, tuple[Candidate, str]] = {
     "weak-form": (_weak_form, "least squares of the weak form's windows"),
     "consistent": (_consistent, "least squares, of bodies that can exist"),
+    "dictionary": (_dictionary, "least squares with the dictionary of friction that heft has"),
     "heft": (_default, "heft identify as it is: friction's dictionary, bodies that can exist"),
 }
 # The default table: what neither knows the controller nor simulates first.
