@@ -3,11 +3,11 @@
 The parameters β, constant but for a slow random walk, stand in the state beside that of the log,
 such as the robot's positions and velocities under the measured torque:
 
-    β[k+1] = β[k] + walk,    s[k+1] = f(s[k], β[k]) + L w[k],    measured[k] = s[k], its first, + n[k]
+    β[k+1] = β[k] + walk,    s[k+1] = f(s[k], β[k]) + L w[k],    measured[k] = H s[k] + n[k]
 
-so that what is left of a measurement moves both [Jazwinski1970, chapter 8; Julier2004]. The filter
-sees the log once, forwards. It is told the noise of torque and positions, and begins with least
-squares: its β, and `spread` times its deviations.
+with H taking the first of s, so that what is left of a measurement moves both [Jazwinski1970,
+chapter 8; Julier2004]. The filter sees the log once, forwards. It is told the noise of torque and
+positions, and begins with least squares: its β, and `spread` times its deviations.
 
 Parameters are counted in these deviations, β = β₀ + S₀ ξ: covariances are then well conditioned,
 do not depend on units, and leave alone what the log does not tell.

@@ -95,9 +95,9 @@ class DrivenRobot:
         signals = effort_signals(robot, recording)
         names = [f"q.{j}" for j in robot.joints] + [s for s, _, _ in signals]
         block = recording.whole(names)
-        good = np.isfinite(block.values).all(axis=1)
+        good = np.asarray(np.isfinite(block.values).all(axis=1), dtype=np.bool_)
         if recording.selection is not None:
-            good &= recording.selection(np.arange(len(good)))
+            good = good & recording.selection(np.arange(len(good)))
         order = np.argsort([c for _, c, _ in signals])
         tau = (block.values[:, n:] * [f for _, _, f in signals])[:, order]
         found = []
@@ -187,13 +187,10 @@ class RobotLog:
         n, h = self.position.shape[1], float(self.time[step + 1] - self.time[step])
         q, v = state[:n], state[n:]
         a = (after[n:] - v) / h
-        middle = (q + 0.5 * h * v, v + 0.5 * h * a, a)
-        M, K, D, Y = (
-            x[0]
-            for x in self.of.simulated_robot.linearised(
-                *(x[None] for x in middle), self._standard(values[None])[0], self.base.kept
-            )
-        )
+        middle = ((q + 0.5 * h * v)[None], (v + 0.5 * h * a)[None], a[None])
+        standard = self._standard(values[None])[0]
+        found = self.of.simulated_robot.linearised(*middle, standard, self.base.kept)
+        M, K, D, Y = (x[0] for x in found)
         rise = -np.linalg.solve(M + 0.5 * h * D, np.hstack([K, D + 0.5 * h * K, Y]))
         whole = np.vstack([0.5 * h * h * rise, h * rise])
         whole[:, : 2 * n] += np.eye(2 * n)
@@ -256,8 +253,8 @@ def _noise_of(position: Array) -> Array:
 
 def _start(time: Array, position: Array, sigma: Array) -> tuple[Array, Array]:
     """Return position and velocity at a piece's begin by a parabola, and their deviations."""
-    early = np.arange(len(time)) < max(LEAST, np.count_nonzero(time <= time[0] + BEGIN))
-    found = np.polynomial.polynomial.polyfit(time[early] - time[0], position[early], 2)
+    few = max(LEAST, int(np.count_nonzero(time <= time[0] + BEGIN)))
+    found = np.polynomial.polynomial.polyfit(time[:few] - time[0], position[:few], 2)
     speed = np.sqrt(np.mean((np.diff(position, axis=0) / np.diff(time)[:, None]) ** 2, axis=0))
     # Generous: the first few measurements tell it better.
     deviations = np.append(3.0 * sigma, 0.1 * speed + sigma / BEGIN)
