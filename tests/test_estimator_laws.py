@@ -22,14 +22,13 @@ from heft.estimators import (
     Estimate,
     Estimator,
     InstrumentalVariables,
-    KalmanFilter,
     LeastSquares,
     MaximumLikelihood,
     OutputError,
     Ransac,
     TotalLeastSquares,
 )
-from heft.estimators.kalman import Kind
+from heft.estimators.kalman import KalmanFilter, Kind
 from heft.estimators.robust import Hampel, Huber
 from heft.estimators.simulated_rows import Piece, SimulatedRows
 from heft.plants import Problem

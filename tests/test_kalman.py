@@ -10,8 +10,8 @@ import pytest
 
 from heft.applications.identification import Settings, identify
 from heft.errors import InvalidSetting, SolverFailure
-from heft.estimators import Estimate, KalmanFilter, LeastSquares
-from heft.estimators.kalman import Kind
+from heft.estimators import Estimate, LeastSquares
+from heft.estimators.kalman import KalmanFilter, Kind
 from heft.experiments import DrivenRobot, RobotLog
 from heft.models import JointOptions
 from heft.plants import Problem, RobotPlant

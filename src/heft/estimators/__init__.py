@@ -19,7 +19,6 @@ from .simulated_rows import Simulation, unknown_controller
 from .instrumental import InstrumentalVariables
 from .didim import Didim
 from .output_error import OutputError
-from .kalman import Driven, DrivenLog, KalmanFilter
 from .registry import ESTIMATORS, Estimator, Method, robust_methods
 from .feasible_set import IDENTITY, Limits, cone_metric
 from .log_cholesky import LogCholesky

@@ -7,7 +7,8 @@ such as the robot's positions and velocities under the measured torque:
 
 with H taking the first of s, so that what is left of a measurement moves both [Jazwinski1970,
 chapter 8; Julier2004]. The filter sees the log once, forwards. It is told the noise of torque and
-positions, and begins with least squares: its β, and `spread` times its deviations.
+positions, and begins with least squares: its β, and `spread` times its deviations. A survey of
+estimators compares the same three [Leboutet2021].
 
 Parameters are counted in these deviations, β = β₀ + S₀ ξ: covariances are then well conditioned,
 do not depend on units, and leave alone what the log does not tell.
