@@ -265,6 +265,9 @@ def test_what_cannot_be_moved_is_refused() -> None:
             DrivenRobot(arm().with_joints({"elbow": options}))
     with pytest.raises(InvalidSetting, match="did you mean"):
         KalmanFilter("extendet")  # type: ignore[arg-type]
+    first = LeastSquares().fit(problem)
+    with pytest.raises(InvalidSetting, match="too long"):
+        DrivenRobot(problem.plant.robot, most=100).logs(problem, first)
     log = robot_log(problem)
     wild = np.full((1, len(problem.labels)), np.nan)
     with pytest.raises(SolverFailure, match="cannot be moved"):

@@ -30,6 +30,7 @@ GAP = 1.5  # rows apart that are no neighbours any more
 CHECKS: Keys = {
     "standstill": Number("the speed of Coulomb friction is no positive number", above=0.0),
     "rate": Number("steps a second are no positive number", above=0.0, unit="Hz"),
+    "most": Number("the number of steps is no whole number", 1, 10**9, whole=True),
 }
 
 
@@ -41,6 +42,7 @@ class DrivenRobot:
         robot: With a fixed base, and friction that remembers nothing.
         standstill: Speed s of Coulomb friction F tanh(w/s) [rad/s]; see `SimulatedRobot`.
         rate: Steps a second at most; rows between two count by their torque [Hz].
+        most: Steps at most, of all logs; seven joints take some milliseconds each.
 
     Raises:
         InvalidModel: If the base floats.
@@ -51,6 +53,7 @@ class DrivenRobot:
     robot: Robot
     standstill: float = 0.018
     rate: float = 250.0
+    most: int = 100_000
 
     def __post_init__(self) -> None:
         check_fields(self, CHECKS)
@@ -77,15 +80,28 @@ class DrivenRobot:
         Args:
             problem: What was measured.
             first: Least squares: the noise of torques is that of its residual, its memory counted.
+
+        Raises:
+            InvalidSetting: If there are more steps than `most`.
         """
         held_steps.KERNELS.prepare()
         noise = first.noise
         worth = noise.sigma * np.sqrt(noise.autocorrelation_time)  # of a row of its own
-        return tuple(
+        found = tuple(
             log
             for recording in problem.recordings
             for log in self._pieces(recording, problem.delay, problem.base, worth)
         )
+        steps = sum(len(log.measured) for log in found)
+        if steps > self.most:
+            raise InvalidSetting(
+                "these logs are too long to be moved through step by step",
+                argument="logs",
+                got=f"{steps} steps",
+                expected=f"{self.most} at most",
+                cure="choose a part of them (heft select, --only), or another estimator",
+            )
+        return found
 
     def _pieces(
         self, recording: Recording, delay: float, base: BaseParameters, worth: Array
