@@ -18,6 +18,7 @@ from heft.estimators import (
     BlockMedian,
     ErrorsInVariables,
     Essential,
+    Estimate,
     Estimator,
     InstrumentalVariables,
     LeastSquares,
@@ -26,6 +27,7 @@ from heft.estimators import (
     Ransac,
     TotalLeastSquares,
 )
+from heft.estimators.kalman import KalmanFilter, Kind
 from heft.estimators.robust import Hampel, Huber
 from heft.estimators.simulated_rows import SimulatedPiece, SimulatedRows
 from heft.plants import Problem
@@ -46,6 +48,7 @@ class Line:
     Attributes:
         quick: Made as the registry makes it, but for settings that only cost time.
         limit: Settings with which it is least squares, on rows that come `BLOCKS` times.
+        slow: Whether it takes rows one by one, so that experiments are repeated less often.
         by_piece: Whether it judges a row by its neighbours in a piece: then pieces matter.
         biased: Whether it does not tend to the truth of such rows: it leaves out what hardly
             matters, or takes the regressor for noisy.
@@ -53,6 +56,7 @@ class Line:
 
     quick: Callable[[], Estimator]
     limit: Estimator
+    slow: bool = False
     by_piece: bool = False
     biased: bool = False
 
@@ -75,6 +79,38 @@ class Linear:
             yield SimulatedPiece(r.regressor, r.effort - r.regressor @ values, r.time, r.recording)
 
     efforts = positions
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """Rows as steps of a system that forgets its state: s⁺ = Y β + w, half of the noise each."""
+
+    regressor: Array
+    measured: Array
+    variance: Array
+
+    @property
+    def start(self) -> tuple[Array, Array]:
+        return np.zeros(len(self.variance)), np.ones(len(self.variance))
+
+    def moved(self, step: int, values: Array, states: Array) -> tuple[Array, Array]:
+        return values @ self.regressor[step].T, np.diag(np.sqrt(self.variance))
+
+    def slopes(self, step: int, values: Array, state: Array, after: Array) -> tuple[Array, Array]:
+        return np.zeros((len(state), len(state))), self.regressor[step]
+
+
+class Forgetful:
+    """Logs of `Steps`, with the noise that least squares finds."""
+
+    def logs(self, problem: object, first: Estimate) -> tuple[Steps, ...]:
+        pieces = list(problem.rows())  # type: ignore[attr-defined]
+        half = 0.5 * first.noise.sigma**2
+        return tuple(Steps(p.regressor, p.effort, half) for p in pieces)
+
+
+def filtered(kind: Kind, **settings: object) -> Callable[[], KalmanFilter]:
+    return lambda: KalmanFilter(kind, Forgetful(), **settings)  # type: ignore[arg-type]
 
 
 LINEAR, WHITE = Linear(), LeastSquares(coloured=False)
@@ -123,6 +159,11 @@ TABLE = {
         lambda: OutputError(LINEAR, "position"),
         OutputError(LINEAR, "position", least_squares=WHITE),
     ),
+    "kalman": Line(filtered("extended"), filtered("extended", walk=0.0)(), slow=True),
+    "kalman-unscented": Line(filtered("unscented"), filtered("unscented", walk=0.0)(), slow=True),
+    "kalman-square-root": Line(
+        filtered("square-root"), filtered("square-root", walk=0.0)(), slow=True
+    ),
 }
 every = pytest.mark.parametrize("name", TABLE)
 unbiased = pytest.mark.parametrize("name", [n for n, line in TABLE.items() if not line.biased])
@@ -166,10 +207,11 @@ def test_noise_free_rows_give_back_the_truth(name: str, plant: str) -> None:
 def test_at_its_limit_it_is_ordinary_least_squares(name: str, plant: str) -> None:
     """Channels have the same noise, blocks say the same thing, nothing is far off."""
     once = noisy(plant, rows=768)
+    times = 1 if TABLE[name].slow else BLOCKS
     tiled = replace(
         once,
-        regressor=np.tile(once.regressor, (BLOCKS, 1, 1)),
-        effort=np.tile(once.effort, (BLOCKS, 1)),
+        regressor=np.tile(once.regressor, (times, 1, 1)),
+        effort=np.tile(once.effort, (times, 1)),
         chunk=768,
     )
     found = TABLE[name].limit.fit(tiled)
@@ -241,7 +283,7 @@ def test_a_channels_own_unit_matters_to_ordinary_least_squares_only(name: str) -
 
 @unbiased
 def test_the_error_falls_with_the_root_of_the_number_of_rows(name: str) -> None:
-    sizes, seeds = np.array([640, 1600, 4000]), 16
+    sizes, seeds = np.array([640, 1600, 4000]), 4 if TABLE[name].slow else 16
     errors = []
     for rows in sizes:
         found = [
@@ -268,7 +310,7 @@ def test_stated_deviations_are_those_of_repeated_experiments(name: str, plant: s
     Y = problem.regressor.reshape(-1, len(problem.labels))
     known = NOISE * np.linalg.cholesky(np.linalg.inv(Y.T @ Y))
     errors, oracle = [], []
-    for seed in range(60):
+    for seed in range(10 if TABLE[name].slow else 60):
         drawn = problem.noisy(NOISE, seed)
         found = TABLE[name].quick().fit(drawn).parameters
         assert found.covariance is not None

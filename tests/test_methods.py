@@ -15,7 +15,7 @@ from heft.applications.identification.earlier import Earlier
 from heft.applications.identification.results import schema, write
 from heft.errors import InvalidSetting, MissingSignal
 from heft.estimators import ESTIMATORS, Limits, PhysicallyConsistent
-from heft.models import Robot
+from heft.models import JointOptions, Robot
 from heft.models.controller_options import ControllerOptions, JointGains
 from tests.test_identification import STILL, arm_log, noisy, off, planar
 
@@ -81,6 +81,17 @@ def test_log_cholesky_has_no_limits_of_links() -> None:
     settings = Settings(STILL, method="log-cholesky", consistent=limits)
     with pytest.raises(InvalidSetting, match="conic solver"):
         identify(planar(), [arm_log(noisy())], settings=settings)
+
+
+@pytest.mark.parametrize("name", [n for n, m in ESTIMATORS.items() if m.driven])
+def test_those_that_move_the_robot_are_refused_at_once_where_friction_remembers(name: str) -> None:
+    said: list[str] = []
+    full = planar().with_joints({j: JointOptions() for j in planar().joints})
+    with pytest.raises(InvalidSetting, match="friction that remembers"):
+        identify(
+            full, [arm_log(noisy())], settings=Settings(STILL, method=name), progress=said.append
+        )
+    assert said == []
 
 
 @pytest.mark.parametrize("name", [n for n, m in ESTIMATORS.items() if m.simulates])

@@ -245,6 +245,25 @@ def test_noise_jitter_and_steps_are_of_the_size_that_is_stated() -> None:
     assert next_to == pytest.approx(0.9, abs=0.05)
 
 
+def test_actuators_push_beside_what_they_are_told_and_log() -> None:
+    none = DriveRanges(friction="none")
+    quiet, pushed = (
+        Simulator(arm("so101"), short("in class", drives=none, actuator_noise=share))
+        for share in (0.0, 0.01)
+    )
+    one, other, again = quiet.run(0), pushed.run(0), pushed.run(0)
+    assert not one.exact.friction.any()
+    push = -other.exact.friction / quiet.typical[0]
+    assert np.std(push, axis=0) == pytest.approx(0.01, rel=0.15)
+    assert np.abs(np.mean(push[1:] * push[:-1]) / np.mean(push**2)) < 0.1
+    assert columns(other, "tau").tobytes() == columns(again, "tau").tobytes()
+    # The encoders' noise is the same, and links move as the sum of both torques says.
+    links = rigid(other, other.exact)
+    rotor = np.array([d.armature for d in other.drives])
+    moved = links + rotor * other.exact.a - push * quiet.typical[0]
+    assert np.abs(moved - other.exact.tau).max() < 2e-3 * np.abs(other.exact.tau).max()
+
+
 def test_a_clock_that_drifts_and_a_filter_change_only_the_torque() -> None:
     plain = Sensors(torque_noise=0.0)
     logs = [

@@ -346,6 +346,46 @@ def carry(M, K, D, Y, gains, h, keep, places, efforts):  # type: ignore[no-untyp
         V += h * rise
 
 
+@contracted
+def push(tree, offset, parameters, rotors, drives, gravity, h, tau, states, rise):  # type: ignore[no-untyped-def]
+    """Move robots of unlike parameters by a step under the same held effort.
+
+    Args:
+        tree: As `kernels.compile_tree` returns it.
+        offset: Of each body's position from that of its channel.
+        parameters: Of the bodies of each robot, ten a body, (robots, 10 bodies).
+        rotors: Rotor inertia of the channels of each, (robots, n, n).
+        drives: Ratios (drives, n); viscous coefficients and offsets (robots, drives); amplitudes
+            (robots, drives, scales); speeds of the sigmoids (drives, scales).
+        gravity: In the base's frame.
+        h: Step [s].
+        tau: Held effort, (n,).
+        states: Positions and velocities of each robot, which are moved, (robots, 2 n).
+        rise: Written: ∂a/∂τ of the first robot, (n, n).
+
+    Returns:
+        Whether all steps were found.
+    """
+    ratios, viscous, offsets, amplitude, scale = drives
+    count, n = states.shape[0], tau.shape[0]
+    room = _room(tree, n)
+    M, slope, torque = room[4], room[5], room[7]
+    a, first = np.zeros(n), np.zeros(n)
+    for s in range(count):
+        q, v = states[s, :n].copy(), states[s, n:].copy()
+        own = (ratios, viscous[s], offsets[s], amplitude[s], scale)
+        a[:] = first
+        if not _step(tree, offset, parameters[s], rotors[s], own, gravity, h, q, v, a, tau, room):
+            return False
+        if s == 0:
+            first[:] = a
+            _rubbing(own, v + 0.5 * h * a, False, torque, slope)
+            rise[:] = np.linalg.inv(M + 0.5 * h * slope)
+        states[s, :n] = q + h * v + 0.5 * h * h * a
+        states[s, n:] = v + h * a
+    return True
+
+
 def warm_up() -> None:
     """Call each compiled entry point once, so that it is compiled and cached."""
     index, unit, one = np.zeros(1, dtype=np.int64), np.eye(1), np.zeros((1, 1))
@@ -357,6 +397,9 @@ def warm_up() -> None:
     start = np.zeros((2, 1))
     follow(tree, zero, heavy[0], unit, drives, np.zeros(3), gains, start, wanted, 1.0, 1.0, log)
     carry(each + 1.0, each, each, each, gains, 1.0, 1.0, each.copy(), each.copy())
+    many = (unit, one, one, each, unit)
+    turned = each + 1.0
+    push(tree, zero, heavy, turned, many, np.zeros(3), 1.0, zero, np.zeros((1, 2)), unit.copy())
 
 
-KERNELS = Kernels((follow, carry), warm_up)
+KERNELS = Kernels((follow, carry, push), warm_up)

@@ -14,6 +14,7 @@ from .bayesian import BayesianRegression
 from .essential import Essential
 from .estimate import Estimate
 from .instrumental import InstrumentalVariables
+from .kalman import KalmanFilter
 from .least_squares import LeastSquares
 from .maximum_likelihood import MaximumLikelihood
 from .output_error import OutputError
@@ -42,6 +43,8 @@ class Method:
         solver: Of the physically consistent estimate that follows; see `PhysicallyConsistent`.
         simulates: Whether it needs a simulation of the experiment, its field `simulate`, and hence
             the controller that the experiment was made with.
+        driven: Whether it moves the robot by the torque that was measured, its field `simulate`,
+            and hence needs friction without a memory, but no controller.
     """
 
     make: Callable[[], Estimator]
@@ -49,6 +52,7 @@ class Method:
     robust: bool = False
     solver: Literal["conic", "log-cholesky"] = "conic"
     simulates: bool = False
+    driven: bool = False
 
     def __call__(self) -> Estimator:
         """Return the estimator."""
@@ -95,6 +99,16 @@ def by_position() -> OutputError:
     return OutputError(output="position")
 
 
+def by_sigma_points() -> KalmanFilter:
+    """Return the unscented Kalman filter of state and parameters [Julier2004]."""
+    return KalmanFilter("unscented")
+
+
+def by_square_root() -> KalmanFilter:
+    """Return the square-root unscented Kalman filter of state and parameters [Merwe2001]."""
+    return KalmanFilter("square-root")
+
+
 ESTIMATORS: dict[str, Method] = {
     "least-squares": Method(LeastSquares, "rows weighted by their channel's noise"),
     "ordinary": Method(ordinary, "all rows weigh the same"),
@@ -135,6 +149,11 @@ ESTIMATORS: dict[str, Method] = {
     ),
     "didim": Method(OutputError, "output error of the torque simulated", simulates=True),
     "output-error": Method(by_position, "output error of the position simulated", simulates=True),
+    "kalman": Method(
+        KalmanFilter, "extended Kalman filter of state and parameters; for comparison", driven=True
+    ),
+    "kalman-unscented": Method(by_sigma_points, "the same, unscented", driven=True),
+    "kalman-square-root": Method(by_square_root, "the same, square-root unscented", driven=True),
 }
 
 

@@ -16,6 +16,7 @@ from .certificates import Certificate, Loads, Proof, certify_clearance, certify_
 from .certificates import certify_joints
 from .clearance import Clearance, PairChoice
 from .closed_loop import ClosedLoop, FollowedMotion
+from .driven_robot import DrivenRobot, RobotLog
 from .equation_of_motion import Dynamics
 from .forward_dynamics import Simulate, Trajectory
 from .motions import Knots, Limits, Motion, MotionKind, Moves, Sines, draw_motion

@@ -136,26 +136,39 @@ class SimulatedRobot:
         Args:
             standard: Shape (p,), in the order and units of `robot.labels`.
         """
-        robot = self.robot
+        many = self.numbers_of(standard[None])
+        ratios, viscous, offset, amplitude, scales = many.drives
+        drives = (ratios, viscous[0], offset[0], amplitude[0], scales)
+        return Numbers(many.bodies[0], many.rotors[0], drives)
+
+    def numbers_of(self, standard: Array) -> Numbers:
+        """Return the parameters of many robots, their positions as the first axis.
+
+        All but the ratios and the speeds of sigmoids, which are the same.
+
+        Args:
+            standard: Shape (robots, p), in the order and units of `robot.labels`.
+        """
+        robot, count = self.robot, len(standard)
         own = PARAMETER_COUNT * len(robot.tree.names)
         ratios = np.array([d.ratio for d in robot.drives])
-        viscous, offset, rotor = np.zeros((3, len(ratios)))
+        viscous, offset, rotor = np.zeros((3, count, len(ratios)))
         scales = self._scales
-        amplitude = np.zeros(scales.shape)
+        amplitude = np.zeros((count, *scales.shape))
         for k, (d, term) in enumerate(robot.drive_columns, own):
-            value = standard[k]
+            value = standard[:, k]
             if isinstance(term, Armature):
-                rotor[d] = value
+                rotor[:, d] = value
             elif isinstance(term, Viscous):
-                viscous[d] = value
+                viscous[:, d] = value
             elif isinstance(term, Offset):
-                offset[d] = value
+                offset[:, d] = value
             else:
                 speed = self._speed(d) if isinstance(term, Coulomb) else term.scale
-                amplitude[d, np.flatnonzero(scales[d] == speed)[0]] += value
-        rotors = (ratios.T * rotor) @ ratios
+                amplitude[:, d, np.flatnonzero(scales[d] == speed)[0]] += value
+        rotors = np.einsum("dc,sd,dk->sck", ratios, rotor, ratios)
         drives = (ratios, viscous, offset, amplitude, scales)
-        return Numbers(np.array(standard[:own], dtype=float), rotors, drives)
+        return Numbers(np.array(standard[:, :own], dtype=float), rotors, drives)
 
     @cached_property
     def _scales(self) -> Array:

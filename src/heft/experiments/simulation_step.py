@@ -95,14 +95,14 @@ def advance(  # type: ignore[no-untyped-def]
             torque.
         weight: Mass matrix through which feedback acts, (n, n); each joint by itself if (0, 0).
         wanted: Rows q, v and feed-forward torque.
-        noise: Of the encoders.
+        noise: Rows: of the encoders, and torque that acts beside the motors', (2, n).
         log: Rows as `LOGGED`, then the reading, each (steps, n).
         elastic: Whether gears yield.
     """
     n = now.shape[0]
     known, efforts, late = np.empty(n), np.zeros(n), np.empty(n)
     for j in range(n):
-        reading = state[2, j] + noise[j]
+        reading = state[2, j] + noise[0, j]
         if gains[3, j] > 0.0:
             reading = gains[3, j] * np.round(reading / gains[3, j])
         if k == 0:
@@ -156,6 +156,7 @@ def advance(  # type: ignore[no-untyped-def]
             efforts[j] = heat * (level + load * abs(state[8, j]))
         curve = viscous * v if bend == 0.0 else viscous / bend * np.arcsinh(bend * v)
         known[j] = heat * (curve + force + offset) + ripple * np.sin(cycles * place + phase)
+        known[j] -= noise[1, j]
         state[9, j] = place
     passed = np.zeros(n)
     if elastic:
@@ -224,7 +225,7 @@ def warm_up() -> None:
     one, state = np.ones((1, 1)), np.zeros((10, 1))
     rest = [np.zeros(1) for _ in range(3)]
     gains, wanted, log = np.zeros((6, 1)), np.zeros((3, 1)), np.zeros((10, 1, 1))
-    weight, noise = np.zeros((0, 0)), np.zeros(1)
+    weight, noise = np.zeros((0, 0)), np.zeros((2, 1))
     args: Any = (0, 1e-3, 0.0, one, *rest, state, drive, gains, weight, wanted, noise, log)
     advance(*args, False)
 

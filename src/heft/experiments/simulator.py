@@ -34,7 +34,7 @@ EFFORT = 0.9  # of the torque limits, for what the wrong model says is needed
 DRAWS = 12  # of motions, each smaller and slower, until one is within them
 PURPOSES = (
     *("drives", "prior", "motion", "encoders", "tilt", "torque", "clock"),
-    *("calibration", "rows"),
+    *("calibration", "rows", "actuators"),
 )
 AHEAD = 8  # steps between two evaluations of the wrong model
 CREEPING = 0.05  # speed below which a controller compensates for part of the friction [rad/s]
@@ -114,6 +114,8 @@ class Condition:
         gravity: In the base's frame [m/s²]; the model file's if not given.
         fixed_drives: Rotors and friction of some joints, by name, in place of those drawn; the
             gears are drawn for all.
+        actuator_noise: Torque that acts beside the one that is commanded and logged, white, anew
+            in each step, rms, as a share of each joint's typical torque.
     """
 
     drives: DriveRanges = field(default_factory=DriveRanges)
@@ -130,6 +132,7 @@ class Condition:
     other_duration: float = 12.0
     gravity: tuple[float, float, float] | None = None
     fixed_drives: Mapping[str, Drive] = field(default_factory=dict)
+    actuator_noise: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +147,7 @@ class ExactMotion:
         v: Their velocities [rad/s].
         a: Their accelerations [rad/s²].
         tau: Torque of the motors [N·m].
-        friction: Friction torque, ripple and constant torque among it [N·m].
+        friction: Friction torque, ripple, constant torque and noise of actuators among it [N·m].
         passed: Torque that the gears pass on to the links [N·m].
         link: Positions of the links, other than q where gears yield [rad].
         link_acceleration: [rad/s²].
@@ -378,9 +381,14 @@ class Simulator:
         wanted = self._wanted(seed, kind, number, time, drives)
         shape = (steps, len(drives))
         noise = sensors.encoder_noise * self._random(seed, "encoders", number).normal(size=shape)
+        pushes = np.zeros(shape)
+        if condition.actuator_noise:
+            size = condition.actuator_noise * self.typical[0]
+            pushes = size * self._random(seed, "actuators", number).normal(size=shape)
         links = self._links(self.arm.urdf)
         links.tilt(condition.tilt, self._random(seed, "tilt").uniform(0.0, 2.0 * np.pi))
-        log = self._integrated(links, self.believed(seed), drives, time, wanted, noise, watch)
+        disturbed = np.stack([noise, pushes], axis=1)
+        log = self._integrated(links, self.believed(seed), drives, time, wanted, disturbed, watch)
         found = dict(zip((*LOGGED, "reading"), log, strict=True))
         link = [found[k] for k in ("q", "v", "a")]
         rotor = [found[k] for k in ("rotor", "rotor_speed", "rotor_acceleration")]

@@ -17,16 +17,17 @@ from heft.arrays import Array
 from heft.estimators import (
     ESTIMATORS,
     DriveGains,
+    Estimate,
     Estimator,
     LeastSquares,
     PhysicallyConsistent,
     back_projection,
 )
-from heft.experiments import ClosedLoop
+from heft.experiments import ClosedLoop, DrivenRobot
 from heft.information import inertia
 from heft.models import Robot
 from heft.plants import Problem, RobotPlant
-from heft.signals import Weak
+from heft.signals import Smoothing, Weak
 
 UNKNOWN = "not run: controller unknown"
 
@@ -85,6 +86,9 @@ def _registered(name: str) -> Candidate:
     def run(task: Task) -> Found:
         method = ESTIMATORS[name]
         estimator = method()
+        if method.driven:
+            own = DrivenRobot(task.problem.plant.robot)
+            estimator = replace(estimator, simulate=own)  # type: ignore[type-var]
         if method.simulates:
             estimator = replace(estimator, simulate=task.loop)  # type: ignore[type-var]
         return _based(task, estimator, task.problem)
@@ -109,11 +113,47 @@ def _consistent(task: Task) -> Found:
     return Found(space.matrix @ made.parameters.values, std, problem.plant, standard, True)
 
 
-def _default(task: Task) -> Found:
-    """Return what `heft identify` finds: friction's dictionary, bodies that can exist."""
-    problem, settings = open_experiment(
-        task.robot, task.problem.recordings, Settings(threads=task.problem.threads)
-    )
+def _opened(task: Task, settings: Settings = Settings()) -> tuple[Problem[RobotPlant], Settings]:
+    """Return the task as `heft identify` begins it, with friction's dictionary."""
+    settings = replace(settings, threads=task.problem.threads)
+    return open_experiment(task.robot, task.problem.recordings, settings)
+
+
+def _dictionary(task: Task) -> Found:
+    """Least squares with heft's own friction, at whatever speed Coulomb friction saturates."""
+    run = fit_experiment(*_opened(task))
+    return _other_friction(task, run.problem, run.estimate)
+
+
+def _simple(task: Task) -> Found:
+    """Least squares with the velocity's sign for Coulomb friction."""
+    moving = [j for j in task.robot.joints if j not in task.robot.options.still]
+    options = {j: replace(task.robot.options.of(j), friction="simple") for j in moving}
+    problem = task.problem
+    plant = RobotPlant(task.robot.with_joints(options))
+    other = Problem(plant, problem.recordings, problem.resolved, problem.threads)
+    return _other_friction(task, other, LeastSquares().fit(other))
+
+
+def _other_friction(task: Task, problem: Problem[RobotPlant], found: Estimate) -> Found:
+    """Return what least squares found with other friction than the task's."""
+    base, covariance = problem.base, found.parameters.covariance
+    assert covariance is not None
+    known = np.where(np.isfinite(covariance), covariance, 0.0)
+    renamed = _renamed(problem.plant, task.problem)
+    change = renamed[:, list(base.kept)]
+    std = np.sqrt(np.diag(change @ known @ change.T))
+    standard = base.spread(found.fitted)
+    return Found(renamed @ standard, std, problem.plant, standard, False)
+
+
+def _identified(settings: Settings) -> Candidate:
+    """Return what `heft identify` does: friction's dictionary, bodies that can exist."""
+    return lambda task: _default(task, settings)
+
+
+def _default(task: Task, asked: Settings) -> Found:
+    problem, settings = _opened(task, asked)
     run = fit_experiment(problem, settings)
     space = run.problem.space
     first = DriveGains(settings.consistent).fit([run.estimate], space, gain_spread(problem))
@@ -151,10 +191,23 @@ def _renamed(plant: RobotPlant, problem: Problem[RobotPlant]) -> Array:
 OWN: Mapping[str, tuple[Candidate, str]] = {
     "weak-form": (_weak_form, "least squares of the weak form's windows"),
     "consistent": (_consistent, "least squares, of bodies that can exist"),
-    "heft": (_default, "heft identify as it is: friction's dictionary, bodies that can exist"),
+    "dictionary": (_dictionary, "least squares with the dictionary of friction that heft has"),
+    "simple": (_simple, "least squares with the sign of the velocity for Coulomb friction"),
+    "heft": (
+        _identified(Settings()),
+        "heft identify as it is: friction's dictionary, bodies that can exist",
+    ),
+    "heft-filtered": (
+        _identified(Settings(Smoothing(torque="filtered"))),
+        "the same with --torque filtered: rows and torque through one low-pass",
+    ),
+    "heft-weak": (_identified(Settings(weak=Weak())), "the same with --rows weak"),
 }
 # The default table: what neither knows the controller nor simulates first.
-USUAL = ("heft", "least-squares", "weak-form", "instrumental", "didim", "output-error")
+USUAL = (
+    *("heft", "heft-filtered", "heft-weak", "dictionary", "simple"),
+    *("least-squares", "weak-form", "instrumental", "didim", "output-error"),
+)
 
 
 def names() -> tuple[str, ...]:

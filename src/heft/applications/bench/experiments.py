@@ -53,16 +53,19 @@ class Noise:
     Attributes:
         encoder: Of positions, white, in the control loop, too, rms [rad].
         torque: Of the logged torque, white, as a share of its rms.
+        actuator: Of the torque that acts, white in steps of `STEP`, which no log shows, as a share
+            of each joint's typical torque.
     """
 
     encoder: float
     torque: float
+    actuator: float
 
 
 NOISE: Mapping[str, Noise] = {
-    "low": Noise(1e-5, 0.005),
-    "standard": Noise(1e-4, 0.02),
-    "high": Noise(1e-3, 0.05),
+    "low": Noise(1e-5, 0.005, 0.001),
+    "standard": Noise(1e-4, 0.02, 0.005),
+    "high": Noise(1e-3, 0.05, 0.02),
 }
 # Soft enough that what it does of the encoders' noise does not drown the motion's torque.
 CONTROLLER = Controller(position=6.0, velocity=15.0, integral=0.0, corner=5.0, known=0.8)
@@ -117,6 +120,7 @@ class Case:
             shift=WRONG[1],
             run_in=RUN_IN,
             step=STEP,
+            actuator_noise=level.actuator,
         )
         return Simulator(self.arm, condition)
 
@@ -190,7 +194,8 @@ class Case:
     def quiet(self) -> Simulator:
         """The same robot without noise."""
         sensors = Sensors(rate=RATE, bits=0, encoder_noise=0.0, torque_noise=0.0)
-        return Simulator(self.arm, replace(self.simulator.condition, sensors=sensors))
+        quiet = replace(self.simulator.condition, sensors=sensors, actuator_noise=0.0)
+        return Simulator(self.arm, quiet)
 
     @cached_property
     def other(self) -> Recording:
@@ -215,7 +220,7 @@ class Truth:
         values: β that fits exact motion and torque best, shape (b,): the truth itself where
             friction is in class.
         bound: Standard deviation of an unbiased estimate at least, of exact motion and the noise of
-            the torque alone (Cramér and Rao), shape (b,).
+            the torque, logged and acting, alone (Cramér and Rao), shape (b,).
     """
 
     values: Array
@@ -229,11 +234,8 @@ class Truth:
             case: The case.
             problem: Of its robot.
         """
-        plant, exact, share = (
-            problem.plant,
-            case.quiet.run(case.seed).exact,
-            NOISE[case.noise].torque,
-        )
+        plant, level = problem.plant, NOISE[case.noise]
+        exact = case.quiet.run(case.seed).exact
         motion = plant.motion(Smoothed(exact.q, exact.v, exact.a))
         count = len(exact.time)
         rows = np.arange(count)
@@ -241,7 +243,8 @@ class Truth:
             0, exact.time, motion, np.empty((count, 0)), exact.tau, rows, np.ones(count, dtype=bool)
         )
         Y = plant.rows(samples, problem.base.kept).regressor
-        sigma = share * np.sqrt(np.mean(exact.tau**2, axis=0))
+        logged = level.torque * np.sqrt(np.mean(exact.tau**2, axis=0))
+        sigma = np.hypot(logged, level.actuator * case.simulator.typical[0])
         told = Information.from_rows(problem.labels, problem.channels, Y, exact.tau)
         whole = told.combined(dict(zip(problem.channels, (1.0 / sigma).tolist(), strict=True)))
         seen = Directions.of(whole.R, whole.rows)

@@ -17,7 +17,7 @@ from heft import __version__
 from heft.errors import InvalidSetting
 from heft.files import read_text, require_own, require_schema, write_text
 
-from .experiments import Case
+from .experiments import NOISE, Case
 from .trials import Outcome
 
 RESULTS, TIMES = "trials", "times"
@@ -86,7 +86,8 @@ class Kept:
 
     def _file(self, name: str, case: Case, number: int) -> Path:
         """Return the file of a trial, named after all that it follows from."""
-        told = hashlib.sha256(case.arm.urdf + __version__.encode()).hexdigest()[:8]
+        recipe = f"{__version__} {NOISE[case.noise]!r}".encode()
+        told = hashlib.sha256(case.arm.urdf + recipe).hexdigest()[:8]
         friction = case.friction.replace(" ", "_")
         drawn = f"{friction}-{case.noise}-{case.duration:g}s-{case.seed}-{number:05d}"
         return self.out / name / f"{case.arm.name}-{told}-{drawn}.json"

@@ -32,7 +32,7 @@ from heft.estimators import (
     robust,
     unknown_controller,
 )
-from heft.experiments import ClosedLoop
+from heft.experiments import ClosedLoop, DrivenRobot
 from heft.files import planes, solid_box
 from heft.information import DataRank, Information, data_rank
 from heft.models import Options, Robot, joint_lines
@@ -166,6 +166,8 @@ def open_experiment(
         )
     if ESTIMATORS[settings.method].simulates:
         _refuse_unknown_controller(robot, logs, settings.method)
+    if ESTIMATORS[settings.method].driven:
+        DrivenRobot(robot)  # which refuses what it cannot move, before anything is read
     if (solver := ESTIMATORS[settings.method].solver) != "conic":
         settings = replace(settings, consistent=replace(settings.consistent, solver=solver))
     if robot.options.limits:
@@ -293,8 +295,12 @@ def _refuse_unknown_controller(robot: Robot, logs: Sequence[Recording], method: 
 
 def _simulating(settings: Settings, problem: Problem[Any]) -> Estimator:
     """Return the estimator that was asked for, with a simulation if it needs one."""
-    chosen = settings.estimator
-    if not ESTIMATORS[settings.method].simulates or not isinstance(problem.plant, RobotPlant):
+    chosen, method = settings.estimator, ESTIMATORS[settings.method]
+    if not isinstance(problem.plant, RobotPlant):
+        return chosen
+    if method.driven:
+        return replace(chosen, simulate=DrivenRobot(problem.plant.robot))  # type: ignore[type-var]
+    if not method.simulates:
         return chosen
     return replace(chosen, simulate=ClosedLoop.of(problem.plant.robot))  # type: ignore[type-var]
 

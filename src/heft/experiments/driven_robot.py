@@ -1,0 +1,277 @@
+"""A robot under the torque that was measured, step by step: what Kalman filters move.
+
+No controller need be known, since its torque is logged. Over a step the torque is the mean of the
+measured one, and the motion follows the implicit midpoint rule (`dynamics.held_steps`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+from heft.dynamics import held_steps, kernels
+from heft.errors import InvalidSetting, SolverFailure
+from heft.estimators import Estimate
+from heft.files import Keys, Number, check_fields
+from heft.information import BaseParameters
+from heft.models import Robot
+from heft.plants import Problem, RobotPlant, effort_signals
+from heft.recordings import Recording
+
+from .simulated_robot import SimulatedRobot
+
+LEAST = 8  # rows of a piece, to begin with a parabola
+BEGIN = 0.05  # over which a parabola tells where a piece begins [s]
+GAP = 1.5  # rows apart that are no neighbours any more
+CHECKS: Keys = {
+    "standstill": Number("the speed of Coulomb friction is no positive number", above=0.0),
+    "rate": Number("steps a second are no positive number", above=0.0, unit="Hz"),
+    "most": Number("the number of steps is no whole number", 1, 10**9, whole=True),
+}
+
+
+@dataclass(frozen=True)
+class DrivenRobot:
+    """A robot that measured torques drive, as a system with states.
+
+    Attributes:
+        robot: With a fixed base, and friction that remembers nothing.
+        standstill: Speed s of Coulomb friction F tanh(w/s) [rad/s]; see `SimulatedRobot`.
+        rate: Steps a second at most; rows between two count by their torque [Hz].
+        most: Steps at most, of all logs; seven joints take some milliseconds each.
+
+    Raises:
+        InvalidModel: If the base floats.
+        InvalidSetting: If a joint is held still or its torque is not measured, friction has a
+            memory, or a number is out of range.
+    """
+
+    robot: Robot
+    standstill: float = 0.018
+    rate: float = 250.0
+    most: int = 100_000
+
+    def __post_init__(self) -> None:
+        check_fields(self, CHECKS)
+        robot = self.robot
+        _ = self.simulated_robot  # which refuses what it cannot simulate
+        driven = {robot.channels[c] for c in robot.measured}
+        without = [j for j in robot.joints if j not in driven or j in robot.options.still]
+        if without:
+            raise InvalidSetting(
+                "the torque of every joint is to be measured, to move the robot by it",
+                argument="[joint.NAME] measured, position",
+                got=f"none of {', '.join(without)}",
+                cure="take an estimator that needs no equations of motion, such as least-squares",
+            )
+
+    @cached_property
+    def simulated_robot(self) -> SimulatedRobot:
+        """The robot as it is simulated."""
+        return SimulatedRobot(self.robot, self.standstill)
+
+    def logs(self, problem: Problem[RobotPlant], first: Estimate) -> tuple[RobotLog, ...]:
+        """Return the logs of a problem in pieces without gaps; see `estimators.kalman.Driven`.
+
+        Args:
+            problem: What was measured.
+            first: Least squares: the noise of torques is that of its residual, its memory counted.
+
+        Raises:
+            InvalidSetting: If there are more steps than `most`.
+        """
+        held_steps.KERNELS.prepare()
+        noise = first.noise
+        worth = noise.sigma * np.sqrt(noise.autocorrelation_time)  # of a row of its own
+        found = tuple(
+            log
+            for recording in problem.recordings
+            for log in self._pieces(recording, problem.delay, problem.base, worth)
+        )
+        steps = sum(len(log.measured) for log in found)
+        if steps > self.most:
+            raise InvalidSetting(
+                "these logs are too long to be moved through step by step",
+                argument="logs",
+                got=f"{steps} steps",
+                expected=f"{self.most} at most",
+                cure="choose a part of them (heft select, --only), or another estimator",
+            )
+        return found
+
+    def _pieces(
+        self, recording: Recording, delay: float, base: BaseParameters, worth: Array
+    ) -> list[RobotLog]:
+        robot = self.robot
+        n = len(robot.joints)
+        signals = effort_signals(robot, recording)
+        names = [f"q.{j}" for j in robot.joints] + [s for s, _, _ in signals]
+        block = recording.whole(names)
+        good = np.asarray(np.isfinite(block.values).all(axis=1), dtype=np.bool_)
+        if recording.selection is not None:
+            good = good & recording.selection(np.arange(len(good)))
+        order = np.argsort([c for _, c, _ in signals])
+        tau = (block.values[:, n:] * [f for _, _, f in signals])[:, order]
+        found = []
+        for rows in _runs(block.time, good):
+            time, q = block.time[rows], block.values[rows, :n]
+            row = float(np.median(np.diff(time)))
+            every = max(1, int(np.ceil(1.0 / (self.rate * row) - 1e-6)))
+            if len(time) < max(LEAST, 2 * every):
+                continue
+            held = _means(time, tau[rows], time[::every] + delay)
+            sigma = _noise_of(q)
+            start = _start(time, q, sigma)
+            push = worth[order] / np.sqrt(every)
+            found.append(RobotLog(self, base, time[::every], q[::every], held, sigma, push, start))
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class RobotLog:
+    """A piece of a log without gaps; see `estimators.kalman.DrivenLog`.
+
+    Attributes:
+        of: The robot.
+        base: Its parameters.
+        time: When steps begin and end, shape (N + 1,) [s].
+        position: Measured then, shape (N + 1, n) [rad or m].
+        effort: Held over each step, shape (N, n) [N·m or N].
+        sigma: Noise of positions, shape (n,) [rad or m].
+        push: Noise of the effort that is held, shape (n,) [N·m or N].
+        start: State before the first step and its deviations, shape (2 n,) each.
+    """
+
+    of: DrivenRobot
+    base: BaseParameters
+    time: Array
+    position: Array
+    effort: Array
+    sigma: Array
+    push: Array
+    start: tuple[Array, Array]
+
+    @property
+    def measured(self) -> Array:
+        """Positions after each step, shape (N, n)."""
+        return self.position[1:]
+
+    @property
+    def variance(self) -> Array:
+        """Of the positions, shape (n,)."""
+        return self.sigma**2
+
+    @cached_property
+    def _tree(self) -> tuple[tuple[Array, ...], Array, Array]:
+        robot = self.of.robot
+        offset = np.array(robot.tree.offset, dtype=float)
+        return kernels.compile_tree(robot.tree), offset, np.array(robot.gravity, dtype=float)
+
+    def moved(self, step: int, values: Array, states: Array) -> tuple[Array, Array]:
+        """Return states after a step, and the root of what noise of the torque adds to the first.
+
+        Raises:
+            SolverFailure: If a robot cannot be moved.
+        """
+        n, h = self.position.shape[1], float(self.time[step + 1] - self.time[step])
+        numbers = self.of.simulated_robot.numbers_of(self._standard(values))
+        tree, offset, gravity = self._tree
+        after, rise = np.array(states), np.empty((n, n))
+        own = (numbers.bodies, numbers.rotors, numbers.drives)
+        effort = np.ascontiguousarray(self.effort[step])
+        with np.errstate(all="ignore"):
+            try:
+                done = held_steps.push(tree, offset, *own, gravity, h, effort, after, rise)
+            except np.linalg.LinAlgError:
+                done = False
+        if not done or not np.isfinite(after).all():
+            raise SolverFailure(
+                "the robot cannot be moved by the torque that was measured",
+                argument=self.of.robot.name,
+                got=f"at {self.time[step]:.3f} s",
+                cure="check that torques are those of the joints, in N·m, or take least-squares",
+            )
+        felt = rise * self.push
+        return after, np.vstack([0.5 * h * h * felt, h * felt])
+
+    def slopes(self, step: int, values: Array, state: Array, after: Array) -> tuple[Array, Array]:
+        """Return the derivatives of a step by the state and by β; see `held_steps.carry`."""
+        n, h = self.position.shape[1], float(self.time[step + 1] - self.time[step])
+        q, v = state[:n], state[n:]
+        a = (after[n:] - v) / h
+        middle = ((q + 0.5 * h * v)[None], (v + 0.5 * h * a)[None], a[None])
+        standard = self._standard(values[None])[0]
+        found = self.of.simulated_robot.linearised(*middle, standard, self.base.kept)
+        M, K, D, Y = (x[0] for x in found)
+        rise = -np.linalg.solve(M + 0.5 * h * D, np.hstack([K, D + 0.5 * h * K, Y]))
+        whole = np.vstack([0.5 * h * h * rise, h * rise])
+        whole[:, : 2 * n] += np.eye(2 * n)
+        whole[:n, n : 2 * n] += h * np.eye(n)
+        return whole[:, : 2 * n], whole[:, 2 * n :]
+
+    def _standard(self, values: Array) -> Array:
+        """Return standard parameters of many β, shape (count, p)."""
+        whole = np.zeros((len(values), len(self.base.standard)))
+        whole[:, list(self.base.kept)] = values
+        return whole
+
+
+def _runs(time: Array, good: NDArray[np.bool_]) -> list[NDArray[np.intp]]:
+    """Return the rows of each piece that is whole, with no gap in its clock."""
+    rows = np.flatnonzero(good)
+    if len(rows) < 2:
+        return []
+    apart = np.diff(time[rows])
+    cuts = np.flatnonzero((np.diff(rows) > 1) | (apart > GAP * np.median(apart))) + 1
+    return [np.asarray(r) for r in np.split(rows, cuts) if len(r) >= LEAST]
+
+
+def _means(time: Array, values: Array, ends: Array) -> Array:
+    """Return the means of what is straight between rows, over the times between ends.
+
+    Args:
+        time: Of the rows, shape (N,) [s].
+        values: Shape (N, n).
+        ends: Shape (M + 1,) [s]; beyond the rows the last one holds.
+
+    Returns:
+        Shape (M, n).
+    """
+    room = float(ends[-1] - ends[0])
+    wide = np.concatenate([[time[0] - room], time, [time[-1] + room]])
+    held = np.vstack([values[:1], values, values[-1:]])
+    whole = np.vstack(
+        [
+            np.zeros(held.shape[1]),
+            np.cumsum(0.5 * np.diff(wide)[:, None] * (held[1:] + held[:-1]), axis=0),
+        ]
+    )
+    place = np.clip(np.searchsorted(wide, ends, side="right") - 1, 0, len(wide) - 2)
+    share = (ends - wide[place])[:, None]
+    slope = (held[place + 1] - held[place]) / np.diff(wide)[place][:, None]
+    upto = whole[place] + share * (held[place] + 0.5 * share * slope)
+    return np.asarray(np.diff(upto, axis=0) / np.diff(ends)[:, None])
+
+
+def _noise_of(position: Array) -> Array:
+    """Return the noise of positions by their fourth differences, which motion hardly has, (n,).
+
+    White noise of variance 1 has fourth differences of variance 70.
+    """
+    rough = np.sqrt(np.mean(np.diff(position, 4, axis=0) ** 2, axis=0) / 70.0)
+    size = np.abs(position).max(axis=0)
+    return np.asarray(np.maximum(rough, 1e-12 * np.maximum(size, 1e-3)))
+
+
+def _start(time: Array, position: Array, sigma: Array) -> tuple[Array, Array]:
+    """Return position and velocity at a piece's begin by a parabola, and their deviations."""
+    few = max(LEAST, int(np.count_nonzero(time <= time[0] + BEGIN)))
+    found = np.polynomial.polynomial.polyfit(time[:few] - time[0], position[:few], 2)
+    speed = np.sqrt(np.mean((np.diff(position, axis=0) / np.diff(time)[:, None]) ** 2, axis=0))
+    # Generous: the first few measurements tell it better.
+    deviations = np.append(3.0 * sigma, 0.1 * speed + sigma / BEGIN)
+    return np.append(found[0], found[1]), deviations
