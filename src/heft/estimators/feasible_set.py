@@ -8,7 +8,7 @@ so that nothing depends on units or frames.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -207,6 +207,14 @@ class Limits:
 
     def __bool__(self) -> bool:
         return bool(self.mass or self.com or self.ellipsoid)
+
+    def of(self, links: Collection[str]) -> Limits:
+        """Return the limits of some links alone."""
+        return Limits(
+            {k: v for k, v in self.mass.items() if k in links},
+            {k: v for k, v in self.com.items() if k in links},
+            {k: v for k, v in self.ellipsoid.items() if k in links},
+        )
 
     def require_known(self, links: tuple[str, ...]) -> None:
         """Raise `InvalidSetting` for a link that is not there, with the nearest that is."""

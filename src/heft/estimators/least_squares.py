@@ -39,7 +39,8 @@ def _least_squares(
     values = seen.shortest(triangle.z)
     # A parameter with a component in an unidentified direction is not identifiable.
     values[seen.blind] = np.nan
-    return values, seen.inverse @ seen.inverse.T, seen.summary(labels)
+    factor = seen.covariance_factor
+    return values, factor @ factor.T, seen.summary(labels)
 
 
 def _together(values: Array, names: Sequence[str]) -> Array:
@@ -116,7 +117,7 @@ class LeastSquares:
         """
         values = estimate.fitted
         covariance, sample = thinned(problem.residuals(values), problem.spacing, problem.repeats)
-        sandwich = coloured_factors(sample)
+        sandwich = coloured_factors(sample, len(values))
         times = autocorrelation_time(covariance)
         if isinstance(problem, MixedProblem) and problem.has_unknowns:
             # Channels mix: rows are to be weighed by their noise alone, and by one memory.

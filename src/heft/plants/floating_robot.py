@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from heft.arrays import Array
 from heft.dynamics import contact_map, contact_place, kernels
 from heft.errors import InvalidSetting
-from heft.information import AXES, Triangle, matrix_of_quaternion
+from heft.information import AXES, ChannelRows, Triangle, matrix_of_quaternion
 from heft.models import ContactOptions, Robot
 from heft.recordings import Recording
 from heft.signals import Smoothed
@@ -260,6 +260,17 @@ class FloatingRobotPlant(RobotPlant):
     def rows(self, samples: Samples[Any], columns: Sequence[int]) -> Rows:
         """Return the regressor Y, zero for sensors at contacts; arguments as of `Plant.rows`."""
         return Rows(self._beside(RobotPlant.rows(self, samples, columns).regressor))
+
+    def channel_rows(
+        self, samples: Samples[Any], columns: Sequence[int], channels: Sequence[int] | None = None
+    ) -> tuple[ChannelRows, ...]:
+        """Return rows of base and joints, none for sensors; see `Limbed`."""
+        own = len(self.robot.measured)
+        chosen = range(len(self.channels)) if channels is None else channels
+        of_robot = [c for c in chosen if c < own]
+        made = iter(RobotPlant.channel_rows(self, samples, columns, of_robot))
+        nothing = ChannelRows(np.empty(0, dtype=np.intp), np.zeros((len(samples.time), 0)))
+        return tuple(next(made) if c < own else nothing for c in chosen)
 
     def _beside(self, rows: Array) -> Array:
         """Return something of base and joints, with zeros for sensors at contacts."""

@@ -24,7 +24,7 @@ from heft import signals
 from heft.arrays import Array
 from heft.engine import in_order
 from heft.errors import InvalidSetting, TooLittleData
-from heft.information import Information
+from heft.information import ChannelRows, Information
 
 from .plant import Fused, Plant, PointSensitive, Predicting, Samples
 from .rows import Equations, Residuals
@@ -139,13 +139,18 @@ class Problem(Setup[P]):
         def regressor(s: Samples[Any], piece: NDArray[np.intp], rows: NDArray[np.intp]) -> Array:
             return walk.equations_of(s.part(piece[rows]), kept).regressor
 
+        def by_channel(
+            s: Samples[Any], piece: NDArray[np.intp], rows: NDArray[np.intp]
+        ) -> tuple[ChannelRows, ...]:
+            return walk.channel_rows(s.part(piece[rows]), kept)
+
         for s, predicted in self.predictions(self.base.spread(values)):
             left, elimination = s.measured - predicted, walk.elimination(s)
             cuts = np.flatnonzero(np.diff(s.index) > 1) + 1
             for rows in np.split(np.arange(len(left)), cuts):
                 part = None if elimination is None else elimination.part(rows)
-                made = partial(regressor, s, rows)
-                yield Residuals(left[rows], made, s.recording, s.index[rows], part)
+                made, seen = partial(regressor, s, rows), partial(by_channel, s, rows)
+                yield Residuals(left[rows], made, s.recording, s.index[rows], part, seen)
 
     def predictions(self, values: Array) -> Iterator[tuple[Samples[Any], Array]]:
         """Yield samples with what is predicted of their measurements, shape (N, c).
@@ -259,8 +264,7 @@ def point_moments(problem: Problem[Any], values: Array, errors: Array) -> tuple[
         every = max(1, int(1.0 / (8.0 * problem.corner * problem.timelines[s.recording].step)))
         part = s.part(slice(every // 2, None, every))
         moved = plant.sensitivity(part, standard, errors)
-        chosen = cast("Plant[Any]", plant).rows(part, kept).regressor
-        for c in range(len(total)):
-            total[c] += moved[:, c].T @ chosen[:, c]
+        for c, seen in enumerate(problem.walk.channel_rows(part, kept)):
+            total[c][:, seen.columns] += moved[:, c].T @ seen.values
         rows += len(part.time)
     return tuple(total / max(rows, 1))

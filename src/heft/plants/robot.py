@@ -18,6 +18,7 @@ from heft.information import (
     PARAMETER_COUNT,
     SYMBOLS,
     UNITS,
+    ChannelRows,
     Labels,
     ParameterSpace,
     Triangle,
@@ -466,8 +467,46 @@ class RobotPlant(Plant[RobotMotion]):
 
     def rows(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> Rows:
         """Return the regressor Y of the measured joints; arguments as of `Plant.rows`."""
-        rows = rows_of(self.robot, samples.motion.bodies, self.drive_state(samples))
-        return Rows(rows[:, self.robot.measured][:, :, list(columns)])
+        ascending, places = np.unique(list(columns), return_inverse=True)
+        found = RobotPlant.channel_rows(self, samples, ascending.tolist())
+        out = np.zeros((len(samples.time), len(found), len(ascending)))
+        for c, rows in enumerate(found):
+            out[:, c, rows.columns] = rows.values
+        whole = np.array_equal(places, np.arange(len(ascending)))
+        return Rows(out if whole else out[:, :, places])
+
+    def channel_rows(
+        self,
+        samples: Samples[RobotMotion],
+        columns: Sequence[int],
+        channels: Sequence[int] | None = None,
+    ) -> tuple[ChannelRows, ...]:
+        """Return rows of joints on what they move and their own drives; see `Limbed`."""
+        measured = self.robot.measured
+        return self._channel_rows(
+            samples, columns, measured if channels is None else measured[list(channels)]
+        )
+
+    def _channel_rows(
+        self, samples: Samples[RobotMotion], columns: Sequence[int], chosen: NDArray[np.intp]
+    ) -> tuple[ChannelRows, ...]:
+        """Return rows of some of the robot's channels, measured or not."""
+        robot, count = self.robot, len(samples.time)
+        plan = _plan(robot, tuple(columns), tuple(chosen.tolist()))
+        scatter = self._scatter(samples, chosen)
+        out = np.zeros((robot.tree.channels, int(plan.widths[chosen].max(initial=0)), count))
+        kernels.regressor(robot.tree, samples.motion.bodies, out, slots=plan.slots)
+        for (channel, row, slot), k in zip(plan.acts, plan.picked, strict=True):
+            out[channel, slot] += scatter.weights[k] * scatter.values[row]
+        return tuple(ChannelRows(plan.columns[c], out[c, : plan.widths[c]].T) for c in chosen)
+
+    def _scatter(
+        self, samples: Samples[RobotMotion], chosen: NDArray[np.intp]
+    ) -> kernels.DriveColumns:
+        """Return drives' columns and the user's own, as far as they act on chosen channels."""
+        robot, state = self.robot, self.drive_state(samples)
+        made = drive_columns.columns(robot.drives, robot.drive_columns, state, chosen)
+        return made if robot.own_columns is None else _beside_own(robot.own_columns, made, state)
 
     def sides(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> Sides:
         """Return W₂ and F of the measured joints; see `both_sides`, arguments as of `rows`."""
@@ -492,10 +531,7 @@ class RobotPlant(Plant[RobotMotion]):
         robot = self.robot
         chosen = robot.measured if channels is None else robot.measured[list(channels)]
         plan = _plan(robot, tuple(columns), tuple(chosen.tolist()))
-        every, state = robot.drive_columns, self.drive_state(samples)
-        scatter = drive_columns.columns(robot.drives, every, state, chosen)
-        if robot.own_columns is not None:
-            scatter = _beside_own(robot.own_columns, scatter, state)
+        scatter = self._scatter(samples, chosen)
         effort = np.zeros((robot.tree.channels, len(samples.time)))
         effort[robot.measured] = samples.measured.T
         factors = kernels.reduce(plan, samples.motion.bodies, scatter, effort)
@@ -554,18 +590,22 @@ class RobotPlant(Plant[RobotMotion]):
             Shape (N, measured joints, k) [N·m or N per unit of a direction].
         """
         robot, own, loading = self.robot, self.bodies_size, list(self.point_columns)
-        state = self.drive_state(samples)
-        full = rows_of(robot, samples.motion.bodies, state)
-        moved = full[:, :, loading] @ directions[loading]
-        errors = np.zeros_like(moved)
+        state, along = self.drive_state(samples), directions[loading]
+        every = np.arange(robot.tree.channels)
+        rows = self._channel_rows(samples, loading, every)
+        place = {int(c): k for k, c in enumerate(robot.measured)}
+        errors = np.zeros((len(samples.time), len(place), directions.shape[1]))
         for k, (d, term) in enumerate(robot.drive_columns):
             if not term.loaded or values[own + k] == 0.0:
                 continue
             ratio = robot.drives[d].ratio
+            acted = np.flatnonzero(ratio).tolist()
             slope = values[own + k] * term.slope(drive_columns.motion_of(robot.drives, d, state))
-            pressed = np.einsum("c,nck->nk", ratio, moved)[:, None]
-            errors += slope[:, None, None] * pressed * ratio[:, None]
-        return np.asarray(errors[:, robot.measured])
+            pressed = sum(ratio[c] * (rows[c].values @ along[rows[c].columns]) for c in acted)
+            for c in acted:
+                if c in place:
+                    errors[:, place[c]] += (ratio[c] * slope)[:, None] * pressed
+        return errors
 
     def random_samples(self, count: int, rng: np.random.Generator) -> Samples[RobotMotion]:
         """Return N = `count` random states; see `random_states` and `random_drive_state`."""
