@@ -169,7 +169,7 @@ class PossibleFits:
         """
         constraints = linear_constraints(space, limits)
         best, middle = (
-            PhysicallyConsistent(strength=n, margin=0.0, limits=limits).fit(triangle, space)
+            PhysicallyConsistent(strength=n, margin=0.0, limits=limits).values(triangle, space)
             for n in (LEAST_PRIOR, CENTRING)
         )
         metric = scaled_metric(space)
@@ -178,7 +178,7 @@ class PossibleFits:
         lengths = np.linalg.norm(columns[:, bodies:], axis=0)
         metric[:, bodies:] /= np.where(lengths > 0.0, lengths, 1.0)
         columns = triangle.R @ space.matrix @ metric
-        least = triangle.R @ (space.matrix @ best.parameters.values) - triangle.z
+        least = triangle.R @ (space.matrix @ best) - triangle.z
         energy = float(least @ least) + float(scipy.special.chdtri(1, 1.0 - level))
         signs = list(space.nonnegative)
         free = np.arange(space.size) >= bodies
@@ -192,7 +192,7 @@ class PossibleFits:
             seen.T @ kept,
             seen.T @ triangle.z,
         )
-        whole = np.linalg.solve(metric, middle.parameters.values)
+        whole = np.linalg.solve(metric, middle)
         centre = np.asarray(whole[~free], dtype=np.float64)
         kept, rest = (v - seen @ (seen.T @ v) for v in (kept, triangle.z - kept @ centre))
         # In the metric of the cone a singular value is a number of standard deviations.

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import scipy.linalg
+import scipy.sparse
 from numpy.typing import NDArray
 
 from heft.arrays import Array
@@ -237,6 +238,11 @@ class Scaled:
         return np.asarray(scipy.linalg.solve_triangular(triangle, half))
 
 
+def sparse(matrix: Array) -> Any:
+    """Return a matrix that is mostly zeros, such as a map from bodies to columns, for products."""
+    return scipy.sparse.csr_array(matrix)
+
+
 @dataclass(frozen=True)
 class PhysicallyConsistent:
     """Regularised least squares with positive definite pseudo-inertias and passive friction.
@@ -282,6 +288,13 @@ class PhysicallyConsistent:
                 got=f"the prior {self.prior}, {'with' if self.limits else 'no'} limits",
                 cure="take the conic solver (any other --method)",
             )
+
+    def values(self, triangle: Triangle, space: ParameterSpace) -> Array:
+        """Return the physically consistent parameters x alone, shape (n,).
+
+        Arguments and errors are those of `fit`.
+        """
+        return self._solved(self.scaled(triangle, space))[0]
 
     def fit(
         self, triangle: Triangle, space: ParameterSpace, noise_factor: Array | None = None
@@ -332,7 +345,7 @@ class PhysicallyConsistent:
         metric = scaled_metric(space)
         start = np.zeros(size)
         start[:bodies] = np.tile(IDENTITY, len(space.groups))
-        columns = triangle.R @ space.matrix @ metric
+        columns = triangle.R @ sparse(space.matrix) @ sparse(metric)
         lengths = np.linalg.norm(columns, axis=0)
         drives = np.arange(bodies, size)
         scale = np.ones(size)
@@ -389,12 +402,12 @@ class PhysicallyConsistent:
     ) -> tuple[Array, Array, Array]:
         """Return the covariance of x, its part from noise, and the variance reduction."""
         size, bodies = len(scaled.start), len(scaled.strengths)
-        back, space = scaled.back, scaled.space
+        back, space = sparse(scaled.back), scaled.space
         # The bias is A Λ (u₀ − u): rows of Λ^½ are √n₀, and u₀ − u is at most the prior error.
         reach = WORST_DIRECTION * doubt
         spread = None
         if noise_factor is not None:
-            measured = noise_factor @ space.matrix @ scaled.metric / scaled.scale
+            measured = noise_factor @ sparse(space.matrix) @ sparse(scaled.metric) / scaled.scale
             spread = (
                 np.vstack([measured, scaled.data[-scaled.known :]]) if scaled.known else measured
             )
@@ -403,7 +416,7 @@ class PhysicallyConsistent:
         weaker = np.ones(bodies)  # also where the prior has zero strength
         np.divide(self.strength, scaled.strengths, out=weaker, where=scaled.strengths > 0.0)
         doubts = np.append(reach * np.sqrt(weaker), np.zeros(size - bodies))
-        before = np.diag(back @ np.diag(doubts**2) @ back.T).copy()
+        before = np.sum((scaled.back * doubts) ** 2, axis=1)
         before[bodies:] = np.inf
         total = back @ covariance @ back.T
         share = visible_share(np.diag(total), before)

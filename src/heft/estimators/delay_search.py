@@ -68,8 +68,14 @@ class _Weighted:
 
     def __call__(self, information: Information) -> Array:
         if self.weights is None:
-            self.weights = LeastSquares(sweeps=1).solve(information).weights(worth=False)
+            self.weights = _weights(information)
         return _shortest(information.combined(self.weights))
+
+
+def _weights(information: Information) -> dict[str, float]:
+    """Return the weight of each channel's rows, one over its deviation, by name."""
+    sigma = LeastSquares(sweeps=1).spread(information)
+    return dict(zip(information.channels, (1.0 / sigma).tolist(), strict=True))
 
 
 @dataclass(frozen=True)
@@ -137,7 +143,7 @@ class _Sliding:
             size: Of the ridge.
         """
         bare = _Sliding(tuple(used), {}, np.empty((0, len(every.labels) + 1)))
-        weights = LeastSquares(sweeps=1).solve(bare.some(every)).weights(worth=False)
+        weights = _weights(bare.some(every))
         columns = np.linalg.norm(bare.some(every).combined(weights).R, axis=0)
         ridge = np.column_stack([np.diag(size * columns), np.zeros(len(columns))])
         return _Sliding(tuple(used), {**weights, "ridge": 1.0}, ridge)

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import NDArray
 
 from heft.arrays import Array
@@ -91,7 +92,7 @@ class LinearConstraints:
 
     def measured(self, matrix: Array) -> LinearConstraints:
         """Return the same for u with `x = matrix @ u`, rows of length one."""
-        rows = self.rows @ matrix
+        rows = self.rows @ scipy.sparse.csr_array(matrix)
         lengths = np.linalg.norm(rows, axis=1)
         return LinearConstraints(
             self.names, rows / lengths[:, None], self.least / lengths, self.equal

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from heft import signals
 from heft.arrays import Array
-from heft.information import ChannelRows, Information, components, triangle_of
+from heft.information import ChannelRows, Information, components, gram, triangle_of
 
 LONGEST_MEMORY = 4096  # rows
 ORDER = 20  # of the autoregression, on the thinned residual
@@ -432,8 +432,9 @@ def posterior(
     stacked = stacked / scale
     rows, size = len(data), len(scale)
     noise, pulled = np.zeros((size, size)), np.zeros((size, size))
-    score = None if noise_factor is None else np.zeros((size, len(noise_factor)))
-    for part in components(stacked):
+    score = None if noise_factor is None else np.zeros((len(noise_factor), size))
+    parts = components(stacked)
+    for part in parts:
         # By the orthogonal factor, so that no accuracy is lost to the square of the condition.
         left, right = np.linalg.qr(part.of(stacked))
         own, unit = part.columns, scale[part.columns, None]
@@ -445,8 +446,10 @@ def posterior(
             spread = scipy.linalg.solve_triangular(right, left[of_data].T) / unit
             noise[square] = spread @ spread.T
         else:
-            inner = scipy.linalg.solve_triangular(right, noise_factor[:, own].T / unit, trans="T")
-            score[own] = scipy.linalg.solve_triangular(right, inner) / unit
-    if score is not None:  # errors that limbs share
-        noise = score @ score.T
+            held = np.any(noise_factor[:, own] != 0.0, axis=1)
+            inner = noise_factor[np.ix_(held, own)].T / unit
+            inner = scipy.linalg.solve_triangular(right, inner, trans="T")
+            score[np.ix_(held, own)] = (scipy.linalg.solve_triangular(right, inner) / unit).T
+    if score is not None:  # some errors are shared by all limbs
+        noise = gram(score, [part.columns for part in parts])
     return noise + doubt**2 * pulled, noise

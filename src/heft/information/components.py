@@ -73,6 +73,27 @@ def connected(sets: Sequence[NDArray[np.intp]], size: int) -> tuple[Component, .
     return _grouped(rows, columns, (len(sets), size))
 
 
+def gram(rows: Array, parts: Sequence[NDArray[np.intp]]) -> Array:
+    """Return `rowsᵀ rows`, of rows of which most hold columns of one part alone.
+
+    Args:
+        rows: Shape (m, n).
+        parts: Sets of columns, all of them.
+
+    Returns:
+        Shape (n, n).
+    """
+    if len(parts) == 1:
+        return np.asarray(rows.T @ rows)
+    held = np.array([np.any(rows[:, own] != 0.0, axis=1) for own in parts])
+    shared = rows[held.sum(axis=0) > 1]
+    found = np.asarray(shared.T @ shared)
+    for own, mine in zip(parts, held & (held.sum(axis=0) == 1), strict=True):
+        alone = rows[np.ix_(mine, own)]
+        found[np.ix_(own, own)] += alone.T @ alone
+    return found
+
+
 def _grouped(
     rows: NDArray[np.intp], columns: NDArray[np.intp], shape: tuple[int, int]
 ) -> tuple[Component, ...]:
