@@ -99,7 +99,7 @@ class Noise:
         shared = self.common_errors or (np.zeros((0, len(information.labels))),) * count
         if maps is not None:
             factors = [_mapped(f, m) for f, m in zip(factors, maps, strict=True)]
-            shared = tuple(f @ m for f, m in zip(shared, maps, strict=True))
+            shared = tuple(_mapped(f, m) for f, m in zip(shared, maps, strict=True))
         own = [w**2 * f for w, f in zip(weights, factors, strict=True)]
         common = np.sum([w**2 * f for w, f in zip(weights, shared, strict=True)], axis=0)
         return np.vstack([*own, common])

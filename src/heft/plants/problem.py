@@ -30,9 +30,8 @@ from .plant import Fused, Plant, PointSensitive, Predicting, Samples
 from .rows import Equations, Residuals
 from .setup import Setup
 from .sliding import information_of
-from .walk import cuts
+from .walk import SHARED_ROWS, cuts
 
-SHARED_ROWS = 8_192  # rows that one thread reduces at a time
 SHORTEST_FILTERED = 32  # rows of a piece that can be filtered
 
 P = TypeVar("P", bound="Plant[Any]")

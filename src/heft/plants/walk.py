@@ -25,6 +25,7 @@ from .plant import Integrable, Limbed, Plant, Samples, WithUnknowns
 from .rows import Equations
 from .sampling import Sampler, averaged
 
+SHARED_ROWS = 8_192  # rows that one thread reduces at a time, without spelling them out
 DENSE_BYTES = 64 << 20  # of rows that are spelt out, for estimators that need them
 # The same of rows that mix all channels: their triangles are full, and adding one to the others
 # costs as much as a thousand rows.

@@ -236,10 +236,12 @@ class _Held:
         # apart, the prior decides between them.
         covariance = consistent.parameters.covariance
         assert covariance is not None
-        variances, directions = np.linalg.eigh(covariance[:size, :size])
+        held = np.flatnonzero(np.any(matrix != 0.0, axis=0))
+        onto = matrix[:, held]
+        variances, directions = np.linalg.eigh(onto @ covariance[np.ix_(held, held)] @ onto.T)
         values = np.zeros(len(plant.labels))
         values[list(columns)] = matrix @ consistent.parameters.values[:size]
-        errors = matrix @ directions * np.sqrt(np.maximum(variances, 0.0))
+        errors = directions * np.sqrt(np.maximum(variances, 0.0))
         return _Held(values, columns, errors)
 
     def left_over(
