@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from heft.arrays import Array
 from heft.information import ParameterSpace, Triangle, connected, triangle_of
 
 
@@ -55,7 +54,9 @@ def limbs(triangle: Triangle, space: ParameterSpace) -> tuple[Limb, ...]:
     return tuple(found)
 
 
-def part_of(space: ParameterSpace, x: NDArray[np.intp], columns: NDArray[np.intp]) -> ParameterSpace:
+def part_of(
+    space: ParameterSpace, x: NDArray[np.intp], columns: NDArray[np.intp]
+) -> ParameterSpace:
     """Return some of the parameters, with whole bodies, and their map to some of the columns.
 
     Args:

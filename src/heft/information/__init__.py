@@ -9,7 +9,7 @@ from .rotation import matrix_of_quaternion, matrix_of_rotation_vector, matrix_of
 from .rotation import quaternion_of_matrix, rotation_vector_between, rotation_vector_of_matrix
 from .rotation import rpy_of_matrix, skew
 from .channel_rows import ChannelRows
-from .components import Component, components, connected, gram
+from .connectivity import Component, components, connected, gram
 from .square_root import Information, Triangle, triangle_of
 from .identifiability import BaseParameters, DataRank, Directions, base_parameters
 from .identifiability import channel_ranks, column_order, data_rank, decomposition, solve

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from heft.arrays import Array
 from heft.errors import FitError, TooLittleData
 
-from .components import Component, components
+from .connectivity import Component, components
 from .inertia import PARAMETER_COUNT
 from .parameters import Labels
 from .square_root import Information, Triangle

@@ -25,7 +25,7 @@ from heft.arrays import Array, read_only
 from heft.errors import InvalidRecording, InvalidSetting, UnlikeLabels
 from heft.files import UNREADABLE, read_arrays, require_regular
 
-from .components import components, connected
+from .connectivity import components, connected
 from .parameters import Labels
 
 FORMAT = "heft-information-1"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import Literal
 
@@ -13,8 +12,15 @@ from heft.arrays import Array
 from heft.estimators import LeastSquares, PhysicallyConsistent, noise
 from heft.estimators.bounds import PossibleFits, strict_bounds
 from heft.estimators.limbs import limbs
-from heft.information import Directions, Information, Labels, components, decomposition
-from heft.information import triangle_of
+from heft.information import (
+    Directions,
+    Information,
+    Labels,
+    components,
+    connectivity,
+    decomposition,
+    triangle_of,
+)
 from heft.models import JointOptions, Options, Robot
 from heft.plants import Problem, RobotPlant, random_states, standard_rows
 
@@ -29,7 +35,7 @@ def whole(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
 
 def as_a_whole(patch: pytest.MonkeyPatch) -> None:
     """Look for no components from now on."""
-    patch.setattr(sys.modules["heft.information.components"], "FEWEST", 10**9)
+    patch.setattr(connectivity, "FEWEST", 10**9)
 
 
 def shuffled(rng: np.random.Generator, zero: int = 3) -> Array:
