@@ -10,7 +10,7 @@ import numpy as np
 
 from heft.arrays import Array
 from heft.engine import side_by_side
-from heft.information import Information
+from heft.information import Information, Triangle
 
 from .estimate import ProblemLike, _shortest
 from .least_squares import LeastSquares
@@ -123,12 +123,12 @@ class _Sliding:
     Attributes:
         used: Positions of the channels.
         weights: Of these channels by name, and of the ridge.
-        ridge: Its rows, shape (b, b + 1).
+        ridge: Its triangle.
     """
 
     used: tuple[int, ...]
     weights: Mapping[str, float]
-    ridge: Array
+    ridge: Triangle
 
     @staticmethod
     def of(every: Information, used: Sequence[int], size: float) -> _Sliding:
@@ -142,10 +142,13 @@ class _Sliding:
             used: Positions of the channels.
             size: Of the ridge.
         """
-        bare = _Sliding(tuple(used), {}, np.empty((0, len(every.labels) + 1)))
+        count = len(every.labels)
+        nothing = Triangle(np.arange(count), np.zeros((count + 1, count + 1)), 0)
+        bare = _Sliding(tuple(used), {}, nothing)
         weights = _weights(bare.some(every))
         columns = np.linalg.norm(bare.some(every).combined(weights).R, axis=0)
-        ridge = np.column_stack([np.diag(size * columns), np.zeros(len(columns))])
+        factor = np.diag(np.append(size * columns, 0.0))
+        ridge = Triangle(np.arange(count), factor, count)
         return _Sliding(tuple(used), {**weights, "ridge": 1.0}, ridge)
 
     def some(self, information: Information) -> Information:
@@ -156,7 +159,10 @@ class _Sliding:
 
     def __call__(self, information: Information) -> Array:
         """Return β, shape (b,)."""
-        return _shortest(self.some(information).beside("ridge", self.ridge).combined(self.weights))
+        some = self.some(information)
+        triangles = (*some.triangles, self.ridge)
+        held = Information(some.labels, (*some.channels, "ridge"), triangles)
+        return _shortest(held.combined(self.weights))
 
 
 @dataclass(frozen=True)

@@ -104,13 +104,14 @@ def _grouped(
     )
     _, number = scipy.sparse.csgraph.connected_components(links, directed=False)
     number[m:][np.bincount(columns, minlength=n) == 0] = -1  # columns of zeros, all together
-    places = {k: i for i, k in enumerate(dict.fromkeys(number[m:].tolist()))}
-    of_rows: list[list[int]] = [[] for _ in places]
-    of_columns: list[list[int]] = [[] for _ in places]
-    for i, k in enumerate(number.tolist()):
-        if k in places:
-            (of_rows if i < m else of_columns)[places[k]].append(i if i < m else i - m)
-    return tuple(
-        Component(np.array(r, dtype=np.intp), np.array(c, dtype=np.intp))
-        for r, c in zip(of_rows, of_columns, strict=True)
-    )
+    found, first = np.unique(number[m:], return_index=True)
+    split = (_by_number(part, found) for part in (number[:m], number[m:]))
+    parts = [Component(r, c) for r, c in zip(*split, strict=True)]
+    return tuple(parts[k] for k in np.argsort(first))
+
+
+def _by_number(numbers: NDArray[np.intp], wanted: NDArray[np.intp]) -> list[NDArray[np.intp]]:
+    """Return the places of each wanted number, ascending."""
+    order = np.argsort(numbers, kind="stable")
+    ends = np.searchsorted(numbers[order], [wanted, wanted + 1])
+    return [order[a:b] for a, b in ends.T]
