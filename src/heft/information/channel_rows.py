@@ -34,6 +34,15 @@ class ChannelRows:
         """Return rows of the same columns behind one another."""
         return ChannelRows(parts[0].columns, np.concatenate([p.values for p in parts]))
 
+    @staticmethod
+    def total(parts: Sequence[ChannelRows]) -> ChannelRows:
+        """Return the sum of rows of the same samples, on the columns of all of them."""
+        columns = np.unique(np.concatenate([p.columns for p in parts]))
+        values = np.zeros((len(parts[0].values), len(columns)))
+        for part in parts:
+            values[:, np.searchsorted(columns, part.columns)] += part.values
+        return ChannelRows(columns, values)
+
     def spread(self, size: int) -> Array:
         """Return the rows on all `size` columns, shape (N, size)."""
         wide = np.zeros((len(self.values), size))

@@ -389,13 +389,12 @@ class Predicting(Protocol):
 class PointSensitive(Protocol):
     """A plant whose rows depend on the point that they are taken about."""
 
-    def sensitivity(self, samples: Any, values: Array, directions: Array) -> Array:
-        """Return d(Y x)/d point along directions, shape (N, c, k).
+    def sensitivity(self, samples: Any, values: Array) -> tuple[ChannelRows, ...]:
+        """Return d(Y x)/d point, rows of each channel on the standard columns.
 
         Args:
             samples: N of them.
             values: x, of the standard columns, shape (p,).
-            directions: Of the point, shape (p, k).
         """
         ...
 

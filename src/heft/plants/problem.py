@@ -262,8 +262,9 @@ def point_moments(problem: Problem[Any], values: Array, errors: Array) -> tuple[
     for s in problem.samples():
         every = max(1, int(1.0 / (8.0 * problem.corner * problem.timelines[s.recording].step)))
         part = s.part(slice(every // 2, None, every))
-        moved = plant.sensitivity(part, standard, errors)
+        moved = plant.sensitivity(part, standard)
         for c, seen in enumerate(problem.walk.channel_rows(part, kept)):
-            total[c][:, seen.columns] += moved[:, c].T @ seen.values
+            own = moved[c].values.T @ seen.values
+            total[c][:, seen.columns] += errors[moved[c].columns].T @ own
         rows += len(part.time)
     return tuple(total / max(rows, 1))

@@ -576,7 +576,7 @@ class RobotPlant(Plant[RobotMotion]):
         own = own_effort(self.robot.own_columns, drives, self.drive_state(samples))
         return self.as_measured(rigid + rest + own)
 
-    def sensitivity(self, samples: Samples[RobotMotion], values: Array, directions: Array) -> Array:
+    def sensitivity(self, samples: Samples[RobotMotion], values: Array) -> tuple[ChannelRows, ...]:
         """Return the derivative of load-dependent friction torque by what loads the gears.
 
         Use it to count what the uncertainty of the point adds to that of the torque.
@@ -584,28 +584,26 @@ class RobotPlant(Plant[RobotMotion]):
         Args:
             samples: N of them.
             values: π, shape (p,).
-            directions: Of the point, shape (p, k).
 
         Returns:
-            Shape (N, measured joints, k) [N·m or N per unit of a direction].
+            For each measured joint its rows on the standard columns of the point.
         """
-        robot, own, loading = self.robot, self.bodies_size, list(self.point_columns)
-        state, along = self.drive_state(samples), directions[loading]
-        every = np.arange(robot.tree.channels)
-        rows = self._channel_rows(samples, loading, every)
-        place = {int(c): k for k, c in enumerate(robot.measured)}
-        errors = np.zeros((len(samples.time), len(place), directions.shape[1]))
+        robot, own, loading = self.robot, self.bodies_size, np.array(self.point_columns)
+        state, every = self.drive_state(samples), np.arange(robot.tree.channels)
+        rows = self._channel_rows(samples, loading.tolist(), every)
+        found: list[list[ChannelRows]] = [[] for _ in every]
         for k, (d, term) in enumerate(robot.drive_columns):
             if not term.loaded or values[own + k] == 0.0:
                 continue
             ratio = robot.drives[d].ratio
-            acted = np.flatnonzero(ratio).tolist()
             slope = values[own + k] * term.slope(drive_columns.motion_of(robot.drives, d, state))
-            pressed = sum(ratio[c] * (rows[c].values @ along[rows[c].columns]) for c in acted)
+            acted = np.flatnonzero(ratio).tolist()
             for c in acted:
-                if c in place:
-                    errors[:, place[c]] += (ratio[c] * slope)[:, None] * pressed
-        return errors
+                for e in acted:
+                    pressed = (ratio[c] * ratio[e] * slope)[:, None] * rows[e].values
+                    found[c].append(ChannelRows(loading[rows[e].columns], pressed))
+        nothing = ChannelRows(np.empty(0, dtype=np.intp), np.zeros((len(samples.time), 0)))
+        return tuple(ChannelRows.total([nothing, *found[c]]) for c in robot.measured)
 
     def random_samples(self, count: int, rng: np.random.Generator) -> Samples[RobotMotion]:
         """Return N = `count` random states; see `random_states` and `random_drive_state`."""
